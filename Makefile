@@ -1,0 +1,61 @@
+# Two commands do everything on a fresh machine with Python 3.11+, make and git:
+#   make demo    installs into .venv and trains with two workers
+#   make test    installs into .venv and passes all the tests
+
+PYTHON ?= python3
+PIP = pip install --quiet --disable-pip-version-check
+
+.PHONY: demo test lint unit colab docs lab clean
+
+demo: .venv/demo
+	.venv/bin/mwmagic demo
+
+test: lint unit colab
+
+lint: .venv/test
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+
+unit: .venv/test chromium
+	.venv/bin/python -m pytest
+
+# The versions that Colab ships, in an environment of their own.
+colab: .venv-colab/test
+	.venv-colab/bin/python -m pytest tests/magics tests/worker -k "magics or keras"
+
+# The pages that are generated from the code.
+docs: .venv/test
+	.venv/bin/python -m mwmagic.magics.reference > docs/reference.md
+	.venv/bin/python -m mwmagic.diagnosis > docs/failures.md
+
+lab: .venv/demo
+	.venv/bin/jupyter lab notebooks/quickstart.ipynb
+
+.venv/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or later is needed: make PYTHON=python3.11 ...")'
+	$(PYTHON) -m venv .venv
+
+.venv/demo: .venv/bin/python pyproject.toml
+	.venv/bin/$(PIP) --editable ".[tensorflow,lab,demo]"
+	touch $@
+
+.venv/test: .venv/demo
+	.venv/bin/$(PIP) --editable ".[tensorflow,lab,demo,test]"
+	touch $@
+
+.venv-colab/test: tests/colab/constraints.txt pyproject.toml
+	$(PYTHON) -m venv .venv-colab
+	.venv-colab/bin/$(PIP) --constraint tests/colab/constraints.txt --editable ".[tensorflow,demo]" \
+	  hypothesis pytest pytest-timeout
+	touch $@
+
+.PHONY: chromium
+chromium:
+	@command -v chromium >/dev/null || (echo "installing chromium for the browser tests" && \
+	  SUDO=$$( [ "$$(id -u)" = 0 ] || echo "sudo -n" ) && \
+	  $$SUDO apt-get -qq update && $$SUDO apt-get -qq install --yes chromium >/dev/null) || \
+	  (echo "the browser tests need chromium: install it and try again" && exit 1)
+
+clean:
+	rm -rf .venv .venv-colab mwmagic-demo

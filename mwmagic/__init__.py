@@ -1,0 +1,53 @@
+"""Multi-worker TensorFlow and Keras experiments in Jupyter.
+
+``%load_ext mwmagic`` brings the magics; scripts use `Cluster`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from . import system
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+    from .api import Cluster, Run, clusters, runs
+    from .cluster import ClusterSpec, Task
+
+# Before any other module, some of which cannot even be imported elsewhere.
+system.check()
+
+__version__ = "0.1.0"
+
+__all__ = ["Cluster", "ClusterSpec", "Run", "Task", "__version__", "clusters", "runs"]
+
+_HOMES = {"Cluster": "api", "Run": "api", "clusters": "api", "runs": "api"}
+_HOMES |= {"ClusterSpec": "cluster", "Task": "cluster"}
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name when it is first used; workers import this package too."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'mwmagic' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"mwmagic.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+def load_ipython_extension(ipython: InteractiveShell) -> None:
+    """Register the magics."""
+    from .magics import load
+
+    load(ipython)
+
+
+def unload_ipython_extension(ipython: InteractiveShell) -> None:
+    """Remove the magics and end their clusters."""
+    from .magics import unload
+
+    unload(ipython)

@@ -1,0 +1,1 @@
+"""The agent: one small process per machine that starts and watches workers."""

@@ -1,0 +1,237 @@
+"""The zygote: a process that has imported a framework, and forks workers that need not.
+
+The agent starts it as ``python zygote.py BOOTSTRAP MODULE [MODULE ...]`` with a socket as standard
+input. It says one line of JSON when the imports have ended, then each byte on the socket asks for
+one worker and brings three descriptors: a file with the request, the worker's output, and a pipe
+on which the worker answers with its process id, or with the reason why there is none.
+
+It runs no operation of the framework, and has one thread, since a fork copies only one. OpenBLAS is
+told so before the imports; a worker's own ``OPENBLAS_NUM_THREADS`` comes too late for it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import importlib
+import importlib.util
+import json
+import os
+import random
+import select
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from types import ModuleType
+    from typing import NoReturn
+
+LABEL = "MWMAGIC_PROCESS"
+PR_SET_PDEATHSIG = 1
+LIBC = ctypes.CDLL(None, use_errno=True)
+LIBC.getenv.restype = ctypes.c_void_p
+
+
+def take_socket() -> socket.socket:
+    """Move the socket away from standard input, where what is imported might read."""
+    channel = socket.socket(fileno=os.dup(0))
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    return channel
+
+
+def hide_folder() -> None:
+    """Take this file's folder off the import path, where the interpreter has put it."""
+    if sys.path and sys.path[0] == str(Path(__file__).resolve().parent):
+        del sys.path[0]
+
+
+def load(path: str) -> ModuleType:
+    """Load the worker's first module from a file."""
+    spec = importlib.util.spec_from_file_location("mwmagic_bootstrap", path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def import_all(names: Iterable[str]) -> list[str]:
+    """Import modules, and return what went wrong."""
+    missing = []
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except Exception as error:  # noqa: BLE001, PERF203 - an import may raise anything
+            missing.append(f"{name}: {type(error).__name__}: {error}"[:500])
+    return missing
+
+
+def prepare(bootstrap: str, names: list[str]) -> tuple[ModuleType, list[str]]:
+    """Do what all workers share; raise RuntimeError if that would be of no use."""
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    module = load(bootstrap)
+    missing = import_all(names)
+    if names and len(missing) == len(names):
+        raise RuntimeError("; ".join(missing))
+    threads = len(os.listdir("/proc/self/task"))  # noqa: PTH208 - no paths are needed
+    if threads > 1:
+        raise RuntimeError(f"the imports started {threads - 1} threads, which a fork would lose")
+    return module, missing
+
+
+def settle() -> None:
+    """Leave nothing that a worker would print or write to."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    LIBC.fflush(None)
+    gc.collect()
+    gc.freeze()
+
+
+def say(channel: socket.socket, **words: object) -> None:
+    """Tell the agent."""
+    channel.sendall(json.dumps(words).encode("ascii") + b"\n")
+
+
+def serve(channel: socket.socket, agent: int) -> list[str]:
+    """Fork workers until the agent is gone; return, in a worker only, its argv."""
+    while True:
+        orders = gathered(channel)
+        middle, own = forked(orders)
+        for descriptor in (one for order in orders if order is not own for one in order):
+            os.close(descriptor)
+        if own:
+            channel.close()
+            return become(own, agent, middle)
+
+
+def gathered(channel: socket.socket) -> list[list[int]]:
+    """Wait until workers are asked for; return the three descriptors of each."""
+    orders: list[list[int]] = []
+    while not orders or select.select([channel], [], [], 0)[0]:
+        asked, descriptors, _, _ = socket.recv_fds(channel, 1, 3)
+        if not asked:
+            os._exit(0)
+        orders.append(descriptors)
+    return orders
+
+
+def forked(orders: list[list[int]]) -> tuple[int, list[int]]:
+    """Fork workers that the agent will have as children.
+
+    They are forked by a process between, which exits at once, and the agent adopts orphans. One
+    such process serves all, since each fork copies the page tables of a large process.
+
+    Returns
+    -------
+    tuple[int, list[int]]
+        In a worker the id of the process between and the worker's own descriptors, else nothing.
+    """
+    try:
+        child = os.fork()
+    except OSError as error:
+        for order in orders:
+            os.write(order[2], f"cannot fork: {error.strerror}".encode())
+        return 0, []
+    if child:
+        os.waitpid(child, 0)
+        return 0, []
+    middle = os.getpid()
+    for order in orders:
+        try:
+            if not os.fork():
+                return middle, order
+        except OSError as error:  # noqa: PERF203 - each has its own answer
+            os.write(order[2], f"cannot fork: {error.strerror}".encode())
+    os._exit(0)
+
+
+def refuse(answer: int, reason: str) -> NoReturn:
+    """Say why there is no worker."""
+    os.write(answer, reason.encode("utf-8", "surrogateescape")[:4096])
+    os._exit(127)
+
+
+def become(order: list[int], agent: int, middle: int) -> list[str]:
+    """Turn a fresh fork into the process that was asked for, and return its argv."""
+    letter, output, answer = order
+    request = json.loads(os.pread(letter, os.fstat(letter).st_size, 0))
+    os.setsid()  # first, since the label has the agent kill the process group
+    for target in (1, 2):
+        os.dup2(output, target)
+    try:
+        os.chdir(encoded(request["cwd"]))
+        dress({encoded(key): encoded(value) for key, value in request["env"].items()})
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        refuse(answer, f"cannot enter {request['cwd']}: {reason}")
+    reseed()
+    join(agent, middle)
+    os.write(answer, str(os.getpid()).encode())
+    for descriptor in order:
+        os.close(descriptor)
+    return list(request["argv"])
+
+
+def encoded(text: str) -> bytes:
+    """Return the bytes that a JSON text stands for, whatever the locale."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def join(agent: int, middle: int) -> None:
+    """Wait until the agent is the parent, and die with it."""
+    while os.getppid() == middle:
+        time.sleep(0.0002)
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != agent:
+        os._exit(127)
+
+
+def dress(env: dict[bytes, bytes]) -> None:
+    """Replace the whole environment, also where the kernel shows the label to the agent."""
+    label = env[LABEL.encode()]
+    place, room = LIBC.getenv(LABEL.encode()), len(os.environ[LABEL])
+    ctypes.memmove(place, label.ljust(room, b"\0")[:room], room)
+    os.environ.clear()
+    os.environb.update(env)
+
+
+def reseed() -> None:
+    """Give the worker random numbers of its own.
+
+    TensorFlow and Keras draw their seeds from these, and make their own state at the first use.
+    """
+    random.seed()
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed()
+
+
+def main() -> tuple[ModuleType, list[str]]:
+    """Import, then fork workers; return only in a worker."""
+    agent = os.getppid()
+    channel = take_socket()
+    hide_folder()
+    try:
+        module, missing = prepare(sys.argv[1], sys.argv[2:])
+    except Exception as error:  # noqa: BLE001 - a file that is run may raise anything
+        say(channel, error=f"{type(error).__name__}: {error}"[:5000])
+        sys.exit(1)
+    settle()
+    say(channel, missing=missing)
+    return module, serve(channel, agent)
+
+
+if __name__ == "__main__":
+    bootstrap, argv = main()
+    sys.modules["__main__"] = bootstrap
+    sys.argv = argv[1:]
+    sys.path.insert(0, str(Path(argv[1]).resolve().parent))
+    bootstrap.main(argv[2:])

@@ -1,0 +1,240 @@
+"""A cluster's dashboard in a notebook: one widget, a thread that feeds it, what is saved."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from IPython.display import display
+
+from mwmagic.errors import MwmagicError
+from mwmagic.status import FINAL
+
+from .feed import FRAME, Feed
+from .pages import Pages, Position
+from .static import page, text
+from .widget import Widget
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mwmagic.api import Run
+
+__all__ = ["Board"]
+
+TICK = 0.05
+"""Seconds between two frames at the least."""
+
+BLIND = 4000
+"""Characters of log text in a frame for pages that do not answer."""
+
+SAVED = 30.0
+"""Seconds between two updates of what is saved with the notebook, while no word changes."""
+
+VIEW = "application/vnd.jupyter.widget-view+json"
+
+
+class Board:
+    """Shows the runs of a cluster, each below the cell that launched it.
+
+    A thread of its own does so: while a cell blocks, nothing else would (tasks
+    of the kernel's event loop wait for the cell). The pages' messages come on
+    the main thread, or on another while a cell blocks.
+
+    Parameters
+    ----------
+    run : Run
+        The first run to show.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._lock = threading.RLock()
+        self._wake = threading.Event()
+        self._settled = threading.Event()
+        self._closed = False
+        self._pages = Pages()
+        self._doing = ""
+        self._notice = ""
+        self._pause: float | None = None
+        self._follow(run)
+        self.widget = Widget(state=self._feed.state())
+        self.widget.on_msg(self._hear)
+        self._handle = self._display()
+        self._ignore = run.cluster.listen(lambda _: self._wake.set())
+        self._thread = threading.Thread(target=self._serve, name="mwmagic-dashboard", daemon=True)
+        self._thread.start()
+
+    def show(self, run: Run) -> None:
+        """Show a run below the cell that is being executed."""
+        with self._lock:
+            same = run.number == self.run.number
+            self._leave(f"run {run.number} goes on below" if same else None)
+            if not same:
+                self._follow(run)
+            self._settled.clear()
+            self._handle = self._display()
+        self._wake.set()
+
+    def finish(self, timeout: float = 5.0) -> None:
+        """Wait until the last state of a run that is over is what will be saved."""
+        self._wake.set()
+        self._settled.wait(timeout)
+
+    def close(self) -> None:
+        """Show nothing live any more."""
+        self._ignore()
+        with self._lock:
+            self._closed = True
+            self._leave(None)
+        self._wake.set()
+        self._thread.join(5.0)
+        self.widget.close()
+
+    # The run.
+
+    def _follow(self, run: Run) -> None:
+        """Show a run where another was shown."""
+        self.run = run
+        self._feed = Feed(self._snapshot())
+        self._pages.restart()
+
+    def _snapshot(self) -> dict[str, Any]:
+        """Return the run's state; a run whose supervisor is gone is lost."""
+        run = dict(self.run.status())
+        if run["state"] not in FINAL and self.run.cluster.closed:
+            run |= {"state": "lost", "words": "lost: its supervisor is gone, and its workers"}
+        return run | {"doing": self._doing, "notice": self._notice}
+
+    # What is saved.
+
+    def _display(self) -> Any:  # noqa: ANN401 - IPython is not typed
+        """Show the widget, with a text that says the same whenever this is executed."""
+        run = self._snapshot()
+        words = run["words"] if run["state"] == "forming" else "running"
+        bundle = {**self._bundle(live=True), "text/plain": f"run {run['number']}: {words}"}
+        self._saved = (time.monotonic(), run["words"])
+        return display(bundle, raw=True, display_id=True)
+
+    def _bundle(self, *, live: bool) -> dict[str, Any]:
+        run = self._snapshot()
+        label = self.widget.label if not live else ""
+        points = self._feed.series.points
+        bundle: dict[str, Any] = {"text/plain": text(run), "text/html": page(run, points, label)}
+        if live:
+            view = {"model_id": self.widget.model_id, "version_major": 2, "version_minor": 0}
+            bundle[VIEW] = view
+        return bundle
+
+    def _leave(self, words: str | None) -> None:
+        """Let the output of an earlier cell say what it will say for ever."""
+        bundle = {"text/plain": words or text(self._snapshot())}
+        if words is None:
+            bundle["text/html"] = page(self._snapshot(), self._feed.series.points)
+        self._update(bundle)
+
+    def _update(self, bundle: Mapping[str, Any]) -> None:
+        if self._handle is not None:
+            self._handle.update(bundle, raw=True)
+
+    def _save(self, run: Mapping[str, Any], *, over: bool) -> None:
+        """Update what the notebook keeps, when a word changed or after a while."""
+        since, words = self._saved
+        now = time.monotonic()
+        if over and not self._settled.is_set():
+            while self._feed.series.read():
+                pass
+            self._update(self._bundle(live=False))
+            self._settled.set()
+        elif not over and (run["words"] != words or now - since > SAVED):
+            self._saved = (now, run["words"])
+            self._update(self._bundle(live=True))
+
+    # The thread.
+
+    def _serve(self) -> None:
+        while not self._closed:
+            self._wake.wait(self._pause)
+            self._wake.clear()
+            with self._lock:
+                if not self._closed:
+                    self._step()
+            time.sleep(TICK)
+
+    def _step(self) -> None:
+        run = self._snapshot()
+        over = run["state"] in (*FINAL, "lost")
+        self._feed.update(run)
+        if over and not self._feed.behind:
+            self._feed.finish()
+        self._save(run, over=over)
+        more = self._send()
+        self._pause = TICK if self._pages.known and not over else (1.0 if more else None)
+
+    def _send(self) -> bool:
+        """Send the pages what they lack, if they are ready; return whether they may lack more."""
+        now = time.monotonic()
+        if not self._pages.ready(now):
+            return self._pages.known
+        limit = FRAME if self._pages.patient else BLIND
+        found = self._feed.frame(self._pages.position(), limit)
+        if found is None:
+            return False
+        message, position = found
+        self.widget.send({"kind": "frame", "now": time.time(), **message})
+        self._pages.sent(position, now)
+        return True
+
+    # The pages.
+
+    def _hear(self, _widget: Widget, content: Mapping[str, Any], _buffers: object) -> None:
+        kind = content.get("kind")
+        if kind == "at":
+            with self._lock:
+                same = content["run"] == self._feed.number
+                names = ("line", "point", "state")
+                at = Position(*(int(content[name]) for name in names)) if same else Position()
+                self._pages.heard(str(content["page"]), at, time.monotonic())
+            self._wake.set()
+        elif kind in _ACTIONS:
+            self._begin(kind)
+
+    def _begin(self, kind: str) -> None:
+        """Do what a button says, on a thread: it may take seconds."""
+        with self._lock:
+            if self._doing:
+                return
+            self._doing, self._notice = _ACTIONS[kind], ""
+        threading.Thread(target=self._act, args=(kind,), daemon=True).start()
+        self._wake.set()
+
+    def _act(self, kind: str) -> None:
+        notice = ""
+        try:
+            getattr(self, f"_{kind}")()
+        except MwmagicError as error:
+            notice = str(error)
+        with self._lock:
+            self._doing, self._notice = "", notice
+        self._wake.set()
+
+    def _stop(self) -> None:
+        self.run.stop()
+
+    def _restart(self) -> None:
+        run = self.run.cluster.restart()
+        with self._lock:
+            if run.number != self.run.number:
+                self._settled.clear()
+                self._follow(run)
+
+    def _stacks(self) -> None:
+        stacks = self.run.stacks()
+        texts = [f"--- {task} ---\n{text}" for task, text in stacks["texts"].items()]
+        with self._lock:
+            for line in "\n".join([*stacks["lines"], *texts]).splitlines():
+                self._feed.say(line)
+
+
+_ACTIONS = {"stop": "stopping", "restart": "restarting", "stacks": "asking where each worker is"}
+"""What the buttons do, and what the page says meanwhile."""

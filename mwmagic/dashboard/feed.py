@@ -1,0 +1,164 @@
+"""What a page is sent of a run: its state, its lines and its points, in small frames."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .journal import Journal
+from .pages import Position
+from .rows import Load, header, row
+from .series import Series
+from .tail import Line, Mark, Tail
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["FRAME", "Feed"]
+
+FRAME = 30_000
+"""Characters of log text in a frame at the most."""
+
+AHEAD = 4 * FRAME
+"""Characters that are read before the pages have taken them."""
+
+POINTS = 1000
+"""Points in a frame at the most."""
+
+CURRENT = 300
+"""Characters that are shown of a line while it is being written."""
+
+
+class Feed:
+    """One run, as its pages are told of it.
+
+    Parameters
+    ----------
+    run : mapping
+        A snapshot of it.
+    """
+
+    def __init__(self, run: Mapping[str, Any]) -> None:
+        self.number = int(run["number"])
+        self.series = Series(Path(run["directory"]) / "metrics.jsonl")
+        self.journal = Journal()
+        self._tails: list[Tail | None] = [None] * len(run["tasks"])
+        self._current: dict[int, str] = {}
+        self._state = 0
+        self._header: tuple[int, dict[str, Any]] = (0, {})
+        self._rows: list[tuple[int, dict[str, Any]]] = [(0, {})] * len(run["tasks"])
+        self._loads = [Load() for _ in run["tasks"]]
+        self._attempt = 1
+        self.update(run)
+
+    # The state.
+
+    def update(self, run: Mapping[str, Any]) -> None:
+        """Take a newer snapshot."""
+        version = self._state + 1
+        new = header(run)
+        if new != self._header[1]:
+            self._header, self._state = (version, new), version
+        for index, task in enumerate(run["tasks"].values()):
+            self._loads[index].take(task["cpu"], time.monotonic())
+            share = self._loads[index].share if task["state"] == "running" else None
+            shown = {**row(task), "cpu": None if share is None else round(100 * share)}
+            if shown != self._rows[index][1]:
+                self._rows[index], self._state = (version, shown), version
+        self._follow(run)
+
+    def say(self, text: str) -> None:
+        """Add a line of our own."""
+        self.journal.add(-1, [Line(int(Mark.NOTE), text)])
+
+    def state(self, since: int = 0) -> dict[str, Any]:
+        """Return the state, or what changed of it since a version."""
+        rows = {i: shown for i, (version, shown) in enumerate(self._rows) if version >= since}
+        header = self._header[1] if self._header[0] >= since else None
+        return {"header": header, "rows": rows}
+
+    # The logs.
+
+    def _follow(self, run: Mapping[str, Any]) -> None:
+        """Open the logs of processes that are new."""
+        if run["attempt"] != self._attempt:
+            self._attempt = run["attempt"]
+            self.collect(AHEAD)
+            self.say(f"attempt {self._attempt}")
+        for index, task in enumerate(run["tasks"].values()):
+            tail, log = self._tails[index], task["log"]
+            if log is not None and (tail is None or str(tail.path) != log):
+                self._close(index)
+                self._tails[index] = Tail(Path(log))
+
+    def _close(self, index: int) -> None:
+        tail = self._tails[index]
+        if tail is not None:
+            while lines := tail.read(AHEAD):
+                self.journal.add(index, lines)
+            self.journal.add(index, tail.close())
+
+    def collect(self, limit: int) -> None:
+        """Read what the tasks printed, up to so many bytes of all of them."""
+        grown = [(i, tail) for i, tail in enumerate(self._tails) if tail and tail.behind > 0]
+        for index, tail in grown:
+            self.journal.add(index, tail.read(max(limit // len(grown), 1000)))
+
+    def finish(self) -> None:
+        """Take the logs as complete: show a last line that has no end."""
+        for index, tail in enumerate(self._tails):
+            if tail is not None:
+                self.journal.add(index, tail.close())
+
+    @property
+    def behind(self) -> bool:
+        """Whether a log has grown since it was read."""
+        return any(tail.behind > 0 for tail in self._tails if tail is not None)
+
+    # Frames.
+
+    def frame(self, at: Position, limit: int = FRAME) -> tuple[dict[str, Any], Position] | None:
+        """Return what a page at a position lacks, and where that takes it.
+
+        Parameters
+        ----------
+        at : Position
+            The page's.
+        limit : int
+            Characters of log text at the most.
+
+        Returns
+        -------
+        tuple or None
+            None where it lacks nothing.
+        """
+        unsent = self.journal.next - at.line
+        if unsent * 20 < limit:
+            self.collect(AHEAD)
+        self.series.read()
+        runs, line = self.journal.runs(at.line, limit)
+        points, point = self.series.since(at.point, POINTS)
+        live, known = self._live(), self._current if at.state else {}
+        to = Position(line, point, self._state + 1)
+        if to == at and live == known:
+            return None
+        changed = {i: text for i, text in live.items() if known.get(i) != text}
+        gone = [i for i in known if i not in live]
+        self._current = live
+        lines = {"first": self.journal.first, "from": line - _count(runs), "runs": runs}
+        message: dict[str, Any] = {"run": self.number, "lines": lines, "line": line}
+        message |= {"point": point, "points": points, "state": to.state}
+        message |= {"live": changed | dict.fromkeys(gone, "")}
+        if to.state != at.state:
+            message |= self.state(at.state)
+        return message, to
+
+    def _live(self) -> dict[int, str]:
+        """Return the lines that are still being written."""
+        tails = ((i, tail) for i, tail in enumerate(self._tails) if tail is not None)
+        return {i: tail.current[:CURRENT] for i, tail in tails if tail.current}
+
+
+def _count(runs: list[list[Any]]) -> int:
+    return sum(text.count("\n") + 1 for _, _, text in runs)

@@ -1,0 +1,195 @@
+"""What the tasks reported of their metrics, as points of a chart."""
+
+from __future__ import annotations
+
+import json
+import math
+from bisect import bisect_left
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+__all__ = ["SPEED", "Key", "Point", "Series"]
+
+SPEED = "steps/s"
+"""The name of the metric that is worked out from the others' times."""
+
+POINTS = 12_000
+"""Points kept, of all series together; of more, every second one goes."""
+
+CHUNK = 2**16
+"""Bytes read at a time."""
+
+CHUNKS = 32
+"""A reader further behind than so many chunks leaves out what is between them."""
+
+WINDOW = 0.5
+"""Seconds over which a speed is taken at the least."""
+
+
+class Key(NamedTuple):
+    """One line of a chart."""
+
+    task: str
+    attempt: int
+    metric: str
+
+
+class Point(NamedTuple):
+    """A value, numbered in the order of arrival."""
+
+    number: int
+    key: Key
+    x: float
+    y: float | None
+
+
+@dataclass
+class _Place:
+    """Where one task of one attempt is, on an axis that only grows."""
+
+    x: float = 0.0
+    base: float = 0.0
+    last: float = 0.0
+    trained: bool = False
+    since: tuple[float, float] | None = field(default=None)
+
+    def move(self, entry: Mapping[str, Any]) -> float:
+        """Return the place of an entry: its step counted over the epochs, else its epoch."""
+        step, epoch, steps = entry.get("step"), entry.get("epoch"), entry.get("steps")
+        if step is None:
+            self.x = self.x if self.last else max(self.x, float(epoch or self.x + 1))
+        elif entry["kind"] == "train" and steps and epoch:
+            self.x, self.last = (epoch - 1) * steps + float(step), float(step)
+        else:
+            if step < self.last:
+                self.base += self.last
+            self.last = float(step)
+            self.x = self.base + step
+        return self.x
+
+    def speed(self, entry: Mapping[str, Any]) -> float | None:
+        """Return the steps per second since a while ago, once that is long enough."""
+        wall = float(entry["wall"])
+        if self.since is None or self.x < self.since[1]:
+            self.since = (wall, self.x)
+            per_step = entry.get("seconds_per_step") if entry.get("final") else None
+            return 1 / per_step if per_step else None
+        seconds, steps = wall - self.since[0], self.x - self.since[1]
+        if seconds < WINDOW or steps <= 0:
+            return None
+        self.since = (wall, self.x)
+        return steps / seconds
+
+
+class Series:
+    """The points of a run's charts, read from its record as it grows.
+
+    Parameters
+    ----------
+    path : Path
+        The record's ``metrics.jsonl``.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+        self._rest = b""
+        self._points: list[Point] = []
+        self._next = 0
+        self._seen: Counter[Key] = Counter()
+        self._stride = 1
+        self._places: dict[tuple[str, int], _Place] = {}
+
+    @property
+    def next(self) -> int:
+        """The number that the next point will get."""
+        return self._next
+
+    @property
+    def points(self) -> list[Point]:
+        """The points kept, in the order of arrival."""
+        return list(self._points)
+
+    def read(self) -> bool:
+        """Read what was added to the record, up to a limit; return whether there is more."""
+        try:
+            size = self._path.stat().st_size
+        except FileNotFoundError:
+            return False
+        skip = (size - self._offset) // CHUNKS - CHUNK
+        if skip > 0:
+            self._offset, self._rest = self._offset + skip, b"{"  # the cut line is no JSON
+        if size > self._offset:
+            with self._path.open("rb") as file:
+                file.seek(self._offset)
+                self._take(file.read(CHUNK))
+        return size > self._offset
+
+    def since(self, number: int, limit: int) -> tuple[list[list[Any]], int]:
+        """Return the points from a number on, those of one series together.
+
+        Returns
+        -------
+        groups : list
+            ``[task, attempt, metric, [x, y, x, y]]`` each.
+        end : int
+            The number after the last one.
+        """
+        start = bisect_left(self._points, number, key=lambda point: point.number)
+        chosen = self._points[start : start + limit]
+        groups: dict[Key, list[float | None]] = {}
+        for point in chosen:
+            groups.setdefault(point.key, []).extend((point.x, point.y))
+        whole = start + limit >= len(self._points)
+        return [[*key, values] for key, values in groups.items()], (
+            self._next if whole else chosen[-1].number + 1
+        )
+
+    def _take(self, data: bytes) -> None:
+        self._offset += len(data)
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            try:
+                entry = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(entry, dict) and entry.get("metrics") is not None:
+                self._entry(entry)
+        if len(self._points) > POINTS:
+            self._thin()
+
+    def _entry(self, entry: Mapping[str, Any]) -> None:
+        place = self._places.setdefault((entry["task"], entry["attempt"]), _Place())
+        place.trained = place.trained or entry["kind"] != "bar"
+        if entry["kind"] == "bar" and place.trained:
+            return  # an evaluation between epochs, with metrics of the same names
+        x = place.move(entry)
+        for metric, value in entry["metrics"].items():
+            self._add(Key(entry["task"], entry["attempt"], metric), x, value, entry)
+        speed = place.speed(entry) if entry.get("step") is not None else None
+        if speed is not None:
+            self._add(Key(entry["task"], entry["attempt"], SPEED), x, speed, entry)
+
+    def _add(self, key: Key, x: float, value: float, entry: Mapping[str, Any]) -> None:
+        self._seen[key] += 1
+        if self._seen[key] % self._stride and not entry.get("final"):
+            return
+        y = float(f"{value:.5g}") if math.isfinite(value) else None
+        self._points.append(Point(self._next, key, x, y))
+        self._next += 1
+
+    def _thin(self) -> None:
+        """Leave out every second point of each series, from now on too."""
+        count: Counter[Key] = Counter()
+        kept = []
+        for point in self._points:
+            count[point.key] += 1
+            if count[point.key] % 2:
+                kept.append(point)
+        self._points = kept
+        self._stride *= 2

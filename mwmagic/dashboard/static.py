@@ -1,0 +1,132 @@
+"""What is left of a dashboard where nothing runs: plain text and plain HTML."""
+
+from __future__ import annotations
+
+import base64
+import html
+from typing import TYPE_CHECKING, Any
+
+from mwmagic.diagnosis import Cause
+from mwmagic.status import task_words
+
+from .rows import metrics, place, tone
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from .series import Point
+
+__all__ = ["chart", "page", "text"]
+
+WIDTH, HEIGHT = 480, 120
+"""Pixels of the picture of the loss."""
+
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
+"""Okabe and Ito's, which nearly everybody can tell apart."""
+
+TONES = {"good": "#2e7d32", "bad": "#d32f2f", "run": "#1a73e8", "wait": "#e65100"}
+
+
+def _progress(task: Mapping[str, Any]) -> str:
+    told = [f"{name} {value}" for name, value in metrics(task["progress"])]
+    return "  ".join([place(task["progress"]).replace(" · ", " "), *told]).strip()
+
+
+def text(run: Mapping[str, Any]) -> str:
+    """Return a run's state as plain text: a line for it, and one for each task.
+
+    Parameters
+    ----------
+    run : mapping
+        A snapshot of it. What differs from one execution to the next, such as
+        ports and process ids, is left out, so that saved outputs can be compared.
+    """
+    lines = [f"run {run['number']}: {run['words']}"]
+    width = max(len(name) for name in run["tasks"])
+    for name, task in run["tasks"].items():
+        lines.append(f"  {name:<{width}}  {task_words(task)}  {_progress(task)}".rstrip())
+    return "\n".join(lines)
+
+
+def page(run: Mapping[str, Any], points: Sequence[Point] = (), label: str = "") -> str:
+    """Return a run's state as HTML without scripts; everything in it is escaped.
+
+    Parameters
+    ----------
+    run : mapping
+        A snapshot of it.
+    points : sequence of Point
+        Its metrics.
+    label : str
+        A class for the element, by which a page finds it.
+    """
+    head = "<b>" + html.escape(f"run {run['number']}: {run['words']}") + "</b>"
+    rows = "".join(_row(name, task) for name, task in run["tasks"].items())
+    parts = [head, f"<table>{rows}</table>", _picture(run, points), _cause(run)]
+    return f'<div class="mwmagic-static {label}">{"".join(parts)}</div>'
+
+
+def _row(name: str, task: Mapping[str, Any]) -> str:
+    colour = TONES.get(tone(task), "inherit")
+    words = f'<span style="color:{colour}">{html.escape(task_words(task))}</span>'
+    values = ", ".join(f"{metric} {value}" for metric, value in metrics(task["progress"]))
+    cells = [f"<b>{html.escape(name)}</b>", words]
+    cells += [html.escape(place(task["progress"])), html.escape(values)]
+    return "<tr>" + "".join(f'<td style="text-align:left">{cell}</td>' for cell in cells) + "</tr>"
+
+
+def _cause(run: Mapping[str, Any]) -> str:
+    if not run["cause"]:
+        return ""
+    lines = "\n".join(Cause.from_dict(run["cause"]).lines())
+    return f"<pre>{html.escape(lines)}</pre>"
+
+
+def _picture(run: Mapping[str, Any], points: Sequence[Point]) -> str:
+    """Return the loss as an image that needs nothing else, and what it shows in words."""
+    names = dict.fromkeys(point.key.metric for point in points)
+    metric = next((name for name in names if "loss" in name), None)
+    chosen = [p for p in points if p.key.metric == metric and p.y is not None]
+    if not chosen:
+        return ""
+    first, last = chosen[0].y, chosen[-1].y
+    words = html.escape(f"{metric}: {first:.4g} at first, {last:.4g} at last")
+    picture = base64.b64encode(chart(chosen, list(run["tasks"])).encode()).decode()
+    source = f"data:image/svg+xml;base64,{picture}"
+    return f'<div><img alt="{words}" src="{source}" width="{WIDTH}"><br>{words}</div>'
+
+
+def chart(points: Sequence[Point], names: Sequence[str]) -> str:
+    """Draw points of one metric as an SVG image, a line for each task and attempt."""
+    xs = [point.x for point in points]
+    ys = [point.y for point in points if point.y is not None]
+    x0, dx = min(xs), (max(xs) - min(xs)) or 1.0
+    y0, dy = min(ys), (max(ys) - min(ys)) or 1.0
+    lines: dict[tuple[str, int], list[str]] = {}
+    for point in points:
+        if point.y is not None:
+            x = 6 + (point.x - x0) / dx * (WIDTH - 12)
+            y = 6 + (1 - (point.y - y0) / dy) * (HEIGHT - 12)
+            key = (point.key.task, point.key.attempt)
+            lines.setdefault(key, []).append(f"{x:.1f},{y:.1f}")
+    last = max(attempt for _, attempt in lines)
+    drawn = "".join(
+        _line(_thin(places), names.index(task), faint=attempt < last)
+        for (task, attempt), places in lines.items()
+    )
+    frame = f'<path d="M1,1V{HEIGHT - 1}H{WIDTH - 1}" fill="none" stroke="#888"/>'
+    size = f'width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}"'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{frame}{drawn}</svg>'
+
+
+def _thin(places: list[str]) -> list[str]:
+    """Keep as many points as a small picture shows, and the last."""
+    stride = len(places) // 200 + 1
+    return [*places[:-1:stride], places[-1]]
+
+
+def _line(places: list[str], index: int, *, faint: bool) -> str:
+    dashes = ("", "6 3", "2 3", "8 3 2 3")[index // len(COLOURS) % 4]
+    style = f'stroke="{COLOURS[index % len(COLOURS)]}" stroke-dasharray="{dashes}"'
+    look = f'fill="none" stroke-width="1.6" opacity="{0.4 if faint else 1}"'
+    return f'<polyline points="{" ".join(places)}" {style} {look}/>'

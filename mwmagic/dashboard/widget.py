@@ -1,0 +1,54 @@
+"""The widget: what the kernel's side and the page's side of a dashboard share."""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+from typing import Any
+from uuid import uuid4
+
+import anywidget
+from traitlets import Dict, Unicode
+
+__all__ = ["Widget"]
+
+
+def _load(name: str) -> str:
+    """Read a file of the page's side.
+
+    Every notebook that shows a dashboard may keep a copy: comments and indents
+    stay out of it.
+    """
+    text = files("mwmagic.dashboard").joinpath(name).read_text(encoding="utf-8")
+    return re.sub(r"^\s*//.*\n|^[ \t]+|^\n", "", text, flags=re.MULTILINE)
+
+
+def _let_the_page_choose(comm: Any) -> None:  # noqa: ANN401 - ipykernel is not typed
+    """Have the page's messages handled in the subshell that the page asks for.
+
+    ipykernel 7.4 hands them to whichever loop sent something last: the main one,
+    which a cell may block.
+    """
+    if hasattr(comm, "_reply_subshell_for"):
+        comm._reply_subshell_for = lambda _data, wanted: wanted  # noqa: SLF001 - no other way
+
+
+class Widget(anywidget.AnyWidget):
+    """One cluster's dashboard.
+
+    Attributes
+    ----------
+    state : dict
+        The last state that changed a word, for a page that hears nothing else.
+    label : str
+        The class of the element in which the page shows a run that is over.
+    """
+
+    _esm = _load("dashboard.js")
+    _css = _load("dashboard.css")
+    label = Unicode().tag(sync=True)
+    state = Dict().tag(sync=True)
+
+    def __init__(self, **values: Any) -> None:  # noqa: ANN401 - traits
+        super().__init__(label=f"mw-{uuid4().hex[:12]}", **values)
+        _let_the_page_choose(self.comm)

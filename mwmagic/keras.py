@@ -1,0 +1,27 @@
+"""Keras 3 made to work under MultiWorkerMirroredStrategy, in any script.
+
+Workers that mwmagic starts need nothing. A script that runs under a TF_CONFIG
+of another making says, before or after it imports Keras::
+
+    import mwmagic.keras
+
+The environment variable MWMAGIC_KERAS chooses ``auto`` (the default),
+``plain`` (no repair) or ``legacy`` (tf-keras); see docs/keras.md.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from mwmagic.worker import keras_fixes
+
+__all__: list[str] = []
+
+
+def _announce(line: str) -> None:
+    sys.stderr.write(line + "\n")
+    sys.stderr.flush()
+
+
+keras_fixes.install(os.environ.get("MWMAGIC_KERAS", "auto"), _announce)

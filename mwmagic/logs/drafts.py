@@ -1,0 +1,59 @@
+"""Cut a log into lines, and each line into the drafts that were drawn over one another.
+
+A terminal shows the mixture: a short bar over a longer one keeps the longer one's last
+digits, which then end a number of the short one. Who reads numbers needs the drafts.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+
+from .terminal import plain
+
+_DRAWN = re.compile(r"[\r\b\x1b]")
+_LONGEST = 10_000  # characters kept of one draft
+
+
+class Drafts:
+    """Follow the bytes of one stream, however they are cut."""
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._first = ""  # draft of the line that has not ended, and
+        self._last = ""  # the one before the draft that is being written, which is
+        self._rest = ""
+
+    @property
+    def current(self) -> str:
+        """The draft that stands on the line that has not ended, without ANSI codes."""
+        return _clean(self._rest) or self._last
+
+    def feed(self, data: bytes) -> list[tuple[str, str]]:
+        """Take the next bytes and return the first and last draft of each line they ended."""
+        text = self._decoder.decode(data)
+        *ended, tail = text.split("\n")
+        drawn = len(ended) if _DRAWN.search(text) else min(1, len(ended))
+        lines = [self._end(piece) for piece in ended[:drawn]]
+        lines += [(piece, piece) for piece in ended[drawn:]]
+        self._draw(tail)
+        return lines
+
+    def _end(self, piece: str) -> tuple[str, str]:
+        self._draw(piece)
+        last = self.current
+        line = (self._first or last, last)
+        self._first = self._last = self._rest = ""
+        return line
+
+    def _draw(self, piece: str) -> None:
+        *drawn, rest = (self._rest + piece).split("\r")
+        for draft in filter(None, map(_clean, drawn)):
+            self._first = self._first or draft
+            self._last = draft
+        self._rest = rest[:_LONGEST]
+
+
+def _clean(draft: str) -> str:
+    text = plain(draft.replace("\b", ""))
+    return text if text.strip() else ""

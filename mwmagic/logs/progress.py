@@ -1,0 +1,214 @@
+"""Read training progress and metrics from what a worker prints.
+
+Keras' bars of both generations are read with and without a heading, verbose or terse;
+of a custom loop, the pairs of names and numbers it prints. The forms are those that
+``keras/src/utils/progbar.py`` and ``tf_keras/src/utils/generic_utils.py`` write.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Literal
+
+from .drafts import Drafts
+from .noise import NATIVE
+from .prints import said
+from .terminal import plain
+
+_NUMBER = r"[-+]?(?:\d+(?:\.\d*)?(?:e[-+]?\d+)?|nan|inf)"
+_BAR = re.compile(
+    r"\s*(?P<step>\d{1,12})/(?:(?P<steps>\d{1,12}) (?:"
+    r"━+ (?P<left3>[\d:]{1,20}s?)"  # Keras 3
+    r"|\[[=>.]+\] - (?:ETA: (?P<left2>[\d:]{1,20}s?)|\d+s)"  # tf_keras
+    r"|- \d+s(?= -))"  # both with verbose=2
+    r"|Unknown (?:- )?\d+s(?= ))"
+)
+_SPEED = re.compile(r" (\d{1,12})(us|ms|s)/(?!epoch)\w+")
+_TIME = re.compile(r"\d+(?:us|ms|s)/\w+ *$")
+_METRIC = re.compile(rf"([^:]{{1,100}}): ({_NUMBER}) *$")
+_WHOLE = re.compile(r".*(?:\.\d{4}(?:e[-+]\d\d)?|nan|inf) *$", re.DOTALL)
+_HEADING = re.compile(r"Epoch (\d{1,9})/(\d{1,9}) *$")
+_UNITS = {"s": 1, "ms": 1000, "us": 1_000_000}  # in one second
+_TRACEBACK = "Traceback (most recent call last):"
+
+
+@dataclass(frozen=True)
+class Update:
+    """What one line says about a worker's training.
+
+    Parameters
+    ----------
+    kind : str
+        ``"train"``: Keras inside an epoch. ``"bar"``: a Keras bar outside of any epoch:
+        `evaluate`, `predict`, or a `fit` of a single epoch, which print alike.
+        ``"print"``: the user's own print.
+    epoch, epochs : int or None
+        As printed: Keras counts from 1, custom loops as they like.
+    step, steps : int or None
+        Batches done in this epoch or bar, and their number where it is known.
+    metrics : dict of str to float
+        As printed. tf_keras under MultiWorkerMirroredStrategy sums metrics over the
+        workers until the last line of an epoch, which alone is right.
+    final : bool
+        Whether the line ends its epoch or bar.
+    seconds_per_step, eta : float or None
+        Seconds, as printed.
+    """
+
+    kind: Literal["train", "bar", "print"]
+    epoch: int | None = None
+    epochs: int | None = None
+    step: int | None = None
+    steps: int | None = None
+    metrics: dict[str, float] = field(default_factory=dict)
+    final: bool = False
+    seconds_per_step: float | None = None
+    eta: float | None = None
+
+
+class Progress:
+    """Follow the progress of one worker through its lines, in their order.
+
+    `feed` takes raw bytes and reads each draft of a bar; `line` is for whoever has only
+    the lines that a `Terminal` shows.
+    """
+
+    def __init__(self) -> None:
+        self._drafts = Drafts()
+        self._told: Update | None = None  # of the line that has not ended
+        self._epoch: tuple[int, int] | None = None  # of Keras, from its heading to its end
+        self._steps: int | None = None  # of that epoch, once a bar told
+        self._spoken: tuple[int | None, int | None] | None = None  # what a custom loop announced
+        self._failing = False  # inside a traceback
+
+    def feed(self, data: bytes) -> list[Update]:
+        """Take the next bytes of the log.
+
+        Returns
+        -------
+        list of Update
+            One for each finished line that tells something, then at most one for the
+            line that is still being redrawn.
+        """
+        ended = self._drafts.feed(data)
+        told = [self.line(last, first) for first, last in ended]
+        self._told = None if ended else self._told
+        current = self._bar(self._drafts.current, finished=False)
+        if current != self._told:
+            told.append(current)
+        self._told = current
+        return [update for update in told if update is not None]
+
+    def line(self, text: str, first: str = "") -> Update | None:
+        """Read a finished line.
+
+        Parameters
+        ----------
+        text : str
+            The line.
+        first : str
+            What stood on it first, if known. It tells the length of the epoch's own bar
+            where a callback's `evaluate` drew over it.
+        """
+        text = plain(text)
+        if self._skips(text):
+            return None
+        self._learn(first)
+        update = self._bar(text, finished=True) or self._heading(text)
+        if update is None:
+            return self._print(text)
+        if update.kind == "train":
+            self._steps = update.steps
+            self._epoch = None if update.final else self._epoch
+        return update
+
+    def _learn(self, first: str) -> None:
+        if self._epoch and self._steps is None:
+            match = _BAR.match(first)
+            self._steps = _int(match["steps"]) if match else None
+
+    def _skips(self, text: str) -> bool:
+        """Return whether `text` is a notice or part of a traceback, source lines included."""
+        if self._failing:
+            self._failing = text[:1] in {" ", ""} or NATIVE.match(text) is not None
+            return True
+        self._failing = _TRACEBACK in text
+        return self._failing or NATIVE.match(text) is not None
+
+    def _heading(self, text: str) -> Update | None:
+        match = _HEADING.match(text) if text.startswith("Epoch ") else None
+        if match is None:
+            return None
+        self._epoch = (int(match[1]), int(match[2]))
+        self._steps = None
+        return Update("train", *self._epoch)
+
+    def _bar(self, text: str, *, finished: bool) -> Update | None:
+        match = _BAR.match(text) if "/" in text[:24] else None
+        if match is None:
+            return None
+        rest = text[match.end() :]
+        metrics, whole = _metrics(rest, finished=finished)
+        step, steps = int(match["step"]), _int(match["steps"])
+        kind = self._kind(steps, metrics)
+        epoch, epochs = (self._epoch if kind == "train" else None) or (None, None)
+        final = finished and whole and step == steps
+        left = None if finished else match["left2"] or match["left3"]
+        speed = _SPEED.search(rest)
+        return Update(
+            kind=kind,
+            epoch=epoch,
+            epochs=epochs,
+            step=step,
+            steps=steps,
+            metrics=metrics,
+            final=final,
+            seconds_per_step=int(speed[1]) / _UNITS[speed[2]] if speed else None,
+            eta=_clock(left) if left else None,
+        )
+
+    def _kind(self, steps: int | None, metrics: dict[str, float]) -> Literal["train", "bar"]:
+        if any(name.startswith("val_") for name in metrics):
+            return "train"
+        same = self._steps is None or steps is None or steps == self._steps
+        return "train" if self._epoch and same else "bar"
+
+    def _print(self, text: str) -> Update | None:
+        words = said(text)
+        if words is None:
+            return None
+        final = not words.herald and words.epoch is not None and words.step is None
+        epoch, epochs = words.epoch, words.epochs
+        if epoch is None:
+            epoch, epochs = self._spoken or self._epoch or (None, None)
+        if words.herald:
+            self._spoken = (epoch, epochs)
+        elif final:
+            self._spoken = None  # what follows belongs to the next epoch
+        return Update("print", epoch, epochs, words.step, words.steps, words.metrics, final)
+
+
+def _metrics(rest: str, *, finished: bool) -> tuple[dict[str, float], bool]:
+    """Return the metrics behind a bar, and whether nothing else got into the line."""
+    metrics = {}
+    for part in rest.split(" - ")[1:]:
+        if match := _METRIC.match(part):
+            metrics[match[1]] = float(match[2])
+        elif not _TIME.match(part):
+            return metrics, False
+    if metrics and not finished and not _WHOLE.match(rest):
+        metrics.popitem()  # its last digits are still to come
+    return metrics, True
+
+
+def _int(text: str | None) -> int | None:
+    return int(text) if text else None
+
+
+def _clock(text: str) -> float:
+    """Return the seconds of Keras' ``12s``, ``3:04`` or ``1:02:03``."""
+    seconds = 0
+    for part in text.rstrip("s").split(":"):
+        seconds = 60 * seconds + int(part or 0)
+    return float(seconds)

@@ -1,0 +1,229 @@
+"""Show bytes as a terminal would: carriage returns, backspaces, colours, split UTF-8.
+
+Keras redraws its progress bar thousands of times on one line; whoever reads the raw
+bytes sees every draft. A `Terminal` keeps only what is left standing.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from itertools import groupby, repeat
+
+WIDTH = 65_536
+"""Columns after which a line wraps, so that a line without an end stays bounded."""
+
+_CONTROL = r"\x00-\x08\x0b-\x1f\x7f-\x9f"  # all but tab and newline
+_STRING = rf"\x1b[\]PX^_][^{_CONTROL}\n]{{0,4096}}"  # a title, a hyperlink, an image
+_CSI = r"\x1b\[[0-?]{0,64}[ -/]{0,4}"
+_SHORT = r"\x1b[ -/]{0,4}"
+_TOKEN = re.compile(
+    rf"[^{_CONTROL}]+|\x08+|{_CSI}[@-~]|{_STRING}(?:\x07|\x1b\\)|"
+    rf"{_SHORT}[0-OQ-WYZ\\`-~]|[{_CONTROL}]"
+)
+_CUT = re.compile(rf"(?:{_STRING}\x1b?|{_CSI}|{_SHORT})\Z")
+_SPECIAL = re.compile(rf"[{_CONTROL}]")
+_ESCAPE = re.compile(rf"{_CSI}[@-~]|{_STRING}(?:\x07|\x1b\\)|{_SHORT}[0-OQ-WYZ\\`-~]|\x1b")
+
+_RESETS = {"22": "weight", "23": "3", "24": "4", "25": "5", "27": "7", "28": "8", "29": "9"}
+_RESETS |= {"39": "ink", "49": "paper", "55": "53"}
+
+
+def plain(text: str) -> str:
+    """Return `text` without ANSI escape sequences."""
+    return _ESCAPE.sub("", text) if "\x1b" in text else text
+
+
+def shown(data: bytes, *, ansi: bool) -> list[str]:
+    """Return the lines a terminal shows after `data`, a whole log.
+
+    Parameters
+    ----------
+    data : bytes
+        The log's raw bytes.
+    ansi : bool
+        Whether colours stay in the lines, each line complete in itself.
+
+    Returns
+    -------
+    list of str
+        The lines without their ends; a last line without end counts if it shows anything.
+    """
+    terminal = Terminal(ansi=ansi)
+    return terminal.feed(data) + terminal.close()
+
+
+class Terminal:
+    """Turn the bytes of one stream into finished lines, however they are cut.
+
+    Parameters
+    ----------
+    ansi : bool
+        Whether colours stay with the characters. Each line is then complete in itself:
+        it opens the colours that are on and ends with a reset.
+
+    Notes
+    -----
+    Finished lines never change again, so moving the cursor up is ignored.
+    """
+
+    def __init__(self, *, ansi: bool = False) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._held = ""  # the start of an escape sequence whose end has not come
+        self._row = _Row(ansi=ansi)
+
+    @property
+    def current(self) -> str:
+        """The line that has not ended yet, as it looks now."""
+        return self._row.render()
+
+    def feed(self, data: bytes) -> list[str]:
+        """Take the next bytes and return the lines they finished, each exactly once."""
+        return self._write(self._held + self._decoder.decode(data))
+
+    def close(self) -> list[str]:
+        """End the stream: return what is left as last lines, none if nothing shows."""
+        lines = self._write(self._held + self._decoder.decode(b"", final=True))
+        self._held = ""
+        if self.current:
+            lines.append(self._row.finish())
+        return lines
+
+    def _write(self, text: str) -> list[str]:
+        *finished, tail = text.split("\n")
+        lines: list[str] = []
+        simple = _SPECIAL.search(text) is None
+        for piece in finished:
+            if self._row.fresh and len(piece) <= WIDTH and (simple or not _SPECIAL.search(piece)):
+                lines.append(piece)
+            else:
+                lines += self._row.write(piece)
+                lines.append(self._row.finish())
+        cut = None if simple else _CUT.search(tail)
+        self._held = cut[0] if cut else ""
+        return lines + self._row.write(tail[: cut.start()] if cut else tail)
+
+
+class _Row:
+    """The line under the cursor: one cell per character, each with its style."""
+
+    def __init__(self, *, ansi: bool) -> None:
+        self._cells: list[str] = []
+        self._styles: list[str] = []
+        self._column = 0
+        self._slots: dict[str, str] = {}  # what is on, by what it would replace
+        self._style = ""
+        self._ansi = ansi
+
+    @property
+    def fresh(self) -> bool:
+        """Whether plain text written now would be the line, unchanged."""
+        return not self._cells and not self._column and not self._style
+
+    def write(self, text: str) -> list[str]:
+        """Write `text`, which holds no newline; return the lines that wrapped."""
+        lines: list[str] = []
+        for part in _TOKEN.findall(text):
+            if part[0] == "\b":
+                self._column = max(0, self._column - len(part))
+            elif part[0] == "\r":
+                self._column = 0
+            elif part.startswith("\x1b["):
+                self._control(part)
+            elif part == "\t" or not _SPECIAL.match(part):
+                lines += self._put(part)
+        return lines
+
+    def finish(self) -> str:
+        """Return the line and start the next one."""
+        line = self.render()
+        self._cells.clear()
+        self._styles.clear()
+        self._column = 0
+        return line
+
+    def render(self) -> str:
+        """Return the line as it looks now."""
+        if not self._ansi:
+            return "".join(self._cells)
+        runs = groupby(zip(self._styles, self._cells, strict=True), key=lambda cell: cell[0])
+        text = [(style, "".join(char for _, char in cells)) for style, cells in runs]
+        return "".join(f"\x1b[{style}m{run}\x1b[0m" if style else run for style, run in text)
+
+    def _put(self, text: str) -> list[str]:
+        lines = []
+        while text:
+            if self._column >= WIDTH:
+                lines.append(self.finish())
+            part, text = text[: WIDTH - self._column], text[WIDTH - self._column :]
+            self._pad()
+            end = self._column + len(part)
+            self._cells[self._column : end] = part
+            if self._ansi:
+                self._styles[self._column : end] = repeat(self._style, len(part))
+            self._column = end
+        return lines
+
+    def _pad(self) -> None:
+        missing = self._column - len(self._cells)
+        self._cells.extend(repeat(" ", missing))
+        if self._ansi:
+            self._styles.extend(repeat("", missing))
+
+    def _control(self, sequence: str) -> None:
+        """Obey one CSI sequence as far as it concerns this line (ECMA-48)."""
+        last, body = sequence[-1], sequence[2:-1]
+        number = int(body) if body.isascii() and body.isdigit() else 0
+        if last == "m":
+            self._colour(body)
+        elif last in "KJ":
+            self._erase(number)
+        elif last == "D":
+            self._column = max(0, self._column - max(1, number))
+        elif last == "C":
+            self._column = min(WIDTH - 1, self._column + max(1, number))
+        elif last == "G":
+            self._column = min(WIDTH, max(1, number)) - 1
+        elif last == "H":
+            self._column = 0
+
+    def _erase(self, how: int) -> None:
+        if how == 0:
+            del self._cells[self._column :], self._styles[self._column :]
+        elif how == 1:
+            erased = min(self._column + 1, len(self._cells))
+            self._cells[:erased] = repeat(" ", erased)
+            self._styles[:erased] = repeat("", erased if self._ansi else 0)
+        else:
+            self._cells.clear()
+            self._styles.clear()
+
+    def _colour(self, body: str) -> None:
+        """Apply the parameters of an SGR sequence (ECMA-48 8.3.117)."""
+        codes = (body or "0").split(";")
+        while self._ansi and codes:
+            code = codes.pop(0).lstrip("0") or "0"
+            if code in {"38", "48"}:  # a palette number follows 5, three bytes follow 2
+                count = {"5": 2, "2": 4}.get(codes[0], 0) if codes else 0
+                code, codes = ";".join([code, *codes[:count]]), codes[count:]
+            self._switch(code)
+        self._style = ";".join(self._slots.values())
+
+    def _switch(self, code: str) -> None:
+        if code == "0":
+            self._slots.clear()
+        elif code in _RESETS:
+            self._slots.pop(_RESETS[code], None)
+        elif (slot := _slot(code)) is not None:
+            self._slots[slot] = code
+
+
+def _slot(code: str) -> str | None:
+    """Return what an SGR code replaces: the ink, the paper, or the code itself."""
+    if code in {"1", "2"}:
+        return "weight"
+    if re.fullmatch(r"3[0-7]|9[0-7]|38;[0-9;]+", code):
+        return "ink"
+    if re.fullmatch(r"4[0-7]|10[0-7]|48;[0-9;]+", code):
+        return "paper"
+    return code if code in {"3", "4", "5", "7", "8", "9", "53"} else None

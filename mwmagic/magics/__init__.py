@@ -1,0 +1,51 @@
+"""IPython magics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .completion import install
+from .magic import MWMagic
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+__all__ = ["MWMagic", "load", "unload"]
+
+_UNDO = "_mwmagic_undo"
+"""The shell's attribute that holds what unloading must undo."""
+
+
+def load(shell: InteractiveShell) -> None:
+    """Register the magics with a shell."""
+    magics = MWMagic(shell)
+    shell.register_magics(magics)
+    forget = install(shell)
+
+    def undo() -> None:
+        forget()
+        magics.close()
+        _unregister(shell, magics)
+
+    setattr(shell, _UNDO, undo)
+
+
+def unload(shell: InteractiveShell) -> None:
+    """Remove the magics from a shell and end their clusters.
+
+    IPython does not do so by itself: it would go on offering them.
+    """
+    undo = getattr(shell, _UNDO, None)
+    if undo is not None:
+        undo()
+        delattr(shell, _UNDO)
+
+
+def _unregister(shell: InteractiveShell, magics: MWMagic) -> None:
+    manager = shell.magics_manager
+    for kind, names in magics.magics.items():
+        for name in names:
+            manager.magics[kind].pop(name, None)
+    manager.registry.pop(type(magics).__name__, None)
+    if magics in shell.configurables:
+        shell.configurables.remove(magics)

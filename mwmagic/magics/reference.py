@@ -1,0 +1,61 @@
+"""The reference page, from the magics' own parsers: ``python -m mwmagic.magics.reference``."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from .arguments import PARSERS
+from .magic import MWMagic
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+__all__ = ["page"]
+
+_HEAD = """# Reference
+
+Generated from the magics' own help by `make docs`; a test keeps it current.
+Every magic prints its help with `--help`, completes its options, and treats what follows `#` as a
+comment. `{name}` and `$name` in its line are replaced by the notebook's variables; the body of a
+`%%` cell stays as it is.
+"""
+
+
+def _names(action: argparse.Action) -> str:
+    value = action.metavar or (
+        f"{{{','.join(map(str, action.choices))}}}" if action.choices else ""
+    )
+    if not action.option_strings:
+        return f"`{action.metavar or action.dest}`"
+    flags = ", ".join(action.option_strings)
+    takes = "" if action.nargs == 0 else f" {value or action.dest.upper()}"
+    return f"`{flags}{takes}`".replace("|", "\\|")
+
+
+def _magic(parser: argparse.ArgumentParser) -> Iterator[str]:
+    yield f"## `{parser.prog}`\n"
+    yield f"{parser.description}\n"
+    yield "| argument | meaning |\n|---|---|"
+    for action in parser._actions:  # noqa: SLF001 - argparse offers no other way to list them
+        yield f"| {_names(action)} | {(action.help or '').replace('%%', '%')} |"
+    yield ""
+
+
+def _defaults() -> Iterator[str]:
+    yield "## Defaults\n"
+    yield "`%config MWMagic.restarts = 3` changes a default for the session.\n"
+    yield "| option | default | meaning |\n|---|---|---|"
+    for name, trait in sorted(MWMagic.class_own_traits(config=True).items()):
+        yield f"| `MWMagic.{name}` | `{trait.default_value!r}` | {trait.help} |"
+
+
+def page() -> str:
+    """Return the page, in Markdown."""
+    magics = [line for parser in PARSERS.values() for line in _magic(parser)]
+    return "\n".join([_HEAD, *magics, *_defaults()]) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

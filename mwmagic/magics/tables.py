@@ -1,0 +1,87 @@
+"""Small objects that the magics return, with a representation worth reading."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, overload
+
+from .display import status_html, status_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mwmagic.record import Record
+
+__all__ = ["RunTable", "StatusTable"]
+
+
+class StatusTable:
+    """A run's state at one moment.
+
+    Parameters
+    ----------
+    snapshot : mapping
+        The run's state and each task's, as JSON values.
+    """
+
+    def __init__(self, snapshot: Mapping[str, Any]) -> None:
+        self.snapshot = snapshot
+
+    def __repr__(self) -> str:
+        return status_text(self.snapshot)
+
+    def _repr_html_(self) -> str:
+        return status_html(self.snapshot)
+
+
+class RunTable(Sequence["Record"]):
+    """The recorded runs, oldest first.
+
+    Parameters
+    ----------
+    records : sequence of Record
+        The runs.
+    """
+
+    def __init__(self, records: Sequence[Record]) -> None:
+        self._records = records
+
+    @overload
+    def __getitem__(self, index: int) -> Record: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Record]: ...
+    def __getitem__(self, index: int | slice) -> Record | Sequence[Record]:
+        return self._records[index]
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def _rows(self) -> list[tuple[str, str, str, str]]:
+        return [
+            (
+                str(run.number),
+                run.name,
+                run.state,
+                f"{len(run.tasks)} tasks, {run.attempts} attempts",
+            )
+            for run in self._records
+        ]
+
+    def __repr__(self) -> str:
+        rows = self._rows()
+        if not rows:
+            return "no runs are recorded here"
+        widths = [max(len(row[column]) for row in rows) for column in range(4)]
+        lines = (
+            "  ".join(f"{text:<{width}}" for text, width in zip(row, widths, strict=True))
+            for row in rows
+        )
+        return "\n".join(line.rstrip() for line in lines)
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            "<tr>" + "".join(f"<td>{html.escape(text)}</td>" for text in row) + "</tr>"
+            for row in self._rows()
+        )
+        return f"<table><tr><th>run<th>name<th>state<th></tr>{rows}</table>"

@@ -1,0 +1,1 @@
+"""The supervisor: the process that owns a cluster and its gang."""

@@ -1,0 +1,245 @@
+"""One task's process in one attempt, and what is known of it."""
+
+from __future__ import annotations
+
+import signal
+from collections import deque
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
+
+from mwmagic.diagnosis import Exit, Seen
+from mwmagic.logs.noise import NATIVE
+from mwmagic.logs.phases import Phases
+from mwmagic.logs.progress import Progress
+from mwmagic.logs.terminal import Terminal
+
+if TYPE_CHECKING:
+    from mwmagic.cluster import Task
+    from mwmagic.logs.progress import Update
+    from mwmagic.messages import Message
+    from mwmagic.stacks import Stack
+
+__all__ = ["Process"]
+
+TAIL = 200
+"""Lines of a log's end that are kept for the diagnosis."""
+
+_PARTED = "ended with its agent, "
+"""How an agent reports a process that it had to take along."""
+
+_OURS = (None, signal.SIGKILL, signal.SIGTERM)
+"""How a process ends that mwmagic ends: by a signal, or by itself after SIGTERM."""
+
+
+def _merged(latest: Update | None, update: Update) -> Update:
+    """Return what a task reached: an evaluation or a heading does not hide the last metrics."""
+    if latest is None:
+        return update
+    if update.kind == "bar" and latest.kind != "bar":
+        return latest
+    return replace(update, metrics={**latest.metrics, **update.metrics})
+
+
+def _informs(line: str) -> bool:
+    """Whether a line is one of the notices that only the most talkative level shows."""
+    notice = NATIVE.match(line)
+    return notice is not None and "I" in notice.group(1, 2)
+
+
+class Process:
+    """What is known of a task's process.
+
+    Parameters
+    ----------
+    task : Task
+        The task.
+    attempt : int
+        In which attempt it was started.
+    log : str
+        The file with what it prints.
+    script : str
+        The user's file.
+    cell : str
+        The notebook's cell that it comes from, if it does.
+    address : str
+        Where the others expect its server.
+    told : bool
+        Whether TensorFlow is told to log what it does.
+
+    Attributes
+    ----------
+    state : str
+        ``starting``, ``running`` or ``ended``.
+    exit : Exit or None
+        How it ended.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        attempt: int,
+        log: str,
+        *,
+        script: str = "",
+        cell: str = "",
+        address: str = "",
+        told: bool = False,
+    ) -> None:
+        self.task = task
+        self.attempt = attempt
+        self.log = log
+        self.script = script
+        self.cell = cell
+        self.address = address
+        self.told = told
+        self._logs = False
+        self.state = "starting"
+        self.exit: Exit | None = None
+        self.pid: int | None = None
+        self.warm = False
+        self.usage: dict[str, Any] = {}
+        self.stalled: str | None = None
+        self.size = 0
+        self._told_to_end: float | None = None
+        self._asked = False
+        self._terminal = Terminal()
+        self._progress = Progress()
+        self._phases = Phases()
+        self._latest: Update | None = None
+        self._tail: deque[str] = deque(maxlen=TAIL)
+
+    def started(self, event: Message) -> None:
+        """Note that it runs."""
+        self.state = "running"
+        self.pid = event["pid"]
+        self.warm = event["warm"]
+
+    def output(self, event: Message) -> list[Update]:
+        """Read what it printed and return what that says of its progress."""
+        data = event["data"].encode("utf-8", "surrogateescape")
+        self.size = event["offset"] + len(data)
+        lines = self._terminal.feed(data)
+        self._tail.extend(lines)
+        for line in lines:
+            self._phases.feed(line)
+            self._logs = self._logs or _informs(line)
+        updates = self._progress.feed(data)
+        for update in updates:
+            self._latest = _merged(self._latest, update)
+            self._phases.train()
+        return updates
+
+    def told_to_end(self, time: float) -> None:
+        """Note that mwmagic ends it from now on."""
+        if self._told_to_end is None:
+            self._told_to_end = time
+
+    def asked(self) -> None:
+        """Note that somebody had it sent a signal."""
+        self._asked = True
+
+    def _ended(self, event: Message, failed: float) -> bool:
+        """Whether mwmagic ended a process that had not failed by then."""
+        told = self._told_to_end is not None and failed >= self._told_to_end
+        return told and event["signal"] in _OURS
+
+    def exited(self, event: Message) -> Exit:
+        """Note how it ended."""
+        failed = (event["report"] or event).get("time") or event["time"]
+        parted = (event["error"] or "").startswith(_PARTED)
+        self.state = "ended"
+        self.size = max(self.size, event["size"])
+        self._tail.extend(self._terminal.close())
+        self.exit = Exit(
+            task=str(self.task),
+            attempt=self.attempt,
+            code=event["code"],
+            signal=event["signal"],
+            time=event["time"],
+            ended=self._ended(event, failed),
+            cut=self._ended(event, event["time"]) and not self._ended(event, failed),
+            oom=event["oom"],
+            error=self.stalled or event["error"],
+            lost=self.stalled is not None or parted,
+            report=event["report"],
+            tail="\n".join(self._tail),
+            script=self.script,
+            cell=self.cell,
+            address=self.address,
+            asked=self._asked,
+            stopped=self.usage.get("state") == "T",
+        )
+        return self.exit
+
+    def withdrawn(self, time: float) -> Exit:
+        """Note that it was ended before it was started."""
+        self.state = "ended"
+        number = int(signal.SIGKILL)
+        self.exit = Exit(str(self.task), self.attempt, None, number, time, ended=True)
+        return self.exit
+
+    def failed(self, error: str, time: float) -> Exit:
+        """Note that it could not be started."""
+        self.state = "ended"
+        lost = error.startswith(_PARTED)
+        self.exit = Exit(str(self.task), self.attempt, None, None, time, error=error, lost=lost)
+        return self.exit
+
+    def lost(self, host: str, time: float) -> Exit:
+        """Note that its agent is gone, and it with it."""
+        self.state = "ended"
+        text = f"lost with its agent on {host}"
+        self.exit = Exit(str(self.task), self.attempt, None, None, time, error=text, lost=True)
+        return self.exit
+
+    def seen(self, stack: Stack | None = None) -> Seen:
+        """Return what it shows, wherever it is."""
+        return Seen(
+            task=str(self.task),
+            address=self.address,
+            tail="\n".join(self._tail),
+            phase=self._phases.phase,
+            verbose=self.told and (self.warm or self._logs),
+            stack=stack,
+        )
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        end, phase = self.exit, self._phases.phase
+        return {
+            "state": self.state,
+            "pid": self.pid,
+            "warm": self.warm,
+            "phase": phase.word,
+            "waits": list(phase.waiting),
+            "progress": None if self._latest is None else asdict(self._latest),
+            "cpu": self.usage.get("cpu"),
+            "memory": self.usage.get("memory"),
+            "log": self.log,
+            "size": self.size,
+            "code": end.code if end else None,
+            "signal": end.signal if end else None,
+            "oom": end.oom if end else None,
+            "error": end.error if end else None,
+            "ours": bool(end and end.ended),
+        }
+
+
+ABSENT: dict[str, Any] = {
+    "state": "absent",
+    "pid": None,
+    "warm": False,
+    "phase": None,
+    "waits": [],
+    "progress": None,
+    "cpu": None,
+    "memory": None,
+    "log": None,
+    "size": 0,
+    "code": None,
+    "signal": None,
+    "oom": None,
+    "error": None,
+    "ours": False,
+}
+"""The snapshot of a task that was never started."""

@@ -1,0 +1,522 @@
+"""A run while it lives: the gang's actions carried out, its events taken in."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections import deque
+from dataclasses import asdict, dataclass
+from functools import singledispatchmethod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from mwmagic import gang as g
+from mwmagic import stacks
+from mwmagic.diagnosis import Cause, Exit, Notice, Seen, diagnose, kind, notices, why_stalled
+from mwmagic.errors import MwmagicError, SupervisorError
+from mwmagic.status import words
+
+from .environment import task_environment
+from .place import BOOTSTRAP
+from .process import ABSENT, Process
+from .stall import Stall
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from mwmagic.cluster import Task
+    from mwmagic.messages import Message
+    from mwmagic.record import RunDirectory
+
+    from .config import Config
+    from .place import Place
+
+__all__ = ["Order", "Run"]
+
+ANSWER = 2.0
+"""Seconds in which a process must have written its stack."""
+
+CREDIT = 2**20
+"""Bytes of a worker's output that may be under way to the supervisor."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """What somebody launched on a task.
+
+    Parameters
+    ----------
+    script : str
+        The file as the user names it; ``sys.argv[0]`` and tracebacks show it.
+    source : Path
+        The copy of its code in the record, which is what runs.
+    args : tuple of str
+        The script's arguments.
+    env : mapping of str to str
+        What the process inherits.
+    cwd : str
+        Where it runs.
+    cell : str
+        The notebook's cell that the code comes from, if it does.
+    """
+
+    script: str
+    source: Path
+    args: tuple[str, ...]
+    env: Mapping[str, str]
+    cwd: str
+    cell: str = ""
+
+
+class Run:
+    """One execution of code on a cluster.
+
+    Parameters
+    ----------
+    directory : RunDirectory
+        Where it is recorded.
+    place : Place
+        Where its tasks are.
+    config : Config
+        The cluster, as asked for.
+    policy : gang.Policy
+        What happens after a failure.
+    changed : callable
+        Called whenever a snapshot would differ.
+    """
+
+    def __init__(
+        self,
+        directory: RunDirectory,
+        place: Place,
+        config: Config,
+        policy: g.Policy,
+        changed: Callable[[], None],
+    ) -> None:
+        self.directory = directory
+        self.orders: dict[Task, Order] = {}
+        self.cause: Cause | None = None
+        self.gang = g.Gang(config.members, policy, time.monotonic())
+        self._place = place
+        self._config = config
+        self._changed = changed
+        self._processes: dict[Task, Process] = {}
+        self._keyed: dict[str, Process] = {}
+        self._exits: list[Exit] = []
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._waiting: deque[g.Event] = deque()
+        self._moving: asyncio.Task[None] | None = None
+        self._stall = Stall(config.stall)
+        self._stuck: dict[str, Any] | None = None
+        self._examined = 0
+        self._found: Mapping[str, stacks.Stack | None] = {}
+        self._examining: asyncio.Task[Any] | None = None
+        self._started = time.time()
+        self._ended: float | None = None
+        self._notices: tuple[Notice, ...] = ()
+        self._setbacks: list[dict[str, Any]] = []
+        self._note("created", tasks=list(config.tasks))
+
+    @property
+    def over(self) -> bool:
+        """Whether it reached its final state."""
+        return self.gang.state.final
+
+    # What people ask for.
+
+    def launch(self, task: Task, order: Order) -> None:
+        """Launch a task, or launch it anew while others are missing."""
+        self.orders[task] = order
+        self._note("launch", task=str(task), script=order.script, args=list(order.args))
+        self.handle(g.Launch(task))
+
+    def stop(self, task: Task | None, grace: float | None) -> None:
+        """Stop the run, or one task of it."""
+        self._note("stop", task=None if task is None else str(task), grace=grace)
+        self.handle(g.Stop(task, grace, time.monotonic()))
+
+    def restart(self) -> None:
+        """Start the gang again."""
+        self._note("restart")
+        self.handle(g.Restart(time.monotonic()))
+
+    def signal(self, task: Task, number: int) -> None:
+        """Send a task's process a signal.
+
+        Raises
+        ------
+        SupervisorError
+            It has no process.
+        """
+        process = self._processes.get(task)
+        if process is None or process.state != "running":
+            raise SupervisorError(f"{task} has no process to send a signal to")
+        self._note("signal", task=str(task), signal=number)
+        process.asked()
+        self._place.channel(task).send("signal", process=self._key(process), signal=number)
+
+    # The gang.
+
+    def handle(self, event: g.Event) -> None:
+        """Give the gang an event, in turn, and do what it says."""
+        if self._moving is not None:
+            self._waiting.append(event)
+            return
+        before = self.gang.state
+        actions = self.gang.handle(event)
+        if isinstance(event, g.Exited):
+            self._forgive(event)
+        if self.gang.state is not before:
+            self._note("state", state=self.gang.state.value, attempt=self.gang.attempt)
+            self._set_back()
+        starts = any(isinstance(action, g.Start) for action in actions)
+        if g.Rebind() in actions or (starts and self._place.broken):
+            self._moving = asyncio.create_task(self._move(actions))
+        else:
+            self._perform(actions)
+
+    def _perform(self, actions: list[g.Action]) -> None:
+        for action in actions:
+            self._do(action)
+        self._changed()
+
+    async def _move(self, actions: list[g.Action]) -> None:
+        """Hold new ports, then go on where the gang stood."""
+        try:
+            await self._place.rebind()
+        except (MwmagicError, OSError) as error:
+            self._moving = None
+            self._unplaced(actions, str(error))
+        else:
+            self._note("moved", addresses=list(self._place.spec.addresses.values()))
+            self._moving = None
+            self._perform(actions)
+        while self._waiting and self._moving is None:
+            self.handle(self._waiting.popleft())
+
+    def _unplaced(self, actions: list[g.Action], error: str) -> None:
+        """Do all but start processes, which have no place."""
+        self._perform([action for action in actions if not isinstance(action, g.Start)])
+        for action in actions:
+            if isinstance(action, g.Start):
+                log = self.directory.log(action.task, action.attempt)
+                process = self._new(action.task, action.attempt, log)
+                self._exited(process, process.failed(error, time.monotonic()))
+
+    @singledispatchmethod
+    def _do(self, action: g.Action) -> None:
+        """Carry out an action; `Rebind` is done before the others."""
+
+    @_do.register
+    def _(self, action: g.Start) -> None:
+        self._start(action.task, action.attempt)
+
+    @_do.register
+    def _(self, action: g.End) -> None:
+        self._end(self._processes[action.task], action.grace)
+
+    @_do.register
+    def _(self, action: g.EndAll) -> None:
+        for process in self._processes.values():
+            if process.state != "ended" and process.attempt == action.attempt:
+                self._end(process, action.grace)
+
+    @_do.register
+    def _(self, action: g.SetTimer) -> None:
+        self._cancel(action.name)
+        loop = asyncio.get_running_loop()
+        self._timers[action.name] = loop.call_later(action.seconds, self._timer, action.name)
+
+    @_do.register
+    def _(self, action: g.CancelTimer) -> None:
+        self._cancel(action.name)
+
+    @_do.register
+    def _(self, action: g.Ended) -> None:
+        for name in list(self._timers):
+            self._cancel(name)
+        self._ended = time.time()
+        self._notices = notices(self._seen({}))
+        self.cause = diagnose(self._decisive()) if action.state is g.State.FAILED else None
+        self._note("ended", state=action.state.value, cause=self.cause and self.cause.as_dict())
+
+    def _set_back(self) -> None:
+        """Keep why an attempt failed that another one follows."""
+        cause = diagnose(self._decisive()) if self.gang.state is g.State.BACKOFF else None
+        if cause is not None:
+            self._setbacks.append({"attempt": self.gang.attempt, "cause": cause.as_dict()})
+            self._note("setback", **self._setbacks[-1])
+
+    def _forgive(self, event: g.Exited) -> None:
+        """Forget a failure that the gang goes on without: it explains no later one."""
+        goes_on = self.gang.state in (g.State.FORMING, g.State.RUNNING)
+        if goes_on and self.gang.attempt == event.attempt and not event.succeeded:
+            of = (str(event.task), event.attempt)
+            self._exits = [end for end in self._exits if (end.task, end.attempt) != of]
+
+    def _decisive(self) -> list[Exit]:
+        """Return the exits among which the cause of the last attempt's failure is."""
+        roles = g.roles(self.gang.tasks)
+        hurtless = {str(task) for task, role in roles.items() if role is g.Role.AUXILIARY}
+        last = [end for end in self._exits if end.attempt == self.gang.attempt]
+        return [end for end in last if end.task not in hurtless]
+
+    def _cancel(self, name: str) -> None:
+        timer = self._timers.pop(name, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _timer(self, name: str) -> None:
+        self._timers.pop(name, None)
+        self.handle(g.Timer(name, time.monotonic()))
+
+    # Processes.
+
+    def _key(self, process: Process) -> str:
+        return f"{self.directory.number}/{process.attempt}/{process.task}"
+
+    def _start(self, task: Task, attempt: int) -> None:
+        order = self.orders[task]
+        log = self.directory.log(task, attempt)
+        report = log.with_suffix(".json")
+        report.unlink(missing_ok=True)
+        process = self._new(task, attempt, log)
+        env = task_environment(self._config, self._place.spec, task, order.env)
+        env |= {
+            "MWMAGIC_ATTEMPT": str(attempt),
+            "MWMAGIC_REPORT": str(report),
+            "MWMAGIC_RUN": str(self.directory.path),
+            "MWMAGIC_SOURCE": str(order.source),
+            "MWMAGIC_STACKS": str(log.with_suffix(".stacks")),
+        }
+        self._place.start(
+            task,
+            process=self._key(process),
+            argv=[sys.executable, str(BOOTSTRAP), order.script, *order.args],
+            env=env,
+            cwd=order.cwd,
+            log=str(log),
+            report=str(report),
+            credit=CREDIT,
+        )
+
+    def _new(self, task: Task, attempt: int, log: Path) -> Process:
+        order = self.orders[task]
+        process = self._processes[task] = Process(
+            task,
+            attempt,
+            str(log),
+            script=str(Path(order.cwd, order.script)),
+            cell=order.cell,
+            address=self._place.spec.addresses[task],
+            told=order.env.get("TF_CPP_MIN_LOG_LEVEL", "0") == "0",
+        )
+        self._keyed[self._key(process)] = process
+        return process
+
+    def _end(self, process: Process, grace: float) -> None:
+        process.told_to_end(time.monotonic())
+        if self._place.withdraw(self._key(process)):
+            gone = process.withdrawn(time.monotonic())
+            asyncio.get_running_loop().call_soon(self._exited, process, gone)
+            return
+        channel = self._place.channel(process.task)
+        channel.send("end", process=self._key(process), grace=grace)
+
+    # What agents say.
+
+    def take(self, event: Message) -> None:
+        """Take an agent's event in, if it is about a process of this run."""
+        process = self._keyed.get(event["process"])
+        if process is None:
+            return
+        if event["type"] == "output":
+            self._output(process, event)
+        elif event["type"] == "started":
+            process.started(event)
+            self._note("started", task=str(process.task), pid=process.pid, warm=process.warm)
+            self._changed()
+        elif event["type"] == "exited":
+            self._exited(process, process.exited(event))
+        elif event["type"] == "refused" and event["command"] == "start":
+            self._exited(process, process.failed(event["error"], time.monotonic()))
+
+    def usage(self, event: Message) -> None:
+        """Note the CPU and memory that the processes use."""
+        for key, usage in event["processes"].items():
+            process = self._keyed.get(key)
+            if process is not None:
+                process.usage = usage
+                self._watch(process, event["time"])
+        self._judge_stall(event["time"])
+        self._changed()
+
+    def _seen(self, found: Mapping[str, stacks.Stack | None]) -> list[Seen]:
+        """Return what is seen of the tasks that train, with the stacks that were found."""
+        roles = g.roles(self._config.members)
+        return [
+            process.seen(found.get(str(process.task)))
+            for task, process in self._processes.items()
+            if roles[task] is g.Role.PEER and self._config.framework == "tensorflow"
+        ]
+
+    # Stalls.
+
+    def _watch(self, process: Process, now: float) -> None:
+        """Keep an eye on a task that trains; servers and evaluators may idle."""
+        if g.roles(self._config.members)[process.task] is g.Role.PEER:
+            cpu = float(process.usage["cpu"])
+            self._stall.seen(self._key(process), time=now, size=process.size, cpu=cpu)
+
+    def _judge_stall(self, now: float) -> None:
+        stalled = self.gang.state is g.State.RUNNING and self._stall.stalled(now)
+        if not stalled:
+            self._stuck = None
+        elif self._stuck is None and self._examining is None:
+            self._examining = asyncio.create_task(self._report_stall(self._stall.idle(now)))
+
+    def examine(self) -> None:
+        """Find out where each task is; `stacks.json` in the record then tells.
+
+        Raises
+        ------
+        SupervisorError
+            No task has a process.
+        """
+        if not any(process.state == "running" for process in self._processes.values()):
+            raise SupervisorError("no task has a process whose stack could be shown")
+        if self._examining is None:
+            self._examining = asyncio.create_task(self._examine())
+
+    async def _report_stall(self, seconds: float) -> None:
+        """Say that the gang is stuck, and where each task is."""
+        lines = await self._examine()
+        why = why_stalled(self._seen(self._found))
+        told = {"seconds": seconds, "lines": lines, "why": why.as_dict() if why else None}
+        self._stuck = told
+        self._note("stalled", **told)
+        if self._config.on_stall == "restart" and lines:
+            self._end_stalled(lines[0].partition(" ")[0], seconds)
+        self._changed()
+
+    async def _examine(self) -> list[str]:
+        """Have every process write its stack, and return where each is, in words."""
+        alive = [p for p in self._processes.values() if p.state == "running"]
+        states = {str(p.task): str(p.usage.get("state", "")) for p in alive}
+        self._found = found = await self._stacks(alive)
+        lines = stacks.explain(found, states)
+        texts = {name: stack.text for name, stack in found.items() if stack is not None}
+        self.directory.save_stacks(lines, texts)
+        self._examined += 1
+        self._examining = None
+        self._changed()
+        return lines
+
+    async def _stacks(self, alive: list[Process]) -> dict[str, stacks.Stack | None]:
+        """Have processes write their stacks, and return them by task."""
+        watches = {}
+        for process in alive:
+            path = Path(process.log).with_suffix(".stacks")
+            # Before the bootstrap has registered its handler the signal would be deadly.
+            if path.exists():
+                watches[str(process.task)] = stacks.Watch(path)
+                channel = self._place.channel(process.task)
+                channel.send("signal", process=self._key(process), signal=signal.SIGUSR1)
+        deadline = time.monotonic() + ANSWER
+        pending = set(watches)
+        while pending and time.monotonic() < deadline:
+            await asyncio.sleep(0.05)
+            pending = {task for task in pending if not watches[task].complete()}
+        names = [str(process.task) for process in alive]
+        return {name: watches[name].stack() if name in watches else None for name in names}
+
+    def _end_stalled(self, name: str, seconds: float) -> None:
+        """Make a stall the failure of the task that holds up the others."""
+        process = next(p for p in self._processes.values() if str(p.task) == name)
+        process.stalled = (
+            f"made no progress for {seconds:.0f} s, and was ended (--on-stall restart)"
+        )
+        channel = self._place.channel(process.task)
+        channel.send("end", process=self._key(process), grace=0.0)
+
+    def _output(self, process: Process, event: Message) -> None:
+        for update in process.output(event):
+            if update.metrics:
+                place = {"task": str(process.task), "attempt": process.attempt}
+                self.directory.metric(**place, **asdict(update))
+        channel = self._place.channel(process.task)
+        spent = len(event["data"].encode("utf-8", "surrogateescape"))
+        channel.send("credit", process=event["process"], bytes=spent)
+        self._changed()
+
+    def _exited(self, process: Process, end: Exit) -> None:
+        self._exits.append(end)
+        self._stall.gone(self._key(process))
+        self._note(
+            "exited",
+            task=end.task,
+            attempt=end.attempt,
+            code=end.code,
+            signal=end.signal,
+            ended=end.ended,
+            error=end.error,
+            report=end.report,
+        )
+        self.handle(g.Exited(process.task, end.attempt, end.code, kind(end), end.moment))
+
+    def lost(self, tasks: tuple[Task, ...], host: str) -> None:
+        """Take in that an agent is gone, and its workers with it."""
+        for task in tasks:
+            process = self._processes.get(task)
+            if process is not None and process.state != "ended":
+                self._exited(process, process.lost(host, time.monotonic()))
+
+    # The record.
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the run as JSON values."""
+        addresses = self._place.spec.addresses
+        tasks = {
+            str(task): {
+                **(self._processes[task].snapshot() if task in self._processes else ABSENT),
+                "address": addresses[task],
+            }
+            for task in self.gang.tasks
+        }
+        snapshot = {
+            "number": self.directory.number,
+            "directory": str(self.directory.path),
+            "script": next((order.script for order in self.orders.values()), ""),
+            "state": self.gang.state.value,
+            "attempt": self.gang.attempt,
+            "restarts": self.gang.restarts,
+            "limit": self.gang.policy.restarts,
+            "started": self._started,
+            "ended": self._ended,
+            "tasks": tasks,
+            "cause": self.cause.as_dict() if self.cause else None,
+            "trouble": self.directory.trouble,
+            "stall": self._stuck,
+            "setbacks": self._setbacks,
+            "notices": [notice.as_dict() for notice in self._notices],
+            "examined": self._examined,
+        }
+        return {**snapshot, "words": words(snapshot)}
+
+    def write(self) -> None:
+        """Write the run's state to its record."""
+        own = psutil.Process()
+        supervisor = {"pid": os.getpid(), "started": own.create_time()}
+        framework = {"framework": self._config.framework, "keras": self._config.keras}
+        options = {**framework, "engine": self._config.engine, "devices": self._config.devices}
+        python = {"python": sys.version.split()[0]}
+        extra = {"supervisor": supervisor, "options": options, "versions": python}
+        self.directory.write({**self.snapshot(), **extra})
+
+    def _note(self, event: str, **fields: Any) -> None:  # noqa: ANN401 - JSON values
+        self.directory.event(event, **fields)

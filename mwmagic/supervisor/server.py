@@ -1,0 +1,202 @@
+"""The supervisor's unix socket: who is connected, and whose cluster it is."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import struct
+import traceback
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from mwmagic.errors import MwmagicError, SupervisorError
+from mwmagic.messages import LIMIT, REQUESTS, VERSION, Message, check, decode, encode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+__all__ = ["Client", "Server"]
+
+BACKLOG = 2**20
+"""Bytes a client may leave unread before it is spared all news but the last."""
+
+
+@dataclass(eq=False)
+class Client:
+    """Somebody connected to the supervisor."""
+
+    writer: asyncio.StreamWriter
+    greeted: bool = False
+    owner: bool = False
+    death: int | None = None
+    _latest: Message | None = None
+    _behind: asyncio.Task[None] | None = None
+
+    def send(self, message: Message) -> None:
+        """Send a message."""
+        if message["type"] == "reply":
+            self._latest = None  # its result is newer
+        if not self.writer.is_closing():
+            self.writer.write(encode(message))
+
+    def news(self, message: Message) -> None:
+        """Send what a later message replaces: only the last, to who reads slowly."""
+        if self._behind is not None:
+            self._latest = message
+        elif self.writer.transport.get_write_buffer_size() < BACKLOG:
+            self.send(message)
+        else:
+            self._latest = message
+            self._behind = asyncio.create_task(self._catch_up())
+
+    async def _catch_up(self) -> None:
+        with suppress(ConnectionError):
+            await self.writer.drain()
+        self._behind = None
+        if self._latest is not None:
+            self.send(self._latest)
+
+    @property
+    def pid(self) -> int:
+        """The process at the other end, as the kernel knows it (``SO_PEERCRED``)."""
+        own = self.writer.get_extra_info("socket")
+        size = struct.calcsize("3i")
+        credentials = own.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+        return int(struct.unpack("3i", credentials)[0])
+
+
+class Server:
+    """Serves one cluster's clients.
+
+    Parameters
+    ----------
+    path : Path
+        The socket to make; its directory must be private.
+    answer : callable
+        Called with each request; returns the reply's result or raises `MwmagicError`.
+    abandoned : callable
+        Called when the owner is gone.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        answer: Callable[[Client, Message], dict[str, Any]],
+        abandoned: Callable[[], None],
+    ) -> None:
+        self.path = path
+        self._answer = answer
+        self._abandoned = abandoned
+        self._clients: set[Client] = set()
+
+    @property
+    def owned(self) -> bool:
+        """Whether an owner is connected."""
+        return any(client.owner for client in self._clients)
+
+    async def open(self) -> None:
+        """Start listening."""
+        # Whoever finds a socket that refuses takes it for a dead one and removes it.
+        unheard = self.path.with_suffix(".new")
+        mask = os.umask(0o177)
+        try:
+            self._server = await asyncio.start_unix_server(self._serve, unheard, limit=LIMIT)
+        finally:
+            os.umask(mask)
+        unheard.rename(self.path)
+
+    async def close(self) -> None:
+        """Hang up on everybody."""
+        self._server.close()
+        for client in list(self._clients):
+            client.writer.close()
+        self.path.unlink(missing_ok=True)
+
+    def broadcast(self, message: Message) -> None:
+        """Tell everybody the news."""
+        for client in self._clients:
+            if client.greeted:
+                client.news(message)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        client = Client(writer)
+        self._clients.add(client)
+        try:
+            while line := await reader.readline():
+                self._request(client, line)
+        except (ConnectionError, ValueError):
+            pass  # gone, or a line without end: hang up
+        finally:
+            self._drop(client)
+
+    def _request(self, client: Client, line: bytes) -> None:
+        number = 0
+        try:
+            message = decode(line)
+            number = message["id"] if isinstance(message.get("id"), int) else 0
+            result = self._handle(client, check(message, REQUESTS))
+        except ConnectionError:
+            raise
+        except MwmagicError as error:
+            self._refuse(client, number, type(error).__name__, str(error))
+        except OSError as error:
+            self._refuse(client, number, "SupervisorError", f"the supervisor cannot: {error}")
+        except Exception as error:  # noqa: BLE001 - hanging up would end the owner's cluster
+            traceback.print_exc()
+            self._refuse(client, number, "SupervisorError", f"the supervisor failed: {error!r}")
+        else:
+            client.send({"type": "reply", "id": number, "result": result})
+
+    def _refuse(self, client: Client, number: int, kind: str, error: str) -> None:
+        client.send({"type": "error", "id": number, "kind": kind, "error": error})
+
+    def _handle(self, client: Client, message: Message) -> dict[str, Any]:
+        if message["type"] == "hello":
+            self._greet(client, message)
+        elif not client.greeted:
+            raise SupervisorError("a connection begins with hello")
+        return self._answer(client, message)
+
+    def _greet(self, client: Client, message: Message) -> None:
+        if message["version"] != VERSION:
+            raise SupervisorError(
+                f"this supervisor speaks version {VERSION}, not {message['version']}; "
+                f"restart the kernel after an upgrade, or end the cluster with `kill {os.getpid()}`"
+            )
+        if message["owner"] and self.owned:
+            raise SupervisorError("this cluster has an owner already")
+        client.greeted = True
+        if message["owner"]:
+            client.owner = True
+            self._watch(client)
+
+    def _watch(self, client: Client) -> None:
+        """Notice the owner's death even while a child of its holds the socket open."""
+        try:
+            client.death = os.pidfd_open(client.pid)
+        except ProcessLookupError:
+            raise ConnectionResetError("the owner is dead") from None
+        asyncio.get_running_loop().add_reader(client.death, self._drop, client)
+
+    def disown(self, client: Client) -> None:
+        """Make an owner a mere client, whose going means nothing."""
+        client.owner = False
+        self._unwatch(client)
+
+    def _unwatch(self, client: Client) -> None:
+        if client.death is not None:
+            asyncio.get_running_loop().remove_reader(client.death)
+            os.close(client.death)
+            client.death = None
+
+    def _drop(self, client: Client) -> None:
+        if client not in self._clients:
+            return
+        self._clients.discard(client)
+        self._unwatch(client)
+        client.writer.close()
+        if client.owner:
+            self._abandoned()

@@ -1,0 +1,205 @@
+"""The supervisor: owns a cluster, its ports and its run, and says how they are."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from mwmagic.cluster import Task, find_task
+from mwmagic.errors import NoRun, RunActive
+from mwmagic.gang import Policy, State
+from mwmagic.record import RunDirectory
+
+from .place import Place
+from .run import Order, Run
+from .server import Client, Server
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from mwmagic.messages import Message
+
+    from .config import Config
+
+__all__ = ["Supervisor"]
+
+FRAME = 0.1
+"""Seconds between two pieces of news at the least."""
+
+ORPHAN = 20.0
+"""Seconds in which an owner must have connected."""
+
+
+class Supervisor:
+    """The process that owns one cluster's gang.
+
+    Parameters
+    ----------
+    config : Config
+        The cluster, as asked for.
+    socket : Path
+        Where clients connect.
+    """
+
+    def __init__(self, config: Config, socket: Path) -> None:
+        self.config = config
+        self.run: Run | None = None
+        self._detached = config.detach
+        self._place = Place(config, self._take, self._lost)
+        self._server = Server(socket, self._answer, self._abandoned)
+        self._closed = asyncio.Event()
+        self._frame: asyncio.TimerHandle | None = None
+
+    async def open(self) -> None:
+        """Hold the ports and start listening."""
+        await self._place.open()
+        await self._server.open()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            loop.add_signal_handler(number, self._closed.set)
+        loop.call_later(ORPHAN, self._expect_owner)
+
+    async def serve(self) -> None:
+        """Serve until somebody closes the cluster or its owner is gone."""
+        await self._closed.wait()
+        if self.run is not None and not self.run.over:
+            self.run.stop(None, 0.0)
+        await self._place.close()
+        self._tell()
+        await self._server.close()
+
+    def _expect_owner(self) -> None:
+        if not self._server.owned and not self._detached:
+            self._closed.set()
+
+    def _abandoned(self) -> None:
+        if not self._detached:
+            self._closed.set()
+
+    # Agents.
+
+    def _take(self, event: Message) -> None:
+        if event["type"] in ("warmed", "cooled"):
+            self._changed()
+        elif self.run is not None and event["type"] == "usage":
+            self.run.usage(event)
+        elif self.run is not None and "process" in event:
+            self.run.take(event)
+
+    def _lost(self, tasks: tuple[Task, ...]) -> None:
+        if self.run is not None and not self.run.over:
+            host = self._place.channel(tasks[0]).host
+            self.run.lost(tasks, host)
+
+    # News.
+
+    def _changed(self) -> None:
+        if self.run is not None and self.run.over:
+            self._tell()
+        elif self._frame is None:
+            self._frame = asyncio.get_running_loop().call_later(FRAME, self._tell)
+
+    def _tell(self) -> None:
+        if self._frame is not None:
+            self._frame.cancel()
+            self._frame = None
+        if self.run is not None:
+            self.run.write()
+        self._server.broadcast({"type": "snapshot", **self.snapshot()})
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the cluster and its latest run as JSON values."""
+        spec = self._place.spec
+        cluster = {
+            "name": self.config.name,
+            "directory": self.config.directory,
+            "framework": self.config.framework,
+            "engine": self.config.engine,
+            "keras": self.config.keras,
+            "devices": self.config.devices,
+            "gpus": self.config.gpus,
+            "threads": self.config.threads,
+            "coordinator": self.config.coordinator,
+            "restarts": self.config.policy.restarts,
+            "grace": self.config.policy.grace,
+            "detached": self._detached,
+            "pid": os.getpid(),
+            "addresses": {str(task): address for task, address in spec.placed},
+            "warm": self._place.warm if self.config.warm else None,
+        }
+        return {"cluster": cluster, "run": self.run.snapshot() if self.run else None}
+
+    # Requests.
+
+    def _answer(self, client: Client, message: Message) -> dict[str, Any]:
+        kind = message["type"]
+        if kind == "detach":
+            self._detached = True
+            self._server.disown(client)
+        elif kind == "close":
+            self._closed.set()
+        elif kind not in ("hello", "snapshot"):
+            getattr(self, f"_{kind}")(message)
+        return self.snapshot()
+
+    def _active(self) -> Run:
+        if self.run is None or self.run.over:
+            raise NoRun("nothing is running on this cluster")
+        return self.run
+
+    def _task(self, name: str) -> Task:
+        return find_task(name, self.config.members)
+
+    def _launch(self, message: Message) -> None:
+        tasks = [self._task(name) for name in message["tasks"]] or list(self.config.members)
+        run = self._forming(message)
+        alone = tasks[0] if len(tasks) == 1 and len(self.config.tasks) > 1 else None
+        source = run.directory.save_source(message["script"], alone, message["source"])
+        args, env = tuple(message["args"]), message["env"]
+        cell = message.get("cell", "")
+        order = Order(message["script"], source, args, env, message["cwd"], cell)
+        for task in tasks:
+            run.launch(task, order)
+
+    def _forming(self, message: Message) -> Run:
+        """Return the run that waits for tasks, or begin one."""
+        if self.run is not None and self.run.gang.state is State.FORMING:
+            return self.run
+        if self.run is not None and not self.run.over:
+            number, state = self.run.directory.number, self.run.snapshot()["words"]
+            raise RunActive(f"run {number} is still going ({state}); wait for it, or stop it first")
+        return self._begin(message["script"], message.get("policy") or {})
+
+    def _begin(self, script: str, policy: dict[str, float]) -> Run:
+        directory = RunDirectory.create(
+            self.config.root, script.rpartition("/")[2].partition(".")[0]
+        )
+        chosen = Policy(**{**vars(self.config.policy), **policy})
+        self.run = Run(directory, self._place, self.config, chosen, self._changed)
+        self.run.write()  # its owner may ask for a log as soon as it knows of the run
+        return self.run
+
+    def _stop(self, message: Message) -> None:
+        task = None if message["task"] is None else self._task(message["task"])
+        self._active().stop(task, message["grace"])
+
+    def _restart(self, _message: Message) -> None:
+        if self.run is None:
+            raise NoRun("nothing ran on this cluster yet, so there is nothing to restart")
+        if not self.run.over:
+            self.run.restart()
+            return
+        old = self.run
+        script = next(order.script for order in old.orders.values())
+        run = self._begin(script, vars(old.gang.policy))
+        for task, order in old.orders.items():
+            run.launch(task, replace(order, source=run.directory.copy_source(order.source)))
+
+    def _signal(self, message: Message) -> None:
+        self._active().signal(self._task(message["task"]), message["signal"])
+
+    def _stacks(self, _message: Message) -> None:
+        self._active().examine()

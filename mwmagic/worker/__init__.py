@@ -1,0 +1,29 @@
+"""What runs inside a worker process, and what user code may import there."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .layout import LayoutReport, layout_report
+    from .task import cluster_size, is_chief, this_task, write_path
+
+__all__ = [
+    "LayoutReport",
+    "cluster_size",
+    "is_chief",
+    "layout_report",
+    "this_task",
+    "write_path",
+]
+
+_HOMES = dict.fromkeys(("cluster_size", "is_chief", "this_task", "write_path"), "task")
+_HOMES |= {"LayoutReport": "layout", "layout_report": "layout"}
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name when it is first used: every worker imports this package."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

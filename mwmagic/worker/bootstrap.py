@@ -1,0 +1,326 @@
+"""Runs the user's file as ``python main.py`` would, in a process of a gang.
+
+The agent starts it as ``python bootstrap.py SCRIPT [ARG ...]``, or calls `main`
+in a process forked from its zygote. What it needs to know beyond that is in
+the environment:
+
+=====================  ====================================================
+MWMAGIC_SOURCE         the copy of the code to run; SCRIPT only names it
+MWMAGIC_REPORT         where to write an uncaught exception, as JSON
+MWMAGIC_STACKS         where SIGUSR1 writes the stack of every thread
+MWMAGIC_KERAS          ``auto``, ``plain`` or ``legacy``
+MWMAGIC_HEARTBEAT      seconds after which TensorFlow misses a silent peer
+MWMAGIC_DEVICES        how many virtual CPU devices this process shows
+=====================  ====================================================
+"""
+
+from __future__ import annotations
+
+import atexit
+import builtins
+import contextlib
+import faulthandler
+import gc
+import io
+import json
+import linecache
+import os
+import signal
+import sys
+import threading
+import time
+import tokenize
+import traceback
+import types
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+
+RESUME_CODE = 42
+"""The exit code of TensorFlow's ``PreemptionCheckpointHandler``: no failure."""
+
+LONGEST = 8000
+"""Characters of an exception's text in the report."""
+
+LINGER = 5.0
+"""Seconds that exit handlers may take after a failure.
+
+JAX's and TensorFlow's wait for the other processes, which wait for this one.
+"""
+
+
+def _find_package() -> None:
+    """Make mwmagic importable where the interpreter does not find it by itself."""
+    try:
+        import mwmagic  # noqa: F401 - only whether it is there
+    except ImportError:
+        sys.path.append(str(Path(__file__).resolve().parents[2]))
+
+
+def _enable_stacks() -> None:
+    """Dump every thread's stack on SIGUSR1; works inside a blocked collective too."""
+    faulthandler.enable()
+    path = os.environ.get("MWMAGIC_STACKS")
+    if path:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        faulthandler.register(signal.SIGUSR1, file=descriptor, all_threads=True)
+
+
+def _install_fixes() -> None:
+    """Prepare the frameworks, without importing any before the user's code does."""
+    from mwmagic.worker import coordination, devices, keras_fixes
+
+    keras_fixes.install(os.environ.get("MWMAGIC_KERAS", "auto"), _announce)
+    heartbeat = float(os.environ.get("MWMAGIC_HEARTBEAT", "0"))
+    if heartbeat:
+        coordination.install(heartbeat)
+    devices.install(int(os.environ.get("MWMAGIC_DEVICES", "0")))
+
+
+def _announce(text: str) -> None:
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def _read(script: str) -> bytes:
+    """Return the code to run; tracebacks show its lines even if the file changes later."""
+    source = Path(os.environ.get("MWMAGIC_SOURCE") or script).read_bytes()
+    linecache.cache[script] = (len(source), None, _lines(source), script)
+    return source
+
+
+def _lines(source: bytes) -> list[str]:
+    """Return the lines of a source file, in the encoding that it declares."""
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(source).readline)
+    except SyntaxError:  # of which the compiler tells the user
+        encoding = "utf-8"
+    end = b"" if source.endswith((b"\n", b"\r")) else b"\n"  # as `linecache` has it
+    return list(io.TextIOWrapper(io.BytesIO(source + end), encoding, errors="replace"))
+
+
+def _main_module(script: str) -> types.ModuleType:
+    """Make the module that user code sees as ``__main__``."""
+    module = types.ModuleType("__main__")
+    vars(module).update(__file__=script, __cached__=None, __annotations__={})
+    vars(module).update(__builtins__=builtins, __loader__=SourceFileLoader("__main__", script))
+    sys.modules["__main__"] = module
+    return module
+
+
+# What was raised.
+
+
+def _own(filename: str, script: str) -> bool:
+    """Whether a file is the user's: the script, or a module beside it."""
+    if filename == script:
+        return True
+    beside = filename.startswith(f"{Path(script).parent}/")
+    library = filename.startswith(f"{Path(os.__file__).parent}/")
+    return beside and not library and "/site-packages/" not in filename
+
+
+def _where(error: BaseException, script: str) -> dict[str, object] | None:
+    """Return the innermost line of the user's own code."""
+    if isinstance(error, SyntaxError) and _own(error.filename or "", script):
+        return _place(error.filename, error.lineno, "<module>", error.text)
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if _own(frame.filename, script)]
+    return _place(own[-1].filename, own[-1].lineno, own[-1].name, own[-1].line) if own else None
+
+
+def _place(
+    file: str | None, line: int | None, function: str, source: str | None
+) -> dict[str, object]:
+    text = (source or "").strip()[:500]
+    return {"file": file, "line": line or 0, "function": function, "source": text}
+
+
+def _first(error: BaseException) -> BaseException:
+    """Return the error that set off a chain of them."""
+    seen = {id(error)}
+    while error.__cause__ is not None and id(error.__cause__) not in seen:
+        error = error.__cause__
+        seen.add(id(error))
+    return error
+
+
+def _message(error: BaseException) -> str:
+    """Return what an error says; TensorFlow tells the cause at the end of a long text."""
+    try:
+        text, half = str(error), LONGEST // 2
+        return text if len(text) <= LONGEST else f"{text[:half]}\n...\n{text[-half:]}"
+    except Exception:  # noqa: BLE001 - the user's own `__str__` may raise anything
+        return "<its text cannot be had>"
+
+
+def _report(error: BaseException, script: str) -> None:
+    """Tell the supervisor, in a file, what was raised and where."""
+    moment = time.monotonic()
+    path = os.environ.get("MWMAGIC_REPORT")
+    if not path:
+        return
+    first = _first(error)
+    report = {"type": type(first).__name__, "message": _message(first), "time": moment}
+    # Without it the exit code and the log still tell; the record may be gone.
+    with contextlib.suppress(OSError):
+        # At once, since this process may be killed while it looks for the place.
+        _write(path, report)
+        _write(path, {**report, "where": _where(first, script) or _where(error, script)})
+
+
+def _write(path: str, report: dict[str, object]) -> None:
+    """Write the report as a whole, or not at all."""
+    draft = f"{path}.draft"
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
+        json.dump(report, file, ensure_ascii=False)  # escapes would make it six times as long
+    os.replace(draft, path)  # noqa: PTH105 - both are strings
+
+
+def _without_own(error: BaseException) -> types.TracebackType | None:
+    """Return an error's traceback without this file's own frames at its top."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+        trace = trace.tb_next
+    return trace
+
+
+def _print(error: BaseException) -> int:
+    """Show what was raised as the interpreter does, and return the exit code."""
+    trace = _without_own(error)
+    sys.last_type, sys.last_value, sys.last_traceback = type(error), error, trace
+    if sys.excepthook is sys.__excepthook__:
+        # The interpreter's own would read the lines from the file as it is now.
+        traceback.print_exception(type(error), error, trace)
+        return 1
+    try:
+        sys.excepthook(type(error), error, trace)
+    except SystemExit as request:
+        return _exit_code(request)
+    except BaseException as second:  # noqa: BLE001 - the user's hook may raise anything
+        _announce("Error in sys.excepthook:")
+        traceback.print_exception(type(second), second, _without_own(second))
+        _announce("\nOriginal exception was:")
+        traceback.print_exception(type(error), error, trace)
+    return 1
+
+
+# The end.
+
+
+def _dismantle(script: str) -> None:
+    """Let go of the user's modules, so that what they hold is finalized.
+
+    Writers of TensorFlow, for one, write what they still hold when they are.
+    """
+    for name, module in list(sys.modules.items()):
+        if name == "__main__" or _own(getattr(module, "__file__", None) or "", script):
+            del sys.modules[name]
+    gc.collect()
+
+
+def _flush() -> None:
+    """Write what open files hold, which the interpreter would do when it finalizes them."""
+    files = [one for one in gc.get_objects() if issubclass(type(one), io.IOBase)]
+    buffers = (io.BufferedWriter, io.BufferedRandom)
+    for file in [*sorted(files, key=lambda one: isinstance(one, buffers)), sys.stdout, sys.stderr]:
+        # A file may be closed, half made, or of a class of the user's.
+        with contextlib.suppress(Exception):
+            file.flush()
+
+
+def _forsake_others() -> None:
+    """Drop JAX's exit handler, which would wait for processes that wait for this one."""
+    clean_up = getattr(sys.modules.get("jax._src.api"), "clean_up", None)
+    if clean_up is not None:
+        atexit.unregister(clean_up)
+
+
+def _leave(code: int, script: str) -> None:
+    """Exit as the interpreter would, but without tearing the framework down.
+
+    That takes TensorFlow a second and more, and after a failure it can wait for
+    ever for the other processes.
+
+    Parameters
+    ----------
+    code : int
+        The exit code, or a signal's number with a minus.
+    script : str
+        The user's file.
+    """
+    well = code in (0, RESUME_CODE)
+    if not well:
+        _forsake_others()
+        timer = threading.Timer(LINGER, os._exit, (code if code > 0 else 128 - code,))
+        timer.daemon = True
+        timer.start()
+    threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001 - as Py_Exit does
+    atexit._run_exitfuncs()  # noqa: SLF001 - as Py_Exit does
+    if well:
+        _dismantle(script)
+    _flush()
+    if code < 0:
+        signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    os._exit(code)
+
+
+def _exit_code(request: SystemExit) -> int:
+    """Return the code that ``sys.exit`` asked for, as the interpreter reads it."""
+    if request.code is None:
+        return 0
+    if isinstance(request.code, int):
+        return request.code & 0xFF
+    _announce(str(request.code))
+    return 1
+
+
+def _run(script: str) -> BaseException | None:
+    """Run the user's file and return what it raised."""
+    try:
+        code = compile(_read(script), script, "exec", dont_inherit=True)
+        exec(code, vars(_main_module(script)))  # noqa: S102 - running it is the point
+    except BaseException as error:  # noqa: BLE001 - reported, printed, and told by the exit code
+        return error
+    return None
+
+
+def _execute(script: str) -> int:
+    """Run the user's file and return its exit code, or a signal's number with a minus."""
+    process = os.getpid()
+    error = _run(script)
+    if error is None:
+        return 0
+    failed = not isinstance(error, SystemExit) or error.code not in (None, 0, RESUME_CODE)
+    if failed and os.getpid() == process:  # and no fork of it
+        _report(error, script)
+    if isinstance(error, SystemExit):
+        return _exit_code(error)
+    code = _print(error)
+    return -signal.SIGINT if isinstance(error, KeyboardInterrupt) else code
+
+
+def main(argv: list[str]) -> None:
+    """Run ``argv[0]`` as ``__main__`` with the arguments ``argv``; does not return.
+
+    Parameters
+    ----------
+    argv : list of str
+        The script's path and its arguments, as ``sys.argv`` shows them to it.
+    """
+    _enable_stacks()
+    _find_package()
+    _install_fixes()
+    sys.argv = list(argv)
+    folder = str(Path(argv[0]).resolve().parent)
+    if sys.path and sys.path[0] == str(Path(__file__).resolve().parent):
+        sys.path[0] = folder
+    else:
+        sys.path.insert(0, folder)
+    script = argv[0] if argv[0].startswith("/") else f"{Path.cwd()}/{argv[0]}"
+    _leave(_execute(script), script)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

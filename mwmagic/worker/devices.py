@@ -1,0 +1,34 @@
+"""Virtual CPU devices, so that a guide's "8 GPUs" run on a laptop."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .imports import after_import
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+__all__ = ["install"]
+
+
+def install(count: int) -> None:
+    """Show TensorFlow `count` logical CPUs as soon as user code imports it.
+
+    No environment variable does so. JAX takes ``JAX_NUM_CPU_DEVICES``, which
+    the supervisor sets.
+
+    Parameters
+    ----------
+    count : int
+        How many devices; below 2 nothing happens.
+    """
+    if count > 1:
+        after_import("tensorflow", lambda module: _split(module, count))
+
+
+def _split(tensorflow: ModuleType, count: int) -> None:
+    config = tensorflow.config
+    cpu = config.list_physical_devices("CPU")[0]
+    logical = [config.LogicalDeviceConfiguration() for _ in range(count)]
+    config.set_logical_device_configuration(cpu, logical)

@@ -1,0 +1,119 @@
+"""Run a function right after a module is imported, without importing it.
+
+A worker's bootstrap has things to do to TensorFlow or Keras, but whether and
+when these are imported is the user's code's business, and importing them takes
+seconds. So a finder at the head of `sys.meta_path` waits for the module's name
+and lets the ordinary finders do the work.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib.abc import Loader, MetaPathFinder
+from threading import RLock
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+
+    Action = Callable[[ModuleType], None]
+
+__all__ = ["after_import"]
+
+_LOCK = RLock()
+
+
+def after_import(name: str, action: Callable[[ModuleType], None]) -> None:
+    """Call `action` with a module as soon as that module is imported.
+
+    Parameters
+    ----------
+    name : str
+        The module's full name, such as ``"tensorflow"``.
+    action : callable
+        Called once with the module: now if it is in `sys.modules` already (in
+        a forked process it often is), else right after its body has run, in
+        the importing thread and before the import statement returns. Several
+        actions for one module run in the order given. What it raises comes
+        out of the import.
+
+    Notes
+    -----
+    A module whose body is still running counts as imported: register before
+    the user's code runs.
+    """
+    with _LOCK:
+        module = sys.modules.get(name)
+        if module is None:
+            _waiting().add(name, action)
+            return
+    action(module)
+
+
+def _waiting() -> _Finder:
+    """Return the finder at work in this process; put one there first if need be."""
+    for finder in sys.meta_path:
+        if isinstance(finder, _Finder):
+            return finder
+    finder = _Finder()
+    sys.meta_path.insert(0, finder)
+    return finder
+
+
+class _Finder(MetaPathFinder):
+    """Wraps the loader of each module that an action waits for."""
+
+    def __init__(self) -> None:
+        self._actions: dict[str, list[Action]] = {}
+
+    def add(self, name: str, action: Action) -> None:
+        self._actions.setdefault(name, []).append(action)
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname not in self._actions:
+            return None
+        for finder in sys.meta_path:
+            spec = None if finder is self else finder.find_spec(fullname, path, target)
+            if spec is not None:
+                if spec.loader is not None:
+                    spec.loader = _Loader(spec.loader, self)
+                return spec
+        return None
+
+    def imported(self, module: ModuleType) -> None:
+        """Run what waited for `module`, and leave `sys.meta_path` with the last."""
+        with _LOCK:
+            actions = self._actions.pop(module.__name__, [])
+            if not self._actions and self in sys.meta_path:
+                sys.meta_path.remove(self)
+        for action in actions:
+            action(module)
+
+
+class _Loader(Loader):
+    """A module's own loader, followed by the actions."""
+
+    def __init__(self, loader: Loader, finder: _Finder) -> None:
+        self._loader = loader
+        self._finder = finder
+
+    def __getattr__(self, name: str) -> object:
+        # `importlib.util.find_spec` hands the spec to code that asks its
+        # loader for source, resources and more.
+        return getattr(self._loader, name)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        # The module keeps no trace of the detour: `inspect`, `pickle` and
+        # `importlib.resources` look at these two.
+        module.__loader__ = self._loader
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._loader
+        self._loader.exec_module(module)
+        self._finder.imported(sys.modules.get(module.__name__, module))

@@ -1,0 +1,102 @@
+# ruff: noqa: ANN401 - TensorFlow has no annotations
+"""Whether the strategy in use spans several workers, and which worker this is."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from typing import Any
+
+__all__ = [
+    "add_up",
+    "first_local",
+    "in_cluster",
+    "is_chief",
+    "of_chief",
+    "spans_workers",
+]
+
+
+def spans_workers(strategy: Any) -> bool:
+    """Tell whether a `tf.distribute` strategy is a MultiWorkerMirroredStrategy at work.
+
+    The same class with a TF_CONFIG of one task, or none, works locally and
+    needs no repair.
+    """
+    import tensorflow as tf
+
+    return (
+        isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
+        and strategy.extended._in_multi_worker_mode()  # noqa: SLF001 - Keras asks the same way
+    )
+
+
+def is_chief(strategy: Any) -> bool:
+    """Tell whether this worker is the one that writes for all."""
+    return not spans_workers(strategy) or bool(strategy.extended.should_checkpoint)
+
+
+def in_cluster() -> bool:
+    """Tell whether TF_CONFIG names other tasks that run the same code."""
+    try:
+        cluster = json.loads(os.environ.get("TF_CONFIG") or "{}").get("cluster", {})
+    except ValueError:
+        return False  # TensorFlow says what is wrong with it, if it is asked
+    return sum(len(cluster.get(kind, ())) for kind in ("chief", "worker")) > 1
+
+
+def first_local(strategy: Any, values: Any) -> Any:
+    """Return what this worker's first replica has of a nest of per-replica values."""
+    from keras.src import tree
+
+    return tree.map_structure(lambda v: strategy.experimental_local_results(v)[0], values)
+
+
+def add_up(values: list[Any]) -> list[Any]:
+    """Return the sums of tensors over all replicas; call it within each.
+
+    All tensors of one type travel in one reduction.
+    """
+    import tensorflow as tf
+
+    sums: list[Any] = [None] * len(values)
+    for dtype in dict.fromkeys(value.dtype for value in values):
+        chosen = [i for i, value in enumerate(values) if value.dtype == dtype]
+        flat = tf.concat([tf.reshape(values[i], [-1]) for i in chosen], axis=0)
+        total = tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, flat)
+        parts = tf.split(total, [math.prod(values[i].shape) for i in chosen])
+        for i, part in zip(chosen, parts, strict=True):
+            sums[i] = tf.reshape(part, values[i].shape)
+    return sums
+
+
+def of_chief(strategy: Any, values: list[Any]) -> list[Any]:
+    """Return the chief's numbers or variables; call it on every worker.
+
+    Integers come as int64, narrow floats as float32.
+    """
+    import tensorflow as tf
+
+    mine = [_reducible(value) for value in values]
+
+    def replica() -> list[Any]:
+        first = tf.distribute.get_replica_context().replica_id_in_sync_group == 0
+        return add_up([tf.where(first, value, tf.zeros_like(value)) for value in mine])
+
+    # In a traced function, because TensorFlow warns about running one without,
+    # and called as what it was traced to, because it warns about tracing many.
+    traced = tf.function(lambda: first_local(strategy, strategy.run(replica)))
+    return traced.get_concrete_function()()  # type: ignore[no-any-return]
+
+
+def _reducible(value: Any) -> Any:
+    """Cast to a type that every kind of collective communication can add."""
+    import tensorflow as tf
+
+    if isinstance(value, int):
+        return tf.constant(value, tf.int64)
+    value = tf.convert_to_tensor(value)
+    if value.dtype in {tf.float32, tf.float64}:
+        return value
+    return tf.cast(value, tf.float32 if value.dtype.is_floating else tf.int64)

@@ -1,0 +1,73 @@
+# ruff: noqa: ANN401 - Keras has no annotations
+"""What one repair of Keras is."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from mwmagic.errors import MwmagicError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["KerasRefused", "Repair", "replace", "says"]
+
+
+class KerasRefused(MwmagicError, ValueError):
+    """Something that cannot give the right numbers under a multi-worker strategy."""
+
+
+@dataclass(frozen=True)
+class Repair:
+    """One defect of Keras 3 under a multi-worker strategy, and its cure.
+
+    Parameters
+    ----------
+    feature : str
+        What a user gets back, in a word or two, such as ``"fit"``.
+    link : str
+        Where the defect is known upstream, such as ``"keras-team/keras#20585"``,
+        or empty.
+    defective : callable
+        Takes no argument; looks at the installed functions and tells whether
+        they have the defect. It must run no TensorFlow operation: a strategy
+        can only be made before the first one.
+    apply : callable
+        Takes no argument; replaces the defective function. What it puts there
+        behaves as the original wherever no multi-worker strategy is in use.
+    """
+
+    feature: str
+    link: str
+    defective: Callable[[], bool]
+    apply: Callable[[], None]
+
+    def __str__(self) -> str:
+        """Return the feature and its link, as the announcement shows them."""
+        return f"{self.feature} ({self.link})" if self.link else self.feature
+
+
+def says(function: Any, *phrases: str) -> bool:
+    """Tell whether a function's source contains every phrase, whatever the line breaks.
+
+    Source that cannot be read, and what this package has put in place itself,
+    says nothing.
+    """
+    if function is None or function.__module__.startswith("mwmagic."):
+        return False
+    try:
+        source = "".join(inspect.getsource(function).split())
+    except (OSError, TypeError):
+        return False
+    return all("".join(phrase.split()) in source for phrase in phrases)
+
+
+def replace(owner: Any, name: str, replacement: Callable[..., Any]) -> None:
+    """Put a function in another's place, under its name and with its documentation."""
+    original = getattr(owner, name)
+    replacement.__name__ = name
+    replacement.__qualname__ = original.__qualname__
+    replacement.__doc__ = original.__doc__
+    setattr(owner, name, replacement)

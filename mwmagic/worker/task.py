@@ -1,0 +1,128 @@
+"""Which task this process is, for code that runs on every task of a cluster.
+
+It reads what the framework itself reads, so it tells the same under a plain
+TF_CONFIG, without any cluster, and in a script started in another way.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import shutil
+import tempfile
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from mwmagic.cluster import Task
+from mwmagic.errors import ClusterError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["cluster_size", "is_chief", "this_task", "write_path"]
+
+AnyPath = TypeVar("AnyPath", str, Path)
+
+_RANKS = ("KERAS_DISTRIBUTION_PROCESS_ID", "JAX_PROCESS_ID", "RANK")
+_SIZES = ("KERAS_DISTRIBUTION_NUM_PROCESSES", "JAX_NUM_PROCESSES", "WORLD_SIZE")
+
+
+def _tf_config() -> Mapping[str, Any]:
+    text = os.environ.get("TF_CONFIG", "")
+    try:
+        config = json.loads(text) if text else {}
+    except ValueError as error:
+        raise ClusterError(f"TF_CONFIG is no JSON ({error}): {text!r}") from error
+    return config if isinstance(config, dict) else {}
+
+
+def _number(names: Sequence[str]) -> int | None:
+    """Return the first of some variables that is set, as a number."""
+    for name in names:
+        text = os.environ.get(name, "")
+        if text:
+            try:
+                return int(text)
+            except ValueError:
+                raise ClusterError(f"{name} is no whole number: {text!r}") from None
+    return None
+
+
+def this_task() -> Task:
+    """Return the task that this process is.
+
+    Returns
+    -------
+    Task
+        With its ``type`` and ``index``; ``worker:0`` where there is no cluster.
+
+    Raises
+    ------
+    ClusterError
+        The environment is malformed.
+    """
+    task = _tf_config().get("task")
+    if task:
+        return Task(task["type"], int(task["index"]))
+    if "MWMAGIC_TASK" in os.environ:
+        return Task.parse(os.environ["MWMAGIC_TASK"])
+    return Task("worker", _number(_RANKS) or 0)
+
+
+def is_chief() -> bool:
+    """Whether this process is the one that writes for all.
+
+    With TF_CONFIG the rule is that of the guides: the chief, or else the first
+    worker; without any cluster this process is. An evaluator is not.
+    """
+    if not _tf_config().get("task"):
+        return not _number(_RANKS)
+    task, others = this_task(), _tf_config().get("cluster", {})
+    return task.type == "chief" or (task == Task("worker", 0) and not others.get("chief"))
+
+
+def cluster_size() -> int:
+    """Return how many processes train together: the chief and the workers.
+
+    Parameter servers and evaluators are not counted; without any cluster it is 1.
+    """
+    cluster = _tf_config().get("cluster")
+    if cluster:
+        return len(cluster.get("chief", ())) + len(cluster.get("worker", ()))
+    return _number(_SIZES) or 1
+
+
+@cache
+def _scratch() -> Path:
+    """Make a temporary directory that goes when this process ends."""
+    folder = Path(tempfile.mkdtemp(prefix=f"mwmagic-{this_task().slug}-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def write_path(path: AnyPath) -> AnyPath:
+    """Return where this task writes what only the chief's copy is kept of.
+
+    Saving takes part in collectives, so every worker must do it, but only one
+    may write to `path`: the chief. The others write to a temporary directory
+    that is removed when the process ends.
+
+    Parameters
+    ----------
+    path : str or Path
+        Where the chief writes.
+
+    Returns
+    -------
+    str or Path
+        `path` itself on the chief; elsewhere another, the same at each call,
+        with the same last part.
+    """
+    if is_chief():
+        return path
+    folder = _scratch() / sha256(os.fsencode(path)).hexdigest()[:8]
+    folder.mkdir(exist_ok=True)
+    return type(path)(folder / os.path.basename(os.fspath(path).rstrip("/")))  # noqa: PTH119 - may be a URL

@@ -1,0 +1,325 @@
+"""What an agent understands, and what it refuses."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+import pytest
+from speaker import PYTHON, children, eventually, gone
+
+from mwmagic import messages
+from mwmagic.agent import agent as module
+
+IGNORING = """
+import signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("up")
+time.sleep(100)
+"""
+
+
+def test_it_speaks_the_schema():
+    assert module.VERSION == messages.VERSION
+    assert {kind: fields for kind, (_, fields) in module.COMMANDS.items()} == messages.COMMANDS
+
+
+def test_hello_says_where_it_runs(agent):
+    assert agent.hello["pid"] == agent.pid
+    assert agent.hello["host"] == os.uname().nodename
+    assert agent.hello["python"] == ".".join(str(part) for part in sys.version_info[:3])
+    assert agent.hello["time"] > 0
+    assert agent.hello["wall"] > 1e9
+
+
+def test_another_version_is_refused_and_ends_it(speak):
+    agent = speak(greet=False)
+    agent.say("hello", version=2, parent=None, silence=0, sample=0)
+    assert agent.wait("refused", command="hello")["error"] == "this agent speaks version 1, not 2"
+    assert agent.child.wait() == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "command", "error"),
+    [
+        (b"nonsense", None, "Expecting value"),
+        (b"", None, "Expecting value"),
+        (b"\xff\xfe\x00", None, "decode"),
+        (b"[1, 2]", None, "a command is a JSON object"),
+        (b"[" * 100_000, None, "nested too deeply"),
+        (b"{}", None, "unknown command None; known are hello, hold"),
+        (b'{"type": ["end"]}', None, "unknown command ['end']"),
+        (b'{"type": "dance"}', "dance", "unknown command 'dance'; known are hello, hold"),
+        (b'{"type": "end", "grace": 1}', "end", "end lacks 'process'"),
+        (b'{"type": "end", "process": 1, "grace": 1}', "end", "end has process = 1"),
+        (b'{"type": "end", "process": null, "grace": NaN}', None, "NaN is not a number"),
+        (b'{"type": "hold", "id": 1, "count": 1000000}', "hold", "1000000 ports cannot be held"),
+        (b'{"type": "hold", "id": 1, "count": -1}', "hold", "-1 ports cannot be held"),
+        (b'{"type": "ping", "n": "1"}', "ping", "ping has n = '1'"),
+        (b'{"type": "release", "ports": [[]]}', "release", "unhashable"),
+    ],
+)
+def test_a_bad_line_is_refused(agent, line, command, error):
+    agent.write(line + b"\n")
+    refused = agent.wait("refused")
+    assert refused["command"] == command
+    assert error in refused["error"]
+    agent.say("ping", n=7)
+    agent.wait("pong", n=7)
+
+
+def test_a_refused_hold_holds_nothing(agent):
+    agent.say("hold", id=1, count=1_000_000)
+    agent.wait("refused", id=1)
+    agent.say("hold", id=2, count=8)
+    assert len(agent.wait("held", id=2)["ports"]) == 8
+
+
+def test_numbers_beyond_reason_do_no_harm(agent):
+    agent.start("a", IGNORING)
+    agent.says("a", "up")
+    huge = "1" + "0" * 400
+    agent.write(b'{"type":"end","process":"a","grace":%s}\n' % huge.encode())
+    agent.wait("refused", command="end")
+    agent.write(b'{"type":"end","process":"a","grace":1e999}\n')
+    agent.write(b'{"type":"credit","process":"a","bytes":%s}\n' % huge.encode())
+    agent.say("signal", process="a", signal=9999)
+    agent.wait("refused", command="signal")
+    agent.say("signal", process="a", signal=signal.SIGKILL)
+    agent.wait("exited", process="a", signal=signal.SIGKILL)
+
+
+def test_commands_for_a_process_that_has_gone_are_no_error(agent):
+    agent.say("end", process="a", grace=1)
+    agent.say("credit", process="a", bytes=1)
+    agent.say("signal", process="a", signal=9)
+    agent.say("release", ports=[1])
+    agent.say("ping", n=1)
+    agent.wait("pong")
+    assert not agent.all("refused")
+
+
+def test_a_line_may_come_in_pieces(agent):
+    agent.write(b'{"type":"pi')
+    agent.say("ping", n=1)  # the rest of a line that is now malformed
+    agent.wait("refused")
+    agent.write(b'{"type":"ping",')
+    agent.write(b'"n":2}\n{"type":"ping","n":3}\n')
+    agent.wait("pong", n=2)
+    agent.wait("pong", n=3)
+
+
+def test_a_name_in_use_is_refused(agent):
+    agent.start("a", "import time; time.sleep(100)")
+    agent.wait("started")
+    agent.start("a")
+    assert agent.wait("refused", command="start", process="a")["error"] == "a is still alive"
+    agent.say("end", process="a", grace=0)
+    agent.wait("exited")
+    agent.start("a", "print('again')")
+    agent.wait("exited", code=0)
+    assert agent.printed("a") == b"again\n"
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"argv": ["/nowhere/python"]}, "cannot run /nowhere/python: No such file or directory"),
+        ({"argv": ["no-such-command"]}, "cannot run no-such-command: No such file or directory"),
+        ({"argv": ["/"]}, "cannot run /: Permission denied"),
+        ({"argv": [*PYTHON, "a\0b"]}, "embedded null"),
+        ({"cwd": "/nowhere"}, "cannot enter /nowhere: No such file or directory"),
+        ({"log": "/nowhere/a.log"}, "cannot write the log /nowhere/a.log: No such file"),
+        ({"log": "/"}, "cannot write the log /: Is a directory"),
+        ({"log": "a\0b"}, "embedded null"),
+        ({"env": {"A=B": "c"}}, "illegal environment variable name"),
+    ],
+)
+def test_what_cannot_be_started_is_an_exit(agent, fields, error):
+    agent.start("a", **fields)
+    exited = agent.wait("exited", process="a")
+    assert error in exited["error"]
+    assert exited["code"] is exited["signal"] is exited["report"] is exited["oom"] is None
+    assert not agent.all("started")
+    agent.start("a", "print('well')")
+    agent.wait("exited", process="a", code=0)
+
+
+@pytest.mark.parametrize("fields", [{"argv": []}, {"argv": [1]}, {"env": {"A": 1}}])
+def test_a_start_without_sense_is_refused(agent, fields):
+    agent.start("a", **fields)
+    assert "hold strings" in agent.wait("refused", process="a")["error"]
+
+
+def test_a_worker_gets_what_the_command_says(agent, tmp_path):
+    env = {"A": "é", "LC_ALL": "C.UTF-8"}
+    code = "import os, sys; print(sys.argv[1:], os.getcwd(), dict(os.environ), sys.stdin.read())"
+    agent.start("a", argv=[*PYTHON, "-c", code, "x y"], env=env, cwd=str(tmp_path))
+    agent.wait("exited", code=0)
+    env["MWMAGIC_PROCESS"] = f"{agent.pid}/a"
+    assert agent.printed("a").decode() == f"['x y'] {tmp_path} {env} \n"
+
+
+def test_a_worker_has_no_descriptors_or_signals_of_others(agent):
+    agent.say("hold", id=1, count=4)
+    agent.start("b", "import time; time.sleep(100)")
+    agent.start(
+        "a",
+        """
+        import os, signal
+        print(os.listdir("/proc/self/fd"))
+        print([line for line in open("/proc/self/status") if line.startswith(("SigI", "SigB"))])
+        """,
+    )
+    agent.wait("exited", process="a", code=0)
+    descriptors, signals = agent.printed("a").decode().splitlines()
+    assert descriptors == "['0', '1', '2', '3']"  # the last is the listing's own
+    ignored = 1 << (signal.SIGPIPE - 1) | 1 << (signal.SIGXFSZ - 1)  # by Python itself
+    assert signals == str(["SigBlk:\t" + "0" * 16 + "\n", f"SigIgn:\t{ignored:016x}\n"])
+
+
+def test_a_signal_reaches_the_main_process_only(agent):
+    agent.start(
+        "a",
+        """
+        import os, signal, time
+        child = os.fork()
+        signal.signal(signal.SIGUSR1, lambda *_: os.write(1, b"main" if child else b"kid"))
+        if child:
+            print(f"child={child}")
+        while True:
+            time.sleep(100)
+        """,
+    )
+    agent.number("a", "child")
+    agent.say("signal", process="a", signal=signal.SIGUSR1)
+    agent.says("a", "main")
+    agent.say("signal", process="a", signal=signal.SIGTERM)
+    agent.wait("exited", signal=signal.SIGTERM, oom=False)
+    assert b"kid" not in agent.printed("a")
+
+
+@pytest.mark.parametrize(
+    ("content", "report"),
+    [
+        ('{"error": "x"}', {"error": "x"}),
+        ("[]", None),
+        ("{", None),
+        ("", None),
+        ('{"a": "' + "x" * 65536 + '"}', None),
+    ],
+)
+def test_the_report_a_worker_leaves_is_told(agent, tmp_path, content, report):
+    path = tmp_path / "report.json"
+    agent.start("a", f"open({str(path)!r}, 'w').write({content!r})", report=str(path))
+    assert agent.wait("exited", code=0)["report"] == report
+
+
+def test_a_report_that_is_no_file_is_none(agent, tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    for name, path in (("a", tmp_path / "fifo"), ("b", tmp_path), ("c", tmp_path / "none")):
+        agent.start(name, report=str(path))
+        assert agent.wait("exited", process=name, code=0)["report"] is None
+
+
+@pytest.mark.slow
+def test_usage_is_sampled_with_descendants(speak):
+    agent = speak(sample=0.05)
+    agent.start(
+        "a",
+        """
+        import os, time
+        block = b"x" * 50_000_000
+        if not os.fork():
+            while time.process_time() < 0.3:
+                pass
+        time.sleep(100)
+        """,
+    )
+
+    def busy():
+        used = [event["processes"].get("a") for event in agent.all("usage")]
+        return used and used[-1] and used[-1]["processes"] == 2 and used[-1]["cpu"] > 0.2
+
+    agent.until(busy, "usage of two processes")
+    used = agent.all("usage")[-1]["processes"]["a"]
+    assert used["state"] == "S"
+    assert 50_000_000 < used["memory"] < 500_000_000
+    agent.say("end", process="a", grace=0)
+    usage = agent.wait("exited")["usage"]
+    assert usage["cpu"] > 0.2
+    assert usage["memory"] >= used["memory"]
+
+
+def test_close_ends_all_and_reports_it(agent):
+    for name in "abc":
+        agent.start(name, "import time; time.sleep(100)")
+    agent.until(lambda: len(agent.all("started")) == 3)
+    agent.say("close")
+    agent.start("d")
+    agent.wait("refused", process="d", error="the agent is closing")
+    agent.until(lambda: agent.over)
+    assert len(agent.all("exited", signal=signal.SIGKILL)) == 3
+    assert agent.child.wait() == 0
+
+
+def test_sigterm_closes_it(agent):
+    agent.start("a", "import time; time.sleep(100)")
+    agent.wait("started")
+    agent.child.terminate()
+    exited = agent.wait("exited", code=None, signal=None)
+    assert exited["error"] == "ended with its agent, which got SIGTERM"
+    assert agent.child.wait() == 0
+
+
+def test_an_interrupt_of_its_group_touches_nothing(agent):
+    agent.start("a", "import time; print('up'); time.sleep(100)")
+    agent.says("a", "up")
+    for number in (signal.SIGINT, signal.SIGHUP):
+        os.killpg(agent.pid, number)
+    agent.say("ping", n=1)
+    agent.wait("pong")
+    assert not gone([agent.wait("started")["pid"]])
+
+
+def test_memory_kills_are_counted_once_each(tmp_path):
+    path = tmp_path / "memory.events"
+    path.write_text("oom 1\noom_kill 1\noom_group_kill 0\n")
+    oom = module.Oom()
+    oom.path = str(path)
+    first, second = oom.mark(), oom.mark()
+    assert oom.claim(first) is False
+    path.write_text("oom 1\noom_kill 2\n")
+    assert oom.claim(first) is True
+    assert oom.claim(second) is False
+    oom.path = str(tmp_path / "none")
+    assert oom.claim(first) is None
+
+
+def test_a_kill_from_elsewhere_is_not_called_out_of_memory(agent):
+    agent.start("a", "import time; time.sleep(100)")
+    os.kill(agent.wait("started")["pid"], signal.SIGKILL)
+    known = module.Oom().mark() is not None
+    assert agent.wait("exited", signal=9)["oom"] is (False if known else None)
+
+
+def test_no_process_stays_a_zombie(agent):
+    agent.start(
+        "a",
+        """
+        import os, time
+        for _ in range(20):
+            if not os.fork():
+                if not os.fork():
+                    os.setsid()
+                    os._exit(0)
+                os._exit(0)
+        for _ in range(20):
+            os.wait()
+        print("done")
+        time.sleep(100)
+        """,
+    )
+    agent.says("a", "done")
+    eventually(lambda: len(children(agent.pid)) == 1, "end of the zombies")

@@ -1,0 +1,102 @@
+"""The cells of the notebooks that the browser tests run."""
+
+from __future__ import annotations
+
+TASK = """
+import json, os, sys, time
+config = json.loads(os.environ["TF_CONFIG"])
+index, count = config["task"]["index"], len(config["cluster"]["worker"])
+"""
+
+
+def declare(workers=2, *options):
+    return f"%load_ext mwmagic\n%mw_cluster {workers} --no-warm --grace 0.2 --quiet " + " ".join(
+        options
+    )
+
+
+def worker(code, *options):
+    return " ".join(["%%mw_worker", *options]) + TASK + code
+
+
+def counting(steps, pause):
+    """Return a loop that prints a line for each step, as a training of one's own does."""
+    return worker(
+        f"""
+for step in range(1, {steps} + 1):
+    print(f"step {{step}}/{steps} loss={{2 / (1 + step / 40):.4f}}", flush=True)
+    time.sleep({pause})
+"""
+    )
+
+
+FAILING = worker(
+    """
+def train(rate):
+    if index == 1:
+        raise ValueError("the learning rate must be positive")
+    time.sleep(600)
+
+print("starting", flush=True)
+train(-1)
+"""
+)
+
+SLEEPING = worker(
+    """
+print("up", flush=True)
+time.sleep(600)
+"""
+)
+
+HOSTILE = worker(
+    """
+print("<img src=x onerror='window.hacked = 1'>")
+print("</script><script>window.hacked = 2</script>")
+print("step 1/2 <b>loss</b>=1.0 loss=0.5")
+sys.exit("<svg onload='window.hacked = 3'>")
+"""
+)
+
+NOTICES = worker(
+    """
+for line in range(40):
+    print(f"2026-11-01 10:00:00.{line:06}: I tensorflow/core/util/port.cc:153] oneDNN is on.")
+for line in range(200):
+    print(f"line {line} of {index}" + " needle" * (line in (7, 150)), flush=True)
+time.sleep(600)
+"""
+)
+
+MANY = worker(
+    """
+for step in range(1, 101):
+    loss = 3 / (1 + step / (20 + index))
+    print(f"step {step}/100 loss={loss:.4f} acc={step / 120:.3f}", flush=True)
+    if index == count // 2 and step == 60:
+        raise RuntimeError("out of luck")
+    time.sleep(0.02)
+time.sleep(600)
+"""
+)
+
+TRAINING = """%%mw_worker
+import numpy as np
+import tensorflow as tf
+
+strategy = tf.distribute.MultiWorkerMirroredStrategy()
+rng = np.random.default_rng(0)
+x = rng.normal(size=(4096, 32)).astype("float32")
+y = (x[:, :4].sum(1) > 0).astype("int64")
+data = tf.data.Dataset.from_tensor_slices((x, y)).repeat().batch(64)
+with strategy.scope():
+    model = tf.keras.Sequential(
+        [tf.keras.layers.Input((32,)), tf.keras.layers.Dense(64, "relu"), tf.keras.layers.Dense(2)]
+    )
+    model.compile(
+        optimizer=tf.keras.optimizers.SGD(0.05),
+        loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        metrics=["accuracy"],
+    )
+model.fit(data, epochs=3, steps_per_epoch=150)
+"""

@@ -1,0 +1,232 @@
+"""A real JupyterLab in a real Chromium, one server for the whole session."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import nbformat
+import pytest
+from processes import eventually
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+QUIET = (
+    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-sync "
+    "--disable-background-networking --disable-component-update --force-color-profile=srgb"
+)
+READY = "() => window.jupyterapp?.shell.currentWidget?.sessionContext?.isReady"
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def reachable(url):
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return answer.status == 200
+    except OSError:
+        return False
+
+
+class Server:
+    """A Jupyter server that keeps all that it writes below one folder."""
+
+    def __init__(self, folder):
+        self.root = folder / "root"
+        self.root.mkdir()
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        own = {"JUPYTER_CONFIG_DIR": "config", "JUPYTER_DATA_DIR": "data", "HOME": "home"}
+        own |= {"JUPYTERLAB_SETTINGS_DIR": "settings", "JUPYTERLAB_WORKSPACES_DIR": "workspaces"}
+        self.env = {**os.environ, **{name: str(folder / path) for name, path in own.items()}}
+        (folder / "home").mkdir()
+        news = folder / "settings" / "@jupyterlab" / "apputils-extension"
+        news.mkdir(parents=True)
+        (news / "notification.jupyterlab-settings").write_text('{"fetchNews": "false"}')
+        self.log = (folder / "server.log").open("wb")
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", *self.options()],
+            cwd=self.root,
+            env=self.env,
+            stdout=self.log,
+            stderr=subprocess.STDOUT,
+        )
+
+    def options(self):
+        return [
+            "--ServerApp.ip=127.0.0.1",
+            f"--ServerApp.port={self.port}",
+            "--IdentityProvider.token=",
+            "--ServerApp.disable_check_xsrf=True",
+            "--LabApp.expose_app_in_browser=True",
+            "--JupyterNotebookApp.expose_app_in_browser=True",
+            "--LabApp.news_url=None",
+        ]
+
+    def kernels(self):
+        with urllib.request.urlopen(f"{self.url}/api/kernels", timeout=10) as answer:
+            return json.load(answer)
+
+    def end_kernels(self):
+        for kernel in self.kernels():
+            url = f"{self.url}/api/kernels/{kernel['id']}"
+            urllib.request.urlopen(urllib.request.Request(url, method="DELETE"), timeout=20).close()
+
+    def jupyter(self, *words):
+        """Run a command of Jupyter's beside the server."""
+        command = [sys.executable, "-m", "jupyter", *words]
+        subprocess.run(command, cwd=self.root, env=self.env, check=True, capture_output=True)
+
+    def close(self):
+        self.process.terminate()
+        self.process.wait(20)
+        self.log.close()
+
+
+class Notebook:
+    """One notebook in one page."""
+
+    def __init__(self, server, page, name):
+        self.server, self.page, self.name = server, page, name
+        self.folder = server.root / name  # the kernel's, and the record's
+        self.folder.mkdir()
+        self.path = self.folder / "notebook.ipynb"
+
+    def write(self, *cells):
+        notebook = nbformat.v4.new_notebook()
+        notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
+        notebook.cells = [nbformat.v4.new_code_cell(cell) for cell in cells]
+        nbformat.write(notebook, self.path)
+        return self
+
+    def open(self, place="lab/tree", page=None):
+        page = page or self.page
+        page.goto(f"{self.server.url}/{place}/{self.name}/notebook.ipynb?reset")
+        page.wait_for_function(READY, timeout=60_000)
+        return self
+
+    def command(self, name, page=None):
+        return (page or self.page).evaluate(
+            "name => window.jupyterapp.commands.execute(name)", name
+        )
+
+    def run(self):
+        """Run all cells; returns when they have run."""
+        self.command("notebook:run-all-cells")
+        return self
+
+    def start(self):
+        """Run all cells; returns at once."""
+        self.page.evaluate(
+            "() => { window.jupyterapp.commands.execute('notebook:run-all-cells'); }"
+        )
+        return self
+
+    def save(self):
+        self.command("docmanager:save")
+        return nbformat.read(self.path, 4)
+
+    @property
+    def board(self):
+        return self.page.locator(".mw").last
+
+    def button(self, name):
+        return self.board.get_by_role("button", name=name)
+
+    def lines(self, task=None, page=None):
+        """Return what the log pane shows, but for notes."""
+        chosen = f'[data-task="{task}"]' if task else "[data-task]"
+        lines = (page or self.page).locator(f".mw .mw-blocks .mw-line{chosen}")
+        return lines.all_text_contents()
+
+    def reopen(self, *, trusted):
+        """Open the saved notebook without its kernel, in a page that knows nothing of it."""
+        self.server.end_kernels()
+        saved = nbformat.read(self.path, 4)
+        saved.metadata["edited"] = trusted  # the signature is of another text now
+        nbformat.write(saved, self.path)
+        if trusted:
+            self.server.jupyter("trust", str(self.path))
+        self.open()
+
+    def theme(self, name):
+        self.page.evaluate(
+            "theme => window.jupyterapp.commands.execute('apputils:change-theme', { theme })", name
+        )
+        self.page.wait_for_function(
+            "theme => document.body.dataset.jpThemeName === theme", arg=name
+        )
+        self.page.wait_for_timeout(1100)  # the charts look at the theme once a second
+
+    def see(self, locator, timeout=30_000):
+        locator.wait_for(timeout=timeout)
+        return locator
+
+    def state(self, words, timeout=30_000, page=None):
+        """Wait until the header says so."""
+        found = (page or self.page).locator(".mw .mw-words", has_text=words)
+        found.last.wait_for(timeout=timeout)
+        return self
+
+
+@pytest.fixture(scope="session")
+def server(_apart, tmp_path_factory):
+    if CHROMIUM is None:
+        pytest.skip("there is no chromium")
+    server = Server(tmp_path_factory.mktemp("jupyter"))
+    eventually(lambda: reachable(f"{server.url}/api"), "Jupyter server")
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="module")  # while it is open, its event loop keeps others from running
+def chromium(server):
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET.split())
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def context(chromium):
+    context = chromium.new_context(viewport={"width": 1280, "height": 1400})
+    context.set_default_timeout(30_000)
+    yield context
+    context.close()
+
+
+@pytest.fixture
+def notebook(server, context, request):
+    """A notebook named after the test; its kernel is ended with it."""
+    page = context.new_page()
+    page.problems = []
+    # A module that anywidget loads is a blob: what has none in its stack is Jupyter's own.
+    page.on("pageerror", lambda error: "blob:" in error.stack and page.problems.append(error.stack))
+    yield Notebook(server, page, request.node.name.removeprefix("test_")[:60])
+    assert not page.problems, page.problems
+    server.end_kernels()
+
+
+@pytest.fixture
+def shot(request):
+    """Save a picture of a page's dashboard where MWMAGIC_SCREENSHOTS says, if it says so."""
+    folder = os.environ.get("MWMAGIC_SCREENSHOTS")
+
+    def save(notebook, name, whole=False):
+        if folder:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            target = notebook.page if whole else notebook.board
+            target.screenshot(path=str(Path(folder) / f"{name}.png"))
+
+    return save

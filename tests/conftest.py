@@ -1,0 +1,52 @@
+"""What tests of several parts share: clusters, and the proof that they leave nothing behind."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from contextlib import ExitStack
+
+import pytest
+from processes import LABEL, command, eventually, labelled
+
+from mwmagic import Cluster
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _apart(tmp_path_factory):
+    """Keep clusters apart from the user's own, and label every process that tests start."""
+    tmp_path_factory.getbasetemp()  # pytest's own folder stays where it is
+    with tempfile.TemporaryDirectory(prefix="mw-", dir="/tmp") as folder:
+        os.environ.update({"TMPDIR": folder, LABEL: str(os.getpid())})
+        tempfile.tempdir = folder
+        yield
+
+
+@pytest.fixture
+def own_sockets(monkeypatch):
+    """Give a test a directory of sockets where it finds only its own clusters."""
+    with tempfile.TemporaryDirectory(prefix="mw-", dir="/tmp") as folder:
+        monkeypatch.setenv("TMPDIR", folder)
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+        yield
+
+
+@pytest.fixture
+def nothing_survives(own_sockets):
+    """Fail a test that leaves a process behind."""
+    before = set(labelled())
+    yield
+    left = set(labelled()) - before
+    eventually(
+        lambda: not (set(labelled()) - before), f"end of {[(pid, command(pid)) for pid in left]}"
+    )
+
+
+@pytest.fixture
+def cluster(tmp_path, monkeypatch, nothing_survives):
+    """Declare clusters of plain Python below a directory of their own, and close them."""
+    monkeypatch.chdir(tmp_path)
+    with ExitStack() as stack:
+        yield lambda workers=2, **options: stack.enter_context(
+            Cluster(workers, **{"warm": False, **options})
+        )

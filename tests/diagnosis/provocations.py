@@ -1,0 +1,472 @@
+"""Scripts that fail in each known way, each with the sign that it must show."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+STRATEGY = """
+import tensorflow as tf
+strategy = tf.distribute.MultiWorkerMirroredStrategy()
+"""
+
+GANG = """
+import os
+import tensorflow as tf
+from tensorflow.python.eager import context
+from mwmagic.worker.coordination import configure_heartbeat
+configure_heartbeat(1.0, context)
+strategy = tf.distribute.MultiWorkerMirroredStrategy()
+first = os.environ["MWMAGIC_TASK"] == "worker:0"
+
+@tf.function
+def total(value):
+    one = strategy.run(lambda x: tf.reduce_sum(x), args=(value,))
+    return strategy.reduce("SUM", one, axis=None)
+"""
+
+MODEL = """
+import numpy as np
+import tensorflow as tf
+
+def make():
+    model = tf.keras.Sequential([tf.keras.layers.Input((4,)), tf.keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    return model
+
+def data(count):
+    return np.zeros((count, 4), "float32"), np.zeros((count, 1), "float32")
+"""
+
+COUNT = """
+with strategy.scope():
+    count = tf.Variable(
+        1.0,
+        synchronization=tf.VariableSynchronization.ON_READ,
+        aggregation=tf.VariableAggregation.SUM,
+    )
+"""
+
+LARGE = """
+import tensorflow as tf
+model = tf.keras.Sequential([tf.keras.layers.Input((1000,)), tf.keras.layers.Dense(1000)])
+"""
+
+SPLIT = """
+import tensorflow as tf
+[cpu] = tf.config.list_physical_devices("CPU")
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+"""
+
+FILE_SHARDS = """
+options = tf.data.Options()
+options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.FILE
+"""
+
+CONFIG = """
+import json, os
+config = json.loads(os.environ["TF_CONFIG"])
+{}
+os.environ["TF_CONFIG"] = json.dumps(config)
+"""
+
+UNINSTALL = """
+import sys
+for name in [name for name in sys.modules if name.partition(".")[0] == "{0}"]:
+    del sys.modules[name]
+sys.path[:] = [path for path in sys.path if "site-packages" not in path]
+import {0}
+"""
+
+
+@dataclass(frozen=True)
+class Case:
+    """What provokes a known failure.
+
+    Parameters
+    ----------
+    name : str
+        The entry that the diagnosis must find.
+    sign : str
+        The sign of it that must show.
+    script : str
+        What every task of a cluster of two runs.
+    """
+
+    name: str
+    sign: str
+    script: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+CASES = (
+    Case("no-extension", "Invalid filepath extension for saving", MODEL + "make().save('model')"),
+    Case(
+        "no-extension",
+        "The filename must end in `.weights.h5`",
+        MODEL + "make().save_weights('weights')",
+    ),
+    Case(
+        "no-extension",
+        "The filepath provided must end in `.keras`",
+        MODEL + "tf.keras.callbacks.ModelCheckpoint('model')",
+    ),
+    Case(
+        "no-extension",
+        "the filepath provided must end in `.weights.h5`",
+        MODEL + "tf.keras.callbacks.ModelCheckpoint('model', save_weights_only=True)",
+    ),
+    Case(
+        "saved-model",
+        "the legacy SavedModel format is not supported by `load_model()` in Keras 3",
+        MODEL + "tf.keras.models.load_model('saved')",
+    ),
+    Case(
+        "reset-states",
+        "object has no attribute 'reset_states'",
+        MODEL + "tf.keras.metrics.Mean().reset_states()",
+    ),
+    Case(
+        "tensorboard-missing",
+        "TensorBoard is not installed, missing implementation for",
+        MODEL + "make().fit(*data(8), callbacks=[tf.keras.callbacks.TensorBoard('logs')])",
+    ),
+    Case(
+        "op-before-strategy",
+        "Collective ops must be configured at program startup",
+        "import tensorflow as tf\ntf.ones(3) + 1" + STRATEGY,
+    ),
+    Case(
+        "port-taken",
+        "Could not start gRPC server",
+        "import os\nos.environ.pop('TF_GRPC_REUSE_PORT')" + STRATEGY,
+    ),
+    Case(
+        "port-taken",
+        "Failed to add port to server",
+        "import socket\n"
+        "other = socket.create_server(('', 0))\n"
+        + CONFIG.format(
+            "config['cluster']['worker'] = [f'localhost:{other.getsockname()[1]}'] * 2\n"
+            "config['task']['index'] = 0"
+        )
+        + STRATEGY,
+    ),
+    Case(
+        "tf-config-malformed",
+        "tfconfig_cluster_resolver.py...JSONDecodeError: ",
+        "import json, os\nos.environ['TF_CONFIG'] = str(json.loads(os.environ['TF_CONFIG']))"
+        + STRATEGY,
+    ),
+    Case(
+        "tf-config-task",
+        "The `task_id` ... exceeds the maximum id of",
+        CONFIG.format("config['task']['index'] += 2") + STRATEGY,
+    ),
+    Case(
+        "tf-config-task",
+        "` ... not found in cluster_spec",
+        CONFIG.format("config['task']['type'] = 'chief'") + STRATEGY,
+    ),
+    Case(
+        "strategy-in-evaluator",
+        "KeyError: 'evaluator'",
+        CONFIG.format("config['task']['type'] = 'evaluator'") + STRATEGY,
+    ),
+    Case(
+        "same-task-twice",
+        "unexpectedly tried to connect with a different incarnation",
+        "import os\nif os.environ['MWMAGIC_TASK'] == 'worker:1':\n    os.fork()"
+        + GANG
+        + "total(tf.ones(3))",
+    ),
+    Case(
+        "world-size",
+        "is joining a group with size..., but that group has size",
+        CONFIG.format(
+            "if config['task']['index'] == 1:\n"
+            "    config['cluster']['worker'].append('localhost:1')"
+        )
+        + GANG
+        + "total(tf.ones(3))",
+    ),
+    Case(
+        "batch-not-divisible",
+        "is not divisible by `num_replicas_in_sync`",
+        STRATEGY + "strategy.distribute_datasets_from_function(\n"
+        "    lambda its: tf.data.Dataset.range(7).batch(its.get_per_replica_batch_size(7))\n"
+        ")",
+    ),
+    Case(
+        "batch-not-divisible",
+        "Inputs to operation AddN of type AddN must have the same size and shape",
+        SPLIT
+        + MODEL
+        + "with tf.distribute.MirroredStrategy().scope():\n    model = make()\n"
+        + "model.fit(*data(10), batch_size=5)",
+    ),
+    Case(
+        "too-few-files",
+        "Could not apply FILE based sharding: the dataset only has ... file(s)",
+        STRATEGY
+        + FILE_SHARDS
+        + "with tf.io.TFRecordWriter('one') as writer:\n    writer.write(b'1')\n"
+        "data = tf.data.TFRecordDataset(['one']).batch(2).with_options(options)\n"
+        "list(strategy.experimental_distribute_dataset(data))",
+    ),
+    Case(
+        "unshardable",
+        "Found an unshardable source dataset",
+        STRATEGY + FILE_SHARDS + "data = tf.data.Dataset.range(8).batch(2).with_options(options)\n"
+        "strategy.experimental_distribute_dataset(data)",
+    ),
+    Case(
+        "uneven-steps",
+        "finished while others still needed it",
+        GANG + "for _ in range(3 if first else 2):\n    total(tf.ones(3))",
+    ),
+    Case(
+        "uneven-steps",
+        "Collective instance ... expected type ... and data_type ... but got type",
+        GANG + MODEL + "with strategy.scope():\n    model = make()\n"
+        "options = tf.data.Options()\n"
+        "options.experimental_distribute.auto_shard_policy = (\n"
+        "    tf.data.experimental.AutoShardPolicy.OFF\n"
+        ")\n"
+        "count = 20 if first else 12\n"
+        "model.fit(tf.data.Dataset.from_tensor_slices(data(count)).batch(4).with_options(options),\n"
+        "          epochs=2)",
+    ),
+    Case(
+        "different-code",
+        "Shape mismatch in the collective instance",
+        GANG + "strategy.run(tf.function(lambda: tf.distribute.get_replica_context().all_reduce(\n"
+        "    'sum', tf.ones(3 if first else 5))))",
+    ),
+    Case(
+        "download",
+        "URL fetch failure on ...: ",
+        "import os\nos.environ['https_proxy'] = 'http://127.0.0.1:9'\n"
+        "import tensorflow as tf\n"
+        "tf.keras.datasets.mnist.load_data('mwmagic-has-none.npz')",
+    ),
+    Case(
+        "one-directory",
+        "unable to lock file, errno = 11",
+        "import h5py, time\nfile = h5py.File('shared.weights.h5', 'w')\ntime.sleep(60)",
+    ),
+    Case(
+        "one-directory",
+        "allow_missing_files was set to false and ... did not exist",
+        LARGE + "while True:\n    tf.train.Checkpoint(model=model).write('shared')",
+    ),
+    Case("one-directory", "[Errno 17] File exists: ...", "import os\nos.mkdir('checkpoints')"),
+    Case(
+        "save-on-one",
+        "finished while another saved",
+        GANG + "with strategy.scope():\n"
+        "    count = tf.Variable(\n"
+        "        1.0,\n"
+        "        synchronization=tf.VariableSynchronization.ON_READ,\n"
+        "        aggregation=tf.VariableAggregation.SUM,\n"
+        "    )\n"
+        "if first:\n"
+        "    tf.train.Checkpoint(count=count).save('checkpoint')\n",
+    ),
+    Case("disk-full", "No space left on device", "open('/dev/full', 'w').write('x' * 100_000)"),
+    Case(
+        "disk-full",
+        "No space left on device",
+        "import tensorflow as tf\ntf.io.write_file('/dev/full', 'x')",
+    ),
+    Case(
+        "out-of-memory",
+        "OOM when allocating tensor with shape[...]",
+        "import resource\nimport tensorflow as tf\n"
+        "used = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (used + 2**30,) * 2)\n"
+        "tf.ones(2**29)",
+    ),
+    Case(
+        "out-of-memory",
+        "Unable to allocate ... for an array with shape",
+        "import numpy as np\nnp.ones((2**30, 2**20))",
+    ),
+    Case("out-of-memory", "MemoryError", "bytes(2**62)"),
+    Case(
+        "nccl",
+        "No OpKernel was registered to support Op 'NcclAllReduce'",
+        SPLIT + "strategy = tf.distribute.MirroredStrategy(\n"
+        "    cross_device_ops=tf.distribute.NcclAllReduce()\n"
+        ")\n"
+        "context = tf.distribute.get_replica_context\n"
+        "step = tf.function(lambda: context().all_reduce('sum', tf.ones(3)))\n"
+        "tf.function(lambda: strategy.run(step))()",
+    ),
+    Case("framework-missing", "No module named 'tensorflow'", UNINSTALL.format("tensorflow")),
+    Case("framework-missing", "No module named 'keras'", UNINSTALL.format("keras")),
+    Case("framework-missing", "No module named 'tf_keras'", UNINSTALL.format("tf_keras")),
+    Case("module-missing", "No module named '...'", "import my_data"),
+    Case(
+        "protobuf",
+        "Detected incompatible Protobuf Gencode/Runtime versions",
+        "from google.protobuf import runtime_version as version\n"
+        "version.ValidateProtobufRuntimeVersion(\n"
+        "    version.Domain.PUBLIC, version.MAJOR + 1, 0, 0, '', 'model.proto'\n"
+        ")",
+    ),
+    Case(
+        "protobuf",
+        "Descriptors cannot be created directly",
+        "from google.protobuf.descriptor import FieldDescriptor\n"
+        "FieldDescriptor('x', 'a.x', 0, 1, 1, 1, 1, False, 0, None, None, None, False, None)",
+    ),
+    Case(
+        "pickle",
+        "Can't pickle ...",
+        "import multiprocessing\n"
+        "multiprocessing.get_context('spawn').Process(target=lambda: None).start()",
+    ),
+    Case(
+        "pickle", "cannot pickle '...' object", STRATEGY + "import pickle\npickle.dumps(strategy)"
+    ),
+    Case("input", "EOFError: EOF when reading a line", "name = input('Which data? ')"),
+    Case("crash", "killed by SIGSEGV", "import ctypes\nctypes.string_at(0)"),
+    Case("crash", "killed by SIGABRT", "import os\nos.abort()"),
+    Case(
+        "crash",
+        "killed by SIGBUS",
+        "import mmap, tempfile\n"
+        "file = tempfile.TemporaryFile()\n"
+        "file.truncate(4096)\n"
+        "shared = mmap.mmap(file.fileno(), 4096)\n"
+        "file.truncate(0)\n"
+        "shared[0]",
+    ),
+    Case(
+        "crash",
+        "killed by SIGILL",
+        "import ctypes, mmap\n"
+        "page = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)\n"
+        "page.write(b'\\x0f\\x0b' if __import__('platform').machine() == 'x86_64' else bytes(4))\n"
+        "address = ctypes.addressof(ctypes.c_char.from_buffer(page))\n"
+        "ctypes.CFUNCTYPE(None)(address)()",
+    ),
+)
+"""What fails in every task, or in one of a gang of two."""
+
+PLAIN = (
+    Case(
+        "keras-plain",
+        "Attempt to convert a value (PerReplica:",
+        GANG + MODEL + "with strategy.scope():\n    model = make()\nmodel.fit(*data(8))",
+    ),
+    Case(
+        "keras-plain",
+        "Invalid reduction dimension 0 for input with 0 dimensions",
+        GANG + MODEL + "with strategy.scope():\n    model = make()\nmodel.test_on_batch(*data(8))",
+    ),
+)
+"""What fails under Keras 3 without its repairs."""
+
+NOTED = (
+    Case(
+        "alone",
+        "trains, and never started a server for the others",
+        MODEL + "make().fit(*data(8), verbose=2)",
+    ),
+    Case(
+        "alone",
+        "trains, and never started a server for the others",
+        "import os\ndel os.environ['TF_CONFIG']"
+        + STRATEGY
+        + MODEL
+        + "with strategy.scope():\n    model = make()\nmodel.fit(*data(8), verbose=2)",
+    ),
+    Case(
+        "out-of-data",
+        "Your input ran out of data; interrupting training",
+        GANG
+        + MODEL
+        + "with strategy.scope():\n    model = make()\n"
+        + "batches = tf.data.Dataset.from_tensor_slices(data(1)).batch(2, drop_remainder=True)\n"
+        + "model.fit(batches, verbose=2)",
+    ),
+    Case(
+        "nccl-ignored",
+        "Enabled NCCL communication but no GPUs detected/specified",
+        "import tensorflow as tf\n"
+        "nccl = tf.distribute.experimental.CommunicationImplementation.NCCL\n"
+        "options = tf.distribute.experimental.CommunicationOptions(implementation=nccl)\n"
+        "tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)",
+    ),
+    Case(
+        "own-tf-config",
+        "listens at ..., which is not its address",
+        # A cluster of one, as a notebook's cell sets it that was meant for the notebook itself.
+        "import json, os, socket\n"
+        "with socket.create_server(('', 0)) as free:\n"
+        "    own = f'localhost:{free.getsockname()[1]}'\n"
+        "os.environ['TF_CONFIG'] = json.dumps(\n"
+        "    {'cluster': {'worker': [own, own]}, 'task': {'type': 'worker', 'index': 0}}\n"
+        ")\n"
+        "import tensorflow as tf\n"
+        "from tensorflow.python.distribute.cluster_resolver import TFConfigClusterResolver\n"
+        "spec = TFConfigClusterResolver().cluster_spec()\n"
+        "tf.distribute.Server(spec, job_name='worker', task_index=0)",
+    ),
+)
+"""What ends well, but not as meant."""
+
+STUCK = (
+    Case(
+        "stalled-sizes",
+        "waits for ..., which is not in this cluster",
+        CONFIG.format("config['cluster']['worker'].append('localhost:1')") + STRATEGY,
+    ),
+    Case(
+        "stalled-twice",
+        "listens at the address of ...",
+        CONFIG.format("config['task']['index'] = 1") + STRATEGY,
+    ),
+    Case(
+        "stalled-before-strategy",
+        "has not reached the strategy, where ... waits for it",
+        "import os, time\nif os.environ['MWMAGIC_TASK'] == 'worker:1':\n    time.sleep(600)"
+        + STRATEGY,
+    ),
+    Case(
+        "stalled-unreachable",
+        "does not reach ..., which waits for it",
+        CONFIG.format(
+            "if config['task']['index'] == 1:\n    config['cluster']['worker'][0] = 'localhost:1'"
+        )
+        + STRATEGY,
+    ),
+    Case(
+        "stalled-save",
+        "waits for the others in a save",
+        GANG
+        + COUNT
+        + "import time\n"
+        + "if first:\n    tf.train.Checkpoint(count=count).save('checkpoint')\n"
+        + "while not os.path.exists('checkpoint-1.index'):\n    time.sleep(1)",
+    ),
+    Case(
+        "stalled-outside",
+        "keeps the others waiting",
+        GANG
+        + "import time\ntotal(tf.ones(3))\nif not first:\n    time.sleep(600)\ntotal(tf.ones(3))",
+    ),
+    Case(
+        "stalled-places",
+        "wait for each other in different places",
+        GANG
+        + "import time\n"
+        + "tasks = context.context()\n"
+        + "if first:\n    tasks.wait_at_barrier('one', 600_000)\n"
+        + "else:\n    tasks.wait_at_barrier('other', 600_000)",
+    ),
+)
+"""What never ends."""

@@ -1,0 +1,278 @@
+"""Which task a failure is put down to, from the ends of processes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mwmagic.diagnosis import Cause, Exit, describe, diagnose, kind
+from mwmagic.diagnosis.__main__ import page
+from mwmagic.diagnosis.kind import is_consequence
+from mwmagic.diagnosis.signs import recognise
+from mwmagic.diagnosis.table import KNOWN, NOTICES, STALLS, Known
+from mwmagic.gang import Failure
+
+# As TensorFlow 2.21 and JAX 0.10 say it.
+RESET = (
+    "Graph execution error:\n\nDetected at node CollectiveReduceV2 defined at (most recent call "
+    'last):\n  File "main.py", line 9, in <module>\n\nCollective ops is aborted by: '
+    "recvmsg:Connection reset by peer\nAdditional GRPC error information from remote target "
+    "/job:worker/replica:0/task:1 while calling /tensorflow.WorkerService/RecvBuf:\n"
+    ':UNKNOWN:Error received from peer  {grpc_status:14, grpc_message:"recvmsg:Connection reset '
+    'by peer"}\nThe error could be from a previous operation. Restart your program to reset.'
+)
+UNHEALTHY = (
+    "Collective ops is aborted by: Error reported from /job:worker/task:1: The following tasks "
+    "are unhealthy (stopped sending heartbeats):\n/job:worker/replica:0/task:1\nThe tasks have "
+    "crashed. Check the task logs for an earlier error, or scheduler events to debug further."
+)
+NO_LEADER = (
+    "Collective ops is aborted by: Deadline Exceeded\n\n"
+    "RPC: /tensorflow.CoordinationService/Heartbeat"
+)
+MISMATCH = (
+    "Collective ops is aborted by: Collective instance 120 expected type 0 and data_type 9 but "
+    "got type 0 and data_type 1"
+)
+JAX = (
+    "F1121 04:04:52.315532    4511 client.h:80] Terminating process because the JAX distributed "
+    "service detected fatal errors. This most likely indicates that another task died; see the "
+    "other task logs for more details. absl::Status: UNAVAILABLE: The following tasks are "
+    "unhealthy (stopped sending heartbeats):\n1\nThe tasks have crashed."
+)
+
+
+def raised(kind, message="", time=1.0, source=""):
+    where = {"file": "main.py", "line": 9, "function": "<module>", "source": source}
+    return {"type": kind, "message": message, "time": time, "where": where}
+
+
+def end(index, code=1, *, time=2.0, signal=None, **fields):
+    return Exit(f"worker:{index}", 1, None if signal else code, signal, time, **fields)
+
+
+def hurt(index, message=RESET, *, time=1.0, source=""):
+    return end(index, report=raised("UnavailableError", message, time, source), time=time + 1)
+
+
+def test_nobody_failed():
+    assert diagnose([]) is None
+    assert diagnose([end(0, 0), end(1, signal=9, ended=True)]) is None
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_the_first_is_who_raised_first_not_who_was_gone_first(order):
+    late = end(0, report=raised("ValueError", "bad", time=1.0), time=3.0)
+    early = end(1, signal=9, time=1.02)
+    cause = diagnose([late, early][::order])
+    assert (cause.task, cause.exception) == ("worker:0", "ValueError: bad")
+    assert cause.consequences == ()
+
+
+@pytest.mark.parametrize("message", [RESET, UNHEALTHY, NO_LEADER])
+def test_who_was_hurt_is_not_blamed_however_early(message):
+    cause = diagnose([hurt(0, message, time=0.5), hurt(2, message, time=0.6), end(1, signal=9)])
+    assert (cause.task, cause.what) == ("worker:1", "killed by SIGKILL")
+    assert cause.consequences == ("worker:0", "worker:2")
+
+
+def test_many_who_were_hurt_are_counted():
+    cause = diagnose([*(hurt(index) for index in range(2, 5000)), end(1, signal=9)])
+    assert len(cause.consequences) == 4998
+    assert "worker:9 and 4990 more failed as a consequence." in cause.lines()[4]
+
+
+def test_who_says_why_it_ends_may_be_ended_before_it_has():
+    killed = end(0, signal=9, report=raised("UnavailableError", RESET, time=0.9))
+    assert is_consequence(killed)
+    assert diagnose([killed, end(1, 3)]).task == "worker:1"
+
+
+def test_what_does_not_fit_together_is_nobodys_consequence():
+    cause = diagnose([end(1, report=raised("InternalError", MISMATCH))])
+    assert (cause.task, cause.known) == ("worker:1", "uneven-steps")
+
+
+@pytest.mark.parametrize(
+    ("message", "blamed"), [(RESET, 1), (UNHEALTHY, 1), (NO_LEADER, 0), ("Socket closed", None)]
+)
+def test_only_hurt_tasks_name_who_let_them_down(message, blamed):
+    others = [index for index in range(3) if index != blamed]
+    ends = [hurt(index, message) for index in others]
+    if blamed is not None:
+        ends.append(end(blamed, signal=9, ended=True, time=5.0))
+    cause = diagnose(ends)
+    if blamed is None:
+        assert (cause.task, cause.what) == ("worker:0", "exited with code 1")
+        assert cause.consequences == ("worker:1", "worker:2")
+    else:
+        assert cause.task == f"worker:{blamed}"
+        assert cause.what == "no longer answered the others, and was ended"
+        assert cause.known == "silent"
+        assert cause.consequences == tuple(f"worker:{index}" for index in others)
+
+
+def test_a_stopped_process_is_told():
+    stopped = end(1, signal=9, ended=True, stopped=True)
+    assert diagnose([hurt(0, UNHEALTHY), stopped]).known == "stopped"
+
+
+@pytest.mark.parametrize(
+    ("source", "known"), [("total()", "uneven-steps"), ("saver.save('x')", "save-on-one")]
+)
+def test_who_finished_early_let_the_others_down(source, known):
+    cause = diagnose([hurt(0, source=source, time=1.0), end(1, 0, time=0.5)])
+    assert (cause.task, cause.known, cause.consequences) == ("worker:1", known, ("worker:0",))
+    assert cause.what.startswith("finished while ")
+
+
+def test_jax_names_ranks_and_aborts():
+    aborted = end(0, signal=6, tail=JAX)
+    assert kind(aborted) is Failure.CONSEQUENCE
+    cause = diagnose([aborted, end(1, signal=9, ended=True)])
+    assert (cause.task, cause.known) == ("worker:1", "silent")
+    lost = end(
+        0, report=raised("ValueError", "UNKNOWN: Gloo AllGather failed: Connection closed by peer")
+    )
+    assert is_consequence(lost)
+
+
+def test_a_connection_of_the_users_own_is_no_consequence():
+    own = end(0, report=raised("ConnectionRefusedError", "[Errno 111] Connection refused"))
+    assert kind(own) is Failure.PRIMARY
+
+
+@pytest.mark.parametrize(
+    ("exit_", "expected"),
+    [
+        (end(0, report=raised("ModuleNotFoundError", "No module named 'x'")), Failure.PERMANENT),
+        (end(0, report=raised("SyntaxError", "invalid syntax")), Failure.PERMANENT),
+        (end(0, tail="E0000 add_port.cc:83] Failed to add port to server"), Failure.PORT),
+        (end(0, None, error="cannot run python: No such file"), Failure.PERMANENT),
+        (end(0, None, error="lost with its agent on a", lost=True), Failure.PRIMARY),
+        (end(0, error="processes [7] could not be ended and may still write"), Failure.PRIMARY),
+        (end(0, signal=9), Failure.PRIMARY),
+        (end(0, signal=9, ended=True), Failure.CONSEQUENCE),
+    ],
+)
+def test_kinds(exit_, expected):
+    assert kind(exit_) is expected
+
+
+def test_how_a_process_ended_in_words():
+    assert describe(3, None) == "exited with code 3"
+    assert describe(None, 11) == "killed by SIGSEGV"
+    assert describe(None, 64) == "killed by SIGRTMAX"
+    assert describe(None, 99) == "killed by signal 99"
+    assert describe(None, 9, oom=True) == "killed by the kernel's out-of-memory killer"
+    assert describe(None, None) == "lost"
+    assert end(0, signal=9, asked=True).how == "killed by SIGKILL, as somebody asked"
+    assert end(0, error="the log lost 5 bytes").how == "exited with code 1; the log lost 5 bytes"
+
+
+@pytest.mark.parametrize(
+    ("report", "how"),
+    [
+        (raised("ValueError", "bad"), "exited with code 1"),
+        (raised("SystemExit", "3"), "exited with code 3"),
+        (raised("SystemExit", "no data"), "exited with code 1"),
+    ],
+)
+def test_who_had_failed_before_it_was_ended_is_said_to_have_failed(report, how):
+    assert end(0, signal=9, cut=True, report=report).how == how
+
+
+def test_an_exception_is_one_line_without_dumps():
+    message = (
+        "Attempt to convert a value (PerReplica:{\n  0: <tf.Tensor: shape=(2, 4), numpy=\n"
+        "array([[0., 0.]])>\n}) with an unsupported type (<class 'PerReplica'>) to a Tensor."
+    )
+    assert end(0, report=raised("ValueError", message)).exception == (
+        "ValueError: Attempt to convert a value (PerReplica:{...}) with an unsupported type "
+        "(<class 'PerReplica'>) to a Tensor."
+    )
+    assert end(0, report=raised("UnavailableError", RESET)).exception == (
+        "UnavailableError: Collective ops is aborted by: recvmsg:Connection reset by peer"
+    )
+    long = end(0, report=raised("ValueError", "x" * 9000)).exception
+    assert len(long) < 400
+    assert end(0, report=raised("KeyboardInterrupt")).exception == "KeyboardInterrupt"
+    assert end(0, 3, report=raised("SystemExit", "3")).exception is None
+    assert end(0, report=raised("SystemExit", "no data")).exception == "SystemExit: no data"
+
+
+def test_without_a_report_the_log_tells():
+    tail = (
+        "Fatal Python error: Segmentation fault\n\nCurrent thread 0x7f (most recent call first):\n"
+        '  File "/lib/python3.11/ctypes/__init__.py", line 519 in string_at\n'
+        '  File "/home/me/main.py", line 2 in <module>\n'
+    )
+    cause = diagnose([end(0, signal=11, tail=tail, script="/home/me/main.py")])
+    assert (cause.what, cause.known) == ("killed by SIGSEGV", "crash")
+    assert (cause.where["file"], cause.where["line"]) == ("/home/me/main.py", 2)
+
+
+def test_a_line_of_a_cell_is_told_as_the_notebook_counts_it():
+    report = raised("ValueError", "bad")
+    told = diagnose([end(0, report=report, script="main.py", cell="In [7]")])
+    assert told.lines()[1] == "  at main.py, line 9 (In [7], line 10), in <module>"
+    other = diagnose([end(0, report=report, script="/elsewhere/main.py", cell="In [7]")])
+    assert other.lines()[1] == "  at main.py, line 9, in <module>"
+
+
+def test_the_log_of_a_cause_has_no_notices():
+    notice = "I0000 00:00:1795.1 42 grpc_server_lib.cc:467] Started server with target: grpc://a:1"
+    cause = diagnose([end(0, signal=9, tail=f"one\n{notice}\n\ntwo\n")])
+    assert cause.log == ("one", "two")
+    assert cause.lines()[-3:] == ["  The last that worker:0 printed:", "    one", "    two"]
+
+
+def test_a_cause_says_it_all_and_survives_json():
+    cause = diagnose(
+        [
+            end(
+                0,
+                report=raised("ModuleNotFoundError", "No module named 'x.y'", source="import x.y"),
+            ),
+            hurt(1),
+        ]
+    )
+    assert cause.lines() == [
+        "worker:0 exited with code 1: ModuleNotFoundError: No module named 'x.y'",
+        "  at main.py, line 9, in <module>",
+        "    import x.y",
+        f"  {cause.meaning}",
+        f"  Try: {cause.remedy}.",
+        "  See https://ipython.readthedocs.io/en/stable/interactive/magics.html#magic-pip",
+        "  worker:1 failed as a consequence.",
+    ]
+    assert "no x.y in either" in cause.meaning
+    assert "what x.y belongs to" in cause.remedy
+    assert Cause.from_dict(cause.as_dict()) == cause
+
+
+def test_signs_match_literally_but_for_their_gaps():
+    table = [
+        Known("a", "", ("in (a.b) ... of ...",), "{0} {1}", "{1}", ""),
+        Known("b", "", ("b",), "", "", ""),
+    ]
+    found = recognise(table, ["nothing", "b\nin (a.b) x of y z\nmore"])
+    assert (found.name, found.meaning, found.remedy) == ("a", "x y z", "y z")
+    assert recognise(table, ["in (aXb) x of y", "b"]).name == "b"
+    assert recognise(table, ["in (aX) x of y"]) is None
+
+
+def test_every_entry_is_whole():
+    entries = (*KNOWN, *NOTICES, *STALLS)
+    assert len({known.name for known in entries}) == len(entries)
+    for known in entries:
+        assert known.signs
+        assert known.link.startswith("https://")
+        assert known.meaning.endswith(".")
+        assert not known.remedy.endswith(".")
+
+
+def test_the_page_of_known_failures_is_current():
+    path = Path(__file__).parents[2] / "docs" / "failures.md"
+    assert path.read_text(encoding="utf-8") == page(), "run `make docs`"

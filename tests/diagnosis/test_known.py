@@ -1,0 +1,224 @@
+"""Every known failure, provoked with the installed TensorFlow through a cluster."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from processes import agents_of, eventually
+from provocations import CASES, GANG, NOTED, PLAIN, STUCK
+
+from mwmagic import Cluster
+from mwmagic.diagnosis import Exit, diagnose
+from mwmagic.diagnosis.signs import recognise
+from mwmagic.diagnosis.table import KNOWN, NOTICES, STALLS
+from mwmagic.errors import WorkerFailed
+
+pytestmark = [pytest.mark.slow, pytest.mark.tensorflow]
+NAMED = {known.name: known for known in (*KNOWN, *NOTICES, *STALLS)}
+
+WAITING = """
+import os, time
+open("up-" + os.environ["MWMAGIC_TASK"], "w").close()
+time.sleep(600)
+"""
+SILENT = (
+    GANG
+    + """
+import signal
+for step in range(1_000_000):
+    total(tf.ones(3))
+    if step == 10 and not first:
+        os.kill(os.getpid(), signal.SIGSTOP)
+"""
+)
+HUNGRY = """
+kept = []
+while True:
+    kept.append(bytes(range(256)) * 40_000)
+"""
+IN_A_CGROUP = """
+import os, sys
+from pathlib import Path
+group = Path(sys.argv[1])
+(group / "cgroup.procs").write_text(str(os.getpid()))
+from mwmagic import Cluster
+from mwmagic.errors import WorkerFailed
+with Cluster(2, warm=False, grace=0.1) as cluster:
+    try:
+        cluster.run("main.py").wait(60)
+    except WorkerFailed as error:
+        print(error.cause.known, error)
+"""
+
+
+@pytest.fixture(scope="module")
+def gang(tmp_path_factory):
+    """Two tasks, started from a process that has imported TensorFlow."""
+    folder = tmp_path_factory.mktemp("gang")
+    with Cluster(2, directory=folder, grace=0.1, stall=2.0) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    """Two tasks with Keras as it is."""
+    folder = tmp_path_factory.mktemp("plain")
+    with Cluster(2, directory=folder, grace=0.1, keras="plain") as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def launch(tmp_path):
+    """Launch scripts, and stop those that go on."""
+    runs = []
+
+    def begin(cluster, script):
+        (tmp_path / "main.py").write_text(script)
+        runs.append(cluster.run("main.py", cwd=tmp_path))
+        return runs[-1]
+
+    yield begin
+    for run in runs:
+        if not run.cluster.closed:
+            run.stop(grace=0.0)
+
+
+def failure(run):
+    with pytest.raises(WorkerFailed) as caught:
+        run.wait(120)
+    return caught.value
+
+
+def shows(run, name, sign):
+    """Whether the sign of an entry is in what a run said."""
+    logs = [run.logs(task).decode() for task in run.cluster.tasks]
+    return bool(recognise([replace(NAMED[name], signs=(sign,))], [run.cause.what, *logs]))
+
+
+def assert_known(run, case):
+    error = failure(run)
+    assert error.cause.known == case.name, error
+    assert shows(run, case.name, case.sign)
+    assert f"Try: {error.cause.remedy}." in str(error)
+    assert error.cause.link == NAMED[case.name].link
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_known_failure_is_recognised(gang, launch, case):
+    assert_known(launch(gang, case.script), case)
+
+
+@pytest.mark.parametrize("case", PLAIN, ids=str)
+def test_what_keras_lacks_is_recognised(plain, launch, case):
+    assert_known(launch(plain, case.script), case)
+
+
+@pytest.mark.parametrize("case", NOTED, ids=str)
+def test_what_ends_well_but_not_as_meant_is_noticed(gang, launch, case):
+    run = launch(gang, case.script)
+    run.wait(60)
+    noticed = {notice["name"]: notice for notice in run.status()["notices"]}
+    assert noticed[case.name]["tasks"] == ["worker:0", "worker:1"]
+    assert noticed[case.name]["remedy"] == NAMED[case.name].remedy
+
+
+@pytest.mark.parametrize("case", STUCK, ids=str)
+def test_what_a_stalled_gang_waits_for_is_told(gang, launch, case):
+    run = launch(gang, case.script)
+    gang._connection.wait(lambda _: run.over or run.status()["stall"], 60)
+    assert not run.over, run.cause
+    why = run.status()["stall"]["why"]
+    assert why is not None, run.status()["stall"]
+    assert why["name"] == case.name, run.status()["stall"]
+    assert recognise([replace(NAMED[case.name], signs=(case.sign,))], [why["what"]])
+
+
+def waiting(cluster, launch, folder):
+    """Return a run whose tasks do nothing but wait."""
+    up = [folder / f"up-{task}" for task in cluster.tasks]
+    for path in up:
+        path.unlink(missing_ok=True)
+    run = launch(cluster, WAITING)
+    eventually(lambda: all(path.exists() for path in up))
+    eventually(lambda: run.status()["words"] == "running")
+    return run
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
+def test_an_end_from_outside_is_told_from_one_that_was_asked_for(gang, launch, tmp_path, number):
+    run = waiting(gang, launch, tmp_path)
+    os.kill(run.status()["tasks"]["worker:1"]["pid"], number)
+    cause = failure(run).cause
+    assert (cause.task, cause.what, cause.known) == (
+        "worker:1",
+        f"killed by {number.name}",
+        "killed",
+    )
+    run = waiting(gang, launch, tmp_path)
+    run.kill(1, number)
+    cause = failure(run).cause
+    assert (cause.what, cause.known) == (f"killed by {number.name}, as somebody asked", None)
+
+
+def test_who_no_longer_answers_is_named_by_those_who_were_hurt(gang, launch):
+    run = launch(gang, SILENT)
+    cause = failure(run).cause
+    assert (cause.task, cause.known) == ("worker:1", "stopped")
+    assert cause.consequences == ("worker:0",)
+    exits = [event for event in run.record.events() if event["event"] == "exited"]
+    fields = ("task", "attempt", "code", "signal", "time", "ended", "report")
+    ends = [Exit(**{name: event[name] for name in fields}) for event in exits]
+    assert diagnose(ends).known == "silent", "where nobody saw that it was stopped"
+    assert diagnose(ends).task == "worker:1"
+
+
+def test_a_lost_agent_is_told(tmp_path, launch):
+    said = {
+        signal.SIGKILL: "lost with its agent on localhost",
+        signal.SIGTERM: "ended with its agent, which got SIGTERM",
+    }
+    for number, what in said.items():
+        with Cluster(2, directory=tmp_path, warm=False) as cluster:
+            run = waiting(cluster, launch, tmp_path)
+            [agent] = agents_of(cluster._process.pid)
+            os.kill(agent, number)
+            cause = failure(run).cause
+        assert (cause.known, cause.what) == ("agent-lost", what)
+
+
+@pytest.fixture
+def cgroup():
+    """A control group with little memory, where one can be had."""
+    group = Path(f"/sys/fs/cgroup/memory/mwmagic-{os.getpid()}")
+    limit = group / "memory.limit_in_bytes"
+    if Path("/sys/fs/cgroup/cgroup.controllers").exists():
+        group = Path(f"/sys/fs/cgroup/mwmagic-{os.getpid()}")
+        limit = group / "memory.max"
+    try:
+        group.mkdir()
+        limit.write_text(str(200 << 20))
+    except OSError as error:
+        pytest.skip(f"no control group can be made here: {error}")
+    yield group
+    group.rmdir()
+
+
+def test_the_out_of_memory_killer_is_told(tmp_path, cgroup):
+    (tmp_path / "main.py").write_text(HUNGRY)
+    command = [sys.executable, "-c", IN_A_CGROUP, str(cgroup)]
+    said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert said.stdout.startswith("oom-killed"), said
+
+
+def test_every_sign_is_provoked():
+    """What the tests above provoke by other means than a script is named here."""
+    cases = {(case.name, case.sign) for case in (*CASES, *PLAIN, *NOTED, *STUCK)}
+    others = {"killed", "stopped", "silent", "agent-lost", "oom-killed"}
+    signs = {(known.name, sign) for known in NAMED.values() for sign in known.signs}
+    assert {(name, sign) for name, sign in signs if name not in others} == cases

@@ -1,0 +1,29 @@
+"""Why attempts failed that others followed."""
+
+from __future__ import annotations
+
+import pytest
+
+ONCE = """
+import os, sys, time
+if os.environ["MWMAGIC_ATTEMPT"] == "1":
+    if os.environ["MWMAGIC_TASK"] == "worker:1":
+        raise OSError("once")
+    time.sleep(600)
+"""
+
+
+@pytest.mark.slow
+def test_a_run_keeps_why_it_was_started_again(cluster):
+    seen = []
+    run = cluster(2, restarts=1).run("main.py", source=ONCE)
+    run.wait(30, progress=lambda status: seen.append(status["words"]))
+    [setback] = run.status()["setbacks"]
+    assert setback["attempt"] == 1
+    assert setback["cause"]["exception"] == "OSError: once"
+    assert "restarting 1 of 1: worker:1 exited with code 1" in seen
+    assert [event["cause"] for event in run.record.events() if event["event"] == "setback"] == [
+        setback["cause"]
+    ]
+    assert run.record.info["setbacks"] == [setback]
+    assert run.cause is None

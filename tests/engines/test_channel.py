@@ -1,0 +1,212 @@
+"""The connection to an agent, with agents that are not as they should be."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from textwrap import dedent
+
+import pytest
+
+from mwmagic.engines import channel as module
+from mwmagic.engines.channel import Channel
+from mwmagic.errors import SupervisorError
+from mwmagic.messages import VERSION, MessageError
+
+pytestmark = pytest.mark.usefixtures("nothing_survives")
+
+HELLO = {"type": "hello", "version": 1, "pid": 1, "host": "h", "python": "3", "time": 0, "wall": 0}
+AGENT = f"""
+import json, signal, sys, time
+def say(**event):
+    print(json.dumps(event), flush=True)
+def hear():
+    line = sys.stdin.readline()
+    return json.loads(line) if line else sys.exit()
+hello = hear()
+say(**{HELLO!r})
+"""
+
+
+def greet(code):
+    return AGENT + dedent(code)
+
+
+async def opened(code, **options):
+    argv = [sys.executable, "-I", "-c", dedent(code)]
+    return await Channel.open(argv, host="there", env={}, parent=None, **options)
+
+
+def run(coroutine):
+    return asyncio.run(asyncio.wait_for(coroutine, 60))
+
+
+def test_an_agent_is_greeted_and_closed():
+    async def test():
+        echo = greet("hear()\nsay(type='usage', time=0, processes=hello)\nhear()")
+        one = await opened(echo, silence=3.5, sample=0.5)
+        heard = asyncio.Queue()
+        one.listener = heard.put_nowait
+        one.lost = lambda: heard.put_nowait("lost")
+        one.send("ping", n=1)
+        hello = (await heard.get())["processes"]
+        assert hello == {
+            "type": "hello",
+            "version": VERSION,
+            "parent": None,
+            "silence": 3.5,
+            "sample": 0.5,
+        }
+        await one.close()
+        assert heard.empty()
+
+    run(test())
+
+
+def test_an_agent_of_another_version_is_refused():
+    async def test():
+        code = 'print(\'{"type": "refused", "command": "hello", "error": "too new"}\')'
+        with pytest.raises(SupervisorError, match="the agent on there refuses: too new"):
+            await opened(code)
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("", "the agent on there ended"),
+        ("print('garbage', flush=True); import time; time.sleep(600)", "the agent on there ended"),
+        ('print(\'{"type": "dance"}\', flush=True); import time; time.sleep(600)', "ended"),
+    ],
+)
+def test_what_is_no_agent_is_ended(code, said):
+    async def test():
+        with pytest.raises(SupervisorError, match=said):
+            await opened(code)
+
+    run(test())
+
+
+def test_an_agent_that_does_not_answer_is_ended(monkeypatch):
+    monkeypatch.setattr(module, "HELLO_SECONDS", 0.1)
+    monkeypatch.setattr(module, "CLOSE_SECONDS", 0.1)
+
+    async def test():
+        with pytest.raises(SupervisorError, match="the agent on there did not answer"):
+            await opened("import time; time.sleep(600)")
+
+    run(test())
+
+
+def test_a_command_that_cannot_be_run_is_an_error():
+    async def test():
+        with pytest.raises(FileNotFoundError):
+            await Channel.open(["/no/such/agent"], host="there", env={}, parent=None)
+
+    run(test())
+
+
+def test_ports_are_held_one_request_at_a_time_or_many_at_once():
+    async def test():
+        code = """
+            while True:
+                one = hear()
+                if one["type"] == "hold":
+                    say(type="held", id=one["id"], ports=[one["id"]] * one["count"])
+        """
+        one = await opened(greet(code))
+        found = await asyncio.gather(*(one.hold(count) for count in range(5)))
+        assert [len(ports) for ports in found] == list(range(5))
+        assert len({ports[0] for ports in found if ports}) == 4
+        await one.close()
+
+    run(test())
+
+
+def test_ports_that_cannot_be_held_are_an_error(monkeypatch):
+    async def test():
+        code = """
+            one = hear()
+            say(type="refused", command="hold", id=one["id"], error="no ports left")
+            hear()
+            time.sleep(0.1)
+            hear()
+        """
+        one = await opened(greet(code))
+        with pytest.raises(SupervisorError, match="refuses: no ports left"):
+            await one.hold(1)
+        monkeypatch.setattr(module, "HELLO_SECONDS", 0.05)
+        with pytest.raises(SupervisorError, match="did not answer"):
+            await one.hold(1)
+        await one.close()
+
+    run(test())
+
+
+def test_an_agent_that_ends_is_lost_once_and_whoever_waits_is_told():
+    async def test():
+        one = await opened(greet("hear()"))
+        lost = asyncio.Queue()
+        one.lost = lambda: lost.put_nowait("lost")
+        with pytest.raises(SupervisorError, match="the agent on there ended"):
+            await one.hold(1)
+        await lost.get()
+        one.send("ping", n=1)  # nobody hears it
+        await one.close()
+        assert lost.empty()
+
+    run(test())
+
+
+def test_an_agent_whose_news_cannot_be_taken_in_is_ended(capfd):
+    async def test():
+        one = await opened(greet("hear()\nsay(type='pong', n=1, time=0)\ntime.sleep(600)"))
+        lost = asyncio.Queue()
+        one.lost = lambda: lost.put_nowait("lost")
+        one.listener = lambda event: 1 / 0
+        one.send("ping", n=1)
+        await lost.get()
+        await one.close()
+
+    run(test())
+    assert "ZeroDivisionError" in capfd.readouterr().err
+
+
+def test_a_command_that_no_agent_takes_is_not_sent():
+    async def test():
+        one = await opened(greet("hear()"))
+        with pytest.raises(MessageError, match="unknown message 'dance'"):
+            one.send("dance")
+        with pytest.raises(MessageError, match="lacks 'n'"):
+            one.send("ping")
+        await one.close()
+
+    run(test())
+
+
+def test_a_stubborn_agent_is_killed(monkeypatch):
+    monkeypatch.setattr(module, "CLOSE_SECONDS", 0.1)
+
+    async def test():
+        one = await opened(greet("time.sleep(600)"))
+        lost = asyncio.Queue()
+        one.lost = lambda: lost.put_nowait("lost")
+        await one.close()
+        assert lost.empty()
+
+    run(test())
+
+
+def test_refusals_and_other_events_reach_the_listener():
+    async def test():
+        refusal = {"type": "refused", "command": "start", "process": "p", "error": "no"}
+        one = await opened(greet(f"hear()\nsay(**{refusal!r})\nhear()"))
+        heard = asyncio.Queue()
+        one.listener = heard.put_nowait
+        one.send("ping", n=1)
+        assert await heard.get() == json.loads(json.dumps(refusal))
+        await one.close()
+
+    run(test())

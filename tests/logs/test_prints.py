@@ -1,0 +1,107 @@
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mwmagic.logs.prints import said
+
+METRICS = [
+    ("Epoch: 0, accuracy: 0.84, train_loss: 0.5.", {"accuracy": 0.84, "train_loss": 0.5}),
+    ("step 100 loss=0.123", {"loss": 0.123}),
+    ("Epoch 3 Loss 0.5 Accuracy 0.9", {"Loss": 0.5, "Accuracy": 0.9}),
+    ("Epoch 1, Loss: 0.13, Test Accuracy: 95.2", {"Loss": 0.13, "Test Accuracy": 95.2}),
+    ("Finished epoch 2, accuracy is 0.49.", {"accuracy": 0.49}),
+    ("Training loss (for 1 batch) at step 200: 0.4101", {"Training loss": 0.4101}),
+    ("Training acc over epoch: 0.9027", {"Training acc": 0.9027}),
+    ("we end the run now and the final test accuracy: 0.9", {"final test accuracy": 0.9}),
+    ("loss=1.5e-05,acc=.5,lr=1E-3", {"loss": 1.5e-5, "acc": 0.5, "lr": 0.001}),
+    ("loss: -inf, val_loss=Infinity", {"loss": -math.inf, "val_loss": math.inf}),
+    ("{'loss': 0.25, 'learning_rate': 5e-05, 'epoch': 1.0}", {"loss": 0.25, "learning_rate": 5e-5}),
+    ("loss: tf.Tensor(0.25, shape=(), dtype=float32)", {"loss": 0.25}),
+    ("loss <tf.Tensor: shape=(), dtype=float32, numpy=0.25> at step 3", {"loss": 0.25}),
+    ("loss = np.float32(0.25)", {"loss": 0.25}),
+    ("accuracy: 95.5%", {"accuracy": 95.5}),
+    ("[worker:1] step 1,200/5,000 loss=1,234.5", {"loss": 1234.5}),
+    ("step 10 psnr=31.5 examples/sec: 2034", {"psnr": 31.5, "examples/sec": 2034.0}),
+    ("INFO:root:epoch 1 loss: 0.5", {"loss": 0.5}),
+    ("I1121 03:14:34.609583 139 main.py:53] epoch 1 loss=0.5", {"loss": 0.5}),
+    ("epoch 1 batch_size=32 seed: 7 loss: 3", {"loss": 3.0}),
+    ("trainLoss: 0.5 top5acc=0.9", {"trainLoss": 0.5, "top5acc": 0.9}),
+]  # fmt: skip
+
+ORDINARY = [
+    "Listening on http://localhost:8080/loss=5",
+    "2024-11-21 12:34:56,789 INFO start",
+    "saved to /data/run=3/loss:5/model.h5",
+    "batch_size: 64",
+    "Number of devices: 2",
+    "TensorFlow version: 2.21.0",
+    "loss function version: 2.16.1",
+    "Time taken: 12.3s",
+    "accuracy target date: 2024-11-21",
+    "the loss: 3/10 batches done",
+    "losses: [0.1, 0.2]",
+    "Epoch 1: val_loss improved from inf to 0.69107, saving model to model.keras",
+    "Epoch 5: ReduceLROnPlateau reducing learning rate to 0.0001.",
+    "Total params: 370 (1.45 KB)",
+    "with a loss 3 times as high",
+    "reloss: 5",
+    "classes: 10",
+    "loss:0x10",
+    "loss: 1e5x",
+    "steps per epoch: 100",
+    "WARNING:tensorflow:slow (batch time: 0.0122s vs loss: 0.5)",
+    "main.py:3: UserWarning: loss: 0.5",
+    "ValueError: loss: 0.5",
+    '  File "/home/ann/main.py", line 3, in loss',
+    "loss",
+    "",
+    "loss: 0.5" + " " * 2000,
+]
+
+
+@pytest.mark.parametrize(("text", "metrics"), METRICS)
+def test_metrics(text, metrics):
+    assert said(text).metrics == pytest.approx(metrics)
+
+
+@pytest.mark.parametrize("text", ORDINARY)
+def test_ordinary_text_holds_no_metrics(text):
+    assert said(text) is None
+
+
+def test_nan_is_a_number():
+    assert math.isnan(said("loss: nan").metrics["loss"])
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("Epoch 3/10 step 20/100 loss: 1", (3, 10, 20, 100)),
+        ("epoch=3 global_step=20 loss=1", (3, None, 20, None)),
+        ("[Epoch 3] [Batch 20 of 100] loss: 1", (3, None, 20, 100)),
+        ("step 1,200/5,000 loss=1", (None, None, 1200, 5000)),
+        ("iter 5, loss 0.5", (None, None, 5, None)),
+        ("Training loss (for 1 batch) at step 200: 0.4", (None, None, 200, None)),
+        ("epoch 1.5 loss: 1", (None, None, None, None)),
+        ("step_size=3 num_epoch=4 loss: 1", (None, None, None, None)),
+    ],
+)
+def test_places(text, place):
+    found = said(text)
+    assert (found.epoch, found.epochs, found.step, found.steps) == place
+
+
+@pytest.mark.parametrize(
+    "text", ["Start of epoch 2", "Epoch 2", "==== Epoch: 2/5 ====", "Starting epoch 2..."]
+)
+def test_heralds(text):
+    assert said(text).herald
+    assert said(text).epoch == 2
+
+
+@given(st.text() | st.from_regex(r"[a-z =:/.]{0,8}(epoch|loss|step)[ =:,.0-9e+-]{0,20}"))
+def test_garbage_never_raises(text):
+    found = said(text)
+    assert found is None or found.metrics or found.herald

@@ -1,0 +1,67 @@
+"""A real kernel, spoken to through jupyter_client."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+import pytest
+from jupyter_client.manager import start_new_kernel
+
+ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
+
+
+@dataclass
+class Result:
+    """What a cell put out."""
+
+    text: str = ""
+    shown: dict[str, dict] = field(default_factory=dict)
+    value: str | None = None
+    error: str | None = None
+
+
+class Kernel:
+    def __init__(self, manager, client):
+        self.manager, self.client = manager, client
+        self.shown = {}
+
+    def send(self, code):
+        return self.client.execute(code)
+
+    def run(self, code, timeout=60):
+        return self.collect(self.send(code), timeout)
+
+    def collect(self, request, timeout=60):
+        result = Result()
+        while True:
+            message = self.client.get_iopub_msg(timeout=timeout)
+            kind, content = message["msg_type"], message["content"]
+            if kind in ("display_data", "update_display_data"):
+                self.shown[content.get("transient", {}).get("display_id")] = content["data"]
+            if message["parent_header"].get("msg_id") != request:
+                continue
+            if kind == "stream":
+                result.text += content["text"]
+            elif kind == "execute_result":
+                result.value = content["data"]["text/plain"]
+            elif kind == "error":
+                result.error = ESCAPES.sub("", "\n".join(content["traceback"]))
+            elif kind == "status" and content["execution_state"] == "idle":
+                result.shown = self.shown
+                return result
+
+    def complete(self, code, cursor=None):
+        reply = self.client.complete(code, cursor or len(code), reply=True, timeout=30)
+        return reply["content"]["matches"]
+
+
+@pytest.fixture
+def kernel(tmp_path):
+    """A kernel in an empty directory, with the extension loaded."""
+    manager, client = start_new_kernel(cwd=str(tmp_path))
+    kernel = Kernel(manager, client)
+    assert kernel.run("%load_ext mwmagic").error is None
+    yield kernel
+    client.stop_channels()
+    manager.shutdown_kernel(now=True)

@@ -1,0 +1,230 @@
+"""The magics in a real kernel, with small real processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import psutil
+import pytest
+
+pytestmark = pytest.mark.slow
+
+DECLARE = "%mw_cluster 2 --no-warm --grace 0.2"
+HELLO = """%%mw_worker
+import json, os
+task = json.loads(os.environ["TF_CONFIG"])["task"]
+print("hello from", task["index"], flush=True)
+"""
+SLEEP = "%%mw_worker\nimport time\nprint('up', flush=True)\ntime.sleep(600)\n"
+RAISE = """%%mw_worker
+import json, os
+def train(index):
+    if index == 1:
+        raise ValueError("the learning rate must be positive")
+train(json.loads(os.environ["TF_CONFIG"])["task"]["index"])
+import time; time.sleep(600)
+"""
+
+
+def until(condition, seconds=20.0):
+    """Wait for a condition; the limit only ends a test that has failed."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "the condition never came true"
+        time.sleep(0.02)
+
+
+def ours(kernel):
+    """Return the processes below the kernel: supervisor, agent, workers."""
+    return psutil.Process(kernel.manager.provisioner.process.pid).children(recursive=True)
+
+
+def test_a_cell_runs_on_every_task_and_the_log_tells(kernel, tmp_path):
+    declared = kernel.run(DECLARE)
+    assert declared.value.splitlines()[0] == "Cluster 'cluster' (tensorflow, local)"
+    assert kernel.run(HELLO).error is None
+    assert (tmp_path / "main.py").read_text() == HELLO.partition("\n")[2]
+    waited = kernel.run("%mw_wait")
+    assert waited.value == "<Run 1: finished>"
+    assert kernel.run("%mw_logs 1").text == "hello from 1\n"
+    assert kernel.run("%mw_logs").text == (
+        "--- worker:0 ---\nhello from 0\n--- worker:1 ---\nhello from 1\n"
+    )
+    [status] = [data for data in waited.shown.values() if "text/html" in data]
+    assert {"text/plain": "run 1: finished"} in waited.shown.values()
+    assert status["text/plain"] == "run 1: finished\n  worker:0  finished\n  worker:1  finished"
+    assert "<table>" in status["text/html"]
+
+
+def test_two_cells_make_one_run(kernel):
+    kernel.run(DECLARE)
+    first = kernel.run("%%mw_worker --index 0\nprint('first')\nimport time; time.sleep(1)")
+    [status] = first.shown.values()
+    assert status["text/plain"].startswith("run 1: waiting for worker:1, not launched")
+    assert "waiting for worker:1, not launched" in kernel.run("%mw_status").value
+    kernel.run("%%mw_worker --index 1\nprint('second')")
+    assert kernel.run("%mw_wait").value == "<Run 1: finished>"
+    assert kernel.run("%mw_logs 0").text == "first\n"
+    assert kernel.run("%mw_logs 1").text == "second\n"
+
+
+def test_a_failure_is_one_clean_message_and_fails_the_cell(kernel):
+    kernel.run(DECLARE)
+    kernel.run(RAISE)
+    error = kernel.run("%mw_wait").error
+    assert error.startswith(
+        "WorkerFailed: run 1 failed: worker:1 exited with code 1: "
+        "ValueError: the learning rate must be positive"
+    )
+    assert 'raise ValueError("the learning rate must be positive")' in error
+    assert "line 4 (In [4], line 5), in train" in error
+    assert "mwmagic/" not in error, "a traceback through the library says nothing to its user"
+
+
+def test_wait_can_be_interrupted_and_the_run_goes_on(kernel):
+    kernel.run(DECLARE)
+    kernel.run(SLEEP)
+    request = kernel.send("%mw_wait")
+    while kernel.client.get_iopub_msg(timeout=30)["msg_type"] != "display_data":
+        pass  # until it shows what it waits for
+    kernel.manager.interrupt_kernel()
+    error = kernel.collect(request).error
+    assert error.startswith("WaitInterrupted: stopped waiting; run 1 goes on")
+    assert "finished" not in kernel.run("%mw_status").value
+    assert kernel.run("%mw_stop").text == "stopped run 1\n"
+
+
+def test_stop_ends_the_run_and_then_the_cluster(kernel):
+    kernel.run(DECLARE)
+    kernel.run(SLEEP)
+    until(lambda: len(ours(kernel)) == 4)
+    assert kernel.run("%mw_stop").text == "stopped run 1\n"
+    until(lambda: len(ours(kernel)) == 2)
+    assert "nothing is left running" in kernel.run("%mw_stop").text
+    assert ours(kernel) == []
+    assert kernel.run("%mw_wait").error.startswith("NoCluster: ")
+    assert kernel.run("%mw_stop").text == "nothing is running\n"
+    assert kernel.run("%mw_status").value.startswith("run 1: stopped")
+
+
+def test_a_killed_kernel_leaves_nothing(kernel):
+    kernel.run(DECLARE)
+    kernel.run(SLEEP)
+    until(lambda: len(ours(kernel)) == 4)
+    left = ours(kernel)
+    os.kill(kernel.manager.provisioner.process.pid, signal.SIGKILL)
+    _, alive = psutil.wait_procs(left, timeout=5)
+    assert not alive
+
+
+def test_a_detached_cluster_is_found_by_the_next_kernel(kernel):
+    kernel.run(DECLARE + " --detach")
+    kernel.run(SLEEP)
+    kernel.manager.restart_kernel(now=True)
+    kernel.client.wait_for_ready(timeout=60)
+    kernel.run("%load_ext mwmagic")
+    assert "reusing the cluster 'cluster'" in kernel.run("%mw_cluster").text
+    assert "run 1: running" in kernel.run("%mw_status").value
+    assert kernel.run("%mw_stop --cluster").error is None
+
+
+def test_declaring_again_reuses_replaces_or_refuses(kernel):
+    kernel.run(DECLARE)
+    assert "reusing the cluster" in kernel.run(DECLARE).text
+    assert "worker:2" in kernel.run("%mw_cluster 3 --no-warm").value
+    kernel.run(SLEEP)
+    error = kernel.run(DECLARE).error
+    assert error.startswith("BadArguments: the cluster 'cluster' is busy with run 1")
+    assert kernel.run(SLEEP).error.startswith("RunActive: run 1 is still going")
+
+
+def test_kill_restart_and_runs(kernel):
+    kernel.run(DECLARE)
+    kernel.run(SLEEP)
+    until(lambda: "up" in kernel.run("%mw_logs 1").text)
+    assert kernel.run("%mw_kill 1").text == "sent SIGKILL to worker:1\n"
+    assert "worker:1 killed by SIGKILL" in kernel.run("%mw_wait").error
+    assert kernel.run("%mw_stop 1").error.startswith("NoRun: nothing is running, so there is no 1")
+    assert kernel.run("%mw_restart").error is None
+    table = kernel.run("%mw_runs").value.splitlines()
+    assert [line.split()[:2] for line in table] == [["1", "main"], ["2", "main"]]
+    assert table[0].split()[2] == "failed"
+    kernel.run("%mw_stop")
+
+
+def test_options_variables_and_results(kernel):
+    kernel.run(DECLARE)
+    kernel.run("value = 'x y'; where = 'other.py'")
+    cell = "%%mw_worker --file {where} --args '{value}' --env A=$value --quiet -o run  # comment\n"
+    body = "import os, sys\nprint(sys.argv, os.environ['A'], '{value}', '$value')"
+    result = kernel.run(cell.replace("--env A=$value", '--env "A=$value"') + body)
+    assert (result.error, result.value, result.shown) == (None, None, {})
+    assert kernel.run("run.wait().state").value == "'finished'"
+    assert kernel.run("%mw_logs 0").text == "['other.py', 'x', 'y'] x y {value} $value\n"
+    kernel.run("log = None\n%mw_logs 0 -o log")
+    assert kernel.run("log.count('other.py')").value == "1"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("%mw_cluster", "say how many workers to declare: `%mw_cluster 2`"),
+        ("%mw_cluster two", "argument N: invalid int value: 'two'"),
+        ("%mw_cluster 0", "a cluster needs at least 1 worker"),
+        ("%mw_cluster 2 --work", "unrecognized arguments: --work"),
+        ("%mw_cluster 2 --env A", "'A' is not NAME=VALUE"),
+        ("%mw_cluster 2 --keras new", "invalid choice: 'new'"),
+        ("%mw_wait", "no cluster was declared; `%mw_cluster 2` declares one"),
+        ("%mw_logs 0 'unclosed", "No closing quotation"),
+        ("%mw_kill 1 --signal NOPE", "there is no signal 'NOPE'"),
+        ("%%mw_worker --index 0\npass", "no cluster was declared"),
+    ],
+)
+def test_bad_input_is_one_clear_error(kernel, line, message):
+    error = kernel.run(line).error
+    assert message in error
+    assert "Traceback" not in error
+
+
+def test_an_unknown_task_leaves_the_file_as_it_was(kernel, tmp_path):
+    kernel.run(DECLARE)
+    (tmp_path / "main.py").write_text("mine")
+    error = kernel.run("%%mw_worker --index 5\nprint()").error
+    assert "there is no task worker:5; this cluster's tasks are worker:0, worker:1" in error
+    assert (tmp_path / "main.py").read_text() == "mine"
+
+
+def test_help_and_completion(kernel):
+    assert "how many workers" in kernel.run("%mw_cluster --help").text
+    assert "--framework" in kernel.complete("%mw_cluster 2 --fr")
+    assert "--restarts" in kernel.complete("x = %mw_cluster --")
+    assert set(kernel.complete("%mw_cluster --keras ")) >= {"auto", "plain", "legacy"}
+    assert "--index" in kernel.complete("%%mw_worker --in")
+    assert "--index" not in kernel.complete("%%mw_worker\nx = 1 --in")
+
+
+def test_unloading_leaves_nothing(kernel):
+    kernel.run(DECLARE)
+    assert kernel.run("%unload_ext mwmagic").error is None
+    assert ours(kernel) == []
+    assert (
+        kernel.run(
+            "sorted(n for n in get_ipython().magics_manager.lsmagic()['line'] if 'mw_' in n)"
+        ).value
+        == "[]"
+    )
+    assert "--restarts" not in kernel.complete("%mw_cluster --")
+    assert kernel.run("%config MWMagic.restarts = 2").error is None
+    assert kernel.run("%load_ext mwmagic").error is None
+    assert kernel.run("%reload_ext mwmagic").error is None
+    assert kernel.run(DECLARE).error is None
+
+
+def test_configured_defaults(kernel):
+    kernel.run("%config MWMagic.restarts = 1")
+    kernel.run(DECLARE)
+    kernel.run("%%mw_worker\nimport os, sys\nsys.exit(os.environ['MWMAGIC_ATTEMPT'] == '1')")
+    assert kernel.run("%mw_wait").value == "<Run 1: finished>"
+    assert kernel.run("%mw_runs").value.split()[-2:] == ["2", "attempts"]

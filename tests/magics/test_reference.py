@@ -1,0 +1,8 @@
+from pathlib import Path
+
+from mwmagic.magics.reference import page
+
+
+def test_the_reference_is_current():
+    committed = Path(__file__).parents[2] / "docs" / "reference.md"
+    assert committed.read_text() == page(), "run `make docs`"

@@ -1,0 +1,64 @@
+"""Finds the processes that a test started, and waits for what they do."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+LABEL = "MWMAGIC_TEST"
+PATIENCE = 30.0
+
+
+def labelled(label=None):
+    """Return the living processes, but for this one, that inherited this session's label."""
+    wanted = f"{LABEL}={label or os.environ[LABEL]}".encode()
+    found = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    return [pid for pid in found if pid != os.getpid() and wanted in variables(pid) and alive(pid)]
+
+
+def variables(pid):
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:  # gone, or somebody else's
+        return []
+
+
+def alive(pid):
+    """Whether a process runs; a zombie does not."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return False
+    return stat[stat.rindex(b")") + 2 : stat.rindex(b")") + 3] not in (b"Z", b"X")
+
+
+def command(pid):
+    """Return a process's command line."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    except OSError:
+        return ""
+
+
+def parent(pid):
+    stat = Path(f"/proc/{pid}/stat").read_bytes()
+    return int(stat[stat.rindex(b")") + 2 :].split()[1])
+
+
+def children(pid):
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def agents_of(supervisor):
+    """Return a supervisor's agents."""
+    return [pid for pid in children(supervisor) if "agent.py" in command(pid)]
+
+
+def eventually(condition, what="what the test waits for"):
+    """Wait until something holds and return it."""
+    deadline = time.monotonic() + PATIENCE
+    while not (result := condition()):
+        assert time.monotonic() < deadline, f"no {what} in {PATIENCE} s"
+        time.sleep(0.005)
+    return result

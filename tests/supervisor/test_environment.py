@@ -1,0 +1,72 @@
+"""What a worker inherits, and what keeps it from being forked."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from mwmagic.cluster import ClusterSpec, make_tasks
+from mwmagic.supervisor.config import Config
+from mwmagic.supervisor.environment import early, forkable, task_environment
+
+TASKS = make_tasks(2)
+SPEC = ClusterSpec.place(TASKS, ["localhost:1111", "node-2:2222"])
+
+
+def environment(env=None, **options):
+    names = [str(task) for task in TASKS]
+    config = Config(name="c", directory="/", tasks=names, owner=os.getpid(), **options)
+    return task_environment(config, SPEC, TASKS[1], env or {})
+
+
+def test_what_only_the_notebook_is_meant_to_see_is_left_out():
+    inline = "module://matplotlib_inline.backend_inline"
+    env = environment({"JPY_PARENT_PID": "1", "MPLBACKEND": inline, "TF_CONFIG": "{}", "A": "b"})
+    assert "JPY_PARENT_PID" not in env
+    assert "MPLBACKEND" not in env
+    assert '"index": 1' in env["TF_CONFIG"]
+    assert env["A"] == "b"
+    assert environment({"MPLBACKEND": "svg"})["MPLBACKEND"] == "svg"
+
+
+def test_no_task_is_reached_through_a_proxy():
+    env = environment({"http_proxy": "http://proxy:3128", "no_proxy": "intern,localhost"})
+    assert env["no_proxy"] == env["NO_PROXY"] == "intern,localhost,127.0.0.1,node-2"
+    assert env["http_proxy"] == "http://proxy:3128"
+
+
+def test_the_framework_decides_the_backend_unless_the_user_did():
+    assert environment(framework="jax")["KERAS_BACKEND"] == "jax"
+    assert environment({"KERAS_BACKEND": "torch"}, framework="jax")["KERAS_BACKEND"] == "torch"
+
+
+def test_levels_and_modes_are_set_unless_the_user_did():
+    assert environment()["TF_CPP_MIN_LOG_LEVEL"] == "0"
+    assert environment({"TF_CPP_MIN_LOG_LEVEL": "2"})["TF_CPP_MIN_LOG_LEVEL"] == "2"
+    assert environment(keras="legacy")["TF_USE_LEGACY_KERAS"] == "1"
+    assert "TF_USE_LEGACY_KERAS" not in environment()
+
+
+@pytest.mark.parametrize(
+    ("change", "may"),
+    [
+        ({}, True),
+        ({"LEARNING_RATE": "0.1"}, True),
+        ({"TF_CONFIG": "{}"}, True),
+        ({"TF_NUM_INTRAOP_THREADS": "1"}, True),
+        ({"OPENBLAS_NUM_THREADS": "4"}, False),
+        ({"TF_CPP_MIN_LOG_LEVEL": "3"}, False),
+        ({"KERAS_BACKEND": "jax"}, False),
+        ({"PYTHONPATH": "/elsewhere"}, False),
+        ({"LD_PRELOAD": "/lib/jemalloc.so"}, False),
+    ],
+)
+def test_what_an_import_reads_keeps_a_worker_from_being_forked(change, may):
+    warm = environment()
+    assert forkable({**warm, **change}, early(warm)) == may
+
+
+def test_a_process_that_imported_with_more_threads_is_none_to_fork_from():
+    threads = environment({"OPENBLAS_NUM_THREADS": "4"})
+    assert not forkable(threads, early(threads))

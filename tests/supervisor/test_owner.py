@@ -1,0 +1,279 @@
+"""How a cluster ends: with its owner, unless it is detached; and what it never leaves behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+from processes import agents_of, alive, children, eventually
+
+from mwmagic import Cluster, Task, runs, sockets
+from mwmagic.errors import NoCluster, SupervisorError, SupervisorLost, WorkerFailed
+from mwmagic.supervisor.config import Config
+
+SLEEP = "import time; print('up', flush=True); time.sleep(600)"
+
+ENDS = {
+    "closes": "cluster.close(); time.sleep(600)",
+    "returns": "",
+    "raises": "raise ValueError",
+    "exits at once": "os._exit(0)",
+    "is killed": "os.kill(os.getpid(), signal.SIGKILL)",
+    "is killed while a child of its holds the socket": (
+        "child = os.fork() or time.sleep(600); open('fork', 'w').write(str(child)); "
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    ),
+    "hangs up": "cluster._connection.close(); time.sleep(600)",
+}
+
+
+def gone(pids):
+    return not [pid for pid in pids if alive(pid)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("end", ENDS)
+def test_everything_ends_when_the_owner(own, end):
+    owner = own()
+    family = [owner.supervisor, *agents_of(owner.supervisor), *owner.workers()]
+    assert len(family) == 8
+    owner.does(ENDS[end])
+    eventually(lambda: gone(family), "end of everybody")
+    eventually(lambda: not list(sockets.directory().iterdir()), "end of the socket")
+    assert runs()[-1].state == "stopped"
+    fork = Path("fork")
+    if fork.exists():
+        os.kill(int(fork.read_text()), signal.SIGKILL)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_everything_ends_when_the_supervisor_is_asked_to(cluster, number):
+    one = cluster()
+    run = one.run("main.py", source=SLEEP)
+    os.kill(one._process.pid, number)
+    with pytest.raises(SupervisorLost):
+        one._connection.wait(lambda _: False, 30)
+    assert run.state == "stopped"
+    assert run.record.state == "stopped"
+
+
+@pytest.mark.slow
+def test_workers_end_when_the_supervisor_is_killed(own):
+    owner = own()
+    family = [owner.supervisor, *agents_of(owner.supervisor), *owner.workers()]
+    os.kill(owner.supervisor, signal.SIGKILL)
+    eventually(lambda: gone(family), "end of everybody")
+    eventually(lambda: runs()[-1].state == "lost")
+
+
+@pytest.mark.slow
+def test_a_lost_supervisor_is_told(cluster):
+    one = cluster()
+    run = one.run("main.py", source=SLEEP)
+    os.kill(one._process.pid, signal.SIGKILL)
+    with pytest.raises(SupervisorLost, match="declare the cluster again"):
+        run.wait(30)
+    assert one.closed
+    with pytest.raises(SupervisorLost):
+        one.run("main.py", source=SLEEP)
+    with pytest.raises(SupervisorLost):
+        run.stop()
+    eventually(lambda: run.record.state == "lost", "end of the supervisor")
+    assert repr(one).endswith("ended")
+    one.close()
+    assert not list(sockets.directory().iterdir())
+
+
+@pytest.mark.slow
+def test_a_cluster_closes_though_its_supervisor_hangs(cluster, monkeypatch):
+    monkeypatch.setattr("mwmagic.api.CLOSE_SECONDS", 0.2)
+    monkeypatch.setattr("mwmagic.connection.ANSWER_SECONDS", 0.2)
+    one = cluster()
+    os.kill(one._process.pid, signal.SIGSTOP)
+    one.close()
+    assert one.closed
+
+
+@pytest.mark.slow
+def test_a_lost_agent_fails_the_run_and_the_next_one_works(cluster):
+    one = cluster(2)
+    code = """
+        import os, subprocess, sys, time
+        sleeper = [sys.executable, "-c", "import time; time.sleep(600)"]
+        for env in (None, {}):  # without one it carries no mark of ours
+            helper = subprocess.Popen(sleeper, start_new_session=True, env=env)
+            print(helper.pid, end=" ", flush=True)
+        print(flush=True)
+        time.sleep(600)
+    """
+    run = one.run("main.py", source=dedent(code))
+    logs = [run.directory / f"attempt-1/worker-{index}.log" for index in (0, 1)]
+    eventually(lambda: all(log.exists() and b"\n" in log.read_bytes() for log in logs))
+    helpers = [int(word) for log in logs for word in log.read_text().split()]
+    assert len(helpers) == 4
+    before, [agent] = one.spec, agents_of(one._process.pid)
+    os.kill(agent, signal.SIGKILL)
+    with pytest.raises(WorkerFailed, match=r"worker:[01] lost with its agent on localhost"):
+        run.wait(30)
+    eventually(lambda: gone(helpers), "end of the helpers")
+    again = one.run("main.py", source="print('back')").wait(30)
+    assert again.logs(1) == b"back\n"
+    assert not set(one.spec.addresses.values()) & set(before.addresses.values())
+    assert agents_of(one._process.pid) != [agent]
+    assert len(children(one._process.pid)) == 1
+
+
+@pytest.mark.slow
+def test_a_lost_agent_is_a_failure_that_a_restart_repairs(cluster):
+    one = cluster(2, restarts=1)
+    code = """
+        import os, time
+        if os.environ["MWMAGIC_ATTEMPT"] == "1":
+            time.sleep(600)
+        print(os.environ["TF_CONFIG"])
+    """
+    run = one.run("main.py", source=dedent(code))
+    eventually(lambda: run.status()["tasks"]["worker:1"]["pid"])
+    before, [agent] = one.spec, agents_of(one._process.pid)
+    os.kill(agent, signal.SIGKILL)
+    run.wait(30)
+    assert run.status()["attempt"] == 2
+    assert run.logs(0).decode().strip() == one.tf_config(0)
+    assert one.spec != before
+
+
+@pytest.mark.slow
+def test_an_agent_lost_between_runs_is_replaced(cluster):
+    one = cluster(2)
+    [agent] = agents_of(one._process.pid)
+    os.kill(agent, signal.SIGKILL)
+    eventually(lambda: not children(one._process.pid), "end of the agent")
+    for _ in range(20):  # turns in which the supervisor takes that in
+        one._connection.request("snapshot")
+    assert one.run("main.py", source="print('well')").wait(30).logs(0) == b"well\n"
+
+
+@pytest.mark.slow
+def test_a_detached_cluster_outlives_its_owner_and_gets_another(own):
+    owner = own("--detach")
+    family = [owner.supervisor, *agents_of(owner.supervisor), *owner.workers()]
+    with pytest.raises(SupervisorError, match="has an owner already"):
+        Cluster.attach()
+    owner.child.kill()
+    owner.child.wait()
+    eventually(lambda: attached() is not None, "new owner")
+    with Cluster.attach() as cluster:
+        assert cluster.config.detach
+        assert cluster.tasks == (Task("worker", 0), Task("worker", 1))
+        run = cluster.latest
+        assert (run.number, run.state) == (1, "running")
+        with pytest.raises(SupervisorError, match="has an owner already"):
+            Cluster.attach()
+        assert not [pid for pid in family if not alive(pid)]
+        run.stop(grace=0)
+        assert cluster.run("main.py", source="print('mine')").wait(30).logs(1) == b"mine\n"
+    eventually(lambda: gone(family), "end of everybody")
+    with pytest.raises(NoCluster, match="no detached cluster 'cluster'"):
+        Cluster.attach()
+
+
+def attached():
+    """Attach for a moment, unless the death of the owner has not come through."""
+    try:
+        cluster = Cluster.attach()
+    except SupervisorError:
+        return None
+    cluster._connection.close()
+    return cluster
+
+
+@pytest.mark.slow
+def test_a_cluster_is_detached_later(own):
+    owner = own()
+    family = [owner.supervisor, *owner.workers()]
+    owner.does("cluster.detach(); os._exit(0)")
+    owner.child.wait()
+    assert not [pid for pid in family if not alive(pid)]
+    with Cluster.attach() as cluster:
+        assert cluster.config.detach
+    eventually(lambda: gone(family), "end of everybody")
+
+
+@pytest.mark.slow
+def test_attaching_finds_the_cluster_of_a_directory_and_name(cluster, tmp_path):
+    (tmp_path / "other").mkdir()
+    cluster(1, name="here").detach()
+    cluster(1, name="here", directory="other").detach()
+    with Cluster.attach("here", "other") as other:
+        assert other.config.root == tmp_path / "other"
+    with pytest.raises(NoCluster):
+        Cluster.attach("there")
+    with Cluster.attach("here") as here:
+        assert here.config.root == tmp_path
+
+
+@pytest.mark.slow
+def test_a_supervisor_that_nobody_comes_to_ends(tmp_path, nothing_survives):
+    code = dedent("""
+        import mwmagic.supervisor.supervisor as module
+        from mwmagic.supervisor.__main__ import main
+        module.ORPHAN = 0.1
+        main()
+    """)
+    config = cluster_config(tmp_path)
+    socket = sockets.fresh("orphan", tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(socket)],
+        input=config,
+        capture_output=True,
+        timeout=30,
+        check=True,
+        text=True,
+    )
+    assert '"ready"' in done.stdout
+    assert not socket.exists()
+
+
+def cluster_config(root):
+    config = Config("orphan", str(root), ["worker:0"], os.getpid(), warm=False)
+    return config.as_json() + "\n"
+
+
+@pytest.mark.slow
+def test_runs_leave_no_descriptors_threads_or_zombies_in_the_supervisor(cluster):
+    one = cluster(2)
+    one.run("main.py", source="print('warm up')").wait(30)
+    before = resources(one._process.pid)
+    for _ in range(3):
+        one.run("main.py", source="print('again')").wait(30)
+    assert resources(one._process.pid) == before
+    [agent] = children(one._process.pid)
+    assert children(agent) == []
+
+
+def resources(pid):
+    names = (f"/proc/{pid}/fd", f"/proc/{pid}/task")
+    return [len(list(Path(name).iterdir())) for name in names]
+
+
+@pytest.mark.slow
+def test_clusters_leave_no_descriptors_or_threads_in_the_client(cluster):
+    cluster(1).close()
+    eventually(lambda: "mwmagic-connection" not in threads())
+    before = resources("self")
+    for _ in range(2):
+        one = cluster(1)
+        one.run("main.py", source="print('again')").wait(30)
+        one.close()
+    eventually(lambda: resources("self") == before, "threads and descriptors to go")
+
+
+def threads():
+    return [thread.name for thread in threading.enumerate()]

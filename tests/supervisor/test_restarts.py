@@ -1,0 +1,273 @@
+"""Failures, restarts, stops and faults on purpose."""
+
+from __future__ import annotations
+
+import json
+import signal
+from textwrap import dedent
+
+import pytest
+from processes import alive, eventually
+
+from mwmagic.errors import (
+    ClusterError,
+    NoRun,
+    RunActive,
+    RunStopped,
+    SupervisorError,
+    WaitTimeout,
+    WorkerFailed,
+)
+
+pytestmark = pytest.mark.slow
+
+SLEEP = "import time; print('up', flush=True); time.sleep(600)"
+STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + SLEEP
+
+
+def pids(run):
+    """Wait until every task's process says that it is up."""
+    tasks = run.status()["tasks"]
+    eventually(lambda: all(said(run, task) for task in tasks))
+    return [task["pid"] for task in run.status()["tasks"].values()]
+
+
+def said(run, task):
+    return run.status()["tasks"][task]["size"] > 0
+
+
+def test_every_attempt_has_a_directory_and_knows_its_number(cluster):
+    code = """
+        import os, sys
+        attempt = os.environ["MWMAGIC_ATTEMPT"]
+        print("attempt", attempt, os.environ["MWMAGIC_TASK"], os.environ["TF_CONFIG"])
+        if attempt != "3" and os.environ["MWMAGIC_TASK"] == "worker:1":
+            raise OSError(attempt)
+    """
+    one = cluster(2, restarts=2)
+    run = one.run("main.py", source=dedent(code)).wait(30)
+    assert (run.status()["attempt"], run.status()["restarts"]) == (3, 2)
+    assert run.record.attempts == 3
+    for attempt in (1, 2, 3):
+        log = run.logs(1, attempt=attempt).decode()
+        assert log.startswith(f"attempt {attempt} worker:1 ")
+        assert one.tf_config(1) in log  # the ports are the same across restarts
+    assert run.logs(1) == run.logs(1, attempt=3)
+    report = json.loads((run.directory / "attempt-2/worker-1.json").read_text())
+    assert (report["type"], report["message"]) == ("OSError", "2")
+    assert run.cause is None
+
+
+def test_the_restarts_come_to_an_end(cluster):
+    one = cluster(1)
+    run = one.run("main.py", source="raise OSError('again')", restarts=1)
+    with pytest.raises(WorkerFailed, match="worker:0 exited with code 1: OSError: again") as failed:
+        run.wait(30)
+    assert failed.value.run is run
+    assert failed.value.cause.where["source"] == "raise OSError('again')"
+    assert run.status()["attempt"] == 2
+
+
+def test_a_mistake_in_the_code_is_not_tried_again(cluster):
+    run = cluster(1, restarts=5).run("main.py", source="if True print()")
+    with pytest.raises(WorkerFailed, match="SyntaxError"):
+        run.wait(30)
+    assert run.status()["attempt"] == 1
+
+
+def test_42_means_resume(cluster):
+    code = """
+        import os, sys, time
+        time.sleep(0.01)
+        sys.exit(42 if os.environ["MWMAGIC_ATTEMPT"] == "1" else 0)
+    """
+    run = cluster(2, restarts=1).run("main.py", source=dedent(code)).wait(30)
+    assert run.status()["attempt"] == 2
+
+
+def test_one_failure_ends_everybody(cluster):
+    code = """
+        import os, time
+        print(os.getpid(), flush=True)
+        if os.environ["MWMAGIC_TASK"] == "worker:1":
+            raise ValueError("mine")
+        time.sleep(600)
+    """
+    run = cluster(3).run("main.py", source=dedent(code))
+    with pytest.raises(WorkerFailed, match="worker:1 exited with code 1: ValueError: mine"):
+        run.wait(30)
+    tasks = run.status()["tasks"]
+    assert not [task for task in tasks.values() if task["pid"] and alive(task["pid"])]
+    assert (tasks["worker:0"]["signal"], tasks["worker:0"]["ours"]) == (signal.SIGKILL, True)
+    assert (tasks["worker:1"]["code"], tasks["worker:1"]["ours"]) == (1, False)
+
+
+def test_a_stop_gives_workers_time_to_save(cluster, tmp_path):
+    code = """
+        import pathlib, signal, sys, time
+        def save(*_):
+            pathlib.Path("saved").touch()
+            sys.exit(0)
+        signal.signal(signal.SIGTERM, save)
+        print("up", flush=True)
+        time.sleep(600)
+    """
+    run = cluster(1).run("main.py", source=dedent(code))
+    pids(run)
+    run.stop()
+    assert run.state == "stopped"
+    assert (tmp_path / "saved").exists()
+    with pytest.raises(RunStopped):
+        run.wait()
+
+
+def test_a_worker_that_ignores_sigterm_is_killed(cluster):
+    run = cluster(2, grace=0.1).run("main.py", source=STUBBORN)
+    family = pids(run)
+    run.stop()
+    assert run.state == "stopped"
+    assert not [pid for pid in family if alive(pid)]
+    assert run.status()["tasks"]["worker:0"]["signal"] == signal.SIGKILL
+
+
+def test_a_stop_while_a_worker_starts(cluster):
+    one = cluster(2)
+    for number in (1, 2, 3):
+        run = one.run("main.py", source=STUBBORN)
+        run.stop(grace=0)
+        assert (run.number, run.state) == (number, "stopped")
+
+
+def test_a_stop_between_two_attempts(cluster):
+    one = cluster(1, restarts=9)
+    run = one.run("main.py", source="raise OSError")
+    eventually(lambda: run.state == "backoff")
+    assert "restarting" in run.status()["words"]
+    run.stop()
+    assert run.state in ("stopped", "failed")
+    assert one.run("main.py", source="print('next')").wait(30).number == 2
+
+
+def test_stopping_what_is_over_does_nothing(cluster):
+    run = cluster(1).run("main.py", source="").wait(30)
+    run.stop()
+    assert run.state == "finished"
+    with pytest.raises(NoRun, match="run 1 is over"):
+        run.kill(0)
+
+
+def test_one_task_is_stopped_alone_where_the_others_can_go_on(cluster):
+    run = cluster(1, evaluator=True, grace=0.1).run("main.py", source=SLEEP)
+    pids(run)
+    run.stop("evaluator:0")
+    tasks = run.status()["tasks"]
+    assert (tasks["evaluator:0"]["state"], tasks["worker:0"]["state"]) == ("ended", "running")
+    assert run.state == "running"
+    with pytest.raises(ClusterError):
+        run.stop(7)
+    run.stop(0)
+    assert run.state == "stopped"
+
+
+def test_a_fault_on_purpose(cluster):
+    one = cluster(2)
+    run = one.run("main.py", source=SLEEP)
+    pids(run)
+    run.kill(1)
+    with pytest.raises(WorkerFailed, match="worker:1 killed by SIGKILL"):
+        run.wait(30)
+    run = one.run("main.py", source=SLEEP)
+    pids(run)
+    run.kill("worker:0", signal.SIGUSR2)
+    with pytest.raises(WorkerFailed, match="worker:0 killed by SIGUSR2"):
+        run.wait(30)
+
+
+def test_a_task_without_a_process_takes_no_signal(cluster):
+    run = cluster(2).run("main.py", task=0, source=SLEEP)
+    with pytest.raises(SupervisorError, match="worker:1 has no process"):
+        run.kill(1)
+    with pytest.raises(ClusterError, match="worker:9"):
+        run.kill(9)
+
+
+def test_a_gang_is_started_again_on_demand(cluster):
+    one = cluster(2)
+    with pytest.raises(NoRun, match="nothing ran"):
+        one.restart()
+    run = one.run("main.py", source=SLEEP)
+    first = pids(run)
+    assert one.restart().number == run.number
+    eventually(lambda: run.status()["attempt"] == 2)
+    assert not set(pids(run)) & set(first)
+    assert not [pid for pid in first if alive(pid)]
+    assert run.status()["restarts"] == 0
+
+
+def test_a_run_that_is_over_starts_again_as_a_new_one(cluster, tmp_path):
+    one = cluster(2)
+    one.run("main.py", task=0, source="import sys; print(sys.argv, 'zero')", args=["a"])
+    run = one.run("other.py", task=1, source="import os; print(os.environ['X'])", env={"X": "y"})
+    run.wait(30)
+    again = one.restart()
+    assert again.number == 2
+    again.wait(30)
+    assert again.logs(0) == b"['main.py', 'a'] zero\n"
+    assert again.logs(1) == b"y\n"
+    assert sorted(path.name for path in again.directory.glob("*.py")) == [
+        "main.worker-0.py",
+        "other.worker-1.py",
+    ]
+
+
+def test_a_run_outlives_its_record(cluster, tmp_path):
+    code = """
+        import pathlib, time
+        print("up", flush=True)
+        while not pathlib.Path("go").exists():
+            time.sleep(0.01)
+    """
+    one = cluster(2)
+    run = one.run("main.py", source=dedent(code))
+    pids(run)
+    run.directory.rename(tmp_path / "away")
+    with pytest.raises(WaitTimeout):
+        run.wait(0.3)
+    (tmp_path / "go").touch()
+    assert run.wait(30).state == "finished"
+    assert "its record is incomplete" in run.status()["words"]
+    assert one.run("main.py", source="print('next')").wait(30).logs(0) == b"next\n"
+
+
+def test_a_directory_that_cannot_be_written_is_told(cluster, tmp_path):
+    one = cluster(1)
+    (tmp_path / ".mwmagic").write_text("a file, where a folder should be")
+    with pytest.raises(SupervisorError, match=r"the supervisor cannot: .*\.mwmagic"):
+        one.run("main.py", source="")
+    (tmp_path / ".mwmagic").unlink()
+    assert one.run("main.py", source="").wait(30).number == 1
+
+
+def test_the_snapshots_come_to_who_listens(cluster):
+    one = cluster(1)
+    seen = []
+    stop = one.listen(lambda news: seen.append(news["run"] and news["run"]["state"]))
+    run = one.run("main.py", source="print('x')").wait(30)
+    eventually(lambda: seen and seen[-1] == "finished")
+    stop()
+    count = len(seen)
+    one.run("main.py", source="").wait(30)
+    assert len(seen) == count
+    progressed = []
+    one.run("main.py", source="").wait(30, progress=progressed.append)
+    assert progressed[-1]["state"] == "finished"
+    assert run.status()["state"] == "finished"  # though the news are of a later run
+
+
+def test_a_cluster_that_is_busy_keeps_its_run(cluster):
+    one = cluster(1)
+    run = one.run("main.py", source=SLEEP)
+    with pytest.raises(RunActive):
+        one.run("main.py", source=SLEEP)
+    pids(run)
+    assert one.latest.number == run.number

@@ -1,0 +1,163 @@
+"""The supervisor's socket, spoken to by hand."""
+
+from __future__ import annotations
+
+import json
+import socket
+import stat
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from processes import eventually
+
+from mwmagic.messages import VERSION, encode
+
+pytestmark = pytest.mark.slow
+
+
+class Wire:
+    """A client that says what no client of ours would."""
+
+    def __init__(self, path):
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.settimeout(30)
+        self.socket.connect(str(path))
+        self.lines = self.socket.makefile("rb")
+
+    def write(self, data):
+        self.socket.sendall(data)
+
+    def say(self, kind, **fields):
+        self.write(encode({"type": kind, **fields}))
+
+    def hear(self):
+        """Return the next message that is no news, or None at the end."""
+        for line in self.lines:
+            message = json.loads(line)
+            if message["type"] != "snapshot":
+                return message
+        return None
+
+    def ask(self, kind, **fields):
+        self.say(kind, **fields)
+        return self.hear()
+
+    def greet(self):
+        return self.ask("hello", id=1, version=VERSION, owner=False)
+
+    def close(self):
+        self.lines.close()
+        self.socket.close()
+
+
+@pytest.fixture
+def one(cluster):
+    return cluster(1)
+
+
+@pytest.fixture
+def wire(one):
+    with closing(Wire(one._connection.path)) as wire:
+        yield wire
+
+
+def test_only_its_user_can_reach_the_socket(one):
+    path = one._connection.path
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    beside = sorted(path.parent.glob(f"{path.stem}.*"))
+    assert [other.suffix for other in beside] == [".log", ".sock"]
+    assert path.with_suffix(".log").read_text() == ""
+
+
+def test_a_client_of_another_version_is_told_what_to_do(wire, one):
+    answer = wire.ask("hello", id=7, version=VERSION + 1, owner=False)
+    assert (answer["type"], answer["id"]) == ("error", 7)
+    assert f"speaks version {VERSION}, not {VERSION + 1}" in answer["error"]
+    assert f"kill {one._process.pid}" in answer["error"]
+    assert wire.ask("snapshot", id=8)["error"] == "a connection begins with hello"
+    assert wire.greet()["type"] == "reply"
+
+
+def test_nothing_is_done_for_who_does_not_greet(wire, one):
+    assert "begins with hello" in wire.ask("close", id=1)["error"]
+    assert not one.closed
+
+
+@pytest.mark.parametrize(
+    ("line", "error"),
+    [
+        (b"\n", "not a message"),
+        (b"hello\n", "not a message"),
+        (b"[1]\n", "not a message"),
+        (b'{"type": 3}\n', "not a message"),
+        (b'{"type": "nothing", "id": 5}\n', "unknown message 'nothing'"),
+        (b'{"type": "signal", "id": 5}\n', "lacks 'task'"),
+        (b'{"type": "signal", "id": 5, "task": "worker:0", "signal": "x"}\n', "has signal"),
+        (b'{"type": "snapshot", "id": "five"}\n', None),
+        (b'{"type": "snapshot", "id": null}\n', None),
+        (b"\xff\xfe\x00\n", "not a message"),
+        (b"[" * 100_000 + b"\n", "the supervisor failed|not a message"),
+    ],
+)
+def test_lines_that_are_no_messages_are_refused_and_the_next_ones_heard(wire, one, line, error):
+    wire.greet()
+    wire.write(line)
+    answer = wire.hear()
+    if error is None:
+        assert (answer["type"], answer["id"]) == ("reply", 0)
+    else:
+        assert answer["type"] == "error"
+        assert any(part in answer["error"] for part in error.split("|"))
+    assert wire.ask("snapshot", id=9)["id"] == 9
+    assert one.run("main.py", source="").wait(30).state == "finished"
+
+
+def test_a_client_that_leaves_in_mid_line_harms_nobody(wire, one):
+    wire.greet()
+    wire.write(b'{"type": "clo')
+    wire.close()
+    assert one.run("main.py", source="").wait(30).state == "finished"
+
+
+def test_a_mistake_in_a_request_does_not_end_the_cluster(wire, one):
+    wire.greet()
+    launch = {"tasks": [], "script": "a.py", "source": "", "args": [], "env": {}, "cwd": "/"}
+    answer = wire.ask("launch", id=2, **{**launch, "policy": {"nonsense": 1}})
+    assert answer["kind"] == "SupervisorError"
+    assert "nonsense" in answer["error"]
+    assert one.run("main.py", source="").wait(30).state == "finished"
+
+
+def test_requests_are_answered_in_order(wire):
+    wire.greet()
+    wire.write(b"".join(encode({"type": "snapshot", "id": number}) for number in range(50)))
+    assert [wire.hear()["id"] for _ in range(50)] == list(range(50))
+
+
+def test_who_does_not_read_delays_nobody_and_hears_the_last_news(wire, one):
+    wire.greet()
+    ask = encode({"type": "snapshot", "id": 2}) * 100
+    wire.socket.settimeout(0.5)
+    for _ in range(40):  # more answers than a socket and the supervisor's patience hold
+        wire.write(ask)
+    run = one.run("main.py", source="print('well')").wait(30)
+    assert run.logs(0) == b"well\n"
+    wire.socket.settimeout(30)
+    last = None
+    for line in wire.lines:
+        message = json.loads(line)
+        last = message["run"] if message["type"] == "snapshot" else message["result"]["run"]
+        if last and last["state"] == "finished":
+            break
+    assert last["number"] == run.number
+
+
+def test_clients_come_and_go(one):
+    for _ in range(30):
+        with closing(Wire(one._connection.path)) as wire:
+            assert wire.greet()["result"]["cluster"]["pid"] == one._process.pid
+    descriptors = Path(f"/proc/{one._process.pid}/fd")
+    eventually(lambda: len(list(descriptors.iterdir())) < 30)
+    assert one.run("main.py", source="").wait(30).state == "finished"

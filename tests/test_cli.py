@@ -1,0 +1,326 @@
+"""The command line, in this process and in one of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from textwrap import dedent
+
+import pytest
+from processes import alive, eventually
+
+from mwmagic import Cluster, __version__, runs
+from mwmagic.cli import main
+from mwmagic.record import RunDirectory
+
+pytestmark = pytest.mark.usefixtures("nothing_survives")
+
+COMMAND = [sys.executable, "-m", "mwmagic.cli"]
+SLEEP = """
+import os, time
+print("up", os.getpid(), flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def script(here):
+    def write(code):
+        (here / "main.py").write_text(dedent(code))
+
+    return write
+
+
+@contextmanager
+def started(*args, **options):
+    """Start the command line in a process of its own."""
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options}
+    with subprocess.Popen([*COMMAND, *args], **options) as process:
+        yield process
+        process.kill()
+
+
+# run
+
+
+@pytest.mark.slow
+def test_every_line_carries_its_task_and_success_is_0(script, capsys):
+    script("import os; print('one'); print('two ' + os.environ['MWMAGIC_TASK'], end='')")
+    assert main(["run", "-n", "2", "--chief", "main.py"]) == 0
+    out, err = capsys.readouterr()
+    assert sorted(out.splitlines()) == [
+        "[chief:0]  one",
+        "[chief:0]  two chief:0",
+        "[worker:0] one",
+        "[worker:0] two worker:0",
+        "[worker:1] one",
+        "[worker:1] two worker:1",
+    ]
+    assert err == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("code", "number", "said"),
+    [
+        ("import sys; sys.exit(3)", 3, "worker:0 exited with code 3"),
+        ("raise ValueError('bad')", 1, "worker:0 exited with code 1: ValueError: bad"),
+        ("import os; os.abort()", 128 + signal.SIGABRT, "worker:0 killed by SIGABRT"),
+        ("import sys; sys.exit('no data')", 1, "no data"),
+        ("import os; os._exit(255)", 255, "worker:0 exited with code 255"),
+    ],
+)
+def test_the_exit_code_is_the_first_failures(script, capsys, code, number, said):
+    script(code)
+    assert main(["run", "main.py"]) == number
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("given", "seen"),
+    [
+        (["main.py"], []),
+        (["main.py", "--lr", "0.1", "-n", "5", "--raw"], ["--lr", "0.1", "-n", "5", "--raw"]),
+        (["main.py", "-h"], ["-h"]),
+        (["main.py", "--", "x"], ["--", "x"]),
+        (["--", "main.py", "a", "--"], ["a", "--"]),
+    ],
+)
+def test_what_follows_the_script_is_the_scripts(script, capsys, given, seen):
+    script("import sys; print(sys.argv)")
+    assert main(["run", "-n", "1", *given]) == 0
+    assert capsys.readouterr().out == f"[worker:0] {['main.py', *seen]}\n"
+
+
+@pytest.mark.slow
+def test_variables_are_given_to_the_workers(script, capsys):
+    script("import os; print(os.environ['A'], os.environ['B'])")
+    assert main(["run", "--env", "A=1=2", "--env", "B=", "main.py"]) == 0
+    assert capsys.readouterr().out == "[worker:0] 1=2 \n"
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["run"], "there is no script to run"),
+        (["run", "--raw"], "there is no script to run"),
+        (["run", "-n", "0", "main.py"], "worker"),
+        (["run", "--keras", "legacy", "--framework", "jax", "nothing.py"], "nothing.py"),
+        (["logs"], "no runs are recorded below"),
+        (["stop", "nobody"], "no cluster 'nobody' is running; `mwmagic ps` lists"),
+    ],
+)
+def test_what_cannot_be_done_is_2_and_one_line(args, said, capsys):
+    assert main(args) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert re.fullmatch(rf"mwmagic: .*{re.escape(said)}.*\n", err)
+
+
+@pytest.mark.parametrize(
+    "args", [[], ["dance"], ["run", "--bogus", "x"], ["run", "--env", "A", "x"]]
+)
+def test_arguments_that_make_no_sense_show_the_usage(args, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(args)
+    assert ended.value.code == 2
+    assert "usage: mwmagic" in capsys.readouterr().err
+
+
+def test_the_version(capsys):
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    assert capsys.readouterr().out == f"mwmagic {__version__}\n"
+
+
+@pytest.mark.slow
+def test_labels_have_colours_on_a_terminal(script, capsys, monkeypatch):
+    script("print('x')")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    main(["run", "-n", "2", "main.py"])
+    assert set(capsys.readouterr().out.splitlines()) == {
+        "\x1b[36m[worker:0]\x1b[0m x",
+        "\x1b[33m[worker:1]\x1b[0m x",
+    }
+    monkeypatch.setenv("NO_COLOR", "1")
+    main(["run", "main.py"])
+    assert capsys.readouterr().out == "[worker:0] x\n"
+
+
+def workers(process):
+    """Return the ids that two workers print."""
+    return [int(process.stdout.readline().split()[-1]) for _ in range(2)]
+
+
+@pytest.mark.slow
+def test_ctrl_c_stops_all_and_lets_them_save(script, here):
+    script("""
+        import os, pathlib, signal, sys, time
+        def save(*_):
+            pathlib.Path("saved-" + os.environ["MWMAGIC_TASK"]).touch()
+            sys.exit(0)
+        signal.signal(signal.SIGTERM, save)
+        print("up", os.getpid(), flush=True)
+        time.sleep(600)
+    """)
+    with started("run", "-n", "2", "main.py", start_new_session=True) as process:
+        pids = workers(process)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+        out, err = process.communicate(timeout=30)
+    assert (process.returncode, out, err) == (130, "", "mwmagic: run 1 stopped\n")
+    assert not [pid for pid in pids if alive(pid)]
+    assert sorted(path.name for path in here.glob("saved-*")) == [
+        "saved-worker:0",
+        "saved-worker:1",
+    ]
+    assert runs()[-1].state == "stopped"
+
+
+@pytest.mark.slow
+def test_ctrl_c_twice_does_not_wait(script):
+    script("import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + SLEEP)
+    with started("run", "-n", "2", "--grace", "600", "main.py") as process:
+        pids = workers(process)
+        process.send_signal(signal.SIGINT)
+        eventually(lambda: runs()[-1].info["state"] == "ending")
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+    assert (process.returncode, err) == (130, "")
+    assert not [pid for pid in pids if alive(pid)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGHUP])
+def test_workers_end_with_the_command(script, number):
+    script(SLEEP)
+    with started("run", "-n", "2", "main.py") as process:
+        pids = workers(process)
+        process.send_signal(number)
+        process.communicate(timeout=30)
+    assert process.returncode == -number
+    eventually(lambda: not [pid for pid in pids if alive(pid)], "end of the workers")
+
+
+@pytest.mark.slow
+def test_who_reads_only_the_first_line_ends_the_run(script):
+    script("""
+        import os, time
+        print("first", os.getpid(), flush=True)
+        while True:
+            print("more", flush=True)
+            time.sleep(0.01)
+    """)
+    with started("run", "main.py") as process:
+        pid = int(process.stdout.readline().split()[-1])
+        process.stdout.close()
+        assert process.stderr.read() == ""
+        assert process.wait(30) == 1
+    assert not alive(pid)
+
+
+@pytest.mark.slow
+def test_a_terminal_that_lacks_a_character_ends_nothing(script):
+    script("print('━ ü \\udcff')")
+    env = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    with started(
+        "run", "--env", "PYTHONIOENCODING=utf-8:surrogateescape", "main.py", env=env
+    ) as run:
+        out, err = run.communicate(timeout=30)
+    assert (run.returncode, out, err) == (0, "[worker:0] ? ? ?\n", "")
+
+
+# ps and stop
+
+
+@pytest.mark.slow
+def test_clusters_are_listed_and_ended(capsys, here):
+    assert main(["ps"]) == 0
+    assert main(["stop"]) == 0
+    assert capsys.readouterr().out == "no cluster is running\n" * 2
+    mine = Cluster(2, warm=False, name="mine")
+    other = Cluster(1, warm=False, name="other", detach=True)
+    mine.run("main.py", source=SLEEP)
+    eventually(lambda: mine.latest.status()["words"] == "running")
+    assert main(["ps"]) == 0
+    assert capsys.readouterr().out == (
+        f"mine  2 tasks  owned  run 1: running\n  {here}\n"
+        f"other  1 tasks  detached  no run yet\n  {here}\n"
+    )
+    assert main(["stop", "other"]) == 0
+    assert capsys.readouterr().out == f"ended other of {here}\n"
+    eventually(lambda: other.closed)
+    assert not mine.closed
+    assert main(["stop"]) == 0
+    assert capsys.readouterr().out == f"ended mine of {here}\n"
+    eventually(lambda: mine.closed)
+    assert mine.latest.state == "stopped"
+    mine.close()
+    other.close()
+    assert main(["ps"]) == 0
+
+
+# logs
+
+
+@pytest.fixture
+def recorded(here):
+    """Two runs, of which the second had two attempts."""
+    first = RunDirectory.create(here, "main")
+    first.write({"state": "finished", "tasks": {"worker:0": {}}})
+    second = RunDirectory.create(here, "main")
+    second.write({"state": "failed", "tasks": {"worker:0": {}, "worker:1": {}}})
+    return first, second
+
+
+def write_log(run, task, attempt, data):
+    folder = run.path / f"attempt-{attempt}"
+    folder.mkdir(exist_ok=True)
+    (folder / f"{task}.log").write_bytes(data)
+
+
+def test_logs_are_shown_task_by_task(recorded, capsys):
+    first, second = recorded
+    write_log(first, "worker-0", 1, b"old\n")
+    write_log(second, "worker-0", 1, b"earlier attempt\n")
+    write_log(second, "worker-0", 2, b"a\rb\nc \xff\nlast")
+    assert main(["logs"]) == 0
+    assert capsys.readouterr().out == (
+        "--- worker:0 ---\nb\nc \ufffd\nlast\n"
+        "--- worker:1 ---\nworker:1 has no log: it was not started\n"
+    )
+    assert main(["logs", "--run", "1"]) == 0
+    assert capsys.readouterr().out == "--- worker:0 ---\nold\n"
+    assert main(["logs", "0", "--raw"]) == 0
+    assert capsys.readouterr().out == "a\rb\nc \ufffd\nlast\n"
+    assert main(["logs", "worker:0", "--tail", "1"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "last"
+    assert main(["logs", "0", "--grep", "^c"]) == 0
+    assert capsys.readouterr().out == "c \ufffd\n"
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["1"], "worker:1 has no log: it was not started"),
+        (["5"], "worker:0"),
+        (["chief"], "worker:0"),
+        (["--run", "9"], "there is no run 9; there are 1, 2"),
+        (["0", "--grep", "("], "is no regular expression"),
+    ],
+)
+def test_logs_that_are_not_there(recorded, capsys, args, said):
+    write_log(recorded[1], "worker-0", 1, b"x\n")
+    assert main(["logs", *args]) == 2
+    assert said in capsys.readouterr().err

@@ -1,0 +1,50 @@
+"""What the package shows, and what importing it costs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import mwmagic
+
+
+@pytest.mark.parametrize("name", mwmagic.__all__)
+def test_every_public_name_is_there_and_documented(name):
+    member = getattr(mwmagic, name)
+    assert name == "__version__" or member.__doc__
+    assert name in dir(mwmagic)
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
+        _ = mwmagic.Nothing
+
+
+def modules_after(code):
+    code += "\nimport sys; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    return set(done.stdout.split())
+
+
+HEAVY = {"IPython", "tensorflow", "keras", "jax", "numpy", "ipywidgets", "anywidget", "traitlets"}
+
+
+def test_importing_the_package_imports_next_to_nothing():
+    modules = modules_after("import mwmagic")
+    assert not modules & (HEAVY | {"psutil", "asyncio", "subprocess", "socket", "argparse"})
+    assert {name for name in modules if name.startswith("mwmagic.")} <= {
+        "mwmagic.errors",
+        "mwmagic.system",
+    }
+
+
+def test_scripts_and_the_command_line_need_no_notebook_and_no_framework():
+    assert not modules_after("from mwmagic import Cluster, Run, runs; import mwmagic.cli") & HEAVY
+
+
+def test_the_supervisor_needs_none_either():
+    assert not modules_after("import mwmagic.supervisor.__main__") & HEAVY

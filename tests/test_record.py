@@ -1,0 +1,219 @@
+"""The record of a run, as it is written, torn, and read back."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import stat
+import time
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
+from multiprocessing import get_context
+from textwrap import dedent
+
+import psutil
+import pytest
+
+from mwmagic import Cluster, Task, runs
+from mwmagic.errors import ClusterError, MwmagicError, NoRun
+from mwmagic.record import Record, RunDirectory, records
+
+WORKER = Task("worker", 0)
+
+
+@pytest.fixture
+def run(tmp_path):
+    return RunDirectory.create(tmp_path, "main")
+
+
+def read_back(run):
+    return Record(run.path, run.number)
+
+
+def test_directories_are_numbered_named_and_private(tmp_path):
+    names = ["main", "a b/ü", "...", "", "x" * 300]
+    made = [RunDirectory.create(tmp_path, name) for name in names]
+    assert [run.path.name for run in made] == [
+        "0001-main",
+        "0002-a-b",
+        "0003-run",
+        "0004-run",
+        f"0005-{'x' * 64}",
+    ]
+    assert [record.number for record in records(tmp_path)] == [1, 2, 3, 4, 5]
+    assert records(tmp_path)[1].name == "a-b"
+    for path in (tmp_path / ".mwmagic/runs", made[0].path):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o700
+    assert (tmp_path / ".mwmagic/.gitignore").read_text() == "*\n"
+
+
+def test_numbers_go_on_after_the_last_and_past_9999(tmp_path):
+    runs_folder = tmp_path / ".mwmagic/runs"
+    (runs_folder / "9999-main").mkdir(parents=True)
+    (runs_folder / "0007-main").mkdir()
+    (runs_folder / "notes").mkdir()
+    (runs_folder / "12-short").mkdir()
+    assert RunDirectory.create(tmp_path, "main").path.name == "10000-main"
+    assert [record.number for record in records(tmp_path)] == [7, 9999, 10000]
+    assert [record.number for record in runs(tmp_path)] == [7, 9999, 10000]
+
+
+def test_where_nothing_ran_there_are_no_records(tmp_path):
+    assert records(tmp_path) == []
+    assert records(tmp_path / "nowhere") == []
+
+
+@pytest.mark.slow
+def test_eight_who_create_at_once_get_numbers_of_their_own(tmp_path):
+    with ProcessPoolExecutor(8, mp_context=get_context("fork")) as pool:
+        made = pool.map(create, [tmp_path] * 80)
+        assert sorted(made) == list(range(1, 81))
+
+
+def create(root):
+    return RunDirectory.create(root, "main").number
+
+
+def test_sources_are_kept_byte_for_byte(run):
+    text = b"\xef\xbb\xbf# coding: latin-1\r\n\xe9\xff".decode("utf-8", "surrogateescape")
+    path = run.save_source("some/where/train.py", None, text)
+    assert path == run.path / "train.py"
+    assert path.read_bytes() == b"\xef\xbb\xbf# coding: latin-1\r\n\xe9\xff"
+    assert run.save_source("train.py", Task("ps", 3), "").name == "train.ps-3.py"
+    assert run.save_source("train", None, "").name == "train.py"
+    again = RunDirectory(run.path.parent / "again", 2)
+    again.path.mkdir()
+    assert again.copy_source(path).read_bytes() == path.read_bytes()
+    assert again.copy_source(path).parent == again.path
+
+
+def test_what_is_written_is_read_back(run):
+    own = psutil.Process()
+    supervisor = {"pid": own.pid, "started": own.create_time()}
+    run.write({"state": "running", "tasks": {"worker:0": {}}, "supervisor": supervisor})
+    run.event("began", task="worker:0")
+    run.event("ended", text="ü\udcff\n")
+    run.metric(task="worker:0", step=1)
+    log = run.log(WORKER, 2)
+    log.write_bytes(b"\xff\r\n")
+    run.log(WORKER, 1)
+    record = read_back(run)
+    assert record.info["state"] == record.state == "running"
+    assert record.tasks == (WORKER,)
+    assert [(event["event"], event.get("text")) for event in record.events()] == [
+        ("began", None),
+        ("ended", "ü\udcff\n"),
+    ]
+    assert record.events()[0]["wall"] == pytest.approx(time.time(), abs=60)
+    assert record.events()[0]["time"] == pytest.approx(time.monotonic(), abs=60)
+    assert [entry["step"] for entry in record.metrics()] == [1]
+    assert record.attempts == 2
+    assert record.log(0) == record.log("worker:0", 2) == b"\xff\r\n"
+    assert record.log_path(WORKER) == log
+    assert not list(run.path.glob(".*"))
+
+
+def test_a_log_that_is_not_there_is_said_to_be(run):
+    run.write({"state": "failed", "tasks": {"worker:0": {}, "worker:1": {}}})
+    run.log(WORKER, 1).touch()
+    record = read_back(run)
+    assert record.log(0) == b""
+    with pytest.raises(NoRun, match="worker:1 has no log: it was not started"):
+        record.log(1)
+    with pytest.raises(NoRun, match="worker:0 has no log in attempt 7 of 1"):
+        record.log(0, 7)
+    with pytest.raises(ClusterError, match="worker:0"):
+        record.log("ps")
+
+
+@pytest.mark.parametrize("text", [None, "", "{", "[1]", '{"state": "run', "\0\0\0"])
+def test_a_state_that_cannot_be_read_is_lost(run, text):
+    if text is not None:
+        (run.path / "run.json").write_text(text)
+    record = read_back(run)
+    assert (record.info, record.state, record.tasks) == ({}, "lost", ())
+
+
+@pytest.mark.parametrize(
+    ("supervisor", "state"),
+    [
+        ({}, "lost"),
+        ({"pid": -1}, "lost"),
+        ({"pid": 2**22 + 1, "started": 0.0}, "lost"),
+        ({"pid": os.getpid(), "started": 0.0}, "lost"),  # its number is another's now
+    ],
+)
+def test_a_run_without_its_supervisor_is_lost_unless_it_ended(run, supervisor, state):
+    run.write({"state": "running", "supervisor": supervisor})
+    assert read_back(run).state == state
+    run.write({"state": "finished", "supervisor": supervisor})
+    assert read_back(run).state == "finished"
+
+
+def test_torn_and_foreign_lines_are_left_out(run):
+    run.event("one")
+    with (run.path / "events.jsonl").open("ab") as file:
+        file.write(b"\n[1]\nnull\n\xff\n" + b'{"event": "torn", "ti')
+    assert [event["event"] for event in read_back(run).events()] == ["one"]
+    assert read_back(run).metrics() == []
+
+
+def test_a_record_that_cannot_be_written_is_noted_and_raises_nothing(run):
+    shutil.rmtree(run.path)
+    run.path.write_text("a file, where the folder was")
+    run.write({})
+    run.event("x")
+    run.metric(x=1)
+    run.log(WORKER, 1)
+    run.save_stacks([], {})
+    assert "Not a directory" in run.trouble
+    with pytest.raises(NotADirectoryError):
+        run.save_source("main.py", None, "code")
+
+
+def test_a_state_that_cannot_be_put_in_place_leaves_no_draft(run):
+    (run.path / "run.json").mkdir()
+    run.write({"state": "running"})
+    assert "Is a directory" in run.trouble
+    assert [path.name for path in run.path.iterdir()] == ["run.json"]
+
+
+BUSY = """
+import os, sys, time
+if os.environ["MWMAGIC_TASK"] == "worker:1" and os.environ["MWMAGIC_ATTEMPT"] != "9":
+    time.sleep(0.05)
+    sys.exit(1)
+for step in range(10**9):
+    print(f"epoch {step} loss: {1 / (step + 1):.4f}", flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_a_crash_at_any_instant_leaves_a_readable_record(tmp_path, monkeypatch, nothing_survives):
+    monkeypatch.chdir(tmp_path)
+    moments = random.Random(7)
+    for number in range(1, 9):
+        cluster = Cluster(2, warm=False, restarts=99)
+        with suppress(MwmagicError):
+            cluster.run("main.py", source=dedent(BUSY))
+            time.sleep(moments.uniform(0, 0.25))
+        os.kill(cluster._process.pid, signal.SIGKILL)
+        cluster.close()
+        [*_, record] = records(tmp_path)
+        assert record.number == number
+        assert record.state == "lost"
+        assert record.info["state"] in {"forming", "running", "ending", "backoff"}
+        whole(record.path / "events.jsonl")
+        whole(record.path / "metrics.jsonl")
+        assert record.events()[0]["event"] == "created"
+        assert record.tasks == (Task("worker", 0), Task("worker", 1))
+
+
+def whole(path):
+    """Hold a file to what appending line by line leaves: only the last may be torn."""
+    lines = path.read_bytes().split(b"\n") if path.exists() else [b""]
+    for line in lines[:-1]:
+        json.loads(line)

@@ -1,0 +1,89 @@
+"""Snapshots in words."""
+
+from __future__ import annotations
+
+import pytest
+
+from mwmagic.diagnosis import Cause
+from mwmagic.status import FINAL, task_words, words
+
+TASK = {
+    "state": "running",
+    "phase": None,
+    "waits": [],
+    "code": None,
+    "signal": None,
+    "oom": None,
+    "error": None,
+    "ours": False,
+}
+
+
+def task(**fields):
+    return {**TASK, **fields}
+
+
+def run(state, *tasks, **fields):
+    named = {f"worker:{index}": one for index, one in enumerate(tasks)}
+    return {"state": state, "tasks": named, "cause": None, "restarts": 1, "limit": 3, **fields}
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "said"),
+    [
+        (run("forming", task(), task(state="absent")), "waiting for worker:1, not launched"),
+        (run("running", task(state="starting"), task()), "starting worker:0"),
+        (run("running", task(), task()), "running"),
+        (run("running", task(phase="starting"), task(phase="connected")), "running"),
+        (run("running", task(phase="connected"), task(phase="connected")), "connected"),
+        (run("running", task(phase="training"), task(phase="connected")), "training"),
+        (
+            run("running", task(waits=["worker:2", "worker:1"]), task(waits=["worker:1"])),
+            "waiting for worker:1, worker:2 to connect",
+        ),
+        (run("running", task(state="ended"), task(state="ended")), "running"),
+        (run("running", task(), stall={"lines": ["worker:1 waits"]}), "stalled: worker:1 waits"),
+        (run("running", task(), stall={"lines": []}), "stalled"),
+        (run("ending", task()), "ending"),
+        (run("backoff", task()), "restarting 1 of 3"),
+        (run("failed", task()), "failed"),
+        (
+            run("failed", task(), cause=Cause("worker:1", "exited with code 1").as_dict()),
+            "failed: worker:1 exited with code 1",
+        ),
+        (run("stopped", task()), "stopped"),
+        (
+            run("finished", task(), trouble="no space left"),
+            "finished (its record is incomplete: no space left)",
+        ),
+    ],
+)
+def test_a_run_in_words(snapshot, said):
+    assert words(snapshot) == said
+
+
+@pytest.mark.parametrize(
+    ("one", "said"),
+    [
+        (task(state="absent"), "not launched"),
+        (task(state="starting"), "starting"),
+        (task(), "running"),
+        (task(phase="starting"), "running"),
+        (task(phase="training"), "training"),
+        (task(waits=["worker:1", "ps:0"]), "waiting for worker:1, ps:0"),
+        (task(state="ended", code=0), "finished"),
+        (task(state="ended", code=2), "exited with code 2"),
+        (task(state="ended", signal=11), "killed by SIGSEGV"),
+        (task(state="ended", signal=9, ours=True), "ended (killed by SIGKILL)"),
+        (task(state="ended", signal=9, oom=True), "killed by the kernel's out-of-memory killer"),
+        (task(state="ended", error="cannot enter /x"), "cannot enter /x"),
+    ],
+)
+def test_a_task_in_words(one, said):
+    assert task_words(one) == said
+
+
+def test_the_final_states_are_the_gangs():
+    from mwmagic.gang import State
+
+    assert {state.value for state in State if state.final} == set(FINAL)

@@ -1,0 +1,71 @@
+"""Real two-worker TensorFlow training through the Python interface."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from mwmagic import Cluster
+from mwmagic.errors import NotInstalled, RunStopped
+
+pytestmark = [pytest.mark.slow, pytest.mark.tensorflow]
+
+TRAIN = """
+import json, os
+import numpy as np
+import tensorflow as tf
+
+strategy = tf.distribute.MultiWorkerMirroredStrategy()
+print("said by", WHO, flush=True)
+x = np.linspace(0, 1, 64, dtype="float32").reshape(-1, 1)
+data = tf.data.Dataset.from_tensor_slices((x, 3 * x + 1)).batch(16).repeat()
+with strategy.scope():
+    model = tf.keras.Sequential([tf.keras.layers.Dense(1, kernel_initializer="zeros")])
+    model.compile(optimizer=tf.keras.optimizers.SGD(0.1), loss="mse")
+model.fit(data, epochs=2, steps_per_epoch=4, verbose=2)
+"""
+FOREVER = TRAIN.replace("epochs=2", "epochs=100000")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    with Cluster(2, directory=tmp_path_factory.mktemp("training"), grace=1.0) as cluster:
+        yield cluster
+
+
+def launch(cluster, code, **options):
+    return cluster.run("main.py", source=code, cwd=cluster.config.root, **options)
+
+
+def test_the_first_task_waits_for_the_second_and_then_they_train(cluster):
+    run = launch(cluster, TRAIN.replace("WHO", "'the first cell'"), task=0)
+    assert run.status()["words"] == "waiting for worker:1, not launched"
+    cluster._connection.wait(lambda _: run.status()["tasks"]["worker:0"]["waits"], 60)
+    assert run.status()["tasks"]["worker:0"]["waits"] == ["worker:1"]
+    assert run.status()["words"] == "waiting for worker:1, not launched"
+    launch(cluster, TRAIN.replace("WHO", "'the second cell'"), task="worker:1").wait(120)
+    assert b"said by the first cell" in run.logs(0)
+    assert b"said by the second cell" in run.logs(1)
+    last = {m["task"]: m["metrics"]["loss"] for m in run.record.metrics() if m["final"]}
+    assert last["worker:0"] == last["worker:1"]
+    losses = [m["metrics"]["loss"] for m in run.record.metrics() if m["task"] == "worker:0"]
+    assert losses[-1] < losses[0]
+    assert run.status()["tasks"]["worker:0"]["warm"], "it was forked, not started cold"
+
+
+def test_a_training_run_stops_though_tensorflow_swallows_sigterm(cluster):
+    ports = json.loads(cluster.tf_config(0))["cluster"]["worker"]
+    run = launch(cluster, FOREVER.replace("WHO", "1"))
+    cluster._connection.wait(lambda _: run.status()["words"] == "training", 60)
+    run.stop()
+    assert [task["signal"] for task in run.status()["tasks"].values()] == [9, 9]
+    with pytest.raises(RunStopped):
+        run.wait()
+    assert json.loads(cluster.tf_config(1))["cluster"]["worker"] == ports
+    assert launch(cluster, TRAIN.replace("WHO", "2")).wait(120).state == "finished"
+
+
+def test_code_whose_framework_is_missing_is_refused_in_one_line(cluster):
+    with pytest.raises(NotInstalled, match=r'^torch is not installed: pip install "torch"$'):
+        launch(cluster, "import torch\n")

@@ -1,0 +1,93 @@
+"""Run the rows of keras_rows.py in a gang, and compare what gangs came to."""
+
+import ast
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from keras_gang import Gang
+
+SCRIPT = Path(__file__).parent / "keras_rows.py"
+# What is in another order in Keras 2, or not there at all.
+NOT_IN_KERAS2 = "optimizer/"
+
+
+@dataclass(frozen=True)
+class Row:
+    """What keras_rows.py says of a row, read without importing TensorFlow."""
+
+    name: str
+    title: str
+    keras2: bool = True
+    single: bool = True
+    tolerance: float = 2e-5
+    needs: str = "tensorflow"
+
+
+def _rows():
+    for function in ast.parse(SCRIPT.read_text()).body:
+        for call in getattr(function, "decorator_list", ()):
+            if isinstance(call, ast.Call) and call.func.id == "row":
+                options = {k.arg: ast.literal_eval(k.value) for k in call.keywords}
+                yield Row(function.name, ast.literal_eval(call.args[0]), **options)
+
+
+ROWS = {row.name: row for row in _rows()}
+
+
+@dataclass
+class Outcome:
+    """What each task of a gang made of the rows, what it printed, and where it wrote."""
+
+    directory: Path
+    tasks: list
+    logs: list
+
+    def of(self, row, task=0):
+        found = self.tasks[task].items()
+        return {key.partition("/")[2]: v for key, v in found if key.startswith(f"{row}/")}
+
+    def error(self, row):
+        found = self.of(row).get("error")
+        return None if found is None else str(found)
+
+
+def run_rows(directory, workers, rows=(), **env):
+    with Gang(directory, SCRIPT, [directory, *rows], workers=workers, env=env) as gang:
+        assert gang.wait(600) == [0] * workers, gang.tails()
+        logs = [gang.text(i) for i in range(workers)]
+    tasks = []
+    for task in range(workers):
+        with np.load(directory / f"{task}.npz") as saved:
+            tasks.append(dict(saved))
+    return Outcome(directory, tasks, logs)
+
+
+def differences(found, expected, row, without=()):
+    """Say where two outcomes of a row differ, beyond float32's rounding."""
+    keep = [key for key in expected if not key.startswith(tuple(without))]
+    if set(keep) - set(found):
+        return [f"{row.name}: no {sorted(set(keep) - set(found))}"]
+    return [
+        f"{row.name}/{key}: {found[key].ravel()[:6]} instead of {expected[key].ravel()[:6]}"
+        for key in keep
+        if not _close(found[key], expected[key], row.tolerance)
+    ]
+
+
+def _close(found, expected, tolerance):
+    if found.dtype.kind in "US" or found.shape != expected.shape:
+        return found.shape == expected.shape and str(found) == str(expected)
+    return np.allclose(found, expected, rtol=10 * tolerance, atol=tolerance)
+
+
+def verdict(outcome, single, row, without=()):
+    """Return a cell of the table in docs/keras.md."""
+    found = outcome.of(row.name)
+    if not found:
+        return "not compared"
+    if "error" in found:
+        return "refused" if str(found["error"]).startswith("KerasRefused") else "fails"
+    if not row.single:
+        return "same on all"
+    return "other numbers" if differences(found, single.of(row.name), row, without) else "same"

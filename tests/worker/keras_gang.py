@@ -1,0 +1,110 @@
+"""Start the tasks of a TF_CONFIG by hand, as a script without mwmagic would be."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+QUIET = {
+    "CUDA_VISIBLE_DEVICES": "",
+    "TF_CPP_MIN_LOG_LEVEL": "2",
+    "TF_GRPC_REUSE_PORT": "1",
+    "TF_NUM_INTEROP_THREADS": "2",
+    "TF_NUM_INTRAOP_THREADS": "1",
+    "no_proxy": "localhost,127.0.0.1",
+}
+
+
+def placeholder():
+    """Hold a port in a way that TensorFlow's server can share."""
+    held = socket.socket(socket.AF_INET6)
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    held.bind(("::", 0))
+    return held
+
+
+@dataclass
+class Gang:
+    """Processes of one cluster, with a log file each; all gone at the end of a `with`."""
+
+    directory: Path
+    script: Path
+    args: list = field(default_factory=list)
+    workers: int = 2
+    env: dict = field(default_factory=dict)
+    first: str = "worker"
+
+    def __enter__(self):
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.ports = [placeholder() for _ in range(self.workers)]
+        self.processes = [self._start(index) for index in range(self.workers)]
+        return self
+
+    def __exit__(self, *exc):
+        for process in self.processes:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        for port in self.ports:
+            port.close()
+
+    def _start(self, index):
+        env = {**os.environ, **QUIET, "PYTHONFAULTHANDLER": "1"}
+        env.pop("TF_CONFIG", None)
+        if self.workers > 1:
+            env["TF_CONFIG"] = json.dumps(self._tf_config(index))
+        with self.log(index).open("wb") as log:
+            return subprocess.Popen(
+                [sys.executable, str(self.script), *map(str, self.args)],
+                env={**env, **self.env},
+                cwd=self.directory,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def _tf_config(self, index):
+        addresses = [f"localhost:{port.getsockname()[1]}" for port in self.ports]
+        cluster = {"worker": addresses}
+        tasks = [("worker", i) for i in range(self.workers)]
+        if self.first == "chief":
+            cluster = {"chief": addresses[:1], "worker": addresses[1:]}
+            tasks = [("chief", 0), *tasks[:-1]]
+        kind, number = tasks[index]
+        return {"cluster": cluster, "task": {"type": kind, "index": number}}
+
+    def log(self, index):
+        return self.directory / f"worker-{index}.log"
+
+    def text(self, index):
+        return self.log(index).read_text(errors="replace")
+
+    def until(self, condition, timeout=60.0):
+        """Wait for a condition, or fail with the logs."""
+        deadline = time.monotonic() + timeout
+        while not condition():
+            assert time.monotonic() < deadline, self.tails()
+            time.sleep(0.02)
+
+    def wait(self, timeout=240.0):
+        """Wait for all, at most until the first failure, and return the exit codes."""
+
+        def over():
+            codes = [process.poll() for process in self.processes]
+            return None not in codes or any(codes)
+
+        self.until(over, timeout)
+        return [process.poll() for process in self.processes]
+
+    def tails(self):
+        return "\n".join(
+            f"--- worker {index} ({process.poll()})\n{self.text(index)[-4000:]}"
+            for index, process in enumerate(self.processes)
+        )

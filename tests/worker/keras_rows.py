@@ -1,0 +1,738 @@
+"""Trainings whose numbers must not depend on how many workers share the batch.
+
+    python keras_rows.py DIRECTORY [ROW...]
+
+Under a TF_CONFIG it trains with MultiWorkerMirroredStrategy, without one in a
+single process, at the same global batch. DIRECTORY/<task>.npz holds what each
+row came to. ROWS_KERAS=tf_keras trains with Keras 2.
+"""
+
+import gc
+import json
+import os
+import random
+import sys
+import time
+import traceback
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.eager import context
+
+KERAS2 = os.environ.get("ROWS_KERAS") == "tf_keras"
+if KERAS2:
+    import tf_keras as keras
+else:
+    import keras
+
+    import mwmagic.keras  # noqa: F401 - for its effect
+
+layers = keras.layers
+BATCH = 12
+SIZE = 48
+CLASSES = 3
+RNG = np.random.default_rng(20)
+X = RNG.normal(size=(SIZE, 8)).astype("float32")
+Y = RNG.integers(0, CLASSES, SIZE)
+ROWS = {}
+
+
+@dataclass
+class Row:
+    """A training, what documentation calls it, and what it can be compared with."""
+
+    run: object
+    title: str
+    keras2: bool = True
+    single: bool = True
+    tolerance: float = 2e-5
+    needs: str = "tensorflow"
+
+
+def row(title, **options):
+    def register(function):
+        ROWS[function.__name__] = Row(function, title, **options)
+        return function
+
+    return register
+
+
+def batches(*arrays, batch=BATCH, **options):
+    data = arrays if len(arrays) > 1 else arrays[0]
+    return tf.data.Dataset.from_tensor_slices(data).batch(batch, **options)
+
+
+def initialised(model):
+    """Give kernels the same values in both generations of Keras."""
+    values = np.random.default_rng(22)
+    model.set_weights(
+        [
+            values.normal(scale=0.3, size=w.shape) if w.ndim > 1 else w  # biases stay
+            for w in model.get_weights()
+        ]
+    )
+    return model
+
+
+def dense(*extra, **options):
+    return initialised(
+        keras.Sequential(
+            [
+                keras.Input((8,)),
+                layers.Dense(16, activation="relu", **options),
+                *extra,
+                layers.Dense(CLASSES),
+            ]
+        )
+    )
+
+
+def compiled(model, optimizer=None, metrics=("accuracy",), **options):
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    options = {"loss": loss, **options}
+    model.compile(optimizer=optimizer or sgd(), metrics=list(metrics), **options)
+    return model
+
+
+def sgd(**options):
+    return keras.optimizers.SGD(0.1, momentum=0.9, **options)
+
+
+def adam(**options):
+    return keras.optimizers.Adam(0.01, **options)
+
+
+def several():
+    """Tell whether there are several workers: Keras alone reads ahead into the next epoch."""
+    return "TF_CONFIG" in os.environ
+
+
+def state(model):
+    """Every weight and the optimizer's state."""
+    variables = model.optimizer.variables
+    kinds = {
+        "trainable": model.trainable_variables,
+        "state": model.non_trainable_variables,
+        "optimizer": variables() if callable(variables) else variables,
+    }
+    return {f"{kind}/{i}": w.numpy() for kind, all_ in kinds.items() for i, w in enumerate(all_)}
+
+
+def trained(model, data=None, epochs=2, **options):
+    """Fit, and return the history and the state."""
+    data = batches(X, Y) if data is None else data
+    history = model.fit(data, epochs=epochs, verbose=0, **options).history
+    return {**{f"history/{k}": np.array(v) for k, v in history.items()}, **state(model)}
+
+
+def predicted(model, x=X, **options):
+    """Evaluate and predict, and tell whether predictions come in the samples' order."""
+    result = model.predict(batches(x), verbose=0, **options)
+    return {
+        "evaluate": np.array(model.evaluate(batches(x, Y[: len(x)]), verbose=0)),
+        "predict": result,
+        "in_order": np.allclose(result, model(x), atol=1e-4),
+    }
+
+
+@row("`fit`, `evaluate`, `predict`")
+def fit_evaluate_predict(scope):
+    with scope():
+        model = compiled(dense(), adam())
+    return {**trained(model, epochs=3), **predicted(model)}
+
+
+@row("`validation_data`, `validation_steps`, `validation_split`")
+def validation(scope):
+    with scope():
+        model = compiled(dense())
+    found = trained(model, validation_data=batches(X[:30], Y[:30]), validation_steps=2)
+    more = trained(model, X, y=Y, batch_size=BATCH, validation_split=0.25, shuffle=False)
+    return {**found, **{f"split/{key}": value for key, value in more.items()}}
+
+
+@row("`steps_per_execution` above 1")
+def steps_per_execution(scope):
+    with scope():
+        model = compiled(dense(), steps_per_execution=3)
+    return {**trained(model), **predicted(model)}
+
+
+@row("last batch smaller, and not a multiple of the workers")
+def uneven_last_batch(scope):
+    with scope():
+        model = compiled(dense())
+    return {**trained(model, batches(X[:41], Y[:41])), **predicted(model, X[:41])}
+
+
+@row("last batch smaller than the number of workers")
+def fewer_samples_than_workers(scope):
+    with scope():
+        model = compiled(dense())
+    return {**trained(model, batches(X[:37], Y[:37])), **predicted(model, X[:37])}
+
+
+@row("`drop_remainder` (static shapes)")
+def static_shapes(scope):
+    with scope():
+        model = compiled(dense())
+    return trained(model, batches(X[:41], Y[:41], drop_remainder=True))
+
+
+@row("dataset that ends before `steps_per_epoch`", keras2=False)
+def dataset_that_ends_early(scope):
+    with scope():
+        model = compiled(dense())
+    return trained(model, batches(X, Y), steps_per_epoch=6)
+
+
+@row("`class_weight`")
+def class_weight(scope):
+    with scope():
+        model = compiled(dense())
+    return trained(model, class_weight={0: 1.0, 1: 2.0, 2: 0.5})
+
+
+@row("sample weights and `weighted_metrics`")
+def sample_weight(scope):
+    with scope():
+        model = compiled(dense(), weighted_metrics=["accuracy"])
+    return trained(model, batches(X, Y, np.linspace(0, 2, SIZE).astype("float32")))
+
+
+@row("masks")
+def masks(scope):
+    values = np.random.default_rng(21)
+    tokens, length = values.integers(1, 20, (SIZE, 7)), values.integers(1, 8, SIZE)
+    tokens[np.arange(7) >= length[:, None]] = 0
+    with scope():
+        model = keras.Sequential(
+            [
+                keras.Input((7,)),
+                layers.Embedding(20, 6, mask_zero=True),
+                layers.SimpleRNN(5, return_sequences=True),
+                layers.Dense(CLASSES),
+            ]
+        )
+        compiled(initialised(model))
+    return trained(model, batches(tokens, tokens % CLASSES))
+
+
+@row("dict inputs, several outputs, `loss_weights`")
+def nested_inputs_and_outputs(scope):
+    with scope():
+        a, b = keras.Input((5,), name="a"), keras.Input((3,), name="b")
+        hidden = layers.Dense(8, activation="relu")(layers.concatenate([a, b]))
+        outputs = {
+            "kind": layers.Dense(CLASSES, name="kind")(hidden),
+            "size": layers.Dense(1, name="size")(hidden),
+        }
+        model = initialised(keras.Model({"a": a, "b": b}, outputs))
+        kind = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(
+            sgd(),
+            loss={"kind": kind, "size": "mse"},
+            loss_weights={"kind": 1.0, "size": 0.3},
+            metrics={"kind": ["accuracy"], "size": ["mae"]},
+        )
+    x = {"a": X[:, :5], "b": X[:, 5:]}
+    found = trained(model, batches((x, {"kind": Y, "size": X[:, :1] * 2})))
+    result = model.predict(batches((x,)), verbose=0)
+    return {**found, **{f"predict/{k}": v for k, v in result.items()}}
+
+
+@row("a loss function that returns a scalar")
+def scalar_loss(scope):
+    def loss(y, prediction):
+        y = tf.one_hot(tf.cast(tf.reshape(y, [-1]), tf.int32), CLASSES)
+        return tf.reduce_mean(tf.square(y - prediction))
+
+    with scope():
+        model = compiled(dense(), loss=loss)
+    return trained(model)
+
+
+class AddsLoss(layers.Layer):
+    """The guides' endpoint layer: a keras.losses object inside a layer, and add_loss."""
+
+    def __init__(self):
+        super().__init__()
+        self.squares = (
+            keras.losses.MeanSquaredError(reduction="none")
+            if KERAS2
+            else keras.losses.MeanSquaredError()
+        )
+
+    def call(self, x):
+        loss = self.squares(tf.zeros_like(x), x)
+        self.add_loss(0.1 * (tf.reduce_mean(loss) if KERAS2 else loss))
+        return x
+
+
+@row("`add_loss` in a layer")
+def loss_added_in_a_layer(scope):
+    with scope():
+        model = compiled(dense(AddsLoss()))
+    return trained(model)
+
+
+@row("metrics that are not means (AUC, precision), and logs after every batch")
+def many_metrics(scope):
+    with scope():
+        model = initialised(
+            keras.Sequential([keras.Input((8,)), layers.Dense(1, activation="sigmoid")])
+        )
+        auc, precision = keras.metrics.AUC(name="auc"), keras.metrics.Precision(name="precision")
+        model.compile(sgd(), "binary_crossentropy", metrics=["accuracy", auc, precision])
+    seen = []
+    spy = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda _, logs: seen.append([float(logs[k]) for k in sorted(logs)])
+    )
+    found = trained(model, batches(X, (Y > 1)[:, None].astype("float32")), callbacks=[spy])
+    return {**found, "logs": np.array(seen)}
+
+
+class Custom(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.inner = dense()
+
+    def call(self, x, training=False):
+        return self.inner(x, training=training)
+
+
+class WithComputeLoss(Custom):
+    def train_step(self, data):
+        x, y = data
+        with tf.GradientTape() as tape:
+            prediction = self(x, training=True)
+            loss = self.compute_loss(y=y, y_pred=prediction)
+        weights = self.trainable_variables
+        self.optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
+        for metric in self.metrics:
+            if metric.name == "loss":
+                metric.update_state(loss)
+            else:
+                metric.update_state(y, prediction)
+        return {m.name: m.result() for m in self.metrics}
+
+
+@row("`train_step` overridden, with `compute_loss`", keras2=False)
+def train_step_overridden(scope):
+    with scope():
+        model = compiled(WithComputeLoss())
+    return trained(model)
+
+
+class WithOwnLoss(Custom):
+    def __init__(self):
+        super().__init__()
+        self.tracker = keras.metrics.Mean(name="own")
+
+    @property
+    def metrics(self):
+        return [self.tracker]
+
+    def train_step(self, data):
+        x, y = data
+        with tf.GradientTape() as tape:
+            prediction = self(x, training=True)
+            loss = keras.losses.sparse_categorical_crossentropy(y, prediction, from_logits=True)
+        weights = self.trainable_variables
+        self.optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
+        self.tracker.update_state(loss)
+        return {"own": self.tracker.result(), "last": tf.reduce_mean(loss)}
+
+
+@row("`train_step` overridden, with a loss and a metric of its own")
+def train_step_with_its_own_loss(scope):
+    with scope():
+        model = WithOwnLoss()
+        model.compile(keras.optimizers.SGD(0.01))
+    return trained(model)
+
+
+@row("custom training loop", keras2=False)
+def custom_loop(scope):
+    strategy = tf.distribute.get_strategy()
+    with scope():
+        strategy = tf.distribute.get_strategy()
+        model, optimizer = dense(), adam()
+        optimizer.build(model.trainable_variables)
+        loss_of = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+    @tf.function
+    def step(x, y):
+        def replica(x, y):
+            with tf.GradientTape() as tape:
+                loss = loss_of(y, model(x, training=True))
+            grads = tape.gradient(loss, model.trainable_variables)
+            optimizer.apply(grads, model.trainable_variables)
+            return loss
+
+        return strategy.reduce("SUM", strategy.run(replica, args=(x, y)), axis=None)
+
+    data = strategy.experimental_distribute_dataset(batches(X, Y))
+    losses = [float(step(x, y)) for _ in range(2) for x, y in data]
+    weights = {f"trainable/{i}": w for i, w in enumerate(model.get_weights())}
+    return {"losses": np.array(losses), **weights}
+
+
+@row("`BatchNormalization`: statistics equal on all workers", single=False)
+def batch_norm(scope):
+    with scope():
+        model = compiled(dense(layers.BatchNormalization()))
+    return trained(model)
+
+
+@row("`BatchNormalization(synchronized=True)`")
+def synchronized_batch_norm(scope):
+    with scope():
+        model = compiled(dense(layers.BatchNormalization(synchronized=True)))
+    return trained(model, batches(X[:37], Y[:37]))
+
+
+@row("`Dropout`: seed state equal on all workers", single=False, keras2=False)
+def dropout(scope):
+    with scope():
+        model = compiled(dense(layers.Dropout(0.5, seed=3)))
+    return trained(model)
+
+
+@row("weight and activity regularizers")
+def regularizers(scope):
+    l2 = keras.regularizers.L2(0.01)
+    with scope():
+        model = compiled(dense(kernel_regularizer=l2, activity_regularizer=l2))
+    return trained(model)
+
+
+@row("mixed precision, with an overflow on one worker", tolerance=4e-4)
+def mixed_precision(scope):
+    x = X.copy()
+    x[BATCH - 1] = 6e4  # in the last worker's share of the first batch
+    keras.mixed_precision.set_global_policy("mixed_float16")
+    try:
+        with scope():
+            model = dense(layers.Dense(16))
+            model.add(layers.Activation("linear", dtype="float32"))
+            compiled(model, keras.optimizers.SGD(0.1))
+        found = trained(model, batches(x, Y))
+    finally:
+        keras.mixed_precision.set_global_policy("float32")
+    return {key: value for key, value in found.items() if "history" not in key}
+
+
+@row("gradient clipping: `global_clipnorm`")
+def clip_global_norm(scope):
+    with scope():
+        model = compiled(dense(), sgd(global_clipnorm=0.1))
+    return trained(model)
+
+
+@row("gradient clipping: `clipnorm`")
+def clip_norm(scope):
+    with scope():
+        model = compiled(dense(), keras.optimizers.SGD(0.1, clipnorm=0.05))
+    return trained(model)
+
+
+@row("gradient clipping: `clipvalue`")
+def clip_value(scope):
+    with scope():
+        model = compiled(dense(), keras.optimizers.SGD(0.1, clipvalue=0.01))
+    return trained(model)
+
+
+@row("`gradient_accumulation_steps`", keras2=False)
+def gradient_accumulation(scope):
+    with scope():
+        optimizer = adam(gradient_accumulation_steps=3, global_clipnorm=0.1)
+        model = compiled(dense(), optimizer)
+    return trained(model)  # 8 steps: the last accumulation is half done
+
+
+@row("`use_ema`, `ema_overwrite_frequency`", keras2=False)
+def ema(scope):
+    with scope():
+        model = compiled(dense(), adam(use_ema=True, ema_momentum=0.9, ema_overwrite_frequency=3))
+    return trained(model)
+
+
+@row("`SwapEMAWeights`", keras2=False)
+def swap_ema_weights(scope):
+    with scope():
+        model = compiled(dense(), adam(use_ema=True, ema_momentum=0.9))
+    swap = keras.callbacks.SwapEMAWeights(swap_on_epoch=True)
+    return trained(model, validation_data=batches(X[:24], Y[:24]), callbacks=[swap])
+
+
+@row("`weight_decay`")
+def weight_decay(scope):
+    with scope():
+        model = compiled(dense(), keras.optimizers.AdamW(0.01, weight_decay=0.1))
+    return trained(model)
+
+
+@row("`run_eagerly=True`")
+def run_eagerly(scope):
+    with scope():
+        model = compiled(dense(), run_eagerly=True)
+    return trained(model, epochs=1)
+
+
+@row("`jit_compile=True` (runs without XLA)")
+def jit_compile(scope):
+    with scope():
+        model = compiled(dense(), jit_compile=True)
+    return trained(model, epochs=1)
+
+
+@row("NumPy arrays, shuffled with a seed", keras2=False)
+def numpy_input(scope):
+    with scope():
+        model = compiled(dense())
+    found = trained(model, X, y=Y, batch_size=BATCH)
+    return {**found, "predict": model.predict(X, batch_size=BATCH, verbose=0)}
+
+
+@row("generators")
+def generator(scope):
+    with scope():
+        model = compiled(dense())
+
+    def endless():
+        while True:
+            for i in range(0, SIZE, BATCH):
+                yield X[i : i + BATCH], Y[i : i + BATCH]
+
+    return trained(model, endless(), steps_per_epoch=4)
+
+
+class Batches(keras.utils.Sequence if KERAS2 else keras.utils.PyDataset):
+    def __init__(self, x, y, **options):
+        super().__init__(**options)
+        self.x, self.y = x, y
+
+    def __len__(self):
+        return SIZE // BATCH
+
+    def __getitem__(self, i):
+        return self.x[i * BATCH :][:BATCH], self.y[i * BATCH :][:BATCH]
+
+
+@row("`PyDataset`")
+def py_dataset(scope):
+    with scope():
+        model = compiled(dense())
+    return trained(model, Batches(X, Y), shuffle=False)
+
+
+@row("shuffling without a seed: each sample once in an epoch", keras2=False)
+def shuffled_without_a_seed(scope):
+    context.set_global_seed(None)
+    random.seed()
+    number = (np.arange(SIZE) / SIZE).astype("float32")[:, None]
+
+    def mean(y, _):
+        return y
+
+    def square(y, _):
+        return tf.square(y)
+
+    with scope():
+        model = compiled(dense(), keras.optimizers.SGD(0.0), [mean, square], loss="mse")
+    arrays = trained(model, X, y=number, batch_size=BATCH, epochs=3)
+    sequence = trained(model, Batches(X, number), epochs=3)
+    loaded = trained(model, Batches(X, number, workers=2), epochs=3) if several() else sequence
+    return {
+        f"{name}/{key}": found[f"history/{key}"]
+        for name, found in {"arrays": arrays, "sequence": sequence, "loaded": loaded}.items()
+        for key in ("mean", "square")
+    }
+
+
+@row("`predict` on a dataset that reads files")
+def predict_from_files(scope):
+    names = [str(DIRECTORY / f"samples-{TASK}-{i}") for i in range(4)]
+    for part, name in zip(np.split(X, 4), names, strict=True):
+        with tf.io.TFRecordWriter(name) as writer:
+            for sample in part:
+                writer.write(sample.tobytes())
+    with scope():
+        model = dense()
+    data = tf.data.TFRecordDataset(names).map(lambda s: tf.io.decode_raw(s, tf.float32)).batch(8)
+    return {"predict": model.predict(data.map(lambda x: tf.ensure_shape(x, (None, 8))), verbose=0)}
+
+
+@row("optimizer, metrics and `compile` outside the scope", keras2=False)
+def compiled_outside_the_scope(scope):
+    with scope():
+        model = dense()
+    compiled(model, sgd(), [keras.metrics.SparseCategoricalAccuracy()])
+    found = trained(model, batches(X[:41], Y[:41]))
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return {**found, **{f"string/{key}": value for key, value in trained(model).items()}}
+
+
+@row("an adapted and a frozen layer from outside the scope", keras2=False)
+def layers_from_outside_the_scope(scope):
+    normal = layers.Normalization()
+    normal.adapt(X)
+    frozen = initialised(keras.Sequential([keras.Input((8,)), layers.Dense(6)]))
+    frozen.trainable = False
+    with scope():
+        model = keras.Sequential([keras.Input((8,)), normal, frozen, layers.Dense(CLASSES)])
+        compiled(initialised(model))
+    normal.adapt(X)  # `initialised` has set its kernel-like statistics
+    return trained(model)
+
+
+@row("`model.save`, `save_weights`, `export` to one path from all workers", keras2=False)
+def saved_to_one_path(scope):
+    with scope():
+        model = compiled(dense(layers.BatchNormalization(synchronized=True)))
+    trained(model, epochs=1)
+    (DIRECTORY / "saved").mkdir(exist_ok=True)
+    found = {}
+    for name in ("model.keras", "model.weights.h5", "model.h5", "model"):
+        path = DIRECTORY / "saved" / name
+        for _ in range(3):
+            if name == "model":
+                model.export(str(path), verbose=False)
+            elif "weights" in name:
+                model.save_weights(path)
+            else:
+                model.save(path)
+        model.evaluate(batches(X, Y), verbose=0)  # so all have written
+        found[f"{name}/same"] = np.allclose(reloaded(path, model), model(X), atol=1e-5)
+    return found
+
+
+def reloaded(path, model):
+    if path.name == "model":
+        loaded = tf.saved_model.load(str(path))
+        return loaded.serve(X)
+    if "weights" in path.name:
+        fresh = dense(layers.BatchNormalization(synchronized=True))
+        fresh.load_weights(path)
+        return fresh(X)
+    return keras.models.load_model(path)(X)
+
+
+@row("`ModelCheckpoint`, `CSVLogger`: the chief writes", keras2=False)
+def callbacks_that_write(scope):
+    directory = DIRECTORY / "callbacks"
+    directory.mkdir(exist_ok=True)
+    callbacks = keras.callbacks
+    with scope():
+        model = compiled(dense())
+    return trained(
+        model,
+        epochs=3,
+        callbacks=[
+            callbacks.ModelCheckpoint(directory / "at-{epoch}.keras"),
+            callbacks.ModelCheckpoint(
+                directory / "best.weights.h5",
+                save_weights_only=True,
+                save_best_only=True,
+                monitor="loss",
+                save_freq=5,
+            ),
+            callbacks.CSVLogger(directory / "log.csv"),
+            callbacks.ReduceLROnPlateau(monitor="loss", patience=0, min_delta=10),
+        ],
+    )
+
+
+@row("`TensorBoard`: the chief writes", keras2=False, needs="tensorboard")
+def tensorboard(scope):
+    with scope():
+        model = compiled(dense())
+    board = keras.callbacks.TensorBoard(DIRECTORY / "tensorboard", histogram_freq=1, update_freq=2)
+    return trained(model, validation_data=batches(X[:24], Y[:24]), callbacks=[board])
+
+
+class Fails(keras.callbacks.Callback):
+    def __init__(self, epoch, batch):
+        super().__init__()
+        self.at, self.epoch = (epoch, batch), None
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.epoch = epoch
+
+    def on_train_batch_begin(self, batch, logs=None):
+        if (self.epoch, batch) == self.at:
+            raise KeyboardInterrupt
+
+
+def interrupted(scope, directory, **options):
+    """Train, fail in the third epoch, and train again from the backup."""
+    seen = []
+    note = keras.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, _: seen.append(epoch))
+    for failing in ([Fails(2, 3)], []):
+        with scope():
+            model = compiled(
+                dense(layers.Dropout(0.0), layers.BatchNormalization(synchronized=True))
+            )
+        backup = keras.callbacks.BackupAndRestore(str(directory), **options)
+        try:
+            found = trained(model, epochs=4, callbacks=[backup, note, *failing])
+        except KeyboardInterrupt:
+            found = None
+    return {**found, "epochs": np.array(seen)}
+
+
+@row("`BackupAndRestore` in one shared directory, every epoch", keras2=False)
+def backup_every_epoch(scope):
+    return interrupted(scope, DIRECTORY / "backup")
+
+
+@row("`BackupAndRestore`, every few steps, the directory not shared", keras2=False)
+def backup_every_few_steps(scope):
+    return interrupted(scope, DIRECTORY / f"backup-{TASK}", save_freq=3)
+
+
+@row("refused: a layer built outside the scope", single=False, keras2=False)
+def layer_built_outside_the_scope(scope):
+    outside = keras.Sequential([keras.Input((8,)), layers.Dense(4)])
+    with scope():
+        model = compiled(keras.Sequential([outside, layers.Dense(CLASSES)]))
+    return trained(model)
+
+
+DIRECTORY, TASK = Path(), 0
+
+
+def main(directory, *names):
+    global DIRECTORY, TASK  # noqa: PLW0603 - what rows ask for
+    multi = "TF_CONFIG" in os.environ
+    strategy = (
+        tf.distribute.MultiWorkerMirroredStrategy() if multi else tf.distribute.get_strategy()
+    )
+    DIRECTORY = Path(directory)
+    TASK = json.loads(os.environ["TF_CONFIG"])["task"]["index"] if multi else 0
+    found = {}
+    gc.freeze()  # `clear_session` collects garbage, and need not look at all of TensorFlow
+    for name in names or ROWS:
+        if (KERAS2 and not ROWS[name].keras2) or find_spec(ROWS[name].needs) is None:
+            continue
+        print(f"row {name} at {time.process_time():.1f} s of {time.monotonic():.1f}", flush=True)
+        keras.utils.set_random_seed(7)
+        try:
+            result = ROWS[name].run(strategy.scope)
+        except Exception as error:  # noqa: BLE001 - what a row raises is its result
+            traceback.print_exc()
+            result = {"error": f"{type(error).__name__}: {error}"}
+        found.update({f"{name}/{key}": value for key, value in result.items()})
+        keras.backend.clear_session()
+    np.savez(DIRECTORY / f"{TASK}.npz", **found)
+    sys.stdout.flush()
+    os._exit(0)  # what is in memory is of no use to anybody
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

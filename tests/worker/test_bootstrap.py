@@ -1,0 +1,333 @@
+"""The bootstrap means what ``python main.py`` means, and tells what went wrong."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+from processes import eventually
+from programs import HELPER, PROGRAMS
+
+from mwmagic.worker import bootstrap
+
+BOOTSTRAP = bootstrap.__file__
+FOLDER = str(Path(BOOTSTRAP).parent)
+FILES = ("out.txt", "helper.txt")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A directory with a script's neighbours in it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONUNBUFFERED", "1")  # as the supervisor has it
+    monkeypatch.setenv("MWMAGIC_REPORT", str(tmp_path / "report.json"))
+    (tmp_path / "data.txt").write_text("data")
+    (tmp_path / "helper.py").write_text(HELPER)
+    (tmp_path / "broken.py").write_text("def f(:\n    pass\n")
+    return tmp_path
+
+
+def write(path, code):
+    path.write_bytes(code if isinstance(code, bytes) else dedent(code).encode())
+    return path
+
+
+def run(*argv, **options):
+    """Run a command to its end."""
+    return subprocess.run(
+        argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False, **options
+    )
+
+
+def boot(*argv, **options):
+    return run(sys.executable, BOOTSTRAP, *argv, **options)
+
+
+def outcome(done, folder):
+    """Return all that a script did, but for addresses in memory."""
+    texts = [re.sub(r"0x[0-9a-f]+", "0x", text.decode()) for text in (done.stdout, done.stderr)]
+    made = [(folder / name) for name in FILES]
+    contents = [path.exists() and (path.read_bytes()[10:], path.unlink()) for path in made]
+    return done.returncode, *texts, contents
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_script_means_the_same(folder, name):
+    write(folder / "main.py", PROGRAMS[name])
+    plain = outcome(run(sys.executable, "main.py", "a", "--b"), folder)
+    assert outcome(boot("main.py", "a", "--b"), folder) == plain
+
+
+@pytest.mark.parametrize(
+    "place", ["./main.py", "sub/main.py", "sub/../main.py", "link.py", "absolute"]
+)
+def test_a_script_elsewhere_means_the_same(folder, place):
+    (folder / "sub").mkdir()
+    write(folder / "main.py", "import sys; print(sys.argv, sys.path[0], __file__); x")
+    write(folder / "sub/main.py", "import sys; print(sys.argv, sys.path[0], __file__); x")
+    (folder / "link.py").symlink_to("sub/main.py")
+    place = str(folder / "main.py") if place == "absolute" else place
+    plain = outcome(run(sys.executable, place), folder)
+    assert outcome(boot(place), folder) == plain
+
+
+def test_nothing_heavy_is_imported(folder):
+    write(folder / "main.py", "import sys; print(*sys.modules)")
+    modules = set(boot("main.py").stdout.decode().split())
+    heavy = {"tensorflow", "keras", "numpy", "IPython", "psutil", "asyncio", "ctypes"}
+    heavy |= {"socket", "subprocess", "multiprocessing", "logging", "argparse", "traitlets"}
+    assert not modules & heavy
+    assert "mwmagic.worker" in modules
+    assert not modules & {"mwmagic.api", "mwmagic.cluster", "mwmagic.supervisor"}
+
+
+# The report.
+
+
+def report(folder, code):
+    write(folder / "main.py", code)
+    done = boot("main.py")
+    path = folder / "report.json"
+    return (json.loads(path.read_text()) if path.exists() else None), done
+
+
+def test_an_exception_is_reported_with_the_line_of_the_users_code(folder):
+    told, done = report(folder, "import json\ndef f():\n    json.loads('{')\nf()")
+    assert done.returncode == 1
+    assert told["type"] == "JSONDecodeError"
+    assert told["message"].startswith("Expecting property name")
+    assert told["where"] == {
+        "file": str(folder / "main.py"),
+        "line": 3,
+        "function": "f",
+        "source": "json.loads('{')",
+    }
+    assert told["time"] > 0
+
+
+def test_a_module_beside_the_script_is_the_users_too(folder):
+    told, _ = report(folder, "import helper\nhelper.fail()")
+    assert told["where"]["file"] == str(folder / "helper.py")
+    assert told["where"]["function"] == "fail"
+
+
+def test_what_is_installed_beside_the_script_is_not_the_users(folder):
+    package = folder / "venv/site-packages"
+    package.mkdir(parents=True)
+    write(package / "lib.py", "def fail():\n    raise KeyError(1)\n")
+    code = "import sys\nsys.path.append('venv/site-packages')\nimport lib\nlib.fail()"
+    told, _ = report(folder, code)
+    assert told["where"]["line"] == 4
+
+
+def test_the_first_error_of_a_chain_is_reported(folder):
+    code = """
+        try:
+            int("x")
+        except ValueError as error:
+            raise RuntimeError("later") from error
+    """
+    told, _ = report(folder, code)
+    assert (told["type"], told["where"]["source"]) == ("ValueError", 'int("x")')
+
+
+def test_the_place_of_a_chain_is_looked_for_in_both(folder):
+    code = """
+        import helper
+        error = OSError("never raised")
+        raise RuntimeError("later") from error
+    """
+    told, _ = report(folder, code)
+    assert (told["type"], told["where"]["line"]) == ("OSError", 4)
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "line"),
+    [
+        ("x = 1\nif x\n    pass\n", "SyntaxError", 2),
+        ("import broken\n", "SyntaxError", 1),
+        ("x = 1\neval('1 +')\n", "SyntaxError", 2),
+        ("import not_there_at_all\n", "ModuleNotFoundError", 1),
+        (b"print('\xe9')\n", "SyntaxError", 1),
+        (b"# coding: nonsense\n", "SyntaxError", 0),
+    ],
+)
+def test_code_that_cannot_run_is_reported(folder, code, kind, line):
+    told, done = report(folder, code)
+    assert (told["type"], told["where"]["line"], done.returncode) == (kind, line, 1)
+    assert kind in done.stderr.decode()
+
+
+def test_odd_exceptions_are_reported(folder):
+    code = """
+        class Odd(Exception):
+            def __str__(self):
+                raise TypeError("no text")
+        raise Odd
+    """
+    told, _ = report(folder, code)
+    assert (told["type"], told["message"]) == ("Odd", "<its text cannot be had>")
+    told, _ = report(folder, "error = ValueError('x')\nraise error from error")
+    assert told["type"] == "ValueError"
+    told, _ = report(
+        folder, "raise ValueError('\\U0001f600' * 10**6 + '\\udc80')  # " + "z" * 10**6
+    )
+    assert len((folder / "report.json").read_bytes()) < 64 << 10  # what the agent reads of it
+    assert told["message"].endswith("\U0001f600\udc80")
+
+
+@pytest.mark.parametrize(
+    "code", ["", "raise SystemExit", "import os; os._exit(1)", "raise SystemExit(42)"]
+)
+def test_an_exit_is_no_exception(folder, code):
+    assert report(folder, code)[0] is None
+
+
+def test_an_exit_on_purpose_is_reported_with_its_text(folder):
+    told, _ = report(folder, "import sys\nsys.exit('no data')")
+    assert (told["type"], told["message"], told["where"]["line"]) == ("SystemExit", "no data", 2)
+
+
+def test_a_fork_of_a_worker_does_not_report_for_it(folder):
+    code = """
+        import os
+        if os.fork() == 0:
+            raise RuntimeError("of the child")
+        os.wait()
+    """
+    told, done = report(folder, code)
+    assert (told, done.returncode) == (None, 0)
+    assert b"RuntimeError: of the child" in done.stderr
+
+
+def test_a_report_that_cannot_be_written_hides_nothing(folder, monkeypatch):
+    monkeypatch.setenv("MWMAGIC_REPORT", str(folder / "gone/report.json"))
+    told, done = report(folder, "raise ValueError('seen')")
+    assert told is None
+    assert done.stderr.decode().endswith("ValueError: seen\n")
+
+
+def test_interrupts_are_reported(folder):
+    told, done = report(folder, "raise KeyboardInterrupt")
+    assert told["type"] == "KeyboardInterrupt"
+    assert done.returncode == -signal.SIGINT
+
+
+# The copy in the record.
+
+
+def test_the_copy_runs_and_its_lines_are_shown(folder, monkeypatch):
+    copy = write(
+        folder / "copy.py",
+        """
+        import inspect, os, traceback
+        def f():
+            raise ValueError("as launched")
+        os.replace("changed.py", "main.py")
+        print(inspect.getsource(f))
+        try:
+            f()
+        except ValueError:
+            traceback.print_exc()
+        f()
+        """,
+    )
+    monkeypatch.setenv("MWMAGIC_SOURCE", str(copy))
+    write(folder / "main.py", "print('the file as it was')")
+    write(folder / "changed.py", "print('the file as it is now')\n" * 20)
+    told, done = report_of(boot("main.py"), folder)
+    assert b"the file" not in done.stdout + done.stderr
+    assert done.stdout.decode() == 'def f():\n    raise ValueError("as launched")\n\n'
+    assert done.stderr.decode().count('    raise ValueError("as launched")') == 2
+    assert told["where"]["source"] == 'raise ValueError("as launched")'
+    assert told["where"]["file"] == str(folder / "main.py")
+
+
+def report_of(done, folder):
+    return json.loads((folder / "report.json").read_text()), done
+
+
+def test_the_script_need_not_exist(folder, monkeypatch):
+    monkeypatch.setenv("MWMAGIC_SOURCE", str(write(folder / "copy.py", "print(__file__)\n1/0")))
+    done = boot("main.py")
+    assert done.stdout.decode() == f"{folder / 'main.py'}\n"
+    assert "    1/0\n" in done.stderr.decode()
+
+
+def test_a_copy_that_is_gone_is_an_error_like_another(folder, monkeypatch):
+    monkeypatch.setenv("MWMAGIC_SOURCE", str(folder / "gone.py"))
+    done = boot("main.py")
+    assert done.returncode == 1
+    assert b"FileNotFoundError" in done.stderr
+
+
+# Stacks.
+
+
+def test_sigusr1_writes_every_stack(folder, monkeypatch):
+    stacks = folder / "stacks"
+    monkeypatch.setenv("MWMAGIC_STACKS", str(stacks))
+    code = """
+        import threading, time
+        def waits():
+            time.sleep(600)
+        threading.Thread(target=waits, daemon=True).start()
+        def blocked():
+            print("up", flush=True)
+            threading.Event().wait()
+        blocked()
+    """
+    write(folder / "main.py", code)
+    command = [sys.executable, BOOTSTRAP, "main.py"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as worker:
+        worker.stdout.readline()
+        for times in (1, 2):
+            worker.send_signal(signal.SIGUSR1)
+            eventually(lambda n=times: stacks.read_text().count("in blocked") == n, "a dump")
+        worker.kill()
+    text = stacks.read_text()
+    assert f'File "{folder / "main.py"}", line 4 in waits' in text
+    assert "most recent call first" in text
+
+
+# Never half dead.
+
+
+HANGS = {
+    "an exit handler": "import atexit, time\natexit.register(time.sleep, 600)\n",
+    "a thread": "import threading, time\nthreading.Thread(target=time.sleep, args=[600]).start()\n",
+}
+
+
+@pytest.mark.parametrize("hang", HANGS)
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [("1 / 0", 1), ("import sys; sys.exit(3)", 3), ("raise KeyboardInterrupt", 130)],
+)
+def test_a_failed_worker_does_not_hang(folder, hang, end, code):
+    write(folder / "main.py", HANGS[hang] + end)
+    driver = (
+        f"import sys; sys.path[0] = {FOLDER!r}\n"
+        "import bootstrap; bootstrap.LINGER = 0.05; bootstrap.main(['main.py'])"
+    )
+    done = run(sys.executable, "-c", driver)
+    assert done.returncode == code
+    assert ("main.py" in done.stderr.decode()) == ("sys.exit" not in end)
+
+
+@pytest.mark.slow
+def test_a_worker_that_succeeds_waits_for_its_threads(folder):
+    code = "import threading, time\nthreading.Thread(target=time.sleep, args=[0.2]).start()\n"
+    write(folder / "main.py", code + "import atexit; atexit.register(print, 'after')")
+    driver = (
+        f"import sys; sys.path[0] = {FOLDER!r}\n"
+        "import bootstrap; bootstrap.LINGER = 0; bootstrap.main(['main.py'])"
+    )
+    done = run(sys.executable, "-c", driver)
+    assert (done.returncode, done.stdout) == (0, b"after\n")

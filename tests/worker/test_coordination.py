@@ -1,0 +1,75 @@
+import inspect
+import os
+import signal
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from keras_gang import Gang
+
+from mwmagic.worker.coordination import configure_heartbeat
+
+SCRIPT = Path(__file__).parent / "coordinated_worker.py"
+
+
+class Context:
+    def configure_coordination_service(
+        self, service_type, coordinated_jobs=None, heartbeat_timeout_in_ms=0
+    ):
+        return heartbeat_timeout_in_ms
+
+
+def jobs(*names):
+    return [SimpleNamespace(name=name) for name in names]
+
+
+@pytest.fixture
+def context():
+    """Stand in for TensorFlow's module, with its class and signature."""
+    return SimpleNamespace(Context=type("Context", (Context,), dict(vars(Context))))
+
+
+@pytest.mark.parametrize("names", [["worker"], ["chief", "worker"], ["chief"]])
+def test_a_strategy_of_workers_gets_the_timeout(context, names):
+    configure_heartbeat(2.5, context)
+    configured = context.Context().configure_coordination_service(
+        service_type="standalone", coordinated_jobs=jobs(*names)
+    )
+    assert configured == 2500
+
+
+def test_parameter_servers_and_the_users_own_choice_are_left_alone(context):
+    configure_heartbeat(2.5, context)
+    configure = context.Context().configure_coordination_service
+    assert configure("standalone", coordinated_jobs=jobs("worker", "ps")) == 0
+    assert configure("standalone", coordinated_jobs=jobs("worker"), heartbeat_timeout_in_ms=7) == 7
+    assert configure("") == 0
+
+
+@pytest.mark.parametrize("members", [{}, {"configure_coordination_service": lambda self: None}])
+def test_another_interface_is_left_alone(members):
+    context = SimpleNamespace(Context=type("Context", (), members))
+    configure_heartbeat(2.5, context)
+    assert {k: v for k, v in vars(context.Context).items() if not k.startswith("__")} == members
+
+
+@pytest.mark.slow
+@pytest.mark.tensorflow
+def test_the_installed_tensorflow_has_the_setting():
+    from tensorflow.python.eager.context import Context as Installed
+
+    parameters = inspect.signature(Installed.configure_coordination_service).parameters
+    assert {"heartbeat_timeout_in_ms", "coordinated_jobs"} <= set(parameters)
+
+
+@pytest.mark.slow
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("first", ["worker", "chief"])
+def test_a_stopped_worker_is_noticed_by_its_peer(tmp_path, first):
+    with Gang(tmp_path, SCRIPT, [tmp_path, 2], first=first) as gang:
+        gang.until(lambda: len(list(tmp_path.glob("ready-*"))) == 2)
+        assert f"timeout 2000 /job:{first}/replica:0/task:0" in gang.text(0)
+        os.kill(gang.processes[1].pid, signal.SIGSTOP)
+        gang.until(lambda: gang.processes[0].poll() is not None)
+        assert gang.processes[0].returncode != 0
+        assert "heartbeat" in gang.text(0)

@@ -1,0 +1,170 @@
+"""How the repairs get into a process, or stay out of it."""
+
+import json
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+
+import pytest
+
+from mwmagic.errors import MwmagicError, NotInstalled
+from mwmagic.worker import keras_fixes
+
+
+def run(code, **env):
+    env = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "", **env}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_an_unknown_mode_lists_the_modes():
+    with pytest.raises(
+        MwmagicError, match="no Keras mode 'new': choose one of auto, plain, legacy"
+    ):
+        keras_fixes.install("new", print)
+
+
+def test_legacy_chooses_keras_2(monkeypatch):
+    monkeypatch.delenv("TF_USE_LEGACY_KERAS", raising=False)
+    monkeypatch.setattr(keras_fixes, "find_spec", lambda _: object())
+    keras_fixes.install("legacy", print)
+    assert os.environ["TF_USE_LEGACY_KERAS"] == "1"
+    monkeypatch.delenv("TF_USE_LEGACY_KERAS")
+
+
+def test_legacy_without_tf_keras_says_what_to_install(monkeypatch):
+    monkeypatch.delenv("TF_USE_LEGACY_KERAS", raising=False)
+    monkeypatch.setattr(keras_fixes, "find_spec", lambda _: None)
+    with pytest.raises(NotInstalled, match="pip install tf-keras"):
+        keras_fixes.install("legacy", print)
+    assert "TF_USE_LEGACY_KERAS" not in os.environ
+
+
+def test_plain_waits_for_nothing():
+    before = list(sys.meta_path)
+    keras_fixes.install("plain", print)
+    assert sys.meta_path == before
+
+
+@pytest.mark.slow
+def test_installing_imports_neither_keras_nor_tensorflow():
+    modules = run("import sys, mwmagic.keras; print(*sys.modules)").split()
+    assert not {"keras", "tensorflow", "numpy"} & set(modules)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("jax") is None, reason="JAX is not installed")
+def test_keras_on_jax_is_left_alone():
+    code = (
+        "import mwmagic.keras, keras, sys;"
+        "print('mwmagic.worker.keras_fixes.repairs' in sys.modules, keras.backend.backend())"
+    )
+    assert run(code, KERAS_BACKEND="jax").split() == ["False", "jax"]
+
+
+INSTALLED_FIRST = """
+import mwmagic.keras
+import tensorflow as tf
+tf.keras.Model
+from keras.src.backend.tensorflow.trainer import TensorFlowTrainer as Trainer
+print(Trainer.evaluate.__module__, Trainer._make_function.__module__)
+repaired = Trainer._make_function
+from mwmagic.worker import keras_fixes
+keras_fixes.install("auto", print)
+print(Trainer._make_function is repaired)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.tensorflow
+def test_keras_is_repaired_once_as_it_is_imported():
+    evaluate, steps, once = run(INSTALLED_FIRST).split()
+    assert evaluate.startswith("keras.")
+    assert steps.startswith("mwmagic.")
+    assert once == "True"
+
+
+IMPORTED_FIRST = """
+import json, os, sys, types
+import keras
+from mwmagic.worker import keras_fixes
+from mwmagic.worker.keras_fixes import refusals, repairs
+
+said = {"idle": [r.feature for r in repairs.REPAIRS if not repairs._is_needed(r)]}
+
+pid = os.fork()
+if not pid:
+    keras_fixes.install("auto", print)
+    module = repairs.TFEpochIterator.__init__.__globals__["__name__"]
+    os._exit(not module.startswith("mwmagic."))
+said["forked"] = os.waitpid(pid, 0)[1]
+
+several = lambda strategy: strategy == "several"
+repairs.spans_workers = refusals.spans_workers = several
+begin = repairs.TFEpochIterator.__init__
+for version in ("3.12.0", "3.99.0"):
+    lines = []
+    repairs.apply(version, lines.append)
+    for _ in range(2):
+        try:
+            repairs.TFEpochIterator("several", [1.0])
+        except Exception as error:
+            lines.append(str(error))
+    repairs.TFEpochIterator.__init__ = begin
+    said[version] = lines
+
+if hasattr(keras.callbacks, "OrbaxCheckpoint"):
+    checkpoint = object.__new__(keras.callbacks.OrbaxCheckpoint)
+    try:
+        checkpoint.set_model(types.SimpleNamespace(distribute_strategy="several"))
+    except ValueError as error:
+        said["orbax"] = str(error)
+print(json.dumps(said))
+"""
+
+
+@pytest.fixture(scope="module")
+def imported_first():
+    return json.loads(run(IMPORTED_FIRST))
+
+
+@pytest.mark.slow
+@pytest.mark.tensorflow
+def test_every_probe_finds_its_defect(imported_first):
+    """Fails on the day Keras repairs one, or moves it: then look whether its repair goes."""
+    assert set(imported_first["idle"]) <= {"activity regularizers", "OrbaxCheckpoint (refused)"}
+
+
+@pytest.mark.slow
+@pytest.mark.tensorflow
+def test_a_process_forked_after_the_import_is_repaired(imported_first):
+    assert imported_first["forked"] == 0
+
+
+@pytest.mark.slow
+@pytest.mark.tensorflow
+def test_an_older_keras_is_refused(imported_first):
+    error = imported_first["3.12.0"][0]
+    assert "Keras 3.12.0 does not work" in error
+    assert "pip install -U keras" in error
+    assert "--keras legacy" in error
+
+
+@pytest.mark.slow
+@pytest.mark.tensorflow
+def test_a_newer_keras_is_announced_as_such(imported_first):
+    assert "repaired fit (keras-team/keras#20585), " in imported_first["3.99.0"][0]
+    assert imported_first["3.99.0"][0].endswith("this one is newer")
+    assert sum("repaired" in line for line in imported_first["3.99.0"]) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.tensorflow
+def test_orbax_checkpoint_is_refused(imported_first):
+    assert "ModelCheckpoint or BackupAndRestore" in imported_first.get(
+        "orbax", "ModelCheckpoint or BackupAndRestore: this Keras has none"
+    )

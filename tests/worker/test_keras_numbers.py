@@ -1,0 +1,174 @@
+"""Two and three workers reach what one process reaches at the same global batch."""
+
+import csv
+import importlib.metadata
+import os
+import zipfile
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+from keras_comparison import NOT_IN_KERAS2, ROWS, differences, run_rows, verdict
+
+# The time to run all rows counts as the first test's.
+pytestmark = [pytest.mark.slow, pytest.mark.tensorflow, pytest.mark.timeout(900)]
+
+PAGE = Path(__file__).parents[2] / "docs" / "keras.md"
+THREE = [
+    "fit_evaluate_predict",
+    "steps_per_execution",
+    "uneven_last_batch",
+    "fewer_samples_than_workers",
+    "masks",
+    "many_metrics",
+    "synchronized_batch_norm",
+    "batch_norm",
+    "mixed_precision",
+    "gradient_accumulation",
+    "shuffled_without_a_seed",
+    "backup_every_few_steps",
+]
+PLAIN = ["fit_evaluate_predict", "custom_loop", "predict_from_files"]
+REPAIRED = [name for name in ROWS if name != "layer_built_outside_the_scope"]
+COMPARED = [name for name in REPAIRED if ROWS[name].single]
+
+
+def gang(workers, rows=(), **env):
+    """Return a fixture: the rows, run once for all the tests that look at them."""
+
+    def run(tmp_path_factory):
+        return run_rows(tmp_path_factory.mktemp("rows"), workers, rows, **env)
+
+    return pytest.fixture(scope="module")(run)
+
+
+single = gang(1)
+pair = gang(2)
+three = gang(3, THREE)
+plain = gang(2, PLAIN, MWMAGIC_KERAS="plain")
+keras2 = gang(2, ROWS_KERAS="tf_keras")
+
+
+def skip_without(row):
+    if find_spec(ROWS[row].needs) is None:
+        pytest.skip(f"{ROWS[row].needs} is not installed")
+
+
+@pytest.mark.parametrize("row", COMPARED)
+def test_two_workers_reach_the_numbers_of_one_process(pair, single, row):
+    skip_without(row)
+    assert single.error(row) is None
+    assert differences(pair.of(row), single.of(row), ROWS[row]) == []
+
+
+@pytest.mark.parametrize("row", [row for row in THREE if ROWS[row].single])
+def test_three_workers_reach_the_numbers_of_one_process(three, single, row):
+    assert differences(three.of(row), single.of(row), ROWS[row]) == []
+
+
+@pytest.mark.parametrize("row", REPAIRED)
+def test_all_workers_hold_the_same_state_and_report_the_same(pair, row):
+    skip_without(row)
+    first, second = pair.of(row, 0), pair.of(row, 1)
+    assert pair.error(row) is None
+    assert list(first) == list(second)
+    for key, value in first.items():
+        np.testing.assert_array_equal(value, second[key], err_msg=key)
+
+
+def test_three_workers_hold_the_same_state(three):
+    for row in THREE:
+        for task in (1, 2):
+            for key, value in three.of(row).items():
+                np.testing.assert_array_equal(value, three.of(row, task)[key], err_msg=key)
+
+
+@pytest.mark.parametrize(
+    "row", ["fit_evaluate_predict", "steps_per_execution", "batch_norm", "clip_global_norm"]
+)
+def test_keras_2_reaches_the_same_numbers(pair, keras2, row):
+    assert differences(pair.of(row), keras2.of(row), ROWS[row], [NOT_IN_KERAS2]) == []
+
+
+def test_an_even_share_is_not_assumed_where_keras_2_assumes_it(pair, keras2, single):
+    row = ROWS["uneven_last_batch"]
+    assert differences(keras2.of(row.name), single.of(row.name), row, [NOT_IN_KERAS2]) != []
+
+
+def test_repairs_are_announced_once_and_only_under_several_workers(pair, single, plain):
+    for log in pair.logs:
+        assert log.count("under MultiWorkerMirroredStrategy: repaired fit (keras-team/") == 1
+        assert log.count("--keras plain turns this off") == 1
+    assert "mwmagic:" not in single.logs[0]
+    assert "mwmagic:" not in plain.logs[0]
+
+
+def test_what_workers_must_agree_on_is_said(pair):
+    for log in pair.logs:
+        assert log.count("every worker runs this generator") == 1
+        assert log.count("jit_compile=True is not used") == 1
+        assert log.count("this train_step computes its loss without compute_loss") == 1
+
+
+def test_plain_keras_still_has_the_defect(plain):
+    """Fails on the day Keras repairs it: then its repair here goes."""
+    assert "PerReplica" in plain.error("fit_evaluate_predict")
+
+
+def test_custom_loops_see_what_plain_keras_gives(plain, pair):
+    assert differences(pair.of("custom_loop"), plain.of("custom_loop"), ROWS["custom_loop"]) == []
+
+
+def test_plain_keras_predicts_out_of_order(plain, single):
+    assert verdict(plain, single, ROWS["predict_from_files"]) == "other numbers"
+
+
+def test_weights_from_outside_the_scope_are_refused_before_training(pair):
+    error = pair.error("layer_built_outside_the_scope")
+    assert "was made outside strategy.scope()" in error
+    assert "--keras legacy" in error
+
+
+def test_the_chief_alone_writes(pair):
+    callbacks, saved = pair.directory / "callbacks", pair.directory / "saved"
+    written = sorted(path.name for path in callbacks.iterdir())
+    assert written == ["at-1.keras", "at-2.keras", "at-3.keras", "best.weights.h5", "log.csv"]
+    with (callbacks / "log.csv").open() as log:
+        assert [line["epoch"] for line in csv.DictReader(log)] == ["0", "1", "2"]
+    for path in (saved / "model.keras", callbacks / "at-3.keras"):
+        assert zipfile.ZipFile(path).testzip() is None
+    names = ["model", "model.h5", "model.keras", "model.weights.h5"]
+    assert sorted(path.name for path in saved.iterdir()) == names
+    assert not list(pair.directory.glob("backup*"))
+
+
+@pytest.mark.skipif(find_spec("tensorboard") is None, reason="TensorBoard is not installed")
+def test_the_chief_alone_writes_summaries(pair):
+    for part in ("train", "validation"):
+        assert len(list((pair.directory / "tensorboard" / part).glob("events.*"))) == 1
+
+
+def table(single, pair, three, keras2):
+    head = ["", "Keras 3, 2 workers", "3 workers", "tf-keras, 2 workers"]
+    lines = [head, ["---"] * len(head)]
+    for row in ROWS.values():
+        cells = [verdict(gang, single, row) for gang in (pair, three)]
+        lines.append([row.title, *cells, verdict(keras2, single, row, [NOT_IN_KERAS2])])
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def test_the_documentation_holds_the_table(single, pair, three, keras2):
+    """MWMAGIC_WRITE_DOCS=1 writes it anew."""
+    made_with = f"Keras {importlib.metadata.version('keras').rpartition('.')[0]}"
+    text = PAGE.read_text()
+    if made_with not in text:
+        pytest.skip(f"the table was not made with {made_with}")
+    start, end = "<!-- table -->\n", "<!-- end of table -->"
+    before, _, rest = text.partition(start)
+    found, _, after = rest.partition(end)
+    made = table(single, pair, three, keras2)
+    if os.environ.get("MWMAGIC_WRITE_DOCS"):
+        PAGE.write_text(before + start + made + end + after)
+    else:
+        assert found == made
