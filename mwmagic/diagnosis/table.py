@@ -237,6 +237,7 @@ KNOWN = (
         (
             "unable to lock file, errno = 11",
             "allow_missing_files was set to false and ... did not exist",
+            "_temp/part-... No such file or directory",
             "[Errno 17] File exists: ...",
         ),
         "Several workers write the same file or directory, and are in each other's way.",
