@@ -1,7 +1,8 @@
-"""The quickstart, executed the ways that notebooks are executed without a browser."""
+"""Every notebook, executed; and what they have in common."""
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -11,9 +12,12 @@ import pytest
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
-pytestmark = pytest.mark.slow
-
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
+NAMES = sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb"))
+NBVAL = ("pytest", "--nbval-lax", "--nbval-cell-timeout=300", "-p", "no:cacheprovider")
+NEEDS = {"torch_ddp": "torch", "tensorboard_and_profile": "tensorboard"}
+"""What a notebook imports that not every machine has: without it, it is skipped."""
+CHECKED = "# NBVAL_CHECK_OUTPUT"
 CRASH = [
     "%load_ext mwmagic",
     "%mw_cluster 2 --no-warm",
@@ -41,17 +45,54 @@ def execute(directory, *arguments):
     return done.stdout + done.stderr, done.returncode == 0
 
 
-NBVAL = ("pytest", "--nbval-lax", "--nbval-cell-timeout=240", "-p", "no:cacheprovider")
-
-
+@pytest.mark.slow
 @pytest.mark.tensorflow
-def test_nbval_passes_the_quickstart(tmp_path):
-    path = tmp_path / "quickstart.ipynb"
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("name", NAMES)
+def test_nbval_passes(name, tmp_path, nothing_survives):
+    if name in NEEDS and importlib.util.find_spec(NEEDS[name]) is None:
+        pytest.skip(f"{NEEDS[name]} is not installed")
+    path = tmp_path / f"{name}.ipynb"
     path.write_bytes((NOTEBOOKS / path.name).read_bytes())
     said, succeeded = execute(tmp_path, *NBVAL, path.name)
     assert succeeded, said
 
 
+def read(name):
+    """Return a notebook's cells: markdown's sources, then code cells."""
+    notebook = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4)
+    nbformat.validate(notebook)
+    kinds = ("markdown", "code")
+    return [[cell for cell in notebook.cells if cell.cell_type == kind] for kind in kinds]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_notebook_opens_with_what_it_shows_and_ends_with_nothing_running(name):
+    texts, codes = read(name)
+    assert texts[0].source.startswith("# ")
+    assert "Colab" in texts[0].source
+    assert "%mw_stop" in codes[-1].source
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_notebook_keeps_only_the_outputs_that_are_compared(name):
+    _, codes = read(name)
+    for cell in codes:
+        assert bool(cell.outputs) == cell.source.startswith(CHECKED), cell.source
+        assert all(output.output_type != "error" for output in cell.outputs), cell.source
+
+
+def test_notebooks_load_the_data_alike():
+    loading = {}
+    for name in NAMES:
+        for cell in read(name)[1]:
+            if "%%writefile" in cell.source and "tf.keras.datasets" in cell.source:
+                text = cell.source.partition("def load_data")[2].partition("\n\n\n")[0]
+                loading.setdefault(text, []).append(name)
+    assert len(loading) == 1, list(loading.values())
+
+
+@pytest.mark.slow
 @pytest.mark.tensorflow
 def test_the_demonstration_prints_each_workers_last_metrics(tmp_path):
     said, succeeded = execute(tmp_path, "mwmagic.cli", "demo")
@@ -73,6 +114,7 @@ def crashing(tmp_path):
     return path
 
 
+@pytest.mark.slow
 def test_a_crashing_worker_fails_nbclient(crashing):
     notebook = nbformat.read(crashing, as_version=4)
     client = NotebookClient(notebook, resources={"metadata": {"path": str(crashing.parent)}})
@@ -83,6 +125,7 @@ def test_a_crashing_worker_fails_nbclient(crashing):
     assert notebook.cells[-1].outputs == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [(*NBVAL, "crash.ipynb"), ("papermill", "--no-progress-bar", "crash.ipynb", "out.ipynb")],
