@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 __all__ = ["Cluster", "Run", "clusters", "runs"]
 
 CLOSE_SECONDS = 15.0
+EXAMINE_SECONDS = 60.0
 
 _IMPORTS = re.compile(r"^(?:import|from)\s+(tensorflow|keras|tf_keras|jax|torch)\b", re.MULTILINE)
 _EXTRAS = {
@@ -113,6 +114,7 @@ def _config_of(news: Mapping[str, Any]) -> Config:
         devices=news["devices"],
         gpus=news["gpus"],
         threads=news["threads"],
+        given=news["given"],
         coordinator=news["coordinator"],
         policy=Policy(restarts=news["restarts"], grace=news["grace"]),
         detach=news["detached"],
@@ -237,10 +239,11 @@ class Cluster:
             warm=warm and find_spec(module) is not None,
             detach=detach,
             env=inherited,
+            given=given,
         )
         path = sockets.fresh(name, Path(self.config.directory))
         process = start_supervisor(self.config, path)
-        self._bind(Connection(path, owner=True), process, given)
+        self._bind(Connection(path, owner=True), process)
         try:
             self._coordinate()
         except BaseException:
@@ -288,18 +291,12 @@ class Cluster:
             return None
         cluster = cls.__new__(cls)
         cluster.config = _config_of(connection.news["cluster"])
-        cluster._bind(connection, None, {})  # noqa: SLF001 - of this class
+        cluster._bind(connection, None)  # noqa: SLF001 - of this class
         return cluster
 
-    def _bind(
-        self,
-        connection: Connection,
-        process: subprocess.Popen[bytes] | None,
-        env: Mapping[str, str],
-    ) -> None:
+    def _bind(self, connection: Connection, process: subprocess.Popen[bytes] | None) -> None:
         self._connection = connection
         self._process = process
-        self._env = env
         self._coordinator: Coordinator | None = None
 
     def _coordinate(self) -> None:
@@ -444,7 +441,7 @@ class Cluster:
             script=str(script),
             source=text,
             args=[str(arg) for arg in args],
-            env={**os.environ, **self._env, **_variables(env)},
+            env={**os.environ, **self.config.given, **_variables(env)},
             cwd=str(folder),
             policy={} if restarts is None else {"restarts": restarts},
             cell=cell,
@@ -458,6 +455,8 @@ class Cluster:
         ------
         NoRun
             Nothing ran yet.
+        RunActive
+            The latest run is being stopped.
         """
         return Run(self, self._connection, self._connection.request("restart")["run"])
 
@@ -478,7 +477,7 @@ class Cluster:
         ClusterError
             The kind is unknown, or this cluster cannot be run in that way.
         """
-        return export(kind, self.config, [str(script), *map(str, args)], self._env)
+        return export(kind, self.config, [str(script), *map(str, args)], self.config.given)
 
     def detach(self) -> None:
         """Let the cluster outlive this process; `attach` finds it again."""
@@ -693,13 +692,15 @@ class Run:
         Raises
         ------
         NoRun, SupervisorError
-            The run is over, or no task has a process.
+            The run is over, or ends before anybody looked; or no task has a process.
         """
         if self.over:
             raise NoRun(f"run {self.number} is over; there is no process to look into")
         before = self.status()["examined"]
         self._connection.request("stacks")
-        self._connection.wait(lambda _: self.over or self.status()["examined"] > before, 10.0)
+        self._connection.wait(
+            lambda _: self.over or self.status()["examined"] > before, EXAMINE_SECONDS
+        )
         return self.record.stacks()
 
 

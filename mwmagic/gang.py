@@ -225,6 +225,11 @@ class Gang:
         """The tasks that have a process."""
         return frozenset(self._alive)
 
+    @property
+    def stopping(self) -> bool:
+        """Whether somebody stopped the run: then it is not started again."""
+        return self._stopping
+
     def launched(self, task: Task) -> bool:
         """Whether somebody launched `task`."""
         return task in self._launched

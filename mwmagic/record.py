@@ -251,8 +251,17 @@ class Record:
         return self.log_path(task, attempt).read_bytes()
 
     def stacks(self) -> dict[str, Any]:
-        """Return where each task was when somebody looked last: ``lines`` and ``texts``."""
-        stacks: dict[str, Any] = json.loads((self.path / "stacks.json").read_text())
+        """Return where each task was when somebody looked last: ``lines`` and ``texts``.
+
+        Raises
+        ------
+        NoRun
+            Nobody looked.
+        """
+        path = self.path / "stacks.json"
+        if not path.exists():
+            raise NoRun(f"nobody looked where the tasks of run {self.number} were while it ran")
+        stacks: dict[str, Any] = json.loads(path.read_text())
         return stacks
 
     def events(self) -> list[dict[str, Any]]:

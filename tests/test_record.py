@@ -129,6 +129,14 @@ def test_a_log_that_is_not_there_is_said_to_be(run):
         record.log("ps")
 
 
+def test_stacks_that_nobody_looked_for_are_said_to_be_missing(run):
+    run.write({"state": "finished"})
+    with pytest.raises(NoRun, match="nobody looked"):
+        read_back(run).stacks()
+    run.save_stacks(["worker:0 is at main.py:1"], {})
+    assert read_back(run).stacks()["lines"] == ["worker:0 is at main.py:1"]
+
+
 @pytest.mark.parametrize("text", [None, "", "{", "[1]", '{"state": "run', "\0\0\0"])
 def test_a_state_that_cannot_be_read_is_lost(run, text):
     if text is not None:

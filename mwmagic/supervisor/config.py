@@ -65,6 +65,8 @@ class Config:
         The owner's process id.
     env : mapping of str to str
         The owner's environment, which workers inherit.
+    given : mapping of str to str
+        What of it the owner declared for the workers.
     """
 
     name: str
@@ -86,6 +88,7 @@ class Config:
     warm: bool = True
     detach: bool = False
     env: dict[str, str] = field(default_factory=dict)
+    given: dict[str, str] = field(default_factory=dict)
 
     def as_json(self) -> str:
         """Return it as one line."""

@@ -93,6 +93,7 @@ class Supervisor:
         if self.run is not None and not self.run.over:
             host = self._place.channel(tasks[0]).host
             self.run.lost(tasks, host)
+        self._changed()
 
     # News.
 
@@ -122,6 +123,7 @@ class Supervisor:
             "devices": self.config.devices,
             "gpus": self.config.gpus,
             "threads": self.config.threads,
+            "given": self.config.given,
             "coordinator": self.config.coordinator,
             "restarts": self.config.policy.restarts,
             "grace": self.config.policy.grace,
@@ -190,13 +192,21 @@ class Supervisor:
         if self.run is None:
             raise NoRun("nothing ran on this cluster yet, so there is nothing to restart")
         if not self.run.over:
-            self.run.restart()
+            self._start_again(self.run)
             return
         old = self.run
         script = next(order.script for order in old.orders.values())
         run = self._begin(script, vars(old.gang.policy))
         for task, order in old.orders.items():
             run.launch(task, replace(order, source=run.directory.copy_source(order.source)))
+
+    @staticmethod
+    def _start_again(run: Run) -> None:
+        if run.gang.stopping:
+            raise RunActive(
+                f"run {run.directory.number} is being stopped; restart it when it is over"
+            )
+        run.restart()
 
     def _signal(self, message: Message) -> None:
         self._active().signal(self._task(message["task"]), message["signal"])

@@ -207,6 +207,15 @@ def test_a_cluster_is_detached_later(own):
 
 
 @pytest.mark.slow
+def test_declared_variables_outlive_the_owner(cluster, tmp_path):
+    cluster(1, env={"DECLARED": "yes"}, detach=True)._connection.close()
+    eventually(lambda: attached() is not None, "new owner")
+    with Cluster.attach() as again:
+        run = again.run("main.py", source="import os; print(os.environ['DECLARED'])")
+        assert run.wait(30).logs(0) == b"yes\n"
+
+
+@pytest.mark.slow
 def test_attaching_finds_the_cluster_of_a_directory_and_name(cluster, tmp_path):
     (tmp_path / "other").mkdir()
     cluster(1, name="here").detach()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import threading
 from textwrap import dedent
 
 import pytest
@@ -202,6 +203,20 @@ def test_a_gang_is_started_again_on_demand(cluster):
     assert not set(pids(run)) & set(first)
     assert not [pid for pid in first if alive(pid)]
     assert run.status()["restarts"] == 0
+
+
+def test_what_is_being_stopped_is_not_started_again(cluster):
+    one = cluster(1, grace=60)
+    run = one.run("main.py", source=STUBBORN)
+    pids(run)
+    stopping = threading.Thread(target=run.stop, daemon=True)
+    stopping.start()
+    eventually(lambda: run.state == "ending")
+    with pytest.raises(RunActive, match="run 1 is being stopped"):
+        one.restart()
+    run.kill(0)
+    stopping.join(30)
+    assert run.state == "stopped"
 
 
 def test_a_run_that_is_over_starts_again_as_a_new_one(cluster, tmp_path):
