@@ -600,7 +600,10 @@ class Run:
             It is still going.
         SupervisorLost
             Its supervisor went away.
+        ClusterError
+            It has no end of its own: this process coordinates its servers.
         """
+        self.expect_end(timeout)
         if progress is not None:
             stop = self._connection.listen(lambda _: progress(self.status()))
         try:
@@ -611,6 +614,20 @@ class Run:
         if not ended:
             raise WaitTimeout(f"run {self.number} is still going after {timeout} s: {self!r}")
         return self._judge()
+
+    def expect_end(self, timeout: float | None) -> None:
+        """Refuse to wait for what has no end.
+
+        Raises
+        ------
+        ClusterError
+            This process coordinates the run's servers, which never end by themselves.
+        """
+        if self.cluster.config.coordinator and timeout is None and not self.over:
+            raise ClusterError(
+                "this process coordinates the run's servers, which serve until they are stopped: "
+                "there is no end to wait for"
+            )
 
     def ended_within(self, seconds: float) -> bool:
         """Wait so long at the most; return whether the run is over.

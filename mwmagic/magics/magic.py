@@ -249,6 +249,7 @@ class MWMagic(Magics):
         return self._wait(self.latest(), given.timeout, quiet=given.quiet)
 
     def _wait(self, run: Run, timeout: float | None, *, quiet: bool) -> Run:
+        run.expect_end(timeout)
         try:
             if not quiet:
                 self._displays.wait(run, timeout)

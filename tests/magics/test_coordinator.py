@@ -80,6 +80,8 @@ def test_the_notebook_coordinates(kernel):
     assert len(set(eval(ask("train()").value)) & set(eval(first))) == 1, "one went on, one is new"
     assert "run 1: running" in ask("%mw_status").value
 
+    assert "there is no end to wait for" in str(kernel.run("%mw_wait", 60).error)
+
     assert ask("%mw_stop").text == "stopped run 1\n"
     assert "reusing" in ask(DECLARE).text
     assert "run 2: starting" in ask("%mw_status").value, "declared again, the servers start again"
