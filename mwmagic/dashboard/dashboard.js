@@ -74,9 +74,10 @@ class Store {
     Object.assign(this, { live: {}, series: new Map(), metrics: new Set(), rows: {}, header: null });
   }
 
-  state({ header, rows }) {
+  state({ header, rows, live }) {
     if (header) this.header = header;
     Object.assign(this.rows, rows);
+    Object.assign(this.live, live);
   }
 
   take(frame) {
@@ -86,13 +87,15 @@ class Store {
     const fresh = frame.run !== this.run;
     if (fresh) this.begin(frame.run);
     const { first, from, runs } = frame.lines;
-    if (from > this.next && first <= this.next) return this.answer(); // a frame was lost
+    const [point, version] = frame.since;
+    const missed = (from > this.next && first <= this.next) || point > this.point || version > this.version;
+    if (missed) return this.answer(); // a frame was lost
     const added = this.append(from, runs);
+    // A page that asked twice is told twice: what it has already is passed over.
     for (const [task, attempt, metric, values] of frame.points) this.plot(task, attempt, metric, values);
-    this.point = frame.point;
-    if (frame.header !== undefined) this.state(frame);
-    this.version = frame.state;
-    this.live = { ...this.live, ...frame.live };
+    this.point = Math.max(this.point, frame.point);
+    if (frame.state >= this.version) this.state(frame);
+    this.version = Math.max(this.version, frame.state);
     for (const view of this.views) view.update(added, fresh, frame.points.length > 0);
     this.soon();
   }
@@ -120,8 +123,11 @@ class Store {
     const key = `${metric}\n${attempt}\n${task}`;
     if (!this.series.has(key)) this.series.set(key, { task, attempt, metric, points: [] });
     const series = this.series.get(key);
-    for (let i = 0; i < values.length; i += 2) series.points.push([values[i], values[i + 1]]);
-    if (series.points.length > POINTS) series.points = series.points.filter((_, i) => i % 2);
+    const { points } = series;
+    for (let i = 0; i < values.length; i += 3) {
+      if (values[i] >= this.point) points.push([values[i + 1], values[i + 2]]);
+    }
+    if (points.length > POINTS) series.points = points.filter((_, i) => (points.length - i) % 2);
   }
 
   soon() {

@@ -44,7 +44,7 @@ class Feed:
         self.series = Series(Path(run["directory"]) / "metrics.jsonl")
         self.journal = Journal()
         self._tails: list[Tail | None] = [None] * len(run["tasks"])
-        self._current: dict[int, str] = {}
+        self._live = [(0, "")] * len(run["tasks"])
         self._state = 0
         self._header: tuple[int, dict[str, Any]] = (0, {})
         self._rows: list[tuple[int, dict[str, Any]]] = [(0, {})] * len(run["tasks"])
@@ -75,8 +75,9 @@ class Feed:
     def state(self, since: int = 0) -> dict[str, Any]:
         """Return the state, or what changed of it since a version."""
         rows = {i: shown for i, (version, shown) in enumerate(self._rows) if version >= since}
+        live = {i: text for i, (version, text) in enumerate(self._live) if version >= max(since, 1)}
         header = self._header[1] if self._header[0] >= since else None
-        return {"header": header, "rows": rows}
+        return {"header": header, "rows": rows, "live": live}
 
     # The logs.
 
@@ -139,25 +140,22 @@ class Feed:
         self.series.read()
         runs, line = self.journal.runs(at.line, limit)
         points, point = self.series.since(at.point, POINTS)
-        live, known = self._live(), self._current if at.state else {}
+        self._look()
         to = Position(line, point, self._state + 1)
-        if to == at and live == known:
+        if to == at:
             return None
-        changed = {i: text for i, text in live.items() if known.get(i) != text}
-        gone = [i for i in known if i not in live]
-        self._current = live
         lines = {"first": self.journal.first, "from": line - _count(runs), "runs": runs}
-        message: dict[str, Any] = {"run": self.number, "lines": lines, "line": line}
-        message |= {"point": point, "points": points, "state": to.state}
-        message |= {"live": changed | dict.fromkeys(gone, "")}
-        if to.state != at.state:
-            message |= self.state(at.state)
-        return message, to
+        message: dict[str, Any] = {"run": self.number, "lines": lines, "since": at[1:]}
+        message |= {"points": points, "point": point, "state": to.state}
+        return message | (self.state(at.state) if to.state != at.state else {}), to
 
-    def _live(self) -> dict[int, str]:
-        """Return the lines that are still being written."""
-        tails = ((i, tail) for i, tail in enumerate(self._tails) if tail is not None)
-        return {i: tail.current[:CURRENT] for i, tail in tails if tail.current}
+    def _look(self) -> None:
+        """Note the lines that are still being written."""
+        for index, tail in enumerate(self._tails):
+            text = tail.current[:CURRENT] if tail is not None else ""
+            if text != self._live[index][1]:
+                self._state += 1
+                self._live[index] = (self._state, text)
 
 
 def _count(runs: list[list[Any]]) -> int:

@@ -136,7 +136,7 @@ class Series:
         Returns
         -------
         groups : list
-            ``[task, attempt, metric, [x, y, x, y]]`` each.
+            ``[task, attempt, metric, [number, x, y, number, x, y]]`` each.
         end : int
             The number after the last one.
         """
@@ -144,7 +144,8 @@ class Series:
         chosen = self._points[start : start + limit]
         groups: dict[Key, list[float | None]] = {}
         for point in chosen:
-            groups.setdefault(point.key, []).extend((point.x, point.y))
+            x = int(point.x) if point.x.is_integer() else point.x  # shorter
+            groups.setdefault(point.key, []).extend((point.number, x, point.y))
         whole = start + limit >= len(self._points)
         return [[*key, values] for key, values in groups.items()], (
             self._next if whole else chosen[-1].number + 1
