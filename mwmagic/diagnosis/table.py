@@ -241,7 +241,7 @@ KNOWN = (
             "[Errno 17] File exists: ...",
         ),
         "Several workers write the same file or directory, and are in each other's way.",
-        "let every worker save, to `write_path(path)` (`from mwmagic.worker.task import "
+        "let every worker save, to `write_path(path)` (`from mwmagic.worker import "
         "write_path`): the chief's is kept. Keras' own `save` and callbacks may share a path under "
         "`--keras auto`",
         "https://github.com/tensorflow/tensorflow/issues/38635",
@@ -252,7 +252,7 @@ KNOWN = (
         ("finished while another saved",),
         "Saving reads variables that all workers hold a part of, so all take part in it. This one "
         "did not.",
-        "call `save` on every worker, with `write_path(path)` (`from mwmagic.worker.task import "
+        "call `save` on every worker, with `write_path(path)` (`from mwmagic.worker import "
         "write_path`): the chief's is kept",
         _SAVING,
     ),
@@ -472,7 +472,7 @@ STALLS = (
         ("waits for the others in a save",),
         "Saving reads variables that all workers hold a part of, so all take part in it. The "
         "others do something else.",
-        "call `save` on every worker, with `write_path(path)` (`from mwmagic.worker.task import "
+        "call `save` on every worker, with `write_path(path)` (`from mwmagic.worker import "
         "write_path`): the chief's is kept",
         _SAVING,
     ),
