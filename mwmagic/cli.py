@@ -16,6 +16,7 @@ from .following import follow
 from .gang import Policy
 from .options import cluster_options, options
 from .reading import read
+from .status import remarks
 from .supervisor.config import Config
 
 if TYPE_CHECKING:
@@ -103,6 +104,8 @@ def _finish(run: Run, *, raw: bool) -> int:
     try:
         for task, line in follow(run, raw=raw):
             print(label[task], line, flush=True)
+        for remark in remarks(run.status()):
+            print(f"mwmagic: {remark}", file=sys.stderr)
         run.wait()
     except KeyboardInterrupt:
         run.stop()

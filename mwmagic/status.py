@@ -13,7 +13,7 @@ from .diagnosis import Cause, describe
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["FINAL", "task_words", "words"]
+__all__ = ["FINAL", "remarks", "task_words", "words"]
 
 FINAL = ("finished", "failed", "stopped")
 """The states in which nothing of a run is alive."""
@@ -67,6 +67,23 @@ def _words(run: Mapping[str, Any]) -> str:
 def _setback(run: Mapping[str, Any]) -> str:
     setbacks = run.get("setbacks")
     return f": {Cause.from_dict(setbacks[-1]['cause']).headline}" if setbacks else ""
+
+
+def remarks(run: Mapping[str, Any]) -> list[str]:
+    """Say what a run's user should know besides, a line each.
+
+    Why it makes no progress, and what goes otherwise than meant.
+
+    Parameters
+    ----------
+    run : mapping
+        A snapshot of it.
+    """
+    stall = run.get("stall") or {}
+    seen = [stall.get("why"), *run.get("notices", ())]
+    return [
+        f"{', '.join(one['tasks'])}: {one['meaning']} Try: {one['remedy']}." for one in seen if one
+    ]
 
 
 def task_words(task: Mapping[str, Any]) -> str:

@@ -54,6 +54,13 @@ def started(*args, **options):
 
 
 @pytest.mark.slow
+def test_what_goes_otherwise_than_meant_is_said_at_the_end(script, capsys):
+    script("print('Enabled NCCL communication but no GPUs detected/specified')")
+    assert main(["run", "-n", "2", "main.py"]) == 0
+    assert re.search(r"mwmagic: worker:0, worker:1: NCCL .* Try: .*RING", capsys.readouterr().err)
+
+
+@pytest.mark.slow
 def test_every_line_carries_its_task_and_success_is_0(script, capsys):
     script("import os; print('one'); print('two ' + os.environ['MWMAGIC_TASK'], end='')")
     assert main(["run", "-n", "2", "--chief", "main.py"]) == 0

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
+from io import StringIO
 
+import pytest
+from rich.console import Console
+
+from mwmagic.dashboard import static
+from mwmagic.dashboard.rows import header
+from mwmagic.dashboard.terminal import table
 from mwmagic.diagnosis import Cause
-from mwmagic.status import FINAL, task_words, words
+from mwmagic.status import FINAL, remarks, task_words, words
 
 TASK = {
     "state": "running",
@@ -87,3 +93,44 @@ def test_the_final_states_are_the_gangs():
     from mwmagic.gang import State
 
     assert {state.value for state in State if state.final} == set(FINAL)
+
+
+NCCL = {
+    "name": "nccl-ignored",
+    "tasks": ["worker:0", "worker:1"],
+    "what": "as the log of worker:1 says",
+    "meaning": "This task sees no <GPU>.",
+    "remedy": "take RING",
+    "link": "",
+}
+STALLED = {**NCCL, "tasks": ["worker:1"], "meaning": "The others wait.", "remedy": "look there"}
+REMARKS = [
+    "worker:1: The others wait. Try: look there.",
+    "worker:0, worker:1: This task sees no <GPU>. Try: take RING.",
+]
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({}, []),
+        ({"stall": None, "notices": []}, []),
+        ({"stall": {"lines": [], "why": None}, "notices": [NCCL]}, REMARKS[1:]),
+        ({"stall": {"lines": [], "why": STALLED}, "notices": [NCCL]}, REMARKS),
+    ],
+)
+def test_remarks(fields, said):
+    assert remarks(run("running", task(), **fields)) == said
+
+
+def test_remarks_are_seen_wherever_a_run_is_shown():
+    fields = {"number": 1, "script": "main.py", "started": 0.0, "ended": 1.0, "attempt": 1}
+    row = dict.fromkeys(("progress", "memory", "address", "pid", "log", "size"))
+    snapshot = run("finished", task(**row), words="finished", notices=[NCCL], **fields)
+    assert static.text(snapshot).endswith("\n" + REMARKS[1])
+    assert "no &lt;GPU&gt;. Try: take RING." in static.page(snapshot)
+    assert header(snapshot)["notice"] == REMARKS[1]
+    assert header({**snapshot, "notice": "cannot"})["notice"] == "cannot\n" + REMARKS[1]
+    shown = StringIO()
+    Console(file=shown, width=200).print(table(snapshot))
+    assert REMARKS[1] in shown.getvalue()

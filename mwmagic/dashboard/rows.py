@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.diagnosis import Cause
-from mwmagic.status import FINAL, task_words
+from mwmagic.status import FINAL, remarks, task_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -124,5 +124,5 @@ def header(run: Mapping[str, Any]) -> dict[str, Any]:
         "cause": cause.lines() if cause else [],
         "culprit": cause.task if cause else None,
         "doing": run.get("doing", ""),
-        "notice": run.get("notice", ""),
+        "notice": "\n".join([*filter(None, [run.get("notice")]), *remarks(run)]),
     }

@@ -7,7 +7,7 @@ import html
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.diagnosis import Cause
-from mwmagic.status import task_words
+from mwmagic.status import remarks, task_words
 
 from .rows import metrics, place, tone
 
@@ -45,7 +45,7 @@ def text(run: Mapping[str, Any]) -> str:
     width = max(len(name) for name in run["tasks"])
     for name, task in run["tasks"].items():
         lines.append(f"  {name:<{width}}  {task_words(task)}  {_progress(task)}".rstrip())
-    return "\n".join(lines)
+    return "\n".join([*lines, *remarks(run)])
 
 
 def page(run: Mapping[str, Any], points: Sequence[Point] = (), label: str = "") -> str:
@@ -63,6 +63,7 @@ def page(run: Mapping[str, Any], points: Sequence[Point] = (), label: str = "") 
     head = "<b>" + html.escape(f"run {run['number']}: {run['words']}") + "</b>"
     rows = "".join(_row(name, task) for name, task in run["tasks"].items())
     parts = [head, f"<table>{rows}</table>", _picture(run, points), _cause(run)]
+    parts += [f"<p>{html.escape(remark)}</p>" for remark in remarks(run)]
     return f'<div class="mwmagic-static {label}">{"".join(parts)}</div>'
 
 

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mwmagic.diagnosis import Cause
+from mwmagic.status import remarks
 
 from .rows import fraction, left, metrics, place, tone
 
@@ -43,7 +44,7 @@ def table(run: Mapping[str, Any]) -> Group:
     if run["cause"]:
         lines = Cause.from_dict(run["cause"]).lines()
         parts.append(Text("\n".join(lines), style="red"))
-    return Group(*parts)
+    return Group(*parts, *map(Text, remarks(run)))
 
 
 def _cells(name: str, task: Mapping[str, Any]) -> list[Any]:

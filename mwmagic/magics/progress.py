@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.display import display
 
+from mwmagic.status import remarks
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -19,9 +21,10 @@ FRAME = 0.5
 
 
 def _line(status: Mapping[str, Any]) -> str:
-    """Return the run's state and the progress of the first task that has any."""
+    """Return the run's state, the progress of the first task that has any, and remarks."""
     reached = [task["progress"] for task in status["tasks"].values() if task["progress"]]
-    return "  ".join([f"run {status['number']}: {status['words']}", *map(_reached, reached[:1])])
+    line = "  ".join([f"run {status['number']}: {status['words']}", *map(_reached, reached[:1])])
+    return "\n".join([line, *remarks(status)])
 
 
 def _reached(progress: Mapping[str, Any]) -> str:
