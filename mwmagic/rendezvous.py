@@ -19,10 +19,13 @@ class Rendezvous(Protocol):
     Attributes
     ----------
     module : str
-        The module whose import makes the framework ready.
+        The framework itself.
+    warm : tuple of str
+        The modules that a warm process imports, where they are installed.
     """
 
     module: str
+    warm: tuple[str, ...]
 
     def environment(self, spec: ClusterSpec, task: Task) -> dict[str, str]:
         """Return the variables that `task` needs to join the cluster `spec`."""
@@ -54,6 +57,7 @@ class TensorFlow:
     """TF_CONFIG, for every strategy of ``tf.distribute``."""
 
     module = "tensorflow"
+    warm = ("tensorflow",)  # and with it Keras
 
     def environment(self, spec: ClusterSpec, task: Task) -> dict[str, str]:
         """Return TF_CONFIG, and the flag that lets a server bind a held port."""
@@ -79,6 +83,7 @@ class Jax:
     """
 
     module = "jax"
+    warm = ("jax", "keras")
 
     def environment(self, spec: ClusterSpec, task: Task) -> dict[str, str]:
         """Return the coordinator's address, the process count and this process's id."""
@@ -99,6 +104,7 @@ class Torch:
     """What ``torch.distributed.init_process_group`` reads with ``env://``."""
 
     module = "torch"
+    warm = ("torch",)
 
     def environment(self, spec: ClusterSpec, task: Task) -> dict[str, str]:
         """Return the master's address, the world size and this process's rank."""

@@ -75,8 +75,11 @@ def base_environment(config: Config, env: Mapping[str, str]) -> dict[str, str]:
     base["MWMAGIC_DEVICES"] = str(config.devices)
     if config.keras == "legacy":
         base["TF_USE_LEGACY_KERAS"] = "1"
-    if config.framework == "jax" and config.devices:
-        base["JAX_NUM_CPU_DEVICES"] = str(config.devices)
+    if config.framework == "jax":
+        # It would warn of `no_proxy`, which is set so that no proxy can be in the way.
+        base.setdefault("JAX_CHECK_PROXY_ENVS", "false")
+        if config.devices:
+            base["JAX_NUM_CPU_DEVICES"] = str(config.devices)
     return base
 
 

@@ -149,9 +149,9 @@ class Place:
     # Warm processes.
 
     def _warm_up(self) -> None:
-        module = rendezvous_for(self.config.framework).module
+        modules = rendezvous_for(self.config.framework).warm
         env = task_environment(self.config, self.spec, self.config.members[0], self.config.env)
-        argv = [sys.executable, str(ZYGOTE), str(BOOTSTRAP), module]
+        argv = [sys.executable, str(ZYGOTE), str(BOOTSTRAP), *modules]
         self._early = early(env)
         for channel in self.channels:
             self._importing.add(channel)

@@ -34,6 +34,7 @@ def test_no_task_is_reached_through_a_proxy():
     env = environment({"http_proxy": "http://proxy:3128", "no_proxy": "intern,localhost"})
     assert env["no_proxy"] == env["NO_PROXY"] == "intern,localhost,127.0.0.1,node-2"
     assert env["http_proxy"] == "http://proxy:3128"
+    assert environment(framework="jax")["JAX_CHECK_PROXY_ENVS"] == "false", "or JAX warns of it"
 
 
 def test_the_framework_decides_the_backend_unless_the_user_did():
