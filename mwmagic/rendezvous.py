@@ -57,7 +57,7 @@ class TensorFlow:
     """TF_CONFIG, for every strategy of ``tf.distribute``."""
 
     module = "tensorflow"
-    warm = ("tensorflow",)  # and with it Keras
+    warm: tuple[str, ...] = ("tensorflow",)  # and with it Keras
 
     def environment(self, spec: ClusterSpec, task: Task) -> dict[str, str]:
         """Return TF_CONFIG, and the flag that lets a server bind a held port."""
@@ -83,7 +83,7 @@ class Jax:
     """
 
     module = "jax"
-    warm = ("jax", "keras")
+    warm: tuple[str, ...] = ("jax", "keras")
 
     def environment(self, spec: ClusterSpec, task: Task) -> dict[str, str]:
         """Return the coordinator's address, the process count and this process's id."""
@@ -104,7 +104,7 @@ class Torch:
     """What ``torch.distributed.init_process_group`` reads with ``env://``."""
 
     module = "torch"
-    warm = ("torch",)
+    warm: tuple[str, ...] = ("torch",)
 
     def environment(self, spec: ClusterSpec, task: Task) -> dict[str, str]:
         """Return the master's address, the world size and this process's rank."""
