@@ -1,6 +1,10 @@
 """Files and directories that many processes write at once are always whole."""
 
+import json
 import multiprocessing
+import os
+import subprocess
+import sys
 from importlib.util import find_spec
 
 import pytest
@@ -54,6 +58,62 @@ def test_a_directory_that_two_processes_write_is_always_there(tmp_path):
     assert [writer.exitcode for writer in writers] == [0, 0]
     assert [name.name for name in tmp_path.iterdir()] == ["model"]
     assert {name.read_text() for name in path.iterdir()} in ({"0" * 9000}, {"1" * 9000})
+
+
+def test_directories_replace_each_other_where_they_cannot_be_exchanged(tmp_path, monkeypatch):
+    from mwmagic.worker.keras_fixes import saving
+
+    monkeypatch.setattr(saving, "_exchanged", lambda *_: False)
+    path = tmp_path / "model"
+    writers = start(path, "directory")
+    for writer in writers:
+        writer.join()
+    assert [writer.exitcode for writer in writers] == [0, 0]
+    assert [name.name for name in tmp_path.iterdir()] == ["model"]
+    assert {name.read_text() for name in path.iterdir()} in ({"0" * 9000}, {"1" * 9000})
+
+
+SAVES = """
+import contextlib, sys
+import keras
+import mwmagic.keras
+from mwmagic.worker.keras_fixes import saving
+
+at_once, model = saving.at_once, keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+
+@contextlib.contextmanager
+def noted(path):
+    with at_once(path) as temporary:
+        yield temporary
+    print(path.name, path.exists() and path != temporary, flush=True)
+
+saving.at_once = noted
+for _ in range(2):
+    model.save("model.keras")
+    model.save("model.h5")
+    model.save_weights("model.weights.h5")
+    model.export("model", verbose=False)
+"""
+
+
+def test_every_way_to_save_writes_to_a_path_of_its_own(tmp_path):
+    """Twice, because Keras's `export` makes the module `tf.saved_model` anew."""
+    config = {
+        "cluster": {"worker": ["localhost:1", "localhost:2"]},
+        "task": {"type": "worker", "index": 0},
+    }
+    env = {**os.environ, "TF_CONFIG": json.dumps(config), "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(
+        [sys.executable, "-c", SAVES],
+        env=env,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    names = ["model.keras", "model.h5", "model.weights.h5", "model"]
+    assert done.stdout.split("\n") == [f"{name} True" for name in [*names, *names]] + [""]
 
 
 def test_a_failed_write_leaves_what_was_there(tmp_path):

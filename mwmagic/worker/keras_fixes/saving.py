@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import inspect
 import os
 import shutil
@@ -12,9 +13,9 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
 
-import tensorflow as tf
 from keras.src.legacy.saving import legacy_h5_format
 from keras.src.saving import saving_lib
+from tensorflow.python.saved_model import save as saved_model
 
 from mwmagic.worker.keras_fixes.cluster import in_cluster
 from mwmagic.worker.keras_fixes.repair import Repair, replace, says
@@ -61,8 +62,9 @@ def _renamed(written: Path, path: Path) -> bool:
     """Rename a directory, unless there is one already."""
     try:
         written.rename(path)
-    except OSError:
-        if path.is_dir():
+    except OSError as error:
+        # Not `path.is_dir()`: another worker may have put it aside by now.
+        if error.errno in {errno.EEXIST, errno.ENOTEMPTY}:
             return False
         raise
     return True
@@ -107,13 +109,18 @@ def _save_at_once() -> None:
     """Write each saved model to a path of its own, and rename it.
 
     The originals open the path. When several workers save to one, HDF5 raises
-    BlockingIOError (its file lock) and a .keras archive mixes two writers.
+    BlockingIOError (its file lock), a .keras archive mixes two writers, and
+    one SavedModel's temporary files are gone before the other merges them.
+
+    A SavedModel is written by what `tf.saved_model.save` calls, for that name
+    itself does not last: TensorFlow makes the module `tf.saved_model` anew when
+    something imports below it, as Keras's `export` does.
     """
     for module, name, argument in (
         (saving_lib, "save_model", "filepath"),
         (saving_lib, "save_weights_only", "filepath"),
         (legacy_h5_format, "save_model_to_hdf5", "filepath"),
-        (tf.saved_model, "save", "export_dir"),
+        (saved_model, "save_and_return_nodes", "export_dir"),
     ):
         replace(module, name, _whole(getattr(module, name), argument))
 
