@@ -85,7 +85,8 @@ class Ports:
     """Placeholders that keep ports free for workers which bind beside them.
 
     A placeholder is bound with SO_REUSEPORT and never listens, so it gets no connections, and the
-    kernel hands its port to nobody who does not ask for that port with SO_REUSEPORT too.
+    kernel hands its port to nobody who does not ask for that very port with SO_REUSEPORT, as gRPC
+    does, or SO_REUSEADDR, as PyTorch does.
     """
 
     def __init__(self) -> None:
@@ -121,6 +122,8 @@ class Ports:
                 one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             one.bind((address, 0))
+            # Only now: the kernel is to choose the port as if nobody could share it.
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         except OSError:
             one.close()
             raise

@@ -7,12 +7,12 @@ import socket
 import pytest
 
 
-def bind(port, *, share, address="::"):
-    """Bind a port as a server would."""
+def bind(port, way=None, address="::"):
+    """Bind a port as a server would: as gRPC's, as PyTorch's, or without any sharing."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     one = socket.socket(family, socket.SOCK_STREAM)
-    if share:
-        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    if way is not None:
+        one.setsockopt(socket.SOL_SOCKET, way, 1)
     try:
         one.bind((address, port))
     except OSError:
@@ -35,18 +35,19 @@ def test_eight_agents_of_eight_never_collide(speak):
     assert len(set(ports)) == 64
     for port in ports:
         for address in ("::", "0.0.0.0", "127.0.0.1"):
-            bind(port, share=True, address=address).close()
+            bind(port, socket.SO_REUSEPORT, address).close()
             with pytest.raises(OSError, match="Address already in use"):
-                bind(port, share=False, address=address)
+                bind(port, None, address)
 
 
 def test_the_kernel_gives_a_held_port_to_nobody(agent):
     ports = set(held(agent, 1, 64))
-    others = [bind(0, share=share) for share in (True, False) for _ in range(500)]
+    ways = (socket.SO_REUSEPORT, socket.SO_REUSEADDR, None)
+    others = [bind(0, way) for way in ways for _ in range(500)]
     taken = {one.getsockname()[1] for one in others}
     for one in others:
         one.close()
-    assert len(taken) == 1000
+    assert len(taken) == 1500
     assert not ports & taken
 
 
@@ -55,11 +56,11 @@ def test_ports_are_released(agent):
     agent.say("release", ports=[first])
     agent.say("ping", n=1)
     agent.wait("pong")
-    bind(first, share=False).close()
+    bind(first).close()
     with pytest.raises(OSError, match="Address already in use"):
-        bind(second, share=False)
+        bind(second)
     agent.close()
-    bind(second, share=False).close()
+    bind(second).close()
 
 
 def test_more_are_held_beside_the_first(agent):
@@ -67,14 +68,15 @@ def test_more_are_held_beside_the_first(agent):
     assert held(agent, 3, 0) == []
 
 
-def test_a_worker_listens_beside_the_placeholder_and_gets_every_connection(agent):
+@pytest.mark.parametrize("way", [socket.SO_REUSEPORT, socket.SO_REUSEADDR])
+def test_a_worker_listens_beside_the_placeholder_and_gets_every_connection(agent, way):
     [port] = held(agent, 1, 1)
     agent.start(
         "a",
         f"""
         import socket
         server = socket.socket(socket.AF_INET6)
-        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        server.setsockopt(socket.SOL_SOCKET, {int(way)}, 1)
         server.bind(("::", {port}))
         server.listen(100)
         print("up")
@@ -88,9 +90,9 @@ def test_a_worker_listens_beside_the_placeholder_and_gets_every_connection(agent
         with socket.create_connection((host, port), 10) as client:
             assert client.recv(100) == b"%d" % number
     agent.wait("exited", code=0)
-    bind(port, share=True).close()  # still held for the next attempt
+    bind(port, way).close()  # still held for the next attempt
     with pytest.raises(OSError, match="Address already in use"):
-        bind(port, share=False)
+        bind(port)
 
 
 def test_nobody_is_connected_to_a_placeholder(agent):

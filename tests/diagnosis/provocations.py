@@ -146,7 +146,14 @@ CASES = (
     Case(
         "port-taken",
         "Could not start gRPC server",
-        "import os\nos.environ.pop('TF_GRPC_REUSE_PORT')" + STRATEGY,
+        "import json, os, socket\n"
+        "config = json.loads(os.environ['TF_CONFIG'])\n"
+        "own = config['cluster']['worker'][config['task']['index']]\n"
+        "other = socket.socket()\n"
+        "other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)\n"
+        "other.bind(('', int(own.rpartition(':')[2])))\n"
+        "other.listen()\n"
+        "os.environ.pop('TF_GRPC_REUSE_PORT')" + STRATEGY,
     ),
     Case(
         "port-taken",

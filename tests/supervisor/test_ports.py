@@ -84,9 +84,14 @@ def test_a_gang_moves_away_from_a_taken_port_and_gives_up_in_the_end(cluster):
 
 
 PORT = """
-import os
+import json, os, socket
 if os.environ["MWMAGIC_ATTEMPT"] == "1" and os.environ["MWMAGIC_TASK"] == "worker:1":
-    # Without this the server does not bind beside whoever has the port: here, its placeholder.
+    address = json.loads(os.environ["TF_CONFIG"])["cluster"]["worker"][1]
+    other = socket.socket()
+    other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    other.bind(("", int(address.rpartition(":")[2])))
+    other.listen()
+    # Without this the server does not bind beside whoever listens.
     os.environ["TF_GRPC_REUSE_PORT"] = "0"
 import tensorflow as tf
 strategy = tf.distribute.MultiWorkerMirroredStrategy()
