@@ -17,7 +17,7 @@ lint: .venv/test
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 
-unit: .venv/test chromium
+unit: .venv/test .torch/tried chromium
 	.venv/bin/python -m pytest
 
 # The versions that Colab ships, in an environment of their own.
@@ -50,6 +50,13 @@ lab: .venv/demo
 	  hypothesis pytest pytest-timeout
 	touch $@
 
+# PyTorch's edition for the CPU, if pip finds it, in a folder of its own; the one that it finds
+# everywhere brings gigabytes for GPUs.
+.torch/tried: | .venv/test
+	.venv/bin/$(PIP) --no-compile --target .torch "torch==2.13.0+cpu" || \
+	  echo "no PyTorch for the CPU: its notebook is tested without"
+	mkdir -p .torch && touch $@
+
 .PHONY: chromium
 chromium:
 	@command -v chromium >/dev/null || (echo "installing chromium for the browser tests" && \
@@ -58,4 +65,4 @@ chromium:
 	  (echo "the browser tests need chromium: install it and try again" && exit 1)
 
 clean:
-	rm -rf .venv .venv-colab mwmagic-demo
+	rm -rf .venv .venv-colab .torch mwmagic-demo
