@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from . import __version__
 from .api import Cluster, clusters, runs
 from .errors import BadArguments, MwmagicError, NoCluster, NoRun, RunStopped, WorkerFailed
-from .following import follow
+from .following import PAUSE, Following, follow
 from .gang import Policy
 from .options import cluster_options, options
 from .reading import read
@@ -56,6 +56,8 @@ def _run(command: argparse.ArgumentParser) -> None:
     command.add_argument("-n", "--workers", type=int, default=1, help="how many workers (1)")
     cluster_options(command)
     command.add_argument("--raw", action="store_true", help="show the framework's notices too")
+    what = "keep a live table of the tasks below what they print"
+    command.add_argument("--dashboard", action="store_true", help=what)
     # In one: on its own, a script would take a `--` that follows it for argparse's.
     what = "the file that every task runs, and its arguments"
     command.add_argument("command", nargs=argparse.REMAINDER, metavar="SCRIPT [ARG ...]", help=what)
@@ -95,17 +97,36 @@ def _start(given: argparse.Namespace) -> int:
         stall=Config.stall if given.stall_timeout is None else given.stall_timeout,
     )
     with cluster:
-        return _finish(cluster.run(script, args=args), raw=given.raw)
+        run = cluster.run(script, args=args)
+        return _finish(run, _table if given.dashboard else _lines, raw=given.raw)
 
 
-def _finish(run: Run, *, raw: bool) -> int:
-    """Print the lines of a run until its end; return the exit code of the first failure."""
+def _lines(run: Run, *, raw: bool) -> None:
+    """Print the lines of a run until its end."""
     label = _labels(run)
+    for task, line in follow(run, raw=raw):
+        print(label[task], line, flush=True)
+    for remark in remarks(run.status()):
+        print(f"mwmagic: {remark}", file=sys.stderr)
+
+
+def _table(run: Run, *, raw: bool) -> None:
+    """Print the lines of a run until its end, above a live table of its tasks."""
+    from .dashboard.terminal import live
+
+    label, following, over = _labels(run), Following(run, raw=raw), False
+    with live(run) as console:
+        while not over:
+            over = run.ended_within(PAUSE)
+            if lines := following.new():
+                told = "\n".join(f"{label[task]} {line}" for task, line in lines)
+                console.out(told, highlight=False)
+
+
+def _finish(run: Run, show: Callable[..., None], *, raw: bool) -> int:
+    """Show a run until its end; return the exit code of the first failure."""
     try:
-        for task, line in follow(run, raw=raw):
-            print(label[task], line, flush=True)
-        for remark in remarks(run.status()):
-            print(f"mwmagic: {remark}", file=sys.stderr)
+        show(run, raw=raw)
         run.wait()
     except KeyboardInterrupt:
         run.stop()

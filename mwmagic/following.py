@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .api import Run
     from .cluster import TaskName
 
-__all__ = ["Following", "follow"]
+__all__ = ["PAUSE", "Following", "follow"]
 
 PAUSE = 0.1
 """Seconds between two looks at the logs."""

@@ -14,7 +14,7 @@ from mwmagic.status import FINAL
 from .feed import FRAME, Feed
 from .pages import Pages, Position
 from .static import page, text
-from .widget import Widget
+from .widget import VIEW, Widget
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,8 +31,6 @@ BLIND = 4000
 
 SAVED = 30.0
 """Seconds between two updates of what is saved with the notebook, while no word changes."""
-
-VIEW = "application/vnd.jupyter.widget-view+json"
 
 
 class Board:
@@ -56,6 +54,7 @@ class Board:
         self._pages = Pages()
         self._doing = ""
         self._notice = ""
+        self._hosted = False
         self._pause: float | None = None
         self._follow(run)
         self.widget = Widget(state=self._feed.state())
@@ -114,17 +113,23 @@ class Board:
         words = run["words"] if run["state"] == "forming" else "running"
         bundle = {**self._bundle(live=True), "text/plain": f"run {run['number']}: {words}"}
         self._saved = (time.monotonic(), run["words"])
-        return display(bundle, raw=True, display_id=True)
+        return display(bundle, raw=True, display_id=True, metadata=self._metadata(bundle))
 
     def _bundle(self, *, live: bool) -> dict[str, Any]:
+        """Return what the notebook keeps; a page that can do without a view's mark gets none.
+
+        Where a notebook is opened without its kernel, the mark would show an error.
+        """
         run = self._snapshot()
-        label = self.widget.label if not live else ""
-        points = self._feed.series.points
-        bundle: dict[str, Any] = {"text/plain": text(run), "text/html": page(run, points, label)}
-        if live:
-            view = {"model_id": self.widget.model_id, "version_major": 2, "version_minor": 0}
-            bundle[VIEW] = view
+        points, label = self._feed.series.points, self.widget.label
+        html = page(run, points, label, live=live)
+        bundle: dict[str, Any] = {"text/plain": text(run), "text/html": html}
+        if live and not self._hosted:
+            bundle[VIEW] = self.widget.view[0]
         return bundle
+
+    def _metadata(self, bundle: Mapping[str, Any]) -> dict[str, Any]:
+        return self.widget.view[1] if VIEW in bundle else {}
 
     def _leave(self, words: str | None) -> None:
         """Let the output of an earlier cell say what it will say for ever."""
@@ -135,7 +140,7 @@ class Board:
 
     def _update(self, bundle: Mapping[str, Any]) -> None:
         if self._handle is not None:
-            self._handle.update(bundle, raw=True)
+            self._handle.update(bundle, raw=True, metadata=self._metadata(bundle))
 
     def _save(self, run: Mapping[str, Any], *, over: bool) -> None:
         """Update what the notebook keeps, when a word changed or after a while."""
@@ -145,10 +150,12 @@ class Board:
             while self._feed.series.read():
                 pass
             self._update(self._bundle(live=False))
+            self.widget.state = self._feed.state()
             self._settled.set()
         elif not over and (run["words"] != words or now - since > SAVED):
             self._saved = (now, run["words"])
             self._update(self._bundle(live=True))
+            self.widget.state = self._feed.state()
 
     # The thread.
 
@@ -191,6 +198,7 @@ class Board:
         kind = content.get("kind")
         if kind == "at":
             with self._lock:
+                self._host(bool(content.get("hosts")))
                 same = content["run"] == self._feed.number
                 names = ("line", "point", "state")
                 at = Position(*(int(content[name]) for name in names)) if same else Position()
@@ -198,6 +206,13 @@ class Board:
             self._wake.set()
         elif kind in _ACTIONS:
             self._begin(kind)
+
+    def _host(self, hosted: bool) -> None:
+        """Note whether pages find the dashboard's place by its label."""
+        if hosted != self._hosted:
+            self._hosted = hosted
+            if not self._settled.is_set():
+                self._update(self._bundle(live=True))
 
     def _begin(self, kind: str) -> None:
         """Do what a button says, on a thread: it may take seconds."""

@@ -37,6 +37,7 @@ function bytes(n) {
   return n < 2 ** 30 ? `${Math.round(n / 2 ** 20)} MB` : `${(n / 2 ** 30).toFixed(1)} GB`;
 }
 
+const some = (texts) => texts.filter(Boolean).join(" · ");
 const short = (y) => (y === null ? "nan" : String(+y.toPrecision(4)));
 
 async function copy(text, button) {
@@ -144,7 +145,9 @@ class Store {
 
   answer() {
     const { page, run, next, point, version } = this;
-    this.send({ kind: "at", page, run, line: next, point, state: version });
+    // Jupyter's own pages hold all outputs in one document: any of them can be our place.
+    const hosts = !!document.querySelector(".jp-Notebook");
+    this.send({ kind: "at", page, run, line: next, point, state: version, hosts });
   }
 
   send(message) {
@@ -351,7 +354,10 @@ function ticks(from, to, count, least = 0) {
 
 function swatch(task) {
   const node = h("i", { className: "mw-swatch" });
-  node.style.borderTop = `3px ${["solid", "dashed", "dotted", "double"][Math.floor(task / COLOURS.length) % 4]} ${colour(task)}`;
+  const stops = [];
+  let at = 0;
+  dash(task).forEach((length, i) => stops.push(`${i % 2 ? "#0000" : colour(task)} ${at}px ${(at += length)}px`));
+  node.style.background = stops.length ? `repeating-linear-gradient(90deg, ${stops})` : colour(task);
   return node;
 }
 
@@ -367,10 +373,7 @@ class Log {
     this.select = h("select", { "aria-label": "Task", onchange: () => this.filter(+this.select.value) });
     this.find = h("input", { type: "search", placeholder: "Search", "aria-label": "Search the log" });
     this.find.addEventListener("input", () => this.search());
-    this.find.addEventListener("keydown", (event) => {
-      event.stopPropagation(); // the notebook's own keys
-      if (event.key === "Enter") this.step(event.shiftKey ? -1 : 1);
-    });
+    this.find.addEventListener("keydown", (event) => event.key === "Enter" && this.step(event.shiftKey ? -1 : 1));
     this.count = h("span", { className: "mw-count", role: "status" });
     this.notices = this.button("Notices", () => this.unfold(), "Show what TensorFlow says to itself");
     this.error = this.button("First error", () => this.jump(), "Jump to the first traceback");
@@ -385,7 +388,6 @@ class Log {
       this.live,
     );
     this.pane.addEventListener("scroll", () => this.scrolled());
-    this.pane.addEventListener("keydown", (event) => event.stopPropagation());
     this.foot = h("span", { className: "mw-foot" });
     this.path = this.button("Copy path", () => copy(this.file(), this.path), "Copy where the whole log is");
     this.el = h(
@@ -707,7 +709,7 @@ class View {
     if (this.cards.length !== header.names.length) this.deal(header.names);
     const count = header.names.length;
     this.tasks.dataset.size = count <= 8 ? "roomy" : count <= 24 ? "cards" : "tiles";
-    this.cards.forEach((card, i) => rows[i] && card.update(rows[i]));
+    this.cards.forEach((card, i) => rows[i] && card.update(rows[i], count <= 8));
   }
 
   deal(names) {
@@ -740,21 +742,24 @@ class Card {
     this.el = h("div", { className: "mw-card", role: "listitem" }, this.label, this.words, this.bar, this.place, this.metrics, this.usage);
   }
 
-  update(row) {
+  update(row, roomy) {
     this.el.dataset.tone = row.tone;
-    set(this.words, row.words);
     const known = row.part !== null || row.tone === "good";
     const part = row.tone === "good" ? 1 : row.part || 0;
     this.bar.style.visibility = known ? "" : "hidden";
     this.fill.style.width = `${100 * part}%`;
     this.bar.setAttribute("aria-valuenow", Math.round(100 * part));
-    const left = row.left ? ` · ${clock(row.left)} left` : "";
-    set(this.place, row.place + left);
-    set(this.metrics, row.metrics.map(([name, value]) => `${name} ${value}`).join("   "));
+    const left = row.left && `${clock(row.left)} left`;
     const used = [row.cpu !== null && `${row.cpu} % CPU`, row.memory !== null && bytes(row.memory)];
-    set(this.usage, [row.at, row.pid && `pid ${row.pid}`, ...used].filter(Boolean).join(" · "));
+    const usage = [row.at, row.pid && `pid ${row.pid}`, ...used];
+    set(this.words, row.words);
+    set(this.place, some([row.place, !roomy && left]));
+    set(this.metrics, row.metrics.map(([name, value]) => `${name} ${value}`).join("   "));
+    set(this.usage, some([left, ...usage]));
     this.el.classList.toggle("mw-plain", !known && !row.place && !row.metrics.length);
-    this.el.title = [this.name, row.words, row.place + left, this.metrics.textContent, this.usage.textContent].filter(Boolean).join("\n");
+    const all = [this.name, row.words, row.place, this.metrics.textContent, this.usage.textContent];
+    this.el.title = all.filter(Boolean).join("\n");
+    this.label.setAttribute("aria-description", some(all.slice(1)));
   }
 }
 
@@ -763,23 +768,36 @@ const stores = new Map();
 // Jupyter renders an output anew whenever it is updated: a view that just lost its place
 // moves to the new one, with its filter, its search and where it was scrolled to.
 function settle(store, el) {
-  const lost = [...store.views].find((view) => !view.el.isConnected);
+  const views = [...store.views];
+  if (views.some((view) => view.home === el && view.el.isConnected)) return () => {};
+  const lost = views.find((view) => !view.el.isConnected);
   const view = lost || new View(store);
   view.home = el;
   el.prepend(view.el);
   view.arrived();
   return () => {
     const height = view.el.offsetHeight;
-    if (height) store.style.textContent = `.${store.label}{min-height:${height}px}.${store.label}>:not(.mw){display:none}`;
+    if (height) store.style.textContent = `.${store.label}{min-height:${height}px}`;
     setTimeout(() => view.home === el && view.remove(), 2000);
   };
+}
+
+// What is typed in the dashboard is not meant for the notebook, where "d d" deletes a cell;
+// but saving it, and running a cell, work from here too.
+function keys(event) {
+  const { target, key } = event;
+  if (!target.closest?.(".mw")) return;
+  const run = event.shiftKey && key === "Enter" && target.tagName !== "INPUT";
+  const theirs = event.ctrlKey || event.metaKey || event.altKey || run;
+  target.toggleAttribute("data-lm-suppress-shortcuts", !theirs); // Jupyter's: for capturing listeners
+  if (!theirs) target.addEventListener("keydown", (event) => event.stopPropagation(), { once: true });
 }
 
 function initialize({ model }) {
   const store = new Store(model);
   const take = (message) => message.kind === "frame" && store.take(message);
   const end = () => store.end();
-  // At the end the output becomes static; while the page knows the run, it stays alive there.
+  // An output that is static is our place all the same, while the page knows the run.
   const found = ({ animationName, target }) => {
     if (animationName === "mw-found" && target.classList.contains(store.label)) settle(store, target);
   };
@@ -788,12 +806,14 @@ function initialize({ model }) {
   model.on("msg:custom", take);
   model.on("comm_live_update", end);
   document.addEventListener("animationstart", found);
+  window.addEventListener("keydown", keys, true);
   for (const el of document.getElementsByClassName(store.label)) settle(store, el);
   store.answer();
   return () => {
     document.removeEventListener("animationstart", found);
     model.off("msg:custom", take);
     model.off("comm_live_update", end);
+    window.removeEventListener("keydown", keys, true);
     stores.delete(store.label);
     store.style.remove();
     for (const view of store.views) view.remove();

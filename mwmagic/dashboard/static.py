@@ -48,7 +48,9 @@ def text(run: Mapping[str, Any]) -> str:
     return "\n".join([*lines, *remarks(run)])
 
 
-def page(run: Mapping[str, Any], points: Sequence[Point] = (), label: str = "") -> str:
+def page(
+    run: Mapping[str, Any], points: Sequence[Point] = (), label: str = "", *, live: bool = False
+) -> str:
     """Return a run's state as HTML without scripts; everything in it is escaped.
 
     Parameters
@@ -59,8 +61,11 @@ def page(run: Mapping[str, Any], points: Sequence[Point] = (), label: str = "") 
         Its metrics.
     label : str
         A class for the element, by which a page finds it.
+    live : bool
+        Whether the run goes on.
     """
     head = "<b>" + html.escape(f"run {run['number']}: {run['words']}") + "</b>"
+    head += " <i>(it went on when this was saved)</i>" if live else ""
     rows = "".join(_row(name, task) for name, task in run["tasks"].items())
     parts = [head, f"<table>{rows}</table>", _picture(run, points), _cause(run)]
     parts += [f"<p>{html.escape(remark)}</p>" for remark in remarks(run)]

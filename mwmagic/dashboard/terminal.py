@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -11,20 +13,26 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from mwmagic.diagnosis import Cause
-from mwmagic.status import remarks
+from mwmagic.status import remarks, task_words
 
 from .rows import fraction, left, metrics, place, tone
+from .static import text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from mwmagic.api import Run
 
-__all__ = ["live", "show", "table"]
+__all__ = ["live", "table"]
 
 PER_SECOND = 4
 """Drawings per second."""
+
+BAR = 20
+"""Columns of a progress bar at the most."""
+
+WHOLE = 2
+"""The first columns, which are never cut: names and states."""
 
 STYLES = {"good": "green", "bad": "bold red", "run": "blue", "wait": "yellow"}
 
@@ -38,24 +46,37 @@ def table(run: Mapping[str, Any]) -> Group:
         A snapshot of it.
     """
     grid = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
-    for name, task in run["tasks"].items():
-        grid.add_row(*_cells(name, task))
-    parts: list[Any] = [Text(f"run {run['number']}: {run['words']}", style="bold"), grid]
-    if run["cause"]:
-        lines = Cause.from_dict(run["cause"]).lines()
-        parts.append(Text("\n".join(lines), style="red"))
-    return Group(*parts, *map(Text, remarks(run)))
+    cells = [_cells(name, task) for name, task in _worst_first(run["tasks"])]
+    for column in range(5):
+        whole = max(row[column].cell_len for row in cells) if column < WHOLE else None
+        grid.add_column(no_wrap=True, overflow="ellipsis", min_width=whole)
+    for row in cells:
+        grid.add_row(*row)
+    return Group(_head(run), grid, *map(Text, remarks(run)))
+
+
+def _worst_first(tasks: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Return failures first: a terminal may show fewer rows than there are."""
+    return sorted(tasks.items(), key=lambda item: tone(item[1]) != "bad")
+
+
+def _head(run: Mapping[str, Any]) -> Text:
+    spent = max((run["ended"] or time.time()) - run["started"], 0.0)
+    minutes, seconds = divmod(math.floor(spent), 60)
+    head = Text(f"run {run['number']}: {run['words']}", style="bold")
+    attempt = f" · attempt {run['attempt']}" if run["attempt"] > 1 else ""
+    return head.append(f"  {minutes}:{seconds:02}{attempt}", style="not bold dim")
 
 
 def _cells(name: str, task: Mapping[str, Any]) -> list[Any]:
-    from mwmagic.status import task_words
-
     kind, part, rest = tone(task), fraction(task), left(task)
     done = 1.0 if kind == "good" and part is not None else part
     where = place(task["progress"]) + (f" · {rest:.0f} s left" if rest else "")
     values = "  ".join(f"{metric} {value}" for metric, value in metrics(task["progress"]))
     style = STYLES.get(kind, "dim")
-    bar = "" if done is None else ProgressBar(total=1.0, completed=done, width=20)
+    bar: Any = ""
+    if done is not None:
+        bar = ProgressBar(1.0, done, BAR, complete_style=style, finished_style=style)
     return [Text(name), Text(task_words(task), style=style), bar, Text(where), Text(values)]
 
 
@@ -70,28 +91,26 @@ class _Picture:
 
 
 @contextmanager
-def live(run: Run, console: Console | None = None) -> Iterator[None]:
+def live(run: Run, console: Console | None = None) -> Iterator[Console]:
     """Keep a table of a run at the bottom of the terminal meanwhile; it stays there at last.
 
     Where the output is no terminal, only its last state is printed.
+
+    Yields
+    ------
+    Console
+        What is printed on it goes above the table.
     """
+    console = console or Console()
+    if not console.is_terminal:
+        yield console
+        console.out(text(run.status()), highlight=False)
+        return
     with Live(
         _Picture(run),
-        console=console or Console(),
+        console=console,
         refresh_per_second=PER_SECOND,
         redirect_stdout=False,
         redirect_stderr=False,
     ):
-        yield
-
-
-def show(run: Run, console: Console | None = None) -> Run:
-    """Wait for a run, with a live table of it.
-
-    Raises
-    ------
-    RunFailed, SupervisorLost
-        As `Run.wait` does.
-    """
-    with live(run, console):
-        return run.wait()
+        yield console

@@ -10,7 +10,10 @@ from uuid import uuid4
 import anywidget
 from traitlets import Dict, Unicode
 
-__all__ = ["Widget"]
+__all__ = ["VIEW", "Widget"]
+
+VIEW = "application/vnd.jupyter.widget-view+json"
+"""The type of a widget's place in a notebook."""
 
 
 def _load(name: str) -> str:
@@ -52,3 +55,9 @@ class Widget(anywidget.AnyWidget):
     def __init__(self, **values: Any) -> None:  # noqa: ANN401 - traits
         super().__init__(label=f"mw-{uuid4().hex[:12]}", **values)
         _let_the_page_choose(self.comm)
+
+    @property
+    def view(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The widget's place in a notebook, and what Colab must know to load it."""
+        data, metadata = self._repr_mimebundle_()
+        return data[VIEW], metadata

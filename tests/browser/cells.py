@@ -19,13 +19,15 @@ def worker(code, *options):
     return " ".join(["%%mw_worker", *options]) + TASK + code
 
 
-def counting(steps, pause):
-    """Return a loop that prints a line for each step, as a training of one's own does."""
+def counting(steps):
+    """Return a loop that waits half-way for a file named `go`, as a slow training would."""
     return worker(
         f"""
 for step in range(1, {steps} + 1):
+    while step == {steps} // 2 + 1 and not os.path.exists("go"):
+        time.sleep(0.05)
     print(f"step {{step}}/{steps} loss={{2 / (1 + step / 40):.4f}}", flush=True)
-    time.sleep({pause})
+    time.sleep(0.01)
 """
     )
 
@@ -34,10 +36,13 @@ FAILING = worker(
     """
 def train(rate):
     if index == 1:
-        raise ValueError("the learning rate must be positive")
+        raise ValueError("the learning rate must be positive <svg onload='window.hacked = 1'>")
     time.sleep(600)
 
-print("starting", flush=True)
+if index == 1:
+    print("<img src=x onerror='window.hacked = 2'>")
+    print("</script><script>window.hacked = 3</script>")
+    print("step 1/2 <b>loss</b>=1.0 loss=0.5", flush=True)
 train(-1)
 """
 )
@@ -46,15 +51,6 @@ SLEEPING = worker(
     """
 print("up", flush=True)
 time.sleep(600)
-"""
-)
-
-HOSTILE = worker(
-    """
-print("<img src=x onerror='window.hacked = 1'>")
-print("</script><script>window.hacked = 2</script>")
-print("step 1/2 <b>loss</b>=1.0 loss=0.5")
-sys.exit("<svg onload='window.hacked = 3'>")
 """
 )
 

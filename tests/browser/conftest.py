@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -20,6 +21,7 @@ QUIET = (
     "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-sync "
     "--disable-background-networking --disable-component-update --force-color-profile=srgb"
 )
+PLACES = {"lab": "lab/tree", "notebook": "notebooks"}
 READY = "() => window.jupyterapp?.shell.currentWidget?.sessionContext?.isReady"
 
 
@@ -95,8 +97,8 @@ class Server:
 class Notebook:
     """One notebook in one page."""
 
-    def __init__(self, server, page, name):
-        self.server, self.page, self.name = server, page, name
+    def __init__(self, server, page, place, name):
+        self.server, self.page, self.place, self.name = server, page, place, name
         self.folder = server.root / name  # the kernel's, and the record's
         self.folder.mkdir()
         self.path = self.folder / "notebook.ipynb"
@@ -108,10 +110,10 @@ class Notebook:
         nbformat.write(notebook, self.path)
         return self
 
-    def open(self, place="lab/tree", page=None):
+    def open(self, page=None):
         page = page or self.page
-        page.goto(f"{self.server.url}/{place}/{self.name}/notebook.ipynb?reset")
-        page.wait_for_function(READY, timeout=60_000)
+        page.goto(f"{self.server.url}/{self.place}/{self.name}/notebook.ipynb?reset")
+        page.wait_for_function(READY, timeout=120_000)
         return self
 
     def command(self, name, page=None):
@@ -167,11 +169,11 @@ class Notebook:
         )
         self.page.wait_for_timeout(1100)  # the charts look at the theme once a second
 
-    def see(self, locator, timeout=30_000):
+    def see(self, locator, timeout=60_000):
         locator.wait_for(timeout=timeout)
         return locator
 
-    def state(self, words, timeout=30_000, page=None):
+    def state(self, words, timeout=60_000, page=None):
         """Wait until the header says so."""
         found = (page or self.page).locator(".mw .mw-words", has_text=words)
         found.last.wait_for(timeout=timeout)
@@ -198,28 +200,41 @@ def chromium(server):
         browser.close()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def context(chromium):
-    context = chromium.new_context(viewport={"width": 1280, "height": 1400})
-    context.set_default_timeout(30_000)
+    """Keep what Jupyter's pages load: the next page opens faster."""
+    context = chromium.new_context(
+        viewport={"width": 1280, "height": 1400},
+        permissions=["clipboard-read", "clipboard-write"],
+    )
+    context.set_default_timeout(60_000)
     yield context
     context.close()
 
 
 @pytest.fixture
-def notebook(server, context, request):
+def place():
+    """Where notebooks are opened."""
+    return PLACES["lab"]
+
+
+@pytest.fixture
+def notebook(server, context, place, request):
     """A notebook named after the test; its kernel is ended with it."""
     page = context.new_page()
     page.problems = []
     # A module that anywidget loads is a blob: what has none in its stack is Jupyter's own.
     page.on("pageerror", lambda error: "blob:" in error.stack and page.problems.append(error.stack))
-    yield Notebook(server, page, request.node.name.removeprefix("test_")[:60])
+    name = re.sub(r"\W", "-", request.node.name.removeprefix("test_"))
+    yield Notebook(server, page, place, name[:30] + name[-10:])
+    for opened in context.pages:
+        opened.close()
     assert not page.problems, page.problems
     server.end_kernels()
 
 
 @pytest.fixture
-def shot(request):
+def shot(request, place):
     """Save a picture of a page's dashboard where MWMAGIC_SCREENSHOTS says, if it says so."""
     folder = os.environ.get("MWMAGIC_SCREENSHOTS")
 
@@ -227,6 +242,7 @@ def shot(request):
         if folder:
             Path(folder).mkdir(parents=True, exist_ok=True)
             target = notebook.page if whole else notebook.board
-            target.screenshot(path=str(Path(folder) / f"{name}.png"))
+            kind = "" if place == PLACES["lab"] else "-notebook"
+            target.screenshot(path=str(Path(folder) / f"{name}{kind}.png"))
 
     return save

@@ -1,0 +1,228 @@
+"""The dashboard in a real JupyterLab and a real Notebook 7, with small real processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import cells
+import pytest
+from conftest import PLACES
+from processes import eventually
+
+pytestmark = [pytest.mark.slow, pytest.mark.browser]
+
+STEPS = 400
+LOADED = "image => image.complete && image.naturalWidth > 0"
+both = pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
+
+
+def done(notebook):
+    """Return how much of its steps worker:0 has done, in percent, as the page shows it."""
+    bar = notebook.board.locator('[role="progressbar"]').first
+    return int(bar.get_attribute("aria-valuenow"))
+
+
+def numbers(notebook, page=None):
+    """Return the steps that the log pane shows, for each worker."""
+    lines = {index: notebook.lines(f"worker:{index}", page) for index in (0, 1)}
+    return {i: [int(text[5:].split("/")[0]) for text in lines[i]] for i in lines}
+
+
+def counted(steps):
+    return {index: list(range(1, steps + 1)) for index in (0, 1)}
+
+
+def saved(notebook, cell):
+    """Save the notebook and return what it keeps of a cell's output."""
+    [output] = notebook.save().cells[cell].outputs
+    return output.data
+
+
+def reopened(notebook, shot, name):
+    """Reopen the saved notebook, untrusted and trusted; yield the output that it keeps."""
+    for trusted in (False, True):
+        notebook.reopen(trusted=trusted)
+        static = notebook.see(notebook.page.locator(".mwmagic-static"))
+        assert notebook.page.locator(".mw").count() == 0
+        shot(notebook, f"{name}-{'trusted' if trusted else 'untrusted'}", whole=True)
+        yield static
+
+
+@both
+def test_a_run_is_live_through_a_reload_and_in_two_views(notebook, shot):
+    notebook.write(cells.declare(), cells.counting(STEPS)).open().run()
+    eventually(lambda: done(notebook) > 5, "progress")
+    before = done(notebook)
+    eventually(lambda: done(notebook) > before, "further progress")
+    notebook.save()
+    second = notebook.page.context.new_page()
+    notebook.open(second).open()
+    for page in (notebook.page, second):
+        eventually(lambda page=page: numbers(notebook, page) == counted(STEPS // 2), "all lines")
+    shot(notebook, "two-live")
+    (notebook.folder / "go").touch()
+    for page in (notebook.page, second):
+        notebook.state("finished", page=page)
+        eventually(lambda page=page: numbers(notebook, page) == counted(STEPS), "all lines")
+    first, other = (
+        page.locator(".mw-card").all_text_contents() for page in (notebook.page, second)
+    )
+    assert first == other
+    second.close()
+    shot(notebook, "two-finished")
+
+
+@both
+def test_a_finished_run_stays_in_the_saved_notebook(notebook, shot):
+    notebook.write(cells.declare(), cells.counting(STEPS))
+    (notebook.folder / "go").touch()
+    notebook.open().run().state("finished")
+    eventually(lambda: saved(notebook, 1)["text/plain"].startswith("run 1: finished"), "the end")
+    assert set(saved(notebook, 1)) == {"text/plain", "text/html"}
+    for static in reopened(notebook, shot, "finished"):
+        assert f"step {STEPS}/{STEPS}" in static.text_content()
+        eventually(lambda static=static: static.locator("img").evaluate(LOADED), "the picture")
+
+
+@both
+def test_buttons_act_while_a_cell_blocks(notebook):
+    notebook.write(cells.declare(), cells.SLEEPING, "%mw_wait").open().start()
+    eventually(lambda: notebook.lines() == ["up", "up"], "both workers")
+    notebook.button("Stacks").click()
+    notebook.see(notebook.board.locator(".mw-note", has_text="worker:1 is at main.py"))
+    notebook.button("Restart").click()
+    notebook.see(notebook.board.locator(".mw-note", has_text="attempt 2"))
+    eventually(lambda: len(notebook.lines()) == 4, "the second attempt")
+    notebook.button("Stop").click()
+    notebook.state("stopped")
+    notebook.see(notebook.page.get_by_text("RunStopped: run 1 was stopped before its end"))
+    notebook.button("Restart").click()
+    notebook.see(notebook.board.get_by_text("Run 2 · main.py"))
+    eventually(lambda: notebook.lines() == ["up", "up"], "the new run")
+    notebook.button("Stop").click()
+    notebook.state("stopped")
+
+
+@both
+def test_a_failure_is_explained_and_a_workers_markup_stays_text(notebook, shot):
+    notebook.write(cells.declare(), cells.FAILING).open().run().state("failed")
+    message = "ValueError: the learning rate must be positive <svg onload='window.hacked = 1'>"
+    cause = notebook.board.locator(".mw-cause pre").text_content()
+    assert message in cause
+    assert 'raise ValueError("the learning rate' in cause
+    assert notebook.lines()[:2] == [
+        "<img src=x onerror='window.hacked = 2'>",
+        "</script><script>window.hacked = 3</script>",
+    ]
+    notebook.button("Show in the log").click()
+    notebook.see(notebook.board.locator(".mw-error", has_text="Traceback"))
+    notebook.button("Copy its log").click()
+    notebook.see(notebook.button("Copied"))
+    copied = notebook.page.evaluate("() => navigator.clipboard.readText()")
+    assert copied.startswith("<img src=x")
+    assert copied.endswith(message)
+    shot(notebook, "failed")
+    words = "run 1: failed: worker:1 exited with code 1"
+    eventually(lambda: saved(notebook, 1)["text/plain"].startswith(words), "the end")
+    for static in reopened(notebook, shot, "failed"):
+        assert message in static.text_content()
+        assert notebook.page.evaluate("() => window.hacked") is None
+
+
+@both
+def test_the_page_keeps_what_it_has_when_the_kernel_dies(notebook, shot):
+    pid = "import os, pathlib\npathlib.Path('pid').write_text(str(os.getpid()))"
+    notebook.write(pid, cells.declare(), cells.SLEEPING).open().run()
+    eventually(lambda: notebook.lines() == ["up", "up"], "both workers")
+    eventually(lambda: "text/html" in (kept := saved(notebook, 2)) and len(kept) == 2, "a text")
+    os.kill(int((notebook.folder / "pid").read_text()), signal.SIGKILL)
+    notebook.state("kernel gone")
+    assert notebook.lines() == ["up", "up"]
+    assert notebook.button("Stop").is_disabled()
+    notebook.page.get_by_role("button", name="Ok", exact=True).click()
+    shot(notebook, "kernel-gone")
+    for static in reopened(notebook, shot, "saved-in-mid-run"):
+        assert "running (it went on when this was saved)" in static.text_content()
+
+
+def test_a_lost_connection_loses_nothing(notebook):
+    sockets = []
+
+    def route(socket):
+        sockets.append(socket)
+        socket.connect_to_server()
+
+    notebook.page.route_web_socket("**/api/kernels/**", route)
+    notebook.write(cells.declare(), cells.counting(STEPS)).open().run()
+    eventually(lambda: numbers(notebook) == counted(STEPS // 2), "the first half")
+    for socket in sockets:
+        socket.close(code=4000, reason="the lid was closed")
+    (notebook.folder / "go").touch()
+    notebook.state("finished")
+    eventually(lambda: numbers(notebook) == counted(STEPS), "every line")
+
+
+def test_the_log_can_be_searched_filtered_unfolded_and_paused(notebook, shot):
+    notebook.write(cells.declare(), cells.NOTICES).open().run()
+    eventually(lambda: len(notebook.lines()) == 480, "all lines")
+    pane = notebook.board.locator(".mw-lines")
+    hidden = notebook.board.locator(".mw-line", has_text="oneDNN").first
+    assert not hidden.is_visible()
+    notebook.button("Notices").click()
+    assert notebook.button("Notices").get_attribute("aria-pressed") == "true"
+    pane.evaluate("node => node.scrollTo(0, 0)")
+    notebook.see(hidden)
+    eventually(lambda: pressed(notebook, "Follow") == "false", "pause")
+    notebook.board.get_by_label("Search the log").fill("NEEDLE")
+    notebook.see(notebook.board.get_by_text("4 of 4 found"))
+    notebook.board.get_by_label("Search the log").press("Enter")
+    notebook.see(notebook.board.get_by_text("1 of 4 found"))
+    assert "line 7 of" in notebook.board.locator(".mw-now").text_content()
+    shot(notebook, "search")
+    notebook.board.get_by_label("Search the log").fill("")
+    notebook.button("worker:1").click()
+    assert notebook.lines("worker:0") == []
+    assert len(notebook.lines("worker:1")) == 240
+    notebook.button("Follow").click()
+    assert pane.evaluate("n => n.scrollHeight - n.scrollTop - n.clientHeight") < 2
+
+
+def pressed(notebook, name):
+    return notebook.button(name).get_attribute("aria-pressed")
+
+
+def test_the_keyboard_is_enough(notebook):
+    notebook.write(cells.declare(), cells.SLEEPING).open().run().state("running")
+    keyboard = notebook.page.keyboard
+    notebook.button("Stacks").focus()
+    seen = []
+    for _ in range(10):
+        seen.append(notebook.page.evaluate("() => document.activeElement.textContent"))
+        keyboard.press("Tab")
+    assert seen[:5] == ["Stacks", "Restart", "Stop", "worker:0", "worker:1"]
+    assert {"Notices", "Follow"} <= set(seen)
+    notebook.button("Follow").focus()
+    keyboard.press("Enter")
+    assert pressed(notebook, "Follow") == "false"
+    for key in ("Space", "d", "d", "b"):  # the last three change the notebook where Jupyter hears
+        keyboard.press(key)
+    assert pressed(notebook, "Follow") == "true"
+    assert notebook.page.locator(".jp-CodeCell").count() == 2
+    notebook.button("Stop").focus()
+    keyboard.press("Enter")
+    notebook.state("stopped")
+
+
+@pytest.mark.parametrize("workers", [16, 64])
+def test_many_tasks_stay_usable(notebook, shot, workers):
+    notebook.write(cells.declare(workers), cells.MANY).open().run().state("failed", 120_000)
+    cards = notebook.board.locator(".mw-card")
+    boxes = cards.evaluate_all(
+        "nodes => nodes.map((n) => [n.offsetTop, n.offsetLeft, n.textContent])"
+    )
+    assert min(boxes)[2].startswith(f"worker:{workers // 2}"), "failures come first"
+    assert notebook.board.locator(".mw-tasks").bounding_box()["height"] < 450
+    for theme in ("Dark", "Light"):
+        notebook.theme(f"JupyterLab {theme}")
+        shot(notebook, f"{workers}-tasks-{theme.lower()}")

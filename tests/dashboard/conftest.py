@@ -1,0 +1,130 @@
+"""A real kernel, spoken to as a page does: through the widget's own messages."""
+
+from __future__ import annotations
+
+import re
+from queue import Empty
+
+import pytest
+from jupyter_client.manager import start_new_kernel
+from processes import eventually
+
+VIEW = "application/vnd.jupyter.widget-view+json"
+ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
+
+
+class Page:
+    """A page that shows a dashboard: it takes frames and says how far it is."""
+
+    def __init__(self, kernel, name):
+        self.kernel, self.name = kernel, name
+        self.run, self.line, self.point, self.state = None, 0, 0, 0
+        self.lines, self.points, self.header, self.rows = [], [], None, {}
+
+    def say(self, **more):
+        at = {"line": self.line, "point": self.point, "state": self.state, "run": self.run}
+        self.kernel.message({"kind": "at", "page": self.name, "hosts": False, **at, **more})
+
+    def take(self, frame):
+        if frame["run"] != self.run:
+            self.__init__(self.kernel, self.name)
+            self.run = frame["run"]
+        start = frame["lines"]["from"]
+        point, state = frame["since"]
+        if start > self.line >= frame["lines"]["first"] or point > self.point or state > self.state:
+            return  # a frame was lost, or was not for this page
+        texts = [(run[0], text) for run in frame["lines"]["runs"] for text in run[2].split("\n")]
+        self.lines += texts[self.line - start :] if start <= self.line else texts
+        self.line = max(self.line, start + len(texts))
+        for task, attempt, metric, values in frame["points"]:
+            triples = zip(values[::3], values[1::3], values[2::3], strict=True)
+            new = [(x, y) for number, x, y in triples if number >= self.point]
+            self.points += [(task, attempt, metric, x, y) for x, y in new]
+        self.point, self.state = max(self.point, frame["point"]), max(self.state, frame["state"])
+        self.header = frame.get("header") or self.header
+        self.rows |= frame.get("rows", {})
+
+
+class Kernel:
+    """A kernel with the extension loaded, and all that it has sent."""
+
+    def __init__(self, manager, client):
+        self.manager, self.client = manager, client
+        self.outputs, self.states, self.pages = {}, [], []
+        self.comm = self.replied = None
+        self.error = ""
+
+    def page(self, name):
+        self.pages.append(Page(self, name))
+        self.pages[-1].say()
+        return self.pages[-1]
+
+    def message(self, content):
+        data = {"method": "custom", "content": content}
+        message = self.client.session.msg("comm_msg", {"comm_id": self.comm, "data": data})
+        self.client.shell_channel.send(message)
+
+    def start(self, code):
+        self.request = self.client.execute(code)
+
+    def run(self, code):
+        """Execute a cell and wait for its end."""
+        self.start(code)
+        eventually(lambda: self.look() or self.replied == self.request, "end of the cell")
+        assert not self.error, self.error
+
+    def look(self):
+        """Take the messages that have come; each page answers the frames."""
+        while True:
+            try:
+                message = self.client.get_iopub_msg(timeout=0.02)
+            except Empty:
+                return
+            getattr(self, f"_{message['msg_type']}", lambda _: None)(message)
+
+    def until(self, condition, what):
+        return eventually(lambda: self.look() or condition(), what)
+
+    def _status(self, message):
+        if message["content"]["execution_state"] == "idle":
+            request = message["parent_header"].get("msg_id")
+            self.replied = request if request == self.request else self.replied
+
+    def _error(self, message):
+        self.error = ESCAPES.sub("", "\n".join(message["content"]["traceback"]))
+
+    def _display_data(self, message):
+        content = message["content"]
+        self.outputs[content["transient"].get("display_id")] = content
+
+    _update_display_data = _display_data
+
+    def _comm_open(self, message):
+        if "_esm" in message["content"]["data"].get("state", {}):
+            self.comm = message["content"]["comm_id"]
+
+    def _comm_msg(self, message):
+        data = message["content"]["data"]
+        if data["method"] == "update" and "state" in data["state"]:
+            self.states.append(data["state"]["state"])
+        if data["method"] == "custom" and data["content"]["kind"] == "frame":
+            for page in self.pages:
+                page.take(data["content"])
+                page.say()
+
+    @property
+    def board(self):
+        """The output that shows the dashboard, as it is now."""
+        [found] = [one for one in self.outputs.values() if "text/html" in one["data"]]
+        return found
+
+
+@pytest.fixture
+def kernel(tmp_path, own_sockets):
+    """A kernel in an empty directory, with the extension loaded."""
+    manager, client = start_new_kernel(cwd=str(tmp_path))
+    kernel = Kernel(manager, client)
+    kernel.run("%load_ext mwmagic")
+    yield kernel
+    client.stop_channels()
+    manager.shutdown_kernel(now=True)

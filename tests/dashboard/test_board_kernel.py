@@ -1,0 +1,137 @@
+"""The kernel's side of the dashboard, in a real kernel with small real processes.
+
+It runs with the versions that Colab ships too: their pages are others, the messages are the same.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+
+import psutil
+import pytest
+from conftest import VIEW
+from processes import eventually
+
+pytestmark = pytest.mark.slow
+
+DECLARE = "%mw_cluster 2 --no-warm --grace 0.2 --quiet"
+COUNT = """%%mw_worker
+import os, time
+for step in range(1, 301):
+    while step == 151 and not os.path.exists("go"):
+        time.sleep(0.02)
+    print(f"step {step}/300 loss={1 / step:.4f} __proto__=1.5 nan=nan", flush=True)
+"""
+SLEEP = "%%mw_worker\nimport time\nprint('up', flush=True)\ntime.sleep(600)\n"
+BUNDLE = {"text/plain", "text/html"}
+
+
+def counted(page, steps):
+    """Whether a page has every line of both workers, each once and in order."""
+    told = [[int(text[5:].split("/")[0]) for i, text in page.lines if i == task] for task in (0, 1)]
+    return told == [list(range(1, steps + 1))] * 2
+
+
+def test_two_pages_lose_nothing_and_agree(kernel, tmp_path):
+    kernel.run(DECLARE)
+    kernel.run(COUNT)
+    first = kernel.page("first")
+    kernel.until(lambda: counted(first, 150), "the first half")
+    second = kernel.page("second")
+    kernel.until(lambda: counted(second, 150), "the first half, in the second page")
+    (tmp_path / "go").touch()
+    for page in (first, second):
+        kernel.until(lambda page=page: counted(page, 300), "every line")
+        kernel.until(lambda page=page: page.header["over"], "the end")
+    kernel.until(lambda: sorted(first.points) == sorted(second.points), "the same points")
+    losses = [x for task, _, metric, x, _ in first.points if (task, metric) == ("worker:0", "loss")]
+    assert losses == sorted(set(losses)), "no point comes twice"
+    assert {metric for _, _, metric, _, _ in first.points} >= {"loss", "__proto__", "nan"}
+    assert first.rows == second.rows
+    assert [row["words"] for row in first.rows.values()] == ["finished"] * 2
+
+
+def test_a_page_that_asks_twice_is_answered(kernel, tmp_path):
+    (tmp_path / "go").touch()
+    kernel.run(DECLARE)
+    kernel.run(COUNT)
+    page = kernel.page("page")
+    kernel.message({"kind": "__class__"})
+    kernel.message({})
+    page.say(line=0, point=0, state=0)
+    page.say()
+    kernel.until(lambda: counted(page, 300), "every line")
+    assert not kernel.error
+
+
+def test_the_end_is_static_text(kernel, tmp_path):
+    (tmp_path / "go").touch()
+    kernel.run(DECLARE)
+    kernel.run(COUNT)
+    assert set(kernel.board["data"]) in (BUNDLE, BUNDLE | {VIEW})
+    kernel.run("%mw_wait")
+    kernel.until(lambda: set(kernel.board["data"]) == BUNDLE, "static text")
+    shown = kernel.board["data"]
+    assert shown["text/plain"].splitlines() == [
+        "run 1: finished",
+        "  worker:0  finished  step 300/300  loss 0.0033  __proto__ 1.5  nan nan",
+        "  worker:1  finished  step 300/300  loss 0.0033  __proto__ 1.5  nan nan",
+    ]
+    assert "data:image/svg+xml;base64," in shown["text/html"]
+    kernel.until(lambda: kernel.states and kernel.states[-1]["header"]["over"], "the last state")
+    assert len(json.dumps(kernel.states[-1])) < 10_000
+
+
+def test_only_a_page_that_finds_the_place_by_itself_does_without_the_views_mark(kernel):
+    kernel.run(DECLARE)
+    kernel.run(SLEEP)
+    assert set(kernel.board["data"]) == BUNDLE | {VIEW}
+    page = kernel.page("page")
+    kernel.until(lambda: page.header is not None, "a frame")
+    assert set(kernel.board["data"]) == BUNDLE | {VIEW}
+    page.say(hosts=True)
+    kernel.until(lambda: set(kernel.board["data"]) == BUNDLE, "the update")
+    assert "went on when this was saved" in kernel.board["data"]["text/html"]
+
+
+def test_colabs_own_widget_manager_is_enabled_and_told_of(kernel):
+    url = "https://example.org/manager.js"
+    kernel.run(f"""
+import sys, types
+colab, output = types.ModuleType("google.colab"), types.ModuleType("google.colab.output")
+enabled = []
+output.enable_custom_widget_manager = lambda: enabled.append(True)
+output._widgets = types.SimpleNamespace(_installed_url="{url}")
+sys.modules |= {{"google.colab": colab, "google.colab.output": output}}
+""")
+    kernel.run(DECLARE)
+    kernel.run(SLEEP)
+    assert kernel.board["metadata"] == {VIEW: {"colab": {"custom_widget_manager": {"url": url}}}}
+    kernel.run("assert enabled == [True]")
+
+
+def test_a_supervisor_that_is_killed_is_told(kernel):
+    kernel.run(DECLARE)
+    kernel.run(SLEEP)
+    page = kernel.page("page")
+    kernel.until(lambda: len(page.lines) == 2, "both workers")
+    below = psutil.Process(kernel.manager.provisioner.process.pid).children()
+    [supervisor] = [one for one in below if "supervisor" in " ".join(one.cmdline())]
+    os.kill(supervisor.pid, signal.SIGKILL)
+    kernel.until(lambda: page.header["words"].startswith("lost"), "the loss")
+    assert len(page.lines) == 2
+
+
+def test_a_flood_leaves_the_kernel_answering_and_the_end_right(kernel):
+    lines = 200_000
+    kernel.run(DECLARE)
+    kernel.run(f"%%mw_worker\nfor line in range({lines}): print(line)\n")
+    page = kernel.page("page")
+    kernel.run("1 + 1")
+    kernel.until(lambda: page.header and page.header["over"], "the end")
+    for task in (0, 1):
+        last = str(lines - 1)
+        kernel.until(lambda t=task, last=last: (t, last) in page.lines[-30_000:], "the last line")
+    eventually(lambda: kernel.look() or "run 1: finished" in kernel.board["data"]["text/plain"])
