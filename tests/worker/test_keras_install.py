@@ -91,31 +91,35 @@ def test_keras_is_repaired_once_as_it_is_imported():
 IMPORTED_FIRST = """
 import json, os, sys, types
 import keras
+from keras.src.backend.tensorflow.trainer import TFEpochIterator
 from mwmagic.worker import keras_fixes
-from mwmagic.worker.keras_fixes import refusals, repairs
+from mwmagic.worker.keras_fixes import refusals, repairs, versions
 
 said = {"idle": [r.feature for r in repairs.REPAIRS if not repairs._is_needed(r)]}
 
 pid = os.fork()
 if not pid:
     keras_fixes.install("auto", print)
-    module = repairs.TFEpochIterator.__init__.__globals__["__name__"]
+    module = TFEpochIterator.__init__.__globals__["__name__"]
     os._exit(not module.startswith("mwmagic."))
 said["forked"] = os.waitpid(pid, 0)[1]
 
 several = lambda strategy: strategy == "several"
-repairs.spans_workers = refusals.spans_workers = several
-begin = repairs.TFEpochIterator.__init__
-for version in ("3.12.0", "3.99.0"):
+versions.spans_workers = refusals.spans_workers = several
+begin, own = TFEpochIterator.__init__, repairs
+for case in ("3.3.3", "3.12.0", "3.99.0", "3.99.0 made otherwise"):
     lines = []
-    repairs.apply(version, lines.append)
+    keras.__version__ = case.partition(" ")[0]
+    sys.modules["mwmagic.worker.keras_fixes.repairs"] = own if case == keras.__version__ else None
+    keras_fixes.__dict__.pop("repairs", None)
+    keras_fixes.install("auto", lines.append)
     for _ in range(2):
         try:
-            repairs.TFEpochIterator("several", [1.0])
+            TFEpochIterator("several", [1.0])
         except Exception as error:
-            lines.append(str(error))
-    repairs.TFEpochIterator.__init__ = begin
-    said[version] = lines
+            lines.append(f"{type(error).__name__}: {error}")
+    TFEpochIterator.__init__ = begin
+    said[case] = lines
 
 if hasattr(keras.callbacks, "OrbaxCheckpoint"):
     checkpoint = object.__new__(keras.callbacks.OrbaxCheckpoint)
@@ -147,11 +151,12 @@ def test_a_process_forked_after_the_import_is_repaired(imported_first):
 
 @pytest.mark.slow
 @pytest.mark.tensorflow
-def test_an_older_keras_is_refused(imported_first):
-    error = imported_first["3.12.0"][0]
-    assert "Keras 3.12.0 does not work" in error
-    assert "pip install -U keras" in error
-    assert "--keras legacy" in error
+@pytest.mark.parametrize("version", ["3.3.3", "3.12.0"])
+def test_an_older_keras_is_refused(imported_first, version):
+    for error in imported_first[version]:
+        assert error.startswith(f"KerasRefused: Keras {version} does not work")
+        assert "pip install -U keras" in error
+        assert "--keras legacy" in error
 
 
 @pytest.mark.slow
@@ -160,6 +165,15 @@ def test_a_newer_keras_is_announced_as_such(imported_first):
     assert "repaired fit (keras-team/keras#20585), " in imported_first["3.99.0"][0]
     assert imported_first["3.99.0"][0].endswith("this one is newer")
     assert sum("repaired" in line for line in imported_first["3.99.0"]) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.tensorflow
+def test_a_newer_keras_without_what_is_replaced_is_refused(imported_first):
+    for error in imported_first["3.99.0 made otherwise"]:
+        assert error.startswith("KerasRefused: mwmagic repairs Keras 3.13 to 3.15")
+        assert "pip install 'keras<3.16'" in error
+        assert "--keras legacy" in error
 
 
 @pytest.mark.slow

@@ -65,7 +65,16 @@ def _choose_legacy() -> None:
 
 def _repair(keras: ModuleType, announce: Callable[[str], None]) -> None:
     """Repair what is defective in a Keras that runs on TensorFlow."""
-    if keras.version().startswith("3.") and keras.backend.backend() == "tensorflow":
-        from mwmagic.worker.keras_fixes import repairs
+    if not keras.__version__.startswith("3.") or keras.backend.backend() != "tensorflow":
+        return
+    from mwmagic.worker.keras_fixes import versions
 
-        repairs.apply(keras.version(), announce)
+    if versions.is_older(keras.__version__):
+        versions.refuse_older(keras.__version__)
+        return
+    try:
+        from mwmagic.worker.keras_fixes import repairs
+    except ImportError as missing:
+        versions.refuse_moved(keras.__version__, missing)
+    else:
+        repairs.apply(keras.__version__, announce)
