@@ -103,6 +103,14 @@ class Gang:
         self.until(over, timeout)
         return [process.poll() for process in self.processes]
 
+    def linger(self, timeout=30.0):
+        """Give the others time to notice a failure."""
+        deadline = time.monotonic() + timeout
+        while None in [process.poll() for process in self.processes]:
+            if time.monotonic() > deadline:
+                return
+            time.sleep(0.02)
+
     def tails(self):
         return "\n".join(
             f"--- worker {index} ({process.poll()})\n{self.text(index)[-4000:]}"
