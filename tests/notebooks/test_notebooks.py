@@ -78,7 +78,9 @@ def test_a_notebook_opens_with_what_it_shows_and_ends_with_nothing_running(name)
 def test_a_notebook_keeps_only_the_outputs_that_are_compared(name):
     _, codes = read(name)
     for cell in codes:
-        assert bool(cell.outputs) == cell.source.startswith(CHECKED), cell.source
+        compared = cell.source.startswith(CHECKED)
+        assert bool(cell.outputs) == compared, cell.source
+        assert bool(cell.execution_count) == compared, f"nbval compares nothing: {cell.source}"
         assert all(output.output_type != "error" for output in cell.outputs), cell.source
 
 
