@@ -26,6 +26,9 @@ __all__ = ["Board"]
 TICK = 0.05
 """Seconds between two frames at the least."""
 
+LOOK = 0.02
+"""Seconds between two looks at the logs, while there is nothing new in them."""
+
 BLIND = 4000
 """Characters of log text in a frame for pages that do not answer."""
 
@@ -56,6 +59,7 @@ class Board:
         self._notice = ""
         self._hosted = False
         self._pause: float | None = None
+        self._rest = TICK
         self._follow(run)
         self.widget = Widget(state=self._feed.state())
         self.widget.on_msg(self._hear)
@@ -166,7 +170,7 @@ class Board:
             with self._lock:
                 if not self._closed:
                     self._step()
-            time.sleep(TICK)
+            time.sleep(self._rest)
 
     def _step(self) -> None:
         run = self._snapshot()
@@ -176,11 +180,12 @@ class Board:
             self._feed.finish()
         self._save(run, over=over)
         more = self._send()
-        self._pause = TICK if self._pages.known and not over else (1.0 if more else None)
+        self._pause = LOOK if self._pages.known and not over else (1.0 if more else None)
 
     def _send(self) -> bool:
         """Send the pages what they lack, if they are ready; return whether they may lack more."""
         now = time.monotonic()
+        self._rest = LOOK
         if not self._pages.ready(now):
             return self._pages.known
         limit = FRAME if self._pages.patient else BLIND
@@ -190,6 +195,7 @@ class Board:
         message, position = found
         self.widget.send({"kind": "frame", "now": time.time(), **message})
         self._pages.sent(position, now)
+        self._rest = TICK
         return True
 
     # The pages.

@@ -77,7 +77,7 @@ class Store {
 
   state({ header, rows, live }) {
     if (header) this.header = header;
-    Object.assign(this.rows, rows);
+    for (const [i, row] of Object.entries(rows || {})) this.rows[i] = { ...this.rows[i], ...row };
     Object.assign(this.live, live);
   }
 
@@ -93,7 +93,7 @@ class Store {
     if (missed) return this.answer(); // a frame was lost
     const added = this.append(from, runs);
     // A page that asked twice is told twice: what it has already is passed over.
-    for (const [task, attempt, metric, values] of frame.points) this.plot(task, attempt, metric, values);
+    for (const [task, attempt, metric, values] of frame.points) this.plot(task, attempt, metric, values, point);
     this.point = Math.max(this.point, frame.point);
     if (frame.state >= this.version) this.state(frame);
     this.version = Math.max(this.version, frame.state);
@@ -119,14 +119,14 @@ class Store {
     return added;
   }
 
-  plot(task, attempt, metric, values) {
+  plot(task, attempt, metric, values, base) {
     this.metrics.add(metric);
     const key = `${metric}\n${attempt}\n${task}`;
     if (!this.series.has(key)) this.series.set(key, { task, attempt, metric, points: [] });
     const series = this.series.get(key);
     const { points } = series;
     for (let i = 0; i < values.length; i += 3) {
-      if (values[i] >= this.point) points.push([values[i + 1], values[i + 2]]);
+      if (base + values[i] >= this.point) points.push([values[i + 1], values[i + 2]]);
     }
     if (points.length > POINTS) series.points = points.filter((_, i) => (points.length - i) % 2);
   }
@@ -487,7 +487,7 @@ class Log {
     if (mark & NOTE) node.classList.add("mw-note");
     else {
       node.dataset.task = this.names()[task] || "";
-      node.style.setProperty("--c", colour(Math.max(task, 0)));
+      node.dataset.c = task % COLOURS.length;
     }
     if (mark & ERROR) node.classList.add("mw-error");
     return node;
@@ -709,7 +709,7 @@ class View {
     if (this.cards.length !== header.names.length) this.deal(header.names);
     const count = header.names.length;
     this.tasks.dataset.size = count <= 8 ? "roomy" : count <= 24 ? "cards" : "tiles";
-    this.cards.forEach((card, i) => rows[i] && card.update(rows[i], count <= 8));
+    this.cards.forEach((card, i) => rows[i] && rows[i] !== card.row && card.update(rows[i], count <= 8));
   }
 
   deal(names) {
@@ -743,6 +743,7 @@ class Card {
   }
 
   update(row, roomy) {
+    this.row = row;
     this.el.dataset.tone = row.tone;
     const known = row.part !== null || row.tone === "good";
     const part = row.tone === "good" ? 1 : row.part || 0;

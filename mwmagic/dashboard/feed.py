@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FRAME", "Feed"]
 
-FRAME = 30_000
+FRAME = 16_000
 """Characters of log text in a frame at the most."""
 
 AHEAD = 4 * FRAME
@@ -25,6 +25,12 @@ AHEAD = 4 * FRAME
 
 POINTS = 1000
 """Points in a frame at the most."""
+
+PACE = 0.2
+"""Seconds between two updates of what changes all the time."""
+
+MOVING = {"part", "place", "left", "metrics", "memory", "cpu"}
+"""What of a row changes all the time."""
 
 CURRENT = 300
 """Characters that are shown of a line while it is being written."""
@@ -47,7 +53,8 @@ class Feed:
         self._live = [(0, "")] * len(run["tasks"])
         self._state = 0
         self._header: tuple[int, dict[str, Any]] = (0, {})
-        self._rows: list[tuple[int, dict[str, Any]]] = [(0, {})] * len(run["tasks"])
+        self._rows: list[dict[str, tuple[int, Any]]] = [{} for _ in run["tasks"]]
+        self._paced = 0.0
         self._loads = [Load() for _ in run["tasks"]]
         self._attempt = 1
         self.update(run)
@@ -60,13 +67,24 @@ class Feed:
         new = header(run)
         if new != self._header[1]:
             self._header, self._state = (version, new), version
+        now = time.monotonic()
+        due = new["over"] or now - self._paced >= PACE
+        self._paced = now if due else self._paced
         for index, task in enumerate(run["tasks"].values()):
-            self._loads[index].take(task["cpu"], time.monotonic())
+            self._loads[index].take(task["cpu"], now)
             share = self._loads[index].share if task["state"] == "running" else None
             shown = {**row(task), "cpu": None if share is None else round(100 * share)}
-            if shown != self._rows[index][1]:
-                self._rows[index], self._state = (version, shown), version
+            self._note(self._rows[index], shown, version, due=due)
         self._follow(run)
+
+    def _note(
+        self, kept: dict[str, tuple[int, Any]], shown: dict[str, Any], version: int, *, due: bool
+    ) -> None:
+        """Note what changed of a row: all of it, or what must be known at once."""
+        for name, value in shown.items():
+            new = name not in kept or kept[name][1] != value
+            if new and (due or name not in MOVING or name not in kept):
+                kept[name], self._state = (version, value), version
 
     def say(self, text: str) -> None:
         """Add a line of our own."""
@@ -74,7 +92,10 @@ class Feed:
 
     def state(self, since: int = 0) -> dict[str, Any]:
         """Return the state, or what changed of it since a version."""
-        rows = {i: shown for i, (version, shown) in enumerate(self._rows) if version >= since}
+        rows: dict[int, dict[str, Any]] = {}
+        for index, kept in enumerate(self._rows):
+            new = {name: value for name, (version, value) in kept.items() if version >= since}
+            rows |= {index: new} if new else {}
         live = {i: text for i, (version, text) in enumerate(self._live) if version >= max(since, 1)}
         header = self._header[1] if self._header[0] >= since else None
         return {"header": header, "rows": rows, "live": live}

@@ -86,19 +86,19 @@ class Load:
 
 
 def row(task: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a page shows of a task, as JSON values."""
+    """Return what a page shows of a task, as JSON values; no finer, so that it changes less."""
+    part, rest, memory = fraction(task), left(task), task["memory"]
     return {
         "tone": tone(task),
         "words": task_words(task),
-        "part": fraction(task),
+        "part": None if part is None else round(part, 3),
         "place": place(task["progress"]),
-        "left": left(task),
+        "left": None if rest is None else round(rest),
         "metrics": metrics(task["progress"]),
-        "memory": task["memory"],
+        "memory": memory and memory // 2**20 * 2**20,
         "at": task["address"],
         "pid": task["pid"],
         "log": task["log"],
-        "size": task["size"],
     }
 
 

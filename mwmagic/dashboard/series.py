@@ -136,7 +136,8 @@ class Series:
         Returns
         -------
         groups : list
-            ``[task, attempt, metric, [number, x, y, number, x, y]]`` each.
+            ``[task, attempt, metric, [n, x, y, n, x, y]]`` each; their
+            numbers are counted from the first one asked for.
         end : int
             The number after the last one.
         """
@@ -145,7 +146,7 @@ class Series:
         groups: dict[Key, list[float | None]] = {}
         for point in chosen:
             x = int(point.x) if point.x.is_integer() else point.x  # shorter
-            groups.setdefault(point.key, []).extend((point.number, x, point.y))
+            groups.setdefault(point.key, []).extend((point.number - number, x, point.y))
         whole = start + limit >= len(self._points)
         return [[*key, values] for key, values in groups.items()], (
             self._next if whole else chosen[-1].number + 1

@@ -7,7 +7,7 @@ import signal
 
 import cells
 import pytest
-from conftest import PLACES
+from lab import PLACES
 from processes import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]

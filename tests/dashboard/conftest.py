@@ -9,7 +9,6 @@ import pytest
 from jupyter_client.manager import start_new_kernel
 from processes import eventually
 
-VIEW = "application/vnd.jupyter.widget-view+json"
 ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -38,11 +37,12 @@ class Page:
         self.line = max(self.line, start + len(texts))
         for task, attempt, metric, values in frame["points"]:
             triples = zip(values[::3], values[1::3], values[2::3], strict=True)
-            new = [(x, y) for number, x, y in triples if number >= self.point]
+            new = [(x, y) for n, x, y in triples if point + n >= self.point]
             self.points += [(task, attempt, metric, x, y) for x, y in new]
         self.point, self.state = max(self.point, frame["point"]), max(self.state, frame["state"])
         self.header = frame.get("header") or self.header
-        self.rows |= frame.get("rows", {})
+        for index, row in frame.get("rows", {}).items():
+            self.rows.setdefault(index, {}).update(row)
 
 
 class Kernel:

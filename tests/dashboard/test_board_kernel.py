@@ -11,7 +11,6 @@ import signal
 
 import psutil
 import pytest
-from conftest import VIEW
 from processes import eventually
 
 pytestmark = pytest.mark.slow
@@ -25,6 +24,7 @@ for step in range(1, 301):
     print(f"step {step}/300 loss={1 / step:.4f} __proto__=1.5 nan=nan", flush=True)
 """
 SLEEP = "%%mw_worker\nimport time\nprint('up', flush=True)\ntime.sleep(600)\n"
+VIEW = "application/vnd.jupyter.widget-view+json"
 BUNDLE = {"text/plain", "text/html"}
 
 
