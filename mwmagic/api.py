@@ -442,6 +442,7 @@ class Cluster:
             source=text,
             args=[str(arg) for arg in args],
             env={**os.environ, **self.config.given, **_variables(env)},
+            given=_variables(env),
             cwd=str(folder),
             policy={} if restarts is None else {"restarts": restarts},
             cell=cell,
@@ -460,7 +461,13 @@ class Cluster:
         """
         return Run(self, self._connection, self._connection.request("restart")["run"])
 
-    def export(self, kind: str, script: Path | str, args: Sequence[str] = ()) -> str:
+    def export(
+        self,
+        kind: str,
+        script: Path | str,
+        args: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+    ) -> str:
         """Return a script that runs a file on every task, where mwmagic is not.
 
         Parameters
@@ -471,13 +478,16 @@ class Cluster:
             The file, as seen from where the script will be run.
         args : sequence of str
             Its arguments.
+        env : mapping of str to str, optional
+            Variables besides those declared for the cluster.
 
         Raises
         ------
         ClusterError
             The kind is unknown, or this cluster cannot be run in that way.
         """
-        return export(kind, self.config, [str(script), *map(str, args)], self.config.given)
+        given = {**self.config.given, **_variables(env)}
+        return export(kind, self.config, [str(script), *map(str, args)], given)
 
     def detach(self) -> None:
         """Let the cluster outlive this process; `attach` finds it again."""
@@ -690,12 +700,18 @@ class Run:
         ClusterError
             The tasks run different files, or this cluster cannot be run in that way.
         """
-        launches = [event for event in self.record.events() if event["event"] == "launch"]
-        commands = {event["task"]: [event["script"], *event["args"]] for event in launches}
-        command = commands[launches[0]["task"]]
-        if any(other != command for other in commands.values()):
-            raise ClusterError(f"the tasks of run {self.number} do not all run the same file")
-        return self.cluster.export(kind, command[0], command[1:])
+        events = [event for event in self.record.events() if event["event"] == "launch"]
+        launches = {
+            event["task"]: (event["script"], event["args"], event.get("env", {}))
+            for event in events
+        }
+        one, *others = launches.values()
+        if any(other != one for other in others):
+            raise ClusterError(
+                f"the tasks of run {self.number} do not all run the same file, with the same "
+                "arguments and variables"
+            )
+        return self.cluster.export(kind, *one)
 
     def stacks(self) -> dict[str, Any]:
         """Find out where each task is.

@@ -30,7 +30,11 @@ kind, index = config["task"]["type"], config["task"]["index"]
 host, port = config["cluster"][kind][index].split(":")
 own = socket.create_server((host, int(port)))
 if kind == "evaluator":
-    sys.exit("nothing to evaluate")
+    print("nothing to evaluate", flush=True)
+    open("evaluated", "w").close()
+    sys.exit(1)
+while kind == "chief" and not os.path.exists("evaluated"):
+    time.sleep(0.01)  # or its end would end the evaluator first
 if kind == "ps":
     time.sleep(600)
 for address in sum(config["cluster"].values(), []):
@@ -191,3 +195,8 @@ def test_a_run_knows_what_it_was(cluster, tmp_path, shell):
     mixed = gang.run("main.py", task=1, args=["other"])
     with pytest.raises(ClusterError, match="the tasks of run 2 do not all run the same file"):
         mixed.export("script")
+    mixed.wait()
+    own = gang.run("main.py", env={"EPOCHS": 5, "RATE": 0.1}).wait()
+    text = own.export("script")
+    assert "export EPOCHS=5\nexport RATE=0.1\n" in text
+    assert gang.restart().wait().export("script") == text

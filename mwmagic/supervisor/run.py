@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 from collections import deque
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import singledispatchmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,6 +63,8 @@ class Order:
         Where it runs.
     cell : str
         The notebook's cell that the code comes from, if it does.
+    given : mapping of str to str
+        What of `env` was given with the launch itself.
     """
 
     script: str
@@ -71,6 +73,7 @@ class Order:
     env: Mapping[str, str]
     cwd: str
     cell: str = ""
+    given: Mapping[str, str] = field(default_factory=dict)
 
 
 class Run:
@@ -132,7 +135,8 @@ class Run:
     def launch(self, task: Task, order: Order) -> None:
         """Launch a task, or launch it anew while others are missing."""
         self.orders[task] = order
-        self._note("launch", task=str(task), script=order.script, args=list(order.args))
+        what = {"script": order.script, "args": list(order.args), "env": dict(order.given)}
+        self._note("launch", task=str(task), **what)
         self.handle(g.Launch(task))
 
     def stop(self, task: Task | None, grace: float | None) -> None:

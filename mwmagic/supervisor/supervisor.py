@@ -161,8 +161,8 @@ class Supervisor:
         alone = tasks[0] if len(tasks) == 1 and len(self.config.tasks) > 1 else None
         source = run.directory.save_source(message["script"], alone, message["source"])
         args, env = tuple(message["args"]), message["env"]
-        cell = message.get("cell", "")
-        order = Order(message["script"], source, args, env, message["cwd"], cell)
+        cell, given = message.get("cell", ""), message.get("given", {})
+        order = Order(message["script"], source, args, env, message["cwd"], cell, given)
         for task in tasks:
             run.launch(task, order)
 
