@@ -28,7 +28,7 @@ from lab import CHROMIUM, QUIET, Notebook, Server  # noqa: E402
 from processes import eventually  # noqa: E402
 
 RATE, SECONDS = 100, 10
-"""Lines per second and writer, and how long, where latency is measured."""
+"""Lines per second and writer, and how long, where the dashboard is compared with others."""
 
 LINE = 'f"step {step} of a training with loss=0.4321 at {time.time():.6f}"'
 WATCH = """
@@ -56,14 +56,6 @@ new MutationObserver(look).observe(document, all);
 const note = (list) => window.tasks.push(...list.getEntries().map((one) => one.duration));
 new PerformanceObserver(note).observe({ type: "longtask" });
 """
-STEADY = cells.worker(
-    f"""
-start = time.time()
-for step in range({RATE * SECONDS}):
-    time.sleep(max(0, start + step / {RATE} - time.time()))
-    print({LINE}, flush=True)
-"""
-)
 RIVAL = """
 import html, ipywidgets, threading, time
 text, place = [], ipywidgets.{kind}()
@@ -84,6 +76,17 @@ SHOW = {
     "HTML": 'place.value = "<pre>" + html.escape("\\n".join(text)) + "</pre>"',
     "Output": 'place.append_stdout("\\n".join(lines) + "\\n")',
 }
+
+
+def steadily(rate):
+    return cells.worker(
+        f"""
+start = time.time()
+for step in range({rate} * {SECONDS}):
+    time.sleep(max(0, start + step / {rate} - time.time()))
+    print({LINE}, flush=True)
+"""
+    )
 
 
 def flood(lines):
@@ -206,6 +209,7 @@ def floods(bench, lines, workers=2):
     page.evaluate(select % 0)
     for _ in range(2):
         notebook.command("notebook:run-cell-and-select-next")
+    assert (notebook.folder / "plain").exists(), notebook.save().cells[0].outputs
     beside = bench.cells()
     page.wait_for_timeout(3000)
     idle = beside.end()
@@ -280,9 +284,10 @@ def main():
 
 
 def measure(bench, given):
-    print(f"print to pixels, 2 x {RATE} lines/s for {SECONDS} s")
-    lines = 2 * RATE * SECONDS
-    ours = steady(bench, "dashboard", cells.declare(), STEADY, lines=lines)
+    for rate in (1000, RATE):
+        print(f"print to pixels, 2 x {rate} lines/s for {SECONDS} s")
+        lines = 2 * rate * SECONDS
+        ours = steady(bench, "dashboard", cells.declare(), steadily(rate), lines=lines)
     for kind, show in SHOW.items():
         code = RIVAL.format(kind=kind, show=show, line=LINE, steps=lines, rate=2 * RATE)
         theirs = steady(bench, kind, code, lines=lines)

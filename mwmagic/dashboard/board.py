@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Board"]
 
-TICK = 0.05
+TICK = 0.08
 """Seconds between two frames at the least."""
 
 LOOK = 0.02

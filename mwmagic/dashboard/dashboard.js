@@ -195,7 +195,7 @@ class Chart {
       const first = metrics.find((name) => name.includes("loss")) || metrics.find((name) => name !== "steps/s");
       this.metric = this.metric === "steps/s" ? this.metric : first || this.metric;
     }
-    this.el.hidden = !this.store.metrics.has(this.metric);
+    this.el.hidden = !this.lines().some((line) => line.points.length > 1);
     if (this.select.options.length !== metrics.length) {
       this.select.replaceChildren(...metrics.map((name) => h("option", { value: name }, name)));
     }

@@ -27,6 +27,9 @@ CHUNK = 2**16
 CHUNKS = 32
 """A reader further behind than so many chunks leaves out what is between them."""
 
+SPACE = 0.1
+"""Seconds between two points of a series that are both worth a page's while."""
+
 WINDOW = 0.5
 """Seconds over which a speed is taken at the least."""
 
@@ -102,6 +105,8 @@ class Series:
         self._points: list[Point] = []
         self._next = 0
         self._seen: Counter[Key] = Counter()
+        self._since: dict[Key, float] = {}
+        self._held: dict[Key, tuple[float, float | None]] = {}
         self._stride = 1
         self._places: dict[tuple[str, int], _Place] = {}
 
@@ -128,6 +133,10 @@ class Series:
             with self._path.open("rb") as file:
                 file.seek(self._offset)
                 self._take(file.read(CHUNK))
+        if size <= self._offset:
+            for key, (x, y) in self._held.items():  # the newest, for now
+                self._keep(key, x, y)
+            self._held.clear()
         return size > self._offset
 
     def since(self, number: int, limit: int) -> tuple[list[list[Any]], int]:
@@ -178,10 +187,20 @@ class Series:
             self._add(Key(entry["task"], entry["attempt"], SPEED), x, speed, entry)
 
     def _add(self, key: Key, x: float, value: float, entry: Mapping[str, Any]) -> None:
-        self._seen[key] += 1
-        if self._seen[key] % self._stride and not entry.get("final"):
-            return
         y = float(f"{value:.5g}") if math.isfinite(value) else None
+        wall = float(entry["wall"])
+        soon = 0 <= wall - self._since.get(key, -math.inf) < SPACE
+        if soon and y is not None and not entry.get("final"):
+            self._held[key] = (x, y)
+            return
+        self._held.pop(key, None)
+        self._since[key] = wall
+        self._keep(key, x, y, sure=bool(entry.get("final")))
+
+    def _keep(self, key: Key, x: float, y: float | None, *, sure: bool = False) -> None:
+        self._seen[key] += 1
+        if self._seen[key] % self._stride and not sure:
+            return
         self._points.append(Point(self._next, key, x, y))
         self._next += 1
 

@@ -1,0 +1,179 @@
+"""A Jupyter server, and one notebook in one page of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import urllib.request
+
+import nbformat
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+QUIET = (
+    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-sync "
+    "--disable-background-networking --disable-component-update --force-color-profile=srgb"
+)
+PLACES = {"lab": "lab/tree", "notebook": "notebooks"}
+READY = "() => window.jupyterapp?.shell.currentWidget?.sessionContext?.isReady"
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def reachable(url):
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return answer.status == 200
+    except OSError:
+        return False
+
+
+class Server:
+    """A Jupyter server that keeps all that it writes below one folder."""
+
+    def __init__(self, folder):
+        self.root = folder / "root"
+        self.root.mkdir()
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        own = {"JUPYTER_CONFIG_DIR": "config", "JUPYTER_DATA_DIR": "data", "HOME": "home"}
+        own |= {"JUPYTERLAB_SETTINGS_DIR": "settings", "JUPYTERLAB_WORKSPACES_DIR": "workspaces"}
+        self.env = {**os.environ, **{name: str(folder / path) for name, path in own.items()}}
+        (folder / "home").mkdir()
+        news = folder / "settings" / "@jupyterlab" / "apputils-extension"
+        news.mkdir(parents=True)
+        (news / "notification.jupyterlab-settings").write_text('{"fetchNews": "false"}')
+        self.log = (folder / "server.log").open("wb")
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", *self.options()],
+            cwd=self.root,
+            env=self.env,
+            stdout=self.log,
+            stderr=subprocess.STDOUT,
+        )
+
+    def options(self):
+        return [
+            "--ServerApp.ip=127.0.0.1",
+            f"--ServerApp.port={self.port}",
+            "--IdentityProvider.token=",
+            "--ServerApp.disable_check_xsrf=True",
+            "--LabApp.expose_app_in_browser=True",
+            "--JupyterNotebookApp.expose_app_in_browser=True",
+            "--LabApp.news_url=None",
+        ]
+
+    def kernels(self):
+        with urllib.request.urlopen(f"{self.url}/api/kernels", timeout=10) as answer:
+            return json.load(answer)
+
+    def end_kernels(self):
+        for kernel in self.kernels():
+            url = f"{self.url}/api/kernels/{kernel['id']}"
+            urllib.request.urlopen(urllib.request.Request(url, method="DELETE"), timeout=20).close()
+
+    def jupyter(self, *words):
+        """Run a command of Jupyter's beside the server."""
+        command = [sys.executable, "-m", "jupyter", *words]
+        subprocess.run(command, cwd=self.root, env=self.env, check=True, capture_output=True)
+
+    def reachable(self):
+        return reachable(f"{self.url}/api")
+
+    def close(self):
+        self.process.terminate()
+        self.process.wait(20)
+        self.log.close()
+
+
+class Notebook:
+    """One notebook in one page."""
+
+    def __init__(self, server, page, place, name):
+        self.server, self.page, self.place, self.name = server, page, place, name
+        self.folder = server.root / name  # the kernel's, and the record's
+        self.folder.mkdir()
+        self.path = self.folder / "notebook.ipynb"
+
+    def write(self, *cells):
+        notebook = nbformat.v4.new_notebook()
+        notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
+        notebook.cells = [nbformat.v4.new_code_cell(cell) for cell in cells]
+        nbformat.write(notebook, self.path)
+        return self
+
+    def open(self, page=None):
+        page = page or self.page
+        page.goto(f"{self.server.url}/{self.place}/{self.name}/notebook.ipynb?reset")
+        page.wait_for_function(READY, timeout=120_000)
+        return self
+
+    def command(self, name, page=None):
+        return (page or self.page).evaluate(
+            "name => window.jupyterapp.commands.execute(name)", name
+        )
+
+    def run(self):
+        """Run all cells; returns when they have run."""
+        self.command("notebook:run-all-cells")
+        return self
+
+    def start(self):
+        """Run all cells; returns at once."""
+        self.page.evaluate(
+            "() => { window.jupyterapp.commands.execute('notebook:run-all-cells'); }"
+        )
+        return self
+
+    def save(self):
+        self.command("docmanager:save")
+        return nbformat.read(self.path, 4)
+
+    @property
+    def board(self):
+        return self.page.locator(".mw").last
+
+    def button(self, name):
+        return self.board.get_by_role("button", name=name)
+
+    def lines(self, task=None, page=None):
+        """Return what the log pane shows, but for notes."""
+        chosen = f'[data-task="{task}"]' if task else "[data-task]"
+        lines = (page or self.page).locator(f".mw .mw-blocks .mw-line{chosen}")
+        return lines.all_text_contents()
+
+    def reopen(self, *, trusted):
+        """Open the saved notebook without its kernel, in a page that knows nothing of it."""
+        self.server.end_kernels()
+        saved = nbformat.read(self.path, 4)
+        saved.metadata["edited"] = trusted  # the signature is of another text now
+        nbformat.write(saved, self.path)
+        if trusted:
+            self.server.jupyter("trust", str(self.path))
+        self.open()
+
+    def theme(self, name):
+        self.page.evaluate(
+            "theme => window.jupyterapp.commands.execute('apputils:change-theme', { theme })", name
+        )
+        self.page.wait_for_function(
+            "theme => document.body.dataset.jpThemeName === theme", arg=name
+        )
+        self.page.wait_for_timeout(1100)  # the charts look at the theme once a second
+
+    def see(self, locator, timeout=60_000):
+        locator.wait_for(timeout=timeout)
+        return locator
+
+    def state(self, words, timeout=60_000, page=None):
+        """Wait until the header says so."""
+        found = (page or self.page).locator(".mw .mw-words", has_text=words)
+        found.last.wait_for(timeout=timeout)
+        return self

@@ -1,0 +1,81 @@
+"""What the pages of a dashboard are sent, and when."""
+
+from __future__ import annotations
+
+import pytest
+
+from mwmagic.dashboard.journal import LINES, Journal
+from mwmagic.dashboard.pages import BLIND, PATIENCE, Pages, Position
+from mwmagic.dashboard.tail import Line, Mark, Tail
+
+
+def test_the_next_frame_waits_for_every_page_but_not_for_long():
+    pages = Pages()
+    assert not pages.ready(0.0)
+    pages.heard("one", Position(), 0.0)
+    pages.heard("two", Position(5, 5, 5), 0.0)
+    assert pages.ready(0.0)
+    assert pages.position() == Position()
+    pages.sent(Position(9, 9, 9), 0.0)
+    pages.heard("one", Position(9, 9, 9), 0.1)
+    assert not pages.ready(0.1)
+    assert pages.ready(PATIENCE + 0.1)
+    pages.heard("two", Position(9, 9, 9), 0.2)
+    assert pages.ready(0.2)
+
+
+def test_a_page_that_never_answers_is_forgotten():
+    pages = Pages()
+    pages.heard("closed", Position(), 0.0)
+    for number in range(BLIND + 3):
+        pages.sent(Position(number), 0.0)
+    assert not pages.known
+
+
+def test_the_journal_keeps_the_newest_lines_and_their_numbers():
+    journal = Journal()
+    journal.add(0, [Line(0, str(number)) for number in range(LINES + 10)])
+    assert (journal.first, journal.next) == (10, LINES + 10)
+    runs, end = journal.runs(0, 10**9)
+    assert end == journal.next
+    assert runs == [[0, 0, "\n".join(map(str, range(10, LINES + 10)))]]
+
+
+def test_the_journal_sends_pieces_that_join_without_a_gap():
+    journal = Journal()
+    for number in range(100):
+        journal.add(number % 3, [Line(0, f"line {number}")])
+    found, at = [], 0
+    while at < journal.next:
+        runs, at = journal.runs(at, 50)
+        found += [text for run in runs for text in run[2].split("\n")]
+    assert found == [f"line {number}" for number in range(100)]
+
+
+def test_a_tail_reads_split_writes_and_marks_tracebacks(tmp_path):
+    tail = Tail(tmp_path / "log")
+    assert tail.read(100) == []
+    text = 'one\nTraceback (most recent call last):\n  File "a.py"\nValueError: é\ntwo\n'.encode()
+    lines = []
+    for index in range(len(text)):  # the é's bytes come one by one
+        with tail.path.open("ab") as file:
+            file.write(text[index : index + 1])
+        lines += tail.read(100)
+    assert [line.text for line in lines][-2:] == ["ValueError: é", "two"]
+    assert [line.mark for line in lines] == [0, Mark.ERROR, Mark.ERROR, Mark.ERROR, 0]
+
+
+@pytest.mark.slow
+def test_a_tail_that_is_far_behind_says_what_it_leaves_out(tmp_path):
+    tail = Tail(tmp_path / "log")
+    count = 300_000
+    tail.path.write_text("".join(f"line {number}\n" for number in range(count)))
+    lines = []
+    while tail.behind:
+        lines += tail.read(2**16)
+    note, first = lines[0], lines[1]
+    left = int(note.text.split()[0].replace(",", ""))
+    assert note.mark == Mark.NOTE
+    assert first.text == f"line {left}"
+    assert lines[-1].text == f"line {count - 1}"
+    assert left + len(lines) - 1 == count

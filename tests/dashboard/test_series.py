@@ -1,0 +1,113 @@
+"""The points of the charts, read from a record that grows."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from mwmagic.dashboard.series import POINTS, SPEED, Key, Series
+
+
+def entry(step, wall, **fields):
+    told = {"task": "worker:0", "attempt": 1, "kind": "train", "epoch": 1, "epochs": 1}
+    return (
+        told | {"step": step, "steps": 10**6, "metrics": {"loss": 1 / step}, "wall": wall} | fields
+    )
+
+
+class Record:
+    def __init__(self, path):
+        self.path = path
+        self.series = Series(path)
+
+    def write(self, *entries):
+        with self.path.open("a") as file:
+            file.writelines(json.dumps(one) + "\n" for one in entries)
+        return self
+
+    def read(self, metric="loss", attempt=1):
+        while self.series.read():
+            pass
+        key = Key("worker:0", attempt, metric)
+        return [(point.x, point.y) for point in self.series.points if point.key == key]
+
+
+def record(tmp_path):
+    return Record(tmp_path / "metrics.jsonl")
+
+
+def test_nothing_is_there_yet(tmp_path):
+    assert record(tmp_path).read() == []
+
+
+def test_points_come_once_and_in_order(tmp_path):
+    one = record(tmp_path)
+    for step in range(1, 5):
+        one.write(entry(step, float(step)))
+        assert one.read() == [(float(n), float(f"{1 / n:.5g}")) for n in range(1, step + 1)]
+
+
+def test_what_is_too_dense_to_see_is_left_out_but_for_the_newest(tmp_path):
+    one = record(tmp_path).write(*(entry(step, step / 1000) for step in range(1, 1001)))
+    points = one.read()
+    assert 8 <= len(points) <= 12
+    assert points[0][0] == 1.0
+    assert points[-1] == (1000.0, 0.001)
+
+
+def test_a_cut_line_is_read_when_it_is_whole_and_garbage_never(tmp_path):
+    one = record(tmp_path)
+    whole = json.dumps(entry(1, 1.0)) + "\n"
+    one.path.write_text("garbage\n[1]\n{}\nnull\n" + whole[:20])
+    assert one.read() == []
+    with one.path.open("a") as file:
+        file.write(whole[20:])
+    assert one.read() == [(1.0, 1.0)]
+
+
+def test_names_may_be_anything_and_values_need_not_be_numbers(tmp_path):
+    metrics = {"__proto__": 1.0, "<b>'\"": 2.0, "loss": float("nan"), "acc": float("inf")}
+    one = record(tmp_path).write(entry(1, 1.0, metrics=metrics))
+    assert one.read() == [(1.0, None)]
+    assert one.read("__proto__") == [(1.0, 1.0)]
+    assert one.read("<b>'\"") == [(1.0, 2.0)]
+    assert one.read("acc") == [(1.0, None)]
+    assert json.loads(json.dumps(one.series.since(0, 9)[0], allow_nan=False))
+
+
+def test_an_attempt_is_a_series_of_its_own(tmp_path):
+    one = record(tmp_path).write(entry(5, 1.0), entry(1, 2.0, attempt=2))
+    assert one.read() == [(5.0, 0.2)]
+    assert one.read(attempt=2) == [(1.0, 1.0)]
+
+
+def test_the_axis_grows_over_epochs(tmp_path):
+    one = record(tmp_path)
+    one.write(*(entry(10, float(n), steps=10, epoch=n, epochs=3) for n in (1, 2, 3)))
+    assert [x for x, _ in one.read()] == [10.0, 20.0, 30.0]
+    assert [y for _, y in one.read(SPEED)] == [10.0, 10.0]
+
+
+def test_pages_get_groups_and_where_to_go_on(tmp_path):
+    one = record(tmp_path).write(
+        *(entry(step, float(step), metrics={"loss": 1}) for step in (1, 2))
+    )
+    one.read()
+    [loss, speed], end = one.series.since(0, 99)
+    assert loss == ["worker:0", 1, "loss", [0, 1, 1.0, 1, 2, 1.0]]
+    assert speed == ["worker:0", 1, SPEED, [2, 2, 1.0]]
+    assert end == one.series.next == 3
+    assert one.series.since(0, 2) == ([loss], 2)
+    assert one.series.since(2, 2) == ([["worker:0", 1, SPEED, [0, 2, 1.0]]], 3)
+    assert one.series.since(3, 2) == ([], 3)
+
+
+@pytest.mark.slow
+def test_only_so_many_points_are_kept(tmp_path):
+    one = record(tmp_path)
+    one.write(*(entry(step, float(step), steps=None, kind="print") for step in range(1, POINTS)))
+    points = one.read()
+    assert len(one.series.points) <= POINTS
+    assert len(points) > POINTS / 5
+    assert points == sorted(points)
