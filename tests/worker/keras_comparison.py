@@ -66,7 +66,7 @@ def run_rows(directory, workers, rows=(), **env):
     outcome = Outcome(directory, [{} for _ in range(workers)], [""] * workers)
     while left:
         with Gang(directory, SCRIPT, [directory, *left], workers=workers, env=env) as gang:
-            gang.wait(600)
+            gang.wait()
             gang.linger()
             outcome.logs = [log + gang.text(i) for i, log in enumerate(outcome.logs)]
             tails = gang.tails()

@@ -86,11 +86,14 @@ class Gang:
     def text(self, index):
         return self.log(index).read_text(errors="replace")
 
-    def until(self, condition, timeout=60.0):
-        """Wait for a condition, or fail with the logs."""
-        deadline = time.monotonic() + timeout
+    def until(self, condition, timeout=120.0):
+        """Wait for a condition, or fail with the logs once no task has written for so long."""
+        written, since = None, time.monotonic()
         while not condition():
-            assert time.monotonic() < deadline, self.tails()
+            sizes = [self.log(index).stat().st_size for index in range(self.workers)]
+            if sizes != written:
+                written, since = sizes, time.monotonic()
+            assert time.monotonic() < since + timeout, self.tails()
             time.sleep(0.02)
 
     def wait(self, timeout=240.0):

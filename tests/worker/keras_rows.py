@@ -17,6 +17,7 @@ import time
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import tensorflow as tf
@@ -491,6 +492,16 @@ def numpy_input(scope):
     return {**found, "predict": model.predict(X, batch_size=BATCH, verbose=0)}
 
 
+@row("`train_on_batch`, `test_on_batch`, `predict_on_batch`")
+def on_batch(scope):
+    with scope():
+        model = compiled(dense(), adam())
+    logs = [model.train_on_batch(X[i : i + BATCH], Y[i : i + BATCH]) for i in range(0, SIZE, BATCH)]
+    logs.append(model.test_on_batch(X[:BATCH], Y[:BATCH]))
+    predicted = model.predict_on_batch(X[:BATCH])
+    return {"logs": np.array(logs), "predict": predicted, **state(model)}
+
+
 @row("generators")
 def generator(scope):
     with scope():
@@ -501,7 +512,9 @@ def generator(scope):
             for i in range(0, SIZE, BATCH):
                 yield X[i : i + BATCH], Y[i : i + BATCH]
 
-    return trained(model, endless(), steps_per_epoch=4)
+    found = trained(model, endless(), steps_per_epoch=4)
+    found["evaluate"] = np.array(model.evaluate(endless(), steps=4, verbose=0))
+    return {**found, "predict": model.predict(endless(), steps=4, verbose=0)}
 
 
 class Batches(keras.utils.Sequence if KERAS2 else keras.utils.PyDataset):
@@ -520,7 +533,9 @@ class Batches(keras.utils.Sequence if KERAS2 else keras.utils.PyDataset):
 def py_dataset(scope):
     with scope():
         model = compiled(dense())
-    return trained(model, Batches(X, Y), shuffle=False)
+    found = trained(model, Batches(X, Y), shuffle=False)
+    found["evaluate"] = np.array(model.evaluate(Batches(X, Y), verbose=0))
+    return {**found, "predict": model.predict(Batches(X, Y), verbose=0)}
 
 
 @row("shuffling without a seed: each sample once in an epoch", keras2=False)
@@ -615,11 +630,17 @@ def reloaded(path, model):
     return keras.models.load_model(path)(X)
 
 
-@row("`ModelCheckpoint`, `CSVLogger`: the chief writes", keras2=False)
+@row("`ModelCheckpoint`, `CSVLogger`, `RemoteMonitor`: the chief writes", keras2=False)
 def callbacks_that_write(scope):
     directory = DIRECTORY / "callbacks"
     directory.mkdir(exist_ok=True)
     callbacks = keras.callbacks
+
+    def post(url, json, **_):
+        with (directory / f"posted-by-{TASK}").open("a") as posted:
+            print(json["epoch"], file=posted)
+
+    sys.modules[callbacks.RemoteMonitor.__module__].requests = SimpleNamespace(post=post)
     with scope():
         model = compiled(dense())
     return trained(
@@ -635,6 +656,7 @@ def callbacks_that_write(scope):
                 save_freq=5,
             ),
             callbacks.CSVLogger(directory / "log.csv"),
+            callbacks.RemoteMonitor(send_as_json=True),
             callbacks.ReduceLROnPlateau(monitor="loss", patience=0, min_delta=10),
         ],
     )

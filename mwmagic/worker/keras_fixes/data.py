@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
+from keras.src import tree
 from keras.src.backend.tensorflow.trainer import TensorFlowTrainer, TFEpochIterator
 from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 from keras.src.trainers.data_adapters.generator_data_adapter import GeneratorDataAdapter
@@ -195,7 +196,36 @@ def _by_sample(dataset: Any) -> Any:
     return dataset.with_options(options)
 
 
+def _predicts_a_batch_on_each() -> bool:
+    return says(TensorFlowTrainer.predict_on_batch, "self.predict_function([(x,)])")
+
+
+def _predict_a_batch_once() -> None:
+    """Return the predictions of one batch once.
+
+    Each replica predicts the whole batch, and the original returns what all of
+    them came to, one after the other.
+    """
+    original = TensorFlowTrainer.predict_on_batch
+
+    def predict_on_batch(self: Any, x: Any) -> Any:
+        outputs, strategy = original(self, x), self.distribute_strategy
+        if not spans_workers(strategy):
+            return outputs
+        return tree.map_structure(lambda output: _own_part(output, strategy), outputs)
+
+    replace(TensorFlowTrainer, "predict_on_batch", predict_on_batch)
+
+
+def _own_part(output: Any, strategy: Any) -> Any:
+    """Return what this worker's first replica has put into an output of all."""
+    size = output.shape[0] // strategy.num_replicas_in_sync
+    first = strategy.extended._id_in_cluster * strategy.extended._num_devices_per_worker
+    return output[first * size : (first + 1) * size]
+
+
 REPAIRS = (
     Repair("shuffling", "", _shuffles_alone, _shuffle_alike),
     Repair("predict in order", "", _predicts_by_file, _predict_by_sample),
+    Repair("predict_on_batch", "", _predicts_a_batch_on_each, _predict_a_batch_once),
 )
