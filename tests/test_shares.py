@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -95,21 +97,39 @@ def test_a_count_is_a_whole_number(count):
 
 def threads(count, env=(), workers=2):
     found = shares(make_tasks(workers), dict(env), {}, gpus=0, threads=count)
-    names = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS")
+    names = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS", "NPROC")
     [values] = {tuple(share.get(name) for name in names) for share in found.values()}
     return values
 
 
 def test_the_processors_are_divided(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(16)))
-    assert threads(None) == ("8", "8", "8")
-    assert threads(None, workers=5) == ("3", "3", "3")
-    assert threads(None, workers=40) == ("1", "2", "1"), (
+    assert threads(None) == ("8", "8", "8", "8")
+    assert threads(None, workers=5) == ("3", "3", "3", "3")
+    assert threads(None, workers=40) == ("1", "2", "1", "1"), (
         "with one inter-op thread a parameter server's cluster was seen to hang"
     )
-    assert threads(3) == ("3", "3", "3")
-    assert threads(0) == (None, None, None)
-    assert threads(None, {"OMP_NUM_THREADS": "5"}) == ("8", "8", None)
+    assert threads(3) == ("3", "3", "3", "3")
+    assert threads(0) == (None, None, None, None)
+    assert threads(None, {"OMP_NUM_THREADS": "5"}) == ("8", "8", None, "8")
+
+
+POOL = """
+import os
+import jax.numpy
+jax.numpy.ones((600, 600)) @ jax.numpy.ones((600, 600))
+names = [open(f"/proc/self/task/{task}/comm").read() for task in os.listdir("/proc/self/task")]
+print(sum("XLAEigen" in name for name in names))
+"""
+
+
+@pytest.mark.slow
+def test_jax_takes_its_share():
+    share = shares(make_tasks(1), {}, {}, gpus=0, threads=3)["worker:0"]
+    env = {**os.environ, **share, "JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1"}
+    command = [sys.executable, "-c", POOL]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    assert done.stdout == "3\n"
 
 
 def test_a_warm_process_serves_tasks_with_different_gpus(driver):
