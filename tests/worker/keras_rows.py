@@ -23,6 +23,8 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager import context
 
+from mwmagic.worker.coordination import configure_heartbeat
+
 KERAS2 = os.environ.get("ROWS_KERAS") == "tf_keras"
 if KERAS2:
     import tf_keras as keras
@@ -731,6 +733,7 @@ DIRECTORY, TASK = Path(), 0
 def main(directory, *names):
     global DIRECTORY, TASK  # noqa: PLW0603 - what rows ask for
     multi = "TF_CONFIG" in os.environ
+    configure_heartbeat(60.0, context)  # a task that waits for a busy machine is not dead
     strategy = (
         tf.distribute.MultiWorkerMirroredStrategy() if multi else tf.distribute.get_strategy()
     )
