@@ -34,6 +34,11 @@ _NOTE = """\
 # of the program repairs it where mwmagic is installed, `export TF_USE_LEGACY_KERAS=1` avoids it.
 """
 
+_DEVICES = """\
+# TensorFlow has no variable for virtual devices; the program has to set the {count} of each task:
+# tf.config.set_logical_device_configuration, right after the import.
+"""
+
 _SCRIPT = """\
 #!/usr/bin/env bash
 # Runs {script} on {count} tasks of this machine. It fails when a task does, and ends the others.
@@ -228,6 +233,8 @@ def export(kind: str, config: Config, command: Sequence[str], env: Mapping[str, 
         raise ClusterError(f"cannot export {kind!r}; the kinds are {', '.join(KINDS)}")
     if config.coordinator:
         raise ClusterError("this process coordinates the cluster, so no script can; use a chief")
-    repaired = config.framework == "tensorflow" and config.keras == "auto"
-    note = _NOTE if repaired else ""
+    note = ""
+    if config.framework == "tensorflow":
+        note += _NOTE if config.keras == "auto" else ""
+        note += _DEVICES.format(count=config.devices) if config.devices > 1 else ""
     return (_script if kind == "script" else _slurm)(config, command, env, note)

@@ -58,11 +58,12 @@ time.sleep(600)
 """
 
 
-def config(framework="tensorflow", gpus=None, **shape):
+def config(framework="tensorflow", gpus=None, devices=0, **shape):
     tasks = make_tasks(**{"workers": 2, **shape})
     divided = shares(tasks, {}, {}, gpus=gpus and 0, threads=2)
     names = [str(task) for task in tasks]
-    return Config("a", ".", names, 1, framework=framework, gpus=gpus, shares=divided)
+    options = {"framework": framework, "gpus": gpus, "devices": devices, "shares": divided}
+    return Config("a", ".", names, 1, **options)
 
 
 @pytest.fixture
@@ -171,6 +172,15 @@ def test_a_slurm_job_finds_out_who_is_where(shell, tmp_path):
     jax = slurm(shell, tmp_path, "jax")
     assert {one["JAX_COORDINATOR_ADDRESS"] for one in jax} == {"n1:20007"}
     assert [one["EPOCHS"] for one in jax] == ["3"] * 3
+
+
+def test_virtual_devices_are_a_variable_or_a_note():
+    note = "the program has to set the 4 of each task"
+    assert note in export("script", config(devices=4), ["main.py"], {})
+    assert note not in export("script", config(), ["main.py"], {})
+    text = export("script", config("jax", devices=4), ["main.py"], {})
+    assert note not in text
+    assert "export JAX_NUM_CPU_DEVICES=4" in text
 
 
 def test_what_cannot_be_exported():
