@@ -54,7 +54,7 @@ lab: .venv/demo
 # everywhere brings gigabytes for GPUs.
 .torch/tried: | .venv/test
 	.venv/bin/$(PIP) --no-compile --target .torch "torch==2.13.0+cpu" || \
-	  echo "no PyTorch for the CPU: its notebook is tested without"
+	  (rm -rf .torch; echo "no PyTorch for the CPU: its notebook is tested without")
 	mkdir -p .torch && touch $@
 
 .PHONY: chromium
