@@ -30,6 +30,7 @@ from processes import eventually  # noqa: E402
 RATE, SECONDS = 100, 10
 """Lines per second and writer, and how long, where the dashboard is compared with others."""
 
+PARTS = ["latency", "floods", "tasks"]
 LINE = 'f"step {step} of a training with loss=0.4321 at {time.time():.6f}"'
 WATCH = """
 window.seen = new Map();
@@ -269,6 +270,7 @@ def main():
     parser.add_argument("--lines", type=int, default=100_000, help="of each worker in the flood")
     parser.add_argument("--most", type=int, default=1_000_000, help="of one worker")
     parser.add_argument("--tasks", type=int, nargs="*", default=[2, 16, 64])
+    parser.add_argument("--parts", nargs="*", choices=PARTS, default=PARTS)
     given = parser.parse_args()
     from playwright.sync_api import sync_playwright
 
@@ -284,6 +286,18 @@ def main():
 
 
 def measure(bench, given):
+    if "latency" in given.parts:
+        latency(bench)
+    if "floods" in given.parts:
+        print("floods")
+        floods(bench, given.lines)
+        floods(bench, given.most, workers=1)
+    if "tasks" in given.parts:
+        print("tasks that print two lines a second")
+        tasks(bench, given.tasks)
+
+
+def latency(bench):
     for rate in (1000, RATE):
         print(f"print to pixels, 2 x {rate} lines/s for {SECONDS} s")
         lines = 2 * rate * SECONDS
@@ -293,11 +307,6 @@ def measure(bench, given):
         theirs = steady(bench, kind, code, lines=lines)
         ratios = [f"{their / our:.1f}" for their, our in zip(theirs, ours, strict=True)]
         print(f"  {kind} / dashboard: p99 {ratios[0]}, bytes {ratios[1]}", flush=True)
-    print("floods")
-    floods(bench, given.lines)
-    floods(bench, given.most, workers=1)
-    print("tasks that print two lines a second")
-    tasks(bench, given.tasks)
 
 
 if __name__ == "__main__":

@@ -580,8 +580,10 @@ class Log {
 
   bottom() {
     this.unseen = 0;
+    const before = this.pane.scrollTop;
     this.pane.scrollTop = this.pane.scrollHeight;
     this.seen = this.pane.scrollTop;
+    this.own = this.seen !== before; // the event that follows needs no look, which would cost a layout
   }
 
   arrived() {
@@ -590,6 +592,7 @@ class Log {
   }
 
   scrolled() {
+    if (this.own) return void (this.own = false);
     const { scrollTop, scrollHeight, clientHeight } = this.pane;
     if (!clientHeight) return;
     const low = scrollHeight - scrollTop - clientHeight < 24;
@@ -647,6 +650,7 @@ class View {
 
   remove() {
     clearInterval(this.timer);
+    clearTimeout(this.due);
     this.size.disconnect();
     this.store.views.delete(this);
     this.el.remove();
@@ -675,7 +679,14 @@ class View {
     this.head();
     if (this.store.header) this.row();
     this.log.update(added, fresh);
-    if (plotted || fresh) for (const chart of this.charts) chart.refresh();
+    if (fresh) this.plot();
+    else if (plotted) this.due ||= setTimeout(() => this.plot(), 300); // drawing costs more than the rest
+  }
+
+  plot() {
+    clearTimeout(this.due);
+    this.due = 0;
+    for (const chart of this.charts) chart.refresh();
   }
 
   head() {

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FRAME", "Feed"]
 
-FRAME = 16_000
+FRAME = 24_000
 """Characters of log text in a frame at the most."""
 
 AHEAD = 4 * FRAME

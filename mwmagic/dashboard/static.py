@@ -85,7 +85,7 @@ def _cause(run: Mapping[str, Any]) -> str:
     if not run["cause"]:
         return ""
     lines = "\n".join(Cause.from_dict(run["cause"]).lines())
-    return f"<pre>{html.escape(lines)}</pre>"
+    return f'<pre style="font-family:monospace">{html.escape(lines)}</pre>'
 
 
 def _picture(run: Mapping[str, Any], points: Sequence[Point]) -> str:
