@@ -519,6 +519,31 @@ def generator(scope):
     return {**found, "predict": model.predict(endless(), steps=4, verbose=0)}
 
 
+def aligned(array):
+    """Copy to where TensorFlow uses an array's own memory."""
+    memory = np.empty(array.nbytes + 64, np.uint8)
+    copy = memory[-memory.ctypes.data % 64 :][: array.nbytes].view(array.dtype)
+    copy = copy.reshape(array.shape)
+    copy[...] = array
+    return copy
+
+
+@row("generators and `PyDataset`: the user's arrays stay as they are", keras2=False)
+def arrays_stay(scope):
+    x = aligned(X)
+    with scope():
+        model = compiled(keras.Sequential([keras.Input((8,)), layers.Rescaling(0.5), dense()]))
+
+    def endless():
+        while True:
+            for i in range(0, SIZE, BATCH):
+                yield x[i : i + BATCH], Y[i : i + BATCH]
+
+    trained(model, endless(), steps_per_epoch=4)
+    found = trained(model, Batches(x, Y), shuffle=False)
+    return {**found, "changed": np.count_nonzero(x != X)}
+
+
 class Batches(keras.utils.Sequence if KERAS2 else keras.utils.PyDataset):
     def __init__(self, x, y, **options):
         super().__init__(**options)

@@ -55,6 +55,8 @@ def _shuffle_alike() -> None:
         self._order = None
         if spans_workers(distribute_strategy):
             _use_no_loaders(self)
+            if isinstance(self.data_adapter, (GeneratorDataAdapter, PyDatasetAdapter)):
+                _distribute(self, _copied(self.data_adapter.get_tf_dataset()))
             self._order = _common_order(self.data_adapter, distribute_strategy)
             _point_out(self.data_adapter, distribute_strategy.num_replicas_in_sync)
 
@@ -87,7 +89,29 @@ def _use_no_loaders(epochs: Any) -> None:
             "one task to another. Its batches are read in the task itself.",
             stacklevel=2,
         )
-        _distribute(epochs, adapter.get_tf_dataset())
+
+
+def _copied(dataset: Any) -> Any:
+    """Copy what a generator yields, before it is divided among the workers.
+
+    TensorFlow uses the generator's arrays themselves, and keeps operations
+    from writing their results into them; but not into the parts that a batch
+    is divided into. A layer like Rescaling then changes the user's own data.
+    """
+
+    def copy(*batch: Any) -> Any:
+        copies = tf.nest.map_structure(_copy, batch, expand_composites=True)
+        return copies if isinstance(dataset.element_spec, tuple) else copies[0]
+
+    return dataset.map(copy)
+
+
+def _copy(value: Any) -> Any:
+    return (
+        tf.raw_ops.DeepCopy(x=value)
+        if value.dtype.is_numpy_compatible and value.dtype != tf.string
+        else value
+    )
 
 
 def _common_order(adapter: Any, strategy: Any) -> random.Random | None:
@@ -111,7 +135,7 @@ def _in_order(adapter: Any, seed: int) -> Any:
     """
     if isinstance(adapter, PyDatasetAdapter):
         adapter._get_iterator = lambda: _shuffled(adapter, seed)
-        return adapter.get_tf_dataset()
+        return _copied(adapter.get_tf_dataset())
     with _seeded(seed):
         return adapter.get_tf_dataset()
 
