@@ -22,7 +22,7 @@ unit: .venv/test .torch/tried chromium
 
 # The versions that Colab ships, in an environment of their own.
 colab: .venv-colab/test
-	.venv-colab/bin/python -m pytest tests/magics tests/worker -k "magics or keras"
+	.venv-colab/bin/python -m pytest tests/magics tests/worker tests/dashboard -k "magics or keras or dashboard"
 
 # The pages that are generated from the code.
 docs: .venv/test

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 __all__ = ["RunTable", "StatusTable"]
 
 
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 class StatusTable:
     """A run's state at one moment.
 
@@ -63,7 +67,7 @@ class RunTable(Sequence["Record"]):
                 str(run.number),
                 run.name,
                 run.state,
-                f"{len(run.tasks)} tasks, {run.attempts} attempts",
+                f"{_counted(len(run.tasks), 'task')}, {_counted(run.attempts, 'attempt')}",
             )
             for run in self._records
         ]
