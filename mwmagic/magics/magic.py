@@ -226,13 +226,22 @@ class MWMagic(Magics):
             env=options(given.env),
             task=task,
             restarts=given.restarts,
-            cell=f"In [{self.shell.execution_count}]" if self.shell else "",
+            cell=self._cell(),
         )
         if not given.quiet:
             self._show(run)
         if given.wait:
             self._wait(run, given.timeout, quiet=True)
         return run if given.out else None
+
+    def _cell(self) -> str:
+        """Name the cell that is being executed, whose input is the latest in the history.
+
+        ``execution_count`` is its number only up to IPython 8, later the next one's.
+        """
+        if self.shell is None or self.shell.history_manager is None:
+            return ""
+        return f"In [{len(self.shell.history_manager.input_hist_parsed) - 1}]"
 
     def _task(self, given: Namespace) -> Task | None:
         if given.index is None and given.type is None:

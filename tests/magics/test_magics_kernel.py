@@ -79,7 +79,7 @@ def test_a_failure_is_one_clean_message_and_fails_the_cell(kernel):
         "ValueError: the learning rate must be positive"
     )
     assert 'raise ValueError("the learning rate must be positive")' in error
-    assert "line 4 (In [4], line 5), in train" in error
+    assert "line 4 (In [3], line 5), in train" in error
     assert "mwmagic/" not in error, "a traceback through the library says nothing to its user"
 
 
