@@ -100,8 +100,10 @@ class Kernel:
     _update_display_data = _display_data
 
     def _comm_open(self, message):
-        if "_esm" in message["content"]["data"].get("state", {}):
+        state = message["content"]["data"].get("state", {})
+        if "_esm" in state:
             self.comm = message["content"]["comm_id"]
+            self.states.append(state["state"])  # a short run is over by now
 
     def _comm_msg(self, message):
         data = message["content"]["data"]
