@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from . import __version__
 from .api import Cluster, clusters, runs
 from .errors import BadArguments, MwmagicError, NoCluster, NoRun, RunStopped, WorkerFailed
-from .following import PAUSE, Following, follow
+from .following import follow, pieces
 from .gang import Policy
 from .options import cluster_options, options
 from .reading import read
@@ -114,13 +114,11 @@ def _table(run: Run, *, raw: bool) -> None:
     """Print the lines of a run until its end, above a live table of its tasks."""
     from .dashboard.terminal import live
 
-    label, following, over = _labels(run), Following(run, raw=raw), False
+    label = _labels(run)
     with live(run) as console:
-        while not over:
-            over = run.ended_within(PAUSE)
-            if lines := following.new():
-                told = "\n".join(f"{label[task]} {line}" for task, line in lines)
-                console.out(told, highlight=False)
+        for lines in filter(None, pieces(run, raw=raw)):
+            told = "\n".join(f"{label[task]} {line}" for task, line in lines)
+            console.out(told, highlight=False)
 
 
 def _finish(run: Run, show: Callable[..., None], *, raw: bool) -> int:

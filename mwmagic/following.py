@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .api import Run
     from .cluster import TaskName
 
-__all__ = ["PAUSE", "Following", "follow"]
+__all__ = ["Following", "follow", "pieces"]
 
 PAUSE = 0.1
 """Seconds between two looks at the logs."""
@@ -66,10 +66,15 @@ class Following:
         return self._followers[name, attempt]
 
 
-def follow(
+def pieces(
     run: Run, task: TaskName | None = None, *, raw: bool = False
-) -> Iterator[tuple[str, str]]:
-    """Yield each line that the tasks print, with its task's name, until the run is over.
+) -> Iterator[list[tuple[str, str]]]:
+    """Yield what the tasks have printed since the last look, until the run is over.
+
+    Yields
+    ------
+    list of tuple
+        Each line with its task's name; none where nothing came.
 
     Raises
     ------
@@ -80,4 +85,12 @@ def follow(
     over = False
     while not over:
         over = run.ended_within(PAUSE)
-        yield from following.new()
+        yield following.new()
+
+
+def follow(
+    run: Run, task: TaskName | None = None, *, raw: bool = False
+) -> Iterator[tuple[str, str]]:
+    """Yield each line that the tasks print, one by one; see `pieces`."""
+    for lines in pieces(run, task, raw=raw):
+        yield from lines
