@@ -20,10 +20,9 @@ lint: .venv/test
 unit: .venv/test .torch/tried chromium
 	.venv/bin/python -m pytest
 
-# The versions that Colab ships, in an environment of their own; three workers train above only.
+# The versions that Colab ships, in an environment of their own.
 colab: .venv-colab/test
-	.venv-colab/bin/python -m pytest tests/magics tests/worker tests/dashboard \
-	  -k "(magics or keras or dashboard) and not three_workers and not documentation"
+	.venv-colab/bin/python -m pytest tests/magics tests/worker tests/dashboard -k "magics or keras or dashboard"
 
 # The pages that are generated from the code.
 docs: .venv/test

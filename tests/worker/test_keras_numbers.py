@@ -15,6 +15,13 @@ from keras_comparison import NOT_IN_KERAS2, ROWS, differences, run_rows, verdict
 pytestmark = [pytest.mark.slow, pytest.mark.tensorflow, pytest.mark.timeout(3600)]
 
 PAGE = Path(__file__).parents[2] / "docs" / "keras.md"
+# Of the table, by the version of Keras, as the page says above it.
+ELSEWHERE = {
+    "Keras 3.13": (
+        "| weight and activity regularizers | same | same | same |",
+        "| weight and activity regularizers | same | same | other numbers |",
+    )
+}
 PLAIN = ["custom_loop", "predict_from_files", "fit_evaluate_predict"]  # the last one fails
 REPAIRED = [name for name in ROWS if name != "layer_built_outside_the_scope"]
 COMPARED = [name for name in REPAIRED if ROWS[name].single]
@@ -139,6 +146,9 @@ def test_the_documentation_holds_the_table(single, pair, three, keras2):
     start, end = "<!-- table -->\n", "<!-- end of table -->"
     before, _, rest = text.partition(start)
     found, _, after = rest.partition(end)
+    if made_with in ELSEWHERE:
+        assert ELSEWHERE[made_with][0] in found
+        found = found.replace(*ELSEWHERE[made_with])
     made = table(single, pair, three, keras2)
     if os.environ.get("MWMAGIC_WRITE_DOCS"):
         PAGE.write_text(before + start + made + end + after)
