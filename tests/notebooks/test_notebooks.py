@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -15,8 +14,6 @@ from nbclient.exceptions import CellExecutionError
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 NAMES = sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb"))
 NBVAL = ("pytest", "--nbval-lax", "--nbval-cell-timeout=300", "-p", "no:cacheprovider")
-NEEDS = {"tensorboard_and_profile": "tensorboard"}
-"""What a notebook imports that not every machine has: without it, it is skipped."""
 CHECKED = "# NBVAL_CHECK_OUTPUT"
 CRASH = [
     "%load_ext mwmagic",
@@ -50,8 +47,6 @@ def execute(directory, *arguments):
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "torch_ddp"])  # its own test
 def test_nbval_passes(name, tmp_path, nothing_survives):
-    if name in NEEDS and importlib.util.find_spec(NEEDS[name]) is None:
-        pytest.skip(f"{NEEDS[name]} is not installed")
     path = tmp_path / f"{name}.ipynb"
     path.write_bytes((NOTEBOOKS / path.name).read_bytes())
     said, succeeded = execute(tmp_path, *NBVAL, path.name)
