@@ -4,6 +4,8 @@
 
 PYTHON ?= python3
 PIP = pip install --quiet --disable-pip-version-check
+# Two files of tests at a time: tests wait for processes half of their time.
+PYTEST = python -m pytest --numprocesses 2 --dist loadfile
 
 .PHONY: demo test lint unit colab docs lab clean
 
@@ -18,11 +20,11 @@ lint: .venv/test
 	.venv/bin/mypy
 
 unit: .venv/test .torch/tried chromium
-	.venv/bin/python -m pytest
+	.venv/bin/$(PYTEST)
 
 # The versions that Colab ships, in an environment of their own.
 colab: .venv-colab/test
-	.venv-colab/bin/python -m pytest tests/magics tests/worker tests/dashboard -k "magics or keras or dashboard"
+	.venv-colab/bin/$(PYTEST) tests/magics tests/worker tests/dashboard -k "magics or keras or dashboard"
 
 # The pages that are generated from the code.
 docs: .venv/test
@@ -47,7 +49,7 @@ lab: .venv/demo
 .venv-colab/test: tests/colab/constraints.txt pyproject.toml
 	$(PYTHON) -m venv .venv-colab
 	.venv-colab/bin/$(PIP) --constraint tests/colab/constraints.txt --editable ".[tensorflow,demo]" \
-	  hypothesis pytest pytest-timeout
+	  hypothesis pytest pytest-timeout pytest-xdist
 	touch $@
 
 # PyTorch's edition for the CPU, if pip finds it, in a folder of its own; the one that it finds
