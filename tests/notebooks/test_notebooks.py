@@ -15,6 +15,15 @@ NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 NAMES = sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb"))
 NBVAL = ("pytest", "--nbval-lax", "--nbval-cell-timeout=300", "-p", "no:cacheprovider")
 CHECKED = "# NBVAL_CHECK_OUTPUT"
+BADGE = (
+    "[![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)]"
+    "(https://colab.research.google.com/#upload=true) In Colab, upload this notebook."
+)
+INSTALL = """# In Colab, install mwmagic: a wheel that was uploaded too, or else the published one.
+import sys
+
+if "google.colab" in sys.modules:
+    %pip install --quiet --find-links . mwmagic"""
 CRASH = [
     "%load_ext mwmagic",
     "%mw_cluster 2 --no-warm",
@@ -65,8 +74,14 @@ def read(name):
 def test_a_notebook_opens_with_what_it_shows_and_ends_with_nothing_running(name):
     texts, codes = read(name)
     assert texts[0].source.startswith("# ")
-    assert "Colab" in texts[0].source
     assert "%mw_stop" in codes[-1].source
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_notebook_opens_in_colab_and_installs_what_it_needs_there(name):
+    texts, codes = read(name)
+    assert texts[0].source.splitlines()[1:4] == ["", BADGE, ""], "below the title"
+    assert [cell.source for cell in codes[:2]] == [INSTALL, "%load_ext mwmagic"]
 
 
 @pytest.mark.parametrize("name", NAMES)
