@@ -12,8 +12,9 @@ import textwrap
 import time
 from pathlib import Path
 
+from processes import PATIENCE
+
 AGENT = Path(__file__).parents[2] / "mwmagic" / "agent" / "agent.py"
-PATIENCE = 30.0
 PYTHON = [sys.executable, "-I", "-S"]
 LINES = "import sys; sys.stdout.reconfigure(line_buffering=True)\n"  # a print is one write
 
@@ -128,17 +129,3 @@ def state(pid):
 def gone(pids):
     """Whether processes have ended, reaped or not."""
     return all(state(pid) in ("", "Z") for pid in pids)
-
-
-def children(pid):
-    """Return the ids of a process's children, zombies too."""
-    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def eventually(condition, what="what the test waits for"):
-    """Wait until something holds, with no agent to listen to."""
-    deadline = time.monotonic() + PATIENCE
-    while not (result := condition()):
-        assert time.monotonic() < deadline, f"no {what} in {PATIENCE} s"
-        time.sleep(0.002)
-    return result

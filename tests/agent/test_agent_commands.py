@@ -7,7 +7,8 @@ import signal
 import sys
 
 import pytest
-from speaker import PYTHON, children, eventually, gone
+from processes import children, eventually
+from speaker import PYTHON, gone
 
 from mwmagic import messages
 from mwmagic.agent import agent as module

@@ -6,7 +6,8 @@ import os
 import signal
 
 import pytest
-from speaker import AGENT, PYTHON, children, eventually, gone, state
+from processes import children, eventually
+from speaker import AGENT, PYTHON, gone, state
 
 SLEEPING = "import time; print('up'); time.sleep(1000)"
 IGNORING = """

@@ -9,7 +9,8 @@ import subprocess
 import sys
 
 import pytest
-from speaker import AGENT, LINES, PYTHON, eventually, gone, state
+from processes import eventually
+from speaker import AGENT, LINES, PYTHON, gone, state
 
 FAMILY = """
 import os, signal, subprocess, sys, time

@@ -12,7 +12,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from speaker import AGENT, PYTHON, eventually, state
+from processes import eventually
+from speaker import AGENT, PYTHON, state
 
 CHUNK = 64 << 10
 FLOOD = 200 << 20

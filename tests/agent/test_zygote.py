@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from speaker import children, eventually, gone, state
+from processes import children, eventually
+from speaker import gone, state
 
 from mwmagic.agent import zygote as module
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from queue import Empty
 
 import pytest
-from jupyter_client.manager import start_new_kernel
+from kernels import plain, started
 from processes import eventually
-
-ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class Page:
@@ -91,7 +88,7 @@ class Kernel:
             self.replied = request if request == self.request else self.replied
 
     def _error(self, message):
-        self.error = ESCAPES.sub("", "\n".join(message["content"]["traceback"]))
+        self.error = plain(message["content"])
 
     def _display_data(self, message):
         content = message["content"]
@@ -124,9 +121,6 @@ class Kernel:
 @pytest.fixture
 def kernel(tmp_path, own_sockets):
     """A kernel in an empty directory, with the extension loaded."""
-    manager, client = start_new_kernel(cwd=str(tmp_path))
-    kernel = Kernel(manager, client)
-    kernel.run("%load_ext mwmagic")
-    yield kernel
-    client.stop_channels()
-    manager.shutdown_kernel(now=True)
+    with started(tmp_path, Kernel) as kernel:
+        kernel.run("%load_ext mwmagic")
+        yield kernel

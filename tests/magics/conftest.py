@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 
 import pytest
-from jupyter_client.manager import start_new_kernel
-
-ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
+from kernels import plain, started
 
 
 @dataclass
@@ -46,7 +43,7 @@ class Kernel:
             elif kind == "execute_result":
                 result.value = content["data"]["text/plain"]
             elif kind == "error":
-                result.error = ESCAPES.sub("", "\n".join(content["traceback"]))
+                result.error = plain(content)
             elif kind == "status" and content["execution_state"] == "idle":
                 result.shown = self.shown
                 return result
@@ -59,9 +56,6 @@ class Kernel:
 @pytest.fixture
 def kernel(tmp_path):
     """A kernel in an empty directory, with the extension loaded."""
-    manager, client = start_new_kernel(cwd=str(tmp_path))
-    kernel = Kernel(manager, client)
-    assert kernel.run("%load_ext mwmagic").error is None
-    yield kernel
-    client.stop_channels()
-    manager.shutdown_kernel(now=True)
+    with started(tmp_path, Kernel) as kernel:
+        assert kernel.run("%load_ext mwmagic").error is None
+        yield kernel

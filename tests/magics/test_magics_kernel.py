@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 
 import psutil
 import pytest
+from processes import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -26,14 +26,6 @@ def train(index):
 train(json.loads(os.environ["TF_CONFIG"])["task"]["index"])
 import time; time.sleep(600)
 """
-
-
-def until(condition, seconds=20.0):
-    """Wait for a condition; the limit only ends a test that has failed."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "the condition never came true"
-        time.sleep(0.02)
 
 
 def ours(kernel):
@@ -99,9 +91,9 @@ def test_wait_can_be_interrupted_and_the_run_goes_on(kernel):
 def test_stop_ends_the_run_and_then_the_cluster(kernel):
     kernel.run(DECLARE)
     kernel.run(SLEEP)
-    until(lambda: len(ours(kernel)) == 4)
+    eventually(lambda: len(ours(kernel)) == 4)
     assert kernel.run("%mw_stop").text == "stopped run 1\n"
-    until(lambda: len(ours(kernel)) == 2)
+    eventually(lambda: len(ours(kernel)) == 2)
     assert "nothing is left running" in kernel.run("%mw_stop").text
     assert ours(kernel) == []
     assert kernel.run("%mw_wait").error.startswith("NoCluster: ")
@@ -112,7 +104,7 @@ def test_stop_ends_the_run_and_then_the_cluster(kernel):
 def test_a_killed_kernel_leaves_nothing(kernel):
     kernel.run(DECLARE)
     kernel.run(SLEEP)
-    until(lambda: len(ours(kernel)) == 4)
+    eventually(lambda: len(ours(kernel)) == 4)
     left = ours(kernel)
     os.kill(kernel.manager.provisioner.process.pid, signal.SIGKILL)
     _, alive = psutil.wait_procs(left, timeout=5)
@@ -143,7 +135,7 @@ def test_declaring_again_reuses_replaces_or_refuses(kernel):
 def test_kill_restart_and_runs(kernel):
     kernel.run(DECLARE)
     kernel.run(SLEEP)
-    until(lambda: "up" in kernel.run("%mw_logs 1").text)
+    eventually(lambda: "up" in kernel.run("%mw_logs 1").text)
     assert kernel.run("%mw_kill 1").text == "sent SIGKILL to worker:1\n"
     assert "worker:1 killed by SIGKILL" in kernel.run("%mw_wait").error
     assert kernel.run("%mw_stop 1").error.startswith("NoRun: nothing is running, so there is no 1")
