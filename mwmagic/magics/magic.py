@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import shlex
 import signal
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
 
 __all__ = ["MWMagic"]
 
+_TELLING = ("mw_worker", "mw_logs", "mw_stop", "mw_restart", "mw_kill", "mw_stacks", "mw_export")
+"""The magics that print or display what there is to see; the others' results show it."""
+
 
 def _reads(method: Callable[[MWMagic, Namespace, str], Any]) -> Callable[..., Any]:
     """Parse a magic's line, and do with its result what the common options say."""
@@ -45,11 +50,30 @@ def _reads(method: Callable[[MWMagic, Namespace, str], Any]) -> Callable[..., An
         result = method(self, given, cell)
         if given.out:
             self.shell.user_ns[given.out] = result
-        return None if given.quiet or given.out else result
+        if given.quiet or given.out or method.__name__ in _TELLING:
+            _hide(result)
+        return result
 
     magic.__name__ = method.__name__
     magic.__doc__ = parser.format_help()
     return magic
+
+
+def _hide(result: object) -> None:
+    """Let the cell show nothing where its last line is the magic itself, with this result.
+
+    Whoever assigns it may show it. IPython puts its own hook back when the cell ends.
+    """
+    show = sys.displayhook
+
+    def hook(value: object) -> None:
+        sys.displayhook = show
+        frame = inspect.currentframe()
+        calls = frame.f_back.f_code.co_names if frame and frame.f_back else ()
+        if value is not result or not {"run_line_magic", "run_cell_magic"} & {*calls}:
+            show(value)
+
+    sys.displayhook = hook
 
 
 @magics_class
@@ -232,7 +256,7 @@ class MWMagic(Magics):
             self._show(run)
         if given.wait:
             self._wait(run, given.timeout, quiet=True)
-        return run if given.out else None
+        return run
 
     def _cell(self) -> str:
         """Name the cell that is being executed, whose input is the latest in the history.
@@ -290,7 +314,7 @@ class MWMagic(Magics):
         text = "\n".join(self._log_lines(given, record))
         if not given.quiet and not given.out:
             print(text)  # noqa: T201 - the output of the cell
-        return text if given.out else None
+        return text
 
     def _record(self, number: int | None) -> Record:
         if number is None and self._current is not None and not self.cluster_gone():
@@ -353,39 +377,39 @@ class MWMagic(Magics):
             self._say(given, f"ended the cluster {cluster.config.name!r}; nothing is left running")
         if run is not None:
             self._displays.finish(run)
-        return cluster if given.out else None
+        return cluster
 
     @line_magic
     @_reads
-    def mw_restart(self, given: Namespace, _cell: str) -> Run | None:
+    def mw_restart(self, given: Namespace, _cell: str) -> Run:
         """Start the gang again."""
         run = self.cluster().restart()
         if not given.quiet:
             self._show(run)
-        return run if given.out else None
+        return run
 
     @line_magic
     @_reads
-    def mw_kill(self, given: Namespace, _cell: str) -> Run | None:
+    def mw_kill(self, given: Namespace, _cell: str) -> Run:
         """Send a task's process a signal."""
         number = _signal(given.signal)
         run = self.latest()
         run.kill(given.task, number)
         self._say(given, f"sent {number.name} to {run.cluster.spec.find(given.task)}")
-        return run if given.out else None
+        return run
 
     @line_magic
     @_reads
-    def mw_stacks(self, given: Namespace, _cell: str) -> dict[str, Any] | None:
+    def mw_stacks(self, given: Namespace, _cell: str) -> dict[str, Any]:
         """Show where each task is."""
         stacks = self.latest().stacks()
         full = (f"--- {task} ---\n{text}" for task, text in stacks["texts"].items())
         self._say(given, "\n".join([*stacks["lines"], *(full if given.full else ())]))
-        return stacks if given.out else None
+        return stacks
 
     @line_magic
     @_reads
-    def mw_export(self, given: Namespace, _cell: str) -> Path | None:
+    def mw_export(self, given: Namespace, _cell: str) -> Path:
         """Write a script that does the latest run without mwmagic."""
         run = self.latest()
         text = run.export(given.kind)
@@ -394,7 +418,7 @@ class MWMagic(Magics):
         path.write_text(text, encoding="utf-8")
         path.chmod(0o755)
         self._say(given, f"wrote {path}")
-        return path if given.out else None
+        return path
 
     @line_magic
     @_reads

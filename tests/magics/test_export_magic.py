@@ -16,6 +16,7 @@ def test_the_latest_run_becomes_a_script(kernel, tmp_path):
     assert kernel.run("%mw_export script").text == "wrote train.sh\n"
     assert '"$PYTHON" train.py a b\n' in (tmp_path / "train.sh").read_text()
     assert os.access(tmp_path / "train.sh", os.X_OK)
-    assert kernel.run("path = %mw_export slurm --quiet --file job\npath").error is None
+    exported = kernel.run("path = %mw_export slurm --quiet --file job\npath")
+    assert (exported.text, exported.value) == ("", "PosixPath('job')")
     assert "#SBATCH --ntasks=2" in (tmp_path / "job").read_text()
     assert "invalid choice: 'pbs'" in kernel.run("%mw_export pbs").error

@@ -159,6 +159,18 @@ def test_options_variables_and_results(kernel):
     assert kernel.run("log.count('other.py')").value == "1"
 
 
+def test_a_result_can_be_assigned_whatever_the_cell_shows(kernel):
+    kernel.run(DECLARE)
+    kernel.run(HELLO)
+    assert kernel.run("run = %mw_wait --quiet\nrun").value == "<Run 1: finished>"
+    silent = kernel.run("%mw_wait --quiet")
+    assert (silent.text, silent.value) == ("", None)
+    printed = kernel.run("log = %mw_logs 0")
+    assert (printed.text, printed.value) == ("hello from 0\n", None)
+    assert kernel.run("%mw_logs 0").value is None, "it is printed"
+    assert kernel.run("log").value == "'hello from 0'"
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
