@@ -103,5 +103,6 @@ def _ended(task: Mapping[str, Any]) -> str:
         return str(task["error"])
     if task["code"] == 0:
         return "finished"
-    how = describe(task["code"], task["signal"], oom=task["oom"])
-    return f"ended ({how})" if task["ours"] else how
+    if task["ours"]:
+        return "ended"  # by mwmagic, with the run: by which signal is nobody's trouble
+    return describe(task["code"], task["signal"], oom=task["oom"])

@@ -56,7 +56,7 @@ def test_a_terminal_gets_a_table_that_stays_below(script):
     assert "[worker:1] step 30/30 [bold]loss[/bold]=1 loss=0.0333" in plain
     after = plain[plain.rindex("run 1: failed: worker:1 exited with code 1") :].splitlines()
     assert after[1].startswith("worker:1  exited with code 1"), "failures come first"
-    assert after[2].startswith("worker:0  ended (killed by SIGKILL)")
+    assert after[2].split()[:2] == ["worker:0", "ended"]
 
 
 def _read(terminal):
