@@ -14,8 +14,9 @@ The life of a run::
     stop, from anywhere ──▶ ending ──▶ stopped
 
 A run is done when its peers are, also while a task that only serves or
-evaluates was never launched. Actions may be lost with the machine they go to,
-so what ends a process is said again until it is gone.
+evaluates was never launched. Who evaluates then may finish that. Actions may be
+lost with the machine they go to, so what ends a process is said again until it
+is gone.
 """
 
 from __future__ import annotations
@@ -134,7 +135,9 @@ class Policy:
         `REPLACEMENTS` times, before its failure is everybody's.
     grace : float
         Seconds between SIGTERM and SIGKILL when somebody stops the run, and
-        for who still serves or evaluates when training is done.
+        for who still serves when training is done.
+    evaluation : float
+        Seconds that who evaluates has for the last time when training is done.
     backoff, backoff_limit : float
         Seconds before the first restart; doubled for each next one, up to the limit.
     healthy : float
@@ -152,6 +155,7 @@ class Policy:
 
     restarts: int = 0
     grace: float = 3.0
+    evaluation: float = 600.0
     backoff: float = 0.5
     backoff_limit: float = 30.0
     healthy: float = 300.0
@@ -199,6 +203,7 @@ class Gang:
     def __post_init__(self) -> None:
         self._roles = roles(self.tasks)
         self._peers = Counter(self._roles.values())[Role.PEER]
+        self._evaluators = [task for task in self.tasks if self._roles[task] is Role.AUXILIARY]
         self._launched: set[Task] = set()
         self._alive: dict[Task, float] = {}  # with the time of its start
         self._done: set[Task] = set()  # peers that ended well
@@ -229,6 +234,12 @@ class Gang:
     def stopping(self) -> bool:
         """Whether somebody stopped the run: then it is not started again."""
         return self._stopping
+
+    @property
+    def evaluating(self) -> bool:
+        """Whether training is done, and the run goes on for those who evaluate."""
+        done = self.state is State.ENDING and self._aim is _Aim.FINISH
+        return done and self._deadline == math.inf
 
     def launched(self, task: Task) -> bool:
         """Whether somebody launched `task`."""
@@ -334,7 +345,15 @@ class Gang:
         self._done.add(task)
         if len(self._done) < self._peers:
             return []
-        return self._end_all(_Aim.FINISH, self.policy.grace)
+        if not self._evaluates:
+            return self._end_all(_Aim.FINISH, self.policy.grace)
+        self._aim, self.state = _Aim.FINISH, State.ENDING
+        return [SetTimer("hurry", self.policy.evaluation)]
+
+    @property
+    def _evaluates(self) -> bool:
+        """Whether somebody evaluates whom nobody stopped."""
+        return any(task in self._alive and task not in self._retired for task in self._evaluators)
 
     def _fail(self, event: Exited) -> list[Action]:
         self._failure, self._aim, self.state = event, _Aim.RETRY, State.ENDING
@@ -372,6 +391,8 @@ class Gang:
         noted = self._note(event)
         if not self._alive:
             return [CancelTimer("hurry"), *self._all_gone()]
+        if self.evaluating and not self._evaluates:
+            return self._tell(self.policy.grace)
         return self._settle() if noted else []
 
     def _note(self, event: Exited) -> bool:
@@ -442,9 +463,14 @@ class Gang:
         self._retired.add(task)
         self._again.discard(task)
         self._awaited.discard(task)
-        if self.state is State.ENDING or task not in self._alive:
-            return []
-        return self._end(task, grace)
+        if self.evaluating and not self._evaluates:
+            return self._tell(grace)
+        return self._end(task, grace) if self._open and task in self._alive else []
+
+    @property
+    def _open(self) -> bool:
+        """Whether a task may be ended alone: not everybody is told to end."""
+        return self.state is not State.ENDING or self.evaluating
 
     def _restart(self) -> list[Action]:
         if self._stopping:
@@ -471,12 +497,11 @@ class Gang:
         return [EndAll(self.attempt, 0.0), SetTimer("hurry", _PATIENCE)]
 
     def _task_timer(self, what: str, task: Task) -> list[Action]:
-        if self.state is State.ENDING:
-            return []
         if what == "start":
-            return self._start(task) if task in self._awaited else []
+            starts = self.state is not State.ENDING and task in self._awaited
+            return self._start(task) if starts else []
         leaves = task in self._again or task in self._retired
-        return self._end(task, 0.0) if leaves and task in self._alive else []
+        return self._end(task, 0.0) if self._open and leaves and task in self._alive else []
 
 
 def _weight(event: Exited) -> int:

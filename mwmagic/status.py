@@ -57,11 +57,19 @@ def _words(run: Mapping[str, Any]) -> str:
         return f"waiting for {', '.join(_named(tasks, 'absent'))}, not launched"
     if state == "running":
         return _running(tasks, run.get("stall"))
+    if state == "ending":
+        return _ending(tasks)
     if state == "backoff":
         return f"restarting {run['restarts']} of {run['limit']}{_setback(run)}"
     if state == "failed" and run["cause"]:
         return f"failed: {Cause.from_dict(run['cause']).headline}"
     return str(state)
+
+
+def _ending(tasks: Mapping[str, Mapping[str, Any]]) -> str:
+    """Name who evaluates, which may take its time when training is done."""
+    left = [name for name in _named(tasks, "running") if name.startswith("evaluator:")]
+    return f"ending: {', '.join(left)} still runs" if left else "ending"
 
 
 def _setback(run: Mapping[str, Any]) -> str:

@@ -208,8 +208,35 @@ def test_the_run_is_finished_when_every_peer_is():
     assert gang.state is State.FINISHED
 
 
-def test_who_serves_or_evaluates_is_ended_when_training_is_done():
-    gang = running(**SERVED, evaluator=True, grace=4.0)
+def test_who_evaluates_finishes_that_when_training_is_done():
+    gang = running(**SERVED, evaluator=True, grace=4.0, evaluation=50.0)
+    assert exit_(gang, CHIEF, 0) == [SetTimer("hurry", 50.0)]
+    assert gang.evaluating
+    assert exit_(gang, PS, 1) == exit_(gang, W0, 1) == [], "they are needed no more"
+    assert gang.handle(Stop(W1)) == [End(W1, 1, 4.0), SetTimer("end worker:1", 6.0)]
+    assert exit_(gang, EVALUATOR, 0) == [EndAll(1, 4.0), SetTimer("hurry", 6.0)]
+    assert not gang.evaluating
+    assert exit_all(gang) == [CancelTimer("hurry"), Ended(State.FINISHED)]
+
+
+@pytest.mark.parametrize("stop", [Stop(EVALUATOR, 7.0), Stop(None, 7.0)])
+def test_who_evaluates_for_ever_is_stopped_or_runs_out_of_time(stop):
+    gang = running(evaluator=True)
+    assert exit_(gang, W0, 0) == []
+    assert exit_(gang, W1, 0) == [SetTimer("hurry", 600.0)]
+    assert gang.handle(stop) == [EndAll(1, 7.0), SetTimer("hurry", 9.0)]
+    assert gang.handle(Timer("hurry", 110.0)) == [EndAll(1, 0.0), SetTimer("hurry", 2.0)]
+    assert exit_(gang, EVALUATOR, None)[-1] == Ended(State.FINISHED)
+
+
+def test_who_was_stopped_from_evaluating_holds_up_nobody():
+    gang = running(1, evaluator=True)
+    gang.handle(Stop(EVALUATOR))
+    assert exit_(gang, W0, 0)[0] == EndAll(1, 3.0)
+
+
+def test_who_serves_is_ended_when_training_is_done():
+    gang = running(**SERVED, grace=4.0)
     assert exit_(gang, CHIEF, 0) == [EndAll(1, 4.0), SetTimer("hurry", 6.0)]
     assert gang.handle(Timer("hurry", 107.0)) == [EndAll(1, 0.0), SetTimer("hurry", 2.0)]
     assert exit_all(gang, time=108.0) == [CancelTimer("hurry"), Ended(State.FINISHED)]

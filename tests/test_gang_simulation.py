@@ -267,6 +267,7 @@ policies = st.builds(
     g.Policy,
     restarts=st.integers(0, 3),
     grace=st.sampled_from([0.0, 3.0]),
+    evaluation=st.sampled_from([0.0, 20.0]),
     healthy=st.sampled_from([2.0, math.inf]),
     resume=st.sampled_from([0.0, 2.0]),
 )

@@ -51,6 +51,7 @@ def run(state, *tasks, **fields):
         (run("running", task(), stall={"lines": ["worker:1 waits"]}), "stalled: worker:1 waits"),
         (run("running", task(), stall={"lines": []}), "stalled"),
         (run("ending", task()), "ending"),
+        (run("ending", tasks={"evaluator:0": task()}), "ending: evaluator:0 still runs"),
         (run("backoff", task()), "restarting 1 of 3"),
         (run("failed", task()), "failed"),
         (

@@ -41,6 +41,9 @@ __all__ = ["Order", "Run"]
 ANSWER = 2.0
 """Seconds in which a process must have written its stack."""
 
+EVALUATED = 5.0
+"""Seconds without output or work after which who evaluates waits for a checkpoint in vain."""
+
 CREDIT = 2**20
 """Bytes of a worker's output that may be under way to the supervisor."""
 
@@ -115,6 +118,7 @@ class Run:
         self._waiting: deque[g.Event] = deque()
         self._moving: asyncio.Task[None] | None = None
         self._stall = Stall(config.stall)
+        self._evaluation = Stall(EVALUATED)
         self._stuck: dict[str, Any] | None = None
         self._examined = 0
         self._found: Mapping[str, stacks.Stack | None] = {}
@@ -358,6 +362,7 @@ class Run:
                 process.usage = usage
                 self._watch(process, event["time"])
         self._judge_stall(event["time"])
+        self._judge_evaluation(event["time"])
         self._changed()
 
     def _seen(self, found: Mapping[str, stacks.Stack | None]) -> list[Seen]:
@@ -372,10 +377,14 @@ class Run:
     # Stalls.
 
     def _watch(self, process: Process, now: float) -> None:
-        """Keep an eye on a task that trains; servers and evaluators may idle."""
-        if g.roles(self._config.members)[process.task] is g.Role.PEER:
+        """Keep an eye on a task that trains, and on who evaluates when training is done."""
+        role = g.roles(self._config.members)[process.task]
+        watched = {g.Role.PEER: self._stall}
+        if self.gang.evaluating:
+            watched[g.Role.AUXILIARY] = self._evaluation
+        if role in watched:
             cpu = float(process.usage["cpu"])
-            self._stall.seen(self._key(process), time=now, size=process.size, cpu=cpu)
+            watched[role].seen(self._key(process), time=now, size=process.size, cpu=cpu)
 
     def _judge_stall(self, now: float) -> None:
         stalled = self.gang.state is g.State.RUNNING and self._stall.stalled(now)
@@ -383,6 +392,13 @@ class Run:
             self._stuck = None
         elif self._stuck is None and self._examining is None:
             self._examining = asyncio.create_task(self._report_stall(self._stall.idle(now)))
+
+    def _judge_evaluation(self, now: float) -> None:
+        """Stop who evaluates once nothing is left to do: by itself it may wait for ever."""
+        if self.gang.evaluating and self._evaluation.stalled(now):
+            for task, role in g.roles(self.gang.tasks).items():
+                if role is g.Role.AUXILIARY:
+                    self.handle(g.Stop(task, time=now))
 
     def examine(self) -> None:
         """Find out where each task is; `stacks.json` in the record then tells.
@@ -461,6 +477,7 @@ class Run:
     def _exited(self, process: Process, end: Exit) -> None:
         self._exits.append(end)
         self._stall.gone(self._key(process))
+        self._evaluation.gone(self._key(process))
         self._note(
             "exited",
             task=end.task,

@@ -19,6 +19,7 @@ from mwmagic.errors import (
     WaitTimeout,
     WorkerFailed,
 )
+from mwmagic.status import task_words
 
 pytestmark = pytest.mark.slow
 
@@ -155,6 +156,33 @@ def test_stopping_what_is_over_does_nothing(cluster):
     assert run.state == "finished"
     with pytest.raises(NoRun, match="run 1 is over"):
         run.kill(0)
+
+
+EVALUATE = """
+import pathlib, time
+from mwmagic.worker import this_task
+
+if this_task().type == "worker":
+    while not pathlib.Path("up").exists():
+        time.sleep(0.01)
+    raise SystemExit
+pathlib.Path("up").touch()
+while not pathlib.Path("training-is-done").exists():
+    time.sleep(0.01)
+print("evaluated")
+time.sleep(600)
+"""
+
+
+def test_who_evaluates_is_stopped_when_training_is_done_and_nothing_is_left_to_do(
+    cluster, tmp_path
+):
+    run = cluster(1, evaluator=True).run("main.py", source=EVALUATE)
+    eventually(lambda: run.status()["words"] == "ending: evaluator:0 still runs")
+    (tmp_path / "training-is-done").touch()
+    assert run.wait(60).state == "finished"
+    assert run.logs("evaluator") == b"evaluated\n"
+    assert task_words(run.status()["tasks"]["evaluator:0"]) == "ended"
 
 
 def test_one_task_is_stopped_alone_where_the_others_can_go_on(cluster):
