@@ -67,9 +67,12 @@ def _enable_stacks() -> None:
 
 def _install_fixes() -> None:
     """Prepare the frameworks, without importing any before the user's code does."""
-    from mwmagic.worker import coordination, devices, keras_fixes
+    from mwmagic.worker import coordination, devices, downloads, keras_fixes
 
-    keras_fixes.install(os.environ.get("MWMAGIC_KERAS", "auto"), _announce)
+    keras = os.environ.get("MWMAGIC_KERAS", "auto")
+    keras_fixes.install(keras, _announce)
+    if keras != "plain":
+        downloads.install()
     heartbeat = float(os.environ.get("MWMAGIC_HEARTBEAT", "0"))
     if heartbeat:
         coordination.install(heartbeat)

@@ -1,0 +1,59 @@
+"""Downloads that several workers of one machine begin at once.
+
+Keras writes a download to its place in the cache as it comes. A worker that
+looks there meanwhile takes the part for the whole, or writes into the same file.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mwmagic.worker.imports import after_import
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+__all__ = ["install", "whole"]
+
+_MODULES = ("keras.src.utils.file_utils", "tf_keras.src.utils.data_utils")
+
+
+def install() -> None:
+    """Arrange for Keras's downloads to come to their place as a whole.
+
+    Call it before the user's code runs. It imports nothing.
+    """
+    for name in _MODULES:
+        after_import(name, _repair)
+
+
+def _repair(module: ModuleType) -> None:
+    retrieve = getattr(module, "urlretrieve", None)
+    if retrieve is not None:
+        vars(module)["urlretrieve"] = whole(retrieve)
+
+
+def whole(retrieve: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that downloads to a file of this process's own, and then renames it.
+
+    Parameters
+    ----------
+    retrieve : callable
+        As `urllib.request.urlretrieve`.
+    """
+
+    @functools.wraps(retrieve)
+    def retrieve_whole(url: str, filename: str, *args: Any, **options: Any) -> tuple[str, Any]:  # noqa: ANN401 - urllib's
+        part = Path(f"{filename}.{os.getpid()}.part")
+        try:
+            _, headers = retrieve(url, str(part), *args, **options)
+            part.replace(filename)
+        finally:
+            part.unlink(missing_ok=True)
+        return filename, headers
+
+    return retrieve_whole
