@@ -87,8 +87,25 @@ def _announce(text: str) -> None:
 def _read(script: str) -> bytes:
     """Return the code to run; tracebacks show its lines even if the file changes later."""
     source = Path(os.environ.get("MWMAGIC_SOURCE") or script).read_bytes()
-    linecache.cache[script] = (len(source), None, _lines(source), script)
+    _keep_lines(script, len(source), _lines(source))
     return source
+
+
+def _keep_lines(script: str, size: int, lines: list[str]) -> None:
+    """Keep the lines of the code that runs from being read anew, from whatever the file is now.
+
+    TensorFlow's AutoGraph has them read anew before it transforms a function.
+    """
+    update = linecache.updatecache
+
+    def updatecache(filename: str, module_globals: dict[str, object] | None = None) -> list[str]:
+        if filename != script:
+            return update(filename, module_globals)
+        linecache.cache[script] = (size, None, lines, script)
+        return lines
+
+    linecache.updatecache = updatecache
+    updatecache(script)
 
 
 def _lines(source: bytes) -> list[str]:
