@@ -126,6 +126,7 @@ def test_remarks(fields, said):
 
 def test_remarks_are_seen_wherever_a_run_is_shown():
     fields = {"number": 1, "script": "main.py", "started": 0.0, "ended": 1.0, "attempt": 1}
+    fields["directory"] = "/home/me/.mwmagic/runs/0001-main"
     row = dict.fromkeys(("progress", "memory", "address", "pid", "log", "size"))
     snapshot = run("finished", task(**row), words="finished", notices=[NCCL], **fields)
     assert static.text(snapshot).endswith("\n" + REMARKS[1])

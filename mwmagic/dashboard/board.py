@@ -210,8 +210,18 @@ class Board:
                 at = Position(*(int(content[name]) for name in names)) if same else Position()
                 self._pages.heard(str(content["page"]), at, time.monotonic())
             self._wake.set()
+        elif kind == "log":
+            self._give(content)
         elif kind in _ACTIONS:
             self._begin(kind)
+
+    def _give(self, content: Mapping[str, Any]) -> None:
+        """Send a piece of a whole log to the page that asks for it; then it asks for the next."""
+        with self._lock:
+            found = self._feed.piece(str(content["log"]), int(content["at"]))
+        if found is not None:
+            size, piece = found
+            self.widget.send({**content, "size": size}, [piece])
 
     def _host(self, hosted: bool) -> None:
         """Note whether pages find the dashboard's place by its label."""

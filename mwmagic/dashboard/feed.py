@@ -6,9 +6,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mwmagic.status import FINAL
+
 from .journal import Journal
 from .pages import Position
-from .rows import Load, header, row
+from .rows import Load, header, row, shown
 from .series import Series
 from .tail import Line, Mark, Tail
 
@@ -29,7 +31,7 @@ POINTS = 1000
 PACE = 0.2
 """Seconds between two updates of what changes all the time."""
 
-MOVING = {"part", "place", "left", "metrics", "memory", "cpu"}
+MOVING = {"part", "place", "metrics", "usage"}
 """What of a row changes all the time."""
 
 CURRENT = 300
@@ -55,6 +57,7 @@ class Feed:
         self._header: tuple[int, dict[str, Any]] = (0, {})
         self._rows: list[dict[str, tuple[int, Any]]] = [{} for _ in run["tasks"]]
         self._paced = 0.0
+        self._taken: tuple[Mapping[str, Any], bool] | None = None
         self._loads = [Load() for _ in run["tasks"]]
         self._attempt = 1
         self.update(run)
@@ -63,27 +66,29 @@ class Feed:
 
     def update(self, run: Mapping[str, Any]) -> None:
         """Take a newer snapshot."""
+        due = run["state"] in (*FINAL, "lost") or time.monotonic() - self._paced >= PACE
+        if self._taken in ((run, True), (run, due)):
+            return  # nothing of it is new
+        self._taken = (run, due)
         version = self._state + 1
         new = header(run)
         if new != self._header[1]:
             self._header, self._state = (version, new), version
         now = time.monotonic()
-        due = new["over"] or now - self._paced >= PACE
         self._paced = now if due else self._paced
         for index, task in enumerate(run["tasks"].values()):
             self._loads[index].take(task["cpu"], now)
             share = self._loads[index].share if task["state"] == "running" else None
-            shown = {**row(task), "cpu": None if share is None else round(100 * share)}
-            self._note(self._rows[index], shown, version, due=due)
+            self._note(self._rows[index], row(task, share), version, due=due)
         self._follow(run)
 
     def _note(
-        self, kept: dict[str, tuple[int, Any]], shown: dict[str, Any], version: int, *, due: bool
+        self, kept: dict[str, tuple[int, Any]], new: dict[str, Any], version: int, *, due: bool
     ) -> None:
         """Note what changed of a row: all of it, or what must be known at once."""
-        for name, value in shown.items():
-            new = name not in kept or kept[name][1] != value
-            if new and (due or name not in MOVING or name not in kept):
+        for name, value in new.items():
+            changed = name not in kept or kept[name][1] != value
+            if changed and (due or name not in MOVING or name not in kept):
                 kept[name], self._state = (version, value), version
 
     def say(self, text: str) -> None:
@@ -133,6 +138,19 @@ class Feed:
             if tail is not None:
                 self.journal.add(index, tail.close())
 
+    def piece(self, log: str, start: int) -> tuple[int, bytes] | None:
+        """Return a whole log's size, and what is in it from a place on.
+
+        Parameters
+        ----------
+        log : str
+            Its path as the page knows it; no other file is ever opened.
+        start : int
+            Bytes to pass over.
+        """
+        tails = (tail for tail in self._tails if tail and shown(str(tail.path)) == log)
+        return next((tail.piece(start) for tail in tails), None)
+
     @property
     def behind(self) -> bool:
         """Whether a log has grown since it was read."""
@@ -168,7 +186,7 @@ class Feed:
         lines = {"first": self.journal.first, "from": line - _count(runs), "runs": runs}
         message: dict[str, Any] = {"run": self.number, "lines": lines, "since": at[1:]}
         message |= {"points": points, "point": point, "state": to.state}
-        return message | (self.state(at.state) if to.state != at.state else {}), to
+        return message | self.state(at.state), to
 
     def _look(self) -> None:
         """Note the lines that are still being written."""

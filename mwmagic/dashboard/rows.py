@@ -10,7 +10,10 @@ from mwmagic.status import FINAL, remarks, task_words
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Load", "fraction", "header", "left", "metrics", "place", "row", "tone"]
+__all__ = ["Load", "fraction", "header", "left", "metrics", "place", "row", "shown", "tone"]
+
+ROWS, CARDS = 8, 24
+"""Tasks that are shown as rows at the most, and as cards; more are tiles."""
 
 LOAD = 2.0
 """Seconds over which the CPU's load is taken at the least; its samples are a second apart."""
@@ -57,8 +60,17 @@ def fraction(task: Mapping[str, Any]) -> float | None:
     return part
 
 
-def left(task: Mapping[str, Any]) -> float | None:
-    """Return the seconds that a task's training will still take, as it looks now."""
+def left(task: Mapping[str, Any]) -> str:
+    """Say how long a task's training will still take, as it looks now: ``1:07 left``."""
+    seconds = _left(task)
+    if seconds is None:
+        return ""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02} left" if hours else f"{minutes}:{rest:02} left"
+
+
+def _left(task: Mapping[str, Any]) -> float | None:
     told = task["progress"] or {}
     pace, step, steps = (told.get(name) for name in ("seconds_per_step", "step", "steps"))
     if task["state"] != "running" or not pace or step is None or not steps:
@@ -85,20 +97,43 @@ class Load:
             self._since = (cpu, time)
 
 
-def row(task: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a page shows of a task, as JSON values; no finer, so that it changes less."""
-    part, rest, memory = fraction(task), left(task), task["memory"]
+def shown(path: str) -> str:
+    """Return a path below the record's directory as a reader needs it."""
+    return path[path.find("/.mwmagic/") + 1 :]
+
+
+def _usage(task: Mapping[str, Any], share: float | None) -> str:
+    """Say where a task's process is, and what it uses."""
+    memory = (task["memory"] or 0) / 2**20
+    told = [
+        left(task),
+        task["address"],
+        task["pid"] and f"pid {task['pid']}",
+        share is not None and f"{100 * share:.0f} % CPU",
+        memory and (f"{memory:.0f} MB" if memory < 2**10 else f"{memory / 2**10:.1f} GB"),
+    ]
+    return " · ".join(filter(None, told))
+
+
+def row(task: Mapping[str, Any], share: float | None = None) -> dict[str, Any]:
+    """Return what a page shows of a task, as JSON values; no finer, so that it changes less.
+
+    Parameters
+    ----------
+    task : mapping
+        A snapshot of it.
+    share : float, optional
+        How busy it is.
+    """
+    part, kind = fraction(task), tone(task)
     return {
-        "tone": tone(task),
-        "words": task_words(task),
-        "part": None if part is None else round(part, 3),
+        "tone": kind,
+        "state": task_words(task),
+        "part": 1.0 if kind == "good" else part and round(part, 3),
         "place": place(task["progress"]),
-        "left": None if rest is None else round(rest),
-        "metrics": metrics(task["progress"]),
-        "memory": memory and memory // 2**20 * 2**20,
-        "at": task["address"],
-        "pid": task["pid"],
-        "log": task["log"],
+        "metrics": "   ".join(f"{name} {value}" for name, value in metrics(task["progress"])),
+        "usage": _usage(task, share),
+        "log": task["log"] and shown(task["log"]),
     }
 
 
@@ -111,18 +146,20 @@ def _tone(run: Mapping[str, Any]) -> str:
 def header(run: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a page shows of a run as a whole, as JSON values."""
     cause = Cause.from_dict(run["cause"]) if run["cause"] else None
+    attempt = f" · attempt {run['attempt']}" if run["attempt"] > 1 else ""
+    over, doing, count = run["state"] in (*FINAL, "lost"), run.get("doing"), len(run["tasks"])
     return {
-        "number": run["number"],
-        "script": run["script"],
+        "title": f"Run {run['number']} · {run['script']}{attempt}",
         "tone": _tone(run),
-        "words": run["words"],
-        "over": run["state"] in (*FINAL, "lost"),
+        "words": doing or run["words"],
+        "actions": [] if doing else ["Restart"] if over else ["Stacks", "Restart", "Stop"],
+        "over": over,
         "started": run["started"],
         "ended": run["ended"],
-        "attempt": run["attempt"],
         "names": list(run["tasks"]),
-        "cause": cause.lines() if cause else [],
+        "size": "rows" if count <= ROWS else "cards" if count <= CARDS else "tiles",
+        "cause": "\n".join(cause.lines()) if cause else "",
         "culprit": cause.task if cause else None,
-        "doing": run.get("doing", ""),
         "notice": "\n".join([*filter(None, [run.get("notice")]), *remarks(run)]),
+        "folder": shown(run["directory"]),
     }

@@ -69,7 +69,9 @@ def page(
     rows = "".join(_row(name, task) for name, task in run["tasks"].items())
     parts = [head, f"<table>{rows}</table>", _picture(run, points), _cause(run)]
     parts += [f"<p>{html.escape(remark)}</p>" for remark in remarks(run)]
-    return f'<div class="mwmagic-static {label}">{"".join(parts)}</div>'
+    # A page that takes the live view out for a moment says how high that was.
+    height = f"min-height:var(--{label},0)" if label else ""
+    return f'<div class="mwmagic-static {label}" style="{height}">{"".join(parts)}</div>'
 
 
 def _row(name: str, task: Mapping[str, Any]) -> str:

@@ -69,9 +69,9 @@ def _head(run: Mapping[str, Any]) -> Text:
 
 
 def _cells(name: str, task: Mapping[str, Any]) -> list[Any]:
-    kind, part, rest = tone(task), fraction(task), left(task)
+    kind, part = tone(task), fraction(task)
     done = 1.0 if kind == "good" and part is not None else part
-    where = place(task["progress"]) + (f" · {rest:.0f} s left" if rest else "")
+    where = " · ".join(filter(None, [place(task["progress"]), left(task)]))
     values = "  ".join(f"{metric} {value}" for metric, value in metrics(task["progress"]))
     style = STYLES.get(kind, "dim")
     bar: Any = ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 
 import cells
 import pytest
@@ -90,9 +91,11 @@ def test_buttons_act_while_a_cell_blocks(notebook):
     notebook.write(cells.declare(), cells.SLEEPING, "%mw_wait").open().start()
     eventually(lambda: notebook.lines() == ["up", "up"], "both workers")
     notebook.button("Stacks").click()
-    notebook.see(notebook.board.locator(".mw-note", has_text="worker:1 is at main.py"))
+    notebook.see(
+        notebook.board.locator(".mw-line:not([data-task])", has_text="worker:1 is at main.py")
+    )
     notebook.button("Restart").click()
-    notebook.see(notebook.board.locator(".mw-note", has_text="attempt 2"))
+    notebook.see(notebook.board.locator(".mw-line:not([data-task])", has_text="attempt 2"))
     eventually(lambda: len(notebook.lines()) == 4, "the second attempt")
     notebook.button("Stop").click()
     notebook.state("stopped")
@@ -165,7 +168,7 @@ def test_a_lost_connection_loses_nothing(notebook):
 
 def test_the_log_can_be_searched_filtered_unfolded_and_paused(notebook, shot):
     notebook.write(cells.declare(), cells.NOTICES).open().run()
-    eventually(lambda: len(notebook.lines()) == 480, "all lines")
+    eventually(lambda: len(notebook.lines()) == 481, "all lines")
     pane = notebook.board.locator(".mw-lines")
     hidden = notebook.board.locator(".mw-line", has_text="oneDNN").first
     assert not hidden.is_visible()
@@ -179,13 +182,32 @@ def test_the_log_can_be_searched_filtered_unfolded_and_paused(notebook, shot):
     notebook.board.get_by_label("Search the log").press("Enter")
     notebook.see(notebook.board.get_by_text("1 of 4 found"))
     assert "line 7 of" in notebook.board.locator(".mw-now").text_content()
+    lag = "n => n.getBoundingClientRect().top - n.closest('.mw-lines').getBoundingClientRect().top"
+    assert 0 <= notebook.board.locator(".mw-now").evaluate(lag) < 250, "the hit is in view"
     shot(notebook, "search")
     notebook.board.get_by_label("Search the log").fill("")
     notebook.button("worker:1").click()
     assert notebook.lines("worker:0") == []
-    assert len(notebook.lines("worker:1")) == 240
+    assert len(notebook.lines("worker:1")) == 241
     notebook.button("Follow").click()
     assert pane.evaluate("n => n.scrollHeight - n.scrollTop - n.clientHeight") < 2
+    name, text = downloaded(notebook)
+    [log] = notebook.folder.rglob("worker-1.log")
+    assert (name, text) == ("run-1-worker-1.log", log.read_bytes())
+    notebook.board.get_by_label("Task", exact=True).select_option("all tasks")
+    name, text = downloaded(notebook)
+    logs = [
+        f"==> {one.name} <==\n".encode() + one.read_bytes()
+        for one in (log.with_stem("worker-0"), log)
+    ]
+    assert (name, text) == ("run-1.log", b"".join(logs))
+
+
+def downloaded(notebook):
+    """Press "Whole log"; return the file's name and what is in it."""
+    with notebook.page.expect_download() as begun:
+        notebook.button("Whole log").click()
+    return begun.value.suggested_filename, Path(begun.value.path()).read_bytes()
 
 
 def pressed(notebook, name):

@@ -21,7 +21,7 @@ def test_a_real_training_with_two_workers(notebook, shot):
     notebook.state("finished", 240_000)
     places = notebook.board.locator(".mw-place").all_text_contents()
     assert places == ["epoch 3/3 · step 150/150"] * 2
-    chart = notebook.board.locator("canvas").first
+    chart = notebook.board.locator(".mw-plot").first
     told = re.fullmatch(
         r"loss: worker:0 (\S+), worker:1 (\S+)", chart.get_attribute("aria-label") or ""
     )
@@ -32,7 +32,9 @@ def test_a_real_training_with_two_workers(notebook, shot):
         assert [line for line in lines if line.startswith("Epoch")] == [
             f"Epoch {epoch}/3" for epoch in (1, 2, 3)
         ]
-    assert notebook.board.locator("details.mw-fold").count() > 0, "TensorFlow's notices are folded"
+    assert notebook.board.locator(".mw-block details").count() > 0, (
+        "TensorFlow's notices are folded"
+    )
     chart.hover(position={"x": 200, "y": 60})
     notebook.see(notebook.board.locator(".mw-tip", has_text="worker:1"))
     for theme in ("Dark", "Light"):

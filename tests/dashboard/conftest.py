@@ -16,10 +16,11 @@ class Page:
         self.kernel, self.name = kernel, name
         self.run, self.line, self.point, self.state = None, 0, 0, 0
         self.lines, self.points, self.header, self.rows = [], [], None, {}
+        self.hosts = False
 
     def say(self, **more):
         at = {"line": self.line, "point": self.point, "state": self.state, "run": self.run}
-        self.kernel.message({"kind": "at", "page": self.name, "hosts": False, **at, **more})
+        self.kernel.message({"kind": "at", "page": self.name, "hosts": self.hosts, **at, **more})
 
     def take(self, frame):
         if frame["run"] != self.run:
@@ -47,7 +48,7 @@ class Kernel:
 
     def __init__(self, manager, client):
         self.manager, self.client = manager, client
-        self.outputs, self.states, self.pages = {}, [], []
+        self.outputs, self.states, self.pages, self.pieces = {}, [], [], []
         self.comm = self.replied = None
         self.error = ""
 
@@ -106,7 +107,9 @@ class Kernel:
         data = message["content"]["data"]
         if data["method"] == "update" and "state" in data["state"]:
             self.states.append(data["state"]["state"])
-        if data["method"] == "custom" and data["content"]["kind"] == "frame":
+        if data["method"] == "custom" and data["content"]["kind"] == "log":
+            self.pieces.append((data["content"], bytes(message["buffers"][0])))
+        elif data["method"] == "custom":
             for page in self.pages:
                 page.take(data["content"])
                 page.say()

@@ -50,7 +50,7 @@ def test_two_pages_lose_nothing_and_agree(kernel, tmp_path):
     assert losses == sorted(set(losses)), "no point comes twice"
     assert {metric for _, _, metric, _, _ in first.points} >= {"loss", "__proto__", "nan"}
     assert first.rows == second.rows
-    assert [row["words"] for row in first.rows.values()] == ["finished"] * 2
+    assert [row["state"] for row in first.rows.values()] == ["finished"] * 2
 
 
 def test_a_page_that_asks_twice_is_answered(kernel, tmp_path):
@@ -64,6 +64,22 @@ def test_a_page_that_asks_twice_is_answered(kernel, tmp_path):
     page.say()
     kernel.until(lambda: counted(page, 300), "every line")
     assert not kernel.error
+
+
+def test_a_page_gets_whole_logs_and_no_other_files(kernel, tmp_path):
+    (tmp_path / "go").touch()
+    kernel.run(DECLARE)
+    kernel.run(COUNT)
+    page = kernel.page("page")
+    kernel.until(lambda: page.header and page.header["over"], "the end")
+    log = page.rows["1"]["log"]
+    kernel.message({"kind": "log", "log": "../../../etc/passwd", "at": 0, "id": 1})
+    kernel.message({"kind": "log", "log": f"/{log}", "at": 0, "id": 2})
+    kernel.message({"kind": "log", "log": log, "at": 5, "id": 3})
+    kernel.until(lambda: kernel.pieces, "a piece")
+    [(told, piece)] = kernel.pieces
+    whole = (tmp_path / log).read_bytes()
+    assert (told["id"], told["size"], piece) == (3, len(whole), whole[5:])
 
 
 def test_the_end_is_static_text(kernel, tmp_path):
@@ -91,7 +107,8 @@ def test_only_a_page_that_finds_the_place_by_itself_does_without_the_views_mark(
     page = kernel.page("page")
     kernel.until(lambda: page.header is not None, "a frame")
     assert set(kernel.board["data"]) == BUNDLE | {VIEW}
-    page.say(hosts=True)
+    page.hosts = True
+    page.say()
     kernel.until(lambda: set(kernel.board["data"]) == BUNDLE, "the update")
     assert "went on when this was saved" in kernel.board["data"]["text/html"]
 

@@ -6,7 +6,7 @@ import pytest
 
 from mwmagic.dashboard.journal import LINES, Journal
 from mwmagic.dashboard.pages import BLIND, PATIENCE, Pages, Position
-from mwmagic.dashboard.tail import Line, Mark, Tail
+from mwmagic.dashboard.tail import PIECE, Line, Mark, Tail
 
 
 def test_the_next_frame_waits_for_every_page_but_not_for_long():
@@ -63,6 +63,16 @@ def test_a_tail_reads_split_writes_and_marks_tracebacks(tmp_path):
         lines += tail.read(100)
     assert [line.text for line in lines][-2:] == ["ValueError: é", "two"]
     assert [line.mark for line in lines] == [0, Mark.ERROR, Mark.ERROR, Mark.ERROR, 0]
+
+
+def test_a_whole_log_comes_in_pieces(tmp_path):
+    tail = Tail(tmp_path / "log")
+    whole = bytes(range(256)) * (PIECE // 128 + 1)
+    tail.path.write_bytes(whole)
+    pieces = [tail.piece(at) for at in (0, PIECE, 2 * PIECE, 3 * PIECE)]
+    assert {size for size, _ in pieces} == {len(whole)}
+    assert [len(piece) for _, piece in pieces] == [PIECE, PIECE, 256, 0]
+    assert b"".join(piece for _, piece in pieces) == whole
 
 
 @pytest.mark.slow
