@@ -249,15 +249,15 @@ function newLog(run, ask) {
   async function save() {
     const parts = [];
     let bytes = 0, name;
-    for (const [index, { row }] of run.cards.entries()) {
-      if (!row.log || !shows({ task: index })) continue;
-      name = row.log.replace(/.*\//, "");
+    for (const log of run.cards.filter((_, i) => shows({ task: i })).map((card) => card.row.log)) {
+      if (!log) continue;
+      name = log.replace(/.*\//, "");
       if (task < 0) parts.push(`==> ${name} <==\n`);
-      for (let at = 0, size = 1; at < size; ) {
-        const [told, piece] = await ask({ kind: "log", log: row.log, at });
+      for (let at = 0, size = 1; at < size; at += parts.at(-1).byteLength) {
+        const [told, piece] = await ask({ kind: "log", log, at });
         if (!at) bytes += size = told.size;
         if (bytes > LARGEST) return flash(whole, "Too large: see the path");
-        flash(whole, `${Math.round((at += piece.byteLength) / 1e6)} MB`);
+        flash(whole, `${Math.round(at / 1e6)} MB`);
         parts.push(piece);
       }
     }
@@ -309,7 +309,7 @@ function newCard(task, index, choose) {
 
 function newView(model) {
   const page = String(Math.random()), run = {};
-  let heard = 0, skew = 0, gone = false, plotted = false, asked, told;
+  let said = 0, skew = 0, gone = false, plotted = false, asked, told;
   const act = (text, title) => button(text, () => send({ kind: text.toLowerCase() }), title);
   const actions = [
     act("Stacks", "Show in the log where each worker is"),
@@ -335,9 +335,8 @@ function newView(model) {
   function hear(message, buffers) {
     if (message.id === asked) told?.([message, buffers[0]]);
     if (message.kind !== "frame") return;
-    heard = Date.now();
     gone = false;
-    skew = heard / 1000 - message.now; // its clock may be another
+    skew = Date.now() / 1000 - message.now; // its clock may be another
     if (message.run !== run.number) begin(message.run);
     const { first, from, runs } = message.lines, [point, state] = message.since;
     const missed = (from > run.line && first <= run.line) || point > run.point || state > run.state;
@@ -393,6 +392,7 @@ function newView(model) {
   function answer() {
     // Jupyter's own pages hold all outputs in one document: any of them can be our place.
     const hosts = !!document.querySelector(".jp-Notebook");
+    said = Date.now();
     send({ kind: "at", page, hosts, run: run.number, line: run.line, point: run.point, state: run.state });
   }
 
@@ -431,7 +431,7 @@ function newView(model) {
 
   function tick() {
     // A frame or an answer may have been lost: say again where we are.
-    if (Date.now() - heard > 4000) answer();
+    if (Date.now() - said > 2000) answer();
     draw();
     if (plotted) for (const chart of charts) chart.draw();
     plotted = false;

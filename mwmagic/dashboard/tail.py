@@ -93,10 +93,13 @@ class Tail:
 
     def piece(self, start: int) -> tuple[int, bytes]:
         """Return the log's size, and the bytes that it holds from a place on, not all at once."""
-        with self.path.open("rb") as file:
-            size = file.seek(0, SEEK_END)
-            file.seek(start)
-            return size, file.read(PIECE)
+        try:
+            with self.path.open("rb") as file:
+                size = file.seek(0, SEEK_END)
+                file.seek(start)
+                return size, file.read(PIECE)
+        except FileNotFoundError:
+            return 0, b""
 
     def close(self) -> list[Line]:
         """Return the last line, if it did not end and shows anything."""

@@ -168,7 +168,7 @@ def test_a_lost_connection_loses_nothing(notebook):
 
 def test_the_log_can_be_searched_filtered_unfolded_and_paused(notebook, shot):
     notebook.write(cells.declare(), cells.NOTICES).open().run()
-    eventually(lambda: len(notebook.lines()) == 481, "all lines")
+    eventually(lambda: len(notebook.lines()) == 491, "all lines")
     pane = notebook.board.locator(".mw-lines")
     hidden = notebook.board.locator(".mw-line", has_text="oneDNN").first
     assert not hidden.is_visible()
@@ -188,7 +188,7 @@ def test_the_log_can_be_searched_filtered_unfolded_and_paused(notebook, shot):
     notebook.board.get_by_label("Search the log").fill("")
     notebook.button("worker:1").click()
     assert notebook.lines("worker:0") == []
-    assert len(notebook.lines("worker:1")) == 241
+    assert len(notebook.lines("worker:1")) == 251
     notebook.button("Follow").click()
     assert pane.evaluate("n => n.scrollHeight - n.scrollTop - n.clientHeight") < 2
     name, text = downloaded(notebook)
@@ -201,6 +201,9 @@ def test_the_log_can_be_searched_filtered_unfolded_and_paused(notebook, shot):
         for one in (log.with_stem("worker-0"), log)
     ]
     assert (name, text) == ("run-1.log", b"".join(logs))
+    os.truncate(log, 201 * 2**20)
+    notebook.button("Whole log").click()
+    notebook.see(notebook.board.get_by_text("Too large: see the path"))
 
 
 def downloaded(notebook):

@@ -67,6 +67,7 @@ def test_a_tail_reads_split_writes_and_marks_tracebacks(tmp_path):
 
 def test_a_whole_log_comes_in_pieces(tmp_path):
     tail = Tail(tmp_path / "log")
+    assert tail.piece(0) == (0, b"")
     whole = bytes(range(256)) * (PIECE // 128 + 1)
     tail.path.write_bytes(whole)
     pieces = [tail.piece(at) for at in (0, PIECE, 2 * PIECE, 3 * PIECE)]
