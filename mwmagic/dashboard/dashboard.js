@@ -58,7 +58,7 @@ function range(values) {
 }
 
 function ticks(low, high, least = 0) {
-  const rough = Math.max((high - low) / 4, least);
+  const rough = Math.max((high - low) / 5, least);
   const unit = 10 ** Math.floor(Math.log10(rough));
   const step = unit * [1, 2, 5, 10].find((n) => n * unit >= rough);
   const found = [];
@@ -203,7 +203,7 @@ function newLog(run, ask) {
     set(count, find.value && `${[...hits].indexOf(now) + 1} of ${hits.length} found`);
     set(foot, `${lines.length} of ${run.line} lines · all in ${log || run.header.folder}`);
     error.hidden = !errors.length;
-    whole.disabled = task >= 0 && !log;
+    whole.disabled = run.gone || (task >= 0 && !log);
   }
 
   function check(node) {
@@ -309,7 +309,7 @@ function newCard(task, index, choose) {
 
 function newView(model) {
   const page = String(Math.random()), run = {};
-  let said = 0, skew = 0, gone = false, plotted = false, asked, told;
+  let said = 0, skew = 0, plotted = false, asked, told;
   const act = (text, title) => button(text, () => send({ kind: text.toLowerCase() }), title);
   const actions = [
     act("Stacks", "Show in the log where each worker is"),
@@ -335,7 +335,7 @@ function newView(model) {
   function hear(message, buffers) {
     if (message.id === asked) told?.([message, buffers[0]]);
     if (message.kind !== "frame") return;
-    gone = false;
+    run.gone = false;
     skew = Date.now() / 1000 - message.now; // its clock may be another
     if (message.run !== run.number) begin(message.run);
     const { first, from, runs } = message.lines, [point, state] = message.since;
@@ -398,7 +398,7 @@ function newView(model) {
 
   function send(message) {
     try {
-      if (!gone) model.send(message);
+      if (!run.gone) model.send(message);
     } catch {
       end();
     }
@@ -411,10 +411,11 @@ function newView(model) {
   }
 
   function draw() {
-    const { header } = run;
-    head.dataset.tone = header.tone;
+    const { header, gone } = run, lost = gone && !header.over;
+    head.dataset.tone = lost ? "off" : header.tone;
+    tasks.style.opacity = lost ? 0.6 : 1;
     set(title, header.title);
-    set(words, gone && !header.over ? `kernel gone; last seen: ${header.words}` : header.words);
+    set(words, lost ? `kernel gone; last seen: ${header.words}` : header.words);
     for (const one of actions) one.disabled = gone || !header.actions.includes(one.textContent);
     set(notice, header.notice);
     set(why, header.cause);
@@ -425,8 +426,9 @@ function newView(model) {
   }
 
   function end() {
-    gone = true;
+    run.gone = true;
     draw();
+    log.arrange();
   }
 
   function tick() {

@@ -143,6 +143,7 @@ def test_the_page_keeps_what_it_has_when_the_kernel_dies(notebook, shot):
     notebook.state("kernel gone")
     assert notebook.lines() == ["up", "up"]
     assert notebook.button("Stop").is_disabled()
+    assert notebook.button("Whole log").is_disabled()
     notebook.page.get_by_role("button", name="Ok", exact=True).click()
     shot(notebook, "kernel-gone")
     for static in reopened(notebook, shot, "saved-in-mid-run"):
