@@ -8,6 +8,7 @@ a row came to. One that fails is the last: the workers may be out of step.
 ROWS_KERAS=tf_keras trains with Keras 2.
 """
 
+import contextlib
 import gc
 import json
 import os
@@ -504,19 +505,19 @@ def on_batch(scope):
     return {"logs": np.array(logs), "predict": predicted, **state(model)}
 
 
+def endless(x, y):
+    while True:
+        for i in range(0, SIZE, BATCH):
+            yield x[i : i + BATCH], y[i : i + BATCH]
+
+
 @row("generators")
 def generator(scope):
     with scope():
         model = compiled(dense())
-
-    def endless():
-        while True:
-            for i in range(0, SIZE, BATCH):
-                yield X[i : i + BATCH], Y[i : i + BATCH]
-
-    found = trained(model, endless(), steps_per_epoch=4)
-    found["evaluate"] = np.array(model.evaluate(endless(), steps=4, verbose=0))
-    return {**found, "predict": model.predict(endless(), steps=4, verbose=0)}
+    found = trained(model, endless(X, Y), steps_per_epoch=4)
+    found["evaluate"] = np.array(model.evaluate(endless(X, Y), steps=4, verbose=0))
+    return {**found, "predict": model.predict(endless(X, Y), steps=4, verbose=0)}
 
 
 def aligned(array):
@@ -534,12 +535,7 @@ def arrays_stay(scope):
     with scope():
         model = compiled(keras.Sequential([keras.Input((8,)), layers.Rescaling(0.5), dense()]))
 
-    def endless():
-        while True:
-            for i in range(0, SIZE, BATCH):
-                yield x[i : i + BATCH], Y[i : i + BATCH]
-
-    trained(model, endless(), steps_per_epoch=4)
+    trained(model, endless(x, Y), steps_per_epoch=4)
     found = trained(model, Batches(x, Y), shuffle=False)
     return {**found, "changed": np.count_nonzero(x != X)}
 
@@ -698,9 +694,11 @@ def tensorboard(scope):
 
 
 class Fails(keras.callbacks.Callback):
-    def __init__(self, epoch, batch):
+    """Notes the batches that are trained on, and fails before one of them."""
+
+    def __init__(self, epoch=None, batch=None):
         super().__init__()
-        self.at, self.epoch = (epoch, batch), None
+        self.at, self.epoch, self.batches = (epoch, batch), None, []
 
     def on_epoch_begin(self, epoch, logs=None):
         self.epoch = epoch
@@ -708,33 +706,78 @@ class Fails(keras.callbacks.Callback):
     def on_train_batch_begin(self, batch, logs=None):
         if (self.epoch, batch) == self.at:
             raise KeyboardInterrupt
-
-
-def interrupted(scope, directory, **options):
-    """Train, fail in the third epoch, and train again from the backup."""
-    seen = []
-    note = keras.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, _: seen.append(epoch))
-    for failing in ([Fails(2, 3)], []):
-        with scope():
-            model = compiled(
-                dense(layers.Dropout(0.0), layers.BatchNormalization(synchronized=True))
-            )
-        backup = keras.callbacks.BackupAndRestore(str(directory), **options)
-        try:
-            found = trained(model, epochs=4, callbacks=[backup, note, *failing])
-        except KeyboardInterrupt:
-            found = None
-    return {**found, "epochs": np.array(seen)}
+        self.batches.append((self.epoch, batch))
 
 
 @row("`BackupAndRestore` in one shared directory, every epoch", keras2=False)
 def backup_every_epoch(scope):
-    return interrupted(scope, DIRECTORY / "backup")
+    seen = []
+    note = keras.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, _: seen.append(epoch))
+    for fault in [(2, 3), ()]:
+        with scope():
+            model = compiled(
+                dense(layers.Dropout(0.0), layers.BatchNormalization(synchronized=True))
+            )
+        backup = keras.callbacks.BackupAndRestore(DIRECTORY / "backup")
+        with contextlib.suppress(KeyboardInterrupt):
+            found = trained(model, epochs=4, callbacks=[backup, note, Fails(*fault)])
+    return {**found, "epochs": np.array(seen)}
+
+
+def resumed(build, data, at, *faults, save_freq=3, epochs=2, **options):
+    """Train until the last fault is over, and return what came after the backup of a batch."""
+    for fault in [*faults, ()] if several() else [()]:
+        fails = Fails(*fault)
+        callbacks = [fails]
+        if several():
+            directory = str(DIRECTORY / f"backup-{TASK}")
+            callbacks.append(keras.callbacks.BackupAndRestore(directory, save_freq=save_freq))
+        with contextlib.suppress(KeyboardInterrupt):
+            found = trained(build(), *data(), epochs=epochs, callbacks=callbacks, **options)
+    seen = fails.batches
+    if not several():
+        seen = [batch for batch in seen if batch > at]
+        found = {k: v[at[0] :] if "history" in k else v for k, v in found.items()}
+    return {**found, "batches": np.array(seen)}
 
 
 @row("`BackupAndRestore`, every few steps, the directory not shared", keras2=False)
 def backup_every_few_steps(scope):
-    return interrupted(scope, DIRECTORY / f"backup-{TASK}", save_freq=3)
+    def build():
+        with scope():
+            extra = layers.BatchNormalization(synchronized=True), layers.Dropout(1e-9, seed=3)
+            return compiled(dense(*extra), adam())
+
+    def shuffled():
+        samples = tf.data.Dataset.from_tensor_slices((X, Y)).shuffle(SIZE, seed=5)
+        return [samples.batch(BATCH)]
+
+    # The second fault goes back to an epoch's last batch.
+    options = {"epochs": 4, "validation_data": batches(X[:24], Y[:24])}
+    return resumed(build, shuffled, (2, 3), (1, 3), (3, 1), **options)
+
+
+@row("`BackupAndRestore` in mid-epoch: a generator, shuffling without a seed", keras2=False)
+def backup_in_mid_epoch(scope):
+    def square(y, _):
+        return tf.square(y)
+
+    def build(rate, **options):
+        with scope():
+            return compiled(dense(), keras.optimizers.SGD(rate), **options)
+
+    def executions():
+        return build(0.1, steps_per_execution=2)
+
+    def still():
+        return build(0.0, loss="mse", metrics=[square])
+
+    generator = resumed(executions, lambda: [endless(X, Y)], (1, 1), (1, 2), steps_per_epoch=6)
+    context.set_global_seed(None)
+    number = (np.arange(SIZE) / SIZE).astype("float32")[:, None]
+    arrays = resumed(still, lambda: [X], (1, 1), (1, 3), y=number, batch_size=BATCH)
+    each_once = {key: arrays[key] for key in ("history/square", "batches")}
+    return {**generator, **{f"arrays/{key}": value for key, value in each_once.items()}}
 
 
 @row("`jit_compile=True` (runs without XLA)")

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import astuple
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -12,6 +14,8 @@ from keras.src.callbacks import BackupAndRestore
 from keras.src.utils import file_utils
 
 from mwmagic.worker.keras_fixes.cluster import is_chief, of_chief, spans_workers
+from mwmagic.worker.keras_fixes.note import Note, no_metric_state, seed_state, set_metric_state
+from mwmagic.worker.keras_fixes.place import Place, current_training
 from mwmagic.worker.keras_fixes.repair import Repair, replace, says
 
 __all__ = ["REPAIRS"]
@@ -26,11 +30,17 @@ def _back_up_on_chief() -> None:
     original, on_train_end = BackupAndRestore._save_model, BackupAndRestore.on_train_end
 
     def _save_model(self: Any) -> None:
-        if is_chief(self.model.distribute_strategy):
-            original(self)
+        note = _note(self) if spans_workers(self.model.distribute_strategy) else None
+        if not is_chief(self.model.distribute_strategy):
+            with TemporaryDirectory() as directory:
+                self.model.save_weights(str(Path(directory) / Path(self._weights_path).name))
             return
-        with TemporaryDirectory() as directory:
-            self.model.save_weights(str(Path(directory) / Path(self._weights_path).name))
+        if note is not None:
+            # First, so that whatever weights a fault leaves there is a note on them.
+            note.write(self.backup_dir)
+        original(self)
+        if note is not None:
+            _keep_notes(self, note)
 
     def delete_on_chief(self: Any, logs: Any = None) -> None:
         if is_chief(self.model.distribute_strategy):
@@ -38,6 +48,22 @@ def _back_up_on_chief() -> None:
 
     replace(BackupAndRestore, "_save_model", _save_model)
     replace(BackupAndRestore, "on_train_end", delete_on_chief)
+
+
+def _note(callback: Any) -> Note | None:
+    """Return what to keep beside the weights; call it on every worker."""
+    training = current_training()
+    if training is None:
+        return None
+    seen = 0 if callback.save_freq == "epoch" else callback._last_batch_seen + 1
+    return Note.of(callback.model, training.place(callback._current_epoch, seen))
+
+
+def _keep_notes(callback: Any, note: Note) -> None:
+    """Remove the notes on weights that the directory no longer holds."""
+    before = getattr(callback, "_noted", None) if callback.double_checkpoint else None
+    note.remove_others(callback.backup_dir, {note.step, before})
+    callback._noted = note.step
 
 
 def _restores_alone() -> bool:
@@ -54,36 +80,74 @@ def _restore_from_chief() -> None:
     original = BackupAndRestore.on_train_begin
 
     def on_train_begin(self: Any, logs: Any = None) -> None:
-        model = self.model
+        model, note = self.model, None
         if not spans_workers(model.distribute_strategy) or not model.built:
             original(self, logs)
             return
         chief = is_chief(model.distribute_strategy)
         found = chief and file_utils.exists(self._weights_path)
         if chief:
+            _drop_half_written(self._training_metadata_path)
             original(self, logs)
-        _follow(model, found)
+            note = Note.read(self.backup_dir, model) if found else None
+        _follow(self, found, note)
+
+    def on_epoch_begin(self: Any, epoch: int, logs: Any = None) -> None:  # noqa: ARG001
+        # The original counts epochs from 0 in each process.
+        self._current_epoch = epoch
+        if spans_workers(self.model.distribute_strategy):
+            set_metric_state(self.model, self.__dict__.pop("_metrics", []))
 
     replace(BackupAndRestore, "on_train_begin", on_train_begin)
+    replace(BackupAndRestore, "on_epoch_begin", on_epoch_begin)
 
 
-def _follow(model: Any, found: bool) -> None:
-    """Make this worker's epoch, weights and optimizer those of the chief, if it found a backup."""
+def _drop_half_written(path: str) -> None:
+    """Remove a file that a fault has cut off: on each restart it would be the next fault."""
+    if file_utils.exists(path):
+        with file_utils.File(path, "r") as metadata:
+            text = metadata.read()
+        try:
+            json.loads(text)
+        except ValueError:
+            file_utils.remove(path)
+
+
+def _follow(callback: Any, found: bool, note: Note | None) -> None:
+    """Make this worker's place, weights and optimizer those of the chief, if it found a backup."""
+    model = callback.model
     strategy = model.distribute_strategy
-    restored, epoch = of_chief(strategy, [int(found), model._initial_epoch or 0])
-    if not int(restored):
+    mine = note.place if note else Place(model._initial_epoch or 0)
+    noted = note is not None and len(note.metrics) > 0
+    told = of_chief(strategy, [int(found), int(noted), *astuple(mine)])
+    restored, with_metrics, *numbers = map(int, told)
+    if not restored:
         return
-    model._initial_epoch = int(epoch)
+    place = Place(*numbers)
+    model._initial_epoch = place.epoch
+    _share_variables(model, note.seeds if note else [])
+    if place.seen and (training := current_training()):
+        training.go_to(place)
+        callback._last_batch_seen = place.seen - 1
+        if with_metrics:
+            own = note.metrics if note else no_metric_state(model)
+            callback._metrics = of_chief(strategy, own)
+
+
+def _share_variables(model: Any, seeds: list[Any]) -> None:
+    strategy = model.distribute_strategy
     with strategy.scope():
         if model.optimizer is not None and not model.optimizer.built:
             model.optimizer.build(model.trainable_variables)
+        for variable, value in zip(seed_state(model), seeds, strict=False):
+            variable.assign(value)
     variables = _saved_variables(model)
     for variable, value in zip(variables, of_chief(strategy, variables), strict=True):
         variable.assign(tf.cast(value, variable.dtype))
 
 
 def _saved_variables(model: Any) -> list[Any]:
-    """Return what a backup holds: everything but the metrics' state, which starts anew."""
+    """Return what a backup holds: everything but the metrics' state."""
     metrics = {id(variable) for metric in model.metrics for variable in metric.variables}
     own = [variable for variable in model.variables if id(variable) not in metrics]
     return own + (model.optimizer.variables if model.optimizer is not None else [])

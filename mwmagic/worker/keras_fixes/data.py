@@ -52,12 +52,13 @@ def _shuffle_alike() -> None:
 
     def begin(self: Any, distribute_strategy: Any = None, *args: Any, **kwargs: Any) -> None:
         start(self, distribute_strategy, *args, **kwargs)
-        self._order = None
+        self._seed = self._order = None
         if spans_workers(distribute_strategy):
             _use_no_loaders(self)
             if isinstance(self.data_adapter, (GeneratorDataAdapter, PyDatasetAdapter)):
                 _distribute(self, _copied(self.data_adapter.get_tf_dataset()))
-            self._order = _common_order(self.data_adapter, distribute_strategy)
+            self._seed = _common_seed(self.data_adapter, distribute_strategy)
+            self._order = None if self._seed is None else random.Random(self._seed)
             _point_out(self.data_adapter, distribute_strategy.num_replicas_in_sync)
 
     def _get_iterator(self: Any) -> Any:
@@ -114,7 +115,7 @@ def _copy(value: Any) -> Any:
     )
 
 
-def _common_order(adapter: Any, strategy: Any) -> random.Random | None:
+def _common_seed(adapter: Any, strategy: Any) -> int | None:
     """Return what shuffling starts from on all workers, or None where Keras's own way will do."""
     if isinstance(adapter, ArrayDataAdapter) and adapter._shuffle:
         given = context.global_seed() is not None
@@ -124,7 +125,7 @@ def _common_order(adapter: Any, strategy: Any) -> random.Random | None:
     else:
         return None
     seed = int(of_chief(strategy, [mine])[0])
-    return None if seed == SEEDED else random.Random(seed)
+    return None if seed == SEEDED else seed
 
 
 def _in_order(adapter: Any, seed: int) -> Any:

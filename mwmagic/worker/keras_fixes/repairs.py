@@ -17,6 +17,7 @@ from mwmagic.worker.keras_fixes import (
     fit,
     gradients,
     losses,
+    place,
     refusals,
     regularization,
     saving,
@@ -43,6 +44,7 @@ REPAIRS: tuple[Repair, ...] = (
     *saving.REPAIRS,
     *callbacks.REPAIRS,
     *backup.REPAIRS,
+    *place.REPAIRS,
     *refusals.REPAIRS,
 )
 
