@@ -772,7 +772,8 @@ def backup_in_mid_epoch(scope):
     def still():
         return build(0.0, loss="mse", metrics=[square])
 
-    generator = resumed(executions, lambda: [endless(X, Y)], (1, 1), (1, 2), steps_per_epoch=6)
+    options = {"save_freq": 2, "steps_per_epoch": 6}
+    generator = resumed(executions, lambda: [endless(X, Y)], (1, 3), (1, 4), **options)
     context.set_global_seed(None)
     number = (np.arange(SIZE) / SIZE).astype("float32")[:, None]
     arrays = resumed(still, lambda: [X], (1, 1), (1, 3), y=number, batch_size=BATCH)
