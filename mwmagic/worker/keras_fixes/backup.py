@@ -90,6 +90,7 @@ def _restore_from_chief() -> None:
             _drop_half_written(self._training_metadata_path)
             original(self, logs)
             note = Note.read(self.backup_dir, model) if found else None
+            self._noted = note.step if note else None
         _follow(self, found, note)
 
     def on_epoch_begin(self: Any, epoch: int, logs: Any = None) -> None:  # noqa: ARG001

@@ -102,14 +102,16 @@ def _pass_epochs(data: Any, epochs: int) -> None:
 def _pass_iterators(data: Any, place: Place) -> None:
     """Make the iterators before the latest: with each, a dataset shuffles anew."""
     before = place.passes - 1
+    data._passes += before
     if getattr(data, "_order", None) is None or place.seed == UNKNOWN:
-        for _ in range(before):
-            iter(data._get_iterator())
+        # This worker's own part, where it can be had: an iterator over all takes long to make.
+        dataset = data._distributed_dataset
+        for part in getattr(dataset, "_cloned_datasets", [dataset]) * max(before, 0):
+            iter(part)
         return
     data._seed, data._order = place.seed, random.Random(place.seed)  # noqa: S311 - for shuffling
     for _ in range(before):
         data._order.getrandbits(31)
-    data._passes += before
 
 
 _TRAINING: ContextVar[Training | None] = ContextVar("training", default=None)
@@ -193,7 +195,8 @@ def _read(iterator: Any, batches: int) -> None:
     def read() -> Any:
         return tf.while_loop(lambda done: done < batches, take, (0,))
 
-    tf.function(read, autograph=False)()
+    # As what it was traced to: TensorFlow warns about tracing many.
+    tf.function(read, autograph=False).get_concrete_function()()
 
 
 def _report_what_was_seen() -> None:
