@@ -133,6 +133,7 @@ def _follow(callback: Any, found: bool, note: Note | None) -> None:
         if with_metrics:
             own = note.metrics if note else no_metric_state(model)
             callback._metrics = of_chief(strategy, own)
+            training.with_metrics = True
 
 
 def _share_variables(model: Any, seeds: list[Any]) -> None:

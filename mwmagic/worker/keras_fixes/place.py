@@ -56,10 +56,10 @@ class Place:
 
 @dataclass
 class Training:
-    """One call of `fit`: the data it iterates over, and whether it goes on from a backup."""
+    """One call of `fit`: the data it iterates over, and whether a backup gave it metrics' state."""
 
     data: Any = None
-    resumed: bool = False
+    with_metrics: bool = False
 
     def place(self, epoch: int, seen: int) -> Place:
         """Return where this training is."""
@@ -77,7 +77,6 @@ class Training:
 
     def go_to(self, place: Place) -> None:
         """Bring the data to a place, as if it had been trained on until there."""
-        self.resumed = True
         data = self.data
         _pass_epochs(data, place.begun - 1)
         _pass_iterators(data, place)
@@ -205,7 +204,7 @@ def _report_what_was_seen() -> None:
 
     def _get_metrics_result_or_logs(self: Any, logs: Any) -> Any:
         training = current_training()
-        if not logs and training is not None and training.resumed:
+        if not logs and training is not None and training.with_metrics:
             return self.get_metrics_result()
         return original(self, logs)
 
