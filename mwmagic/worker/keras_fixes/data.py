@@ -55,10 +55,11 @@ def _shuffle_alike() -> None:
         self._seed = self._order = None
         if spans_workers(distribute_strategy):
             _use_no_loaders(self)
-            if isinstance(self.data_adapter, (GeneratorDataAdapter, PyDatasetAdapter)):
-                _distribute(self, _copied(self.data_adapter.get_tf_dataset()))
             self._seed = _common_seed(self.data_adapter, distribute_strategy)
             self._order = None if self._seed is None else random.Random(self._seed)
+            generates = isinstance(self.data_adapter, (GeneratorDataAdapter, PyDatasetAdapter))
+            if generates and self._order is None:  # else each epoch brings its own
+                _distribute(self, _copied(self.data_adapter.get_tf_dataset()))
             _point_out(self.data_adapter, distribute_strategy.num_replicas_in_sync)
 
     def _get_iterator(self: Any) -> Any:
