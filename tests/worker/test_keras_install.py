@@ -1,15 +1,20 @@
 """How the repairs get into a process, or stay out of it."""
 
+import ast
 import json
 import os
+import re
 import subprocess
 import sys
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
 from mwmagic.errors import MwmagicError, NotInstalled
 from mwmagic.worker import keras_fixes
+
+PAGE = Path(__file__).parents[2] / "docs" / "keras.md"
 
 
 def run(code, **env):
@@ -66,6 +71,28 @@ def test_keras_on_jax_is_left_alone():
     assert run(code, KERAS_BACKEND="jax").split() == ["False", "jax"]
 
 
+def links():
+    """Yield each repair's feature and link, read without importing TensorFlow."""
+    for path in Path(keras_fixes.__file__).parent.glob("*.py"):
+        module = ast.parse(path.read_text())
+        names = {
+            node.targets[0].id: node.value.value
+            for node in module.body
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+        }
+        for call in ast.walk(module):
+            if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "Repair":
+                feature, link = call.args[:2]
+                yield feature.value, names[link.id] if isinstance(link, ast.Name) else link.value
+
+
+def test_each_repair_has_its_link():
+    thread, line = r"(keras-team|tensorflow)/[a-z-]+#\d+", r"[a-z_/]+\.py#L\d+"
+    found = dict(links())
+    assert len(found) > 20
+    assert not [name for name, at in found.items() if not re.fullmatch(f"{thread}|{line}", at)]
+
+
 INSTALLED_FIRST = """
 import mwmagic.keras
 import tensorflow as tf
@@ -89,13 +116,20 @@ def test_keras_is_repaired_once_as_it_is_imported():
 
 
 IMPORTED_FIRST = """
-import json, os, sys, types
+import json, linecache, os, sys, types
 import keras
 from keras.src.backend.tensorflow.trainer import TFEpochIterator
 from mwmagic.worker import keras_fixes
-from mwmagic.worker.keras_fixes import refusals, repairs, versions
+from mwmagic.worker.keras_fixes import refusals, repair, repairs, versions
 
 said = {"idle": [r.feature for r in repairs.REPAIRS if not repairs._is_needed(r)]}
+said["table"] = [
+    [r.feature, r.apply.__doc__.partition("\\n")[0], r.link, r.url] for r in repairs.REPAIRS
+]
+if keras.__version__ == repair.READ:
+    source = os.path.dirname(keras.src.__file__)
+    at = [r.link.split("#L") for r in repairs.REPAIRS if "#L" in r.link]
+    said["lines"] = [linecache.getline(os.path.join(source, file), int(n)) for file, n in at]
 
 pid = os.fork()
 if not pid:
@@ -141,6 +175,30 @@ def imported_first():
 def test_every_probe_finds_its_defect(imported_first):
     """Fails on the day Keras repairs one, or moves it: then look whether its repair goes."""
     assert set(imported_first["idle"]) <= {"activity regularizers", "OrbaxCheckpoint (refused)"}
+
+
+@pytest.mark.slow
+@pytest.mark.tensorflow
+def test_links_into_the_source_lead_to_functions(imported_first):
+    lines = imported_first.get("lines", [])  # of another release, they are elsewhere
+    assert [line for line in lines if not line.lstrip().startswith("def ")] == []
+
+
+@pytest.mark.slow
+@pytest.mark.tensorflow
+def test_the_documentation_lists_the_repairs(imported_first):
+    """MWMAGIC_WRITE_DOCS=1 writes them anew."""
+    text = PAGE.read_text()
+    start, end = "<!-- repairs -->\n", "<!-- end of repairs -->"
+    before, _, rest = text.partition(start)
+    found, _, after = rest.partition(end)
+    made = "| for | the repair | upstream |\n| --- | --- | --- |\n"
+    for feature, what, link, url in imported_first["table"]:
+        made += f"| {feature} | {what.rstrip('.')} | [{link}]({url}) |\n"
+    if os.environ.get("MWMAGIC_WRITE_DOCS"):
+        PAGE.write_text(before + start + made + end + after)
+    else:
+        assert found == made
 
 
 @pytest.mark.slow

@@ -107,4 +107,11 @@ def _watch_updates() -> None:
     replace(core.Variable, "_direct_assign", _direct_assign)
 
 
-REPAIRS = (Repair("BatchNormalization statistics", "", _updates_alone, _watch_updates),)
+REPAIRS = (
+    Repair(
+        "BatchNormalization statistics",
+        "backend/tensorflow/core.py#L70",
+        _updates_alone,
+        _watch_updates,
+    ),
+)

@@ -156,6 +156,13 @@ def _saved_variables(model: Any) -> list[Any]:
 
 
 REPAIRS = (
-    Repair("BackupAndRestore", "", _backs_up_everywhere, _back_up_on_chief),
-    Repair("restoring", "", _restores_alone, _restore_from_chief),
+    Repair(
+        "BackupAndRestore",
+        "callbacks/backup_and_restore.py#L164",
+        _backs_up_everywhere,
+        _back_up_on_chief,
+    ),
+    Repair(
+        "restoring", "callbacks/backup_and_restore.py#L113", _restores_alone, _restore_from_chief
+    ),
 )

@@ -120,7 +120,12 @@ REPAIRS = (
         _checkpoints_everywhere,
         _checkpoint_on_chief,
     ),
-    Repair("CSVLogger", "", _logs_everywhere, _log_on_chief),
-    Repair("TensorBoard", "", _summarises_everywhere, _summarise_on_chief),
-    Repair("RemoteMonitor", "", _posts_everywhere, _post_on_chief),
+    Repair("CSVLogger", "callbacks/csv_logger.py#L42", _logs_everywhere, _log_on_chief),
+    Repair(
+        "TensorBoard",
+        "callbacks/tensorboard.py#L235",
+        _summarises_everywhere,
+        _summarise_on_chief,
+    ),
+    Repair("RemoteMonitor", "callbacks/remote_monitor.py#L54", _posts_everywhere, _post_on_chief),
 )

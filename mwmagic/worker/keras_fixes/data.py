@@ -251,7 +251,22 @@ def _own_part(output: Any, strategy: Any) -> Any:
 
 
 REPAIRS = (
-    Repair("shuffling", "", _shuffles_alone, _shuffle_alike),
-    Repair("predict in order", "", _predicts_by_file, _predict_by_sample),
-    Repair("predict_on_batch", "", _predicts_a_batch_on_each, _predict_a_batch_once),
+    Repair(
+        "shuffling",
+        "trainers/data_adapters/array_data_adapter.py#L107",
+        _shuffles_alone,
+        _shuffle_alike,
+    ),
+    Repair(
+        "predict in order",
+        "backend/tensorflow/trainer.py#L522",
+        _predicts_by_file,
+        _predict_by_sample,
+    ),
+    Repair(
+        "predict_on_batch",
+        "backend/tensorflow/trainer.py#L658",
+        _predicts_a_batch_on_each,
+        _predict_a_batch_once,
+    ),
 )

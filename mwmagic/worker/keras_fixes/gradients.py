@@ -113,7 +113,15 @@ def _check_added_gradients() -> None:
 
 REPAIRS = (
     Repair(
-        "gradient clipping, accumulation and EMA", "", _applies_before_adding, _add_before_applying
+        "gradient clipping, accumulation and EMA",
+        "keras-team/keras#20582",
+        _applies_before_adding,
+        _add_before_applying,
     ),
-    Repair("mixed precision", "", _checks_local_gradients, _check_added_gradients),
+    Repair(
+        "mixed precision",
+        "optimizers/loss_scale_optimizer.py#L256",
+        _checks_local_gradients,
+        _check_added_gradients,
+    ),
 )

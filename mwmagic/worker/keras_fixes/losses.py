@@ -144,13 +144,13 @@ def _scale_gradients_alone() -> None:
 REPAIRS = (
     Repair(
         "uneven and masked batches",
-        "tensorflow/tensorflow#36153",
+        "losses/loss.py#L140",
         _divides_by_local_count,
         _divide_by_global_count,
     ),
     Repair(
         "the loss in a custom train_step",
-        "keras-team/keras#16285",
+        "keras-team/keras#20610",
         _scales_values,
         _scale_gradients_alone,
     ),

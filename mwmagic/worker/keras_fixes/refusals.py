@@ -38,4 +38,6 @@ def _refuse_orbax() -> None:
     replace(callbacks.OrbaxCheckpoint, "set_model", set_model)
 
 
-REPAIRS = (Repair("OrbaxCheckpoint (refused)", "", _has_orbax, _refuse_orbax),)
+REPAIRS = (
+    Repair("OrbaxCheckpoint (refused)", "keras-team/keras#21903", _has_orbax, _refuse_orbax),
+)

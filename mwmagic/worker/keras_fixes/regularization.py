@@ -41,4 +41,8 @@ def _keep_the_sum_whole() -> None:
     replace(Layer, "__call__", call)
 
 
-REPAIRS = (Repair("activity regularizers", "", _adds_up_samples, _keep_the_sum_whole),)
+REPAIRS = (
+    Repair(
+        "activity regularizers", "keras-team/keras#22018", _adds_up_samples, _keep_the_sum_whole
+    ),
+)

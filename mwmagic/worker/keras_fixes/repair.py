@@ -12,7 +12,10 @@ from mwmagic.errors import MwmagicError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["KerasRefused", "Repair", "replace", "says"]
+__all__ = ["READ", "KerasRefused", "Repair", "replace", "says"]
+
+# The release of Keras whose lines the repairs name.
+READ = "3.15.1"
 
 
 class KerasRefused(MwmagicError, ValueError):
@@ -28,8 +31,9 @@ class Repair:
     feature : str
         What a user gets back, in a word or two, such as ``"fit"``.
     link : str
-        Where the defect is known upstream, such as ``"keras-team/keras#20585"``,
-        or empty.
+        Where the defect is known upstream, such as ``"keras-team/keras#20585"``;
+        where nobody has told of it, where it is: the line of the function that
+        is replaced, such as ``"callbacks/csv_logger.py#L42"``, in Keras `READ`.
     defective : callable
         Takes no argument; looks at the installed functions and tells whether
         they have the defect. It must run no TensorFlow operation: a strategy
@@ -45,8 +49,20 @@ class Repair:
     apply: Callable[[], None]
 
     def __str__(self) -> str:
-        """Return the feature and its link, as the announcement shows them."""
-        return f"{self.feature} ({self.link})" if self.link else self.feature
+        """Return the feature and its thread, as the announcement shows them."""
+        return self.feature if self._in_source else f"{self.feature} ({self.link})"
+
+    @property
+    def url(self) -> str:
+        """The address of the thread, or of the line in Keras's source."""
+        if self._in_source:
+            return f"https://github.com/keras-team/keras/blob/v{READ}/keras/src/{self.link}"
+        repository, number = self.link.split("#")
+        return f"https://github.com/{repository}/issues/{number}"
+
+    @property
+    def _in_source(self) -> bool:
+        return ".py#L" in self.link
 
 
 def says(function: Any, *phrases: str) -> bool:

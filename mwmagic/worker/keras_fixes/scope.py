@@ -124,6 +124,11 @@ def _point_out_training_alone() -> None:
 
 
 REPAIRS = (
-    Repair("compile", "", _compiles_where_it_is_called, _compile_in_scope),
-    Repair("fit outside the scope", "", _trains_alone_in_silence, _point_out_training_alone),
+    Repair("compile", "trainers/trainer.py#L40", _compiles_where_it_is_called, _compile_in_scope),
+    Repair(
+        "fit outside the scope",
+        "backend/tensorflow/trainer.py#L315",
+        _trains_alone_in_silence,
+        _point_out_training_alone,
+    ),
 )
