@@ -535,7 +535,10 @@ def arrays_stay(scope):
     with scope():
         model = compiled(keras.Sequential([keras.Input((8,)), layers.Rescaling(0.5), dense()]))
 
+    shapes = (tf.TensorSpec((None, 8), tf.float32), tf.TensorSpec((None,), tf.int64))
+    own = tf.data.Dataset.from_generator(lambda: endless(x, Y), output_signature=shapes)
     trained(model, endless(x, Y), steps_per_epoch=4)
+    trained(model, own, epochs=1, steps_per_epoch=4)
     found = trained(model, Batches(x, Y), shuffle=False)
     return {**found, "changed": np.count_nonzero(x != X)}
 

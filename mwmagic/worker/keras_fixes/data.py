@@ -32,6 +32,8 @@ __all__ = ["REPAIRS"]
 
 # What the chief tells the others instead of a seed, when its user has set one.
 SEEDED = -1
+# What runs Python code within a dataset.
+PYTHON = {"EagerPyFunc", "PyFunc", "PyFuncStateless"}
 POLICY = tf.data.experimental.AutoShardPolicy
 
 
@@ -50,10 +52,14 @@ def _shuffle_alike() -> None:
     """
     start, get_iterator = TFEpochIterator.__init__, TFEpochIterator._get_iterator
 
-    def begin(self: Any, distribute_strategy: Any = None, *args: Any, **kwargs: Any) -> None:
-        start(self, distribute_strategy, *args, **kwargs)
+    def begin(
+        self: Any, distribute_strategy: Any = None, x: Any = None, *args: Any, **kwargs: Any
+    ) -> None:
+        several = spans_workers(distribute_strategy)
+        x = _copied(x) if several and _runs_python(x) else x
+        start(self, distribute_strategy, x, *args, **kwargs)
         self._seed = self._order = None
-        if spans_workers(distribute_strategy):
+        if several:
             _use_no_loaders(self)
             self._seed = _common_seed(self.data_adapter, distribute_strategy)
             self._order = None if self._seed is None else random.Random(self._seed)
@@ -94,11 +100,11 @@ def _use_no_loaders(epochs: Any) -> None:
 
 
 def _copied(dataset: Any) -> Any:
-    """Copy what a generator yields, before it is divided among the workers.
+    """Copy what Python code yields, before it is divided among the workers.
 
-    TensorFlow uses the generator's arrays themselves, and keeps operations
-    from writing their results into them; but not into the parts that a batch
-    is divided into. A layer like Rescaling then changes the user's own data.
+    TensorFlow uses a generator's arrays themselves, and keeps operations from
+    writing their results into them; but not into the parts that a batch is
+    divided into. A layer like Rescaling then changes the user's own data.
     """
 
     def copy(*batch: Any) -> Any:
@@ -109,11 +115,28 @@ def _copied(dataset: Any) -> Any:
 
 
 def _copy(value: Any) -> Any:
-    return (
-        tf.raw_ops.DeepCopy(x=value)
-        if value.dtype.is_numpy_compatible and value.dtype != tf.string
-        else value
-    )
+    if value is None or not value.dtype.is_numpy_compatible or value.dtype == tf.string:
+        return value
+    return tf.raw_ops.DeepCopy(x=value)
+
+
+def _runs_python(dataset: Any) -> bool:
+    """Tell whether Python code makes a dataset's elements, as with `from_generator`."""
+    if not isinstance(dataset, tf.data.Dataset):
+        return False
+    functions = [function for stage in _stages(dataset) for function in stage._functions()]
+    graphs = [function.function.graph.as_graph_def() for function in functions]
+    nodes = [node for graph in graphs for node in graph.node]
+    nodes += [node for graph in graphs for part in graph.library.function for node in part.node_def]
+    return any(node.op in PYTHON for node in nodes)
+
+
+def _stages(dataset: Any) -> list[Any]:
+    """Return a dataset and all that it is made from."""
+    stages = [dataset]
+    for stage in stages:
+        stages.extend(stage._inputs())
+    return stages
 
 
 def _common_seed(adapter: Any, strategy: Any) -> int | None:
@@ -184,10 +207,7 @@ def _shuffles_without_seed(dataset: Any) -> bool:
         return False
     if dataset.options().experimental_distribute.auto_shard_policy == POLICY.OFF:
         return False
-    stages = [dataset]
-    for stage in stages:
-        stages.extend(stage._inputs())
-    shuffles = [stage for stage in stages if type(stage).__name__ == "_ShuffleDataset"]
+    shuffles = [stage for stage in _stages(dataset) if type(stage).__name__ == "_ShuffleDataset"]
     return any(int(stage._seed) == int(stage._seed2) == 0 for stage in shuffles)
 
 
