@@ -211,4 +211,11 @@ def _report_what_was_seen() -> None:
     replace(Trainer, "_get_metrics_result_or_logs", _get_metrics_result_or_logs)
 
 
-REPAIRS = (Repair("resuming at a batch", "", _forgets_the_batch, _go_on_in_mid_epoch),)
+REPAIRS = (
+    Repair(
+        "resuming at a batch",
+        "callbacks/backup_and_restore.py#L130",
+        _forgets_the_batch,
+        _go_on_in_mid_epoch,
+    ),
+)
