@@ -227,6 +227,7 @@ class Row:
     __slots__ = (
         "cpu",
         "group",
+        "mapped",
         "memory",
         "owner",
         "parent",
@@ -245,6 +246,7 @@ class Row:
         self.cpu = sum(int(field) for field in fields[11:15]) / TICKS
         self.threads = int(fields[17])
         self.start = int(fields[19])
+        self.mapped = fields[20] != b"0"
         self.memory = int(fields[21]) * PAGE
         self.owner: str | None = None
 
@@ -320,9 +322,10 @@ class Family:
         return known or (UNKNOWN if self.dead(row.pid) else None)
 
     def dead(self, pid: int) -> bool:
-        """Whether a process has ended, and its environment with it."""
+        """Whether a process has ended, or is about to: its environment goes with its memory."""
         stat = contents(f"/proc/{pid}/stat")
-        return not stat or not Row(pid, stat).alive
+        row = Row(pid, stat) if stat else None
+        return row is None or not (row.alive and row.mapped)
 
     def labelled(self, pid: int) -> str | None:
         """Return the name in the label of a process's environment."""
