@@ -3,6 +3,7 @@
 
 const KEPT = 10000; // lines in the page, as in the kernel
 const BLOCK = 200; // lines in a block that the browser lays out, or skips, as one
+const POINTS = 12000; // points of all series, as in the kernel; of more, every second one goes
 const LARGEST = 200 * 2 ** 20; // bytes of logs that the page gathers
 const NOISE = 1, ERROR = 2, NOTE = 4; // what a line is to a reader, as in the kernel
 const SPEED = "steps/s";
@@ -53,8 +54,11 @@ function stroke(task, d, opacity = 1) {
 const swatch = (task) => h("svg.mw-swatch", {}, stroke(task, "M0 2H17"));
 
 function range(values) {
-  const known = values.filter((value) => value !== null).sort((a, b) => a - b);
-  return known.length ? [known[0], known.at(-1)] : [0, 1];
+  let low = Infinity, high = -Infinity;
+  for (const value of values) {
+    if (value !== null) (low = Math.min(low, value)), (high = Math.max(high, value));
+  }
+  return low > high ? [0, 1] : [low, high];
 }
 
 function ticks(low, high, least = 0) {
@@ -385,6 +389,8 @@ function newView(model) {
     for (let i = 0; i < values.length; i += 3) {
       if (base + values[i] >= run.point) line.points.push([values[i + 1], values[i + 2]]);
     }
+    const { length } = line.points;
+    if (length * run.series.length > POINTS) line.points = line.points.filter((_, i) => (length - i) % 2);
     run.series.sort((a, b) => a.attempt - b.attempt || a.index - b.index);
     plotted = true;
   }
