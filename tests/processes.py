@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 LABEL = "MWMAGIC_TEST"
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 def labelled(label=None):

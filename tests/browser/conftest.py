@@ -16,9 +16,11 @@ def server(_apart, tmp_path_factory):
     if CHROMIUM is None:
         pytest.skip("there is no chromium")
     server = Server(tmp_path_factory.mktemp("jupyter"))
-    eventually(server.reachable, "Jupyter server")
-    yield server
-    server.close()
+    try:
+        eventually(server.reachable, "Jupyter server")
+        yield server
+    finally:
+        server.close()
 
 
 @pytest.fixture(scope="module")  # while it is open, its event loop keeps others from running

@@ -85,7 +85,7 @@ def test_repairs_are_announced_once_and_only_under_several_workers(pair, single,
 
 def test_what_workers_must_agree_on_is_said(pair):
     for log in pair.logs:
-        assert log.count("every worker runs this generator") == 1
+        assert "every worker runs this generator" in log
         assert log.count("jit_compile=True is not used") == 1
         assert log.count("this train_step computes its loss without compute_loss") == 1
 
