@@ -42,7 +42,8 @@ def test_the_first_task_waits_for_the_second_and_then_they_train(cluster):
     run = launch(cluster, TRAIN.replace("WHO", "'the first cell'"), task=0)
     assert run.status()["words"] == "waiting for worker:1, not launched"
     cluster._connection.wait(lambda _: run.status()["tasks"]["worker:0"]["waits"], 60)
-    assert run.status()["tasks"]["worker:0"]["waits"] == ["worker:1"]
+    waits = run.status()["tasks"]["worker:0"]["waits"]
+    assert waits == ["worker:1"], (run.status(), run.logs(0))
     assert run.status()["words"] == "waiting for worker:1, not launched"
     launch(cluster, TRAIN.replace("WHO", "'the second cell'"), task="worker:1").wait(120)
     assert b"said by the first cell" in run.logs(0)
