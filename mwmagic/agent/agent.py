@@ -616,7 +616,7 @@ class Agent:
         self.parting: str | None = None
         self.patience = 0.0
         self.silence = self.sample = self.forwarded = self.last_exit = 0.0
-        self.rescan, self.delay = 0.0, RESCAN
+        self.rescan, self.delay, self.clear = 0.0, RESCAN, 0
         self.heard = self.sampled = time.monotonic()
         self.left: dict[str | None, list[int]] = {}
 
@@ -1043,18 +1043,21 @@ class Agent:
         for row in rows:  # the dead count too: what they forked last may be too new to be seen
             if everything or row.owner in dying or row.owner == UNKNOWN:
                 self.left.setdefault(row.owner, []).append(row.pid)
+        # One look may miss who forks and ends while it lasts.
+        self.clear = 0 if self.left else self.clear + 1
         self.rescan = now + self.delay
         self.delay = min(2 * self.delay, RESCANS)
 
     def hurry(self) -> None:
         """Look at once for descendants that are to die, and often again."""
-        self.rescan, self.delay = 0.0, RESCAN
+        self.rescan, self.delay, self.clear = 0.0, RESCAN, 0
 
     def drained(self, process: Process) -> bool:
         """Whether nothing of a dead worker is left to wait for."""
         if not process.log.ended:
             self.tee(process.log)
-        return process.log.ended and not self.left.keys() & {process.name, UNKNOWN}
+        left = self.left.keys() & {process.name, UNKNOWN}
+        return process.log.ended and not left and self.clear != 1
 
     def finish(self, process: Process) -> None:
         """Report an exit, after the end of the log whatever its credit."""
