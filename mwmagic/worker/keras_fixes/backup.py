@@ -14,7 +14,13 @@ from keras.src.callbacks import BackupAndRestore
 from keras.src.utils import file_utils
 
 from mwmagic.worker.keras_fixes.cluster import is_chief, of_chief, spans_workers
-from mwmagic.worker.keras_fixes.note import Note, no_metric_state, seed_state, set_metric_state
+from mwmagic.worker.keras_fixes.note import (
+    Note,
+    all_metric_variables,
+    no_metric_state,
+    seed_state,
+    set_metric_state,
+)
 from mwmagic.worker.keras_fixes.place import Place, current_training
 from mwmagic.worker.keras_fixes.repair import Repair, replace, says
 
@@ -150,7 +156,7 @@ def _share_variables(model: Any, seeds: list[Any]) -> None:
 
 def _saved_variables(model: Any) -> list[Any]:
     """Return what a backup holds: everything but the metrics' state."""
-    metrics = {id(variable) for metric in model.metrics for variable in metric.variables}
+    metrics = {id(variable) for variable in all_metric_variables(model)}
     own = [variable for variable in model.variables if id(variable) not in metrics]
     return own + (model.optimizer.variables if model.optimizer is not None else [])
 

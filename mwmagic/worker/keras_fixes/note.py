@@ -17,7 +17,7 @@ from keras.src.utils import file_utils
 
 from mwmagic.worker.keras_fixes.place import Place
 
-__all__ = ["Note", "metric_state", "no_metric_state", "seed_state", "set_metric_state"]
+__all__ = ["Note", "all_metric_variables", "no_metric_state", "seed_state", "set_metric_state"]
 
 NAME = "place-{}.npz"
 
@@ -91,17 +91,17 @@ def _step(model: Any) -> int:
 
 def seed_state(model: Any) -> list[Any]:
     """Return the state of a model's random layers, which no file of weights holds."""
-    known = {id(variable) for variable in (*model.weights, *_all_metric_variables(model))}
+    known = {id(variable) for variable in (*model.weights, *all_metric_variables(model))}
     return [variable for variable in model.variables if id(variable) not in known]
 
 
-def _all_metric_variables(model: Any) -> list[Any]:
+def all_metric_variables(model: Any) -> list[Any]:
     return [variable for metric in model.metrics for variable in metric.variables]
 
 
 def _metric_variables(model: Any) -> list[Any]:
     """Return the variables of all metrics, if they can be added up."""
-    variables = _all_metric_variables(model)
+    variables = all_metric_variables(model)
     return variables if all(v.aggregation in {"sum", "mean"} for v in variables) else []
 
 
