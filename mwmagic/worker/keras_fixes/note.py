@@ -96,6 +96,7 @@ def seed_state(model: Any) -> list[Any]:
 
 
 def all_metric_variables(model: Any) -> list[Any]:
+    """Return the state of a model's metrics, whether or not it can be added up."""
     return [variable for metric in model.metrics for variable in metric.variables]
 
 
