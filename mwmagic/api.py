@@ -30,6 +30,7 @@ from .errors import (
 )
 from .export import export
 from .gang import Policy
+from .inheritance import inherited
 from .record import Record, records
 from .shares import shares
 from .status import FINAL
@@ -219,7 +220,7 @@ class Cluster:
             check_coordinator(chief=chief, ps=ps, evaluator=evaluator, framework=framework)
         module = rendezvous.rendezvous_for(framework).module
         given = _variables(env)
-        inherited = {**os.environ, **given}
+        whole = {**inherited(), **given}
         self.config = Config(
             name=name,
             directory=str(Path(directory or ".").resolve()),
@@ -231,14 +232,14 @@ class Cluster:
             devices=devices,
             gpus=gpus,
             threads=threads,
-            shares=shares(tasks, inherited, given, gpus=gpus, threads=threads),
+            shares=shares(tasks, whole, given, gpus=gpus, threads=threads),
             coordinator=coordinator,
             policy=Policy(restarts=restarts, grace=grace),
             stall=stall,
             on_stall=on_stall,
             warm=warm and find_spec(module) is not None,
             detach=detach,
-            env=inherited,
+            env=whole,
             given=given,
         )
         path = sockets.fresh(name, Path(self.config.directory))
@@ -441,7 +442,7 @@ class Cluster:
             script=str(script),
             source=text,
             args=[str(arg) for arg in args],
-            env={**os.environ, **self.config.given, **_variables(env)},
+            env={**inherited(), **self.config.given, **_variables(env)},
             given=_variables(env),
             cwd=str(folder),
             policy={} if restarts is None else {"restarts": restarts},

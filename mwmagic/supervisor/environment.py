@@ -40,6 +40,8 @@ _EARLY = (
 _LATE = (
     "CUDA_DEVICE_ORDER",
     "CUDA_VISIBLE_DEVICES",
+    "KMP_DUPLICATE_LIB_OK",
+    "KMP_INIT_AT_FORK",
     "TF_CONFIG",
     "TF_NUM_INTEROP_THREADS",
     "TF_NUM_INTRAOP_THREADS",
@@ -47,7 +49,9 @@ _LATE = (
 )
 """Exceptions: what TensorFlow reads when the strategy is made, or at the first op.
 
-The driver reads the CUDA ones in its ``cuInit``, which no import calls.
+The driver reads the CUDA ones in its ``cuInit``, which no import calls. Scikit-learn's
+import sets the two of Intel's OpenMP (``sklearn/__init__.py``), and TensorFlow's imports
+it, in the notebook as in the warm process.
 """
 
 _MEETING = ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID", "KERAS_DISTRIBUTION_")

@@ -56,6 +56,8 @@ def test_levels_and_modes_are_set_unless_the_user_did():
         ({"LEARNING_RATE": "0.1"}, True),
         ({"TF_CONFIG": "{}"}, True),
         ({"TF_NUM_INTRAOP_THREADS": "1"}, True),
+        ({"KMP_DUPLICATE_LIB_OK": "True", "KMP_INIT_AT_FORK": "FALSE"}, True),
+        ({"KMP_AFFINITY": "none"}, False),
         ({"OPENBLAS_NUM_THREADS": "4"}, False),
         ({"TF_CPP_MIN_LOG_LEVEL": "3"}, False),
         ({"KERAS_BACKEND": "jax"}, False),

@@ -1,0 +1,70 @@
+"""What workers inherit of the process that launches them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from mwmagic.inheritance import inherited
+
+LEVEL = "TF_CPP_MIN_LOG_LEVEL"
+
+
+@pytest.mark.parametrize(
+    ("imported", "level", "left"),
+    [
+        (True, "1", None),
+        (True, "0", "0"),
+        (True, "2", "2"),
+        (False, "1", "1"),
+        (False, None, None),
+    ],
+)
+def test_the_log_level_that_jax_sets_is_not_inherited(monkeypatch, imported, level, left):
+    monkeypatch.delitem(sys.modules, "jax", raising=False)
+    monkeypatch.delenv(LEVEL, raising=False)
+    if imported:
+        monkeypatch.setitem(sys.modules, "jax", None)
+    if level is not None:
+        monkeypatch.setenv(LEVEL, level)
+    assert inherited().get(LEVEL) == left
+
+
+def test_everything_else_is(monkeypatch):
+    monkeypatch.setenv("EPOCHS", "3")
+    assert inherited()["EPOCHS"] == "3"
+
+
+AFTER = """
+import json
+from mwmagic import Cluster
+
+with Cluster(2, grace=1.0) as cluster:
+    import tensorflow
+    run = cluster.run(
+        "main.py",
+        source="import tensorflow as tf; tf.distribute.MultiWorkerMirroredStrategy()",
+        task=0,
+    )
+    cluster._connection.wait(lambda _: run.status()["tasks"]["worker:0"]["waits"], 60)
+    seen = run.status()["tasks"]["worker:0"]
+    print(json.dumps({name: seen[name] for name in ("warm", "waits")}))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.tensorflow
+def test_who_imports_tensorflow_in_the_notebook_still_sees_who_waits(tmp_path, own_sockets):
+    done = subprocess.run(
+        [sys.executable, "-c", AFTER],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"warm": True, "waits": ["worker:1"]}
