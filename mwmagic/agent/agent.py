@@ -674,7 +674,7 @@ class Agent:
             moments.append(self.sampled + self.sample)
         if any(one.log.ready for one in self.processes.values()) and not self.interest:
             moments.append(self.forwarded + PACE)
-        if self.closing is not None or any(one.dying for one in self.processes.values()):
+        if self.purging:
             moments.append(self.rescan)
         return max(0.0, min(moments) - now)
 
@@ -1031,22 +1031,32 @@ class Agent:
                 return  # its own callback waits for it
             os.waitpid(info.si_pid, 0)
 
+    @property
+    def purging(self) -> bool:
+        """Whether there may be descendants that are to die."""
+        dying = any(process.dying for process in self.processes.values())
+        return dying or bool(self.left) or self.closing is not None
+
     def purge(self, now: float) -> None:
         """Kill the descendants of workers that have ended or are to end."""
-        dying = {process.name for process in self.processes.values() if process.dying}
-        if now < self.rescan or not (dying or self.closing is not None):
+        if now < self.rescan or not self.purging:
             return
-        everything = self.closing is not None
-        rows = self.family.look()
-        self.family.kill(row for row in rows if everything or row.owner in dying)
+        rows = [row for row in self.family.look() if self.lost(row)]
+        self.family.kill(row for row in rows if row.owner != UNKNOWN)
         self.left = {}
         for row in rows:  # the dead count too: what they forked last may be too new to be seen
-            if everything or row.owner in dying or row.owner == UNKNOWN:
-                self.left.setdefault(row.owner, []).append(row.pid)
+            self.left.setdefault(row.owner, []).append(row.pid)
         # One look may miss who forks and ends while it lasts.
         self.clear = 0 if self.left else self.clear + 1
         self.rescan = now + self.delay
         self.delay = min(2 * self.delay, RESCANS)
+
+    def lost(self, row: Row) -> bool:
+        """Whether a descendant may not live on; one whose worker's end was told is too late."""
+        if self.closing is not None or row.owner == UNKNOWN:
+            return True
+        process = self.processes.get(row.owner) if row.owner else None
+        return process.dying if process else row.owner is not None
 
     def hurry(self) -> None:
         """Look at once for descendants that are to die, and often again."""
@@ -1071,7 +1081,7 @@ class Agent:
             log.sent = max(log.sent, log.size - CHUNK)
             self.output(process, CHUNK)
         usage = {"cpu": process.cpu, "memory": process.memory}
-        left = self.left.get(process.name)
+        left = self.left.get(process.name, []) + self.left.get(UNKNOWN, [])
         own = {"pid": process.pid, "size": log.size, "report": process.report(), "usage": usage}
         error = log.error or (remains(left) if held or left else None)
         how = dict(process.exit or {})
