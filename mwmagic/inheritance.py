@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 
 __all__ = ["inherited"]
 
@@ -20,10 +19,10 @@ def inherited() -> dict[str, str]:
     Returns
     -------
     dict of str to str
-        Names and values. A log level of 1 stays where JAX is not imported; any
-        other level is the user's own.
+        Names and values. A log level of 1 is never among them, since this process may
+        have it from its parent's import too; any other is the user's own.
     """
     env = dict(os.environ)
-    if "jax" in sys.modules and env.get(_LEVEL) == "1":
+    if env.get(_LEVEL) == "1":
         del env[_LEVEL]
     return env

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
 from contextlib import ExitStack
 
@@ -16,6 +17,8 @@ from mwmagic import Cluster
 def _apart(tmp_path_factory):
     """Keep clusters apart from the user's own, and label every process that tests start."""
     tmp_path_factory.getbasetemp()  # pytest's own folder stays where it is
+    # A shell that starts the tests in the background has them, and all they start, ignore it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="mw-", dir="/tmp") as folder:
         os.environ.update({"TMPDIR": folder, LABEL: str(os.getpid())})
         tempfile.tempdir = folder
