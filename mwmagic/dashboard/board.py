@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from IPython.display import display
@@ -11,7 +12,7 @@ from IPython.display import display
 from mwmagic.errors import MwmagicError
 from mwmagic.status import FINAL
 
-from .feed import FRAME, Feed
+from .feed import Feed
 from .pages import Pages, Position
 from .static import page, text
 from .widget import VIEW, Widget
@@ -28,9 +29,6 @@ TICK = 0.08
 
 LOOK = 0.02
 """Seconds between two looks at the logs, while there is nothing new in them."""
-
-BLIND = 4000
-"""Characters of log text in a frame for pages that do not answer."""
 
 SAVED = 30.0
 """Seconds between two updates of what is saved with the notebook, while no word changes."""
@@ -116,7 +114,8 @@ class Board:
         run = self._snapshot()
         words = run["words"] if run["state"] == "forming" else "running"
         bundle = {**self._bundle(live=True), "text/plain": f"run {run['number']}: {words}"}
-        self._saved = (time.monotonic(), run["words"])
+        self._shown, self._reloaded = time.monotonic(), False
+        self._saved = (self._shown, run["words"])
         return display(bundle, raw=True, display_id=True, metadata=self._metadata(bundle))
 
     def _bundle(self, *, live: bool) -> dict[str, Any]:
@@ -145,6 +144,8 @@ class Board:
     def _update(self, bundle: Mapping[str, Any]) -> None:
         if self._handle is not None:
             self._handle.update(bundle, raw=True, metadata=self._metadata(bundle))
+        if self._reloaded:
+            self.widget.send({"kind": "keep", "data": bundle, "metadata": self._metadata(bundle)})
 
     def _save(self, run: Mapping[str, Any], *, over: bool) -> None:
         """Update what the notebook keeps, when a word changed or after a while."""
@@ -180,21 +181,28 @@ class Board:
             self._feed.finish()
         self._save(run, over=over)
         more = self._send()
-        self._pause = LOOK if self._pages.known and not over else (1.0 if more else None)
+        self._pause = self._next_look(over=over, more=more)
+
+    def _next_look(self, *, over: bool, more: bool) -> float | None:
+        """Return the seconds until the next look, if nothing is heard of the run before."""
+        if over or not self._pages.known:
+            return 1.0 if more else None
+        return 0.0 if self._rest == TICK else LOOK
 
     def _send(self) -> bool:
         """Send the pages what they lack, if they are ready; return whether they may lack more."""
         now = time.monotonic()
         self._rest = LOOK
-        if not self._pages.ready(now):
+        room = self._pages.room(now)
+        if not room:
             return self._pages.known
-        limit = FRAME if self._pages.patient else BLIND
-        found = self._feed.frame(self._pages.position(), limit)
+        found = self._feed.frame(self._pages.position(), room)
         if found is None:
             return False
         message, position = found
-        self.widget.send({"kind": "frame", "now": time.time(), **message})
-        self._pages.sent(position, now)
+        size = sum(len(text) for _, _, text in message["lines"]["runs"])
+        question = self._pages.send(position, size, now)
+        self.widget.send({"kind": "frame", "now": time.time(), "question": question, **message})
         self._rest = TICK
         return True
 
@@ -204,11 +212,11 @@ class Board:
         kind = content.get("kind")
         if kind == "at":
             with self._lock:
-                self._host(bool(content.get("hosts")))
+                self._host(bool(content.get("hosts")), float(content.get("age", inf)))
                 same = content["run"] == self._feed.number
                 names = ("line", "point", "state")
                 at = Position(*(int(content[name]) for name in names)) if same else Position()
-                self._pages.heard(str(content["page"]), at, time.monotonic())
+                self._pages.heard(str(content["page"]), at, int(content.get("question", 0)))
             self._wake.set()
         elif kind == "log":
             self._give(content)
@@ -223,12 +231,17 @@ class Board:
             size, piece = found
             self.widget.send({**content, "size": size}, [piece])
 
-    def _host(self, hosted: bool) -> None:
-        """Note whether pages find the dashboard's place by its label."""
-        if hosted != self._hosted:
-            self._hosted = hosted
-            if not self._settled.is_set():
-                self._update(self._bundle(live=True))
+    def _host(self, hosted: bool, age: float) -> None:
+        """Note whether pages find the dashboard's place by its label, and can keep it up to date.
+
+        A page that is younger than the output has it from a file, where Jupyter forgets which
+        output the kernel may update; then the page does it.
+        """
+        reloaded = hosted and time.monotonic() - age > self._shown
+        news = hosted != self._hosted or reloaded > self._reloaded
+        self._hosted, self._reloaded = hosted, self._reloaded or reloaded
+        if news and not self._settled.is_set():
+            self._update(self._bundle(live=True))
 
     def _begin(self, kind: str) -> None:
         """Do what a button says, on a thread: it may take seconds."""

@@ -206,7 +206,7 @@ function newLog(run, ask) {
     following.setAttribute("aria-pressed", follow);
     set(count, find.value && `${[...hits].indexOf(now) + 1} of ${hits.length} found`);
     set(foot, `${lines.length} of ${run.line} lines · all in ${log || run.header.folder}`);
-    error.hidden = !errors.length;
+    error.toggleAttribute("hidden", !errors.length);
     whole.disabled = run.gone || (task >= 0 && !log);
   }
 
@@ -347,19 +347,19 @@ function newView(model) {
     if (!missed) {
       // A page that asked twice is told twice: what it has already is passed over.
       if (message.state >= run.state) update(message);
-      for (const group of message.points) plot(...group, point);
+      for (const group of message.points ?? []) plot(...group, point);
       run.point = Math.max(run.point, message.point);
       run.state = Math.max(run.state, message.state);
       append(from, runs);
     }
-    answer();
+    if (missed || message.question) answer(message.question);
   }
 
   function begin(number) {
     Object.assign(run, { number, line: 0, point: 0, state: 0, live: [], cards: [], series: [] });
   }
 
-  function update({ header, rows, live }) {
+  function update({ header, rows = {}, live = {} }) {
     if (header) run.header = header;
     if (!run.cards.length) deal(run.header.names);
     for (const [i, row] of Object.entries(rows)) run.cards[i].update(row);
@@ -395,11 +395,11 @@ function newView(model) {
     plotted = true;
   }
 
-  function answer() {
+  function answer(question = 0) {
     // Jupyter's own pages hold all outputs in one document: any of them can be our place.
     const hosts = !!document.querySelector(".jp-Notebook");
     said = Date.now();
-    send({ kind: "at", page, hosts, run: run.number, line: run.line, point: run.point, state: run.state });
+    send({ kind: "at", page, question, hosts, age: performance.now() / 1000, run: run.number, line: run.line, point: run.point, state: run.state });
   }
 
   function send(message) {
@@ -425,6 +425,7 @@ function newView(model) {
     for (const one of actions) one.disabled = gone || !header.actions.includes(one.textContent);
     set(notice, header.notice);
     set(why, header.cause);
+    why.parentNode.toggleAttribute("hidden", !header.cause);
     if (gone) return;
     const spent = Math.max(0, (header.ended || Date.now() / 1000 - skew) - header.started);
     const minutes = new Date(1000 * spent).toISOString().slice(14, 19);
@@ -496,11 +497,23 @@ export default () => {
 
   function initialize({ model }) {
     const label = model.get("label");
+    // After a reload Jupyter no longer knows which of its outputs the kernel updates.
+    function keep({ data, metadata }) {
+      for (const { outputs } of model.widget_manager.context?.model.cells ?? []) {
+        for (let i = 0; i < outputs?.length; i++) {
+          const html = String(outputs.get(i).data["text/html"]);
+          if (html.includes(label) && html !== data["text/html"]) outputs.set(i, { output_type: "display_data", data, metadata });
+        }
+      }
+    }
     // An output that is static is our place all the same, while the page knows the run.
     const found = ({ animationName, target }) => {
       if (animationName === "mw-found" && target.classList.contains(label)) settle(model, target);
     };
-    model.on("msg:custom", (message, buffers) => views.forEach((view) => view.hear(message, buffers)));
+    model.on("msg:custom", (message, buffers) => {
+      if (message.kind === "keep") keep(message);
+      else for (const view of views) view.hear(message, buffers);
+    });
     model.on("comm_live_update", () => views.forEach((view) => view.end()));
     document.addEventListener("animationstart", found);
     for (const el of document.getElementsByClassName(label)) settle(model, el);

@@ -17,12 +17,9 @@ from .tail import Line, Mark, Tail
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["FRAME", "Feed"]
+__all__ = ["Feed"]
 
-FRAME = 24_000
-"""Characters of log text in a frame at the most."""
-
-AHEAD = 4 * FRAME
+AHEAD = 96_000
 """Characters that are read before the pages have taken them."""
 
 POINTS = 1000
@@ -158,7 +155,7 @@ class Feed:
 
     # Frames.
 
-    def frame(self, at: Position, limit: int = FRAME) -> tuple[dict[str, Any], Position] | None:
+    def frame(self, at: Position, limit: int) -> tuple[dict[str, Any], Position] | None:
         """Return what a page at a position lacks, and where that takes it.
 
         Parameters
@@ -185,8 +182,9 @@ class Feed:
             return None
         lines = {"first": self.journal.first, "from": line - _count(runs), "runs": runs}
         message: dict[str, Any] = {"run": self.number, "lines": lines, "since": at[1:]}
-        message |= {"points": points, "point": point, "state": to.state}
-        return message | self.state(at.state), to
+        message |= {"point": point, "state": to.state}
+        news = {"points": points, **self.state(at.state)}
+        return message | {name: value for name, value in news.items() if value}, to
 
     def _look(self) -> None:
         """Note the lines that are still being written."""

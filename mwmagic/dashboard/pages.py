@@ -7,11 +7,20 @@ from typing import NamedTuple
 
 __all__ = ["Pages", "Position"]
 
+WINDOW = 24_000
+"""Characters that may be on their way to pages which have not answered yet."""
+
+LEAST = 4000
+"""Characters that a frame should have room for; a page that does not answer gets no more."""
+
+OFTEN = 0.5
+"""Seconds between two questions while little is sent."""
+
 PATIENCE = 1.0
-"""Seconds that a frame waits for the slowest page."""
+"""Seconds that a question waits for the slowest page."""
 
 BLIND = 900
-"""Frames sent on to a page that does not answer.
+"""Questions to a page that does not answer.
 
 While a cell blocks, kernels without subshells hear no page; the pages see
 everything all the same. A page that is gone gets no more than this.
@@ -29,7 +38,6 @@ class Position(NamedTuple):
 @dataclass
 class _Page:
     position: Position
-    heard: float
     waiting: bool = False
     blind: int = field(default=0)
 
@@ -37,31 +45,49 @@ class _Page:
 class Pages:
     """The pages that were heard of.
 
-    A frame goes to all of them at once; the next one waits until each has
-    answered, or for a while.
+    A frame goes to all of them at once. Now and then one asks them to answer:
+    each answer costs more than a small frame. Until all have answered, or for a
+    while, only so much more is sent.
     """
 
     def __init__(self) -> None:
         self._pages: dict[str, _Page] = {}
+        self._question = 0
+        self._asked = 0.0
+        self._goal = Position()
+        self._unanswered = 0
 
-    def heard(self, name: str, position: Position, time: float) -> None:
+    def heard(self, name: str, position: Position, question: int = 0) -> None:
         """Note how far a page says that it is; a new one is added.
 
-        Those that let a frame go by unanswered meanwhile are not waited for any
-        more: closed, or so busy that they must ask again.
+        One that answers the question has all until there, and what was sent since
+        is on its way; any other word means that something was lost. Those that
+        let a question go by unanswered meanwhile are not waited for any more:
+        closed, or so busy that they must ask again.
         """
+        page = self._pages.get(name)
+        whole = all(has >= wanted for has, wanted in zip(position, self._goal, strict=True))
+        if page is not None and question == self._question and whole:
+            position = page.position
         answering = {other: page for other, page in self._pages.items() if not page.blind}
-        self._pages = {**answering, name: _Page(position, time)}
+        self._pages = {**answering, name: _Page(position)}
 
     def restart(self) -> None:
         """Note that all numbers begin again."""
+        self._goal = Position()
         for page in self._pages.values():
             page.position = Position()
 
-    def ready(self, time: float) -> bool:
-        """Whether a frame may be sent now."""
-        waited = [page for page in self._pages.values() if page.waiting]
-        return bool(self._pages) and all(time - page.heard > PATIENCE for page in waited)
+    def room(self, time: float) -> int:
+        """Return how many characters may be sent now."""
+        if not self._pages:
+            return 0
+        if not self._waiting:
+            return WINDOW
+        if time - self._asked > PATIENCE:
+            return LEAST
+        left = WINDOW - self._unanswered
+        return left if left >= LEAST else 0
 
     @property
     def known(self) -> bool:
@@ -69,19 +95,48 @@ class Pages:
         return bool(self._pages)
 
     @property
-    def patient(self) -> bool:
-        """Whether every page answered the last frame."""
-        return not any(page.waiting for page in self._pages.values())
+    def _waiting(self) -> bool:
+        return any(page.waiting for page in self._pages.values())
 
     def position(self) -> Position:
         """Return what the page that is furthest behind lacks."""
         positions = (page.position for page in self._pages.values())
         return Position(*map(min, zip(*positions, strict=True)))
 
-    def sent(self, position: Position, time: float) -> None:
-        """Note that a frame was sent which takes every page to `position`."""
+    def _due(self, time: float) -> bool:
+        """Whether it is time for a question."""
+        since = time - self._asked
+        if self._waiting:
+            return since > PATIENCE
+        return since > OFTEN or self._unanswered > WINDOW // 2
+
+    def send(self, position: Position, size: int, time: float) -> int:
+        """Note that a frame is sent which takes every page to `position`.
+
+        Parameters
+        ----------
+        position : Position
+            Where it ends.
+        size : int
+            Its characters.
+        time : float
+            Now, in seconds.
+
+        Returns
+        -------
+        int
+            The question's number, if the pages are to answer this frame, or else 0.
+        """
+        self._unanswered += size
+        for page in self._pages.values():
+            page.position = position
+        if not self._due(time):
+            return 0
+        self._question += 1
+        self._asked, self._goal, self._unanswered = time, position, size
         for name, page in list(self._pages.items()):
             page.blind += page.waiting
-            page.waiting, page.heard, page.position = True, time, position
+            page.waiting = True
             if page.blind > BLIND:
                 del self._pages[name]
+        return self._question

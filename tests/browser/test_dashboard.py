@@ -72,6 +72,8 @@ def test_a_run_is_live_through_a_reload_and_in_two_views(notebook, shot):
     assert first == other
     second.close()
     shot(notebook, "two-finished")
+    eventually(lambda: saved(notebook, 1)["text/plain"].startswith("run 1: finished"), "the end")
+    assert set(saved(notebook, 1)) == {"text/plain", "text/html"}
 
 
 @both

@@ -29,11 +29,11 @@ class Page:
         start = frame["lines"]["from"]
         point, state = frame["since"]
         if start > self.line >= frame["lines"]["first"] or point > self.point or state > self.state:
-            return  # a frame was lost, or was not for this page
+            return True  # a frame was lost, or was not for this page
         texts = [(run[0], text) for run in frame["lines"]["runs"] for text in run[2].split("\n")]
         self.lines += texts[self.line - start :] if start <= self.line else texts
         self.line = max(self.line, start + len(texts))
-        for task, attempt, metric, values in frame["points"]:
+        for task, attempt, metric, values in frame.get("points", []):
             triples = zip(values[::3], values[1::3], values[2::3], strict=True)
             new = [(x, y) for n, x, y in triples if point + n >= self.point]
             self.points += [(task, attempt, metric, x, y) for x, y in new]
@@ -41,6 +41,7 @@ class Page:
         self.header = frame.get("header") or self.header
         for index, row in frame.get("rows", {}).items():
             self.rows.setdefault(index, {}).update(row)
+        return False
 
 
 class Kernel:
@@ -111,8 +112,9 @@ class Kernel:
             self.pieces.append((data["content"], bytes(message["buffers"][0])))
         elif data["method"] == "custom":
             for page in self.pages:
-                page.take(data["content"])
-                page.say()
+                missed = page.take(data["content"])
+                if missed or data["content"]["question"]:
+                    page.say(question=data["content"]["question"])
 
     @property
     def board(self):

@@ -5,30 +5,55 @@ from __future__ import annotations
 import pytest
 
 from mwmagic.dashboard.journal import LINES, Journal
-from mwmagic.dashboard.pages import BLIND, PATIENCE, Pages, Position
+from mwmagic.dashboard.pages import BLIND, LEAST, PATIENCE, WINDOW, Pages, Position
 from mwmagic.dashboard.tail import PIECE, Line, Mark, Tail
 
 
-def test_the_next_frame_waits_for_every_page_but_not_for_long():
+def test_more_is_sent_when_every_page_has_answered_or_after_a_while():
     pages = Pages()
-    assert not pages.ready(0.0)
-    pages.heard("one", Position(), 0.0)
-    pages.heard("two", Position(5, 5, 5), 0.0)
-    assert pages.ready(0.0)
+    assert pages.room(0.0) == 0
+    pages.heard("one", Position())
+    pages.heard("two", Position(5, 5, 5))
+    assert pages.room(0.0) == WINDOW
     assert pages.position() == Position()
-    pages.sent(Position(9, 9, 9), 0.0)
-    pages.heard("one", Position(9, 9, 9), 0.1)
-    assert not pages.ready(0.1)
-    assert pages.ready(PATIENCE + 0.1)
-    pages.heard("two", Position(9, 9, 9), 0.2)
-    assert pages.ready(0.2)
+    question = pages.send(Position(9, 9, 9), WINDOW, 0.0)
+    pages.heard("one", Position(9, 9, 9), question)
+    assert pages.room(0.1) == 0
+    assert pages.room(PATIENCE + 0.1) == LEAST
+    pages.heard("two", Position(9, 9, 9), question)
+    assert pages.room(0.2) == WINDOW
+
+
+def test_small_frames_do_not_wait_for_answers_and_few_ask_for_one():
+    pages = Pages()
+    pages.heard("page", Position())
+    times = [1 + step / 20 for step in range(10)]
+    questions = [pages.send(Position(step), 100, time) for step, time in enumerate(times)]
+    assert [bool(question) for question in questions] == [True] + 9 * [False]
+    assert pages.room(1.5) == WINDOW - 1000
+    pages.heard("page", Position(0), questions[0])
+    assert pages.send(Position(10), 100, 2.0), "half a second later"
+
+
+def test_an_answer_leaves_what_was_sent_since_on_its_way_and_another_word_asks_for_it_again():
+    pages = Pages()
+    pages.heard("page", Position())
+    question = pages.send(Position(5), WINDOW, 0.0)
+    assert not pages.send(Position(7), 10, 0.1)
+    pages.heard("page", Position(5), question)
+    assert pages.position() == Position(7)
+    pages.heard("page", Position(5))
+    assert pages.position() == Position(5)
+    question = pages.send(Position(7), WINDOW, 0.2)
+    pages.heard("page", Position(5), question)
+    assert pages.position() == Position(5), "it missed the frame that asked"
 
 
 def test_a_page_that_never_answers_is_forgotten():
     pages = Pages()
-    pages.heard("closed", Position(), 0.0)
+    pages.heard("closed", Position())
     for number in range(BLIND + 3):
-        pages.sent(Position(number), 0.0)
+        pages.send(Position(number), 0, 2 * PATIENCE * number)
     assert not pages.known
 
 
