@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from math import inf
 from typing import TYPE_CHECKING, Any
 
 from IPython.display import display
@@ -30,8 +29,11 @@ TICK = 0.08
 LOOK = 0.02
 """Seconds between two looks at the logs, while there is nothing new in them."""
 
+SETTLED = 1.0
+"""Seconds between two updates of what is saved with the notebook, at the least."""
+
 SAVED = 30.0
-"""Seconds between two updates of what is saved with the notebook, while no word changes."""
+"""The same while no word changes."""
 
 
 class Board:
@@ -45,9 +47,11 @@ class Board:
     ----------
     run : Run
         The first run to show.
+    widget : Widget
+        What shows it.
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, widget: Widget) -> None:
         self._lock = threading.RLock()
         self._wake = threading.Event()
         self._settled = threading.Event()
@@ -55,12 +59,12 @@ class Board:
         self._pages = Pages()
         self._doing = ""
         self._notice = ""
-        self._hosted = False
         self._pause: float | None = None
         self._rest = TICK
         self._follow(run)
-        self.widget = Widget(state=self._feed.state())
-        self.widget.on_msg(self._hear)
+        self.widget = widget
+        widget.state = self._feed.state()
+        widget.on_msg(self._hear)
         self._handle = self._display()
         self._ignore = run.cluster.listen(lambda _: self._wake.set())
         self._thread = threading.Thread(target=self._serve, name="mwmagic-dashboard", daemon=True)
@@ -114,8 +118,8 @@ class Board:
         run = self._snapshot()
         words = run["words"] if run["state"] == "forming" else "running"
         bundle = {**self._bundle(live=True), "text/plain": f"run {run['number']}: {words}"}
-        self._shown, self._reloaded = time.monotonic(), False
-        self._saved = (self._shown, run["words"])
+        self._shown = time.monotonic()
+        self._saved = (self._shown, self._saying(run))
         return display(bundle, raw=True, display_id=True, metadata=self._metadata(bundle))
 
     def _bundle(self, *, live: bool) -> dict[str, Any]:
@@ -127,7 +131,7 @@ class Board:
         points, label = self._feed.series.points, self.widget.label
         html = page(run, points, label, live=live)
         bundle: dict[str, Any] = {"text/plain": text(run), "text/html": html}
-        if live and not self._hosted:
+        if live and not self.widget.hosted:
             bundle[VIEW] = self.widget.view[0]
         return bundle
 
@@ -144,23 +148,38 @@ class Board:
     def _update(self, bundle: Mapping[str, Any]) -> None:
         if self._handle is not None:
             self._handle.update(bundle, raw=True, metadata=self._metadata(bundle))
-        if self._reloaded:
+        if self.widget.loaded > self._shown:  # Jupyter no longer knows which output this is
             self.widget.send({"kind": "keep", "data": bundle, "metadata": self._metadata(bundle)})
 
-    def _save(self, run: Mapping[str, Any], *, over: bool) -> None:
-        """Update what the notebook keeps, when a word changed or after a while."""
-        since, words = self._saved
-        now = time.monotonic()
-        if over and not self._settled.is_set():
+    def _saying(self, run: Mapping[str, Any]) -> tuple[object, ...]:
+        """Return what is to be saved soon when it changes."""
+        return run["words"], self.widget.hosted, self.widget.loaded
+
+    def _save(self, run: Mapping[str, Any], *, over: bool) -> bool:
+        """Update what the notebook keeps; return whether something is left for later.
+
+        Jupyter renders the output anew each time.
+        """
+        if over:
+            self._conclude()
+            return False
+        since, saying = self._saved
+        spent, changed = time.monotonic() - since, self._saying(run) != saying
+        if spent > SAVED or (changed and spent > SETTLED):
+            self._saved = (time.monotonic(), self._saying(run))
+            self._update(self._bundle(live=True))
+            self.widget.state = self._feed.state()
+            return False
+        return changed
+
+    def _conclude(self) -> None:
+        """Let the notebook keep the end of the run."""
+        if not self._settled.is_set():
             while self._feed.series.read():
                 pass
             self._update(self._bundle(live=False))
             self.widget.state = self._feed.state()
             self._settled.set()
-        elif not over and (run["words"] != words or now - since > SAVED):
-            self._saved = (now, run["words"])
-            self._update(self._bundle(live=True))
-            self.widget.state = self._feed.state()
 
     # The thread.
 
@@ -179,8 +198,8 @@ class Board:
         self._feed.update(run)
         if over and not self._feed.behind:
             self._feed.finish()
-        self._save(run, over=over)
-        more = self._send()
+        more = self._save(run, over=over)
+        more = self._send() or more
         self._pause = self._next_look(over=over, more=more)
 
     def _next_look(self, *, over: bool, more: bool) -> float | None:
@@ -212,7 +231,6 @@ class Board:
         kind = content.get("kind")
         if kind == "at":
             with self._lock:
-                self._host(bool(content.get("hosts")), float(content.get("age", inf)))
                 same = content["run"] == self._feed.number
                 names = ("line", "point", "state")
                 at = Position(*(int(content[name]) for name in names)) if same else Position()
@@ -230,18 +248,6 @@ class Board:
         if found is not None:
             size, piece = found
             self.widget.send({**content, "size": size}, [piece])
-
-    def _host(self, hosted: bool, age: float) -> None:
-        """Note whether pages find the dashboard's place by its label, and can keep it up to date.
-
-        A page that is younger than the output has it from a file, where Jupyter forgets which
-        output the kernel may update; then the page does it.
-        """
-        reloaded = hosted and time.monotonic() - age > self._shown
-        news = hosted != self._hosted or reloaded > self._reloaded
-        self._hosted, self._reloaded = hosted, self._reloaded or reloaded
-        if news and not self._settled.is_set():
-            self._update(self._bundle(live=True))
 
     def _begin(self, kind: str) -> None:
         """Do what a button says, on a thread: it may take seconds."""

@@ -3,6 +3,7 @@
 
 const KEPT = 10000; // lines in the page, as in the kernel
 const BLOCK = 200; // lines in a block that the browser lays out, or skips, as one
+const GROUP = 40; // lines of one task that are one text: an element for each takes four times as long
 const POINTS = 12000; // points of all series, as in the kernel; of more, every second one goes
 const LARGEST = 200 * 2 ** 20; // bytes of logs that the page gathers
 const NOISE = 1, ERROR = 2, NOTE = 4; // what a line is to a reader, as in the kernel
@@ -20,7 +21,7 @@ function h(tag, props = {}, ...children) {
   const node = document.createElementNS(`http://www.w3.org/${drawn ? "2000/svg" : "1999/xhtml"}`, name);
   node.classList.add(...classes);
   for (const [key, value] of Object.entries(props)) {
-    if (key in node && !drawn) node[key] = value;
+    if (!drawn && (key in node || typeof value === "number")) node[key] = value;
     else node.setAttribute(key, value);
   }
   node.append(...children);
@@ -130,10 +131,10 @@ function newChart(run, metric) {
 }
 
 function newLog(run, ask) {
-  let lines = [], task = -1, follow = true, folded = true, seen = 0, now;
+  let kept = [], count = 0, found = 0, task = -1, follow = true, folded = true, seen = 0;
   const select = h("select", { "aria-label": "Task" });
   const find = h("input", { type: "search", placeholder: "Search", "aria-label": "Search the log" });
-  const count = h("span.mw-dim", { role: "status" });
+  const told = h("span.mw-dim", { role: "status" });
   const notices = button("Notices", unfold, "Show what TensorFlow says to itself");
   const error = button("First error", jump);
   const following = button("Follow", () => place(!follow));
@@ -142,45 +143,61 @@ function newLog(run, ask) {
   const blocks = h("div.mw-blocks"), live = h("div.mw-live"), gap = h("span.mw-gap");
   const pane = h("div.mw-lines", { role: "log", "aria-live": "off", "aria-label": "Log", tabIndex: 0 }, blocks, live);
   const el = h("div", {},
-    h("div.mw-tools", { role: "toolbar", "aria-label": "Log" }, select, find, count, notices, error, gap, following),
+    h("div.mw-tools", { role: "toolbar", "aria-label": "Log" }, select, find, told, notices, error, gap, following),
     pane,
     h("div.mw-tools", {}, foot, whole),
   );
-  const hits = blocks.getElementsByClassName("mw-hit"), errors = blocks.getElementsByClassName("mw-error");
-  const shows = (line) => task < 0 || line.task < 0 || line.task === task;
+  const errors = blocks.getElementsByClassName("mw-error");
+  const shows = (one) => task < 0 || one.task < 0 || one.task === task;
   select.onchange = () => filter(run.names.indexOf(select.value));
-  find.oninput = search;
-  find.onkeydown = ({ key, shiftKey }) => void (key === "Enter" && step(shiftKey ? -1 : 1));
+  find.oninput = () => filter();
   pane.onscroll = () => {
     seen = pane.scrollTop;
     follow = pane.scrollHeight - seen - pane.clientHeight < 24;
     head();
   };
 
-  function filter(chosen = task, kept = lines) {
-    task = chosen;
-    lines = [];
+  function filter(wanted = task, texts = kept) {
+    task = wanted;
+    kept = [];
+    count = found = 0;
     blocks.replaceChildren();
     offer(select, ["all tasks", ...run.names], run.names[task] ?? "all tasks");
-    pane.style.setProperty("--w", `${Math.max(...run.names.map((name) => name.length)) + 2}ch`);
-    add(kept);
+    pane.style.setProperty("--w", `${Math.max(...run.names.map((name) => name.length)) + 3}ch`);
+    add(texts);
   }
 
-  function add(added) {
-    lines = lines.concat(added).slice(-KEPT);
-    for (const line of added.filter(shows)) {
-      let block = blocks.lastChild;
-      if (!block || block.count === BLOCK) blocks.append((block = h("div.mw-block")));
-      block.count = (block.count || 0) + 1;
-      (line.mark & NOISE ? fold(block) : block).append(check(draw(line)));
+  // Take further texts: lines that one task printed in a row.
+  function add(texts) {
+    kept = kept.concat(texts);
+    for (const { lines } of texts) count += lines.length;
+    while (count - kept[0]?.lines.length >= KEPT) count -= kept.shift().lines.length;
+    const words = find.value.toLowerCase();
+    for (const { task, mark, lines } of texts.filter(shows)) {
+      const wanted = lines.filter((line) => line.toLowerCase().includes(words));
+      found += wanted.length;
+      while (wanted.length) write(task, mark, wanted);
     }
     while (blocks.childElementCount > KEPT / BLOCK + 1) blocks.firstChild.remove();
-    live.replaceChildren(...run.live.filter((line) => line.text && shows(line)).slice(0, 4).map(draw));
+    live.replaceChildren(...run.live.filter((one) => one.text && shows(one)).slice(0, 4).map(draw));
     place();
   }
 
+  // Take as many of these lines as there is room for in one place.
+  function write(task, mark, lines) {
+    let block = blocks.lastChild;
+    if (!(block?.count < BLOCK)) blocks.append((block = h("div.mw-block", { count: 0 })));
+    const home = mark & NOISE ? fold(block) : block;
+    let node = home.lastChild;
+    if (!(node?.task === task && node.mark === mark && node.count < GROUP)) home.append((node = draw({ task, mark, text: "" })));
+    const some = lines.splice(0, GROUP - node.count);
+    node.firstChild.appendData((node.count ? "\n" : "") + some.join("\n"));
+    for (const one of new Set([node, home, block])) one.count += some.length;
+    if (home !== block) set(home.firstChild, `TensorFlow's notices: ${home.count}`);
+  }
+
   function draw({ task, mark, text }) {
-    const node = h(mark & ERROR ? "div.mw-line.mw-error" : "div.mw-line", {}, text);
+    const node = h(mark & ERROR ? "div.mw-line.mw-error" : "div.mw-line", { task, mark, count: 0 }, text);
     if (mark & NOTE) return node;
     node.dataset.task = run.names[task];
     node.style.setProperty("--c", colour(task));
@@ -189,8 +206,7 @@ function newLog(run, ask) {
 
   function fold(block) {
     let fold = block.lastChild;
-    if (fold?.localName !== "details") block.append((fold = h("details", { open: !folded }, h("summary"))));
-    set(fold.firstChild, `TensorFlow's notices: ${fold.childElementCount}`);
+    if (fold?.localName !== "details") block.append((fold = h("details", { open: !folded || !!find.value, count: 0 }, h("summary"))));
     return fold;
   }
 
@@ -204,42 +220,21 @@ function newLog(run, ask) {
     const log = run.cards[task]?.row.log;
     notices.setAttribute("aria-pressed", !folded);
     following.setAttribute("aria-pressed", follow);
-    set(count, find.value && `${[...hits].indexOf(now) + 1} of ${hits.length} found`);
-    set(foot, `${lines.length} of ${run.line} lines · all in ${log || run.header.folder}`);
+    set(told, find.value && `${found} found`);
+    set(foot, `${count} of ${run.line} lines · all in ${log || run.header.folder}`);
     error.toggleAttribute("hidden", !errors.length);
     whole.disabled = run.gone || (task >= 0 && !log);
   }
 
-  function check(node) {
-    const words = find.value.toLowerCase();
-    node.classList.toggle("mw-hit", !!words && node.textContent.toLowerCase().includes(words));
-    return node;
-  }
-
-  function search() {
-    blocks.querySelectorAll(".mw-line").forEach(check);
-    step(-1);
-  }
-
-  function step(by) {
-    const all = [...hits], at = all.indexOf(now);
-    now?.classList.remove("mw-now");
-    now = all.at(at < 0 ? -1 : (at + by) % all.length);
-    now?.classList.add("mw-now");
-    reveal(now);
-  }
-
   function jump() {
     const all = [...errors];
-    reveal(all.find((node) => node.dataset.task === run.header.culprit) || all[0]);
+    const node = all.find((node) => node.dataset.task === run.header.culprit) || all[0];
+    if (node) {
+      node.scrollIntoView({ block: "nearest" });
+      pane.scrollTop += node.getBoundingClientRect().top - pane.getBoundingClientRect().top - 60;
+      place(false);
+    }
     pane.focus({ preventScroll: true });
-  }
-
-  function reveal(node) {
-    const fold = node?.closest("details");
-    if (fold) fold.open = true;
-    node?.scrollIntoView({ block: "nearest" });
-    place(follow && !node);
   }
 
   // Scroll to where the reader is: the end, or where they stopped.
@@ -272,8 +267,8 @@ function newLog(run, ask) {
 
   // In pages without a secure connection there is no other way to copy.
   function copy({ target }) {
-    const printed = lines.filter((line) => run.names[line.task] === run.header.culprit);
-    const area = h("textarea", { value: printed.map((line) => line.text).join("\n") });
+    const printed = kept.filter((text) => run.names[text.task] === run.header.culprit);
+    const area = h("textarea", { value: printed.flatMap((text) => text.lines).join("\n") });
     document.body.append(area);
     area.select();
     document.execCommand("copy");
@@ -376,11 +371,14 @@ function newView(model) {
   }
 
   function append(from, runs) {
-    const all = runs.flatMap(([task, mark, text]) => text.split("\n").map((text) => ({ task, mark, text })));
+    const texts = runs.map(([task, mark, text]) => ({ task, mark, lines: text.split("\n") }));
     if (from > run.line) log.filter(undefined, []); // the kernel has no more of what is between
-    const fresh = all.slice(Math.max(run.line - from, 0));
-    run.line = Math.max(run.line, from + all.length);
-    log.add(fresh);
+    for (const { lines } of texts) {
+      const to = from + lines.length;
+      lines.splice(0, Math.max(run.line - from, 0)); // what it has already
+      run.line = Math.max(run.line, (from = to));
+    }
+    log.add(texts);
   }
 
   function plot(task, attempt, metric, values, base) {
@@ -396,10 +394,8 @@ function newView(model) {
   }
 
   function answer(question = 0) {
-    // Jupyter's own pages hold all outputs in one document: any of them can be our place.
-    const hosts = !!document.querySelector(".jp-Notebook");
     said = Date.now();
-    send({ kind: "at", page, question, hosts, age: performance.now() / 1000, run: run.number, line: run.line, point: run.point, state: run.state });
+    send({ kind: "at", page, question, run: run.number, line: run.line, point: run.point, state: run.state });
   }
 
   function send(message) {
@@ -480,7 +476,8 @@ function newView(model) {
 }
 
 export default () => {
-  const views = [];
+  const views = [], watch = new MutationObserver(() => seek());
+  let seek;
 
   // Jupyter renders an output anew whenever it is updated: a view that just lost its place
   // moves to the new one, with its filter, its search and where it was scrolled to.
@@ -490,6 +487,7 @@ export default () => {
     if (!view) views.push((view = newView(model)));
     view.home = el;
     el.prepend(view.el);
+    if (el.parentNode) watch.observe(el.parentNode, { childList: true });
     view.arrange();
     const end = () => view.home === el && views.splice(views.indexOf(view), 1)[0].remove();
     return () => setTimeout(end, 2000);
@@ -507,17 +505,19 @@ export default () => {
       }
     }
     // An output that is static is our place all the same, while the page knows the run.
-    const found = ({ animationName, target }) => {
-      if (animationName === "mw-found" && target.classList.contains(label)) settle(model, target);
-    };
+    seek = () => [...document.getElementsByClassName(label)].forEach((el) => settle(model, el));
+    const found = ({ animationName }) => animationName === "mw-found" && seek();
     model.on("msg:custom", (message, buffers) => {
       if (message.kind === "keep") keep(message);
       else for (const view of views) view.hear(message, buffers);
     });
     model.on("comm_live_update", () => views.forEach((view) => view.end()));
     document.addEventListener("animationstart", found);
-    for (const el of document.getElementsByClassName(label)) settle(model, el);
+    // Jupyter's own pages hold all outputs in one document: any of them can be our place.
+    model.send({ kind: "hosts", hosts: !!document.querySelector(".jp-Notebook"), age: performance.now() / 1000 });
+    seek();
     return () => {
+      watch.disconnect();
       document.removeEventListener("animationstart", found);
       views.forEach((view) => view.remove());
     };

@@ -7,13 +7,16 @@ from typing import NamedTuple
 
 __all__ = ["Pages", "Position"]
 
-WINDOW = 24_000
+FRAME = 24_000
+"""Characters in a frame at the most."""
+
+WINDOW = 6 * FRAME
 """Characters that may be on their way to pages which have not answered yet."""
 
 LEAST = 4000
 """Characters that a frame should have room for; a page that does not answer gets no more."""
 
-OFTEN = 0.5
+OFTEN = 1.0
 """Seconds between two questions while little is sent."""
 
 PATIENCE = 1.0
@@ -83,11 +86,11 @@ class Pages:
         if not self._pages:
             return 0
         if not self._waiting:
-            return WINDOW
+            return FRAME
         if time - self._asked > PATIENCE:
             return LEAST
         left = WINDOW - self._unanswered
-        return left if left >= LEAST else 0
+        return min(left, FRAME) if left >= LEAST else 0
 
     @property
     def known(self) -> bool:

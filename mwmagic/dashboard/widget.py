@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
+import time
 from importlib.resources import files
-from typing import Any
+from math import inf
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import anywidget
 from traitlets import Dict, Unicode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 __all__ = ["VIEW", "Widget"]
 
@@ -45,6 +50,10 @@ class Widget(anywidget.AnyWidget):
         The last state that changed a word, for a page that hears nothing else.
     label : str
         The class of the element in which the page shows a run that is over.
+    hosted : bool
+        Whether the page finds that element by itself, and needs no mark of a view.
+    loaded : float
+        When the page was loaded, in seconds of the monotonic clock.
     """
 
     _esm = _load("dashboard.js")
@@ -55,6 +64,14 @@ class Widget(anywidget.AnyWidget):
     def __init__(self, **values: Any) -> None:  # noqa: ANN401 - traits
         super().__init__(label=f"mw-{uuid4().hex[:12]}", **values)
         _let_the_page_choose(self.comm)
+        self.hosted, self.loaded = False, -inf
+        self.on_msg(self._host)
+
+    def _host(self, _widget: Widget, content: Mapping[str, Any], _buffers: object) -> None:
+        """Hear what kind of page has got this; it says so before anything is shown."""
+        if content.get("kind") == "hosts":
+            self.hosted = bool(content["hosts"])
+            self.loaded = time.monotonic() - float(content["age"])
 
     @property
     def view(self) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -15,6 +15,7 @@ from .progress import show_progress
 if TYPE_CHECKING:
     from mwmagic.api import Cluster, Run
     from mwmagic.dashboard.board import Board
+    from mwmagic.dashboard.widget import Widget
 
 __all__ = ["Displays", "status_html", "status_text"]
 
@@ -29,6 +30,14 @@ class Displays:
 
     def __init__(self) -> None:
         self._boards: dict[Cluster, Board] = {}
+        self._spare: Widget | None = None
+
+    def prepare(self) -> None:
+        """Have the page load what shows a run before there is one, and say what it can do."""
+        if self._spare is None and _in_kernel():
+            from mwmagic.dashboard.widget import Widget
+
+            self._spare = Widget()
 
     def show(self, run: Run) -> None:
         """Show a run below the cell that is being executed."""
@@ -42,8 +51,10 @@ class Displays:
             board.show(run)
             return
         from mwmagic.dashboard.board import Board
+        from mwmagic.dashboard.widget import Widget
 
-        self._boards[run.cluster] = Board(run)
+        self._boards[run.cluster] = Board(run, self._spare or Widget())
+        self._spare = None
 
     def wait(self, run: Run, timeout: float | None) -> None:
         """Show how far a run is until it is over, or the time is."""
@@ -66,3 +77,5 @@ class Displays:
         for board in self._boards.values():
             board.close()
         self._boards.clear()
+        if self._spare is not None:
+            self._spare.close()

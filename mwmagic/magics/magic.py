@@ -176,6 +176,7 @@ class MWMagic(Magics):
                 f"there is no cluster {wanted['name']!r} to go on with, so say how many workers "
                 "to declare: `%mw_cluster 2`"
             )
+        self._displays.prepare()
         return Cluster(**wanted)
 
     def _wanted(self, given: Namespace, name: str) -> dict[str, Any]:

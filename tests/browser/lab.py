@@ -146,8 +146,8 @@ class Notebook:
     def lines(self, task=None, page=None):
         """Return what the log pane shows, but for notes."""
         chosen = f'[data-task="{task}"]' if task else "[data-task]"
-        lines = (page or self.page).locator(f".mw .mw-blocks .mw-line{chosen}")
-        return lines.all_text_contents()
+        texts = (page or self.page).locator(f".mw .mw-blocks .mw-line{chosen}")
+        return [line for text in texts.all_text_contents() for line in text.split("\n")]
 
     def reopen(self, *, trusted):
         """Open the saved notebook without its kernel, in a page that knows nothing of it."""

@@ -16,11 +16,10 @@ class Page:
         self.kernel, self.name = kernel, name
         self.run, self.line, self.point, self.state = None, 0, 0, 0
         self.lines, self.points, self.header, self.rows = [], [], None, {}
-        self.hosts = False
 
     def say(self, **more):
         at = {"line": self.line, "point": self.point, "state": self.state, "run": self.run}
-        self.kernel.message({"kind": "at", "page": self.name, "hosts": self.hosts, **at, **more})
+        self.kernel.message({"kind": "at", "page": self.name, **at, **more})
 
     def take(self, frame):
         if frame["run"] != self.run:
@@ -102,7 +101,6 @@ class Kernel:
         state = message["content"]["data"].get("state", {})
         if "_esm" in state:
             self.comm = message["content"]["comm_id"]
-            self.states.append(state["state"])  # a short run is over by now
 
     def _comm_msg(self, message):
         data = message["content"]["data"]

@@ -107,8 +107,7 @@ def test_only_a_page_that_finds_the_place_by_itself_does_without_the_views_mark(
     page = kernel.page("page")
     kernel.until(lambda: page.header is not None, "a frame")
     assert set(kernel.board["data"]) == BUNDLE | {VIEW}
-    page.hosts = True
-    page.say()
+    kernel.message({"kind": "hosts", "hosts": True, "age": 1000})
     kernel.until(lambda: set(kernel.board["data"]) == BUNDLE, "the update")
     assert "went on when this was saved" in kernel.board["data"]["text/html"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mwmagic.dashboard.journal import LINES, Journal
-from mwmagic.dashboard.pages import BLIND, LEAST, PATIENCE, WINDOW, Pages, Position
+from mwmagic.dashboard.pages import BLIND, FRAME, LEAST, PATIENCE, WINDOW, Pages, Position
 from mwmagic.dashboard.tail import PIECE, Line, Mark, Tail
 
 
@@ -14,25 +14,25 @@ def test_more_is_sent_when_every_page_has_answered_or_after_a_while():
     assert pages.room(0.0) == 0
     pages.heard("one", Position())
     pages.heard("two", Position(5, 5, 5))
-    assert pages.room(0.0) == WINDOW
+    assert pages.room(0.0) == FRAME
     assert pages.position() == Position()
     question = pages.send(Position(9, 9, 9), WINDOW, 0.0)
     pages.heard("one", Position(9, 9, 9), question)
     assert pages.room(0.1) == 0
     assert pages.room(PATIENCE + 0.1) == LEAST
     pages.heard("two", Position(9, 9, 9), question)
-    assert pages.room(0.2) == WINDOW
+    assert pages.room(0.2) == FRAME
 
 
 def test_small_frames_do_not_wait_for_answers_and_few_ask_for_one():
     pages = Pages()
     pages.heard("page", Position())
-    times = [1 + step / 20 for step in range(10)]
+    times = [2 + step / 20 for step in range(20)]
     questions = [pages.send(Position(step), 100, time) for step, time in enumerate(times)]
-    assert [bool(question) for question in questions] == [True] + 9 * [False]
-    assert pages.room(1.5) == WINDOW - 1000
+    assert [bool(question) for question in questions] == [True] + 19 * [False]
+    assert pages.room(2.9) == FRAME
     pages.heard("page", Position(0), questions[0])
-    assert pages.send(Position(10), 100, 2.0), "half a second later"
+    assert pages.send(Position(20), 100, 3.1), "a second later"
 
 
 def test_an_answer_leaves_what_was_sent_since_on_its_way_and_another_word_asks_for_it_again():
