@@ -14,6 +14,7 @@ from mwmagic.status import FINAL
 from .feed import Feed
 from .pages import Pages, Position
 from .static import page, text
+from .whole import LARGEST, Whole
 from .widget import VIEW, Widget
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class Board:
         self._doing = ""
         self._notice = ""
         self._pause: float | None = None
+        self._wholes: dict[str, Whole] = {}
         self._rest = TICK
         self._follow(run)
         self.widget = widget
@@ -242,12 +244,16 @@ class Board:
             self._begin(kind)
 
     def _give(self, content: Mapping[str, Any]) -> None:
-        """Send a piece of a whole log to the page that asks for it; then it asks for the next."""
+        """Send a piece of whole logs to the page that asks for it; then it asks for the next."""
+        name, task, at = str(content["page"]), int(content["task"]), int(content["at"])
         with self._lock:
-            found = self._feed.piece(str(content["log"]), int(content["at"]))
-        if found is not None:
-            size, piece = found
-            self.widget.send({**content, "size": size}, [piece])
+            if not at:
+                self._wholes[name] = self._feed.whole(task)
+        whole = self._wholes[name]
+        told = {"kind": "log", "id": content["id"], "size": whole.size}
+        if whole.size > LARGEST:
+            told["error"] = "Too large: see the path"
+        self.widget.send(told, [whole.piece(at)])
 
     def _begin(self, kind: str) -> None:
         """Do what a button says, on a thread: it may take seconds."""

@@ -5,7 +5,6 @@ const KEPT = 10000; // lines in the page, as in the kernel
 const BLOCK = 200; // lines in a block that the browser lays out, or skips, as one
 const GROUP = 40; // lines of one task that are one text: an element for each takes four times as long
 const POINTS = 12000; // points of all series, as in the kernel; of more, every second one goes
-const LARGEST = 200 * 2 ** 20; // bytes of logs that the page gathers
 const NOISE = 1, ERROR = 2, NOTE = 4; // what a line is to a reader, as in the kernel
 const SPEED = "steps/s";
 const COLOURS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00"]; // Okabe-Ito
@@ -55,11 +54,8 @@ function stroke(task, d, opacity = 1) {
 const swatch = (task) => h("svg.mw-swatch", {}, stroke(task, "M0 2H17"));
 
 function range(values) {
-  let low = Infinity, high = -Infinity;
-  for (const value of values) {
-    if (value !== null) (low = Math.min(low, value)), (high = Math.max(high, value));
-  }
-  return low > high ? [0, 1] : [low, high];
+  const known = values.filter((value) => value !== null);
+  return known.length ? [Math.min(...known), Math.max(...known)] : [0, 1];
 }
 
 function ticks(low, high, least = 0) {
@@ -94,7 +90,7 @@ function newChart(run, metric) {
     y1 += pad;
     X = (x) => 44 + ((x - x0) / (x1 - x0 || 1)) * (width - 52);
     Y = (y) => 6 + ((y1 - y) / (y1 - y0)) * 126;
-    const text = (x, y, anchor, words) => h("text", { x, y, "text-anchor": anchor }, words);
+    const text = (x, y, side, words) => h("text", { x, y, "text-anchor": side }, words);
     svg.replaceChildren(
       ...ticks(y0, y1).flatMap((y) => [h("path.mw-rule", { d: `M44 ${Y(y)}H${width}` }), text(38, Y(y) + 3, "end", short(y))]),
       ...ticks(x0, x1, 1).map((x) => text(Math.min(X(x), width - 14), 147, "middle", short(x))),
@@ -247,21 +243,15 @@ function newLog(run, ask) {
   // Jupyter serves no files of hidden directories: the kernel sends them, piece by piece.
   async function save() {
     const parts = [];
-    let bytes = 0, name;
-    for (const log of run.cards.filter((_, i) => shows({ task: i })).map((card) => card.row.log)) {
-      if (!log) continue;
-      name = log.replace(/.*\//, "");
-      if (task < 0) parts.push(`==> ${name} <==\n`);
-      for (let at = 0, size = 1; at < size; at += parts.at(-1).byteLength) {
-        const [told, piece] = await ask({ kind: "log", log, at });
-        if (!at) bytes += size = told.size;
-        if (bytes > LARGEST) return flash(whole, "Too large: see the path");
-        flash(whole, `${Math.round(at / 1e6)} MB`);
-        parts.push(piece);
-      }
+    for (let at = 0, size = 1; at < size; at += parts.at(-1).byteLength) {
+      const [told, piece] = await ask({ kind: "log", task, at });
+      flash(whole, told.error || `${Math.round(at / 1e6)} MB`);
+      if (told.error) return;
+      size = told.size;
+      parts.push(piece);
     }
     const href = URL.createObjectURL(new Blob(parts));
-    h("a", { href, download: `run-${run.number}${task < 0 ? ".log" : `-${name}`}` }).click();
+    h("a", { href, download: `run-${run.number}-${run.names[task] ?? "all"}.log`.replace(":", "-") }).click();
     setTimeout(() => URL.revokeObjectURL(href), 60000);
   }
 
@@ -408,7 +398,7 @@ function newView(model) {
 
   function ask(message) {
     asked = Math.random();
-    send({ ...message, id: asked });
+    send({ ...message, page, id: asked });
     return new Promise((resolve) => (told = resolve));
   }
 

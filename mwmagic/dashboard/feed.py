@@ -10,9 +10,10 @@ from mwmagic.status import FINAL
 
 from .journal import Journal
 from .pages import Position
-from .rows import Load, header, row, shown
+from .rows import Load, header, row
 from .series import Series
 from .tail import Line, Mark, Tail
+from .whole import Whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -135,18 +136,10 @@ class Feed:
             if tail is not None:
                 self.journal.add(index, tail.close())
 
-    def piece(self, log: str, start: int) -> tuple[int, bytes] | None:
-        """Return a whole log's size, and what is in it from a place on.
-
-        Parameters
-        ----------
-        log : str
-            Its path as the page knows it; no other file is ever opened.
-        start : int
-            Bytes to pass over.
-        """
-        tails = (tail for tail in self._tails if tail and shown(str(tail.path)) == log)
-        return next((tail.piece(start) for tail in tails), None)
+    def whole(self, task: int) -> Whole:
+        """Return the log of a task, by its place in the run's list, or with -1 all of them."""
+        tails = self._tails if task < 0 else self._tails[task : task + 1]
+        return Whole([tail.path for tail in tails if tail is not None])
 
     @property
     def behind(self) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from enum import IntFlag
-from os import SEEK_END
 from typing import TYPE_CHECKING, NamedTuple
 
 from mwmagic.logs.noise import Noise
@@ -23,9 +22,6 @@ KEPT = 2**18
 
 LONGEST = 4000
 """Characters of a line that are shown."""
-
-PIECE = 2**19
-"""Bytes of a whole log that go to a page at a time."""
 
 _CHUNK = 2**20
 _HEAD = "Traceback (most recent call last):"
@@ -90,16 +86,6 @@ class Tail:
             data = file.read(limit)
         self._offset += len(data)
         return jumped + [self._line(text) for text in self._terminal.feed(data)]
-
-    def piece(self, start: int) -> tuple[int, bytes]:
-        """Return the log's size, and the bytes that it holds from a place on, not all at once."""
-        try:
-            with self.path.open("rb") as file:
-                size = file.seek(0, SEEK_END)
-                file.seek(start)
-                return size, file.read(PIECE)
-        except FileNotFoundError:
-            return 0, b""
 
     def close(self) -> list[Line]:
         """Return the last line, if it did not end and shows anything."""

@@ -200,7 +200,7 @@ def test_the_log_can_be_searched_filtered_unfolded_and_paused(notebook, shot):
         f"==> {one.name} <==\n".encode() + one.read_bytes()
         for one in (log.with_stem("worker-0"), log)
     ]
-    assert (name, text) == ("run-1.log", b"".join(logs))
+    assert (name, text) == ("run-1-all.log", b"".join(logs))
     os.truncate(log, 201 * 2**20)
     notebook.button("Whole log").click()
     notebook.see(notebook.board.get_by_text("Too large: see the path"))

@@ -66,20 +66,25 @@ def test_a_page_that_asks_twice_is_answered(kernel, tmp_path):
     assert not kernel.error
 
 
-def test_a_page_gets_whole_logs_and_no_other_files(kernel, tmp_path):
+def test_a_page_gets_whole_logs(kernel, tmp_path):
     (tmp_path / "go").touch()
     kernel.run(DECLARE)
     kernel.run(COUNT)
     page = kernel.page("page")
     kernel.until(lambda: page.header and page.header["over"], "the end")
-    log = page.rows["1"]["log"]
-    kernel.message({"kind": "log", "log": "../../../etc/passwd", "at": 0, "id": 1})
-    kernel.message({"kind": "log", "log": f"/{log}", "at": 0, "id": 2})
-    kernel.message({"kind": "log", "log": log, "at": 5, "id": 3})
+    kernel.message({"kind": "log", "page": "page", "task": 1, "at": 0, "id": 1})
     kernel.until(lambda: kernel.pieces, "a piece")
     [(told, piece)] = kernel.pieces
-    whole = (tmp_path / log).read_bytes()
-    assert (told["id"], told["size"], piece) == (3, len(whole), whole[5:])
+    whole = (tmp_path / page.rows["1"]["log"]).read_bytes()
+    assert (told["id"], told["size"], piece) == (1, len(whole), whole)
+    kernel.message({"kind": "log", "page": "page", "task": -1, "at": 0, "id": 2})
+    kernel.until(lambda: len(kernel.pieces) > 1, "a piece")
+    told, piece = kernel.pieces[1]
+    assert told["size"] == 2 * (len(b"==> worker-0.log <==\n") + len(whole))
+    assert piece == b"==> worker-0.log <==\n"
+    kernel.message({"kind": "log", "page": "page", "task": -1, "at": told["size"] - 5, "id": 3})
+    kernel.until(lambda: len(kernel.pieces) > 2, "a piece")
+    assert kernel.pieces[2][1] == whole[-5:]
 
 
 def test_the_end_is_static_text(kernel, tmp_path):

@@ -6,7 +6,8 @@ import pytest
 
 from mwmagic.dashboard.journal import LINES, Journal
 from mwmagic.dashboard.pages import BLIND, FRAME, LEAST, PATIENCE, WINDOW, Pages, Position
-from mwmagic.dashboard.tail import PIECE, Line, Mark, Tail
+from mwmagic.dashboard.tail import Line, Mark, Tail
+from mwmagic.dashboard.whole import PIECE, Whole
 
 
 def test_more_is_sent_when_every_page_has_answered_or_after_a_while():
@@ -90,15 +91,27 @@ def test_a_tail_reads_split_writes_and_marks_tracebacks(tmp_path):
     assert [line.mark for line in lines] == [0, Mark.ERROR, Mark.ERROR, Mark.ERROR, 0]
 
 
-def test_a_whole_log_comes_in_pieces(tmp_path):
-    tail = Tail(tmp_path / "log")
-    assert tail.piece(0) == (0, b"")
-    whole = bytes(range(256)) * (PIECE // 128 + 1)
-    tail.path.write_bytes(whole)
-    pieces = [tail.piece(at) for at in (0, PIECE, 2 * PIECE, 3 * PIECE)]
-    assert {size for size, _ in pieces} == {len(whole)}
-    assert [len(piece) for _, piece in pieces] == [PIECE, PIECE, 256, 0]
-    assert b"".join(piece for _, piece in pieces) == whole
+def test_whole_logs_come_in_pieces(tmp_path):
+    first, second, missing = (tmp_path / name for name in ("a.log", "b.log", "c.log"))
+    assert Whole([missing]).size == 0
+    assert Whole([missing]).piece(0) == b""
+    first.write_bytes(bytes(range(256)) * (PIECE // 128 + 1))
+    second.write_bytes(b"short")
+    alone, both = Whole([first]), Whole([first, second])
+    second.write_bytes(b"short, at first")
+    assert gathered(alone) == [first.read_bytes()[at : at + PIECE] for at in (0, PIECE, 2 * PIECE)]
+    wanted = b"==> a.log <==\n" + first.read_bytes() + b"==> b.log <==\nshort"
+    assert b"".join(gathered(both)) == wanted
+    assert both.size == len(wanted)
+
+
+def gathered(whole):
+    """Return the pieces of whole logs, as a page asks for them."""
+    pieces, at = [], 0
+    while piece := whole.piece(at):
+        pieces.append(piece)
+        at += len(piece)
+    return pieces
 
 
 @pytest.mark.slow

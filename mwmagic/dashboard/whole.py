@@ -1,0 +1,53 @@
+"""Whole logs, as a page downloads them: one, or all of a run in a row."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+__all__ = ["LARGEST", "PIECE", "Whole"]
+
+LARGEST = 200 * 2**20
+"""Bytes that a page gathers at the most."""
+
+PIECE = 2**19
+"""Bytes that go to a page at a time."""
+
+
+class Whole:
+    """What is in logs now; what they grow by later is left out.
+
+    Parameters
+    ----------
+    paths : sequence of Path
+        The files. Where there are several, a line before each names it.
+    """
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        several = len(paths) > 1
+        self._parts = [
+            (f"==> {path.name} <==\n".encode() if several else b"", path, path.stat().st_size)
+            for path in paths
+            if path.exists()
+        ]
+
+    @property
+    def size(self) -> int:
+        """Bytes in all."""
+        return sum(len(head) + size for head, _, size in self._parts)
+
+    def piece(self, start: int) -> bytes:
+        """Return what comes from a place on, though not all at once; nothing at the end."""
+        for head, path, size in self._parts:
+            if start < len(head):
+                return head[start:]
+            start -= len(head)
+            if start < size:
+                with path.open("rb") as file:
+                    file.seek(start)
+                    return file.read(min(PIECE, size - start))
+            start -= size
+        return b""
