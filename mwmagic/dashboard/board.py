@@ -206,9 +206,11 @@ class Board:
 
     def _next_look(self, *, over: bool, more: bool) -> float | None:
         """Return the seconds until the next look, if nothing is heard of the run before."""
+        if self._rest == TICK:
+            return 0.0  # a frame was sent, and may not have been the last
         if over or not self._pages.known:
             return 1.0 if more else None
-        return 0.0 if self._rest == TICK else LOOK
+        return LOOK
 
     def _send(self) -> bool:
         """Send the pages what they lack, if they are ready; return whether they may lack more."""

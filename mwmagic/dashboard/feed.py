@@ -21,7 +21,13 @@ if TYPE_CHECKING:
 __all__ = ["Feed"]
 
 AHEAD = 96_000
-"""Characters that are read before the pages have taken them."""
+"""Bytes that are read for a frame at the most."""
+
+TURN = 8_000
+"""Bytes of them that are read before it is seen whether those are enough.
+
+What is read of one task may not push another's last lines out of the journal.
+"""
 
 POINTS = 1000
 """Points in a frame at the most."""
@@ -163,9 +169,9 @@ class Feed:
         tuple or None
             None where it lacks nothing.
         """
-        unsent = self.journal.next - at.line
-        if unsent * 20 < limit:
-            self.collect(AHEAD)
+        for _ in range(AHEAD // TURN):
+            if (self.journal.next - at.line) * 20 < limit:
+                self.collect(TURN)
         self.series.read()
         runs, line = self.journal.runs(at.line, limit)
         points, point = self.series.since(at.point, POINTS)
