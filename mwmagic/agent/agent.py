@@ -1055,8 +1055,10 @@ class Agent:
         """Whether a descendant may not live on; one whose worker's end was told is too late."""
         if self.closing is not None or row.owner == UNKNOWN:
             return True
-        process = self.processes.get(row.owner) if row.owner else None
-        return process.dying if process else row.owner is not None
+        if row.owner is None:
+            return False
+        process = self.processes.get(row.owner)
+        return process is None or process.dying
 
     def hurry(self) -> None:
         """Look at once for descendants that are to die, and often again."""

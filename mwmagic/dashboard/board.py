@@ -200,33 +200,30 @@ class Board:
         self._feed.update(run)
         if over and not self._feed.behind:
             self._feed.finish()
-        more = self._save(run, over=over)
-        more = self._send() or more
-        self._pause = self._next_look(over=over, more=more)
+        unsaved = self._save(run, over=over)
+        sent = self._send()
+        self._rest = TICK if sent else LOOK
+        # A frame that was sent may not have been the last.
+        self._pause = 0.0 if sent else self._next_look(over=over, unsaved=unsaved)
 
-    def _next_look(self, *, over: bool, more: bool) -> float | None:
+    def _next_look(self, *, over: bool, unsaved: bool) -> float | None:
         """Return the seconds until the next look, if nothing is heard of the run before."""
-        if self._rest == TICK:
-            return 0.0  # a frame was sent, and may not have been the last
-        if over or not self._pages.known:
-            return 1.0 if more else None
-        return LOOK
+        if self._pages.known and not over:
+            return LOOK
+        held = self._pages.known and not self._pages.room(time.monotonic())
+        return 1.0 if unsaved or held else None
 
     def _send(self) -> bool:
-        """Send the pages what they lack, if they are ready; return whether they may lack more."""
+        """Send the pages what they lack, if they are ready; return whether anything was sent."""
         now = time.monotonic()
-        self._rest = LOOK
         room = self._pages.room(now)
-        if not room:
-            return self._pages.known
-        found = self._feed.frame(self._pages.position(), room)
+        found = self._feed.frame(self._pages.position(), room) if room else None
         if found is None:
             return False
         message, position = found
         size = sum(len(text) for _, _, text in message["lines"]["runs"])
         question = self._pages.send(position, size, now)
         self.widget.send({"kind": "frame", "now": time.time(), "question": question, **message})
-        self._rest = TICK
         return True
 
     # The pages.

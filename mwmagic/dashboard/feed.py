@@ -130,11 +130,12 @@ class Feed:
                 self.journal.add(index, lines)
             self.journal.add(index, tail.close())
 
-    def collect(self, limit: int) -> None:
-        """Read what the tasks printed, up to so many bytes of all of them."""
+    def collect(self, limit: int) -> bool:
+        """Read what the tasks printed, up to so many bytes; return whether there was anything."""
         grown = [(i, tail) for i, tail in enumerate(self._tails) if tail and tail.behind > 0]
         for index, tail in grown:
             self.journal.add(index, tail.read(max(limit // len(grown), 1000)))
+        return bool(grown)
 
     def finish(self) -> None:
         """Take the logs as complete: show a last line that has no end."""
@@ -169,9 +170,9 @@ class Feed:
         tuple or None
             None where it lacks nothing.
         """
-        for _ in range(AHEAD // TURN):
-            if (self.journal.next - at.line) * 20 < limit:
-                self.collect(TURN)
+        turns = AHEAD // TURN
+        while turns and (self.journal.next - at.line) * 20 < limit and self.collect(TURN):
+            turns -= 1
         self.series.read()
         runs, line = self.journal.runs(at.line, limit)
         points, point = self.series.since(at.point, POINTS)

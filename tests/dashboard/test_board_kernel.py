@@ -66,7 +66,7 @@ def test_a_page_that_asks_twice_is_answered(kernel, tmp_path):
     assert not kernel.error
 
 
-def test_a_page_gets_whole_logs(kernel, tmp_path):
+def test_a_page_gets_whole_logs_and_no_other_files(kernel, tmp_path):
     (tmp_path / "go").touch()
     kernel.run(DECLARE)
     kernel.run(COUNT)
@@ -85,6 +85,9 @@ def test_a_page_gets_whole_logs(kernel, tmp_path):
     kernel.message({"kind": "log", "page": "page", "task": -1, "at": told["size"] - 5, "id": 3})
     kernel.until(lambda: len(kernel.pieces) > 2, "a piece")
     assert kernel.pieces[2][1] == whole[-5:]
+    kernel.message({"kind": "log", "page": "page", "task": 2, "at": 0, "id": 4})
+    kernel.until(lambda: len(kernel.pieces) > 3, "an answer")
+    assert (kernel.pieces[3][0]["size"], kernel.pieces[3][1]) == (0, b""), "there is no such task"
 
 
 def test_the_end_is_static_text(kernel, tmp_path):
