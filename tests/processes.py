@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -53,6 +55,20 @@ def children(pid):
 def agents_of(supervisor):
     """Return a supervisor's agents."""
     return [pid for pid in children(supervisor) if "agent.py" in command(pid)]
+
+
+def printed(code, **options):
+    """Run code in an interpreter of its own, to a good end, and return what it prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        **options,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def eventually(condition, what="what the test waits for"):

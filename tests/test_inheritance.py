@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
+from processes import printed
 
 from mwmagic.inheritance import inherited
 
@@ -52,13 +51,4 @@ def test_who_imports_tensorflow_in_the_notebook_still_sees_who_waits(
     monkeypatch.delenv(LEVEL, raising=False)
     if level == "inherited":
         monkeypatch.setenv(LEVEL, "1")
-    done = subprocess.run(
-        [sys.executable, "-c", AFTER],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == {"warm": True, "waits": ["worker:1"]}
+    assert json.loads(printed(AFTER, cwd=tmp_path)) == {"warm": True, "waits": ["worker:1"]}

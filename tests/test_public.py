@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
+from processes import printed
 
 import mwmagic
 
@@ -24,10 +22,7 @@ def test_a_name_that_is_not_there_is_an_attribute_error():
 
 def modules_after(code):
     code += "\nimport sys; print(*sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
-    )
-    return set(done.stdout.split())
+    return set(printed(code).split())
 
 
 HEAVY = {"IPython", "tensorflow", "keras", "jax", "numpy", "ipywidgets", "anywidget", "traitlets"}

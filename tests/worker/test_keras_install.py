@@ -4,12 +4,12 @@ import ast
 import json
 import os
 import re
-import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from processes import printed
 
 from mwmagic.errors import MwmagicError, NotInstalled
 from mwmagic.worker import keras_fixes
@@ -19,11 +19,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "keras.md"
 
 def run(code, **env):
     env = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "", **env}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return printed(code, env=env)
 
 
 def test_an_unknown_mode_lists_the_modes():

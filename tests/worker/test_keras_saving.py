@@ -3,11 +3,10 @@
 import json
 import multiprocessing
 import os
-import subprocess
-import sys
 from importlib.util import find_spec
 
 import pytest
+from processes import printed
 
 pytestmark = [
     pytest.mark.slow,
@@ -103,17 +102,9 @@ def test_every_way_to_save_writes_to_a_path_of_its_own(tmp_path):
         "task": {"type": "worker", "index": 0},
     }
     env = {**os.environ, "TF_CONFIG": json.dumps(config), "CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run(
-        [sys.executable, "-c", SAVES],
-        env=env,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    said = printed(SAVES, env=env, cwd=tmp_path)
     names = ["model.keras", "model.h5", "model.weights.h5", "model"]
-    assert done.stdout.split("\n") == [f"{name} True" for name in [*names, *names]] + [""]
+    assert said.split("\n") == [f"{name} True" for name in [*names, *names]] + [""]
 
 
 def test_a_failed_write_leaves_what_was_there(tmp_path):

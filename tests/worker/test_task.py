@@ -1,10 +1,9 @@
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from processes import printed
 
 from mwmagic.cluster import ClusterSpec, Task, make_tasks
 from mwmagic.errors import ClusterError
@@ -96,10 +95,7 @@ print(json.dumps([one, type(two).__name__, str(two), write_path("gs://bucket/ckp
 def save(folder, index):
     config = {"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": index}}
     env = {**os.environ, "TF_CONFIG": json.dumps(config)}
-    done = subprocess.run(
-        [sys.executable, "-c", SAVE], cwd=folder, env=env, check=True, capture_output=True
-    )
-    return json.loads(done.stdout)
+    return json.loads(printed(SAVE, cwd=folder, env=env))
 
 
 def test_only_the_chief_writes_where_it_is_told(tmp_path):
