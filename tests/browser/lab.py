@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -88,8 +89,12 @@ class Server:
         return reachable(f"{self.url}/api")
 
     def close(self):
+        """End the server, which waits for ever where a page asked for a kernel that just ended."""
         self.process.terminate()
-        self.process.wait(20)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(10)
+        self.process.kill()
+        self.process.wait()
         self.log.close()
 
 
