@@ -37,7 +37,8 @@ function set(node, text) {
 function flash(button, text) {
   button.label ??= button.textContent;
   button.textContent = text;
-  setTimeout(() => (button.textContent = button.label), 1500);
+  clearTimeout(button.timer);
+  button.timer = setTimeout(() => (button.textContent = button.label), 1500);
 }
 
 function offer(select, names, chosen) {
