@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import os
 import re
 import signal as signals
@@ -335,14 +336,24 @@ class Cluster:
         self.close()
 
     def __repr__(self) -> str:
-        if self.closed:
-            return f"Cluster {self.config.name!r}: ended"
-        head = f"Cluster {self.config.name!r} ({self.config.framework}, {self.config.engine})"
-        lines = (
-            f"  {task}  {at}" + ("" if task in self.tasks else "  this process")
-            for task, at in self.spec.placed
-        )
-        return "\n".join([head, *lines])
+        lines = ("".join(f"  {word}" for word in row) for row in self._rows())
+        return "\n".join([self._heading(), *lines])
+
+    def _repr_html_(self) -> str:
+        # Jupyter loads a typesetter at its first HTML, which would delay the first lines of a run.
+        cell = '<td style="text-align:left">'
+        rows = (cell.join(["<tr>", *map(html.escape, row)]) for row in self._rows())
+        return f"<b>{html.escape(self._heading())}</b><table>{''.join(rows)}</table>"
+
+    def _heading(self) -> str:
+        name, kind = repr(self.config.name), f"{self.config.framework}, {self.config.engine}"
+        return f"Cluster {name}: ended" if self.closed else f"Cluster {name} ({kind})"
+
+    def _rows(self) -> list[list[str]]:
+        """Return the words of each task: its name, its address, whether it is this process."""
+        placed = () if self.closed else self.spec.placed
+        here = {task: [] if task in self.tasks else ["this process"] for task, _ in placed}
+        return [[str(task), at, *here[task]] for task, at in placed]
 
     @property
     def tasks(self) -> tuple[Task, ...]:

@@ -10,9 +10,7 @@ index, count = config["task"]["index"], len(config["cluster"]["worker"])
 
 
 def declare(workers=2, *options):
-    return f"%load_ext mwmagic\n%mw_cluster {workers} --no-warm --grace 0.2 --quiet " + " ".join(
-        options
-    )
+    return f"%load_ext mwmagic\n%mw_cluster {workers} --no-warm --grace 0.2 " + " ".join(options)
 
 
 def worker(code, *options):
