@@ -5,7 +5,8 @@ const KEPT = 10000; // lines in the page, as in the kernel
 const BLOCK = 200; // lines in a block that the browser lays out, or skips, as one
 const GROUP = 40; // lines of one task that are one text: an element for each takes four times as long
 const POINTS = 12000; // points of all series, as in the kernel; of more, every second one goes
-const NOISE = 1, ERROR = 2, NOTE = 4; // what a line is to a reader, as in the kernel
+const NOISE = 1; // what a line is to a reader, as in the kernel
+const MARKS = { [NOISE]: ".mw-noise", 2: ".mw-error", 4: ".mw-note" };
 const SPEED = "steps/s";
 const COLOURS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00"]; // Okabe-Ito
 const DASHES = ["", "7 4", "2 3", "9 3 2 3"];
@@ -62,10 +63,8 @@ function range(values) {
 function ticks(low, high, least = 0) {
   const rough = Math.max((high - low) / 5, least);
   const unit = 10 ** Math.floor(Math.log10(rough));
-  const step = unit * [1, 2, 5, 10].find((n) => n * unit >= rough);
-  const found = [];
-  for (let n = Math.ceil(low / step); n * step <= high; n++) found.push(n * step);
-  return found;
+  const step = unit * [1, 2, 5, 10].find((n) => n * unit >= rough), first = Math.ceil(low / step);
+  return Array.from({ length: Math.floor(high / step) - first + 1 }, (_, i) => (first + i) * step);
 }
 
 function newChart(run, metric) {
@@ -78,7 +77,7 @@ function newChart(run, metric) {
   function draw() {
     const names = [...new Set(run.series.map((line) => line.metric))];
     if (metric !== SPEED && !names.includes(metric)) metric = names.find((name) => name.includes("loss")) ?? names[0];
-    lines = run.series.filter((line) => line.metric === metric && line.points.length);
+    lines = run.series.filter((line) => line.metric === metric);
     el.hidden = !lines.some((line) => line.points.length > 1);
     const width = plot.clientWidth;
     if (!width) return;
@@ -128,11 +127,11 @@ function newChart(run, metric) {
 }
 
 function newLog(run, ask) {
-  let kept = [], count = 0, found = 0, task = -1, follow = true, folded = true, seen = 0;
+  let kept = [], count = 0, found = 0, noise = 0, task = -1, follow = true, folded = true, seen = 0;
   const select = h("select", { "aria-label": "Task" });
   const find = h("input", { type: "search", placeholder: "Search", "aria-label": "Search the log" });
   const told = h("span.mw-dim", { role: "status" });
-  const notices = button("Notices", unfold, "Show what TensorFlow says to itself");
+  const notices = button("", unfold, "Show what TensorFlow says to itself");
   const error = button("First error", jump);
   const following = button("Follow", () => place(!follow));
   const whole = button("Whole log", save, "Download all that is in it, or in the chosen task's");
@@ -157,7 +156,7 @@ function newLog(run, ask) {
   function filter(wanted = task, texts = kept) {
     task = wanted;
     kept = [];
-    count = found = 0;
+    count = found = noise = 0;
     blocks.replaceChildren();
     offer(select, ["all tasks", ...run.names], run.names[task] ?? "all tasks");
     pane.style.setProperty("--w", `${Math.max(...run.names.map((name) => name.length)) + 3}ch`);
@@ -173,6 +172,7 @@ function newLog(run, ask) {
     for (const { task, mark, lines } of texts.filter(shows)) {
       const wanted = lines.filter((line) => line.toLowerCase().includes(words));
       found += wanted.length;
+      if (mark & NOISE) noise += wanted.length;
       while (wanted.length) write(task, mark, wanted);
     }
     while (blocks.childElementCount > KEPT / BLOCK + 1) blocks.firstChild.remove();
@@ -184,53 +184,45 @@ function newLog(run, ask) {
   function write(task, mark, lines) {
     let block = blocks.lastChild;
     if (!(block?.count < BLOCK)) blocks.append((block = h("div.mw-block", { count: 0 })));
-    const home = mark & NOISE ? fold(block) : block;
-    let node = home.lastChild;
-    if (!(node?.task === task && node.mark === mark && node.count < GROUP)) home.append((node = draw({ task, mark, text: "" })));
+    let node = block.lastChild;
+    if (!(node?.task === task && node.mark === mark && node.count < GROUP)) block.append((node = draw({ task, mark, text: "" })));
     const some = lines.splice(0, GROUP - node.count);
     node.firstChild.appendData((node.count ? "\n" : "") + some.join("\n"));
-    for (const one of new Set([node, home, block])) one.count += some.length;
-    if (home !== block) set(home.firstChild, `TensorFlow's notices: ${home.count}`);
+    node.count += some.length;
+    block.count += some.length;
   }
 
   function draw({ task, mark, text }) {
-    const node = h(mark & ERROR ? "div.mw-line.mw-error" : "div.mw-line", { task, mark, count: 0 }, text);
-    if (mark & NOTE) return node;
+    const node = h(`div.mw-line${MARKS[mark] ?? ""}`, { task, mark, count: 0 }, text);
+    if (task < 0) return node;
     node.dataset.task = run.names[task];
     node.style.setProperty("--c", colour(task));
     return node;
   }
 
-  function fold(block) {
-    let fold = block.lastChild;
-    if (fold?.localName !== "details") block.append((fold = h("details", { open: !folded || !!find.value, count: 0 }, h("summary"))));
-    return fold;
-  }
-
   function unfold() {
     folded = !folded;
-    for (const fold of blocks.querySelectorAll("details")) fold.open = !folded;
     place();
   }
 
   function head() {
     const log = run.cards[task]?.row.log;
+    set(notices, `Notices: ${noise}`);
+    notices.hidden = !noise;
     notices.setAttribute("aria-pressed", !folded);
+    pane.classList.toggle("mw-folded", folded && !find.value);
     following.setAttribute("aria-pressed", follow);
     set(told, find.value && `${found} found`);
     set(foot, `${count} of ${run.line} lines · all in ${log || run.header.folder}`);
-    error.toggleAttribute("hidden", !errors.length);
+    error.hidden = !errors.length;
     whole.disabled = run.gone || (task >= 0 && !log);
   }
 
   function jump() {
     const all = [...errors];
     const node = all.find((node) => node.dataset.task === run.header.culprit) || all[0];
-    if (node) {
-      node.scrollIntoView({ block: "nearest" });
-      pane.scrollTop += node.getBoundingClientRect().top - pane.getBoundingClientRect().top - 60;
-      place(false);
-    }
+    if (node) place(false);
+    node?.scrollIntoView({ block: "nearest" });
     pane.focus({ preventScroll: true });
   }
 
@@ -259,13 +251,12 @@ function newLog(run, ask) {
   // In pages without a secure connection there is no other way to copy.
   function copy({ target }) {
     const printed = kept.filter((text) => run.names[text.task] === run.header.culprit);
-    const area = h("textarea", { value: printed.flatMap((text) => text.lines).join("\n") });
-    document.body.append(area);
-    area.select();
-    document.execCommand("copy");
-    area.remove();
-    target.focus();
-    flash(target, "Copied");
+    const give = (event) => {
+      event.clipboardData.setData("text/plain", printed.flatMap((text) => text.lines).join("\n"));
+      event.preventDefault();
+    };
+    target.addEventListener("copy", give, { once: true });
+    flash(target, document.execCommand("copy") ? "Copied" : "Not copied");
   }
 
   function arrange() {
@@ -412,7 +403,7 @@ function newView(model) {
     for (const one of actions) one.disabled = gone || !header.actions.includes(one.textContent);
     set(notice, header.notice);
     set(why, header.cause);
-    why.parentNode.toggleAttribute("hidden", !header.cause);
+    why.parentNode.hidden = !header.cause;
     if (gone) return;
     const spent = Math.max(0, (header.ended || Date.now() / 1000 - skew) - header.started);
     const minutes = new Date(1000 * spent).toISOString().slice(14, 19);

@@ -233,7 +233,7 @@ def test_the_keyboard_is_enough(notebook):
         seen.append(notebook.page.evaluate("() => document.activeElement.textContent"))
         keyboard.press("Tab")
     assert seen[:5] == ["Stacks", "Restart", "Stop", "worker:0", "worker:1"]
-    assert {"Notices", "Follow"} <= set(seen)
+    assert {"Follow", "Whole log"} <= set(seen)
     notebook.button("Follow").focus()
     keyboard.press("Enter")
     assert pressed(notebook, "Follow") == "false"
