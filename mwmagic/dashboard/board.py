@@ -221,7 +221,7 @@ class Board:
         if found is None:
             return False
         message, position = found
-        size = sum(len(text) for _, _, text in message["lines"]["runs"])
+        size = sum(len(text) for _, _, text in message["runs"])
         question = self._pages.send(position, size, now)
         self.widget.send({"kind": "frame", "now": time.time(), "question": question, **message})
         return True
@@ -233,8 +233,7 @@ class Board:
         if kind == "at":
             with self._lock:
                 same = content["run"] == self._feed.number
-                names = ("line", "point", "state")
-                at = Position(*(int(content[name]) for name in names)) if same else Position()
+                at = Position(*map(int, content["at"])) if same else Position()
                 self._pages.heard(str(content["page"]), at, int(content.get("question", 0)))
             self._wake.set()
         elif kind == "log":

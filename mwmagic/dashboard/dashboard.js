@@ -6,7 +6,7 @@ const BLOCK = 200; // lines in a block that the browser lays out, or skips, as o
 const GROUP = 40; // lines of one task that are one text: an element for each takes four times as long
 const POINTS = 12000; // points of all series, as in the kernel; of more, every second one goes
 const NOISE = 1; // what a line is to a reader, as in the kernel
-const MARKS = { [NOISE]: ".mw-noise", 2: ".mw-error", 4: ".mw-note" };
+const MARKS = { [NOISE]: ".noise", 2: ".error", 4: ".note" };
 const SPEED = "steps/s";
 const COLOURS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00"]; // Okabe-Ito
 const DASHES = ["", "7 4", "2 3", "9 3 2 3"];
@@ -14,15 +14,15 @@ const DASHES = ["", "7 4", "2 3", "9 3 2 3"];
 const colour = (task) => COLOURS[task % COLOURS.length];
 const short = (y) => (y === null ? "nan" : String(+y.toPrecision(4)));
 
-// Make an element: h("span.its-class", { title: "a property or an attribute" }, "a child").
+// Make an element: h("span.class", { title: "a property or an attribute" }, "a child"); h(".class") is a div.
 function h(tag, props = {}, ...children) {
   const [name, ...classes] = tag.split(".");
   const drawn = ["svg", "path", "text"].includes(name);
-  const node = document.createElementNS(`http://www.w3.org/${drawn ? "2000/svg" : "1999/xhtml"}`, name);
-  node.classList.add(...classes);
-  for (const [key, value] of Object.entries(props)) {
-    if (!drawn && (key in node || typeof value === "number")) node[key] = value;
-    else node.setAttribute(key, value);
+  const node = document.createElementNS(`http://www.w3.org/${drawn ? "2000/svg" : "1999/xhtml"}`, name || "div");
+  for (const one of classes) node.classList.add(`mw-${one}`);
+  for (const key in props) {
+    if (!drawn && (key in node || typeof props[key] === "number")) node[key] = props[key];
+    else node.setAttribute(key, props[key]);
   }
   node.append(...children);
   return node;
@@ -53,7 +53,7 @@ function stroke(task, d, opacity = 1) {
   return h("path", { d, opacity, stroke: colour(task), "stroke-dasharray": dashes });
 }
 
-const swatch = (task) => h("svg.mw-swatch", {}, stroke(task, "M0 2H17"));
+const swatch = (task) => h("svg", { width: 17, height: 4 }, stroke(task, "M0 2H17"));
 
 function range(values) {
   const known = values.filter((value) => value !== null);
@@ -69,9 +69,9 @@ function ticks(low, high, least = 0) {
 
 function newChart(run, metric) {
   let lines, X, Y;
-  const select = h("select", { "aria-label": "Metric", onchange: () => draw((metric = select.value)) });
-  const svg = h("svg"), tip = h("div.mw-tip");
-  const plot = h("div.mw-plot", { role: "img", onmousemove: tell }, svg, tip);
+  const select = h("select", { ariaLabel: "Metric", onchange: () => draw((metric = select.value)) });
+  const svg = h("svg"), tip = h(".tip");
+  const plot = h(".plot", { role: "img", onmousemove: tell }, svg, tip);
   const el = h("figure", { hidden: true }, select, plot);
 
   function draw() {
@@ -92,16 +92,15 @@ function newChart(run, metric) {
     Y = (y) => 6 + ((y1 - y) / (y1 - y0)) * 126;
     const text = (x, y, side, words) => h("text", { x, y, "text-anchor": side }, words);
     svg.replaceChildren(
-      ...ticks(y0, y1).flatMap((y) => [h("path.mw-rule", { d: `M44 ${Y(y)}H${width}` }), text(38, Y(y) + 3, "end", short(y))]),
+      ...ticks(y0, y1).flatMap((y) => [h("path.rule", { d: `M44 ${Y(y)}H${width}` }), text(38, Y(y) + 3, "end", short(y))]),
       ...ticks(x0, x1, 1).map((x) => text(Math.min(X(x), width - 14), 147, "middle", short(x))),
       ...lines.map(curve),
       ...lines.filter((line, i) => i && line.attempt > lines[i - 1].attempt).flatMap(({ attempt, points: [[x]] }) => [
-        h("path.mw-attempt", { d: `M${X(x)} 6V132` }),
+        h("path.attempt", { d: `M${X(x)} 6V132` }),
         text(X(x) + 4, 14, "start", `attempt ${attempt}`),
       ]),
     );
-    const latest = lines.slice(-4).map(({ task, points }) => `${task} ${short(points.at(-1)[1])}`);
-    plot.setAttribute("aria-label", `${metric}: ${latest.join(", ")}`);
+    plot.ariaLabel = `${metric}: ${words(width).join(", ")}`;
   }
 
   function curve({ index, attempt, points }) {
@@ -113,13 +112,17 @@ function newChart(run, metric) {
     return stroke(index, path, attempt < lines.at(-1).attempt ? 0.35 : 1);
   }
 
-  function tell({ offsetX }) {
-    const away = ([x]) => Math.abs(X(x) - offsetX);
-    const rows = lines.map(({ task, attempt, points }) => {
+  // What the lines say where they are nearest to a place.
+  function words(at) {
+    const away = ([x]) => Math.abs(X(x) - at);
+    return lines.slice(-8).map(({ task, attempt, points }) => {
       const [x, y] = points.reduce((best, point) => (away(point) < away(best) ? point : best));
       return `${task}${attempt > 1 ? ` · attempt ${attempt}` : ""} · step ${x}: ${short(y)}`;
     });
-    set(tip, rows.slice(-8).join("\n"));
+  }
+
+  function tell({ offsetX }) {
+    set(tip, words(offsetX).join("\n"));
     tip.style.left = `${Math.min(offsetX + 12, plot.clientWidth - 200)}px`;
   }
 
@@ -127,21 +130,21 @@ function newChart(run, metric) {
 }
 
 function newLog(run, ask) {
-  let kept = [], count = 0, found = 0, noise = 0, task = -1, follow = true, folded = true, seen = 0;
-  const select = h("select", { "aria-label": "Task" });
-  const find = h("input", { type: "search", placeholder: "Search", "aria-label": "Search the log" });
-  const told = h("span.mw-dim", { role: "status" });
+  let kept = [], count, found, noise, task, follow = true, folded = true, seen = 0;
+  const select = h("select", { ariaLabel: "Task" });
+  const find = h("input", { type: "search", placeholder: "Search", ariaLabel: "Search the log" });
+  const told = h("span.dim", { role: "status" });
   const notices = button("", unfold, "Show what TensorFlow says to itself");
   const error = button("First error", jump);
   const following = button("Follow", () => place(!follow));
   const whole = button("Whole log", save, "Download all that is in it, or in the chosen task's");
-  const foot = h("span.mw-foot");
-  const blocks = h("div.mw-blocks"), live = h("div.mw-live"), gap = h("span.mw-gap");
-  const pane = h("div.mw-lines", { role: "log", "aria-live": "off", "aria-label": "Log", tabIndex: 0 }, blocks, live);
-  const el = h("div", {},
-    h("div.mw-tools", { role: "toolbar", "aria-label": "Log" }, select, find, told, notices, error, gap, following),
+  const foot = h("span.dim.gap");
+  const blocks = h(".blocks"), live = h(".live"), gap = h("span.gap");
+  const pane = h(".lines", { role: "log", "aria-live": "off", ariaLabel: "Log", tabIndex: 0 }, blocks, live);
+  const el = h("", {},
+    h(".tools", { role: "toolbar", ariaLabel: "Log" }, select, find, told, notices, error, gap, following),
     pane,
-    h("div.mw-tools", {}, foot, whole),
+    h(".tools", {}, foot, whole),
   );
   const errors = blocks.getElementsByClassName("mw-error");
   const shows = (one) => task < 0 || one.task < 0 || one.task === task;
@@ -183,7 +186,7 @@ function newLog(run, ask) {
   // Take as many of these lines as there is room for in one place.
   function write(task, mark, lines) {
     let block = blocks.lastChild;
-    if (!(block?.count < BLOCK)) blocks.append((block = h("div.mw-block", { count: 0 })));
+    if (!(block?.count < BLOCK)) blocks.append((block = h(".block", { count: 0 })));
     let node = block.lastChild;
     if (!(node?.task === task && node.mark === mark && node.count < GROUP)) block.append((node = draw({ task, mark, text: "" })));
     const some = lines.splice(0, GROUP - node.count);
@@ -193,7 +196,7 @@ function newLog(run, ask) {
   }
 
   function draw({ task, mark, text }) {
-    const node = h(`div.mw-line${MARKS[mark] ?? ""}`, { task, mark, count: 0 }, text);
+    const node = h(`.line${MARKS[mark] ?? ""}`, { task, mark, count: 0 }, text);
     if (task < 0) return node;
     node.dataset.task = run.names[task];
     node.style.setProperty("--c", colour(task));
@@ -209,11 +212,11 @@ function newLog(run, ask) {
     const log = run.cards[task]?.row.log;
     set(notices, `Notices: ${noise}`);
     notices.hidden = !noise;
-    notices.setAttribute("aria-pressed", !folded);
+    notices.ariaPressed = !folded;
     pane.classList.toggle("mw-folded", folded && !find.value);
-    following.setAttribute("aria-pressed", follow);
+    following.ariaPressed = follow;
     set(told, find.value && `${found} found`);
-    set(foot, `${count} of ${run.line} lines · all in ${log || run.header.folder}`);
+    set(foot, `${count} of ${run.at[0]} lines · all in ${log || run.header.folder}`);
     error.hidden = !errors.length;
     whole.disabled = run.gone || (task >= 0 && !log);
   }
@@ -269,11 +272,11 @@ function newLog(run, ask) {
 
 function newCard(task, index, choose) {
   const row = {};
-  const name = h("button.mw-name", { type: "button", onclick: choose }, swatch(index), task);
-  const bar = h("i.mw-bar", { role: "progressbar", "aria-label": task });
-  const texts = ["state", "place", "metrics", "usage"].map((part) => [part, h(`span.mw-${part}`)]);
+  const name = h("button.name", { type: "button", onclick: choose }, swatch(index), task);
+  const bar = h("i.bar", { role: "progressbar", ariaLabel: task });
+  const texts = ["state", "place", "metrics", "usage"].map((part) => [part, h(`span.${part}`)]);
   const [state, ...others] = texts.map(([, node]) => node);
-  const el = h("div.mw-card", { role: "listitem" }, name, state, bar, ...others);
+  const el = h(".card", { role: "listitem" }, name, state, bar, ...others);
 
   function update(changed) {
     Object.assign(row, changed);
@@ -281,7 +284,7 @@ function newCard(task, index, choose) {
     for (const [part, node] of texts) set(node, row[part]);
     bar.hidden = row.part === null;
     bar.style.setProperty("--part", `${100 * row.part}%`);
-    bar.setAttribute("aria-valuenow", Math.round(100 * row.part));
+    bar.ariaValueNow = Math.round(100 * row.part);
     name.title = texts.map(([part]) => row[part]).filter(Boolean).join("\n");
   }
 
@@ -297,19 +300,19 @@ function newView(model) {
     act("Restart", "Start every worker again with the same code"),
     act("Stop"),
   ];
-  const title = h("strong"), time = h("span.mw-dim"), why = h("pre");
-  const notice = h("div.mw-notice", { role: "status" });
-  const words = h("span.mw-words", { role: "status" });
-  const tasks = h("div.mw-tasks", { role: "list" });
+  const title = h("strong"), time = h("span.dim"), why = h("pre");
+  const notice = h(".notice", { role: "status" });
+  const words = h("span.words", { role: "status" });
+  const tasks = h(".tasks", { role: "list" });
   const charts = [newChart(run, "loss"), newChart(run, SPEED)];
   const log = newLog(run, ask);
-  const head = h("header", {}, title, words, time, h("span.mw-gap"), ...actions);
-  const el = h("section.mw", { "aria-label": "Multi-worker run" },
+  const head = h("header", {}, title, words, time, h("span.gap"), ...actions);
+  const el = h("section", { className: "mw", ariaLabel: "Multi-worker run" },
     head,
     notice,
-    h("div.mw-cause", {}, why, button("Show in the log", log.jump), button("Copy its log", log.copy)),
+    h(".cause", {}, why, button("Show in the log", log.jump), button("Copy its log", log.copy)),
     tasks,
-    h("div.mw-charts", {}, ...charts.map((chart) => chart.el)),
+    h(".charts", {}, ...charts.map((chart) => chart.el)),
     log.el,
   );
 
@@ -319,21 +322,20 @@ function newView(model) {
     run.gone = false;
     skew = Date.now() / 1000 - message.now; // its clock may be another
     if (message.run !== run.number) begin(message.run);
-    const { first, from, runs } = message.lines, [point, state] = message.since;
-    const missed = (from > run.line && first <= run.line) || point > run.point || state > run.state;
+    const { first, from, to, runs, points = [], question } = message, [line, point, state] = run.at;
+    const missed = (from[0] > line && first <= line) || from[1] > point || from[2] > state;
     if (!missed) {
       // A page that asked twice is told twice: what it has already is passed over.
-      if (message.state >= run.state) update(message);
-      for (const group of message.points ?? []) plot(...group, point);
-      run.point = Math.max(run.point, message.point);
-      run.state = Math.max(run.state, message.state);
-      append(from, runs);
+      run.at = to.map((n, i) => Math.max(n, run.at[i]));
+      if (to[2] >= state) update(message);
+      for (const group of points) plot(...group, point - from[1]);
+      append(runs, line - from[0]);
     }
-    if (missed || message.question) answer(message.question);
+    if (missed || question) answer(question);
   }
 
   function begin(number) {
-    Object.assign(run, { number, line: 0, point: 0, state: 0, live: [], cards: [], series: [] });
+    Object.assign(run, { number, at: [0, 0, 0], live: [], cards: [], series: [] });
   }
 
   function update({ header, rows = {}, live = {} }) {
@@ -352,22 +354,20 @@ function newView(model) {
     log.filter(-1, []);
   }
 
-  function append(from, runs) {
-    const texts = runs.map(([task, mark, text]) => ({ task, mark, lines: text.split("\n") }));
-    if (from > run.line) log.filter(undefined, []); // the kernel has no more of what is between
-    for (const { lines } of texts) {
-      const to = from + lines.length;
-      lines.splice(0, Math.max(run.line - from, 0)); // what it has already
-      run.line = Math.max(run.line, (from = to));
-    }
-    log.add(texts);
+  function append(runs, known) {
+    if (known < 0) log.filter(undefined, []); // the kernel has no more of what is between
+    log.add(runs.map(([task, mark, text]) => {
+      const all = text.split("\n"), lines = all.slice(Math.max(known, 0));
+      known -= all.length;
+      return { task, mark, lines };
+    }));
   }
 
-  function plot(task, attempt, metric, values, base) {
+  function plot(task, attempt, metric, values, known) {
     let line = run.series.find((one) => one.task === task && one.attempt === attempt && one.metric === metric);
     if (!line) run.series.push((line = { task, attempt, metric, index: run.names.indexOf(task), points: [] }));
     for (let i = 0; i < values.length; i += 3) {
-      if (base + values[i] >= run.point) line.points.push([values[i + 1], values[i + 2]]);
+      if (values[i] >= known) line.points.push([values[i + 1], values[i + 2]]);
     }
     const { length } = line.points;
     if (length * run.series.length > POINTS) line.points = line.points.filter((_, i) => (length - i) % 2);
@@ -377,7 +377,7 @@ function newView(model) {
 
   function answer(question = 0) {
     said = Date.now();
-    send({ kind: "at", page, question, run: run.number, line: run.line, point: run.point, state: run.state });
+    send({ kind: "at", page, question, run: run.number, at: run.at });
   }
 
   function send(message) {
@@ -458,12 +458,12 @@ function newView(model) {
 }
 
 export default () => {
-  const views = [], watch = new MutationObserver(() => seek());
-  let seek;
+  const views = [], watch = new MutationObserver(seek);
+  let model, label;
 
   // Jupyter renders an output anew whenever it is updated: a view that just lost its place
   // moves to the new one, with its filter, its search and where it was scrolled to.
-  function settle(model, el) {
+  function settle(el) {
     if (views.some((view) => view.home === el && view.el.isConnected)) return;
     let view = views.find((view) => !view.el.isConnected);
     if (!view) views.push((view = newView(model)));
@@ -475,20 +475,26 @@ export default () => {
     return () => setTimeout(end, 2000);
   }
 
-  function initialize({ model }) {
-    const label = model.get("label");
-    // After a reload Jupyter no longer knows which of its outputs the kernel updates.
-    function keep({ data, metadata }) {
-      for (const { outputs } of model.widget_manager.context?.model.cells ?? []) {
-        for (let i = 0; i < outputs?.length; i++) {
-          const html = String(outputs.get(i).data["text/html"]);
-          if (html.includes(label) && html !== data["text/html"]) outputs.set(i, { output_type: "display_data", data, metadata });
-        }
+  // An output that is static is our place all the same, while the page knows the run.
+  function seek() {
+    for (const el of document.getElementsByClassName(label)) settle(el);
+  }
+
+  const found = ({ animationName }) => animationName === "mw-found" && seek();
+
+  // After a reload Jupyter no longer knows which of its outputs the kernel updates.
+  function keep({ data, metadata }) {
+    for (const { outputs } of model.widget_manager.context?.model.cells ?? []) {
+      for (let i = 0; i < outputs?.length; i++) {
+        const html = String(outputs.get(i).data["text/html"]);
+        if (html.includes(label) && html !== data["text/html"]) outputs.set(i, { output_type: "display_data", data, metadata });
       }
     }
-    // An output that is static is our place all the same, while the page knows the run.
-    seek = () => [...document.getElementsByClassName(label)].forEach((el) => settle(model, el));
-    const found = ({ animationName }) => animationName === "mw-found" && seek();
+  }
+
+  function initialize(given) {
+    model = given.model;
+    label = model.get("label");
     model.on("msg:custom", (message, buffers) => {
       if (message.kind === "keep") keep(message);
       else for (const view of views) view.hear(message, buffers);
@@ -505,5 +511,5 @@ export default () => {
     };
   }
 
-  return { initialize, render: ({ model, el }) => settle(model, el) };
+  return { initialize, render: ({ el }) => settle(el) };
 };

@@ -180,11 +180,10 @@ class Feed:
         to = Position(line, point, self._state + 1)
         if to == at:
             return None
-        lines = {"first": self.journal.first, "from": line - _count(runs), "runs": runs}
-        message: dict[str, Any] = {"run": self.number, "lines": lines, "since": at[1:]}
-        message |= {"point": point, "state": to.state}
+        start = at._replace(line=line - _count(runs))
+        message = {"run": self.number, "first": self.journal.first, "from": start, "to": to}
         news = {"points": points, **self.state(at.state)}
-        return message | {name: value for name, value in news.items() if value}, to
+        return message | {name: new for name, new in news.items() if new} | {"runs": runs}, to
 
     def _look(self) -> None:
         """Note the lines that are still being written."""

@@ -23,7 +23,7 @@ def test_a_real_training_with_two_workers(notebook, shot):
     places = notebook.board.locator(".mw-place").all_text_contents()
     assert places == ["epoch 3/3 · step 150/150"] * 2
     chart = notebook.board.locator(".mw-plot").first
-    told = r"loss: worker:0 (\S+), worker:1 \1"
+    told = r"loss: worker:0 · step 450: (\S+), worker:1 · step 450: \1"
     eventually(
         lambda: re.fullmatch(told, chart.get_attribute("aria-label") or ""),
         "the same loss of every worker, in the chart",

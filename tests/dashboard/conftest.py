@@ -14,29 +14,28 @@ class Page:
 
     def __init__(self, kernel, name):
         self.kernel, self.name = kernel, name
-        self.run, self.line, self.point, self.state = None, 0, 0, 0
+        self.run, self.at = None, (0, 0, 0)
         self.lines, self.points, self.header, self.rows = [], [], None, {}
 
     def say(self, **more):
-        at = {"line": self.line, "point": self.point, "state": self.state, "run": self.run}
-        self.kernel.message({"kind": "at", "page": self.name, **at, **more})
+        at = {"kind": "at", "page": self.name, "at": self.at, "run": self.run}
+        self.kernel.message({**at, **more})
 
     def take(self, frame):
         if frame["run"] != self.run:
             self.__init__(self.kernel, self.name)
             self.run = frame["run"]
-        start = frame["lines"]["from"]
-        point, state = frame["since"]
-        if start > self.line >= frame["lines"]["first"] or point > self.point or state > self.state:
+        start, *others = frame["from"]
+        line, point, state = self.at
+        if start > line >= frame["first"] or others[0] > point or others[1] > state:
             return True  # a frame was lost, or was not for this page
-        texts = [(run[0], text) for run in frame["lines"]["runs"] for text in run[2].split("\n")]
-        self.lines += texts[self.line - start :] if start <= self.line else texts
-        self.line = max(self.line, start + len(texts))
+        texts = [(run[0], text) for run in frame["runs"] for text in run[2].split("\n")]
+        self.lines += texts[max(line - start, 0) :]
         for task, attempt, metric, values in frame.get("points", []):
             triples = zip(values[::3], values[1::3], values[2::3], strict=True)
-            new = [(x, y) for n, x, y in triples if point + n >= self.point]
+            new = [(x, y) for n, x, y in triples if others[0] + n >= point]
             self.points += [(task, attempt, metric, x, y) for x, y in new]
-        self.point, self.state = max(self.point, frame["point"]), max(self.state, frame["state"])
+        self.at = tuple(map(max, self.at, frame["to"]))
         self.header = frame.get("header") or self.header
         for index, row in frame.get("rows", {}).items():
             self.rows.setdefault(index, {}).update(row)
