@@ -37,6 +37,8 @@ CLOSE = 3.0  # seconds after which closing no longer waits for what cannot be ki
 RESCAN = 0.002  # seconds between two looks for descendants that are to die, at first
 RESCANS = 0.2  # the same if they do not die
 PACE = 0.002  # seconds between two rounds of output events
+SMALL = 8 << 10  # bytes of output below which more of it is let gather in the pipe
+GATHER = 0.001  # seconds for that: to look at every line that is printed slows its worker
 WARM = 10.0  # seconds that a zygote may take to fork a worker
 TICK = 60.0  # seconds of the longest sleep
 STDIN, STDOUT = 0, 1
@@ -182,12 +184,13 @@ class Log:
         """Whether there is something to forward, and credit for it."""
         return self.size > self.sent and self.credit > 0
 
-    def tee(self) -> None:
-        """Move what is in the pipe to the file."""
+    def tee(self) -> int:
+        """Move what is in the pipe to the file; return how many bytes there were."""
         try:
-            data = os.read(self.reader, 1 << 20)
+            data = os.read(self.reader, CHUNK)
         except BlockingIOError:
-            return
+            return 0
+        taken = len(data)
         self.ended = not data
         try:
             while data:
@@ -196,6 +199,7 @@ class Log:
                 self.size += count
         except OSError as error:
             self.error = f"the log lost {len(data)} bytes or more: {error.strerror}"
+        return taken
 
     def launched(self) -> None:
         """Leave the pipe's other end to the worker."""
@@ -605,7 +609,7 @@ class Agent:
         self.loop = Loop()
         self.null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         self.outlet = Outlet(STDOUT)
-        self.interest = 0
+        self.interest = self.taken = 0
         self.ports = Ports()
         self.family = Family()
         self.oom = Oom()
@@ -628,10 +632,13 @@ class Agent:
         self.connect()
         try:
             while not self.finished():
+                self.taken = 0
                 self.loop.turn(self.pause())
                 self.settle(time.monotonic())
                 self.forward(time.monotonic())
                 self.flush()
+                if 0 < self.taken < SMALL:
+                    time.sleep(GATHER)
         finally:
             self.family.kill(self.family.look())
         self.leave()
@@ -957,7 +964,7 @@ class Agent:
 
     def tee(self, log: Log) -> None:
         """Move output to the log file."""
-        log.tee()
+        self.taken = max(self.taken, log.tee())
         if log.ended:
             self.loop.unwatch(log.reader)
 

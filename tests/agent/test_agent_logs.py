@@ -11,6 +11,7 @@ import stat
 import subprocess
 from pathlib import Path
 
+import psutil
 import pytest
 from processes import eventually
 from speaker import AGENT, PYTHON, state
@@ -127,6 +128,24 @@ def test_many_small_prints_become_few_events(agent):
     agent.wait("exited", code=0)
     assert agent.printed("a") == b"x" * 20000
     assert len(agent.all("output")) < 2000
+
+
+@pytest.mark.slow
+def test_small_prints_are_let_gather(agent):
+    agent.start(
+        "a",
+        """
+        import os, time
+        for _ in range(400_000):
+            os.write(1, b"x" * 63 + b"\\n")
+        print(time.process_time())
+        """,
+        credit=0,
+    )
+    agent.wait("exited", code=0)
+    worker = float(agent.log("a").read_bytes().splitlines()[-1])
+    used = psutil.Process(agent.pid).cpu_times()
+    assert used.user + used.system < 0.7 * worker  # as much as the worker, if each is looked at
 
 
 def test_a_small_print_is_not_held_back(agent):
