@@ -5,8 +5,7 @@ const KEPT = 10000; // lines in the page, as in the kernel
 const BLOCK = 200; // lines in a block that the browser lays out, or skips, as one
 const GROUP = 40; // lines of one task that are one text: an element for each takes four times as long
 const POINTS = 12000; // points of all series, as in the kernel; of more, every second one goes
-const NOISE = 1; // what a line is to a reader, as in the kernel
-const MARKS = { [NOISE]: ".noise", 2: ".error", 4: ".note" };
+const NOISE = 1, MARKS = { [NOISE]: ".noise", 2: ".error", 4: ".note" }; // what a line is, as in the kernel
 const SPEED = "steps/s";
 const COLOURS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00"]; // Okabe-Ito
 const DASHES = ["", "7 4", "2 3", "9 3 2 3"];
@@ -258,8 +257,9 @@ function newLog(run, ask) {
       event.clipboardData.setData("text/plain", printed.flatMap((text) => text.lines).join("\n"));
       event.preventDefault();
     };
-    target.addEventListener("copy", give, { once: true });
+    document.addEventListener("copy", give, true);
     flash(target, document.execCommand("copy") ? "Copied" : "Not copied");
+    document.removeEventListener("copy", give, true);
   }
 
   function arrange() {
