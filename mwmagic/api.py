@@ -36,6 +36,7 @@ from .record import Record, records
 from .shares import shares
 from .status import FINAL
 from .supervisor.config import CHIEF, KERAS_MODES, ON_STALL, Config
+from .table import html_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -341,9 +342,8 @@ class Cluster:
 
     def _repr_html_(self) -> str:
         # Jupyter loads a typesetter at its first HTML, which would delay the first lines of a run.
-        cell = '<td style="text-align:left">'
-        rows = (cell.join(["<tr>", *map(html.escape, row)]) for row in self._rows())
-        return f"<b>{html.escape(self._heading())}</b><table>{''.join(rows)}</table>"
+        rows = html_rows(self._rows(), '<td style="text-align:left">')
+        return f"<b>{html.escape(self._heading())}</b><table>{rows}</table>"
 
     def _heading(self) -> str:
         name, kind = repr(self.config.name), f"{self.config.framework}, {self.config.engine}"
@@ -352,8 +352,9 @@ class Cluster:
     def _rows(self) -> list[list[str]]:
         """Return the words of each task: its name, its address, whether it is this process."""
         placed = () if self.closed else self.spec.placed
-        here = {task: [] if task in self.tasks else ["this process"] for task, _ in placed}
-        return [[str(task), at, *here[task]] for task, at in placed]
+        return [
+            [str(task), at] + ["this process"] * (task not in self.tasks) for task, at in placed
+        ]
 
     @property
     def tasks(self) -> tuple[Task, ...]:

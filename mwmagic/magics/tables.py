@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, overload
+
+from mwmagic.table import html_rows
 
 from .display import status_html, status_text
 
@@ -84,8 +85,5 @@ class RunTable(Sequence["Record"]):
         return "\n".join(line.rstrip() for line in lines)
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(text)}</td>" for text in row) + "</tr>"
-            for row in self._rows()
-        )
-        return f"<table><tr><th>run<th>name<th>state<th></tr>{rows}</table>"
+        head = "<tr><th>run<th>name<th>state<th>"
+        return f"<table>{head}{html_rows(self._rows())}</table>"
