@@ -94,7 +94,7 @@ def test_leaving_the_block_ends_the_cluster_whatever_happened(tmp_path, nothing_
     with pytest.raises(SupervisorLost, match="declare the cluster again"):
         one.run("main.py", source=SLEEP)
     assert repr(one) == "Cluster 'cluster': ended"
-    assert "127.0.0.1" not in one._repr_html_()
+    assert one._repr_html_() == "<b>Cluster &#x27;cluster&#x27;: ended</b><table></table>"
 
 
 @pytest.mark.slow

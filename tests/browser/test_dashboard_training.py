@@ -33,7 +33,9 @@ def test_a_real_training_with_two_workers(notebook, shot):
         assert [line for line in lines if line.startswith("Epoch")] == [
             f"Epoch {epoch}/3" for epoch in (1, 2, 3)
         ]
-    assert notebook.board.locator(".mw-noise").count() > 0, "TensorFlow's notices are folded"
+    notices = notebook.board.locator(".mw-noise")
+    assert notices.count() > 0, "TensorFlow's notices are folded"
+    assert not notices.first.is_visible()
     chart.hover(position={"x": 200, "y": 60})
     notebook.see(notebook.board.locator(".mw-tip", has_text="worker:1"))
     for theme in ("Dark", "Light"):

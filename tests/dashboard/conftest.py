@@ -18,8 +18,9 @@ class Page:
         self.lines, self.points, self.header, self.rows = [], [], None, {}
 
     def say(self, **more):
-        at = {"kind": "at", "page": self.name, "at": self.at, "run": self.run}
-        self.kernel.message({**at, **more})
+        self.kernel.message(
+            {"kind": "at", "page": self.name, "at": self.at, "run": self.run, **more}
+        )
 
     def take(self, frame):
         if frame["run"] != self.run:
