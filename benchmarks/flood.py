@@ -41,10 +41,9 @@ def into_file(folder: Path, args: list[str]) -> Path:
 
 def into_cat(folder: Path, args: list[str]) -> Path:
     log = folder / "cat.log"
-    with log.open("wb") as file:
-        one = subprocess.Popen([*PLAIN, *args], cwd=folder, stdout=subprocess.PIPE)
-        subprocess.run(["cat"], stdin=one.stdout, stdout=file, check=True)
-        one.wait()
+    plain = subprocess.Popen([*PLAIN, *args], cwd=folder, stdout=subprocess.PIPE)
+    with log.open("wb") as file, plain:
+        subprocess.run(["cat"], stdin=plain.stdout, stdout=file, check=True)
     return log
 
 

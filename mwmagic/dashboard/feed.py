@@ -181,9 +181,9 @@ class Feed:
         if to == at:
             return None
         start = at._replace(line=line - _count(runs))
-        message = {"run": self.number, "first": self.journal.first, "from": start, "to": to}
+        lines = {"first": self.journal.first, "from": start, "to": to, "runs": runs}
         news = {"points": points, **self.state(at.state)}
-        return message | {name: new for name, new in news.items() if new} | {"runs": runs}, to
+        return {"run": self.number, **lines, **{name: new for name, new in news.items() if new}}, to
 
     def _look(self) -> None:
         """Note the lines that are still being written."""
