@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -42,3 +44,12 @@ def test_the_last_metrics_of_each_worker_are_shown(tmp_path):
 def test_the_command_that_opens_the_notebook_is_one_that_exists_here():
     command = demo._jupyter().split()[0]
     assert command == "jupyter" or Path(command).parent.is_dir()
+
+
+def test_what_the_demonstration_and_the_notebooks_write_is_no_part_of_the_project(tmp_path):
+    shutil.copy(Path(__file__).parents[1] / ".gitignore", tmp_path)
+    subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
+    written = ["mwmagic-demo/main.py", "notebooks/main.py", "notebooks/.mwmagic/runs/1/run.json"]
+    asked = ["git", "check-ignore", *written, "notebooks/quickstart.ipynb", "mwmagic/demo.py"]
+    ignored = subprocess.run(asked, cwd=tmp_path, check=True, capture_output=True, text=True)
+    assert ignored.stdout.split() == written
