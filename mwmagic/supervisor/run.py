@@ -482,6 +482,7 @@ class Run:
             "exited",
             task=end.task,
             attempt=end.attempt,
+            moment=end.moment,
             code=end.code,
             signal=end.signal,
             ended=end.ended,

@@ -64,12 +64,23 @@ def failed(folder, index, pid, way):
 
 
 def strike(folder, pids, first, gap, ways):
-    """Make both fail, the second some time after the first has failed."""
+    """Make both fail, the second some time after the first has failed; return when."""
     os.kill(pids[first], SIGNALS[ways[0]])
     eventually(lambda: failed(folder, first, pids[first], ways[0]))
     time.sleep(gap)
+    struck = time.monotonic()
     with suppress(ProcessLookupError):  # mwmagic has ended it because of the first
         os.kill(pids[1 - first], SIGNALS[ways[1]])
+    return struck
+
+
+def known(run, first):
+    """Return when it was known that the first had failed.
+
+    A death that reports nothing is known once the agent has run, which a busy machine may put off.
+    """
+    exits = [event for event in run.record.events() if event["event"] == "exited"]
+    return next(end["moment"] for end in exits if end["task"] == f"worker:{first}")
 
 
 @pytest.mark.slow
@@ -77,15 +88,19 @@ def test_the_first_of_two_is_blamed_every_time(tmp_path, cluster):
     (tmp_path / "main.py").write_text(FRAGILE)
     gang = cluster(2, grace=0.1)
     kinds = list(product(GAPS, (0, 1), product(WAYS, WAYS)))
-    causes, expected = [], []
+    causes, expected, late = [], [], []
     for gap, first, ways in random.Random(1).sample(kinds, PAIRS):
         for path in tmp_path.glob("worker:*"):
             path.unlink()
         run = gang.run("main.py")
         pids = eventually(partial(both, run, tmp_path))
-        strike(tmp_path, pids, first, gap, ways)
+        struck = strike(tmp_path, pids, first, gap, ways)
         with pytest.raises(WorkerFailed):
             run.wait(60)
+        if known(run, first) > struck:
+            late.append((gap, first, ways))
+            continue
         causes.append((gap, first, ways, run.cause.headline))
         expected.append((gap, first, ways, f"worker:{first} {ENDS[ways[0]]}"))
     assert causes == expected
+    assert len(late) <= PAIRS // 10, late
