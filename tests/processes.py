@@ -72,9 +72,10 @@ def printed(code, **options):
 
 
 def eventually(condition, what="what the test waits for"):
-    """Wait until something holds and return it."""
+    """Wait until something holds and return it; a function may tell what is missing."""
     deadline = time.monotonic() + PATIENCE
     while not (result := condition()):
-        assert time.monotonic() < deadline, f"no {what} in {PATIENCE} s"
+        late = time.monotonic() >= deadline
+        assert not late, f"no {what() if callable(what) else what} in {PATIENCE} s"
         time.sleep(0.005)
     return result

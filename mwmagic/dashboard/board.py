@@ -151,7 +151,8 @@ class Board:
         if self._handle is not None:
             self._handle.update(bundle, raw=True, metadata=self._metadata(bundle))
         if self.widget.loaded > self._shown:  # Jupyter no longer knows which output this is
-            self.widget.send({"kind": "keep", "data": bundle, "metadata": self._metadata(bundle)})
+            output = {"data": bundle, "metadata": self._metadata(bundle)}
+            self.widget.send({"kind": "keep", "output": {"output_type": "display_data", **output}})
 
     def _saying(self, run: Mapping[str, Any]) -> tuple[object, ...]:
         """Return what is to be saved soon when it changes."""
@@ -221,7 +222,7 @@ class Board:
         if found is None:
             return False
         message, position = found
-        size = sum(len(text) for _, _, text in message["runs"])
+        size = sum(len(text.text) for text in message["texts"])
         question = self._pages.send(position, size, now)
         self.widget.send({"kind": "frame", "now": time.time(), "question": question, **message})
         return True

@@ -1,28 +1,25 @@
 // The page's side of the dashboard: a view keeps and shows what the kernel sent of a run.
 // Text from workers reaches the page as text nodes only, never as markup.
 
-const KEPT = 10000; // lines in the page, as in the kernel
 const BLOCK = 200; // lines in a block that the browser lays out, or skips, as one
-const GROUP = 40; // lines of one task that are one text: an element for each takes four times as long
+const BLOCKS = 51; // blocks in the page: the 10,000 lines that the kernel keeps
 const POINTS = 12000; // points of all series, as in the kernel; of more, every second one goes
-const NOISE = 1, MARKS = { [NOISE]: ".noise", 2: ".error", 4: ".note" }; // what a line is, as in the kernel
+const MARKS = ["", ".noise", ".error", ".note"]; // what a text is, as in the kernel
 const SPEED = "steps/s";
-const COLOURS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00"]; // Okabe-Ito
+const COLOURS = "#0072B2 #E69F00 #009E73 #CC79A7 #56B4E9 #D55E00".split(" "); // Okabe-Ito
 const DASHES = ["", "7 4", "2 3", "9 3 2 3"];
 
 const colour = (task) => COLOURS[task % COLOURS.length];
 const short = (y) => (y === null ? "nan" : String(+y.toPrecision(4)));
 
-// Make an element: h("span.class", { title: "a property or an attribute" }, "a child"); h(".class") is a div.
-function h(tag, props = {}, ...children) {
+// Make an element: h("span.class", { title: "a property" }, "a child"); h(".class") is a div.
+function h(tag, props, ...children) {
   const [name, ...classes] = tag.split(".");
   const drawn = ["svg", "path", "text"].includes(name);
   const node = document.createElementNS(`http://www.w3.org/${drawn ? "2000/svg" : "1999/xhtml"}`, name || "div");
   for (const one of classes) node.classList.add(`mw-${one}`);
-  for (const key in props) {
-    if (!drawn && (key in node || typeof props[key] === "number")) node[key] = props[key];
-    else node.setAttribute(key, props[key]);
-  }
+  if (!drawn) Object.assign(node, props);
+  else for (const key in props) node.setAttribute(key, props[key]);
   node.append(...children);
   return node;
 }
@@ -74,9 +71,9 @@ function newChart(run, metric) {
   const el = h("figure", { hidden: true }, select, plot);
 
   function draw() {
-    const names = [...new Set(run.series.map((line) => line.metric))];
+    const all = Object.values(run.series), names = [...new Set(all.map((line) => line.metric))];
     if (metric !== SPEED && !names.includes(metric)) metric = names.find((name) => name.includes("loss")) ?? names[0];
-    lines = run.series.filter((line) => line.metric === metric);
+    lines = all.filter((line) => line.metric === metric).sort((a, b) => a.attempt - b.attempt || a.index - b.index);
     el.hidden = !lines.some((line) => line.points.length > 1);
     const width = plot.clientWidth;
     if (!width) return;
@@ -114,9 +111,9 @@ function newChart(run, metric) {
   // What the lines say where they are nearest to a place.
   function words(at) {
     const away = ([x]) => Math.abs(X(x) - at);
-    return lines.slice(-8).map(({ task, attempt, points }) => {
+    return lines.slice(-8).map(({ index, attempt, points }) => {
       const [x, y] = points.reduce((best, point) => (away(point) < away(best) ? point : best));
-      return `${task}${attempt > 1 ? ` · attempt ${attempt}` : ""} · step ${x}: ${short(y)}`;
+      return `${run.names[index]}${attempt > 1 ? ` · attempt ${attempt}` : ""} · step ${x}: ${short(y)}`;
     });
   }
 
@@ -129,24 +126,24 @@ function newChart(run, metric) {
 }
 
 function newLog(run, ask) {
-  let kept = [], count, found, noise, task, follow = true, folded = true, seen = 0;
+  let kept = [], found, task, follow = true, folded = true, seen = 0;
   const select = h("select", { ariaLabel: "Task" });
   const find = h("input", { type: "search", placeholder: "Search", ariaLabel: "Search the log" });
   const told = h("span.dim", { role: "status" });
-  const notices = button("", unfold, "Show what TensorFlow says to itself");
+  const notices = button("Notices", unfold, "Show what TensorFlow says to itself");
   const error = button("First error", jump);
   const following = button("Follow", () => place(!follow));
-  const whole = button("Whole log", save, "Download all that is in it, or in the chosen task's");
+  const whole = button("Whole log", save, "Download it, or the chosen task's");
   const foot = h("span.dim.gap");
-  const blocks = h(".blocks"), live = h(".live"), gap = h("span.gap");
-  const pane = h(".lines", { role: "log", "aria-live": "off", ariaLabel: "Log", tabIndex: 0 }, blocks, live);
+  const blocks = h(".blocks"), live = h(".live");
+  const pane = h(".lines", { role: "log", ariaLive: "off", ariaLabel: "Log", tabIndex: 0 }, blocks, live);
   const el = h("", {},
-    h(".tools", { role: "toolbar", ariaLabel: "Log" }, select, find, told, notices, error, gap, following),
+    h(".tools", {}, select, find, told, notices, error, h("span.gap"), following),
     pane,
     h(".tools", {}, foot, whole),
   );
-  const errors = blocks.getElementsByClassName("mw-error");
-  const shows = (one) => task < 0 || one.task < 0 || one.task === task;
+  const [errors, noise] = ["mw-error", "mw-noise"].map((name) => blocks.getElementsByClassName(name));
+  const shows = ([index]) => task < 0 || index < 0 || index === task;
   select.onchange = () => filter(run.names.indexOf(select.value));
   find.oninput = () => filter();
   pane.onscroll = () => {
@@ -158,47 +155,33 @@ function newLog(run, ask) {
   function filter(wanted = task, texts = kept) {
     task = wanted;
     kept = [];
-    count = found = noise = 0;
+    found = 0;
     blocks.replaceChildren();
     offer(select, ["all tasks", ...run.names], run.names[task] ?? "all tasks");
     pane.style.setProperty("--w", `${Math.max(...run.names.map((name) => name.length)) + 3}ch`);
-    add(texts);
+    add(texts, texts.length);
   }
 
-  // Take further texts: lines that one task printed in a row.
-  function add(texts) {
-    kept = kept.concat(texts);
-    for (const { lines } of texts) count += lines.length;
-    while (count - kept[0]?.lines.length >= KEPT) count -= kept.shift().lines.length;
+  // Take further texts: lines that one task printed in a row. The kernel keeps so many in all.
+  function add(texts, count) {
+    kept = kept.concat(texts).slice(-count);
     const words = find.value.toLowerCase();
-    for (const { task, mark, lines } of texts.filter(shows)) {
-      const wanted = lines.filter((line) => line.toLowerCase().includes(words));
-      found += wanted.length;
-      if (mark & NOISE) noise += wanted.length;
-      while (wanted.length) write(task, mark, wanted);
+    for (const [index, mark, text] of texts.filter(shows)) {
+      const lines = text.split("\n").filter((line) => line.toLowerCase().includes(words));
+      if (!lines.length) continue;
+      if (!(blocks.lastChild?.count < BLOCK)) blocks.append(h(".block", { count: 0 }));
+      blocks.lastChild.append(draw([index, mark, lines.join("\n")]));
+      blocks.lastChild.count += lines.length;
+      found += lines.length;
     }
-    while (blocks.childElementCount > KEPT / BLOCK + 1) blocks.firstChild.remove();
-    live.replaceChildren(...run.live.filter((one) => one.text && shows(one)).slice(0, 4).map(draw));
+    while (blocks.childElementCount > BLOCKS) blocks.firstChild.remove();
+    live.replaceChildren(...run.live.filter((text) => text[2] && shows(text)).slice(0, 4).map(draw));
     place();
   }
 
-  // Take as many of these lines as there is room for in one place.
-  function write(task, mark, lines) {
-    let block = blocks.lastChild;
-    if (!(block?.count < BLOCK)) blocks.append((block = h(".block", { count: 0 })));
-    let node = block.lastChild;
-    if (!(node?.task === task && node.mark === mark && node.count < GROUP)) block.append((node = draw({ task, mark, text: "" })));
-    const some = lines.splice(0, GROUP - node.count);
-    node.firstChild.appendData((node.count ? "\n" : "") + some.join("\n"));
-    node.count += some.length;
-    block.count += some.length;
-  }
-
-  function draw({ task, mark, text }) {
-    const node = h(`.line${MARKS[mark] ?? ""}`, { task, mark, count: 0 }, text);
-    if (task < 0) return node;
-    node.dataset.task = run.names[task];
-    node.style.setProperty("--c", colour(task));
+  function draw([index, mark, text]) {
+    const node = h(`.line${MARKS[mark]}`, { style: `--c: ${colour(index)}` }, text);
+    if (index >= 0) node.dataset.task = run.names[index];
     return node;
   }
 
@@ -209,23 +192,21 @@ function newLog(run, ask) {
 
   function head() {
     const log = run.cards[task]?.row.log;
-    set(notices, `Notices: ${noise}`);
-    notices.hidden = !noise;
+    notices.hidden = !noise.length;
     notices.ariaPressed = !folded;
     pane.classList.toggle("mw-folded", folded && !find.value);
     following.ariaPressed = follow;
     set(told, find.value && `${found} found`);
-    set(foot, `${count} of ${run.at[0]} lines · all in ${log || run.header.folder}`);
+    set(foot, `The last 10,000 lines. All are in ${log || run.header.folder}`);
     error.hidden = !errors.length;
     whole.disabled = run.gone || (task >= 0 && !log);
   }
 
   function jump() {
-    const all = [...errors];
-    const node = all.find((node) => node.dataset.task === run.header.culprit) || all[0];
-    if (node) place(false);
+    const node = [...errors].find((node) => node.dataset.task === run.header.culprit) ?? errors[0];
+    pane.focus();
+    place(follow && !node);
     node?.scrollIntoView({ block: "nearest" });
-    pane.focus({ preventScroll: true });
   }
 
   // Scroll to where the reader is: the end, or where they stopped.
@@ -252,14 +233,13 @@ function newLog(run, ask) {
 
   // In pages without a secure connection there is no other way to copy.
   function copy({ target }) {
-    const printed = kept.filter((text) => run.names[text.task] === run.header.culprit);
-    const give = (event) => {
-      event.clipboardData.setData("text/plain", printed.flatMap((text) => text.lines).join("\n"));
-      event.preventDefault();
-    };
-    document.addEventListener("copy", give, true);
+    const texts = kept.filter(([index]) => run.names[index] === run.header.culprit);
+    const area = h("textarea", { value: texts.map(([, , text]) => text).join("\n") });
+    el.append(area);
+    area.select();
     flash(target, document.execCommand("copy") ? "Copied" : "Not copied");
-    document.removeEventListener("copy", give, true);
+    area.remove();
+    target.focus();
   }
 
   function arrange() {
@@ -292,7 +272,7 @@ function newCard(task, index, choose) {
 }
 
 function newView(model) {
-  const page = String(Math.random()), run = {};
+  const page = Math.random(), run = {};
   let said = 0, skew = 0, plotted = false, asked, told;
   const act = (text, title) => button(text, () => send({ kind: text.toLowerCase() }), title);
   const actions = [
@@ -322,27 +302,28 @@ function newView(model) {
     run.gone = false;
     skew = Date.now() / 1000 - message.now; // its clock may be another
     if (message.run !== run.number) begin(message.run);
-    const { first, from, to, runs, points = [], question } = message, [line, point, state] = run.at;
-    const missed = (from[0] > line && first <= line) || from[1] > point || from[2] > state;
+    const { first, from, to, texts, points = [], question } = message, [text, point, state] = run.at;
+    const missed = from.some((n, i) => n > run.at[i]), start = to[0] - texts.length;
     if (!missed) {
       // A page that asked twice is told twice: what it has already is passed over.
       run.at = to.map((n, i) => Math.max(n, run.at[i]));
       if (to[2] >= state) update(message);
-      for (const group of points) plot(...group, point - from[1]);
-      append(runs, line - from[0]);
+      points.slice(Math.max(point - from[1], 0)).forEach(plot);
+      if (start > text) log.filter(undefined, []); // the kernel has no more of what is between
+      log.add(texts.slice(Math.max(text - start, 0)), to[0] - first);
     }
     if (missed || question) answer(question);
   }
 
   function begin(number) {
-    Object.assign(run, { number, at: [0, 0, 0], live: [], cards: [], series: [] });
+    Object.assign(run, { number, at: [0, 0, 0], live: [], cards: [], series: {} });
   }
 
   function update({ header, rows = {}, live = {} }) {
     if (header) run.header = header;
     if (!run.cards.length) deal(run.header.names);
     for (const [i, row] of Object.entries(rows)) run.cards[i].update(row);
-    for (const [i, text] of Object.entries(live)) run.live[i] = { task: +i, mark: 0, text };
+    for (const [i, text] of Object.entries(live)) run.live[i] = [+i, 0, text];
     draw();
   }
 
@@ -354,24 +335,11 @@ function newView(model) {
     log.filter(-1, []);
   }
 
-  function append(runs, known) {
-    if (known < 0) log.filter(undefined, []); // the kernel has no more of what is between
-    log.add(runs.map(([task, mark, text]) => {
-      const all = text.split("\n"), lines = all.slice(Math.max(known, 0));
-      known -= all.length;
-      return { task, mark, lines };
-    }));
-  }
-
-  function plot(task, attempt, metric, values, known) {
-    let line = run.series.find((one) => one.task === task && one.attempt === attempt && one.metric === metric);
-    if (!line) run.series.push((line = { task, attempt, metric, index: run.names.indexOf(task), points: [] }));
-    for (let i = 0; i < values.length; i += 3) {
-      if (values[i] >= known) line.points.push([values[i + 1], values[i + 2]]);
-    }
+  function plot([index, attempt, metric, x, y]) {
+    const line = (run.series[[metric, attempt, index]] ??= { index, attempt, metric, points: [] });
+    line.points.push([x, y]);
     const { length } = line.points;
-    if (length * run.series.length > POINTS) line.points = line.points.filter((_, i) => (length - i) % 2);
-    run.series.sort((a, b) => a.attempt - b.attempt || a.index - b.index);
+    if (length * Object.keys(run.series).length > POINTS) line.points = line.points.filter((_, i) => (length - i) % 2);
     plotted = true;
   }
 
@@ -397,7 +365,6 @@ function newView(model) {
   function draw() {
     const { header, gone } = run, lost = gone && !header.over;
     head.dataset.tone = lost ? "off" : header.tone;
-    tasks.style.opacity = lost ? 0.6 : 1;
     set(title, header.title);
     set(words, lost ? `kernel gone; last seen: ${header.words}` : header.words);
     for (const one of actions) one.disabled = gone || !header.actions.includes(one.textContent);
@@ -435,9 +402,8 @@ function newView(model) {
 
   // What is typed here is not meant for the notebook, where "d d" deletes a cell; but saving
   // it, and running a cell, work from here too.
-  function keys({ ctrlKey, metaKey, altKey, shiftKey, key, target }) {
-    const run = shiftKey && key === "Enter" && target.tagName !== "INPUT";
-    const theirs = ctrlKey || metaKey || altKey || run;
+  function keys({ ctrlKey, metaKey, altKey, shiftKey, key }) {
+    const theirs = ctrlKey || metaKey || altKey || (shiftKey && key === "Enter");
     el.toggleAttribute("data-lm-suppress-shortcuts", !theirs); // for Jupyter, which listens before us
     el.onkeydown = (event) => theirs || event.stopPropagation();
   }
@@ -480,14 +446,12 @@ export default () => {
     for (const el of document.getElementsByClassName(label)) settle(el);
   }
 
-  const found = ({ animationName }) => animationName === "mw-found" && seek();
-
   // After a reload Jupyter no longer knows which of its outputs the kernel updates.
-  function keep({ data, metadata }) {
+  function keep({ output }) {
     for (const { outputs } of model.widget_manager.context?.model.cells ?? []) {
       for (let i = 0; i < outputs?.length; i++) {
         const html = String(outputs.get(i).data["text/html"]);
-        if (html.includes(label) && html !== data["text/html"]) outputs.set(i, { output_type: "display_data", data, metadata });
+        if (html.includes(label) && html !== output.data["text/html"]) outputs.set(i, output);
       }
     }
   }
@@ -500,13 +464,13 @@ export default () => {
       else for (const view of views) view.hear(message, buffers);
     });
     model.on("comm_live_update", () => views.forEach((view) => view.end()));
-    document.addEventListener("animationstart", found);
+    document.addEventListener("animationstart", seek);
     // Jupyter's own pages hold all outputs in one document: any of them can be our place.
     model.send({ kind: "hosts", hosts: !!document.querySelector(".jp-Notebook"), age: performance.now() / 1000 });
     seek();
     return () => {
       watch.disconnect();
-      document.removeEventListener("animationstart", found);
+      document.removeEventListener("animationstart", seek);
       views.forEach((view) => view.remove());
     };
   }

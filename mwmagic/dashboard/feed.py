@@ -18,6 +18,8 @@ from .whole import Whole
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from .series import Point
+
 __all__ = ["Feed"]
 
 AHEAD = 96_000
@@ -55,6 +57,7 @@ class Feed:
         self.number = int(run["number"])
         self.series = Series(Path(run["directory"]) / "metrics.jsonl")
         self.journal = Journal()
+        self._names = list(run["tasks"])
         self._tails: list[Tail | None] = [None] * len(run["tasks"])
         self._live = [(0, "")] * len(run["tasks"])
         self._state = 0
@@ -97,7 +100,7 @@ class Feed:
 
     def say(self, text: str) -> None:
         """Add a line of our own."""
-        self.journal.add(-1, [Line(int(Mark.NOTE), text)])
+        self.journal.add(-1, [Line(Mark.NOTE, text)])
 
     def state(self, since: int = 0) -> dict[str, Any]:
         """Return the state, or what changed of it since a version."""
@@ -171,19 +174,24 @@ class Feed:
             None where it lacks nothing.
         """
         turns = AHEAD // TURN
-        while turns and (self.journal.next - at.line) * 20 < limit and self.collect(TURN):
+        texts, text = self.journal.texts(at.text, limit)
+        while turns and text == self.journal.next and self.collect(TURN):
+            texts, text = self.journal.texts(at.text, limit)
             turns -= 1
         self.series.read()
-        runs, line = self.journal.runs(at.line, limit)
         points, point = self.series.since(at.point, POINTS)
         self._look()
-        to = Position(line, point, self._state + 1)
+        to = Position(text, point, self._state + 1)
         if to == at:
             return None
-        start = at._replace(line=line - _count(runs))
-        lines = {"first": self.journal.first, "from": start, "to": to, "runs": runs}
-        news = {"points": points, **self.state(at.state)}
-        return {"run": self.number, **lines, **{name: new for name, new in news.items() if new}}, to
+        log = {"first": self.journal.first, "from": at, "to": to, "texts": texts}
+        news = {"points": [self._told(one) for one in points], **self.state(at.state)}
+        return {"run": self.number, **log, **{name: new for name, new in news.items() if new}}, to
+
+    def _told(self, point: Point) -> list[Any]:
+        """Return a point as a page is told it."""
+        x = int(point.x) if point.x.is_integer() else point.x  # shorter
+        return [self._names.index(point.key.task), *point.key[1:], x, point.y]
 
     def _look(self) -> None:
         """Note the lines that are still being written."""
@@ -192,7 +200,3 @@ class Feed:
             if text != self._live[index][1]:
                 self._state += 1
                 self._live[index] = (self._state, text)
-
-
-def _count(runs: list[list[Any]]) -> int:
-    return sum(text.count("\n") + 1 for _, _, text in runs)

@@ -1,78 +1,117 @@
-"""The latest lines of all tasks, merged and numbered."""
+"""The latest lines of all tasks, merged into numbered texts."""
 
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from itertools import groupby
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from .tail import Line
 
-__all__ = ["Journal"]
+__all__ = ["Journal", "Text"]
 
 LINES = 10_000
-"""Lines kept; the page keeps as many."""
+"""Lines kept; the page keeps the same."""
 
 CHARACTERS = 4 * 2**20
 """Characters kept in all of them."""
 
+TEXT_LINES, TEXT_CHARACTERS = 100, 4000
+"""Lines, and characters but for the last line's, of a text at the most.
+
+Each is one element in a page: an element for each line takes four times as long.
+"""
+
+EXTRA = 12
+"""Characters that a text costs beside its own."""
+
+
+class Text(NamedTuple):
+    """Lines that one task printed in a row."""
+
+    task: int
+    mark: int
+    text: str
+
+    @property
+    def lines(self) -> int:
+        """How many they are."""
+        return self.text.count("\n") + 1
+
 
 class Journal:
-    """A ring of numbered lines.
+    """A ring of numbered texts.
 
     Attributes
     ----------
     first : int
-        The number of the oldest line that is kept.
+        The number of the oldest text that is kept.
     """
 
     def __init__(self) -> None:
         self.first = 0
-        self._lines: deque[tuple[int, Line]] = deque()
-        self._size = 0
+        self._texts: deque[Text] = deque()
+        self._lines = self._size = 0
 
     @property
     def next(self) -> int:
-        """The number that the next line will get."""
-        return self.first + len(self._lines)
+        """The number that the next text will get."""
+        return self.first + len(self._texts)
 
     def add(self, task: int, lines: Iterable[Line]) -> None:
         """Append lines of a task, which is told by its place in the run's list."""
-        for line in lines:
-            self._lines.append((task, line))
-            self._size += len(line.text)
-        while len(self._lines) > LINES or self._size > CHARACTERS:
-            self._size -= len(self._lines.popleft()[1].text)
+        for mark, alike in groupby(lines, key=lambda line: line.mark):
+            for text in _cut(line.text for line in alike):
+                self._keep(Text(task, mark, text))
+
+    def _keep(self, text: Text) -> None:
+        self._texts.append(text)
+        self._lines += text.lines
+        self._size += len(text.text)
+        while self._lines > LINES or self._size > CHARACTERS:
+            oldest = self._texts.popleft()
+            self._lines -= oldest.lines
+            self._size -= len(oldest.text)
             self.first += 1
 
-    def runs(self, start: int, limit: int) -> tuple[list[list[Any]], int]:
-        """Return lines from a number on, those of one task and mark together.
+    def texts(self, start: int, limit: int) -> tuple[list[Text], int]:
+        """Return texts from a number on.
 
         Parameters
         ----------
         start : int
-            The first line's number.
+            The first one's number.
         limit : int
-            Characters at the most, if one line alone does not have more.
+            Characters after which no further one begins.
 
         Returns
         -------
-        runs : list
-            ``[task, mark, text]`` each; the text may hold many lines.
+        texts : list of Text
+            As many as are kept, and as the limit allows.
         end : int
             The number after the last one.
         """
-        runs: list[list[Any]] = []
+        texts: list[Text] = []
         end = max(start, self.first)
         while end < self.next and limit > 0:
-            task, line = self._lines[end - self.first]
-            if runs and runs[-1][:2] == [task, line.mark]:
-                runs[-1][2].append(line.text)
-            else:
-                runs.append([task, line.mark, [line.text]])
-                limit -= 12
-            limit -= len(line.text) + 2
+            texts.append(self._texts[end - self.first])
+            limit -= len(texts[-1].text) + EXTRA
             end += 1
-        return [[task, mark, "\n".join(texts)] for task, mark, texts in runs], end
+        return texts, end
+
+
+def _cut(lines: Iterable[str]) -> Iterator[str]:
+    """Join lines to texts that are not too long."""
+    held: list[str] = []
+    size = 0
+    for line in lines:
+        held.append(line)
+        size += len(line)
+        if len(held) == TEXT_LINES or size >= TEXT_CHARACTERS:
+            yield "\n".join(held)
+            held, size = [], 0
+    if held:
+        yield "\n".join(held)

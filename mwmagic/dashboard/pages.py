@@ -31,9 +31,9 @@ everything all the same. A page that is gone gets no more than this.
 
 
 class Position(NamedTuple):
-    """The numbers of the first line, point and state that a page lacks."""
+    """The numbers of the first text, point and state that a page lacks."""
 
-    line: int = 0
+    text: int = 0
     point: int = 0
     state: int = 0
 

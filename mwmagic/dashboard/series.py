@@ -139,27 +139,12 @@ class Series:
             self._held.clear()
         return size > self._offset
 
-    def since(self, number: int, limit: int) -> tuple[list[list[Any]], int]:
-        """Return the points from a number on, those of one series together.
-
-        Returns
-        -------
-        groups : list
-            ``[task, attempt, metric, [n, x, y, n, x, y]]`` each; their
-            numbers are counted from the first one asked for.
-        end : int
-            The number after the last one.
-        """
+    def since(self, number: int, limit: int) -> tuple[list[Point], int]:
+        """Return so many points from a number on, and the number after the last one."""
         start = bisect_left(self._points, number, key=lambda point: point.number)
         chosen = self._points[start : start + limit]
-        groups: dict[Key, list[float | None]] = {}
-        for point in chosen:
-            x = int(point.x) if point.x.is_integer() else point.x  # shorter
-            groups.setdefault(point.key, []).extend((point.number - number, x, point.y))
         whole = start + limit >= len(self._points)
-        return [[*key, values] for key, values in groups.items()], (
-            self._next if whole else chosen[-1].number + 1
-        )
+        return chosen, self._next if whole else chosen[-1].number + 1
 
     def _take(self, data: bytes) -> None:
         self._offset += len(data)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from enum import IntFlag
+from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from mwmagic.logs.noise import Noise
@@ -28,16 +28,16 @@ _HEAD = "Traceback (most recent call last):"
 _FATAL = re.compile(r"Fatal Python error: |Segmentation fault|terminate called after")
 
 
-class Mark(IntFlag):
+class Mark(IntEnum):
     """What a line is to a reader."""
 
     NOISE = 1
     ERROR = 2
-    NOTE = 4
+    NOTE = 3
 
 
 class Line(NamedTuple):
-    """A finished line: its marks, and its text without its end."""
+    """A finished line: its mark, and its text without its end."""
 
     mark: int
     text: str

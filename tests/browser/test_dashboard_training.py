@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 import cells
 import pytest
@@ -23,10 +24,11 @@ def test_a_real_training_with_two_workers(notebook, shot):
     places = notebook.board.locator(".mw-place").all_text_contents()
     assert places == ["epoch 3/3 · step 150/150"] * 2
     chart = notebook.board.locator(".mw-plot").first
+    says = partial(chart.get_attribute, "aria-label")
     told = r"loss: worker:0 · step 450: (\S+), worker:1 · step 450: \1"
     eventually(
-        lambda: re.fullmatch(told, chart.get_attribute("aria-label") or ""),
-        "the same loss of every worker, in the chart",
+        lambda: re.fullmatch(told, says() or ""),
+        lambda: f"the same loss of every worker, in the chart that says {says()}",
     )
     for index in (0, 1):
         lines = notebook.lines(f"worker:{index}")

@@ -26,16 +26,12 @@ class Page:
         if frame["run"] != self.run:
             self.__init__(self.kernel, self.name)
             self.run = frame["run"]
-        start, *others = frame["from"]
-        line, point, state = self.at
-        if start > line >= frame["first"] or others[0] > point or others[1] > state:
+        if any(start > at for start, at in zip(frame["from"], self.at, strict=True)):
             return True  # a frame was lost, or was not for this page
-        texts = [(run[0], text) for run in frame["runs"] for text in run[2].split("\n")]
-        self.lines += texts[max(line - start, 0) :]
-        for task, attempt, metric, values in frame.get("points", []):
-            triples = zip(values[::3], values[1::3], values[2::3], strict=True)
-            new = [(x, y) for n, x, y in triples if others[0] + n >= point]
-            self.points += [(task, attempt, metric, x, y) for x, y in new]
+        texts, (text, point, _) = frame["texts"], self.at
+        known = max(text - (frame["to"][0] - len(texts)), 0)
+        self.lines += [(task, line) for task, _, text in texts[known:] for line in text.split("\n")]
+        self.points += map(tuple, frame.get("points", [])[max(point - frame["from"][1], 0) :])
         self.at = tuple(map(max, self.at, frame["to"]))
         self.header = frame.get("header") or self.header
         for index, row in frame.get("rows", {}).items():

@@ -46,7 +46,7 @@ def test_two_pages_lose_nothing_and_agree(kernel, tmp_path):
         kernel.until(lambda page=page: counted(page, 300), "every line")
         kernel.until(lambda page=page: page.header["over"], "the end")
     kernel.until(lambda: sorted(first.points) == sorted(second.points), "the same points")
-    losses = [x for task, _, metric, x, _ in first.points if (task, metric) == ("worker:0", "loss")]
+    losses = [x for task, _, metric, x, _ in first.points if (task, metric) == (0, "loss")]
     assert losses == sorted(set(losses)), "no point comes twice"
     assert {metric for _, _, metric, _, _ in first.points} >= {"loss", "__proto__", "nan"}
     assert first.rows == second.rows

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from mwmagic.dashboard.journal import LINES, Journal
+from mwmagic.dashboard.journal import (
+    CHARACTERS,
+    LINES,
+    TEXT_CHARACTERS,
+    TEXT_LINES,
+    Journal,
+)
 from mwmagic.dashboard.pages import BLIND, FRAME, LEAST, PATIENCE, WINDOW, Pages, Position
 from mwmagic.dashboard.tail import Line, Mark, Tail
 from mwmagic.dashboard.whole import PIECE, Whole
@@ -58,13 +64,27 @@ def test_a_page_that_never_answers_is_forgotten():
     assert not pages.known
 
 
-def test_the_journal_keeps_the_newest_lines_and_their_numbers():
+def test_the_journal_keeps_the_newest_lines_in_numbered_texts():
     journal = Journal()
     journal.add(0, [Line(0, str(number)) for number in range(LINES + 10)])
-    assert (journal.first, journal.next) == (10, LINES + 10)
-    runs, end = journal.runs(0, 10**9)
+    assert (journal.first, journal.next) == (1, LINES // TEXT_LINES + 1)
+    texts, end = journal.texts(0, 10**9)
     assert end == journal.next
-    assert runs == [[0, 0, "\n".join(map(str, range(10, LINES + 10)))]]
+    assert lines(texts) == [str(number) for number in range(TEXT_LINES, LINES + 10)]
+    assert {text.lines for text in texts} == {TEXT_LINES, 10}
+    assert all(len(text.text) < TEXT_CHARACTERS for text in texts)
+    for _ in range(CHARACTERS // TEXT_CHARACTERS):
+        journal.add(1, [Line(0, "x" * (TEXT_CHARACTERS - 2)), Line(0, "long"), Line(0, "last")])
+    texts, _ = journal.texts(0, 10**9)
+    assert sum(len(text.text) for text in texts) <= CHARACTERS
+    assert [text.text.count("\n") for text in texts[-2:]] == [1, 0]
+
+
+def test_a_text_is_of_one_task_and_one_kind():
+    journal = Journal()
+    journal.add(0, [Line(Mark.NOISE, "a"), Line(0, "b"), Line(0, "c"), Line(Mark.ERROR, "d")])
+    journal.add(1, [Line(Mark.ERROR, "e")])
+    assert journal.texts(1, 10**9) == ([(0, 0, "b\nc"), (0, 2, "d"), (1, 2, "e")], 4)
 
 
 def test_the_journal_sends_pieces_that_join_without_a_gap():
@@ -73,9 +93,14 @@ def test_the_journal_sends_pieces_that_join_without_a_gap():
         journal.add(number % 3, [Line(0, f"line {number}")])
     found, at = [], 0
     while at < journal.next:
-        runs, at = journal.runs(at, 50)
-        found += [text for run in runs for text in run[2].split("\n")]
+        texts, at = journal.texts(at, 50)
+        assert len(texts) <= 3
+        found += lines(texts)
     assert found == [f"line {number}" for number in range(100)]
+
+
+def lines(texts):
+    return [line for text in texts for line in text.text.split("\n")]
 
 
 def test_a_tail_reads_split_writes_and_marks_tracebacks(tmp_path):

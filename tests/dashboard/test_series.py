@@ -89,17 +89,17 @@ def test_the_axis_grows_over_epochs(tmp_path):
     assert [y for _, y in one.read(SPEED)] == [10.0, 10.0]
 
 
-def test_pages_get_groups_and_where_to_go_on(tmp_path):
+def test_pages_get_points_and_where_to_go_on(tmp_path):
     one = record(tmp_path).write(
         *(entry(step, float(step), metrics={"loss": 1}) for step in (1, 2))
     )
     one.read()
-    [loss, speed], end = one.series.since(0, 99)
-    assert loss == ["worker:0", 1, "loss", [0, 1, 1.0, 1, 2, 1.0]]
-    assert speed == ["worker:0", 1, SPEED, [2, 2, 1.0]]
+    points, end = one.series.since(0, 99)
+    loss, speed = (Key("worker:0", 1, metric) for metric in ("loss", SPEED))
+    assert points == [(0, loss, 1.0, 1.0), (1, loss, 2.0, 1.0), (2, speed, 2.0, 1.0)]
     assert end == one.series.next == 3
-    assert one.series.since(0, 2) == ([loss], 2)
-    assert one.series.since(2, 2) == ([["worker:0", 1, SPEED, [0, 2, 1.0]]], 3)
+    assert one.series.since(0, 2) == (points[:2], 2)
+    assert one.series.since(2, 2) == (points[2:], 3)
     assert one.series.since(3, 2) == ([], 3)
 
 
