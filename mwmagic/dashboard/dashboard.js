@@ -39,7 +39,7 @@ function flash(button, text) {
 }
 
 function offer(select, names, chosen) {
-  if (select.textContent !== names.join("")) select.replaceChildren(...names.map((name) => new Option(name, name)));
+  if (select.textContent !== names.join("")) select.replaceChildren(...names.map((name) => new Option(name)));
   select.value = chosen;
 }
 
@@ -112,7 +112,7 @@ function newChart(run, metric) {
   function words(at) {
     const away = ([x]) => Math.abs(X(x) - at);
     return lines.slice(-8).map(({ index, attempt, points }) => {
-      const [x, y] = points.reduce((best, point) => (away(point) < away(best) ? point : best));
+      const [x, y] = points.reduce((best, point) => (away(point) <= away(best) ? point : best));
       return `${run.names[index]}${attempt > 1 ? ` · attempt ${attempt}` : ""} · step ${x}: ${short(y)}`;
     });
   }
@@ -129,7 +129,7 @@ function newLog(run, ask) {
   let kept = [], found, task, follow = true, folded = true, seen = 0;
   const select = h("select", { ariaLabel: "Task" });
   const find = h("input", { type: "search", placeholder: "Search", ariaLabel: "Search the log" });
-  const told = h("span.dim", { role: "status" });
+  const told = h("output.dim");
   const notices = button("Notices", unfold, "Show what TensorFlow says to itself");
   const error = button("First error", jump);
   const following = button("Follow", () => place(!follow));
@@ -158,7 +158,6 @@ function newLog(run, ask) {
     found = 0;
     blocks.replaceChildren();
     offer(select, ["all tasks", ...run.names], run.names[task] ?? "all tasks");
-    pane.style.setProperty("--w", `${Math.max(...run.names.map((name) => name.length)) + 3}ch`);
     add(texts, texts.length);
   }
 
@@ -253,7 +252,7 @@ function newLog(run, ask) {
 function newCard(task, index, choose) {
   const row = {};
   const name = h("button.name", { type: "button", onclick: choose }, swatch(index), task);
-  const bar = h("i.bar", { role: "progressbar", ariaLabel: task });
+  const bar = h("progress.bar", { ariaLabel: task });
   const texts = ["state", "place", "metrics", "usage"].map((part) => [part, h(`span.${part}`)]);
   const [state, ...others] = texts.map(([, node]) => node);
   const el = h(".card", { role: "listitem" }, name, state, bar, ...others);
@@ -263,8 +262,7 @@ function newCard(task, index, choose) {
     el.dataset.tone = row.tone;
     for (const [part, node] of texts) set(node, row[part]);
     bar.hidden = row.part === null;
-    bar.style.setProperty("--part", `${100 * row.part}%`);
-    bar.ariaValueNow = Math.round(100 * row.part);
+    bar.value = row.part;
     name.title = texts.map(([part]) => row[part]).filter(Boolean).join("\n");
   }
 
@@ -281,8 +279,8 @@ function newView(model) {
     act("Stop"),
   ];
   const title = h("strong"), time = h("span.dim"), why = h("pre");
-  const notice = h(".notice", { role: "status" });
-  const words = h("span.words", { role: "status" });
+  const notice = h("output.notice");
+  const words = h("output.words");
   const tasks = h(".tasks", { role: "list" });
   const charts = [newChart(run, "loss"), newChart(run, SPEED)];
   const log = newLog(run, ask);
@@ -298,7 +296,7 @@ function newView(model) {
 
   function hear(message, buffers) {
     if (message.id === asked) told?.([message, buffers[0]]);
-    if (message.kind !== "frame") return;
+    if (!message.to) return;
     run.gone = false;
     skew = Date.now() / 1000 - message.now; // its clock may be another
     if (message.run !== run.number) begin(message.run);
@@ -387,8 +385,9 @@ function newView(model) {
     // A frame or an answer may have been lost: say again where we are.
     if (Date.now() - said > 2000) answer();
     draw();
-    if (plotted) for (const chart of charts) chart.draw();
+    if (!plotted || !el.clientHeight) return;
     plotted = false;
+    for (const chart of charts) chart.draw();
   }
 
   // In another place, or one of another size.

@@ -20,8 +20,8 @@ both = pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
 
 def done(notebook):
     """Return how much of its steps worker:0 has done, in percent, as the page shows it."""
-    bar = notebook.board.locator('[role="progressbar"]').first
-    return int(bar.get_attribute("aria-valuenow"))
+    bar = notebook.board.get_by_role("progressbar").first
+    return round(100 * bar.evaluate("bar => bar.value"))
 
 
 def numbers(notebook, page=None):
