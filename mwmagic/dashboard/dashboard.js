@@ -1,8 +1,8 @@
 // The page's side of the dashboard: a view keeps and shows what the kernel sent of a run.
 // Text from workers reaches the page as text nodes only, never as markup.
 
+const KEPT = 10000; // lines in the page, as in the kernel
 const BLOCK = 200; // lines in a block that the browser lays out, or skips, as one
-const BLOCKS = 51; // blocks in the page: the 10,000 lines that the kernel keeps
 const POINTS = 12000; // points of all series, as in the kernel; of more, every second one goes
 const MARKS = ["", ".noise", ".error", ".note"]; // what a text is, as in the kernel
 const SPEED = "steps/s";
@@ -173,7 +173,7 @@ function newLog(run, ask) {
       blocks.lastChild.count += lines.length;
       found += lines.length;
     }
-    while (blocks.childElementCount > BLOCKS) blocks.firstChild.remove();
+    for (; found > KEPT; blocks.firstChild.remove()) found -= blocks.firstChild.count;
     live.replaceChildren(...run.live.filter((text) => text[2] && shows(text)).slice(0, 4).map(draw));
     place();
   }

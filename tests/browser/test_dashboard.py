@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from pathlib import Path
 
@@ -211,6 +212,18 @@ def test_the_log_can_be_searched_filtered_unfolded_and_paused(notebook, shot):
     os.truncate(log, 201 * 2**20)
     notebook.button("Whole log").click()
     notebook.see(notebook.board.get_by_text("Too large: see the path"))
+
+
+def test_the_page_keeps_the_last_lines(notebook):
+    notebook.write(cells.declare(1), cells.worker("for line in range(15_000): print(line)"))
+    notebook.open().run().state("finished")
+    eventually(lambda: notebook.lines()[-1] == "14999", "the last line")
+    first, *others = map(int, notebook.lines())
+    assert others == list(range(first + 1, 15_000))
+    assert 5000 <= first <= 5300
+    notebook.board.get_by_label("Search the log").fill("9")
+    found = sum("9" in str(line) for line in range(first, 15_000))
+    notebook.see(notebook.board.get_by_text(re.compile(rf"\b{found}\b found")))
 
 
 def downloaded(notebook):
