@@ -196,7 +196,7 @@ function newLog(run, ask) {
     pane.classList.toggle("mw-folded", folded && !find.value);
     following.ariaPressed = follow;
     set(told, find.value && `${found} found`);
-    set(foot, `The last 10,000 lines. All are in ${log || run.header.folder}`);
+    set(foot, `${found} lines · all in ${log || run.header.folder}`);
     error.hidden = !errors.length;
     whole.disabled = run.gone || (task >= 0 && !log);
   }
