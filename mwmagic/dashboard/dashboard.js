@@ -440,7 +440,8 @@ export default () => {
     return () => setTimeout(end, 2000);
   }
 
-  // An output that is static is our place all the same, while the page knows the run.
+  // An output that is static is our place all the same, while the page knows the run. It comes
+  // with an animation, whose start says that it is there.
   function seek() {
     for (const el of document.getElementsByClassName(label)) settle(el);
   }
