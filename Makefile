@@ -24,7 +24,10 @@ unit: .venv/test .torch/tried chromium
 
 # The versions that Colab ships, in an environment of their own.
 colab: .venv-colab/test
-	.venv-colab/bin/$(PYTEST) tests/magics tests/worker tests/dashboard -k "magics or keras or dashboard"
+	.venv-colab/bin/$(PYTEST) tests/magics tests/worker tests/dashboard \
+	  "tests/notebooks/test_notebooks.py::test_nbval_passes[quickstart]" \
+	  "tests/notebooks/test_notebooks.py::test_nbval_passes[multi_worker_keras]" \
+	  -k "magics or keras or dashboard or quickstart"
 
 # The pages that are generated from the code.
 docs: .venv/test
@@ -49,7 +52,7 @@ lab: .venv/demo
 .venv-colab/test: tests/colab/constraints.txt pyproject.toml
 	$(PYTHON) -m venv .venv-colab
 	.venv-colab/bin/$(PIP) --constraint tests/colab/constraints.txt --editable ".[tensorflow,demo]" \
-	  hypothesis pytest pytest-timeout pytest-xdist
+	  hypothesis nbval pytest pytest-timeout pytest-xdist
 	touch $@
 
 # PyTorch's edition for the CPU, if pip finds it, in a folder of its own; the one that it finds
