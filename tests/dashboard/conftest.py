@@ -59,7 +59,7 @@ class Kernel:
         self.client.shell_channel.send(message)
 
     def start(self, code):
-        self.request = self.client.execute(code)
+        self.request = self.client.execute(code, stop_on_error=False)
 
     def run(self, code):
         """Execute a cell and wait for its end."""

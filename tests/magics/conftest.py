@@ -25,7 +25,8 @@ class Kernel:
         self.shown = {}
 
     def send(self, code):
-        return self.client.execute(code)
+        # After a failure, the kernel passes over cells that come within a moment, if it may.
+        return self.client.execute(code, stop_on_error=False)
 
     def run(self, code, timeout=60):
         return self.collect(self.send(code), timeout)
