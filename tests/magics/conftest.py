@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from queue import Empty
 
 import pytest
 from kernels import plain, started
@@ -49,16 +48,6 @@ class Kernel:
             elif kind == "status" and content["execution_state"] == "idle":
                 result.shown = self.shown
                 return result
-
-    def rest(self):
-        """Return what still comes, of any cell: for the message of a test that fails."""
-        messages = []
-        try:
-            while True:
-                message = self.client.get_iopub_msg(timeout=2)
-                messages.append((message["msg_type"], message["content"]))
-        except Empty:
-            return messages
 
     def complete(self, code, cursor=None):
         reply = self.client.complete(code, cursor or len(code), reply=True, timeout=30)

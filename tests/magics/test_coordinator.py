@@ -84,7 +84,7 @@ def test_the_notebook_coordinates(kernel):
 
     assert "there is no end to wait for" in str(kernel.run("%mw_wait", 60).error)
 
-    assert ask("%mw_stop").text == "stopped run 1\n", kernel.rest()
+    assert ask("%mw_stop").text == "stopped run 1\n"
     assert "reusing" in ask(DECLARE).text
     assert "run 2: starting" in ask("%mw_status").value, "declared again, the servers start again"
     ask("%mw_stop --cluster")
