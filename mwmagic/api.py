@@ -713,10 +713,9 @@ class Run:
         ClusterError
             The tasks run different files, or this cluster cannot be run in that way.
         """
-        events = [event for event in self.record.events() if event["event"] == "launch"]
         launches = {
             event["task"]: (event["script"], event["args"], event.get("env", {}))
-            for event in events
+            for event in self.record.events("launch")
         }
         one, *others = launches.values()
         if any(other != one for other in others):

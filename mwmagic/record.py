@@ -264,9 +264,10 @@ class Record:
         stacks: dict[str, Any] = json.loads(path.read_text())
         return stacks
 
-    def events(self) -> list[dict[str, Any]]:
-        """Return what happened, in order."""
-        return list(_lines(self.path / "events.jsonl"))
+    def events(self, kind: str | None = None) -> list[dict[str, Any]]:
+        """Return what happened, or what of one kind, in order."""
+        events = _lines(self.path / "events.jsonl")
+        return [event for event in events if kind in (None, event.get("event"))]
 
     def metrics(self) -> list[dict[str, Any]]:
         """Return what the logs said of the tasks' progress, in order."""

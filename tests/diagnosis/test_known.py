@@ -171,7 +171,7 @@ def test_who_no_longer_answers_is_named_by_those_who_were_hurt(gang, launch):
     cause = failure(run).cause
     assert (cause.task, cause.known) == ("worker:1", "stopped")
     assert cause.consequences == ("worker:0",)
-    exits = [event for event in run.record.events() if event["event"] == "exited"]
+    exits = run.record.events("exited")
     fields = ("task", "attempt", "code", "signal", "time", "ended", "report")
     ends = [Exit(**{name: event[name] for name in fields}) for event in exits]
     assert diagnose(ends).known == "silent", "where nobody saw that it was stopped"

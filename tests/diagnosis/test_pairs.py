@@ -79,7 +79,7 @@ def known(run, first):
 
     A death that reports nothing is known once the agent has run, which a busy machine may put off.
     """
-    exits = [event for event in run.record.events() if event["event"] == "exited"]
+    exits = run.record.events("exited")
     return next(end["moment"] for end in exits if end["task"] == f"worker:{first}")
 
 

@@ -22,8 +22,6 @@ def test_a_run_keeps_why_it_was_started_again(cluster):
     assert setback["attempt"] == 1
     assert setback["cause"]["exception"] == "OSError: once"
     assert "restarting 1 of 1: worker:1 exited with code 1" in seen
-    assert [event["cause"] for event in run.record.events() if event["event"] == "setback"] == [
-        setback["cause"]
-    ]
+    assert [event["cause"] for event in run.record.events("setback")] == [setback["cause"]]
     assert run.record.info["setbacks"] == [setback]
     assert run.cause is None
