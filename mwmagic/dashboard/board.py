@@ -148,11 +148,12 @@ class Board:
         self._update(bundle)
 
     def _update(self, bundle: Mapping[str, Any]) -> None:
+        metadata = self._metadata(bundle)
         if self._handle is not None:
-            self._handle.update(bundle, raw=True, metadata=self._metadata(bundle))
+            self._handle.update(bundle, raw=True, metadata=metadata)
         if self.widget.loaded > self._shown:  # Jupyter no longer knows which output this is
-            output = {"data": bundle, "metadata": self._metadata(bundle)}
-            self.widget.send({"kind": "keep", "output": {"output_type": "display_data", **output}})
+            output = {"output_type": "display_data", "data": bundle, "metadata": metadata}
+            self.widget.send({"kind": "keep", "output": output})
 
     def _saying(self, run: Mapping[str, Any]) -> tuple[object, ...]:
         """Return what is to be saved soon when it changes."""

@@ -107,7 +107,7 @@ class Tail:
 
     def _line(self, text: str) -> Line:
         mark = Mark.NOISE if self._noise.hides(text) else self._error(text)
-        return Line(int(mark), text if len(text) <= LONGEST else text[:LONGEST] + " …")
+        return Line(mark, text if len(text) <= LONGEST else text[:LONGEST] + " …")
 
     def _error(self, text: str) -> int:
         """Mark a traceback, from its head to the line that names the exception."""

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mwmagic.dashboard.journal import (
-    CHARACTERS,
-    LINES,
-    TEXT_CHARACTERS,
-    TEXT_LINES,
-    Journal,
-)
+from mwmagic.dashboard.journal import CHARACTERS, LINES, TEXT_CHARACTERS, TEXT_LINES, Journal
 from mwmagic.dashboard.pages import BLIND, FRAME, LEAST, PATIENCE, WINDOW, Pages, Position
 from mwmagic.dashboard.tail import Line, Mark, Tail
 from mwmagic.dashboard.whole import PIECE, Whole
