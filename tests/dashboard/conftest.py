@@ -5,7 +5,7 @@ from __future__ import annotations
 from queue import Empty
 
 import pytest
-from kernels import plain, started
+from kernels import execute, plain, started
 from processes import eventually
 
 
@@ -59,7 +59,7 @@ class Kernel:
         self.client.shell_channel.send(message)
 
     def start(self, code):
-        self.request = self.client.execute(code, stop_on_error=False)
+        self.request = execute(self.client, code)
 
     def run(self, code):
         """Execute a cell and wait for its end."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import pytest
-from kernels import plain, started
+from kernels import execute, plain, started
 
 
 @dataclass
@@ -24,8 +24,7 @@ class Kernel:
         self.shown = {}
 
     def send(self, code):
-        # After a failure, the kernel passes over cells that come within a moment, if it may.
-        return self.client.execute(code, stop_on_error=False)
+        return execute(self.client, code)
 
     def run(self, code, timeout=60):
         return self.collect(self.send(code), timeout)
