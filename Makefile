@@ -24,10 +24,10 @@ unit: .venv/test .torch/tried chromium
 
 # The versions that Colab ships, in an environment of their own.
 colab: .venv-colab/test
-	.venv-colab/bin/$(PYTEST) tests/magics tests/worker tests/dashboard \
+	.venv-colab/bin/$(PYTEST) tests/magics tests/dashboard \
+	  tests/worker/test_keras_*.py tests/worker/test_downloads.py \
 	  "tests/notebooks/test_notebooks.py::test_nbval_passes[quickstart]" \
-	  "tests/notebooks/test_notebooks.py::test_nbval_passes[multi_worker_keras]" \
-	  -k "magics or keras or dashboard or quickstart"
+	  "tests/notebooks/test_notebooks.py::test_nbval_passes[multi_worker_keras]"
 
 # The pages that are generated from the code.
 docs: .venv/test
