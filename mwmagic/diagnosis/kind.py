@@ -37,6 +37,7 @@ OWN = re.compile(
     r"|Shape mismatch in the collective"
     r"|is joining a group with size"
     r"|tried to connect with a different incarnation"
+    r"|expects a different device incarnation"
 )
 """What they say, often in the same message, when the tasks do not fit together."""
 

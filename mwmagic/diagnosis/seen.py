@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 __all__ = ["Notice", "Seen", "notices", "why_stalled"]
 
 _SERVER = re.compile(r"Started server with target: grpc://(\S+)")
+_TWICE = re.compile(
+    r"/job:(\w+)/(?:replica:\d+/)?task:(\d+) unexpectedly tried to connect with a different"
+)
 _IN_SAVE = re.compile(r'/\w*(?:checkpoint|sav)\w*\.py", line \d+ in \w*save')
 
 
@@ -157,6 +160,7 @@ def why_stalled(tasks: Sequence[Seen]) -> Notice | None:
 def _stalls(tasks: Sequence[Seen]) -> Iterable[tuple[str, list[str]]]:
     """Yield what could explain a stall, with the tasks that are to blame, the surest first."""
     yield from _mistaken(tasks)
+    yield from _refused(tasks)
     yield from _missing(tasks)
     inside = [seen for seen in tasks if seen.waits]
     outside = [seen for seen in tasks if seen.stack is not None and not seen.waits]
@@ -179,6 +183,13 @@ def _mistaken(tasks: Sequence[Seen]) -> Iterable[tuple[str, list[str]]]:
         for target in seen.targets:
             if owners.get(target, seen.task) != seen.task:
                 yield f"{seen.task} listens at the address of {owners[target]}", [seen.task]
+
+
+def _refused(tasks: Sequence[Seen]) -> Iterable[tuple[str, list[str]]]:
+    """Yield whose second process the leader refused, as its log says."""
+    named = dict.fromkeys(":".join(found) for one in tasks for found in _TWICE.findall(one.tail))
+    for name in named:
+        yield f"{name} has a second process, which tries to join as the same task", [name]
 
 
 def _missing(tasks: Sequence[Seen]) -> Iterable[tuple[str, list[str]]]:

@@ -49,6 +49,7 @@ _LEAVE_TF_CONFIG = (
     "take what sets TF_CONFIG out of the code: mwmagic sets it for each task, and "
     "`json.loads(os.environ['TF_CONFIG'])` reads it"
 )
+_GUARD = "make the strategy, and all that follows, below `if __name__ == '__main__':`"
 
 KNOWN = (
     # Keras.
@@ -153,10 +154,13 @@ KNOWN = (
     Known(
         "same-task-twice",
         "Two workers are the same task",
-        ("unexpectedly tried to connect with a different incarnation",),
+        (
+            "unexpectedly tried to connect with a different incarnation",
+            "expects a different device incarnation",
+        ),
         "Two processes say that they are the same task of the cluster: their TF_CONFIG has the "
-        "same index.",
-        _LEAVE_TF_CONFIG,
+        "same index, or one started the other, which runs the same code.",
+        f"{_LEAVE_TF_CONFIG}; with `multiprocessing`, {_GUARD}",
         _TUTORIAL,
     ),
     Known(
@@ -448,6 +452,15 @@ STALLS = (
         "has the same index.",
         _LEAVE_TF_CONFIG,
         _TUTORIAL,
+    ),
+    Known(
+        "stalled-second-process",
+        "A second process of the same task",
+        ("has a second process, which tries to join as the same task",),
+        "The code starts processes, and these run it from the start: they make the strategy too, "
+        "are refused, and never answer.",
+        _GUARD,
+        "https://docs.python.org/3/library/multiprocessing.html#the-spawn-and-forkserver-start-methods",
     ),
     Known(
         "stalled-before-strategy",

@@ -24,6 +24,46 @@ def total(value):
     return strategy.reduce("SUM", one, axis=None)
 """
 
+# Worker 1 in two processes. The second waits until the first has met worker 0.
+TWIN = """
+import os, time
+from pathlib import Path
+connected, heard = Path("connected"), Path("heard")
+
+def appears(path):
+    while not path.exists():
+        time.sleep(0.01)
+
+twin = os.environ["MWMAGIC_TASK"] == "worker:1" and not os.fork()
+if twin:
+    appears(connected)
+"""
+
+# The second answers at the address of both, and takes no part otherwise.
+USURPED = """
+if twin:
+    import tensorflow as tf
+    where = tf.distribute.cluster_resolver.TFConfigClusterResolver().cluster_spec()
+    server = tf.distribute.Server(where, job_name="worker", task_index=1)
+    heard.touch()
+    time.sleep(600)
+"""
+
+# The first no longer answers there: whom the system lets answer is not a matter of luck.
+DEAF = """
+import json, psutil, socket
+if not first:
+    connected.touch()
+appears(heard)
+if not first:
+    port = int(json.loads(os.environ["TF_CONFIG"])["cluster"]["worker"][1].split(":")[1])
+    for one in psutil.Process().net_connections("tcp"):
+        if one.status == "LISTEN" and one.laddr.port == port:
+            socket.socket(fileno=os.dup(one.fd)).shutdown(socket.SHUT_RDWR)
+    Path("deaf").touch()
+appears(Path("deaf"))
+"""
+
 MODEL = """
 import numpy as np
 import tensorflow as tf
@@ -204,9 +244,14 @@ CASES = (
     Case(
         "same-task-twice",
         "unexpectedly tried to connect with a different incarnation",
-        "import os\nif os.environ['MWMAGIC_TASK'] == 'worker:1':\n    os.fork()"
+        TWIN
         + GANG
-        + "total(tf.ones(3))",
+        + "while True:\n    total(tf.ones(3))\n    if not first:\n        connected.touch()",
+    ),
+    Case(
+        "same-task-twice",
+        "expects a different device incarnation",
+        TWIN + USURPED + GANG + DEAF + "total(tf.ones(3))",
     ),
     Case(
         "world-size",
@@ -461,6 +506,13 @@ STUCK = (
         "stalled-twice",
         "listens at the address of ...",
         CONFIG.format("config['task']['index'] = 1") + STRATEGY,
+    ),
+    Case(
+        "stalled-second-process",
+        "has a second process, which tries to join as the same task",
+        GANG
+        + "import multiprocessing\n"
+        + "multiprocessing.get_context('spawn').Pool(1).map(str, range(3))",
     ),
     Case(
         "stalled-before-strategy",
