@@ -64,6 +64,15 @@ time.sleep(600)
 """
 )
 
+METRICS = worker(
+    """
+for step in range(1, 21):
+    print(f"step {step}/20 loss={1 / step:.4f} acc={step / 100:.2f}", flush=True)
+    time.sleep(0.12)
+time.sleep(600)
+"""
+)
+
 MANY = worker(
     """
 for step in range(1, 101):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+from functools import partial
 from pathlib import Path
 
 import cells
@@ -237,8 +238,28 @@ def pressed(notebook, name):
     return notebook.button(name).get_attribute("aria-pressed")
 
 
+def test_a_chart_shows_any_metric_and_marks_attempts(notebook):
+    notebook.write(cells.declare(), cells.METRICS).open().run()
+    chart, speed = notebook.board.locator("figure").all()
+    told = partial(chart.locator(".mw-plot").get_attribute, "aria-label")
+    eventually(lambda: "worker:1 · step 20: 0.05" in (told() or ""), told)
+    assert chart.locator(".mw-attempt").count() == 0
+    notebook.button("Restart").click()
+    eventually(lambda: "worker:1 · attempt 2 · step 20: 0.05" in told(), told)
+    assert told().startswith("loss: worker:0 · step 20: 0.05, worker:1 · step 20: 0.05, ")
+    assert chart.locator(".mw-attempt").count() == 1
+    notebook.see(chart.get_by_text("attempt 2", exact=True))
+    assert chart.locator("path[opacity='0.35']").count() == 2
+    chart.get_by_label("Metric").select_option("acc")
+    assert told().startswith("acc: worker:0 · step 20: 0.2, ")
+    assert speed.get_by_label("Metric").input_value() == "steps/s"
+
+
 def test_the_keyboard_is_enough(notebook):
     notebook.write(cells.declare(), cells.SLEEPING).open().run().state("running")
+    log = notebook.board.get_by_role("log", name="Log")
+    assert log.get_attribute("aria-live") == "off"
+    assert "running" in notebook.board.get_by_role("status").all_text_contents()
     keyboard = notebook.page.keyboard
     notebook.button("Stacks").focus()
     seen = []
