@@ -108,6 +108,24 @@ def test_the_end_is_static_text(kernel, tmp_path):
     assert len(json.dumps(kernel.states[-1])) < 10_000
 
 
+def test_the_dashboard_is_below_the_cell_that_launched_last(kernel):
+    kernel.run(DECLARE)
+    for index in (0, 1):
+        kernel.run(f"%%mw_worker --index {index}\nprint('hello')")
+    kernel.run("%mw_wait")
+    kernel.until(lambda: VIEW not in kernel.board["data"], "static text")
+    kernel.run(SLEEP)
+    widgets = "[w for w in __import__('ipywidgets').Widget.widgets.values() if hasattr(w, '_esm')]"
+    kernel.run(f"assert len({widgets}) == 1")
+    forming, over, waited, live = (output["data"] for output in kernel.outputs.values())
+    assert forming == {"text/plain": "run 1 goes on below"}
+    assert set(over) == BUNDLE
+    assert over["text/plain"].startswith("run 1: finished\n  worker:0  finished")
+    assert waited == {"text/plain": "run 1: finished"}
+    assert set(live) == BUNDLE | {VIEW}
+    assert live["text/plain"].startswith("run 2: ")
+
+
 def test_only_a_page_that_finds_the_place_by_itself_does_without_the_views_mark(kernel):
     kernel.run(DECLARE)
     kernel.run(SLEEP)
