@@ -133,14 +133,18 @@ class Exit:
         return int(message) & 0xFF if exits else 1
 
     @property
+    def own(self) -> tuple[int | None, int | None]:
+        """Its code and signal; those of its own failure where mwmagic cut it short after that."""
+        return (self._meant, None) if self.cut else (self.code, self.signal)
+
+    @property
     def how(self) -> str:
         """How it ended, in words."""
         if self.lost or self.unknown:
             return self.error or "lost"
-        if self.cut:
-            return describe(self._meant, None)
-        words = describe(self.code, self.signal, oom=self.oom)
-        words += ", as somebody asked" if self.signal and self.asked else ""
+        code, number = self.own
+        words = describe(code, number, oom=self.oom)
+        words += ", as somebody asked" if number and self.asked else ""
         return f"{words}; {self.error}" if self.error else words
 
 

@@ -206,6 +206,7 @@ class Process:
     def snapshot(self) -> dict[str, Any]:
         """Return it as JSON values."""
         end, phase = self.exit, self._phases.phase
+        code, number = end.own if end else (None, None)
         return {
             "state": self.state,
             "pid": self.pid,
@@ -217,8 +218,8 @@ class Process:
             "memory": self.usage.get("memory"),
             "log": self.log,
             "size": self.size,
-            "code": end.code if end else None,
-            "signal": end.signal if end else None,
+            "code": code,
+            "signal": number,
             "oom": end.oom if end else None,
             "error": end.error if end else None,
             "ours": bool(end and end.ended),

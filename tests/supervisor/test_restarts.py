@@ -104,6 +104,28 @@ def test_one_failure_ends_everybody(cluster):
     assert (tasks["worker:1"]["code"], tasks["worker:1"]["ours"]) == (1, False)
 
 
+def test_who_fails_slowly_is_shown_as_it_failed(cluster):
+    code = """
+        import atexit, os, pathlib, time
+        raised = pathlib.Path("raised")
+        def leave():
+            raised.touch()
+            time.sleep(600)
+        if os.environ["MWMAGIC_TASK"] == "worker:1":
+            atexit.register(leave)
+            raise ValueError("mine")
+        while not raised.exists():
+            time.sleep(0.01)
+        os._exit(3)
+    """
+    run = cluster(2).run("main.py", source=dedent(code))
+    with pytest.raises(WorkerFailed, match="worker:1 exited with code 1: ValueError: mine"):
+        run.wait(30)
+    tasks = run.status()["tasks"].values()
+    assert [task_words(task) for task in tasks] == ["exited with code 3", "exited with code 1"]
+    assert [event["signal"] for event in run.record.events("exited")] == [None, signal.SIGKILL]
+
+
 def test_a_stop_gives_workers_time_to_save(cluster, tmp_path):
     code = """
         import pathlib, signal, sys, time
