@@ -12,6 +12,7 @@ import sys
 import urllib.request
 
 import nbformat
+from nbconvert import HTMLExporter
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 QUIET = (
@@ -163,6 +164,14 @@ class Notebook:
         if trusted:
             self.server.jupyter("trust", str(self.path))
         self.open()
+
+    def converted(self):
+        """Return a page that shows the saved notebook as nbconvert writes it, without Jupyter."""
+        html, _ = HTMLExporter().from_filename(str(self.path))
+        page = self.page.context.new_page()
+        page.route("http*://**", lambda route: route.abort())
+        page.set_content(html, wait_until="domcontentloaded")
+        return page
 
     def theme(self, name):
         self.page.evaluate(

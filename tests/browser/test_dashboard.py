@@ -96,6 +96,9 @@ def test_a_finished_run_stays_in_the_saved_notebook(notebook, shot):
     for static in reopened(notebook, shot, "finished", (False, True)):
         assert f"step {STEPS}/{STEPS}" in static.text_content()
         eventually(lambda static=static: static.locator("img").evaluate(LOADED), "the picture")
+    static = notebook.see(notebook.converted().locator(".mwmagic-static"))
+    assert f"step {STEPS}/{STEPS}" in static.text_content()
+    eventually(lambda: static.locator("img").evaluate(LOADED), "the picture")
 
 
 @both
@@ -142,6 +145,9 @@ def test_a_failure_is_explained_and_a_workers_markup_stays_text(notebook, shot):
     for static in reopened(notebook, shot, "failed"):
         assert message in static.text_content()
         assert notebook.page.evaluate("() => window.hacked") is None
+    page = notebook.converted()
+    assert message in notebook.see(page.locator(".mwmagic-static")).text_content()
+    assert page.evaluate("() => window.hacked") is None
 
 
 @both
