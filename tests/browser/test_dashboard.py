@@ -248,11 +248,12 @@ def test_a_chart_shows_any_metric_and_marks_attempts(notebook):
     notebook.write(cells.declare(), cells.METRICS).open().run()
     chart, speed = notebook.board.locator("figure").all()
     told = partial(chart.locator(".mw-plot").get_attribute, "aria-label")
-    eventually(lambda: "worker:1 · step 20: 0.05" in (told() or ""), told)
+    first = "loss: worker:0 · step 20: 0.05, worker:1 · step 20: 0.05"
+    eventually(lambda: told() == first, told)
     assert chart.locator(".mw-attempt").count() == 0
     notebook.button("Restart").click()
     eventually(lambda: "worker:1 · attempt 2 · step 20: 0.05" in told(), told)
-    assert told().startswith("loss: worker:0 · step 20: 0.05, worker:1 · step 20: 0.05, ")
+    assert told().startswith(f"{first}, ")
     assert chart.locator(".mw-attempt").count() == 1
     notebook.see(chart.get_by_text("attempt 2", exact=True))
     assert chart.locator("path[opacity='0.35']").count() == 2
