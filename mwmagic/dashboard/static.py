@@ -24,6 +24,9 @@ WIDTH, HEIGHT = 480, 120
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
 """Okabe and Ito's, which nearly everybody can tell apart."""
 
+UNTYPESET = "mathjax_ignore tex2jax_ignore"
+"""Classes by which MathJax 3 and 2 take no "$" in a log or a message for a formula's."""
+
 TONES = {"good": "#2e7d32", "bad": "#d32f2f", "run": "#1a73e8", "wait": "#e65100"}
 
 
@@ -71,7 +74,8 @@ def page(
     parts += [f"<p>{html.escape(remark)}</p>" for remark in remarks(run)]
     # A page that takes the live view out for a moment says how high that was.
     height = f"min-height:var(--{label},0)" if label else ""
-    return f'<div class="mwmagic-static {label}" style="{height}">{"".join(parts)}</div>'
+    name = f"mwmagic-static {UNTYPESET} {label}"
+    return f'<div class="{name}" style="{height}">{"".join(parts)}</div>'
 
 
 def _row(name: str, task: Mapping[str, Any]) -> str:

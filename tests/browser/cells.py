@@ -45,9 +45,10 @@ train(-1)
 """
 )
 
+UP = "up, for $1 or $2"
 SLEEPING = worker(
-    """
-print("up", flush=True)
+    f"""
+print({UP!r}, flush=True)
 time.sleep(600)
 """
 )

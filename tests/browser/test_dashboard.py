@@ -104,7 +104,7 @@ def test_a_finished_run_stays_in_the_saved_notebook(notebook, shot):
 @both
 def test_buttons_act_while_a_cell_blocks(notebook):
     notebook.write(cells.declare(), cells.SLEEPING, "%mw_wait").open().start()
-    eventually(lambda: notebook.lines() == ["up", "up"], "both workers")
+    eventually(lambda: notebook.lines() == [cells.UP] * 2, "both workers")
     notebook.button("Stacks").click()
     notebook.see(
         notebook.board.locator(".mw-line:not([data-task])", has_text="worker:1 is at main.py")
@@ -117,7 +117,7 @@ def test_buttons_act_while_a_cell_blocks(notebook):
     notebook.see(notebook.page.get_by_text("RunStopped: run 1 was stopped before its end"))
     notebook.button("Restart").click()
     notebook.see(notebook.board.get_by_text("Run 2 · main.py"))
-    eventually(lambda: notebook.lines() == ["up", "up"], "the new run")
+    eventually(lambda: notebook.lines() == [cells.UP] * 2, "the new run")
     notebook.button("Stop").click()
     notebook.state("stopped")
 
@@ -154,17 +154,31 @@ def test_a_failure_is_explained_and_a_workers_markup_stays_text(notebook, shot):
 def test_the_page_keeps_what_it_has_when_the_kernel_dies(notebook, shot):
     pid = "import os, pathlib\npathlib.Path('pid').write_text(str(os.getpid()))"
     notebook.write(pid, cells.declare(), cells.SLEEPING).open().run()
-    eventually(lambda: notebook.lines() == ["up", "up"], "both workers")
+    eventually(lambda: notebook.lines() == [cells.UP] * 2, "both workers")
     keeps(notebook, 2, "run 1: running")
     os.kill(int((notebook.folder / "pid").read_text()), signal.SIGKILL)
     notebook.state("kernel gone")
-    assert notebook.lines() == ["up", "up"]
+    assert notebook.lines() == [cells.UP] * 2
     assert notebook.button("Stop").is_disabled()
     assert notebook.button("Whole log").is_disabled()
     notebook.page.get_by_role("button", name="Ok", exact=True).click()
     shot(notebook, "kernel-gone")
     for static in reopened(notebook, shot, "saved-in-mid-run"):
         assert "running (it went on when this was saved)" in static.text_content()
+
+
+@both
+def test_what_a_worker_prints_is_no_formula(notebook):
+    formula = "from IPython.display import HTML\nHTML('$x$')"
+    notebook.write(formula, cells.declare(), cells.SLEEPING).open().run()
+    formulas = notebook.page.locator("mjx-container")
+    notebook.see(formulas)
+    eventually(lambda: notebook.lines() == [cells.UP] * 2, "both workers")
+    notebook.button("Restart").click()
+    keeps(notebook, 2, "run 1: running")  # so Jupyter has rendered the output anew
+    eventually(lambda: notebook.lines() == [cells.UP] * 4, "the second attempt")
+    notebook.page.wait_for_function("() => new Promise(requestAnimationFrame)")
+    assert formulas.count() == 1
 
 
 def test_a_lost_connection_loses_nothing(notebook):
