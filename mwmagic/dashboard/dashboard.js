@@ -396,7 +396,7 @@ function newView(model) {
     plotted = true;
     log.arrange();
     // Jupyter takes the view out for a moment when it renders the output anew.
-    document.documentElement.style.setProperty(`--${model.get("label")}`, `${el.offsetHeight}px`);
+    el.closest(".jp-OutputArea")?.style.setProperty(`--${model.get("label")}`, `${el.offsetHeight}px`);
   }
 
   // What is typed here is not meant for the notebook, where "d d" deletes a cell; but saving
