@@ -1,0 +1,109 @@
+"""The dashboard in a page that knows nothing of Jupyter's, as VS Code's and Colab's are.
+
+Neither can be had here. This page does what anywidget asks of any, has their colours, and is
+connected to a real kernel.
+"""
+
+from __future__ import annotations
+
+import re
+
+import cells
+import pytest
+from comms import Kernel
+from kernels import started
+
+pytestmark = [pytest.mark.slow, pytest.mark.browser]
+
+HOST = """
+async ({ state, colours }) => {
+  for (const name in colours) document.documentElement.style.setProperty(name, colours[name]);
+  const style = document.createElement("style");
+  style.textContent = state._css;
+  document.head.append(style);
+  window.heard = {};
+  const model = {
+    get: (name) => state[name],
+    on: (event, act) => (window.heard[event] = act),
+    send: (content) => void window.said(content),
+    widget_manager: {},
+  };
+  const url = URL.createObjectURL(new Blob([state._esm], { type: "text/javascript" }));
+  const widget = await (await import(url)).default();
+  await widget.initialize({ model });
+  await widget.render({ model, el: document.body });
+}
+"""
+COLOURS = {
+    "vscode": ("--vscode-editor-background", "--vscode-editor-foreground"),
+    "colab": ("--colab-primary-surface-color", "--colab-primary-text-color"),
+}
+DARK, LIGHT = ("rgb(31, 31, 31)", "rgb(204, 204, 204)"), ("rgb(255, 255, 255)", "rgb(31, 35, 40)")
+LOOK = "node => [getComputedStyle(node).backgroundColor, getComputedStyle(node).color]"
+LEGIBLE = 4.5
+"""WCAG 2's least contrast of small text."""
+
+
+def luminance(colour):
+    """Return the relative luminance that WCAG 2 defines, of a colour as CSS computes it."""
+    parts = [float(part) for part in re.findall(r"[\d.]+", colour)]
+    scale = 255 if colour.startswith("rgb") else 1
+    parts = [part / scale for part in parts]
+    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def contrast(one, other):
+    lower, higher = sorted((luminance(one), luminance(other)))
+    return (higher + 0.05) / (lower + 0.05)
+
+
+class Host:
+    """A page that shows a kernel's widget."""
+
+    def __init__(self, kernel, page, colours):
+        self.page, self.problems = page, []
+        page.on("pageerror", lambda error: self.problems.append(error.stack))
+        page.expose_function("said", kernel.message)
+        state = {**kernel.opened, "state": kernel.states[-1]}
+        page.evaluate(HOST, {"state": state, "colours": colours})
+        kernel.pages.append(self)
+
+    def take(self, frame):
+        self.page.evaluate("frame => window.heard['msg:custom'](frame, [])", frame)
+
+    @property
+    def board(self):
+        return self.page.locator(".mw")
+
+    def lines(self):
+        texts = self.page.locator(".mw-line[data-task]").all_text_contents()
+        return [line for text in texts for line in text.split("\n")]
+
+    def says(self, words):
+        return self.page.locator(".mw-words", has_text=words).count()
+
+
+@pytest.mark.parametrize("kind", [*COLOURS, "plain"])
+def test_a_page_that_only_shows_widgets_shows_a_run(context, tmp_path, own_sockets, shot, kind):
+    names = COLOURS.get(kind, ())
+    with started(tmp_path, Kernel) as kernel:
+        kernel.run(cells.declare())
+        kernel.run(cells.SLEEPING)
+        host = Host(kernel, context.new_page(), dict(zip(names, DARK, strict=False)))
+        kernel.until(lambda: host.lines() == [cells.UP] * 2, "both workers")
+        assert host.says("running")
+        colours = DARK if names else LIGHT
+        assert tuple(host.board.evaluate(LOOK)) == colours
+        for part in (".mw-name", ".mw-state", ".mw-usage", ".mw-words", ".mw-tools .mw-dim"):
+            _, colour = host.board.locator(part).first.evaluate(LOOK)
+            assert contrast(colours[0], colour) > LEGIBLE, (part, colour)
+        host.page.get_by_role("button", name="Restart").click()
+        kernel.until(lambda: host.lines() == [cells.UP] * 4, "the second attempt")
+        shot(host, f"page-{kind}")
+        host.page.get_by_role("button", name="Stop").click()
+        kernel.until(lambda: host.says("stopped"), "the end")
+        host.page.evaluate("() => window.heard.comm_live_update()")
+        assert host.page.get_by_role("button", name="Restart").is_disabled()
+        assert not host.problems
+        host.page.close()
