@@ -138,11 +138,7 @@ class Bench:
         self.server, self.browser, self.folder, self.count = server, browser, folder, 0
 
     def open(self, *texts):
-        """Open a notebook of a title and these cells in a page that is watched.
-
-        A notebook without any text would have Jupyter load its typesetter when
-        the first output comes, for 0.2 s: as long as hundreds of lines take.
-        """
+        """Open a notebook of these cells in a page that is watched."""
         self.count += 1
         self.context = self.browser.new_context(viewport={"width": 1280, "height": 1400})
         self.context.set_default_timeout(300_000)
@@ -150,7 +146,7 @@ class Bench:
         page.add_init_script(WATCH)
         self.traffic = Traffic(page)
         notebook = Notebook(self.server, page, "lab/tree", f"bench-{self.count}")
-        notebook.write(*texts, title="# What it costs").open()
+        notebook.write(*texts).open()
         self.devtools = self.context.new_cdp_session(page)
         self.devtools.send("Performance.enable")
         return notebook
@@ -220,8 +216,8 @@ def floods(bench, lines, workers=2):
     )
     notebook = bench.open(plain, cells.declare(workers), flood(lines))
     page, (process, _) = notebook.page, bench.kernel()
-    execute(notebook, 3)
-    assert (notebook.folder / "plain").exists(), notebook.save().cells[1].outputs
+    execute(notebook, 2)
+    assert (notebook.folder / "plain").exists(), notebook.save().cells[0].outputs
     beside = bench.cells()
     page.wait_for_timeout(3000)
     idle = beside.end()

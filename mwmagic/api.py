@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import os
 import re
 import signal as signals
@@ -36,7 +35,6 @@ from .record import Record, records
 from .shares import shares
 from .status import FINAL
 from .supervisor.config import CHIEF, KERAS_MODES, ON_STALL, Config
-from .table import html_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -337,24 +335,14 @@ class Cluster:
         self.close()
 
     def __repr__(self) -> str:
-        lines = ("".join(f"  {word}" for word in row) for row in self._rows())
-        return "\n".join([self._heading(), *lines])
-
-    def _repr_html_(self) -> str:
-        # Jupyter loads a typesetter at its first HTML, which would delay the first lines of a run.
-        rows = html_rows(self._rows(), '<td style="text-align:left">')
-        return f"<b>{html.escape(self._heading())}</b><table>{rows}</table>"
-
-    def _heading(self) -> str:
-        name, kind = repr(self.config.name), f"{self.config.framework}, {self.config.engine}"
-        return f"Cluster {name}: ended" if self.closed else f"Cluster {name} ({kind})"
-
-    def _rows(self) -> list[list[str]]:
-        """Return the words of each task: its name, its address, whether it is this process."""
-        placed = () if self.closed else self.spec.placed
-        return [
-            [str(task), at] + ["this process"] * (task not in self.tasks) for task, at in placed
-        ]
+        if self.closed:
+            return f"Cluster {self.config.name!r}: ended"
+        head = f"Cluster {self.config.name!r} ({self.config.framework}, {self.config.engine})"
+        lines = (
+            f"  {task}  {at}" + ("" if task in self.tasks else "  this process")
+            for task, at in self.spec.placed
+        )
+        return "\n".join([head, *lines])
 
     @property
     def tasks(self) -> tuple[Task, ...]:

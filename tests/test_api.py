@@ -65,9 +65,6 @@ def test_a_cluster_shows_its_tasks_under_all_their_names(cluster, tmp_path):
     lines = repr(one).splitlines()
     assert lines[0] == "Cluster 'mine' (tensorflow, local)"
     assert lines[1] == f"  chief:0  {one.spec.addresses[Task('chief', 0)]}"
-    shown = one._repr_html_()
-    assert "<b>Cluster &#x27;mine&#x27; (tensorflow, local)</b>" in shown
-    assert all(f">{task}<" in shown and f">{at}<" in shown for task, at in one.spec.placed)
     assert one.config.root == tmp_path
     assert one.latest is None
     assert one.warm is None
@@ -94,7 +91,6 @@ def test_leaving_the_block_ends_the_cluster_whatever_happened(tmp_path, nothing_
     with pytest.raises(SupervisorLost, match="declare the cluster again"):
         one.run("main.py", source=SLEEP)
     assert repr(one) == "Cluster 'cluster': ended"
-    assert one._repr_html_() == "<b>Cluster &#x27;cluster&#x27;: ended</b><table></table>"
 
 
 @pytest.mark.slow

@@ -448,7 +448,7 @@ export default () => {
 
   // After a reload Jupyter no longer knows which of its outputs the kernel updates.
   function keep({ output }) {
-    for (const { outputs } of model.widget_manager.context?.model.cells ?? []) {
+    for (const { outputs } of model.widget_manager?.context?.model.cells ?? []) {
       for (let i = 0; i < outputs?.length; i++) {
         const html = String(outputs.get(i).data["text/html"]);
         if (html.includes(label) && html !== output.data["text/html"]) outputs.set(i, output);
@@ -467,6 +467,8 @@ export default () => {
     document.addEventListener("animationstart", seek);
     // Jupyter's own pages hold all outputs in one document: any of them can be our place.
     model.send({ kind: "hosts", hosts: !!document.querySelector(".jp-Notebook"), age: performance.now() / 1000 });
+    // Jupyter loads a typesetter for its first HTML, which would delay the first lines of a run.
+    model.widget_manager?.rendermime?.latexTypesetter?.typeset(h("p"));
     seek();
     return () => {
       watch.disconnect();

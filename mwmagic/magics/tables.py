@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, overload
-
-from mwmagic.table import html_rows
 
 from .display import status_html, status_text
 
@@ -85,5 +84,5 @@ class RunTable(Sequence["Record"]):
         return "\n".join(line.rstrip() for line in lines)
 
     def _repr_html_(self) -> str:
-        head = "<tr><th>run<th>name<th>state<th>"
-        return f"<table>{head}{html_rows(self._rows())}</table>"
+        rows = "".join("<td>".join(["<tr>", *map(html.escape, row)]) for row in self._rows())
+        return f"<table><tr><th>run<th>name<th>state<th>{rows}</table>"

@@ -108,11 +108,10 @@ class Notebook:
         self.folder.mkdir()
         self.path = self.folder / "notebook.ipynb"
 
-    def write(self, *cells, title=None):
+    def write(self, *cells):
         notebook = nbformat.v4.new_notebook()
         notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
-        notebook.cells = [nbformat.v4.new_markdown_cell(title)] if title else []
-        notebook.cells += [nbformat.v4.new_code_cell(cell) for cell in cells]
+        notebook.cells = [nbformat.v4.new_code_cell(cell) for cell in cells]
         nbformat.write(notebook, self.path)
         return self
 

@@ -26,7 +26,6 @@ async ({ state, colours }) => {
     get: (name) => state[name],
     on: (event, act) => (window.heard[event] = act),
     send: (content) => void window.said(content),
-    widget_manager: {},
   };
   const url = URL.createObjectURL(new Blob([state._esm], { type: "text/javascript" }));
   const widget = await (await import(url)).default();
