@@ -200,6 +200,7 @@ def test_a_lost_connection_loses_nothing(notebook):
 
 def test_the_log_can_be_searched_filtered_unfolded_and_paused(notebook, shot):
     notebook.write(cells.declare(), cells.NOTICES).open().run()
+    keeps(notebook, 1, "run 1: running")  # so Jupyter does not render the output anew meanwhile
     eventually(lambda: len(notebook.lines()) == 491, "all lines")
     pane = notebook.board.locator(".mw-lines")
     hidden = notebook.board.locator(".mw-line", has_text="oneDNN").first
@@ -238,6 +239,7 @@ def test_the_log_can_be_searched_filtered_unfolded_and_paused(notebook, shot):
 def test_the_page_keeps_the_last_lines(notebook):
     notebook.write(cells.declare(1), cells.worker("for line in range(15_000): print(line)"))
     notebook.open().run().state("finished")
+    keeps(notebook, 1, "run 1: finished")
     eventually(lambda: notebook.lines()[-1:] == ["14999"], "the last line")
     search = notebook.board.get_by_label("Search the log")
     first_shown(notebook)
@@ -288,6 +290,7 @@ def test_a_chart_shows_any_metric_and_marks_attempts(notebook):
 
 def test_the_keyboard_is_enough(notebook):
     notebook.write(cells.declare(), cells.SLEEPING).open().run().state("running")
+    keeps(notebook, 1, "run 1: running")
     log = notebook.board.get_by_role("log", name="Log")
     assert log.get_attribute("aria-live") == "off"
     assert "running" in notebook.board.get_by_role("status").all_text_contents()
