@@ -271,7 +271,7 @@ function newCard(task, index, choose) {
 
 function newView(model) {
   const page = Math.random(), run = {};
-  let said = 0, skew = 0, plotted = false, asked, told;
+  let said = 0, skew = 0, plotted = false, asked, told, focused;
   const act = (text, title) => button(text, () => send({ kind: text.toLowerCase() }), title);
   const actions = [
     act("Stacks", "Show in the log where each worker is"),
@@ -407,6 +407,16 @@ function newView(model) {
     el.onkeydown = (event) => theirs || event.stopPropagation();
   }
 
+  // What loses the focus because it is taken out of the page gets it back: keys that the notebook
+  // hears instead could delete a cell.
+  function leave() {
+    if (el.isConnected && !el.contains(document.activeElement)) focused = null;
+  }
+
+  function refocus() {
+    focused?.focus({ preventScroll: true });
+  }
+
   function remove() {
     clearInterval(timer);
     window.removeEventListener("keydown", keys, true);
@@ -416,10 +426,12 @@ function newView(model) {
   begin(null);
   update(model.get("state"));
   new ResizeObserver(arrange).observe(el);
+  el.addEventListener("focusin", ({ target }) => (focused = target));
+  el.addEventListener("focusout", () => setTimeout(leave));
   window.addEventListener("keydown", keys, true);
   const timer = setInterval(tick, 500);
   answer();
-  return { el, hear, end, arrange, remove };
+  return { el, hear, end, arrange, refocus, remove };
 }
 
 export default () => {
@@ -436,6 +448,7 @@ export default () => {
     el.prepend(view.el);
     if (el.parentNode) watch.observe(el.parentNode, { childList: true });
     view.arrange();
+    view.refocus();
     const end = () => view.home === el && views.splice(views.indexOf(view), 1)[0].remove();
     return () => setTimeout(end, 2000);
   }

@@ -314,6 +314,22 @@ def test_the_keyboard_is_enough(notebook):
     notebook.state("stopped")
 
 
+@both
+def test_the_focus_stays_when_jupyter_renders_the_output_anew(notebook):
+    notebook.write(cells.declare(), cells.counting(STEPS)).open().run()
+    eventually(lambda: numbers(notebook) == counted(STEPS // 2), "the first half")
+    search = notebook.board.get_by_label("Search the log")
+    search.click()
+    (notebook.folder / "go").touch()
+    keeps(notebook, 1, "run 1: finished")
+    eventually(lambda: search.evaluate("node => node === document.activeElement"), "the focus")
+    notebook.page.keyboard.type(f"step {STEPS}/")
+    notebook.see(notebook.board.get_by_text("2 found"))
+    assert notebook.page.locator(".jp-CodeCell").count() == 2
+    notebook.page.locator(".jp-CodeCell .cm-content").first.click()
+    assert not search.evaluate("node => node === document.activeElement")
+
+
 @pytest.mark.parametrize("workers", [16, 64])
 def test_many_tasks_stay_usable(notebook, shot, workers):
     notebook.write(cells.declare(workers), cells.MANY).open().run().state("failed", 120_000)
