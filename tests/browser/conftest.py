@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from lab import CHROMIUM, PLACES, QUIET, Notebook, Server
+from lab import CHROMIUM, PLACES, QUIET, Notebook, Server, watched
 from processes import eventually
 
 
@@ -54,10 +54,7 @@ def place():
 @pytest.fixture
 def notebook(server, context, place, request):
     """A notebook named after the test; its kernel is ended with it."""
-    page = context.new_page()
-    page.problems = []
-    # A module that anywidget loads is a blob: what has none in its stack is Jupyter's own.
-    page.on("pageerror", lambda error: "blob:" in error.stack and page.problems.append(error.stack))
+    page = watched(context)
     name = re.sub(r"\W", "-", request.node.name.removeprefix("test_"))
     yield Notebook(server, page, place, name[:30] + name[-10:])
     for opened in context.pages:

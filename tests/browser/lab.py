@@ -37,6 +37,22 @@ def reachable(url):
         return False
 
 
+def watched(context):
+    """Open a page that notes what goes wrong in the modules which anywidget loads."""
+    page = context.new_page()
+    page.problems = []
+    # Such a module is a blob: what has none in its stack is Jupyter's own.
+    page.on("pageerror", lambda error: "blob:" in error.stack and page.problems.append(error.stack))
+    return page
+
+
+def lines(page, task=None):
+    """Return what a page's log pane shows, of all tasks or one, but for notes."""
+    chosen = f'[data-task="{task}"]' if task else "[data-task]"
+    texts = page.locator(f".mw .mw-blocks .mw-line{chosen}")
+    return [line for text in texts.all_text_contents() for line in text.split("\n")]
+
+
 class Server:
     """A Jupyter server that keeps all that it writes below one folder."""
 
@@ -150,10 +166,7 @@ class Notebook:
         return self.board.get_by_role("button", name=name)
 
     def lines(self, task=None, page=None):
-        """Return what the log pane shows, but for notes."""
-        chosen = f'[data-task="{task}"]' if task else "[data-task]"
-        texts = (page or self.page).locator(f".mw .mw-blocks .mw-line{chosen}")
-        return [line for text in texts.all_text_contents() for line in text.split("\n")]
+        return lines(page or self.page, task)
 
     def reopen(self, *, trusted):
         """Open the saved notebook without its kernel, in a page that knows nothing of it."""

@@ -12,6 +12,7 @@ import cells
 import pytest
 from comms import Kernel
 from kernels import started
+from lab import lines, watched
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
 
@@ -61,8 +62,7 @@ class Host:
     """A page that shows a kernel's widget."""
 
     def __init__(self, kernel, page, colours):
-        self.page, self.problems = page, []
-        page.on("pageerror", lambda error: self.problems.append(error.stack))
+        self.page = page
         page.expose_function("said", kernel.message)
         state = {**kernel.opened, "state": kernel.states[-1]}
         page.evaluate(HOST, {"state": state, "colours": colours})
@@ -75,10 +75,6 @@ class Host:
     def board(self):
         return self.page.locator(".mw")
 
-    def lines(self):
-        texts = self.page.locator(".mw-line[data-task]").all_text_contents()
-        return [line for text in texts for line in text.split("\n")]
-
     def says(self, words):
         return self.page.locator(".mw-words", has_text=words).count()
 
@@ -89,8 +85,8 @@ def test_a_page_that_only_shows_widgets_shows_a_run(context, tmp_path, own_socke
     with started(tmp_path, Kernel) as kernel:
         kernel.run(cells.declare())
         kernel.run(cells.SLEEPING)
-        host = Host(kernel, context.new_page(), dict(zip(names, DARK, strict=False)))
-        kernel.until(lambda: host.lines() == [cells.UP] * 2, "both workers")
+        host = Host(kernel, watched(context), dict(zip(names, DARK, strict=False)))
+        kernel.until(lambda: lines(host.page) == [cells.UP] * 2, "both workers")
         assert host.says("running")
         colours = DARK if names else LIGHT
         assert tuple(host.board.evaluate(LOOK)) == colours
@@ -98,11 +94,11 @@ def test_a_page_that_only_shows_widgets_shows_a_run(context, tmp_path, own_socke
             _, colour = host.board.locator(part).first.evaluate(LOOK)
             assert contrast(colours[0], colour) > LEGIBLE, (part, colour)
         host.page.get_by_role("button", name="Restart").click()
-        kernel.until(lambda: host.lines() == [cells.UP] * 4, "the second attempt")
+        kernel.until(lambda: lines(host.page) == [cells.UP] * 4, "the second attempt")
         shot(host, f"page-{kind}")
         host.page.get_by_role("button", name="Stop").click()
         kernel.until(lambda: host.says("stopped"), "the end")
         host.page.evaluate("() => window.heard.comm_live_update()")
         assert host.page.get_by_role("button", name="Restart").is_disabled()
-        assert not host.problems
+        assert not host.page.problems
         host.page.close()
