@@ -407,14 +407,14 @@ function newView(model) {
     el.onkeydown = (event) => theirs || event.stopPropagation();
   }
 
-  // What loses the focus because it is taken out of the page gets it back: keys that the notebook
-  // hears instead could delete a cell.
+  // What loses the focus because it is taken out of the page gets it back, if nothing else has it:
+  // keys that the notebook hears instead could delete a cell.
   function leave() {
     if (el.isConnected && !el.contains(document.activeElement)) focused = null;
   }
 
   function refocus() {
-    focused?.focus({ preventScroll: true });
+    if (document.activeElement === document.body) focused?.focus({ preventScroll: true });
   }
 
   function remove() {
