@@ -256,6 +256,13 @@ def _forsake_others() -> None:
         atexit.unregister(clean_up)
 
 
+def _take_leave() -> None:
+    """Let the task that coordinates the others end after them."""
+    from mwmagic.worker import coordination
+
+    coordination.take_leave()
+
+
 def _leave(code: int, script: str) -> None:
     """Exit as the interpreter would, but without tearing the framework down.
 
@@ -280,6 +287,8 @@ def _leave(code: int, script: str) -> None:
     if well:
         _dismantle(script)
     _flush()
+    if well:
+        _take_leave()
     if code < 0:
         signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)

@@ -1,26 +1,38 @@
-"""How soon TensorFlow notices that a peer is gone.
+"""How soon TensorFlow notices that a peer is gone, and in which order the peers go.
 
 The tasks of a MultiWorkerMirroredStrategy send heartbeats to the coordination
-service in the first of them, which gives up on a silent task after ten
-seconds. TensorFlow has a setting for that, but its strategy leaves it alone.
+service in the first of them, the leader, which gives up on a silent task after
+ten seconds. TensorFlow has a setting for that, but its strategy leaves it alone.
+The others report an error if the leader is gone before they are: after a
+training that went well, too.
 """
 
 # ruff: noqa: ANN401 - TensorFlow has no annotations
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
+import sys
+import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.worker.imports import after_import
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from types import ModuleType
 
-__all__ = ["configure_heartbeat", "install"]
+__all__ = ["PATIENCE", "configure_heartbeat", "install", "take_leave"]
 
+PATIENCE = 5.0
+"""Seconds that a leader waits at most for the others to end."""
+
+_CONTEXT = "tensorflow.python.eager.context"
 _TIMEOUT = "heartbeat_timeout_in_ms"
+_GRACE = 0.1  # seconds from a task's farewell to its end, on a busy machine
 
 
 def install(seconds: float) -> None:
@@ -33,9 +45,7 @@ def install(seconds: float) -> None:
     seconds : float
         How long a task may be silent.
     """
-    after_import(
-        "tensorflow.python.eager.context", lambda context: configure_heartbeat(seconds, context)
-    )
+    after_import(_CONTEXT, lambda context: configure_heartbeat(seconds, context))
 
 
 def configure_heartbeat(seconds: float, context: ModuleType) -> None:
@@ -59,9 +69,60 @@ def configure_heartbeat(seconds: float, context: ModuleType) -> None:
 
     @functools.wraps(configure)
     def with_timeout(self: Any, *args: Any, **options: Any) -> Any:
-        jobs = {job.name for job in options.get("coordinated_jobs") or ()}
-        if jobs and jobs <= {"chief", "worker"}:
+        if _of_workers(options.get("coordinated_jobs") or ()):
             options.setdefault(_TIMEOUT, round(seconds * 1000))
         return configure(self, *args, **options)
 
     context.Context.configure_coordination_service = with_timeout
+
+
+def take_leave() -> None:
+    """Let the leader end after the others; call it last in a process that ends well.
+
+    The others tell the leader through the coordination service that they are
+    about to end. It returns at once where TensorFlow has no such service, and
+    after `PATIENCE` where a task goes on working.
+    """
+    module = sys.modules.get(_CONTEXT)
+    context = module.context_safe() if module else None
+    if not _of_workers(_jobs(context)):
+        return
+    # The service may be gone, and then some versions of TensorFlow wait for it without an end.
+    farewell = threading.Thread(target=_bid_farewell, args=(context,), daemon=True)
+    farewell.start()
+    farewell.join(PATIENCE)
+
+
+def _of_workers(jobs: Iterable[Any]) -> bool:
+    """Whether these are the jobs of a strategy whose tasks are all alike."""
+    names = {job.name for job in jobs}
+    return bool(names) and names <= {"chief", "worker"}
+
+
+def _jobs(context: Any) -> tuple[Any, ...]:
+    """Return the jobs that TensorFlow's coordination service knows, if it runs."""
+    service = context.coordination_service if context else None
+    return tuple(service.coordinated_job_list) if service else ()
+
+
+def _bid_farewell(context: Any) -> None:
+    """Tell the leader, or hear it from all the others."""
+    # What failed before, or another version's interface: this process ends in any case.
+    with contextlib.suppress(Exception):
+        leader = context.coordination_service.service_leader
+        own = context.host_address_space()
+        if own != leader:
+            context.set_config_key_value(_farewell(own), "1")
+            return
+        for task in _tasks(_jobs(context)) - {leader}:
+            context.get_config_key_value(_farewell(task))
+        time.sleep(_GRACE)
+
+
+def _tasks(jobs: Iterable[Any]) -> set[str]:
+    """Name all tasks as TensorFlow does."""
+    return {f"/job:{job.name}/replica:0/task:{i}" for job in jobs for i in range(job.num_tasks)}
+
+
+def _farewell(task: str) -> str:
+    return f"mwmagic/farewell{task}"

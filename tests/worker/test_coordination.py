@@ -7,9 +7,11 @@ from types import SimpleNamespace
 import pytest
 from keras_gang import Gang
 
+from mwmagic.worker import bootstrap
 from mwmagic.worker.coordination import configure_heartbeat
 
 SCRIPT = Path(__file__).parent / "coordinated_worker.py"
+PARTING = SCRIPT.with_name("parting_worker.py")
 
 
 class Context:
@@ -73,3 +75,24 @@ def test_a_stopped_worker_is_noticed_by_its_peer(tmp_path, first):
         gang.until(lambda: gang.processes[0].poll() is not None)
         assert gang.processes[0].returncode != 0
         assert "heartbeat" in gang.text(0)
+
+
+@pytest.mark.slow
+@pytest.mark.tensorflow
+def test_the_leader_ends_last(tmp_path):
+    """If it ended first, a peer's next heartbeat would fail, and its log end with an error."""
+    beats = {"MWMAGIC_HEARTBEAT": "1"}
+    with Gang(tmp_path, bootstrap.__file__, [PARTING, 1.5], first="chief", env=beats) as gang:
+        gang.until(lambda: gang.processes[1].poll() is not None)
+        assert gang.processes[0].poll() is None
+        assert gang.wait() == [0, 0]
+        assert "UNAVAILABLE" not in gang.text(1)
+
+
+@pytest.mark.slow
+@pytest.mark.tensorflow
+def test_the_leader_does_not_wait_for_ever(tmp_path):
+    with Gang(tmp_path, bootstrap.__file__, [PARTING, 600], first="chief") as gang:
+        gang.until(lambda: gang.processes[0].poll() is not None)
+        assert gang.processes[0].returncode == 0
+        assert gang.processes[1].poll() is None
