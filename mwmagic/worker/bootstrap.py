@@ -263,7 +263,7 @@ def _take_leave() -> None:
     coordination.take_leave()
 
 
-def _leave(code: int, script: str) -> None:
+def _leave(code: int, script: str, process: int) -> None:
     """Exit as the interpreter would, but without tearing the framework down.
 
     That takes TensorFlow a second and more, and after a failure it can wait for
@@ -275,6 +275,8 @@ def _leave(code: int, script: str) -> None:
         The exit code, or a signal's number with a minus.
     script : str
         The user's file.
+    process : int
+        The worker's own process; this one may be a fork of it.
     """
     well = code in (0, RESUME_CODE)
     if not well:
@@ -287,7 +289,7 @@ def _leave(code: int, script: str) -> None:
     if well:
         _dismantle(script)
     _flush()
-    if well:
+    if well and os.getpid() == process:
         _take_leave()
     if code < 0:
         signal.signal(-code, signal.SIG_DFL)
@@ -315,9 +317,8 @@ def _run(script: str) -> BaseException | None:
     return None
 
 
-def _execute(script: str) -> int:
+def _execute(script: str, process: int) -> int:
     """Run the user's file and return its exit code, or a signal's number with a minus."""
-    process = os.getpid()
     error = _run(script)
     if error is None:
         return 0
@@ -348,7 +349,8 @@ def main(argv: list[str]) -> None:
     else:
         sys.path.insert(0, folder)
     script = argv[0] if argv[0].startswith("/") else f"{Path.cwd()}/{argv[0]}"
-    _leave(_execute(script), script)
+    process = os.getpid()
+    _leave(_execute(script, process), script, process)
 
 
 if __name__ == "__main__":

@@ -206,6 +206,33 @@ def test_a_fork_of_a_worker_does_not_report_for_it(folder):
     assert b"RuntimeError: of the child" in done.stderr
 
 
+def test_a_fork_of_a_worker_does_not_take_leave_for_it(folder):
+    code = """
+        import os, sys, types
+
+        class Context:
+            job = types.SimpleNamespace(name="worker", num_tasks=2)
+            coordination_service = types.SimpleNamespace(
+                coordinated_job_list=[job], service_leader="/job:worker/replica:0/task:0"
+            )
+
+            def host_address_space(self):
+                return "/job:worker/replica:0/task:1"
+
+            def set_config_key_value(self, key, value):
+                print(os.getpid(), key)
+
+        module = types.SimpleNamespace(context_safe=Context)
+        sys.modules["tensorflow.python.eager.context"] = module
+        if os.fork():
+            os.wait()
+            print(os.getpid())
+    """
+    _, done = report(folder, code)
+    worker, *left = done.stdout.decode().splitlines()
+    assert left == [f"{worker} mwmagic/farewell/job:worker/replica:0/task:1"]
+
+
 def test_a_report_that_cannot_be_written_hides_nothing(folder, monkeypatch):
     monkeypatch.setenv("MWMAGIC_REPORT", str(folder / "gone/report.json"))
     told, done = report(folder, "raise ValueError('seen')")
