@@ -24,7 +24,9 @@ __all__ = ["Notice", "Seen", "notices", "why_stalled"]
 
 _SERVER = re.compile(r"Started server with target: grpc://(\S+)")
 _TWICE = re.compile(
-    r"/job:(\w+)/(?:replica:\d+/)?task:(\d+) unexpectedly tried to connect with a different"
+    r"/job:(\w+)/(?:replica:\d+/)?task:(\d+) "
+    # The latter if the second processes of all tasks have met each other: they share the ports.
+    r"(?:unexpectedly tried to connect with a different|Heartbeat: Incarnation ID mismatch)"
 )
 _IN_SAVE = re.compile(r'/\w*(?:checkpoint|sav)\w*\.py", line \d+ in \w*save')
 
