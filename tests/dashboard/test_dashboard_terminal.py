@@ -1,4 +1,4 @@
-"""``mwmagic run --dashboard``, in a terminal and in a pipe."""
+"""The live table: ``mwmagic run --dashboard`` and ``%mw_wait`` in a terminal; what a pipe gets."""
 
 from __future__ import annotations
 
@@ -44,16 +44,39 @@ def test_a_pipe_gets_the_lines_and_the_last_state(script):
 
 
 def test_a_terminal_gets_a_table_that_stays_below(script):
-    mine, theirs = pty.openpty()
-    env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30"}
-    with subprocess.Popen(COMMAND, cwd=script, stdout=theirs, stderr=theirs, env=env) as process:
-        os.close(theirs)
-        shown = b"".join(iter(lambda: _read(mine), b"")).decode()
-        assert process.wait(60) == 1
-    os.close(mine)
-    plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown)
+    code, shown, plain = in_terminal(COMMAND, script)
+    assert code == 1
     assert shown.count("\x1b[2K") > 3, "the table is drawn anew in its place"
     assert "[worker:1] step 30/30 [bold]loss[/bold]=1 loss=0.0333" in plain
+    assert_the_table_ends(plain)
+
+
+def test_ipython_in_a_terminal_gets_the_table_while_it_waits(script):
+    launch = "get_ipython().run_cell_magic('mw_worker', '', open('main.py').read())"
+    cells = ["%load_ext mwmagic", "%mw_cluster 2 --no-warm", launch, "%mw_wait"]
+    ipython = [sys.executable, "-m", "IPython", "--simple-prompt", "--colors=NoColor"]
+    code, shown, plain = in_terminal([*ipython, "-c", "\n".join(cells)], script)
+    assert code == 1
+    assert "\x1b[1A\x1b[2K" in shown, "the table is drawn anew in its place"
+    assert_the_table_ends(plain)
+    assert "WorkerFailed: run 1 failed: worker:1 exited with code 1" in plain
+
+
+def in_terminal(command, folder):
+    """Run a command in a terminal; return its exit code and all that was shown, and its text."""
+    mine, theirs = pty.openpty()
+    env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30"}
+    with subprocess.Popen(
+        command, cwd=folder, stdin=theirs, stdout=theirs, stderr=theirs, env=env
+    ) as process:
+        os.close(theirs)
+        shown = b"".join(iter(lambda: _read(mine), b"")).decode()
+        code = process.wait(60)
+    os.close(mine)
+    return code, shown, re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown)
+
+
+def assert_the_table_ends(plain):
     after = plain[plain.rindex("run 1: failed: worker:1 exited with code 1") :].splitlines()
     assert after[1].startswith("worker:1  exited with code 1"), "failures come first"
     assert after[2].split()[:2] == ["worker:0", "ended"]
