@@ -25,7 +25,7 @@ unit: .venv/test .torch/tried chromium
 # The versions that Colab ships, in an environment of their own.
 colab: .venv-colab/test
 	.venv-colab/bin/$(PYTEST) tests/magics tests/dashboard \
-	  tests/worker/test_keras_*.py tests/worker/test_downloads.py \
+	  tests/repairs/test_keras_*.py tests/worker/test_downloads.py \
 	  "tests/notebooks/test_notebooks.py::test_nbval_passes[quickstart]" \
 	  "tests/notebooks/test_notebooks.py::test_nbval_passes[multi_worker_keras]"
 

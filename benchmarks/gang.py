@@ -11,8 +11,8 @@ from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from mwmagic.cluster import Task, make_tasks
 from mwmagic.gang import Event, Exited, Failure, Gang, Launch, Policy, Restart, Stop, Timer
+from mwmagic.model.cluster import Task, make_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable

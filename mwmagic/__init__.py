@@ -12,8 +12,8 @@ from . import system
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from .api import Cluster, Run, clusters, runs
-    from .cluster import ClusterSpec, Task
+    from .client.api import Cluster, Run, clusters, runs
+    from .model.cluster import ClusterSpec, Task
 
 # Before any other module, some of which cannot even be imported elsewhere.
 system.check()
@@ -22,8 +22,8 @@ __version__ = "0.1.0"
 
 __all__ = ["Cluster", "ClusterSpec", "Run", "Task", "__version__", "clusters", "runs"]
 
-_HOMES = {"Cluster": "api", "Run": "api", "clusters": "api", "runs": "api"}
-_HOMES |= {"ClusterSpec": "cluster", "Task": "cluster"}
+_HOMES = dict.fromkeys(("Cluster", "Run", "clusters", "runs"), "client.api")
+_HOMES |= dict.fromkeys(("ClusterSpec", "Task"), "model.cluster")
 
 
 def __getattr__(name: str) -> object:

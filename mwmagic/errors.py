@@ -28,7 +28,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .api import Run
+    from .client.api import Run
     from .diagnosis import Cause
 
 __all__ = [
@@ -121,7 +121,7 @@ class RunFailed(MwmagicError):
     message : str
         What happened and what to do next.
     run : object, optional
-        The run that ended, as `mwmagic.api.Run`.
+        The run that ended, as `mwmagic.Run`.
     """
 
     def __init__(self, message: str, *, run: Run | None = None) -> None:
@@ -141,7 +141,7 @@ class WorkerFailed(RunFailed):
     message : str
         What happened and what to do next.
     run : object, optional
-        The run that ended, as `mwmagic.api.Run`.
+        The run that ended, as `mwmagic.Run`.
     cause : object, optional
         The first failure, as `mwmagic.diagnosis.Cause`.
     """

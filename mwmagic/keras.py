@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import sys
 
-from mwmagic.worker import keras_fixes
+from mwmagic import repairs
 
 __all__: list[str] = []
 
@@ -24,4 +24,4 @@ def _announce(line: str) -> None:
     sys.stderr.flush()
 
 
-keras_fixes.install(os.environ.get("MWMAGIC_KERAS", "auto"), _announce)
+repairs.install(os.environ.get("MWMAGIC_KERAS", "auto"), _announce)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from IPython.display import display
 
 from mwmagic.errors import MwmagicError
-from mwmagic.status import FINAL
+from mwmagic.model.status import FINAL
 
 from .feed import Feed
 from .pages import Pages, Position
@@ -20,7 +20,7 @@ from .widget import VIEW, Widget
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mwmagic.api import Run
+    from mwmagic.client.api import Run
 
 __all__ = ["Board"]
 

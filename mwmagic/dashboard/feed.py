@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mwmagic.status import FINAL
+from mwmagic.model.status import FINAL
 
 from .journal import Journal
 from .pages import Position

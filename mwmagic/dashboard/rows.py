@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.diagnosis import Cause
-from mwmagic.status import FINAL, remarks, task_words
+from mwmagic.model.status import FINAL, remarks, task_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,7 +7,7 @@ import html
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.diagnosis import Cause
-from mwmagic.status import remarks, task_words
+from mwmagic.model.status import remarks, task_words
 
 from .rows import metrics, place, tone
 

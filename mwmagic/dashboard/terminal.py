@@ -13,7 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from mwmagic.status import remarks, task_words
+from mwmagic.model.status import remarks, task_words
 
 from .rows import fraction, left, metrics, place, tone
 from .static import text
@@ -21,7 +21,7 @@ from .static import text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from mwmagic.api import Run
+    from mwmagic.client.api import Run
 
 __all__ = ["live", "table"]
 

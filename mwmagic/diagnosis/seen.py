@@ -16,8 +16,7 @@ from .table import NOTICES, STALLS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from mwmagic.stacks import Stack
-
+    from .stacks import Stack
     from .table import Known
 
 __all__ = ["Notice", "Seen", "notices", "why_stalled"]

@@ -15,7 +15,7 @@ from .local import LocalEngine
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mwmagic.cluster import Task
+    from mwmagic.model.cluster import Task
 
     from .channel import Channel
 

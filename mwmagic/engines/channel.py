@@ -8,7 +8,7 @@ import traceback
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.errors import SupervisorError
-from mwmagic.messages import COMMANDS, EVENTS, LIMIT, VERSION, Message, check, decode, encode
+from mwmagic.model.messages import COMMANDS, EVENTS, LIMIT, VERSION, Message, check, decode, encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

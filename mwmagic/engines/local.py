@@ -14,7 +14,7 @@ from .channel import Channel
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mwmagic.cluster import Task
+    from mwmagic.model.cluster import Task
 
 __all__ = ["AGENT", "LocalEngine"]
 

@@ -6,9 +6,9 @@ import argparse
 import shlex
 from typing import Any, NoReturn
 
+from mwmagic.client.export import KINDS
 from mwmagic.errors import BadArguments
-from mwmagic.export import KINDS
-from mwmagic.options import cluster_options, setting
+from mwmagic.model.options import cluster_options, setting
 
 __all__ = ["PARSERS", "HelpShown", "Parser"]
 

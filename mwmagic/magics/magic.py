@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 from traitlets import Bool, Enum, Float, Int, Unicode
 
-from mwmagic.api import Cluster, Run, runs
-from mwmagic.cluster import Task, TaskName, make_tasks
+from mwmagic.client.api import Cluster, Run, runs
+from mwmagic.client.following import follow
 from mwmagic.errors import BadArguments, NoCluster, NoRun, WaitInterrupted
-from mwmagic.following import follow
-from mwmagic.options import options
-from mwmagic.reading import read
-from mwmagic.rendezvous import FRAMEWORKS
-from mwmagic.supervisor.config import KERAS_MODES
+from mwmagic.frameworks.rendezvous import FRAMEWORKS
+from mwmagic.logs.reading import read
+from mwmagic.model.cluster import Task, TaskName, make_tasks
+from mwmagic.model.config import KERAS_MODES
+from mwmagic.model.options import options
 
 from .arguments import PARSERS, HelpShown
 from .display import Displays

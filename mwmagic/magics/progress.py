@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.display import display
 
-from mwmagic.status import remarks
+from mwmagic.model.status import remarks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mwmagic.api import Run
+    from mwmagic.client.api import Run
 
 __all__ = ["show_progress"]
 

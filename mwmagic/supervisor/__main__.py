@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 from mwmagic.errors import MwmagicError
+from mwmagic.model.config import Config
 
 from . import orphans
-from .config import Config
 from .supervisor import Supervisor
 
 

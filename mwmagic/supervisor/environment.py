@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mwmagic.rendezvous import rendezvous_for
+from mwmagic.frameworks.rendezvous import rendezvous_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mwmagic.cluster import ClusterSpec, Task
-
-    from .config import Config
+    from mwmagic.model.cluster import ClusterSpec, Task
+    from mwmagic.model.config import Config
 
 __all__ = ["base_environment", "early", "forkable", "meeting_environment", "task_environment"]
 

@@ -8,23 +8,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import mwmagic.worker
-from mwmagic.cluster import ClusterSpec
 from mwmagic.engines import engine_for
 from mwmagic.engines.local import AGENT
-from mwmagic.rendezvous import rendezvous_for
+from mwmagic.frameworks.rendezvous import rendezvous_for
+from mwmagic.model.cluster import ClusterSpec
+from mwmagic.model.config import CHIEF
 
 from . import orphans
-from .config import CHIEF
 from .environment import early, forkable, task_environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mwmagic.cluster import Task
     from mwmagic.engines.channel import Channel
-    from mwmagic.messages import Message
-
-    from .config import Config
+    from mwmagic.model.cluster import Task
+    from mwmagic.model.config import Config
+    from mwmagic.model.messages import Message
 
 __all__ = ["BOOTSTRAP", "Place"]
 

@@ -14,10 +14,10 @@ from mwmagic.logs.progress import Progress
 from mwmagic.logs.terminal import Terminal
 
 if TYPE_CHECKING:
-    from mwmagic.cluster import Task
+    from mwmagic.diagnosis.stacks import Stack
     from mwmagic.logs.progress import Update
-    from mwmagic.messages import Message
-    from mwmagic.stacks import Stack
+    from mwmagic.model.cluster import Task
+    from mwmagic.model.messages import Message
 
 __all__ = ["Process"]
 

@@ -16,10 +16,19 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from mwmagic import gang as g
-from mwmagic import stacks
-from mwmagic.diagnosis import Cause, Exit, Notice, Seen, diagnose, kind, notices, why_stalled
+from mwmagic.diagnosis import (
+    Cause,
+    Exit,
+    Notice,
+    Seen,
+    diagnose,
+    kind,
+    notices,
+    stacks,
+    why_stalled,
+)
 from mwmagic.errors import MwmagicError, SupervisorError
-from mwmagic.status import words
+from mwmagic.model.status import words
 
 from .environment import task_environment
 from .place import BOOTSTRAP
@@ -29,11 +38,11 @@ from .stall import Stall
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from mwmagic.cluster import Task
-    from mwmagic.messages import Message
+    from mwmagic.model.cluster import Task
+    from mwmagic.model.config import Config
+    from mwmagic.model.messages import Message
     from mwmagic.record import RunDirectory
 
-    from .config import Config
     from .place import Place
 
 __all__ = ["Order", "Run"]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.errors import MwmagicError, SupervisorError
-from mwmagic.messages import LIMIT, REQUESTS, VERSION, Message, check, decode, encode
+from mwmagic.model.messages import LIMIT, REQUESTS, VERSION, Message, check, decode, encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,9 +8,9 @@ import signal
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from mwmagic.cluster import Task, find_task
 from mwmagic.errors import NoRun, RunActive
 from mwmagic.gang import Policy, State
+from mwmagic.model.cluster import Task, find_task
 from mwmagic.record import RunDirectory
 
 from .place import Place
@@ -20,9 +20,8 @@ from .server import Client, Server
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mwmagic.messages import Message
-
-    from .config import Config
+    from mwmagic.model.config import Config
+    from mwmagic.model.messages import Message
 
 __all__ = ["Supervisor"]
 

@@ -67,10 +67,11 @@ def _enable_stacks() -> None:
 
 def _install_fixes() -> None:
     """Prepare the frameworks, without importing any before the user's code does."""
-    from mwmagic.worker import coordination, devices, downloads, keras_fixes
+    from mwmagic import repairs
+    from mwmagic.worker import coordination, devices, downloads
 
     keras = os.environ.get("MWMAGIC_KERAS", "auto")
-    keras_fixes.install(keras, _announce)
+    repairs.install(keras, _announce)
     if keras != "plain":
         downloads.install()
     heartbeat = float(os.environ.get("MWMAGIC_HEARTBEAT", "0"))

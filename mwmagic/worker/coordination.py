@@ -19,7 +19,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from mwmagic.worker.imports import after_import
+from mwmagic.repairs.imports import after_import
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

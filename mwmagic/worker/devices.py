@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .imports import after_import
+from mwmagic.repairs.imports import after_import
 
 if TYPE_CHECKING:
     from types import ModuleType

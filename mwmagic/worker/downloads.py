@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mwmagic.worker.imports import after_import
+from mwmagic.repairs.imports import after_import
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,8 +16,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from mwmagic.cluster import Task
 from mwmagic.errors import ClusterError
+from mwmagic.model.cluster import Task
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

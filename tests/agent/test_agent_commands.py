@@ -10,8 +10,8 @@ import pytest
 from processes import children, eventually
 from speaker import PYTHON, gone
 
-from mwmagic import messages
 from mwmagic.agent import agent as module
+from mwmagic.model import messages
 
 IGNORING = """
 import signal, time

@@ -1,4 +1,4 @@
-"""The agent speaks the schema of `mwmagic.messages` and needs nothing but Python."""
+"""The agent speaks the schema of `mwmagic.model.messages` and needs nothing but Python."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from speaker import AGENT, PYTHON
 
 import mwmagic
-from mwmagic import messages
+from mwmagic.model import messages
 
 ZYGOTE = AGENT.with_name("zygote.py")
 BOOTSTRAP = Path(mwmagic.__file__).parent / "worker" / "bootstrap.py"

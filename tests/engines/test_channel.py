@@ -12,7 +12,7 @@ import pytest
 from mwmagic.engines import channel as module
 from mwmagic.engines.channel import Channel
 from mwmagic.errors import SupervisorError
-from mwmagic.messages import VERSION, MessageError
+from mwmagic.model.messages import VERSION, MessageError
 
 pytestmark = pytest.mark.usefixtures("nothing_survives")
 

@@ -8,10 +8,10 @@ import os
 import pytest
 from processes import alive, children
 
-from mwmagic.cluster import make_tasks
 from mwmagic.engines import ENGINES, engine_for
 from mwmagic.engines.local import LocalEngine
 from mwmagic.errors import ClusterError
+from mwmagic.model.cluster import make_tasks
 
 pytestmark = pytest.mark.usefixtures("nothing_survives")
 

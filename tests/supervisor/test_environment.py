@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from mwmagic.cluster import ClusterSpec, make_tasks
-from mwmagic.supervisor.config import Config
+from mwmagic.model.cluster import ClusterSpec, make_tasks
+from mwmagic.model.config import Config
 from mwmagic.supervisor.environment import early, forkable, task_environment
 
 TASKS = make_tasks(2)

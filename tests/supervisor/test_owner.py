@@ -13,9 +13,10 @@ from textwrap import dedent
 import pytest
 from processes import agents_of, alive, children, eventually
 
-from mwmagic import Cluster, Task, runs, sockets
+from mwmagic import Cluster, Task, runs
+from mwmagic.client import sockets
 from mwmagic.errors import NoCluster, SupervisorError, SupervisorLost, WorkerFailed
-from mwmagic.supervisor.config import Config
+from mwmagic.model.config import Config
 
 SLEEP = "import time; print('up', flush=True); time.sleep(600)"
 
@@ -93,8 +94,8 @@ def test_a_lost_supervisor_is_told(cluster):
 
 @pytest.mark.slow
 def test_a_cluster_closes_though_its_supervisor_hangs(cluster, monkeypatch):
-    monkeypatch.setattr("mwmagic.api.CLOSE_SECONDS", 0.2)
-    monkeypatch.setattr("mwmagic.connection.ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr("mwmagic.client.api.CLOSE_SECONDS", 0.2)
+    monkeypatch.setattr("mwmagic.client.connection.ANSWER_SECONDS", 0.2)
     one = cluster()
     os.kill(one._process.pid, signal.SIGSTOP)
     one.close()

@@ -8,9 +8,9 @@ import os
 import pytest
 
 from mwmagic import engines
-from mwmagic.cluster import ClusterSpec, make_tasks
 from mwmagic.errors import SupervisorError
-from mwmagic.supervisor.config import Config
+from mwmagic.model.cluster import ClusterSpec, make_tasks
+from mwmagic.model.config import Config
 from mwmagic.supervisor.environment import task_environment
 from mwmagic.supervisor.place import WARM, Place
 

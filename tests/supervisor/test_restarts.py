@@ -19,7 +19,7 @@ from mwmagic.errors import (
     WaitTimeout,
     WorkerFailed,
 )
-from mwmagic.status import task_words
+from mwmagic.model.status import task_words
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from processes import eventually
 
-from mwmagic.messages import VERSION, encode
+from mwmagic.model.messages import VERSION, encode
 
 pytestmark = pytest.mark.slow
 

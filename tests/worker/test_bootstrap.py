@@ -84,7 +84,7 @@ def test_nothing_heavy_is_imported(folder):
     heavy |= {"socket", "subprocess", "multiprocessing", "logging", "argparse", "traitlets"}
     assert not modules & heavy
     assert "mwmagic.worker" in modules
-    assert not modules & {"mwmagic.api", "mwmagic.cluster", "mwmagic.supervisor"}
+    assert not modules & {"mwmagic.client", "mwmagic.supervisor"}
 
 
 # The report.

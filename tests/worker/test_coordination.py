@@ -5,7 +5,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from keras_gang import Gang
+from gangs import Gang
 
 from mwmagic.worker import bootstrap
 from mwmagic.worker.coordination import configure_heartbeat

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from processes import printed
 
-from mwmagic.cluster import ClusterSpec, Task, make_tasks
 from mwmagic.errors import ClusterError
-from mwmagic.rendezvous import rendezvous_for
+from mwmagic.frameworks.rendezvous import rendezvous_for
+from mwmagic.model.cluster import ClusterSpec, Task, make_tasks
 from mwmagic.worker import cluster_size, is_chief, this_task
 
 MEETING = ("KERAS_", "JAX_", "TF_CONFIG", "RANK", "WORLD_SIZE", "MASTER_", "MWMAGIC_TASK")

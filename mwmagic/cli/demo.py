@@ -1,0 +1,100 @@
+"""The demonstration: the quickstart notebook, executed in a real kernel."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mwmagic.client.api import runs
+from mwmagic.errors import MwmagicError, NotInstalled
+
+if TYPE_CHECKING:
+    from mwmagic.record import Record
+
+__all__ = ["demo"]
+
+NAME = "quickstart.ipynb"
+SECONDS = 600
+"""How long a cell may take: the first import of TensorFlow can be slow on a cold disk."""
+
+
+def _notebook() -> Path:
+    """Return the quickstart: beside this package, or in a checkout's ``notebooks``."""
+    here = Path(__file__).parents[1]
+    for path in (here / NAME, here.parent / "notebooks" / NAME):
+        if path.exists():
+            return path
+    raise MwmagicError(f"{NAME} is missing from this installation; install mwmagic again")
+
+
+def _check() -> None:
+    wanted = ("nbclient", "tensorflow", "sklearn")
+    missing = [module for module in wanted if find_spec(module) is None]
+    if missing:
+        raise NotInstalled(
+            f'the demonstration needs {", ".join(missing)}: pip install "mwmagic[tensorflow,demo]"'
+        )
+
+
+def _execute(path: Path) -> None:
+    import nbformat
+    from nbclient import NotebookClient
+
+    notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+    client = NotebookClient(
+        notebook,
+        timeout=SECONDS,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(path.parent)}},
+    )
+    try:
+        # What TensorFlow tells a terminal is in the notebook too, where it is asked for.
+        with (path.parent / "kernel.log").open("w") as log:
+            client.execute(stderr=log)
+    finally:
+        nbformat.write(notebook, path)  # type: ignore[no-untyped-call]
+
+
+def _metrics(record: Record) -> list[str]:
+    """Return each worker's last metrics, a line each."""
+    last = {entry["task"]: entry for entry in record.metrics()}
+    return [
+        f"  {task}  epoch {entry['epoch']}/{entry['epochs']}  "
+        + "  ".join(f"{name} {value:.4f}" for name, value in entry["metrics"].items())
+        for task, entry in sorted(last.items())
+    ]
+
+
+def _jupyter() -> str:
+    """Return the command of this interpreter's Jupyter, as short as it can be written."""
+    command = Path(sys.executable).with_name("jupyter")
+    return str(command.relative_to(Path.cwd()) if command.is_relative_to(Path.cwd()) else command)
+
+
+def demo(directory: Path) -> int:
+    """Execute the quickstart in `directory` and print what the workers reached.
+
+    Returns
+    -------
+    int
+        0, the exit code of success.
+
+    Raises
+    ------
+    NotInstalled
+        A library that it needs is missing.
+    """
+    _check()
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / NAME
+    shutil.copyfile(_notebook(), path)
+    print(f"executing {path}: two workers train a model on handwritten digits ...", flush=True)
+    _execute(path)
+    record = runs(directory)[-1]
+    print(f"run {record.number} {record.state}; the last metrics of each worker:")
+    print("\n".join(_metrics(record)))
+    print(f"the same notebook, to look at and to run: {_jupyter()} lab {path}")
+    return 0

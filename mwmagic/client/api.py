@@ -1,0 +1,762 @@
+"""Clusters and runs, as scripts, magics and the command line use them."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal as signals
+import subprocess
+import warnings
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mwmagic.diagnosis import Cause
+from mwmagic.errors import (
+    ClusterError,
+    NoCluster,
+    NoRun,
+    NotInstalled,
+    RunStopped,
+    SupervisorError,
+    SupervisorLost,
+    WaitTimeout,
+    WorkerFailed,
+)
+from mwmagic.frameworks import rendezvous
+from mwmagic.gang import Policy
+from mwmagic.model.cluster import ClusterSpec, Task, TaskName, find_task, make_tasks
+from mwmagic.model.config import CHIEF, KERAS_MODES, ON_STALL, Config
+from mwmagic.model.status import FINAL
+from mwmagic.record import Record, records
+from mwmagic.supervisor.shares import shares
+
+from . import sockets
+from .connection import Connection, start_supervisor
+from .coordinator import SERVER, Coordinator, check_coordinator
+from .export import export
+from .inheritance import inherited
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from types import TracebackType
+
+    from mwmagic.model.messages import Message
+
+__all__ = ["Cluster", "Run", "clusters", "runs"]
+
+CLOSE_SECONDS = 15.0
+EXAMINE_SECONDS = 60.0
+
+_IMPORTS = re.compile(r"^(?:import|from)\s+(tensorflow|keras|tf_keras|jax|torch)\b", re.MULTILINE)
+_EXTRAS = {
+    "tensorflow": "mwmagic[tensorflow]",
+    "keras": "mwmagic[tensorflow]",
+    "jax": "mwmagic[jax]",
+}
+
+
+def _check_installed(source: str) -> None:
+    """Refuse code whose framework is missing, before any process starts.
+
+    Raises
+    ------
+    NotInstalled
+        The message holds the command that installs it.
+    """
+    for module in dict.fromkeys(_IMPORTS.findall(source)):
+        if find_spec(module) is None:
+            wanted = _EXTRAS.get(module, module.replace("_", "-"))
+            raise NotInstalled(f'{module} is not installed: pip install "{wanted}"')
+
+
+def _read(path: Path) -> str:
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path} to run")
+    # Byte for byte, whatever encoding it declares: the interpreter is to judge that.
+    return path.read_bytes().decode("utf-8", "surrogateescape")
+
+
+def _variables(env: Mapping[str, str] | None) -> dict[str, str]:
+    """Return environment variables as text: ``env={"EPOCHS": 3}`` means the obvious."""
+    return {str(name): str(value) for name, value in (env or {}).items()}
+
+
+def _remove(path: Path) -> None:
+    """Remove a dead supervisor's socket, and its log beside it."""
+    path.unlink(missing_ok=True)
+    path.with_suffix(".log").unlink(missing_ok=True)
+
+
+def _check_keras(mode: str) -> None:
+    if mode not in KERAS_MODES:
+        raise ClusterError(f"unknown Keras mode {mode!r}; the modes are {', '.join(KERAS_MODES)}")
+    if mode == "legacy" and find_spec("tf_keras") is None:
+        raise NotInstalled('Keras 2 is not installed: pip install "tf-keras"')
+
+
+def _spec(news: Message) -> ClusterSpec:
+    """Return a cluster's tasks and addresses."""
+    addresses = news["cluster"]["addresses"]
+    return ClusterSpec(tuple((Task.parse(name), at) for name, at in addresses.items()))
+
+
+def _config_of(news: Mapping[str, Any]) -> Config:
+    """Return what a running cluster was declared as."""
+    return Config(
+        name=news["name"],
+        directory=news["directory"],
+        tasks=[
+            name for name in news["addresses"] if not (news["coordinator"] and name == str(CHIEF))
+        ],
+        owner=os.getpid(),
+        framework=news["framework"],
+        engine=news["engine"],
+        keras=news["keras"],
+        devices=news["devices"],
+        gpus=news["gpus"],
+        threads=news["threads"],
+        given=news["given"],
+        coordinator=news["coordinator"],
+        policy=Policy(restarts=news["restarts"], grace=news["grace"]),
+        detach=news["detached"],
+    )
+
+
+class Cluster:
+    """Tasks on machines, with a port held for each, ready to run code.
+
+    Parameters
+    ----------
+    workers : int
+        How many workers.
+    chief, evaluator : bool
+        Whether there is one besides.
+    ps : int
+        How many parameter servers.
+    coordinator : bool
+        Whether this process is the chief: the tasks run TensorFlow's servers
+        from now on, and ``ClusterCoordinator`` works here. TF_CONFIG is set
+        until the cluster ends.
+    name : str
+        Under which `attach` finds it again.
+    directory : path, optional
+        Below which the record is kept; by default the current one.
+    framework : str
+        ``tensorflow``, ``jax`` or ``torch``: what the processes read to meet.
+    engine : str
+        ``local``: what places tasks on machines.
+    keras : str
+        ``auto`` repairs what Keras 3 lacks under several workers, ``plain``
+        leaves it alone, ``legacy`` uses tf-keras.
+    devices : int
+        Virtual CPU devices per task; 0 leaves it to the framework.
+    gpus : int, optional
+        GPUs for each chief and worker; by default the machine's are divided
+        between them, and nobody has one where there are fewer than tasks.
+    threads : int, optional
+        Threads for each task's operations; 0 leaves them to the framework; by
+        default the machine's processors are divided between its tasks. What
+        the environment sets stays.
+    restarts : int
+        How many times in a row the gang starts again after a failure.
+    grace : float
+        Seconds between SIGTERM and SIGKILL when somebody stops a run.
+    stall : float
+        Seconds without any task's output or CPU time after which a run counts
+        as stalled; 0 is never.
+    on_stall : str
+        ``report`` says where each task is, ``restart`` makes it a failure too.
+    env : mapping of str to str, optional
+        Variables for the workers, besides those of this process.
+    warm : bool
+        Whether to keep a process that has imported the framework, to fork
+        workers from: they are ready in a fraction of a second.
+    detach : bool
+        Whether the cluster outlives this process.
+
+    Raises
+    ------
+    ClusterError
+        The description cannot work.
+    NotInstalled, SupervisorError
+        It cannot be started.
+
+    Examples
+    --------
+    >>> with Cluster(workers=2) as cluster:
+    ...     run = cluster.run("main.py")
+    ...     run.wait()
+    """
+
+    def __init__(
+        self,
+        workers: int = 1,
+        *,
+        chief: bool = False,
+        ps: int = 0,
+        evaluator: bool = False,
+        coordinator: bool = False,
+        name: str = "cluster",
+        directory: Path | str | None = None,
+        framework: str = "tensorflow",
+        engine: str = "local",
+        keras: str = "auto",
+        devices: int = 0,
+        gpus: int | None = None,
+        threads: int | None = None,
+        restarts: int = 0,
+        grace: float = Policy.grace,
+        stall: float = Config.stall,
+        on_stall: str = Config.on_stall,
+        env: Mapping[str, str] | None = None,
+        warm: bool = True,
+        detach: bool = False,
+    ) -> None:
+        _check_keras(keras)
+        if on_stall not in ON_STALL:
+            raise ClusterError(f"on_stall is {' or '.join(ON_STALL)}, not {on_stall!r}")
+        tasks = make_tasks(workers, chief=chief, ps=ps, evaluator=evaluator)
+        if coordinator:
+            check_coordinator(chief=chief, ps=ps, evaluator=evaluator, framework=framework)
+        module = rendezvous.rendezvous_for(framework).module
+        given = _variables(env)
+        whole = {**inherited(), **given}
+        self.config = Config(
+            name=name,
+            directory=str(Path(directory or ".").resolve()),
+            tasks=[str(task) for task in tasks],
+            owner=os.getpid(),
+            framework=framework,
+            engine=engine,
+            keras=keras,
+            devices=devices,
+            gpus=gpus,
+            threads=threads,
+            shares=shares(tasks, whole, given, gpus=gpus, threads=threads),
+            coordinator=coordinator,
+            policy=Policy(restarts=restarts, grace=grace),
+            stall=stall,
+            on_stall=on_stall,
+            warm=warm and find_spec(module) is not None,
+            detach=detach,
+            env=whole,
+            given=given,
+        )
+        path = sockets.fresh(name, Path(self.config.directory))
+        process = start_supervisor(self.config, path)
+        self._bind(Connection(path, owner=True), process)
+        try:
+            self._coordinate()
+        except BaseException:
+            self.close()
+            raise
+
+    @classmethod
+    def attach(cls, name: str = "cluster", directory: Path | str | None = None) -> Cluster:
+        """Return a cluster that outlived its owner, such as a restarted kernel.
+
+        Raises
+        ------
+        NoCluster
+            There is none of that name below `directory`.
+        SupervisorError
+            There is one, but it has an owner already, or is of another version.
+        """
+        root = Path(directory or ".").resolve()
+        refusals: list[str] = []
+        for path in sockets.existing(name, root):
+            found = cls._reach(path, refusals, owner=True)
+            if found is not None:
+                found._coordinate()  # noqa: SLF001 - of this class
+                return found
+        if refusals:
+            raise SupervisorError(f"cluster {name!r} of {root}: {refusals[0]}")
+        raise NoCluster(f"no detached cluster {name!r} is running for {root}")
+
+    @classmethod
+    def _reach(cls, path: Path, refusals: list[str], *, owner: bool) -> Cluster | None:
+        """Connect to the cluster behind a socket, or note why it does not want that."""
+        try:
+            return cls._connect(path, owner=owner)
+        except SupervisorError as error:
+            refusals.append(str(error))
+            return None
+
+    @classmethod
+    def _connect(cls, path: Path, *, owner: bool) -> Cluster | None:
+        """Return the cluster behind a socket; None, and no socket, where nobody listens."""
+        try:
+            connection = Connection(path, owner=owner)
+        except SupervisorLost:
+            _remove(path)
+            return None
+        cluster = cls.__new__(cls)
+        cluster.config = _config_of(connection.news["cluster"])
+        cluster._bind(connection, None)  # noqa: SLF001 - of this class
+        return cluster
+
+    def _bind(self, connection: Connection, process: subprocess.Popen[bytes] | None) -> None:
+        self._connection = connection
+        self._process = process
+        self._coordinator: Coordinator | None = None
+
+    def _coordinate(self) -> None:
+        """Be the chief of the cluster from now on, where that is asked for."""
+        if not self.config.coordinator:
+            return
+        self._coordinator = Coordinator(self.config)
+        self.serve()
+        self._connection.listen(self._follow)
+        self._follow(self._connection.news)
+
+    def _follow(self, news: Message) -> None:
+        if self._coordinator is None:
+            return
+        if self.closed:
+            self._coordinator.leave()
+        else:
+            self._coordinator.meet(_spec(news))
+
+    def serve(self) -> None:
+        """Start the servers that this process coordinates, if they do not run."""
+        run = self.latest
+        if run is None or run.over:
+            self.run(SERVER.name, source=SERVER.read_text(), cwd=self.config.directory)
+
+    def __enter__(self) -> Cluster:  # noqa: PYI034 - Self needs Python 3.11
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        if self.closed:
+            return f"Cluster {self.config.name!r}: ended"
+        head = f"Cluster {self.config.name!r} ({self.config.framework}, {self.config.engine})"
+        lines = (
+            f"  {task}  {at}" + ("" if task in self.tasks else "  this process")
+            for task, at in self.spec.placed
+        )
+        return "\n".join([head, *lines])
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """The tasks, in rank order."""
+        return self.config.members
+
+    @property
+    def spec(self) -> ClusterSpec:
+        """The tasks and their addresses, as they are now."""
+        return _spec(self._connection.news)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the cluster ended."""
+        return self._connection.lost
+
+    @property
+    def warm(self) -> dict[str, Any] | None:
+        """The warm process: None without one, ``{}`` while it imports, ``seconds`` or ``error``."""
+        warm: dict[str, Any] | None = self._connection.news["cluster"]["warm"]
+        return warm
+
+    @property
+    def latest(self) -> Run | None:
+        """The run that began last on this cluster, if any."""
+        news = self._connection.news["run"]
+        return None if news is None else Run(self, self._connection, news)
+
+    def tf_config(self, task: TaskName) -> str:
+        """Return the TF_CONFIG of a task, as JSON.
+
+        Raises
+        ------
+        ClusterError
+            There is no such task.
+        """
+        spec = self.spec
+        return rendezvous.tf_config(spec, spec.find(task))
+
+    def run(
+        self,
+        script: Path | str,
+        *,
+        args: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+        task: TaskName | None = None,
+        source: str | None = None,
+        cwd: Path | str | None = None,
+        restarts: int | None = None,
+        cell: str = "",
+    ) -> Run:
+        """Launch a file on every task, or on one.
+
+        Parameters
+        ----------
+        script : path
+            The file, as ``python script`` would name it.
+        args : sequence of str
+            Its arguments.
+        env : mapping of str to str, optional
+            Further variables.
+        task : int, str or Task, optional
+            Launch it on this task only: in the run that waits for it, or in a
+            new one that waits for the others.
+        source : str, optional
+            The code, where it is not to be read from `script`.
+        cwd : path, optional
+            Where it runs; by default the current directory.
+        restarts : int, optional
+            How many times in a row the gang starts again after a failure,
+            where it is not as declared for the cluster.
+        cell : str
+            The notebook's cell that holds `source` below its first line, as
+            ``In [7]``: failures then tell the line in it too.
+
+        Returns
+        -------
+        Run
+            It goes on in the background.
+
+        Raises
+        ------
+        ClusterError, FileNotFoundError
+            There is no such task, or file.
+        NotInstalled
+            The code imports a framework that is missing.
+        RunActive
+            The cluster is busy.
+        """
+        folder = Path(cwd or ".").resolve()
+        tasks = [] if task is None else [str(find_task(task, self.tasks))]
+        text = _read(folder / script) if source is None else source
+        _check_installed(text)
+        news = self._connection.request(
+            "launch",
+            tasks=tasks,
+            script=str(script),
+            source=text,
+            args=[str(arg) for arg in args],
+            env={**inherited(), **self.config.given, **_variables(env)},
+            given=_variables(env),
+            cwd=str(folder),
+            policy={} if restarts is None else {"restarts": restarts},
+            cell=cell,
+        )
+        return Run(self, self._connection, news["run"])
+
+    def restart(self) -> Run:
+        """Start the latest run's gang again; as a new run where it is over.
+
+        Raises
+        ------
+        NoRun
+            Nothing ran yet.
+        RunActive
+            The latest run is being stopped.
+        """
+        return Run(self, self._connection, self._connection.request("restart")["run"])
+
+    def export(
+        self,
+        kind: str,
+        script: Path | str,
+        args: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+    ) -> str:
+        """Return a script that runs a file on every task, where mwmagic is not.
+
+        Parameters
+        ----------
+        kind : str
+            ``script`` for the shell and one machine, ``slurm`` for ``sbatch``.
+        script : path
+            The file, as seen from where the script will be run.
+        args : sequence of str
+            Its arguments.
+        env : mapping of str to str, optional
+            Variables besides those declared for the cluster.
+
+        Raises
+        ------
+        ClusterError
+            The kind is unknown, or this cluster cannot be run in that way.
+        """
+        given = {**self.config.given, **_variables(env)}
+        return export(kind, self.config, [str(script), *map(str, args)], given)
+
+    def detach(self) -> None:
+        """Let the cluster outlive this process; `attach` finds it again."""
+        self._connection.request("detach")
+        self.config = replace(self.config, detach=True)
+
+    def listen(self, listener: Callable[[Message], None]) -> Callable[[], None]:
+        """Have `listener` called with each snapshot, on a thread; return how to end that."""
+        return self._connection.listen(listener)
+
+    def close(self) -> None:
+        """End the cluster: every process, every port."""
+        if not self._connection.lost:
+            try:
+                self._connection.request("close")
+                self._connection.wait(lambda _: False, CLOSE_SECONDS)
+            except SupervisorError:
+                pass  # gone, which is what was asked for; or it hangs, and is killed below
+        gone = self._connection.lost
+        self._connection.close()
+        if self._coordinator is not None:
+            self._coordinator.leave()
+        if self._process is not None:
+            self._reap(self._process)
+        if gone or self._process is not None:
+            _remove(self._connection.path)  # which a supervisor that was killed leaves behind
+
+    def _reap(self, process: subprocess.Popen[bytes]) -> None:
+        try:
+            process.wait(CLOSE_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()  # and its agents end with it
+            process.wait()
+
+
+class Run:
+    """One execution of code on a cluster.
+
+    `Cluster.run` makes it; what it says of itself is as of now.
+    """
+
+    def __init__(self, cluster: Cluster, connection: Connection, news: Mapping[str, Any]) -> None:
+        self.cluster = cluster
+        self.number = int(news["number"])
+        self.directory = Path(news["directory"])
+        self._connection = connection
+        self._last = news
+
+    def __repr__(self) -> str:
+        return f"<Run {self.number}: {self.status()['words']}>"
+
+    @property
+    def record(self) -> Record:
+        """What is kept of the run on disk."""
+        return Record(self.directory, self.number)
+
+    @property
+    def state(self) -> str:
+        """Where it is, as `mwmagic.gang.State` names it, or ``lost`` with its supervisor."""
+        return str(self.status()["state"])
+
+    @property
+    def over(self) -> bool:
+        """Whether it ended."""
+        return self.state in FINAL
+
+    @property
+    def cause(self) -> Cause | None:
+        """The first failure, where it failed."""
+        cause = self.status()["cause"]
+        return Cause.from_dict(cause) if cause else None
+
+    def status(self) -> Mapping[str, Any]:
+        """Return a snapshot: the run's state and each task's, as JSON values."""
+        news = self._connection.news["run"]
+        if news is not None and news["number"] == self.number:
+            self._last = news
+        elif self._last["state"] not in FINAL:
+            self._last = {**self._last, **self.record.info}
+        if self._connection.lost and self._last["state"] not in FINAL:
+            return {**self._last, "state": "lost", "words": "lost with its supervisor"}
+        return self._last
+
+    def logs(self, task: TaskName, attempt: int | None = None) -> bytes:
+        """Return what a task printed, byte for byte.
+
+        Raises
+        ------
+        ClusterError, NoRun
+            There is no such task, or it was not started.
+        """
+        return self.record.log(find_task(task, self.cluster.tasks), attempt)
+
+    def wait(
+        self,
+        timeout: float | None = None,
+        progress: Callable[[Mapping[str, Any]], None] | None = None,
+    ) -> Run:
+        """Wait for the end.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            Seconds to wait at the most.
+        progress : callable, optional
+            Called with each snapshot meanwhile.
+
+        Returns
+        -------
+        Run
+            This one, finished.
+
+        Raises
+        ------
+        WorkerFailed
+            A task failed.
+        RunStopped
+            Somebody stopped it.
+        WaitTimeout
+            It is still going.
+        SupervisorLost
+            Its supervisor went away.
+        ClusterError
+            It has no end of its own: this process coordinates its servers.
+        """
+        self.expect_end(timeout)
+        if progress is not None:
+            stop = self._connection.listen(lambda _: progress(self.status()))
+        try:
+            ended = self._connection.wait(lambda _: self.over, timeout)
+        finally:
+            if progress is not None:
+                stop()
+        if not ended:
+            raise WaitTimeout(f"run {self.number} is still going after {timeout} s: {self!r}")
+        return self._judge()
+
+    def expect_end(self, timeout: float | None) -> None:
+        """Refuse to wait for what has no end.
+
+        Raises
+        ------
+        ClusterError
+            This process coordinates the run's servers, which never end by themselves.
+        """
+        if self.cluster.config.coordinator and timeout is None and not self.over:
+            raise ClusterError(
+                "this process coordinates the run's servers, which serve until they are stopped: "
+                "there is no end to wait for"
+            )
+
+    def ended_within(self, seconds: float) -> bool:
+        """Wait so long at the most; return whether the run is over.
+
+        Raises
+        ------
+        SupervisorLost
+            Its supervisor went away.
+        """
+        return self._connection.wait(lambda _: self.over, seconds)
+
+    def _judge(self) -> Run:
+        cause = self.cause
+        if self.state == "failed":
+            lines = cause.lines() if cause else ["no task says why"]
+            text = f"run {self.number} failed: " + "\n".join(lines)
+            raise WorkerFailed(text, run=self, cause=cause)
+        if self.state == "stopped":
+            raise RunStopped(f"run {self.number} was stopped before its end", run=self)
+        return self
+
+    def stop(self, task: TaskName | None = None, grace: float | None = None) -> None:
+        """End the run, or one task of it, and wait until it is gone.
+
+        Parameters
+        ----------
+        task : int, str or Task, optional
+            An evaluator or a worker beside parameter servers can be stopped
+            alone; any other takes the run with it.
+        grace : float, optional
+            Seconds between SIGTERM and SIGKILL.
+        """
+        if self.over:
+            return
+        name = None if task is None else str(find_task(task, self.cluster.tasks))
+        self._connection.request("stop", task=name, grace=grace)
+        self._connection.wait(lambda _: self._gone(name), None)
+
+    def _gone(self, task: str | None) -> bool:
+        return self.over or (task is not None and self.status()["tasks"][task]["state"] == "ended")
+
+    def kill(self, task: TaskName, signal: int = signals.SIGKILL) -> None:
+        """Send a task's process a signal: a fault on purpose.
+
+        Raises
+        ------
+        NoRun, SupervisorError
+            The run is over, or the task has no process.
+        """
+        if self.over:
+            raise NoRun(f"run {self.number} is over; there is no process to send a signal to")
+        name = str(find_task(task, self.cluster.tasks))
+        self._connection.request("signal", task=name, signal=int(signal))
+
+    def export(self, kind: str) -> str:
+        """Return a script that does this run again, where mwmagic is not; see `Cluster.export`.
+
+        Raises
+        ------
+        ClusterError
+            The tasks run different files, or this cluster cannot be run in that way.
+        """
+        launches = {
+            event["task"]: (event["script"], event["args"], event.get("env", {}))
+            for event in self.record.events("launch")
+        }
+        one, *others = launches.values()
+        if any(other != one for other in others):
+            raise ClusterError(
+                f"the tasks of run {self.number} do not all run the same file, with the same "
+                "arguments and variables"
+            )
+        return self.cluster.export(kind, *one)
+
+    def stacks(self) -> dict[str, Any]:
+        """Find out where each task is.
+
+        Returns
+        -------
+        dict
+            ``lines`` says of each task where it is, those that hold up the
+            others first; ``texts`` holds every thread's stack, by task.
+
+        Raises
+        ------
+        NoRun, SupervisorError
+            The run is over, or ends before anybody looked; or no task has a process.
+        """
+        if self.over:
+            raise NoRun(f"run {self.number} is over; there is no process to look into")
+        before = self.status()["examined"]
+        self._connection.request("stacks")
+        self._connection.wait(
+            lambda _: self.over or self.status()["examined"] > before, EXAMINE_SECONDS
+        )
+        return self.record.stacks()
+
+
+def clusters(directory: Path | str | None = None) -> Iterable[Cluster]:
+    """Connect to each cluster of this user that runs, without owning it.
+
+    Parameters
+    ----------
+    directory : path, optional
+        Only those whose record is kept below it.
+    """
+    root = None if directory is None else Path(directory).resolve()
+    refusals: list[str] = []
+    for path in sockets.existing():
+        found = Cluster._reach(path, refusals, owner=False)  # noqa: SLF001 - of this module
+        if found is not None and root in (None, found.config.root):
+            yield found
+    for refusal in refusals:
+        warnings.warn(refusal, stacklevel=2)
+
+
+def runs(directory: Path | str = ".") -> list[Record]:
+    """Return the runs recorded below a directory, oldest first."""
+    return records(directory)

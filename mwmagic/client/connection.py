@@ -1,0 +1,251 @@
+"""A client's connection to a supervisor."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import threading
+import traceback
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mwmagic import errors
+from mwmagic.model.messages import LIMIT, REQUESTS, VERSION, Message, check, decode, encode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mwmagic.model.config import Config
+
+__all__ = ["Connection", "start_supervisor"]
+
+START_SECONDS = 60.0
+ANSWER_SECONDS = 60.0
+
+_PROGRAM = """\
+import sys
+sys.path.append(sys.argv.pop())
+from mwmagic.supervisor.__main__ import main
+main()
+"""
+"""Starts a supervisor; its last argument is where this package is."""
+
+
+def start_supervisor(config: Config, path: Path) -> subprocess.Popen[bytes]:
+    """Start a cluster's supervisor and wait until it listens.
+
+    Parameters
+    ----------
+    config : Config
+        The cluster.
+    path : Path
+        The socket it is to make.
+
+    Raises
+    ------
+    SupervisorError
+        It did not start; the message holds what it said.
+    """
+    log = path.with_suffix(".log")
+    with log.open("wb") as errors_file:
+        process = subprocess.Popen(
+            [sys.executable, "-c", _PROGRAM, str(path), str(Path(__file__).parents[2])],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors_file,
+            # Elsewhere a file of the user's, named like a standard module, would be imported.
+            cwd="/",
+            start_new_session=True,
+        )
+    try:
+        answer = _first_line(process, config.as_json().encode() + b"\n")
+    except BaseException:  # Ctrl-C too
+        _discard(process, log)
+        raise
+    if "ready" not in answer:
+        said = answer.get("error") or log.read_text(errors="replace")[-2000:]
+        _discard(process, log)
+        raise errors.SupervisorError(f"the supervisor did not start: {said}")
+    return process
+
+
+def _discard(process: subprocess.Popen[bytes], log: Path) -> None:
+    process.kill()
+    process.wait()
+    log.unlink(missing_ok=True)
+
+
+def _first_line(process: subprocess.Popen[bytes], config: bytes) -> dict[str, Any]:
+    """Read what a new supervisor says of itself; it is ended when it says nothing."""
+    if process.stdin is None or process.stdout is None:
+        raise errors.SupervisorError("the supervisor was started without pipes")
+    timer = threading.Timer(START_SECONDS, process.kill)
+    timer.start()
+    try:
+        with suppress(BrokenPipeError), process.stdin as stdin:  # gone: its log says why
+            stdin.write(config)
+        with process.stdout as stdout:
+            line = stdout.readline()
+    finally:
+        timer.cancel()
+    try:
+        return dict(json.loads(line))
+    except ValueError:
+        return {}
+
+
+class Connection:
+    """Requests to a supervisor, and the news it sends.
+
+    Parameters
+    ----------
+    path : Path
+        Its socket.
+    owner : bool
+        Whether the cluster ends with this connection.
+
+    Raises
+    ------
+    SupervisorLost
+        Nobody listens there.
+
+    Attributes
+    ----------
+    news : Message
+        The latest snapshot.
+    """
+
+    def __init__(self, path: Path, *, owner: bool) -> None:
+        self.path = path
+        self.news: Message = {"cluster": {}, "run": None}
+        self._listeners: list[Callable[[Message], None]] = []
+        self._answers: dict[int, Message] = {}
+        self._next = 0
+        self._changed = threading.Condition(threading.RLock())
+        self._lost = False
+        self._socket = socket.socket(socket.AF_UNIX)
+        try:
+            self._socket.connect(str(path))
+        except OSError as error:
+            self._socket.close()
+            raise errors.SupervisorLost(f"no supervisor listens at {path}: {error}") from error
+        threading.Thread(target=self._read, name="mwmagic-connection", daemon=True).start()
+        try:
+            self.request("hello", version=VERSION, owner=owner)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def lost(self) -> bool:
+        """Whether the supervisor is gone."""
+        return self._lost
+
+    def listen(self, listener: Callable[[Message], None]) -> Callable[[], None]:
+        """Have `listener` called with each snapshot, on a thread; return how to end that."""
+        with self._changed:
+            self._listeners.append(listener)
+        return lambda: self._forget(listener)
+
+    def _forget(self, listener: Callable[[Message], None]) -> None:
+        with self._changed:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+
+    def request(self, kind: str, **fields: Any) -> Message:  # noqa: ANN401 - JSON values
+        """Ask the supervisor something and return its answer.
+
+        Raises
+        ------
+        MwmagicError
+            It refused; the error is of the class that it raised.
+        SupervisorLost
+            It is gone.
+        """
+        with self._changed:
+            self._next += 1
+            number = self._next
+            self._send(check({"type": kind, "id": number, **fields}, REQUESTS))
+            ready = self._changed.wait_for(
+                lambda: number in self._answers or self._lost, ANSWER_SECONDS
+            )
+            answer = self._answers.pop(number, None)
+        if answer is None:
+            raise self._gone() if ready else errors.SupervisorError(f"no answer to {kind!r}")
+        if answer["type"] == "error":
+            raise getattr(errors, answer["kind"], errors.SupervisorError)(answer["error"])
+        return dict(answer["result"])
+
+    def wait(self, done: Callable[[Message], bool], timeout: float | None) -> bool:
+        """Wait until the news satisfies `done`; return whether it does.
+
+        Raises
+        ------
+        SupervisorLost
+            The supervisor went away first.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: done(self.news) or self._lost, timeout)
+            if self._lost and not done(self.news):
+                raise self._gone()
+            return done(self.news)
+
+    def close(self) -> None:
+        """Hang up."""
+        # The thread that reads keeps the descriptor open; the other side is not to wait for it.
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+    def _send(self, message: Message) -> None:
+        line = encode(message)
+        if len(line) > LIMIT:  # the supervisor would hang up
+            raise errors.SupervisorError(f"a request of {len(line)} bytes; {LIMIT} are the most")
+        try:
+            self._socket.sendall(line)
+        except OSError as error:
+            raise self._gone() from error
+
+    def _gone(self) -> errors.SupervisorLost:
+        return errors.SupervisorLost(
+            "the cluster's supervisor is gone, and its workers with it; "
+            "declare the cluster again with %mw_cluster"
+        )
+
+    def _read(self) -> None:
+        with self._socket.makefile("rb") as lines:
+            try:
+                for line in lines:
+                    self._take(decode(line))
+            except (OSError, errors.MwmagicError, ValueError):
+                pass  # hung up, on either side; said below
+        with self._changed:
+            self._lost = True
+            self._changed.notify_all()
+        self._announce()
+
+    def _take(self, message: Message) -> None:
+        with self._changed:
+            if message["type"] != "error":
+                self.news = message.get("result", message)
+            if message["type"] != "snapshot":
+                self._answers[message["id"]] = message
+            self._changed.notify_all()
+        if message["type"] != "error":
+            self._announce()
+
+    def _announce(self) -> None:
+        with self._changed:
+            listeners = list(self._listeners)
+        for listener in listeners:
+            self._tell(listener)
+
+    def _tell(self, listener: Callable[[Message], None]) -> None:
+        try:
+            listener(self.news)
+        except Exception:  # noqa: BLE001 - whoever listens, the connection goes on
+            self._forget(listener)
+            traceback.print_exc()

@@ -1,0 +1,91 @@
+"""The process that is the chief of its own cluster: a notebook with a ClusterCoordinator."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from mwmagic.errors import ClusterError
+from mwmagic.model.config import CHIEF
+from mwmagic.supervisor.environment import meeting_environment
+
+if TYPE_CHECKING:
+    from mwmagic.model.cluster import ClusterSpec
+    from mwmagic.model.config import Config
+
+__all__ = ["SERVER", "Coordinator", "check_coordinator"]
+
+SERVER = Path(__file__).parents[1] / "worker" / "server.py"
+"""What its other tasks run."""
+
+
+def check_coordinator(*, chief: bool, ps: int, evaluator: bool, framework: str) -> None:
+    """Refuse a cluster that this process cannot coordinate.
+
+    Raises
+    ------
+    ClusterError
+        The message says what to change.
+    """
+    if framework != "tensorflow":
+        raise ClusterError(f"a coordinator is TensorFlow's; {framework} has none")
+    if chief:
+        raise ClusterError("with a coordinator this process is the chief; leave the chief out")
+    if evaluator:
+        raise ClusterError(
+            "with a coordinator the tasks run TensorFlow's servers alone; evaluate in this process"
+        )
+    if not ps:
+        raise ClusterError("a coordinator needs parameter servers; add 1 (--ps 1)")
+
+
+class Coordinator:
+    """Keeps this process's environment as the chief of a cluster needs it.
+
+    Parameters
+    ----------
+    config : Config
+        The cluster, as asked for.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._before: dict[str, str | None] = {}
+        self._set: dict[str, str] = {}
+        self._lock = Lock()
+
+    def meet(self, spec: ClusterSpec) -> None:
+        """Set what TensorFlow reads to meet the cluster, where that is not set yet.
+
+        Parameters
+        ----------
+        spec : ClusterSpec
+            The cluster, as placed; when it moves to other ports, call it again.
+        """
+        with self._lock:
+            wanted = meeting_environment(self._config, spec, CHIEF, self._inherited())
+            if wanted == self._set:
+                return
+            self._before = {name: os.environ.get(name) for name in wanted} | self._before
+            self._set = wanted
+            os.environ.update(wanted)
+
+    def _inherited(self) -> dict[str, str]:
+        """Return the environment as it is without this cluster."""
+        before = {name: value for name, value in self._before.items() if value is not None}
+        return {name: value for name, value in os.environ.items() if name not in self._set} | before
+
+    def leave(self) -> None:
+        """Restore what was there before, but for what somebody has changed since."""
+        with self._lock:
+            for name, value in self._set.items():
+                if os.environ.get(name) != value:
+                    continue
+                before = self._before[name]
+                if before is None:
+                    del os.environ[name]
+                else:
+                    os.environ[name] = before
+            self._before, self._set = {}, {}

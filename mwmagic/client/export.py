@@ -1,0 +1,240 @@
+"""A run as a script for where notebooks do not go; it needs no mwmagic there."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mwmagic.errors import ClusterError
+from mwmagic.frameworks.rendezvous import rendezvous_for
+from mwmagic.gang import Role, roles
+from mwmagic.model.cluster import ClusterSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from mwmagic.model.cluster import Task
+    from mwmagic.model.config import Config
+
+__all__ = ["KINDS", "export"]
+
+KINDS = ("script", "slurm")
+"""What a run can be exported as."""
+
+_FIRST = 40000
+"""Stands, with a task's rank added, for the port that the script finds for it."""
+
+_PORT = re.compile(r"\b4\d{4}\b")
+
+_NOTE = """\
+# Keras 3's Model.fit fails under MultiWorkerMirroredStrategy; `import mwmagic.keras` at the head
+# of the program repairs it where mwmagic is installed, `export TF_USE_LEGACY_KERAS=1` avoids it.
+"""
+
+_DEVICES = """\
+# TensorFlow has no variable for virtual devices; the program has to set the {count} of each task:
+# tf.config.set_logical_device_configuration, right after the import.
+"""
+
+_SCRIPT = """\
+#!/usr/bin/env bash
+# Runs {script} on {count} tasks of this machine. It fails when a task does, and ends the others.
+# PYTHON is the interpreter (python3), LOGS the directory of what the tasks print (logs).
+{note}set -um  # each task in a process group of its own
+PYTHON=${{PYTHON:-python3}}
+LOGS=${{LOGS:-logs}}
+mkdir -p "$LOGS"
+export no_proxy="localhost,127.0.0.1${{no_proxy:+,$no_proxy}}"
+{exports}
+# A free port for each task.
+PORTS=($("$PYTHON" -c '
+import socket
+held = [socket.create_server(("", 0)) for _ in range({count})]
+print(*(one.getsockname()[1] for one in held))
+'))
+[ "${{#PORTS[@]}}" -eq {count} ] || exit 1
+
+ENDS=$(mktemp -u)
+mkfifo "$ENDS" || exit 1
+exec 9<>"$ENDS"
+rm "$ENDS"
+
+PIDS=()
+finish() {{  # TensorFlow ignores SIGTERM
+    for pid in "${{PIDS[@]}}"; do kill -KILL -- "-$pid" 2>/dev/null; done
+}}
+trap finish EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+
+start() {{  # NAME VARIABLE=VALUE ... COMMAND ...
+    local name=$1
+    shift
+    {{
+        env "$@" >"$LOGS/$name.log" 2>&1 </dev/null 9>&-
+        echo "$name $?" >&9
+    }} &
+    PIDS+=($!)
+}}
+
+{starts}
+
+# Those who train; when all have, who only serves or evaluates is ended.
+PEERS=' {peers} '
+left={number}
+while ((left)); do
+    read -r -u 9 name code
+    [[ $name == evaluator-* ]] && continue
+    if ((code)) || [[ $PEERS != *" $name "* ]]; then
+        echo "$name ended with code $code; see $LOGS/$name.log" >&2
+        exit "$((code ? code : 1))"
+    fi
+    ((left -= 1))
+done
+exit 0
+"""
+
+_SLURM = """\
+#!/usr/bin/env bash
+#SBATCH --job-name={name}
+#SBATCH --ntasks={count}
+{gpus}#SBATCH --output={name}-%j.log
+# Runs {script} on {count} tasks; when one fails, Slurm ends the others.
+# What the nodes and the partition are, options of `sbatch` say.
+{note}PYTHON=${{PYTHON:-python3}}
+{exports}
+NODES=$(scontrol show hostnames "$SLURM_JOB_NODELIST") || exit 1
+export NODES
+
+# Each task finds out who it is, and becomes the program.
+LAUNCH=$(cat <<'END'
+import json, os, re, sys
+rank, hosts = int(os.environ["SLURM_PROCID"]), []
+tasks = os.environ["SLURM_STEP_TASKS_PER_NODE"].split(",")  # such as 2(x3),1
+counts = [re.fullmatch(r"(\\d+)(?:\\(x(\\d+)\\))?", task).groups() for task in tasks]
+counts = [int(count) for count, times in counts for _ in range(int(times or 1))]
+for node, count in zip(os.environ["NODES"].split(), counts):
+    hosts += [node] * count
+first = 20000 + int(os.environ["SLURM_JOB_ID"]) % 20000
+variables = json.loads(sys.argv[1])[rank]
+for name, value in variables.items():
+    value = re.sub(r"task-(\\d+)-host", lambda match: hosts[int(match[1])], value)
+    value = re.sub(r"\\b4\\d{{4}}\\b", lambda match: str(first + int(match[0]) - {first}), value)
+    os.environ[name] = value
+if "LOCAL_RANK" in variables:
+    os.environ["LOCAL_RANK"] = os.environ["SLURM_LOCALID"]
+os.environ["no_proxy"] = ",".join([*set(hosts), "localhost", os.environ.get("no_proxy", "")])
+os.execvp(sys.argv[2], sys.argv[2:])
+END
+)
+VARIABLES={variables}
+srun --kill-on-bad-exit=1 --distribution=block --output={name}-%j-%t.log \\
+    "$PYTHON" -c "$LAUNCH" "$VARIABLES" "$PYTHON" {command}
+"""
+
+
+def _meeting(config: Config, host: str) -> dict[Task, dict[str, str]]:
+    """Return what each task needs to meet the others, with stand-ins for the ports."""
+    tasks = config.members
+    addresses = [f"{host.format(rank)}:{_FIRST + rank}" for rank in range(len(tasks))]
+    spec = ClusterSpec.place(tasks, addresses)
+    found = {task: rendezvous_for(config.framework).environment(spec, task) for task in tasks}
+    for variables in found.values():
+        variables.pop("TF_GRPC_REUSE_PORT", None)  # nobody holds a port there
+    return found
+
+
+def _exports(config: Config, env: Mapping[str, str]) -> str:
+    """Return the lines that set what all tasks have in common."""
+    common = dict(env)
+    if config.keras == "legacy":
+        common["TF_USE_LEGACY_KERAS"] = "1"
+    if config.framework == "jax" and config.devices:
+        common["JAX_NUM_CPU_DEVICES"] = str(config.devices)
+    return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in common.items())
+
+
+def _assignment(name: str, value: str) -> str:
+    """Return ``NAME=VALUE`` for the shell, the stand-ins replaced by the ports found."""
+    ports = [f'"${{PORTS[{int(found) - _FIRST}]}}"' for found in _PORT.findall(value)]
+    if not ports:
+        return f"{name}={shlex.quote(value)}"
+    text = _PORT.sub("%s", value.replace("%", "%%").replace("\\", "\\\\"))
+    return f'{name}="$(printf {shlex.quote(text)} {" ".join(ports)})"'
+
+
+def _script(config: Config, command: Sequence[str], env: Mapping[str, str], note: str) -> str:
+    meeting = _meeting(config, "localhost")
+    starts = []
+    for task, variables in meeting.items():
+        own = {**config.shares.get(str(task), {}), **variables}
+        words = [_assignment(name, value) for name, value in own.items() if name not in env]
+        words = [f"start {task.slug}", *words, f'"$PYTHON" {shlex.join(command)}']
+        starts.append(" \\\n    ".join(words))
+    peers = [task.slug for task, role in roles(config.members).items() if role is Role.PEER]
+    return _SCRIPT.format(
+        script=command[0],
+        count=len(meeting),
+        note=note,
+        exports=_exports(config, env),
+        starts="\n".join(starts),
+        peers=" ".join(peers),
+        number=len(peers),
+    )
+
+
+def _slurm(config: Config, command: Sequence[str], env: Mapping[str, str], note: str) -> str:
+    odd = [str(task) for task in config.members if task.type in ("ps", "evaluator")]
+    if odd:
+        raise ClusterError(
+            f"{', '.join(odd)} would never end under Slurm, which waits for every task; "
+            "export a cluster of workers, or as a script"
+        )
+    meeting = _meeting(config, "task-{}-host").values()
+    variables = json.dumps(
+        [{name: one[name] for name in one if name not in env} for one in meeting]
+    )
+    return _SLURM.format(
+        script=command[0],
+        name=re.sub(r"[^\w.-]", "-", Path(command[0]).stem),
+        count=len(config.tasks),
+        gpus=f"#SBATCH --gpus-per-task={config.gpus}\n" if config.gpus else "",
+        note=note,
+        exports=_exports(config, env),
+        first=_FIRST,
+        variables=shlex.quote(variables),
+        command=shlex.join(command),
+    )
+
+
+def export(kind: str, config: Config, command: Sequence[str], env: Mapping[str, str]) -> str:
+    """Return a script that runs a program on every task of a cluster.
+
+    Parameters
+    ----------
+    kind : str
+        ``script`` for the shell and one machine, ``slurm`` for ``sbatch``.
+    config : Config
+        The cluster, as asked for.
+    command : sequence of str
+        The program's file and its arguments.
+    env : mapping of str to str
+        Variables that were given for the workers.
+
+    Raises
+    ------
+    ClusterError
+        The kind is unknown, or such a cluster cannot be run in that way.
+    """
+    if kind not in KINDS:
+        raise ClusterError(f"cannot export {kind!r}; the kinds are {', '.join(KINDS)}")
+    if config.coordinator:
+        raise ClusterError("this process coordinates the cluster, so no script can; use a chief")
+    note = ""
+    if config.framework == "tensorflow":
+        note += _NOTE if config.keras == "auto" else ""
+        note += _DEVICES.format(count=config.devices) if config.devices > 1 else ""
+    return (_script if kind == "script" else _slurm)(config, command, env, note)

@@ -1,0 +1,97 @@
+"""What every task of a run prints, as it prints it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mwmagic.logs.follow import Follower
+from mwmagic.model.cluster import find_task
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mwmagic.model.cluster import TaskName
+
+    from .api import Run
+
+__all__ = ["Following", "follow", "pieces"]
+
+PAUSE = 0.1
+"""Seconds between two looks at the logs."""
+
+
+class Following:
+    """Follows the logs of a run's tasks through its attempts.
+
+    Parameters
+    ----------
+    run : Run
+        The run.
+    task : int, str or Task, optional
+        Only this task's.
+    raw : bool
+        Whether to keep the framework's notices.
+    """
+
+    def __init__(self, run: Run, task: TaskName | None = None, *, raw: bool = False) -> None:
+        self._run = run
+        self._wanted = None if task is None else str(find_task(task, run.cluster.tasks))
+        self._raw = raw
+        self._followers: dict[tuple[str, int], Follower] = {}
+        self._first = int(run.status()["attempt"])
+        self._current: dict[str, int] = {}
+
+    def new(self) -> list[tuple[str, str]]:
+        """Return the lines that came since the last call, each with its task."""
+        over, status = self._run.over, self._run.status()
+        lines: list[tuple[str, str]] = []
+        for name, task in status["tasks"].items():
+            if task["log"] and self._wanted in (None, name):
+                lines += [(name, line) for line in self._one(name, Path(task["log"]), last=over)]
+        return lines
+
+    def _one(self, name: str, path: Path, *, last: bool) -> list[str]:
+        """Read on in a task's log, and to the end in those of attempts that are over."""
+        current = int(path.parent.name.rpartition("-")[2])
+        lines: list[str] = []
+        for attempt in range(self._current.get(name, self._first), current + 1):
+            log = path.parent.with_name(f"attempt-{attempt}") / path.name
+            lines += self._follower(name, attempt, log).read(last=last or attempt < current)
+        self._current[name] = current
+        return lines
+
+    def _follower(self, name: str, attempt: int, log: Path) -> Follower:
+        if (name, attempt) not in self._followers:
+            self._followers[name, attempt] = Follower(log, raw=self._raw)
+        return self._followers[name, attempt]
+
+
+def pieces(
+    run: Run, task: TaskName | None = None, *, raw: bool = False
+) -> Iterator[list[tuple[str, str]]]:
+    """Yield what the tasks have printed since the last look, until the run is over.
+
+    Yields
+    ------
+    list of tuple
+        Each line with its task's name; none where nothing came.
+
+    Raises
+    ------
+    SupervisorLost
+        The supervisor went away first.
+    """
+    following = Following(run, task, raw=raw)
+    over = False
+    while not over:
+        over = run.ended_within(PAUSE)
+        yield following.new()
+
+
+def follow(
+    run: Run, task: TaskName | None = None, *, raw: bool = False
+) -> Iterator[tuple[str, str]]:
+    """Yield each line that the tasks print, one by one; see `pieces`."""
+    for lines in pieces(run, task, raw=raw):
+        yield from lines

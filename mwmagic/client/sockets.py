@@ -1,0 +1,74 @@
+"""Where supervisors listen: a private directory of unix sockets."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import secrets
+import stat
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mwmagic.errors import SupervisorError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["directory", "existing", "fresh"]
+
+LONGEST = 100
+"""Bytes in a socket's path; the kernel takes 107 (``sun_path``)."""
+
+NAME = 40
+"""Bytes of it that its last part may take."""
+
+
+def directory() -> Path:
+    """Return the directory of this user's sockets, made if need be.
+
+    It is the same for a kernel and a shell of the same user, unlike
+    ``XDG_RUNTIME_DIR``, and does not go when the user logs out.
+
+    Raises
+    ------
+    SupervisorError
+        Somebody else could write there.
+    """
+    name = f"mwmagic-{os.getuid()}"
+    path = Path(tempfile.gettempdir()) / name
+    if len(os.fsencode(path)) > LONGEST - NAME:
+        path = Path("/tmp") / name  # noqa: S108 - checked below
+    with suppress(FileExistsError):
+        path.mkdir(mode=0o700)
+    _check_private(path)
+    return path
+
+
+def _check_private(path: Path) -> None:
+    status = path.lstat()
+    mine = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
+    if not mine or stat.S_IMODE(status.st_mode) & 0o077:
+        raise SupervisorError(
+            f"{path} must be a directory of yours with mode 0700, since whoever can write there "
+            "can run code as you; remove it, or set TMPDIR to a private directory"
+        )
+
+
+def _prefix(name: str, root: Path) -> str:
+    slug = re.sub(r"[^A-Za-z0-9]+", "-", name)[:16]
+    digest = hashlib.sha256(f"{name}\0{root.resolve()}".encode()).hexdigest()[:8]
+    return f"{slug}-{digest}"
+
+
+def fresh(name: str, root: Path) -> Path:
+    """Return the path for a new socket of the cluster `name` below `root`."""
+    return directory() / f"{_prefix(name, root)}-{secrets.token_hex(4)}.sock"
+
+
+def existing(name: str | None = None, root: Path | None = None) -> Iterator[Path]:
+    """Return the sockets there are, of one cluster or of all."""
+    pattern = "*.sock" if name is None or root is None else f"{_prefix(name, root)}-*.sock"
+    yield from sorted(directory().glob(pattern))

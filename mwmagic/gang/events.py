@@ -1,0 +1,181 @@
+"""What a gang is told, and what it answers: the events and actions of `mwmagic.gang`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mwmagic.model.cluster import Task
+
+__all__ = [
+    "RESUME_CODE",
+    "Action",
+    "CancelTimer",
+    "End",
+    "EndAll",
+    "Ended",
+    "Event",
+    "Exited",
+    "Failure",
+    "Launch",
+    "Rebind",
+    "Restart",
+    "SetTimer",
+    "Start",
+    "State",
+    "Stop",
+    "Timer",
+]
+
+RESUME_CODE = 42
+"""The exit code of ``PreemptionCheckpointHandler``: saved, start me again."""
+
+
+class State(str, Enum):
+    """Where a run is."""
+
+    FORMING = "forming"
+    RUNNING = "running"
+    ENDING = "ending"
+    BACKOFF = "backoff"
+    FINISHED = "finished"
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+    @property
+    def final(self) -> bool:
+        """Whether nothing can happen any more."""
+        return self in (State.FINISHED, State.FAILED, State.STOPPED)
+
+
+class Failure(Enum):
+    """What kind of failure an exit is, as the diagnosis sees it."""
+
+    PRIMARY = "the task's own"
+    CONSEQUENCE = "another task's failure seen from here"
+    PERMANENT = "cannot succeed the next time either"
+    PORT = "somebody else took the port"
+
+
+# Events. Each has the monotonic time of what it tells, in seconds of the clock
+# that the gang was made with.
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Somebody launched a task; a second time replaces it while the gang forms."""
+
+    task: Task
+    time: float = 0.0
+
+
+@dataclass(frozen=True)
+class Exited:
+    """A task's process is gone, with everything it had started.
+
+    It is told once for each process that `Start` asked for, also where it
+    could not be started or its machine is lost.
+    """
+
+    task: Task
+    attempt: int
+    code: int | None
+    failure: Failure = Failure.PRIMARY
+    time: float = 0.0
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether it ended well."""
+        return self.code == 0
+
+    @property
+    def saved(self) -> bool:
+        """Whether it saved its state and asks to be resumed."""
+        return self.code == RESUME_CODE
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Somebody stops the run, or one task of it."""
+
+    task: Task | None = None
+    grace: float | None = None
+    time: float = 0.0
+
+
+@dataclass(frozen=True)
+class Restart:
+    """Somebody starts the gang again; not counted as a failure."""
+
+    time: float = 0.0
+
+
+@dataclass(frozen=True)
+class Timer:
+    """A timer that `SetTimer` set went off."""
+
+    name: str
+    time: float = 0.0
+
+
+Event = Launch | Exited | Stop | Restart | Timer
+
+
+# Actions.
+
+
+@dataclass(frozen=True)
+class Start:
+    """Start a task's process."""
+
+    task: Task
+    attempt: int
+
+
+@dataclass(frozen=True)
+class End:
+    """End a task's process and its descendants: SIGTERM, `grace` seconds, SIGKILL."""
+
+    task: Task
+    attempt: int
+    grace: float
+
+
+@dataclass(frozen=True)
+class EndAll:
+    """End every process of an attempt: SIGTERM, `grace` seconds, SIGKILL."""
+
+    attempt: int
+    grace: float
+
+
+@dataclass(frozen=True)
+class Rebind:
+    """Hold new ports before the next start."""
+
+
+@dataclass(frozen=True)
+class SetTimer:
+    """Send `Timer(name)` after so many seconds; a second one replaces the first."""
+
+    name: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class CancelTimer:
+    """Forget a timer."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The run reached its final state; nothing of it is alive."""
+
+    state: State
+
+
+Action = Start | End | EndAll | Rebind | SetTimer | CancelTimer | Ended

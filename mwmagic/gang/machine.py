@@ -1,0 +1,511 @@
+"""The gang's state machine: an event in, a list of actions out.
+
+It does no I/O and reads no clock, so it can be simulated with thousands of
+tasks. Each event costs the same however large the gang is, but for those that
+start or end everybody.
+
+The life of a run::
+
+    forming ──all launched──▶ running ──all peers done──▶ ending ──▶ finished
+       │                         │                           ▲
+       └──── a peer failed ──────┴──▶ ending ─┬─ cannot be retried ──▶ failed
+                                              ├─ port taken ──▶ running, on new ports
+                                              └─ otherwise ──▶ backoff ──▶ running
+    stop, from anywhere ──▶ ending ──▶ stopped
+
+A run is done when its peers are, also while a task that only serves or
+evaluates was never launched. Who evaluates then may finish that. Actions may be
+lost with the machine they go to, so what ends a process is said again until it
+is gone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from mwmagic.model.cluster import Task
+
+from .events import (
+    RESUME_CODE,
+    Action,
+    CancelTimer,
+    End,
+    EndAll,
+    Ended,
+    Event,
+    Exited,
+    Failure,
+    Launch,
+    Rebind,
+    Restart,
+    SetTimer,
+    Start,
+    State,
+    Stop,
+    Timer,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = [
+    "PORT_TRIES",
+    "REPLACEMENTS",
+    "RESUME_CODE",
+    "Action",
+    "CancelTimer",
+    "End",
+    "EndAll",
+    "Ended",
+    "Event",
+    "Exited",
+    "Failure",
+    "Gang",
+    "Launch",
+    "Policy",
+    "Rebind",
+    "Restart",
+    "Role",
+    "SetTimer",
+    "Start",
+    "State",
+    "Stop",
+    "Timer",
+    "roles",
+]
+
+PORT_TRIES = 3
+"""How often in a row a gang moves to new ports before a taken port is a failure."""
+
+REPLACEMENTS = 3
+"""How often in a row a replaceable task is started again alone, at the least."""
+
+_PATIENCE = 2.0
+"""Seconds after which a process should be gone; then it is told to end once more."""
+
+_DOUBLINGS = 32
+"""How often a backoff doubles at the most: a float holds what comes of it."""
+
+_WEIGHT = {
+    Failure.CONSEQUENCE: 0,
+    Failure.PRIMARY: 1,
+    Failure.PORT: 2,
+    Failure.PERMANENT: 3,
+}
+"""Which failure decides about a retry: the one that a retry could repair least."""
+
+
+class Role(Enum):
+    """What a task's exit means for the others."""
+
+    PEER = "trains; its failure is everybody's, and the run is done when all peers are"
+    SERVANT = "serves until the peers are done; its exit is everybody's failure"
+    REPLACEABLE = "serves; it is started again alone and rejoins"
+    AUXILIARY = "its failure hurts nobody"
+
+
+def roles(tasks: Sequence[Task]) -> dict[Task, Role]:
+    """Return each task's role.
+
+    With parameter servers, ``ParameterServerStrategy`` replaces a lost worker
+    and cannot survive a lost ps; without, every task is in every collective.
+    """
+    served = any(task.type == "ps" for task in tasks)
+    table = {
+        "chief": Role.PEER,
+        "worker": Role.REPLACEABLE if served else Role.PEER,
+        "ps": Role.SERVANT,
+        "evaluator": Role.AUXILIARY,
+    }
+    return {task: table[task.type] for task in tasks}
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How a gang behaves when a task fails.
+
+    Parameters
+    ----------
+    restarts : int
+        How many times in a row the gang starts again after a failure. A
+        replaceable task is started again alone as often, and at least
+        `REPLACEMENTS` times, before its failure is everybody's.
+    grace : float
+        Seconds between SIGTERM and SIGKILL when somebody stops the run, and
+        for who still serves when training is done.
+    evaluation : float
+        Seconds that who evaluates has for the last time when training is done.
+    backoff, backoff_limit : float
+        Seconds before the first restart; doubled for each next one, up to the limit.
+    healthy : float
+        Seconds after which an attempt, or a replaced task's process, counts as
+        healthy: the restarts are counted from 0 again.
+    settle : float
+        Seconds to wait for the true cause when the first exit is only a
+        consequence of another task's.
+    resume : float
+        Seconds an attempt must have lasted for exit 42 to be a resumption;
+        sooner, it counts as a failure, or it could go on for ever.
+    saving : float
+        Seconds that the others have to save too after the first exit 42.
+    """
+
+    restarts: int = 0
+    grace: float = 3.0
+    evaluation: float = 600.0
+    backoff: float = 0.5
+    backoff_limit: float = 30.0
+    healthy: float = 300.0
+    settle: float = 0.5
+    resume: float = 5.0
+    saving: float = 30.0
+
+    def delay(self, restart: int) -> float:
+        """Return the seconds to wait before a restart, of which the first is 1."""
+        doubled = self.backoff * 2.0 ** min(restart - 1, _DOUBLINGS)
+        return min(doubled, self.backoff_limit)
+
+
+class _Aim(Enum):
+    """What an ending gang ends for."""
+
+    FINISH = "finish"
+    STOP = "stop"
+    RETRY = "retry"
+    RESTART = "restart"
+
+
+@dataclass
+class Gang:
+    """The tasks of one run, started, failed and restarted together.
+
+    Parameters
+    ----------
+    tasks : sequence of Task
+        Every task of the cluster that this run uses.
+    policy : Policy
+        What happens after a failure.
+    time : float
+        The monotonic time now, in seconds; each event brings a later one.
+    """
+
+    tasks: Sequence[Task]
+    policy: Policy = field(default_factory=Policy)
+    time: float = 0.0
+
+    state: State = field(default=State.FORMING, init=False)
+    attempt: int = field(default=1, init=False)
+    restarts: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self._roles = roles(self.tasks)
+        self._peers = Counter(self._roles.values())[Role.PEER]
+        self._evaluators = [task for task in self.tasks if self._roles[task] is Role.AUXILIARY]
+        self._launched: set[Task] = set()
+        self._alive: dict[Task, float] = {}  # with the time of its start
+        self._done: set[Task] = set()  # peers that ended well
+        self._retired: set[Task] = set()  # stopped alone
+        self._again: set[Task] = set()  # launched anew while alive
+        self._awaited: set[Task] = set()  # to be replaced after a backoff
+        self._replaced: Counter[Task] = Counter()  # in a row
+        self._moved = 0  # to new ports, in a row
+        self._aim = _Aim.FINISH
+        self._stopping = False
+        self._failure: Exited | None = None  # the one that decides
+        self._deadline = math.inf  # when everybody told to end is killed
+        self._since = self.time  # when the attempt began
+
+    # What others may ask.
+
+    @property
+    def missing(self) -> tuple[Task, ...]:
+        """The tasks that nobody launched yet."""
+        return tuple(task for task in self.tasks if task not in self._launched)
+
+    @property
+    def alive(self) -> frozenset[Task]:
+        """The tasks that have a process."""
+        return frozenset(self._alive)
+
+    @property
+    def stopping(self) -> bool:
+        """Whether somebody stopped the run: then it is not started again."""
+        return self._stopping
+
+    @property
+    def evaluating(self) -> bool:
+        """Whether training is done, and the run goes on for those who evaluate."""
+        done = self.state is State.ENDING and self._aim is _Aim.FINISH
+        return done and self._deadline == math.inf
+
+    def launched(self, task: Task) -> bool:
+        """Whether somebody launched `task`."""
+        return task in self._launched
+
+    def handle(self, event: Event) -> list[Action]:
+        """Take one event in and return what must be done.
+
+        Events that come too late, for an attempt or a run that is over, are
+        ignored.
+        """
+        if self.state.final:
+            return []
+        self.time = max(self.time, event.time)
+        if isinstance(event, Launch):
+            return self._launch(event.task)
+        if isinstance(event, Exited):
+            return self._exited(event)
+        if isinstance(event, Stop):
+            return self._stop(event)
+        if isinstance(event, Restart):
+            return self._restart()
+        return self._timer(event.name)
+
+    # Starting.
+
+    def _launch(self, task: Task) -> list[Action]:
+        if self.state is State.FORMING:
+            return self._join(task)
+        if self.state is State.BACKOFF or self._aim in (_Aim.RETRY, _Aim.RESTART):
+            self._launched.add(task)  # and it starts with the others
+            self._retired.discard(task)
+        return []
+
+    def _join(self, task: Task) -> list[Action]:
+        self._launched.add(task)
+        self._retired.discard(task)
+        self._done.discard(task)
+        if task in self._alive:
+            self._again.add(task)
+            return self._end(task, 0.0)
+        actions = self._start(task)
+        if self._complete:
+            self.state, self._since = State.RUNNING, self.time
+        return actions
+
+    @property
+    def _complete(self) -> bool:
+        return len(self._launched) == len(self.tasks)
+
+    def _start(self, task: Task) -> list[Action]:
+        self._awaited.discard(task)
+        self._alive[task] = self.time
+        return [Start(task, self.attempt)]
+
+    def _start_all(self) -> list[Action]:
+        self.attempt += 1
+        self.state = State.RUNNING if self._complete else State.FORMING
+        self._since, self._deadline = self.time, math.inf
+        self._aim, self._failure = _Aim.FINISH, None
+        self._done.clear()
+        self._replaced.clear()
+        started = self._launched - self._retired
+        return [action for task in self.tasks if task in started for action in self._start(task)]
+
+    # Exits.
+
+    def _exited(self, event: Exited) -> list[Action]:
+        task = event.task
+        if event.attempt != self.attempt or task not in self._alive:
+            return []
+        lived = event.time - self._alive.pop(task)
+        if self.state is State.ENDING:
+            return self._ending(event)
+        if task in self._again:
+            self._again.discard(task)
+            return self._start(task)
+        return self._judge(event, lived)
+
+    def _judge(self, event: Exited, lived: float) -> list[Action]:
+        role = self._roles[event.task]
+        if role is Role.AUXILIARY or event.task in self._retired:
+            return []
+        if role is Role.REPLACEABLE:
+            return [] if event.succeeded else self._replace(event, lived)
+        if role is Role.PEER and event.succeeded:
+            return self._finish(event.task)
+        return self._fail(event)
+
+    def _replace(self, event: Exited, lived: float) -> list[Action]:
+        """Start a task again alone, later each time that it does not stay."""
+        task, limit = event.task, max(self.policy.restarts, REPLACEMENTS)
+        if lived >= self.policy.healthy:
+            del self._replaced[task]
+        if event.failure is Failure.PERMANENT or self._replaced[task] >= limit:
+            return self._fail(event)
+        self._replaced[task] += 1
+        self._awaited.add(task)
+        return [SetTimer(f"start {task}", self.policy.delay(self._replaced[task]))]
+
+    def _finish(self, task: Task) -> list[Action]:
+        """Take a peer's success in; the last one is everybody's."""
+        self._done.add(task)
+        if len(self._done) < self._peers:
+            return []
+        if not self._evaluates:
+            return self._end_all(_Aim.FINISH, self.policy.grace)
+        self._aim, self.state = _Aim.FINISH, State.ENDING
+        return [SetTimer("hurry", self.policy.evaluation)]
+
+    @property
+    def _evaluates(self) -> bool:
+        """Whether somebody evaluates whom nobody stopped."""
+        return any(task in self._alive and task not in self._retired for task in self._evaluators)
+
+    def _fail(self, event: Exited) -> list[Action]:
+        self._failure, self._aim, self.state = event, _Aim.RETRY, State.ENDING
+        return self._settle() if self._alive else self._all_gone()
+
+    # Ending.
+
+    def _end(self, task: Task, grace: float) -> list[Action]:
+        return [End(task, self.attempt, grace), SetTimer(f"end {task}", grace + _PATIENCE)]
+
+    def _end_all(self, aim: _Aim, grace: float) -> list[Action]:
+        self._aim, self.state = aim, State.ENDING
+        return self._tell(grace) if self._alive else self._all_gone()
+
+    def _tell(self, grace: float) -> list[Action]:
+        """Tell everybody to end, unless they have less time than that already."""
+        deadline = self.time + grace
+        if deadline >= self._deadline:
+            return []
+        self._deadline = deadline
+        return [EndAll(self.attempt, grace), SetTimer("hurry", grace + _PATIENCE)]
+
+    def _settle(self) -> list[Action]:
+        """Tell everybody to end now, or wait while they save or the true cause may come."""
+        failure = self._failure
+        if self._deadline < math.inf or failure is None:
+            return []
+        if _weight(failure) == _WEIGHT[Failure.CONSEQUENCE]:
+            return [SetTimer("hurry", self.policy.settle)]
+        if failure.saved and _weight(failure) == _WEIGHT[Failure.PRIMARY]:
+            return [SetTimer("hurry", self.policy.saving)]
+        return self._tell(0.0)
+
+    def _ending(self, event: Exited) -> list[Action]:
+        noted = self._note(event)
+        if not self._alive:
+            return [CancelTimer("hurry"), *self._all_gone()]
+        if self.evaluating and not self._evaluates:
+            return self._tell(self.policy.grace)
+        return self._settle() if noted else []
+
+    def _note(self, event: Exited) -> bool:
+        """Keep the failure that decides about a retry; of two alike, the first."""
+        kept = self._failure
+        if self._aim is not _Aim.RETRY or event.succeeded or kept is None:
+            return False
+        innocent = self._roles[event.task] is Role.AUXILIARY or event.task in self._retired
+        if innocent or _weight(event) <= _weight(kept):
+            return False
+        self._failure = event
+        return True
+
+    def _all_gone(self) -> list[Action]:
+        self._again.clear()
+        self._awaited.clear()
+        if self._aim is _Aim.FINISH:
+            return self._final(State.FINISHED)
+        if self._aim is _Aim.STOP:
+            return self._final(State.STOPPED)
+        if self._aim is _Aim.RESTART or self._failure is None:
+            return self._start_all()
+        return self._retry(self._failure)
+
+    # Trying again.
+
+    def _retry(self, failure: Exited) -> list[Action]:
+        lasted = failure.time - self._since
+        if lasted >= self.policy.healthy:
+            self.restarts = self._moved = 0
+        moves = failure.failure is Failure.PORT and self._moved < PORT_TRIES
+        resumes = failure.saved and lasted >= self.policy.resume
+        spent = self.restarts >= self.policy.restarts and not (moves or resumes)
+        if failure.failure is Failure.PERMANENT or spent:
+            return self._final(State.FAILED)
+        if self._stopping:
+            return self._final(State.STOPPED)
+        if moves:
+            self._moved += 1
+            return [Rebind(), *self._start_all()]
+        if resumes:
+            return self._back_off(0.0)
+        self._moved = 0
+        self.restarts += 1
+        return self._back_off(self.policy.delay(self.restarts))
+
+    def _back_off(self, seconds: float) -> list[Action]:
+        self.state = State.BACKOFF
+        return [SetTimer("backoff", seconds)]
+
+    def _final(self, state: State) -> list[Action]:
+        self.state = state
+        return [Ended(state)]
+
+    # What people ask for, and timers.
+
+    def _stop(self, event: Stop) -> list[Action]:
+        grace = self.policy.grace if event.grace is None else event.grace
+        alone = (Role.AUXILIARY, Role.REPLACEABLE)
+        if event.task is not None and self._roles[event.task] in alone:
+            return self._retire(event.task, grace)
+        self._stopping = True
+        decided = self.state is State.ENDING and self._aim is not _Aim.RESTART
+        cancel = self._cancel_backoff()
+        return cancel + self._end_all(self._aim if decided else _Aim.STOP, grace)
+
+    def _retire(self, task: Task, grace: float) -> list[Action]:
+        self._retired.add(task)
+        self._again.discard(task)
+        self._awaited.discard(task)
+        if self.evaluating and not self._evaluates:
+            return self._tell(grace)
+        return self._end(task, grace) if self._open and task in self._alive else []
+
+    @property
+    def _open(self) -> bool:
+        """Whether a task may be ended alone: not everybody is told to end."""
+        return self.state is not State.ENDING or self.evaluating
+
+    def _restart(self) -> list[Action]:
+        if self._stopping:
+            return []
+        self.restarts = self._moved = 0
+        self._failure = None
+        self._retired.clear()
+        return self._cancel_backoff() + self._end_all(_Aim.RESTART, 0.0)
+
+    def _cancel_backoff(self) -> list[Action]:
+        return [CancelTimer("backoff")] if self.state is State.BACKOFF else []
+
+    def _timer(self, name: str) -> list[Action]:
+        if name == "backoff":
+            return self._start_all() if self.state is State.BACKOFF else []
+        if name == "hurry":
+            return self._hurry() if self.state is State.ENDING else []
+        what, _, task = name.partition(" ")
+        return self._task_timer(what, Task.parse(task))
+
+    def _hurry(self) -> list[Action]:
+        """End who is left at once, and again: a message may be lost with its machine."""
+        self._deadline = self.time
+        return [EndAll(self.attempt, 0.0), SetTimer("hurry", _PATIENCE)]
+
+    def _task_timer(self, what: str, task: Task) -> list[Action]:
+        if what == "start":
+            starts = self.state is not State.ENDING and task in self._awaited
+            return self._start(task) if starts else []
+        leaves = task in self._again or task in self._retired
+        return self._end(task, 0.0) if self._open and leaves and task in self._alive else []
+
+
+def _weight(event: Exited) -> int:
+    """Return how much an exit decides; a process that saved says why it ended."""
+    weight = _WEIGHT[event.failure]
+    return max(weight, _WEIGHT[Failure.PRIMARY]) if event.saved else weight

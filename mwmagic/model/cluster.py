@@ -1,0 +1,271 @@
+"""Tasks and the cluster they form: names, addresses, and what is allowed."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from mwmagic.errors import ClusterError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+__all__ = ["TYPES", "ClusterSpec", "Task", "TaskName", "find_task", "make_tasks"]
+
+TYPES = ("chief", "worker", "ps", "evaluator")
+"""The task types that TensorFlow's cluster resolvers know, in rank order."""
+
+_NAME = re.compile(r"(?P<type>[a-z]+)(:(?P<index>[0-9]{1,9}))?|(?P<worker>[0-9]{1,9})")
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
+_PORT = re.compile(r"[1-9][0-9]{0,4}")
+_PORTS = range(1, 65536)
+_MOST = len(_PORTS)  # tasks of a type: one for each port of one machine
+_NAMED = 4  # tasks of a type that a message names one by one
+
+
+@dataclass(frozen=True)
+class Task:
+    """One process of a cluster.
+
+    Parameters
+    ----------
+    type : str
+        ``chief``, ``worker``, ``ps`` or ``evaluator``.
+    index : int
+        From 0, among the tasks of that type.
+
+    Raises
+    ------
+    ClusterError
+        The type is unknown or the index negative.
+    """
+
+    type: str
+    index: int
+
+    def __post_init__(self) -> None:
+        if self.type not in TYPES:
+            raise ClusterError(f"unknown task type {self.type!r}; the types are {', '.join(TYPES)}")
+        if isinstance(self.index, bool) or not isinstance(self.index, int) or self.index < 0:
+            raise ClusterError(f"a task's index is a whole number from 0, not {self.index!r}")
+
+    def __str__(self) -> str:
+        return f"{self.type}:{self.index}"
+
+    @property
+    def slug(self) -> str:
+        """The name as files carry it: ``worker-1``."""
+        return f"{self.type}-{self.index}"
+
+    @classmethod
+    def parse(cls, name: TaskName) -> Task:
+        """Read a task's name as people write it.
+
+        Parameters
+        ----------
+        name : Task, int or str
+            ``1`` and ``"1"`` are ``worker:1``; a type alone, such as
+            ``"chief"``, is its first task.
+
+        Raises
+        ------
+        ClusterError
+            The name is none of these.
+        """
+        if isinstance(name, Task):
+            return name
+        if isinstance(name, int) and not isinstance(name, bool):
+            return cls("worker", name)
+        match = _NAME.fullmatch(name.strip()) if isinstance(name, str) else None
+        if match is None:
+            raise ClusterError(f"{name!r} names no task; write 1, 'worker:1' or 'chief'")
+        return cls(match["type"] or "worker", int(match["index"] or match["worker"] or 0))
+
+
+TaskName = Task | int | str
+"""How a task may be named: ``1``, ``"worker:1"`` or ``Task("worker", 1)``."""
+
+
+def make_tasks(
+    workers: int, *, chief: bool = False, ps: int = 0, evaluator: bool = False
+) -> tuple[Task, ...]:
+    """Name the tasks of a cluster, in rank order.
+
+    Parameters
+    ----------
+    workers, ps : int
+        How many of each.
+    chief, evaluator : bool
+        Whether there is one.
+
+    Returns
+    -------
+    tuple of Task
+        The chief first, then workers, parameter servers and the evaluator.
+
+    Raises
+    ------
+    ClusterError
+        A count is no whole number in 0..65535, or nobody would train.
+    """
+    for what, count in (("workers", workers), ("ps", ps)):
+        if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= _MOST:
+            raise ClusterError(f"{what} must be a whole number in 0..{_MOST}, not {count!r}")
+    for what, flag in (("chief", chief), ("evaluator", evaluator)):
+        if not isinstance(flag, bool):
+            raise ClusterError(f"{what} must be True or False, not {flag!r}; there is one at most")
+    if workers + chief == 0:
+        raise ClusterError("a cluster needs at least 1 worker or a chief; this one has 0 workers")
+    if ps and not workers:
+        raise ClusterError(f"{ps} parameter servers have no worker to serve; add workers")
+    counts = {"chief": int(chief), "worker": workers, "ps": ps, "evaluator": int(evaluator)}
+    return tuple(Task(kind, index) for kind in TYPES for index in range(counts[kind]))
+
+
+def _listed(tasks: Iterable[Task]) -> str:
+    """Name tasks in a message: many of a type as a range."""
+    groups: dict[str, list[Task]] = {}
+    for task in tasks:
+        groups.setdefault(task.type, []).append(task)
+    return ", ".join(
+        f"{group[0]} to {group[-1]}" if len(group) > _NAMED else ", ".join(map(str, group))
+        for group in groups.values()
+    )
+
+
+def _check_address(task: Task, address: str) -> None:
+    host, _, port = address.rpartition(":") if isinstance(address, str) else ("", "", "")
+    if not host or not _PORT.fullmatch(port) or int(port) not in _PORTS:
+        raise ClusterError(
+            f"{task} has the address {address!r}; an address is host:port, with a port in 1..65535"
+        )
+    if host.startswith("[") and host.endswith("]"):
+        try:
+            ipaddress.IPv6Address(host[1:-1])
+        except ValueError as error:
+            raise ClusterError(f"{task} has the address {address!r}: {error}") from error
+    elif not _HOST.fullmatch(host):
+        raise ClusterError(f"{task} has the address {address!r}, whose host is no host name")
+
+
+def _check_members(tasks: Sequence[Task]) -> None:
+    counts = Counter(task.type for task in tasks)
+    if not counts["chief"] + counts["worker"]:
+        have = _listed(tasks) or "no tasks"
+        raise ClusterError(f"a cluster needs at least 1 worker or a chief; this one has {have}")
+    for kind in ("chief", "evaluator"):
+        if counts[kind] > 1:
+            raise ClusterError(f"a cluster has one {kind} at most, not {counts[kind]}")
+    for kind in counts:
+        indexes = [task.index for task in tasks if task.type == kind]
+        if indexes != list(range(len(indexes))):
+            gap = next(at for at, index in enumerate(indexes) if at != index)
+            raise ClusterError(
+                f"there is a {kind}:{indexes[-1]} but no {kind}:{gap}; "
+                "the tasks of a type are numbered from 0 without gaps"
+            )
+
+
+def _rank(placed: tuple[Task, str]) -> tuple[int, int]:
+    task, _ = placed
+    return TYPES.index(task.type), task.index
+
+
+@dataclass(frozen=True)
+class ClusterSpec:
+    """The tasks of a cluster and the address of each.
+
+    Parameters
+    ----------
+    placed : tuple of (Task, str)
+        Each task with its ``host:port``; kept in rank order.
+
+    Raises
+    ------
+    ClusterError
+        An address is malformed or given twice, a task is placed twice, the
+        indexes have gaps, or nobody would train.
+    """
+
+    placed: tuple[tuple[Task, str], ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "placed", tuple(sorted(self.placed, key=_rank)))
+        seen: dict[str, Task] = {}
+        for task, address in self.placed:
+            _check_address(task, address)
+            other = seen.setdefault(address.lower(), task)
+            if other != task:
+                raise ClusterError(f"{other} and {task} both have the address {address}")
+        if len(self.addresses) != len(self.placed):
+            task, times = Counter(self.tasks).most_common(1)[0]
+            raise ClusterError(f"{task} is placed {times} times")
+        _check_members(self.tasks)
+
+    @classmethod
+    def place(cls, tasks: Sequence[Task], addresses: Sequence[str]) -> ClusterSpec:
+        """Give each task its address.
+
+        Raises
+        ------
+        ClusterError
+            There are not as many addresses as tasks, or one cannot work.
+        """
+        if len(tasks) != len(addresses):
+            raise ClusterError(f"{len(tasks)} tasks cannot be placed at {len(addresses)} addresses")
+        return cls(tuple(zip(tasks, addresses, strict=True)))
+
+    @cached_property
+    def addresses(self) -> Mapping[Task, str]:
+        """Each task's ``host:port``."""
+        return dict(self.placed)
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """Every task, in rank order."""
+        return tuple(task for task, _ in self.placed)
+
+    @property
+    def members(self) -> tuple[Task, ...]:
+        """The tasks that the others know: all but evaluators."""
+        return tuple(task for task in self.tasks if task.type != "evaluator")
+
+    @property
+    def chief(self) -> Task:
+        """The task that writes for all: ``chief:0``, or else ``worker:0``.
+
+        The rule is that of ``tf.distribute``'s ``multi_worker_util.is_chief``.
+        """
+        return self.members[0]
+
+    def find(self, name: TaskName) -> Task:
+        """Look a task up by its name.
+
+        Raises
+        ------
+        ClusterError
+            There is no such task; the message lists those that exist.
+        """
+        return find_task(name, self.tasks)
+
+
+def find_task(name: TaskName, tasks: Sequence[Task]) -> Task:
+    """Look a task up by its name among `tasks`.
+
+    Raises
+    ------
+    ClusterError
+        There is no such task; the message lists those that exist.
+    """
+    have = f"this cluster's tasks are {_listed(tasks) or 'none'}"
+    try:
+        task = Task.parse(name)
+    except ClusterError as error:
+        raise ClusterError(f"{error}; {have}") from None
+    if task not in tasks:
+        raise ClusterError(f"there is no task {task}; {have}")
+    return task

@@ -1,0 +1,81 @@
+"""Keras 3 under MultiWorkerMirroredStrategy, repaired from outside.
+
+Each module here holds the repairs of one part of Keras, one small function per
+defect, written like a patch to send upstream: what it replaces, why, where the
+defect is known, and how the installed Keras is probed for it. A Keras that has
+been repaired itself is left alone.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from mwmagic.errors import MwmagicError, NotInstalled
+
+from .imports import after_import
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+__all__ = ["MODES", "install"]
+
+MODES = ("auto", "plain", "legacy")
+
+
+def install(mode: str, announce: Callable[[str], None]) -> None:
+    """Arrange for Keras to work under a multi-worker strategy.
+
+    Call it before the user's code runs. It imports neither Keras nor
+    TensorFlow; the repairs follow the user's own import.
+
+    Parameters
+    ----------
+    mode : str
+        ``"auto"`` repairs what is defective in the installed Keras 3;
+        ``"plain"`` leaves Keras alone; ``"legacy"`` makes `tf.keras` mean
+        tf-keras (Keras 2).
+    announce : callable
+        Called with one line when a repair first matters.
+
+    Raises
+    ------
+    MwmagicError
+        There is no such mode.
+    NotInstalled
+        ``"legacy"`` without tf-keras.
+    """
+    if mode not in MODES:
+        raise MwmagicError(f"There is no Keras mode {mode!r}: choose one of {', '.join(MODES)}.")
+    if mode == "legacy":
+        _choose_legacy()
+    elif mode == "auto":
+        after_import("keras", lambda keras: _repair(keras, announce))
+
+
+def _choose_legacy() -> None:
+    if find_spec("tf_keras") is None:
+        raise NotInstalled(
+            "--keras legacy needs tf-keras, which is not installed here. "
+            "Install the release that matches TensorFlow's: pip install tf-keras"
+        )
+    os.environ["TF_USE_LEGACY_KERAS"] = "1"
+
+
+def _repair(keras: ModuleType, announce: Callable[[str], None]) -> None:
+    """Repair what is defective in a Keras that runs on TensorFlow."""
+    if not keras.__version__.startswith("3.") or keras.backend.backend() != "tensorflow":
+        return
+    from . import versions
+
+    if versions.is_older(keras.__version__):
+        versions.refuse_older(keras.__version__)
+        return
+    try:
+        from . import repairs
+    except ImportError as missing:
+        versions.refuse_moved(keras.__version__, missing)
+    else:
+        repairs.apply(keras.__version__, announce)

@@ -1,0 +1,168 @@
+# ruff: noqa: ANN401, SLF001 - Keras has no annotations, and its defects are in its private parts
+"""One backup for all workers: the chief writes and reads it, and tells the others."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import astuple
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import tensorflow as tf
+from keras.src.callbacks import BackupAndRestore
+from keras.src.utils import file_utils
+
+from .cluster import is_chief, of_chief, spans_workers
+from .note import Note, all_metric_variables, no_metric_state, seed_state, set_metric_state
+from .place import Place, current_training
+from .repair import Repair, replace, says
+
+__all__ = ["REPAIRS"]
+
+
+def _backs_up_everywhere() -> bool:
+    return says(BackupAndRestore._save_model, "self.model.save_weights(filepath=self._weights_path")
+
+
+def _back_up_on_chief() -> None:
+    """Let the others write their backup to a directory that goes away, and delete nothing."""
+    original, on_train_end = BackupAndRestore._save_model, BackupAndRestore.on_train_end
+
+    def _save_model(self: Any) -> None:
+        note = _note(self) if spans_workers(self.model.distribute_strategy) else None
+        if not is_chief(self.model.distribute_strategy):
+            with TemporaryDirectory() as directory:
+                self.model.save_weights(str(Path(directory) / Path(self._weights_path).name))
+            return
+        if note is not None:
+            # First, so that whatever weights a fault leaves there is a note on them.
+            note.write(self.backup_dir)
+        original(self)
+        if note is not None:
+            _keep_notes(self, note)
+
+    def delete_on_chief(self: Any, logs: Any = None) -> None:
+        if is_chief(self.model.distribute_strategy):
+            on_train_end(self, logs)
+
+    replace(BackupAndRestore, "_save_model", _save_model)
+    replace(BackupAndRestore, "on_train_end", delete_on_chief)
+
+
+def _note(callback: Any) -> Note | None:
+    """Return what to keep beside the weights; call it on every worker."""
+    training = current_training()
+    if training is None:
+        return None
+    seen = 0 if callback.save_freq == "epoch" else callback._last_batch_seen + 1
+    return Note.of(callback.model, training.place(callback._current_epoch, seen))
+
+
+def _keep_notes(callback: Any, note: Note) -> None:
+    """Remove the notes on weights that the directory no longer holds."""
+    before = getattr(callback, "_noted", None) if callback.double_checkpoint else None
+    note.remove_others(callback.backup_dir, {note.step, before})
+    callback._noted = note.step
+
+
+def _restores_alone() -> bool:
+    return says(BackupAndRestore.on_train_begin, "self._load_model()")
+
+
+def _restore_from_chief() -> None:
+    """Give every worker what the chief has restored.
+
+    In the original each worker restores what it finds. Where the directory is
+    not shared, or one of them was killed in between, that is another epoch,
+    and the first reduction mixes the two.
+    """
+    original = BackupAndRestore.on_train_begin
+
+    def on_train_begin(self: Any, logs: Any = None) -> None:
+        model, note = self.model, None
+        if not spans_workers(model.distribute_strategy) or not model.built:
+            original(self, logs)
+            return
+        chief = is_chief(model.distribute_strategy)
+        found = chief and file_utils.exists(self._weights_path)
+        if chief:
+            _drop_half_written(self._training_metadata_path)
+            original(self, logs)
+            note = Note.read(self.backup_dir, model) if found else None
+            self._noted = note.step if note else None
+        _follow(self, found, note)
+
+    def on_epoch_begin(self: Any, epoch: int, logs: Any = None) -> None:  # noqa: ARG001
+        # The original counts epochs from 0 in each process.
+        self._current_epoch = epoch
+        if spans_workers(self.model.distribute_strategy):
+            set_metric_state(self.model, self.__dict__.pop("_metrics", []))
+
+    replace(BackupAndRestore, "on_train_begin", on_train_begin)
+    replace(BackupAndRestore, "on_epoch_begin", on_epoch_begin)
+
+
+def _drop_half_written(path: str) -> None:
+    """Remove a file that a fault has cut off: on each restart it would be the next fault."""
+    if file_utils.exists(path):
+        with file_utils.File(path, "r") as metadata:
+            text = metadata.read()
+        try:
+            json.loads(text)
+        except ValueError:
+            file_utils.remove(path)
+
+
+def _follow(callback: Any, found: bool, note: Note | None) -> None:
+    """Make this worker's place, weights and optimizer those of the chief, if it found a backup."""
+    model = callback.model
+    strategy = model.distribute_strategy
+    mine = note.place if note else Place(model._initial_epoch or 0)
+    noted = note is not None and len(note.metrics) > 0
+    told = of_chief(strategy, [int(found), int(noted), *astuple(mine)])
+    restored, with_metrics, *numbers = map(int, told)
+    if not restored:
+        return
+    place = Place(*numbers)
+    model._initial_epoch = place.epoch
+    _share_variables(model, note.seeds if note else [])
+    if place.seen and (training := current_training()):
+        training.go_to(place)
+        callback._last_batch_seen = place.seen - 1
+        if with_metrics:
+            own = note.metrics if note else no_metric_state(model)
+            callback._metrics = of_chief(strategy, own)
+            training.with_metrics = True
+
+
+def _share_variables(model: Any, seeds: list[Any]) -> None:
+    strategy = model.distribute_strategy
+    with strategy.scope():
+        if model.optimizer is not None and not model.optimizer.built:
+            model.optimizer.build(model.trainable_variables)
+        for variable, value in zip(seed_state(model), seeds, strict=False):
+            variable.assign(value)
+    variables = _saved_variables(model)
+    for variable, value in zip(variables, of_chief(strategy, variables), strict=True):
+        variable.assign(tf.cast(value, variable.dtype))
+
+
+def _saved_variables(model: Any) -> list[Any]:
+    """Return what a backup holds: everything but the metrics' state."""
+    metrics = {id(variable) for variable in all_metric_variables(model)}
+    own = [variable for variable in model.variables if id(variable) not in metrics]
+    return own + (model.optimizer.variables if model.optimizer is not None else [])
+
+
+REPAIRS = (
+    Repair(
+        "BackupAndRestore",
+        "callbacks/backup_and_restore.py#L164",
+        _backs_up_everywhere,
+        _back_up_on_chief,
+    ),
+    Repair(
+        "restoring", "callbacks/backup_and_restore.py#L113", _restores_alone, _restore_from_chief
+    ),
+)

@@ -1,0 +1,131 @@
+# ruff: noqa: ANN401, SLF001 - Keras has no annotations, and its defects are in its private parts
+"""Callbacks that write: all workers run them, the chief alone leaves anything behind.
+
+The others go through the same motions, because whatever a model reads or
+reduces on the way has to happen on all of them.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import tensorflow as tf
+from keras.src.callbacks import CSVLogger, ModelCheckpoint, RemoteMonitor, TensorBoard
+
+from .cluster import is_chief
+from .repair import Repair, replace, says
+
+__all__ = ["REPAIRS"]
+
+
+def _writes(callback: Any) -> bool:
+    """Tell whether a callback is on the worker that writes, or in a training of one process."""
+    return is_chief(callback.model.distribute_strategy)
+
+
+def _checkpoints_everywhere() -> bool:
+    return says(ModelCheckpoint._save_model, "self.model.save(filepath, overwrite=True)")
+
+
+def _checkpoint_on_chief() -> None:
+    """Let the others write their checkpoint to a directory that goes away."""
+    original = ModelCheckpoint._save_model
+
+    def _save_model(self: Any, *args: Any, **kwargs: Any) -> None:
+        if _writes(self):
+            original(self, *args, **kwargs)
+            return
+        kept = self.filepath
+        with TemporaryDirectory() as directory:
+            self.filepath = str(Path(directory) / Path(kept).name)
+            try:
+                original(self, *args, **kwargs)
+            finally:
+                self.filepath = kept
+
+    replace(ModelCheckpoint, "_save_model", _save_model)
+
+
+def _logs_everywhere() -> bool:
+    return says(CSVLogger.on_train_begin, "self.csv_file = file_utils.File(self.filename, mode)")
+
+
+def _log_on_chief() -> None:
+    """Let the others write their rows to the null device."""
+    original = CSVLogger.on_train_begin
+
+    def on_train_begin(self: Any, logs: Any = None) -> None:
+        kept = self.filename
+        if not _writes(self):
+            self.filename = os.devnull
+        try:
+            original(self, logs)
+        finally:
+            self.filename = kept
+
+    replace(CSVLogger, "on_train_begin", on_train_begin)
+
+
+def _summarises_everywhere() -> bool:
+    return says(TensorBoard._train_writer.fget, "self.summary.create_file_writer(self._train_dir)")
+
+
+def _summarise_on_chief() -> None:
+    """Give the others writers that write nothing; they neither profile nor project."""
+    set_model = TensorBoard.set_model
+
+    def writer(name: str) -> property:
+        original = getattr(TensorBoard, name).fget
+
+        def either(self: Any) -> Any:
+            return original(self) if _writes(self) else tf.summary.create_noop_writer()
+
+        return property(either)
+
+    def on_chief(self: Any, model: Any) -> None:
+        if not is_chief(model.distribute_strategy):
+            self._should_trace = False
+            self.embeddings_freq = 0
+        set_model(self, model)
+
+    TensorBoard._train_writer, TensorBoard._val_writer = (
+        writer("_train_writer"),
+        writer("_val_writer"),
+    )
+    replace(TensorBoard, "set_model", on_chief)
+
+
+def _posts_everywhere() -> bool:
+    return says(RemoteMonitor.on_epoch_end, "requests.post(")
+
+
+def _post_on_chief() -> None:
+    """Let the chief alone send an epoch's logs."""
+    original = RemoteMonitor.on_epoch_end
+
+    def on_epoch_end(self: Any, epoch: int, logs: Any = None) -> None:
+        if _writes(self):
+            original(self, epoch, logs)
+
+    replace(RemoteMonitor, "on_epoch_end", on_epoch_end)
+
+
+REPAIRS = (
+    Repair(
+        "ModelCheckpoint",
+        "tensorflow/tensorflow#38635",
+        _checkpoints_everywhere,
+        _checkpoint_on_chief,
+    ),
+    Repair("CSVLogger", "callbacks/csv_logger.py#L42", _logs_everywhere, _log_on_chief),
+    Repair(
+        "TensorBoard",
+        "callbacks/tensorboard.py#L235",
+        _summarises_everywhere,
+        _summarise_on_chief,
+    ),
+    Repair("RemoteMonitor", "callbacks/remote_monitor.py#L54", _posts_everywhere, _post_on_chief),
+)

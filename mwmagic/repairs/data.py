@@ -1,0 +1,292 @@
+# ruff: noqa: ANN401, SLF001 - Keras has no annotations, and its defects are in its private parts
+# ruff: noqa: S311 - random numbers are for shuffling
+"""Which samples each worker gets.
+
+Every worker runs the whole input pipeline and keeps its share of each batch
+(TensorFlow's `AutoShardPolicy.DATA`), so all must see the same batches.
+"""
+
+from __future__ import annotations
+
+import random
+import warnings
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+from keras.src import tree
+from keras.src.backend.tensorflow.trainer import TensorFlowTrainer, TFEpochIterator
+from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
+from keras.src.trainers.data_adapters.generator_data_adapter import GeneratorDataAdapter
+from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
+from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
+from tensorflow.python.eager import context
+
+from .cluster import of_chief, spans_workers
+from .repair import Repair, replace, says
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["REPAIRS"]
+
+# What the chief tells the others instead of a seed, when its user has set one.
+SEEDED = -1
+# What runs Python code within a dataset.
+PYTHON = {"EagerPyFunc", "PyFunc", "PyFuncStateless"}
+POLICY = tf.data.experimental.AutoShardPolicy
+
+
+def _shuffles_alone() -> bool:
+    return says(ArrayDataAdapter.get_tf_dataset, "indices = tf.random.shuffle(indices)") and says(
+        PyDatasetAdapter._finite_generator, "random.shuffle(indices)"
+    )
+
+
+def _shuffle_alike() -> None:
+    """Shuffle in the same order on all workers.
+
+    Without `keras.utils.set_random_seed` each worker shuffles in an order of
+    its own and keeps its share of that: of the samples, some are used twice in
+    an epoch and some never.
+    """
+    start, get_iterator = TFEpochIterator.__init__, TFEpochIterator._get_iterator
+
+    def begin(
+        self: Any, distribute_strategy: Any = None, x: Any = None, *args: Any, **kwargs: Any
+    ) -> None:
+        several = spans_workers(distribute_strategy)
+        x = _copied(x) if several and _runs_python(x) else x
+        start(self, distribute_strategy, x, *args, **kwargs)
+        self._seed = self._order = None
+        if several:
+            _use_no_loaders(self)
+            self._seed = _common_seed(self.data_adapter, distribute_strategy)
+            self._order = None if self._seed is None else random.Random(self._seed)
+            generates = isinstance(self.data_adapter, (GeneratorDataAdapter, PyDatasetAdapter))
+            if generates and self._order is None:  # else each epoch brings its own
+                _distribute(self, _copied(self.data_adapter.get_tf_dataset()))
+            _point_out(self.data_adapter, distribute_strategy.num_replicas_in_sync)
+
+    def _get_iterator(self: Any) -> Any:
+        if self._order is not None:
+            _distribute(self, _in_order(self.data_adapter, self._order.getrandbits(31)))
+        return get_iterator(self)
+
+    replace(TFEpochIterator, "__init__", begin)
+    replace(TFEpochIterator, "_get_iterator", _get_iterator)
+
+
+def _distribute(epochs: Any, dataset: Any) -> None:
+    strategy = epochs._distribute_strategy
+    epochs._distributed_dataset = strategy.experimental_distribute_dataset(dataset)
+
+
+def _use_no_loaders(epochs: Any) -> None:
+    """Read a PyDataset in the worker itself.
+
+    Its loader threads and processes keep what they have read ahead for the
+    next epoch, and how much that is depends on the moment: on each worker it
+    would be something else.
+    """
+    adapter = epochs.data_adapter
+    if isinstance(adapter, PyDatasetAdapter) and adapter.enqueuer is not None:
+        adapter.enqueuer = None
+        warnings.warn(
+            "mwmagic: this PyDataset's workers are not used: what they read ahead differs from "
+            "one task to another. Its batches are read in the task itself.",
+            stacklevel=2,
+        )
+
+
+def _copied(dataset: Any) -> Any:
+    """Copy what Python code yields, before it is divided among the workers.
+
+    TensorFlow uses a generator's arrays themselves, and keeps operations from
+    writing their results into them; but not into the parts that a batch is
+    divided into. A layer like Rescaling then changes the user's own data.
+    """
+
+    def copy(*batch: Any) -> Any:
+        copies = tf.nest.map_structure(_copy, batch, expand_composites=True)
+        return copies if isinstance(dataset.element_spec, tuple) else copies[0]
+
+    return dataset.map(copy)
+
+
+def _copy(value: Any) -> Any:
+    if value is None or not value.dtype.is_numpy_compatible or value.dtype == tf.string:
+        return value
+    return tf.raw_ops.DeepCopy(x=value)
+
+
+def _runs_python(dataset: Any) -> bool:
+    """Tell whether Python code makes a dataset's elements, as with `from_generator`."""
+    if not isinstance(dataset, tf.data.Dataset):
+        return False
+    functions = [function for stage in _stages(dataset) for function in stage._functions()]
+    graphs = [function.function.graph.as_graph_def() for function in functions]
+    nodes = [node for graph in graphs for node in graph.node]
+    nodes += [node for graph in graphs for part in graph.library.function for node in part.node_def]
+    return any(node.op in PYTHON for node in nodes)
+
+
+def _stages(dataset: Any) -> list[Any]:
+    """Return a dataset and all that it is made from."""
+    stages = [dataset]
+    for stage in stages:
+        stages.extend(stage._inputs())
+    return stages
+
+
+def _common_seed(adapter: Any, strategy: Any) -> int | None:
+    """Return what shuffling starts from on all workers, or None where Keras's own way will do."""
+    if isinstance(adapter, ArrayDataAdapter) and adapter._shuffle:
+        given = context.global_seed() is not None
+        mine = SEEDED if given else random.SystemRandom().getrandbits(31)
+    elif isinstance(adapter, PyDatasetAdapter) and adapter.shuffle and adapter.num_batches:
+        mine = random.getrandbits(31)
+    else:
+        return None
+    seed = int(of_chief(strategy, [mine])[0])
+    return None if seed == SEEDED else seed
+
+
+def _in_order(adapter: Any, seed: int) -> Any:
+    """Return a dataset for one epoch, in the order that a seed gives.
+
+    In TensorFlow's graph an order that depends on a seed is the same in every
+    epoch; so each epoch gets a graph of its own.
+    """
+    if isinstance(adapter, PyDatasetAdapter):
+        adapter._get_iterator = lambda: _shuffled(adapter, seed)
+        return _copied(adapter.get_tf_dataset())
+    with _seeded(seed):
+        return adapter.get_tf_dataset()
+
+
+def _shuffled(adapter: Any, seed: int) -> Iterator[Any]:
+    """Yield a PyDataset's batches; one generator for each pass, whatever thread runs it."""
+    order = list(range(adapter.num_batches))
+    random.Random(seed).shuffle(order)
+    for i in order:
+        yield adapter._standardize_batch(adapter.py_dataset[i])
+
+
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """Set TensorFlow's seed, where none is set, for a moment."""
+    context.set_global_seed(seed)
+    try:
+        yield
+    finally:
+        context.set_global_seed(None)
+
+
+def _point_out(adapter: Any, replicas: int) -> None:
+    if isinstance(adapter, (GeneratorDataAdapter, PyDatasetAdapter)):
+        kind = "generator" if isinstance(adapter, GeneratorDataAdapter) else "PyDataset"
+        warnings.warn(
+            f"mwmagic: every worker runs this {kind} and each of the {replicas} replicas trains "
+            "on its share of every batch, so all workers must produce the same batches in the "
+            "same order: seed what shuffles them.",
+            stacklevel=2,
+        )
+    elif isinstance(adapter, TFDatasetAdapter) and _shuffles_without_seed(adapter._dataset):
+        warnings.warn(
+            "mwmagic: this dataset shuffles without a seed, so every worker shuffles in another "
+            "order and in an epoch some samples are used twice, others never: give shuffle() a "
+            "seed, or call keras.utils.set_random_seed() first.",
+            stacklevel=2,
+        )
+
+
+def _shuffles_without_seed(dataset: Any) -> bool:
+    """Tell whether a finite tf.data pipeline, which each worker runs, has an order of its own."""
+    if not isinstance(dataset, tf.data.Dataset) or int(dataset.cardinality()) < 0:
+        return False
+    if dataset.options().experimental_distribute.auto_shard_policy == POLICY.OFF:
+        return False
+    shuffles = [stage for stage in _stages(dataset) if type(stage).__name__ == "_ShuffleDataset"]
+    return any(int(stage._seed) == int(stage._seed2) == 0 for stage in shuffles)
+
+
+def _predicts_by_file() -> bool:
+    return says(TensorFlowTrainer.predict, "epoch_iterator = TFEpochIterator(")
+
+
+def _predict_by_sample() -> None:
+    """Divide every batch among the workers in `predict`.
+
+    A dataset that reads files is divided by file where there are enough of
+    them, and the predictions come in another order than the samples.
+    """
+    original = TensorFlowTrainer.predict
+
+    def predict(self: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
+        if spans_workers(self.distribute_strategy) and isinstance(x, tf.data.Dataset):
+            x = _by_sample(x)
+        return original(self, x, *args, **kwargs)
+
+    replace(TensorFlowTrainer, "predict", predict)
+
+
+def _by_sample(dataset: Any) -> Any:
+    if dataset.options().experimental_distribute.auto_shard_policy not in {
+        POLICY.AUTO,
+        POLICY.FILE,
+    }:
+        return dataset
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = POLICY.DATA
+    return dataset.with_options(options)
+
+
+def _predicts_a_batch_on_each() -> bool:
+    return says(TensorFlowTrainer.predict_on_batch, "self.predict_function([(x,)])")
+
+
+def _predict_a_batch_once() -> None:
+    """Return the predictions of one batch once.
+
+    Each replica predicts the whole batch, and the original returns what all of
+    them came to, one after the other.
+    """
+    original = TensorFlowTrainer.predict_on_batch
+
+    def predict_on_batch(self: Any, x: Any) -> Any:
+        outputs, strategy = original(self, x), self.distribute_strategy
+        if not spans_workers(strategy):
+            return outputs
+        return tree.map_structure(lambda output: _own_part(output, strategy), outputs)
+
+    replace(TensorFlowTrainer, "predict_on_batch", predict_on_batch)
+
+
+def _own_part(output: Any, strategy: Any) -> Any:
+    """Return what this worker's first replica has put into an output of all."""
+    size = output.shape[0] // strategy.num_replicas_in_sync
+    first = strategy.extended._id_in_cluster * strategy.extended._num_devices_per_worker
+    return output[first * size : (first + 1) * size]
+
+
+REPAIRS = (
+    Repair(
+        "shuffling",
+        "trainers/data_adapters/array_data_adapter.py#L107",
+        _shuffles_alone,
+        _shuffle_alike,
+    ),
+    Repair(
+        "predict in order",
+        "backend/tensorflow/trainer.py#L522",
+        _predicts_by_file,
+        _predict_by_sample,
+    ),
+    Repair(
+        "predict_on_batch",
+        "backend/tensorflow/trainer.py#L658",
+        _predicts_a_batch_on_each,
+        _predict_a_batch_once,
+    ),
+)

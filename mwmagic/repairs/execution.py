@@ -1,0 +1,130 @@
+# ruff: noqa: ANN401, SLF001 - Keras has no annotations, and its defects are in its private parts
+"""How `fit` and `evaluate` run steps: several at a time, with logs that agree."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+from keras.src.backend.tensorflow import trainer
+
+from .agreement import agree
+from .cluster import first_local, spans_workers
+from .repair import Repair, replace, says
+from .step import running
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["REPAIRS"]
+
+XLA = (
+    "mwmagic: jit_compile=True is not used: XLA cannot compile a step that reduces over workers. "
+    "Keras's own jit_compile='auto' chooses the same."
+)
+UNSCALED = (
+    "mwmagic: this train_step computes its loss without compute_loss or a keras.losses object. "
+    "The gradients of the {n} replicas are added: if the loss is a mean over the batch, divide it "
+    "by {n} (strategy.num_replicas_in_sync) for the gradient."
+)
+ITERATORS = (tf.data.Iterator, tf.distribute.DistributedIterator)
+
+
+def _loops_over_optionals() -> bool:
+    make = getattr(trainer.TensorFlowTrainer, "_make_function", None)
+    return says(make, "empty_outputs._element_spec = ", "tf.while_loop(")
+
+
+def _execute_steps() -> None:
+    """Run the steps of one execution in a loop of their own.
+
+    The original loop carries outputs whose type it learns only while tracing,
+    through an attribute of another graph's value. Under a multi-worker
+    strategy that value reaches the graph as a placeholder which nothing feeds.
+    This one runs the first step before the loop, so the type is known.
+    """
+    cls = trainer.TensorFlowTrainer
+    original = cls._make_function
+
+    def _make_function(self: Any, step_function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        if not spans_workers(self.distribute_strategy):
+            return original(self, step_function)  # type: ignore[no-any-return]
+        if self.jit_compile:
+            warnings.warn(XLA, stacklevel=2)
+        return _executing(self, step_function)
+
+    replace(cls, "_make_function", _make_function)
+
+
+def _executing(model: Any, step_function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return the function that `fit` calls with an iterator, once per execution."""
+    updated: dict[int, Any] = {}
+    one_step = model._autoconvert_optionals(_one_step(model, step_function, updated))
+
+    def steps_on_iterator(iterator: Any) -> Any:
+        outputs = one_step(iterator.get_next())
+        if model.steps_per_execution > 1:
+            outputs = _further_steps(model, one_step, iterator, outputs)
+        return agree(model, outputs, updated)
+
+    def step_on_data(data: Any) -> Any:
+        return agree(model, one_step(data), updated)
+
+    if not model.run_eagerly:
+        steps_on_iterator, step_on_data = _traced(steps_on_iterator), _traced(step_on_data)
+
+    def function(iterator: Any) -> Any:
+        if isinstance(iterator, ITERATORS):
+            return steps_on_iterator(iterator)
+        for _, data in zip(range(model.steps_per_execution), iterator, strict=False):
+            outputs = step_on_data(data)
+        return outputs
+
+    return function
+
+
+def _traced(function: Callable[[Any], Any]) -> Any:
+    plain = tf.autograph.experimental.do_not_convert(function)
+    return tf.function(plain, reduce_retracing=True)
+
+
+def _one_step(
+    model: Any, step_function: Callable[[Any], Any], updated: dict[int, Any]
+) -> Callable[[Any], Any]:
+    """Return the function that runs one step on all replicas, and gives this worker's outputs."""
+    strategy = model.distribute_strategy
+
+    def replica(data: Any) -> Any:
+        with running(model, data) as step:
+            outputs = step_function(data)
+        updated.update(step.updated)
+        if step_function == model.train_step and not step.scaled:
+            warnings.warn(UNSCALED.format(n=strategy.num_replicas_in_sync), stacklevel=2)
+        return outputs
+
+    def one_step(data: Any) -> Any:
+        return first_local(strategy, strategy.run(replica, args=(data,)))
+
+    return one_step
+
+
+def _further_steps(model: Any, one_step: Callable[[Any], Any], iterator: Any, outputs: Any) -> Any:
+    """Run the rest of an execution, to the dataset's end at most."""
+    last = model.steps_per_execution
+
+    def more(done: Any, outputs: Any) -> Any:
+        data = iterator.get_next_as_optional()
+        return tf.cond(
+            data.has_value(),
+            lambda: (done + 1, one_step(data.get_value())),
+            lambda: (last, outputs),
+        )
+
+    _, outputs = tf.while_loop(lambda done, _: done < last, more, (1, outputs))
+    return outputs
+
+
+REPAIRS = (
+    Repair("steps_per_execution", "keras-team/keras#19246", _loops_over_optionals, _execute_steps),
+)

@@ -1,0 +1,82 @@
+# ruff: noqa: ANN401, SLF001 - Keras has no annotations, and its defects are in its private parts
+"""`fit`, `evaluate` and `predict` under a multi-worker strategy at all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from keras.src import tree
+from keras.src.backend.tensorflow import trainer
+from tensorflow.python.distribute.values import PerReplicaSpec
+
+from .cluster import spans_workers
+from .repair import Repair, replace, says
+from .scope import bring_metrics_in, refuse_foreign_weights
+
+__all__ = ["REPAIRS"]
+
+ISSUE = "keras-team/keras#20585"
+
+
+def _build_reduces_a_nest() -> bool:
+    build = getattr(trainer.TensorFlowTrainer, "_maybe_symbolic_build", None)
+    return says(build, '.reduce("MEAN", maybe_distributed_data_batch, axis=None')
+
+
+def _build_from_the_element_spec() -> None:
+    """Build the model from the dataset's element spec.
+
+    The original averages the first batch over the workers, but `reduce` takes
+    no nest. Only its shapes and types matter, which the spec tells as well,
+    and without taking a batch from a generator that has it once.
+    """
+    cls = trainer.TensorFlowTrainer
+    original = cls._maybe_symbolic_build
+
+    def _maybe_symbolic_build(self: Any, iterator: Any = None, data_batch: Any = None) -> None:
+        if not spans_workers(self._distribute_strategy):
+            original(self, iterator=iterator, data_batch=data_batch)
+            return
+        if iterator is not None:
+            data_batch = _local_spec(iterator._distributed_dataset.element_spec)
+        refuse_foreign_weights(self)
+        original(self, data_batch=data_batch)
+        bring_metrics_in(self)
+
+    replace(cls, "_maybe_symbolic_build", _maybe_symbolic_build)
+
+
+def _local_spec(spec: Any) -> Any:
+    """Replace each per-replica spec by that of this worker's first replica."""
+
+    def first(leaf: Any) -> Any:
+        return leaf._value_specs[0] if isinstance(leaf, PerReplicaSpec) else leaf
+
+    return tree.map_structure(first, spec)
+
+
+def _reduces_scalars_by_axis() -> bool:
+    return says(trainer.reduce_per_replica, 'strategy.reduce("MEAN", v, axis=0)')
+
+
+def _reduce_over_replicas() -> None:
+    """Average a step's logs over the workers.
+
+    The original averages along axis 0 of each value, but logs are scalars.
+    """
+    original = trainer.reduce_per_replica
+
+    def reduce_per_replica(values: Any, strategy: Any, reduction: str) -> Any:
+        if reduction in {"auto", "mean"} and spans_workers(strategy):
+            return tree.map_structure(
+                lambda value: strategy.reduce("MEAN", value, axis=None), values
+            )
+        return original(values, strategy, reduction)
+
+    replace(trainer, "reduce_per_replica", reduce_per_replica)
+
+
+REPAIRS = (
+    Repair("fit", ISSUE, _build_reduces_a_nest, _build_from_the_element_spec),
+    Repair("evaluate", ISSUE, _reduces_scalars_by_axis, _reduce_over_replicas),
+)

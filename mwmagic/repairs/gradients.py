@@ -1,0 +1,127 @@
+# ruff: noqa: ANN401, SLF001 - Keras has no annotations, and its defects are in its private parts
+"""Gradients are added over the replicas first, then clipped, accumulated, applied."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+from keras.src.backend.tensorflow.optimizer import TFOptimizer
+from keras.src.optimizers.base_optimizer import BaseOptimizer
+from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
+
+from .cluster import spans_workers
+from .repair import Repair, replace, says
+
+__all__ = ["REPAIRS"]
+
+# The attribute that tells an optimizer that its gradients are sums already. A
+# context variable would not reach the threads that replicas run in.
+ADDED = "_mwmagic_gradients_are_added"
+
+
+def _in_replica_of_workers() -> bool:
+    return tf.distribute.get_replica_context() is not None and spans_workers(
+        tf.distribute.get_strategy()
+    )
+
+
+def _add(grads: Any) -> list[Any]:
+    """Return the gradients summed over all replicas; where one is None it is so on all."""
+    present = [grad for grad in grads if grad is not None]
+    context = tf.distribute.get_replica_context()
+    added = iter(context.all_reduce(tf.distribute.ReduceOp.SUM, present) if present else [])
+    return [None if grad is None else next(added) for grad in grads]
+
+
+def _applies_before_adding() -> bool:
+    return says(BaseOptimizer._backend_apply_gradients, "self._clip_gradients(grads)") and says(
+        TFOptimizer._backend_update_step, "self._all_reduce_sum_gradients(grads_and_vars)"
+    )
+
+
+def _add_before_applying() -> None:
+    """Add the gradients over the replicas before anything else is done with them.
+
+    The original clips and accumulates each replica's own gradients and adds
+    the results, which is another sum. It also updates variables inside
+    `ops.cond` from within a replica, where a strategy of this kind cannot
+    synchronise: gradient accumulation and `ema_overwrite_frequency` fail. So
+    what follows the addition runs once, for all replicas together.
+    """
+    original = BaseOptimizer.apply
+
+    def apply(self: Any, grads: Any, trainable_variables: Any = None) -> None:
+        if not _in_replica_of_workers():
+            original(self, grads, trainable_variables)
+            return
+        added = grads if getattr(self, ADDED, False) else _add(grads)
+
+        def together(strategy: Any, grads: Any) -> None:
+            local = [g if g is None else strategy.experimental_local_results(g)[0] for g in grads]
+            original(self, local, trainable_variables)
+
+        tf.distribute.get_replica_context().merge_call(together, args=(added,))
+
+    replace(BaseOptimizer, "apply", apply)
+    _call_where_nothing_is_to_merge()
+
+
+def _call_where_nothing_is_to_merge() -> None:
+    """Let Keras's optimizer updates run outside a replica.
+
+    They go through TensorFlow's `maybe_merge_call`, which there calls a method
+    of None.
+    """
+    interim = tf.__internal__.distribute.interim
+    original = interim.maybe_merge_call
+
+    def maybe_merge_call(function: Any, strategy: Any, *args: Any, **kwargs: Any) -> Any:
+        if tf.distribute.in_cross_replica_context():
+            return function(strategy, *args, **kwargs)
+        return original(function, strategy, *args, **kwargs)
+
+    replace(interim, "maybe_merge_call", maybe_merge_call)
+
+
+def _checks_local_gradients() -> bool:
+    return says(LossScaleOptimizer._tf_apply, "self.check_finite, args=(grads,)")
+
+
+def _check_added_gradients() -> None:
+    """Add the gradients before asking whether they are finite.
+
+    The original takes them for added already. Where one worker's overflow and
+    the others' do not, each decides for itself whether to apply them, and the
+    next reduction waits for ever.
+    """
+    original = LossScaleOptimizer.apply
+
+    def apply(self: Any, grads: Any, trainable_variables: Any = None) -> None:
+        if not _in_replica_of_workers():
+            original(self, grads, trainable_variables)
+            return
+        added = _add(grads)
+        setattr(self.inner_optimizer, ADDED, True)
+        try:
+            original(self, added, trainable_variables)
+        finally:
+            setattr(self.inner_optimizer, ADDED, False)
+
+    replace(LossScaleOptimizer, "apply", apply)
+
+
+REPAIRS = (
+    Repair(
+        "gradient clipping, accumulation and EMA",
+        "keras-team/keras#20582",
+        _applies_before_adding,
+        _add_before_applying,
+    ),
+    Repair(
+        "mixed precision",
+        "optimizers/loss_scale_optimizer.py#L256",
+        _checks_local_gradients,
+        _check_added_gradients,
+    ),
+)

@@ -1,0 +1,157 @@
+# ruff: noqa: ANN401 - Keras has no annotations
+"""A loss over the whole batch, whichever way it is divided among the replicas."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+from keras.src import ops
+from keras.src.backend.common import global_state
+from keras.src.losses import loss as module
+
+from .repair import Repair, replace, says
+from .step import Step, current_step
+
+__all__ = ["REPAIRS"]
+
+MEANS = {"sum_over_batch_size", "mean", "mean_with_sample_weight"}
+
+
+def _divides_by_local_count() -> bool:
+    return says(
+        module.reduce_values,
+        "ops.divide_no_nan(loss, divisor)",
+        "scale_loss_for_distribution(loss)",
+    )
+
+
+def _divide_by_global_count() -> None:
+    """Divide a loss by the count of all samples, not each replica's part by its own.
+
+    The original averages within each replica and then over replicas. That is
+    not the mean over the batch where replicas have unequal shares: in the last
+    batch of a dataset, and wherever a mask hides some of the samples.
+
+    A loss that a layer computes for `add_loss` is a mean over its replica, for
+    Keras divides what is added by the number of replicas (in the original it
+    has then been divided twice).
+    """
+    original = module.reduce_weighted_values
+
+    def reduce_weighted_values(
+        values: Any,
+        sample_weight: Any = None,
+        mask: Any = None,
+        reduction: str | None = "sum_over_batch_size",
+        dtype: Any = None,
+    ) -> Any:
+        step = current_step()
+        if step is None or reduction not in MEANS:
+            return original(values, sample_weight, mask, reduction, dtype)
+        values = ops.convert_to_tensor(values, dtype=dtype)
+        weight = module.apply_mask(sample_weight, mask, dtype=values.dtype, reduction="sum")
+        if weight is not None:
+            weight = ops.cast(weight, values.dtype)
+            values, weight = module.squeeze_or_expand_to_same_rank(values, weight)
+            values *= weight
+        count, equal = _size(values), values.shape.is_fully_defined()
+        if reduction == "mean_with_sample_weight" and weight is not None:
+            count, equal = ops.sum(weight), False
+        elif mask is not None:
+            count, equal = _unmasked(values, mask), False
+        if _in_a_layer():
+            return ops.divide_no_nan(ops.sum(values), count)
+        return _over_all(step, ops.sum(values), count, equal)
+
+    replace(module, "reduce_weighted_values", reduce_weighted_values)
+
+
+def _in_a_layer() -> bool:
+    return global_state.get_global_attribute("current_call_ctx") is not None
+
+
+def _size(values: Any) -> Any:
+    return tf.cast(tf.size(values), values.dtype)
+
+
+def _unmasked(values: Any, mask: Any) -> Any:
+    """Return how many of the values a mask lets through."""
+    mask = tf.cast(mask, values.dtype)
+    return ops.divide_no_nan(_size(values) * ops.sum(mask), _size(mask))
+
+
+def _over_all(step: Step, total: Any, count: Any, equal: bool = False) -> Any:
+    """Return the mean over all replicas, with the gradient of this replica's part in it.
+
+    The optimizer adds the replicas' gradients, so each has to be a part of the
+    whole; but the value that metrics and custom steps see is the whole.
+
+    Parameters
+    ----------
+    step : Step
+        The step in which the loss is computed.
+    total, count : tf.Tensor
+        The sum of this replica's losses, and what to divide it by.
+    equal : bool
+        Whether the count is the same on every replica, as shapes known before
+        the step are; then it need not be summed, and the replica's own mean
+        stands for the whole one, which is the mean of these.
+    """
+    step.scaled = True
+    context = tf.distribute.get_replica_context()
+    if equal:
+        whole, value = count * context.num_replicas_in_sync, ops.divide_no_nan(total, count)
+    else:
+        parts = tf.stop_gradient(tf.stack([total, count]))
+        sums = context.all_reduce(tf.distribute.ReduceOp.SUM, parts)
+        whole, value = sums[1], ops.divide_no_nan(sums[0], sums[1])
+    return _with_gradient_of(ops.divide_no_nan(total, whole), value)
+
+
+def _with_gradient_of(part: Any, value: Any) -> Any:
+    """Return `value` with the gradient of `part`."""
+    return part + tf.stop_gradient(value - part)
+
+
+def _scales_values() -> bool:
+    return says(module.scale_loss_for_distribution, "ops.cast(1.0 / num_replicas, value.dtype)")
+
+
+def _scale_gradients_alone() -> None:
+    """Divide the gradient of a loss among the replicas, but not its value.
+
+    The original divides both, and the built-in `train_step` multiplies the
+    value again for its metric. A `train_step` written by the user, as Keras's
+    guides show it, does not, and reports a fraction of the loss.
+    """
+    scale, unscale = module.scale_loss_for_distribution, module.unscale_loss_for_distribution
+
+    def scale_loss_for_distribution(value: Any) -> Any:
+        step = current_step()
+        if step is None:
+            return scale(value)
+        step.scaled = True
+        return _with_gradient_of(scale(value), value)
+
+    def unscale_loss_for_distribution(value: Any) -> Any:
+        return unscale(value) if current_step() is None else value
+
+    replace(module, "scale_loss_for_distribution", scale_loss_for_distribution)
+    replace(module, "unscale_loss_for_distribution", unscale_loss_for_distribution)
+
+
+REPAIRS = (
+    Repair(
+        "uneven and masked batches",
+        "losses/loss.py#L140",
+        _divides_by_local_count,
+        _divide_by_global_count,
+    ),
+    Repair(
+        "the loss in a custom train_step",
+        "keras-team/keras#20610",
+        _scales_values,
+        _scale_gradients_alone,
+    ),
+)

@@ -1,0 +1,133 @@
+# ruff: noqa: ANN401 - Keras has no annotations
+"""What a backup needs beside the weights to go on in mid-epoch.
+
+Its name holds the optimizer's step, which the weights hold, too. So a note
+never goes with weights that a fault has kept it from belonging to.
+"""
+
+from __future__ import annotations
+
+import io
+from dataclasses import astuple, dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from keras.src.utils import file_utils
+
+from .place import Place
+
+__all__ = ["Note", "all_metric_variables", "no_metric_state", "seed_state", "set_metric_state"]
+
+NAME = "place-{}.npz"
+
+
+@dataclass(frozen=True)
+class Note:
+    """Where a training is, and the state that a file of weights does not hold.
+
+    Parameters
+    ----------
+    step : int
+        The optimizer's.
+    place : Place
+        Where the training is.
+    seeds, metrics : list of array
+        The state of random layers, and of the metrics, over all replicas.
+    """
+
+    step: int
+    place: Place
+    seeds: list[Any]
+    metrics: list[Any]
+
+    @classmethod
+    def of(cls, model: Any, place: Place) -> Note:
+        """Return a note on a model at a place; call it on every worker."""
+        seeds = [variable.numpy() for variable in seed_state(model)]
+        metrics = metric_state(model) if place.seen else []
+        return cls(_step(model), place, seeds, metrics)
+
+    @classmethod
+    def read(cls, directory: str, model: Any) -> Note | None:
+        """Return the note on a model's weights, unless there is none."""
+        path = file_utils.join(directory, NAME.format(_step(model)))
+        if not file_utils.exists(path):
+            return None
+        with tf.io.gfile.GFile(path, "rb") as file, np.load(io.BytesIO(file.read())) as saved:
+            arrays = dict(saved)
+        place = Place(*map(int, arrays["place"]))
+        seeds, metrics = (
+            [arrays[f"{kind}/{i}"] for i in range(len(arrays)) if f"{kind}/{i}" in arrays]
+            for kind in ("seed", "metric")
+        )
+        fits = list(map(np.shape, metrics)) == [v.shape for v in _metric_variables(model)]
+        return cls(_step(model), place, seeds, metrics if fits else [])
+
+    def write(self, directory: str) -> None:
+        """Write to a backup's directory, at once."""
+        arrays = {"place": np.array(astuple(self.place))}
+        for kind, values in (("seed", self.seeds), ("metric", self.metrics)):
+            arrays.update({f"{kind}/{i}": value for i, value in enumerate(values)})
+        buffer = io.BytesIO()
+        np.savez(buffer, **arrays)  # type: ignore[arg-type]
+        path = file_utils.join(directory, NAME.format(self.step))
+        tf.io.gfile.makedirs(directory)
+        with tf.io.gfile.GFile(f"{path}.draft", "wb") as file:
+            file.write(buffer.getvalue())
+        tf.io.gfile.rename(f"{path}.draft", path, overwrite=True)
+
+    def remove_others(self, directory: str, steps: set[int | None]) -> None:
+        """Remove the notes on all steps but these."""
+        kept = {NAME.format(step) for step in steps}
+        for name in file_utils.listdir(directory):
+            if name.startswith(NAME.partition("{")[0]) and name not in kept:
+                file_utils.remove(file_utils.join(directory, name))
+
+
+def _step(model: Any) -> int:
+    return int(model.optimizer.iterations.numpy()) if model.optimizer is not None else 0
+
+
+def seed_state(model: Any) -> list[Any]:
+    """Return the state of a model's random layers, which no file of weights holds."""
+    known = {id(variable) for variable in (*model.weights, *all_metric_variables(model))}
+    return [variable for variable in model.variables if id(variable) not in known]
+
+
+def all_metric_variables(model: Any) -> list[Any]:
+    """Return the state of a model's metrics, whether or not it can be added up."""
+    return [variable for metric in model.metrics for variable in metric.variables]
+
+
+def _metric_variables(model: Any) -> list[Any]:
+    """Return the variables of all metrics, if they can be added up."""
+    variables = all_metric_variables(model)
+    return variables if all(v.aggregation in {"sum", "mean"} for v in variables) else []
+
+
+def metric_state(model: Any) -> list[Any]:
+    """Return the metrics' state over all replicas; call it on every worker."""
+    return [tf.convert_to_tensor(variable) for variable in _metric_variables(model)]
+
+
+def no_metric_state(model: Any) -> list[Any]:
+    """Return as many zeros."""
+    return [tf.zeros(variable.shape, variable.dtype) for variable in _metric_variables(model)]
+
+
+def set_metric_state(model: Any, values: list[Any]) -> None:
+    """Give the metrics the state that all replicas had together."""
+    if not values:
+        return
+    strategy = model.distribute_strategy
+
+    def replica() -> None:
+        first = tf.distribute.get_replica_context().replica_id_in_sync_group == 0
+        for variable, value in zip(_metric_variables(model), values, strict=True):
+            total = tf.cast(value, variable.dtype)
+            if variable.aggregation == "sum":
+                total = tf.where(first, total, tf.zeros_like(total))
+            variable.assign(total)
+
+    tf.function(lambda: strategy.run(replica), autograph=False)()

@@ -1,0 +1,221 @@
+# ruff: noqa: ANN401, SLF001 - Keras has no annotations, and its defects are in its private parts
+"""How far a training has come in its data, and how another process comes there, too."""
+
+from __future__ import annotations
+
+import random
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+from keras.src.backend.tensorflow.trainer import TensorFlowTrainer, TFEpochIterator
+from keras.src.callbacks import BackupAndRestore
+from keras.src.trainers.trainer import Trainer
+
+from .repair import Repair, replace, says
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["REPAIRS", "Place", "Training", "current_training"]
+
+UNKNOWN = -1
+
+
+@dataclass(frozen=True)
+class Place:
+    """How far a training has come. All are numbers, so that the chief can tell them.
+
+    Parameters
+    ----------
+    epoch : int
+        The epoch, by Keras's number.
+    seen : int
+        How many of its batches have been trained on.
+    begun : int
+        How many epochs have begun, this one included.
+    passes : int
+        How many iterators have been made over the data.
+    read : int
+        How many batches have been taken from the latest of them.
+    batches : int
+        How many the data has, or -1 where that is not known.
+    seed : int
+        What the workers' common order of samples comes from, or -1.
+    """
+
+    epoch: int
+    seen: int = 0
+    begun: int = 0
+    passes: int = 0
+    read: int = 0
+    batches: int = UNKNOWN
+    seed: int = UNKNOWN
+
+
+@dataclass
+class Training:
+    """One call of `fit`: the data it iterates over, and whether a backup gave it metrics' state."""
+
+    data: Any = None
+    with_metrics: bool = False
+
+    def place(self, epoch: int, seen: int) -> Place:
+        """Return where this training is."""
+        data = self.data
+        seed, batches = getattr(data, "_seed", None), data._num_batches
+        return Place(
+            epoch,
+            seen,
+            data._begun,
+            data._passes,
+            data._steps_seen,
+            UNKNOWN if batches is None else batches,
+            UNKNOWN if seed is None else seed,
+        )
+
+    def go_to(self, place: Place) -> None:
+        """Bring the data to a place, as if it had been trained on until there."""
+        data = self.data
+        _pass_epochs(data, place.begun - 1)
+        _pass_iterators(data, place)
+        if data._num_batches is None and place.batches != UNKNOWN:
+            data._num_batches = place.batches
+        # Executions are whole; if they have become longer, the last one runs once more.
+        again = place.seen % data.steps_per_execution
+        data._seen, data._ahead = place.seen - again, place.read - again
+        if data.steps_per_epoch is not None:  # epochs go on with the iterator of the one before
+            data._current_iterator = iter(data._get_iterator())
+            data._steps_seen = place.read - place.seen
+
+
+def _pass_epochs(data: Any, epochs: int) -> None:
+    """Tell the data of the epochs before: a PyDataset may make each of them another."""
+    for _ in range(epochs):
+        data.data_adapter.on_epoch_begin()
+        data.data_adapter.on_epoch_end()
+    data._begun += max(epochs, 0)
+
+
+def _pass_iterators(data: Any, place: Place) -> None:
+    """Make the iterators before the latest: with each, a dataset shuffles anew."""
+    before = place.passes - 1
+    data._passes += before
+    if getattr(data, "_order", None) is None or place.seed == UNKNOWN:
+        # This worker's own part, where it can be had: an iterator over all takes long to make.
+        dataset = data._distributed_dataset
+        for part in getattr(dataset, "_cloned_datasets", [dataset]) * max(before, 0):
+            iter(part)
+        return
+    data._seed, data._order = place.seed, random.Random(place.seed)  # noqa: S311 - for shuffling
+    for _ in range(before):
+        data._order.getrandbits(31)
+
+
+_TRAINING: ContextVar[Training | None] = ContextVar("training", default=None)
+
+
+def current_training() -> Training | None:
+    """Return the call of `fit` that this code is part of, if it is part of one."""
+    return _TRAINING.get()
+
+
+def _forgets_the_batch() -> bool:
+    return says(BackupAndRestore._load_model, 'epoch = training_metadata["epoch"]') and not says(
+        BackupAndRestore._load_model, 'training_metadata["batch"]'
+    )
+
+
+def _go_on_in_mid_epoch() -> None:
+    """Let an epoch that was interrupted go on with the batch after the last one saved.
+
+    The original stores which batch that was, and begins the epoch again.
+    """
+    replace(TensorFlowTrainer, "fit", _noting_its_data(TensorFlowTrainer.fit))
+    _count_passes()
+    _leave_out_what_was_seen()
+    _report_what_was_seen()
+
+
+def _noting_its_data(fit: Any) -> Any:
+    def noting(self: Any, *args: Any, **kwargs: Any) -> Any:
+        token = _TRAINING.set(Training())
+        try:
+            return fit(self, *args, **kwargs)
+        finally:
+            _TRAINING.reset(token)
+
+    return noting
+
+
+def _count_passes() -> None:
+    """Count the iterators made, and take the first data that `fit` prepares for its own."""
+    start, get_iterator = TFEpochIterator.__init__, TFEpochIterator._get_iterator
+
+    def begin(self: Any, *args: Any, **kwargs: Any) -> None:
+        self._begun = self._passes = self._seen = self._ahead = 0
+        start(self, *args, **kwargs)
+        training = current_training()
+        if training is not None and training.data is None:
+            training.data = self
+
+    def _get_iterator(self: Any) -> Any:
+        self._passes += 1
+        return get_iterator(self)
+
+    replace(TFEpochIterator, "__init__", begin)
+    replace(TFEpochIterator, "_get_iterator", _get_iterator)
+
+
+def _leave_out_what_was_seen() -> None:
+    original = TFEpochIterator._enumerate_iterator
+
+    def _enumerate_iterator(self: Any) -> Iterator[Any]:
+        seen, ahead = self._seen, self._ahead
+        self._seen = self._ahead = 0
+        self._begun += 1
+        for begin, end, iterator in original(self):
+            if begin == 0 and ahead:
+                _read(iterator, ahead)
+            if end >= seen:
+                yield begin, end, iterator
+
+    replace(TFEpochIterator, "_enumerate_iterator", _enumerate_iterator)
+
+
+def _read(iterator: Any, batches: int) -> None:
+    """Take batches from an iterator, and do nothing with them."""
+
+    def take(done: Any) -> tuple[Any]:
+        iterator.get_next_as_optional()
+        return (done + 1,)
+
+    def read() -> Any:
+        return tf.while_loop(lambda done: done < batches, take, (0,))
+
+    # As what it was traced to: TensorFlow warns about tracing many.
+    tf.function(read, autograph=False).get_concrete_function()()
+
+
+def _report_what_was_seen() -> None:
+    """Report on an epoch of which only its end is left: without a step there are no logs."""
+    original = Trainer._get_metrics_result_or_logs
+
+    def _get_metrics_result_or_logs(self: Any, logs: Any) -> Any:
+        training = current_training()
+        if not logs and training is not None and training.with_metrics:
+            return self.get_metrics_result()
+        return original(self, logs)
+
+    replace(Trainer, "_get_metrics_result_or_logs", _get_metrics_result_or_logs)
+
+
+REPAIRS = (
+    Repair(
+        "resuming at a batch",
+        "callbacks/backup_and_restore.py#L130",
+        _forgets_the_batch,
+        _go_on_in_mid_epoch,
+    ),
+)

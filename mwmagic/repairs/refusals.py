@@ -1,0 +1,43 @@
+# ruff: noqa: ANN401 - Keras has no annotations
+"""What cannot be repaired from outside, refused before training."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from keras import callbacks
+from keras.src.callbacks.callback import Callback
+
+from .cluster import spans_workers
+from .repair import KerasRefused, Repair, replace
+
+__all__ = ["REPAIRS"]
+
+
+def _has_orbax() -> bool:
+    checkpoint = getattr(callbacks, "OrbaxCheckpoint", None)
+    return checkpoint is not None and "set_model" not in vars(checkpoint)
+
+
+def _refuse_orbax() -> None:
+    """Refuse a checkpoint whose library divides the writing among JAX's processes only.
+
+    Under TensorFlow every worker takes itself for the first, and all write one
+    directory at once.
+    """
+
+    def set_model(self: Any, model: Any) -> None:
+        if spans_workers(model.distribute_strategy):
+            raise KerasRefused(
+                "OrbaxCheckpoint does not know of other TensorFlow workers: all would write "
+                "its directory at once. Use ModelCheckpoint or BackupAndRestore (Keras 2, with "
+                "--keras legacy, has no OrbaxCheckpoint either)."
+            )
+        Callback.set_model(self, model)
+
+    replace(callbacks.OrbaxCheckpoint, "set_model", set_model)
+
+
+REPAIRS = (
+    Repair("OrbaxCheckpoint (refused)", "keras-team/keras#21903", _has_orbax, _refuse_orbax),
+)

@@ -1,0 +1,48 @@
+# ruff: noqa: ANN401 - Keras has no annotations
+"""Activity regularizers that add up over the samples."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+from keras.src.layers.layer import Layer
+
+from .repair import Repair, replace, says
+from .step import current_step
+
+__all__ = ["REPAIRS"]
+
+
+def _adds_up_samples() -> bool:
+    return says(Layer.__call__, "self.add_loss(self.activity_regularizer(output))")
+
+
+def _keep_the_sum_whole() -> None:
+    """Undo, for sums over the batch, the division that means over it need.
+
+    Keras divides every added loss by the number of replicas. Until 3.14 its
+    activity regularizers are sums over the samples, which the replicas' parts
+    add up to as they are.
+    """
+    original = Layer.__call__
+
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        regularizer = self.activity_regularizer
+        if regularizer is None or current_step() is None:
+            return original(self, *args, **kwargs)
+        replicas = tf.distribute.get_strategy().num_replicas_in_sync
+        self.activity_regularizer = lambda output: replicas * regularizer(output)
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            self.activity_regularizer = regularizer
+
+    replace(Layer, "__call__", call)
+
+
+REPAIRS = (
+    Repair(
+        "activity regularizers", "keras-team/keras#22018", _adds_up_samples, _keep_the_sum_whole
+    ),
+)

@@ -1,0 +1,134 @@
+# ruff: noqa: ANN401, SLF001 - Keras has no annotations, and its defects are in its private parts
+"""What was made outside `strategy.scope()`: brought in, refused, or pointed out."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import tensorflow as tf
+from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
+from keras.src.trainers.trainer import Trainer
+from tensorflow.python.eager import context
+
+from .cluster import in_cluster, spans_workers
+from .repair import KerasRefused, Repair, replace, says
+
+__all__ = [
+    "REPAIRS",
+    "bring_metrics_in",
+    "refuse_foreign_weights",
+]
+
+ALONE = (
+    "mwmagic: this model was made outside MultiWorkerMirroredStrategy.scope(): this worker trains "
+    "it alone, and the others do not see what it learns."
+)
+
+
+def _compiles_where_it_is_called() -> bool:
+    return says(Trainer.compile, "self.optimizer = optimizer") and not says(
+        Trainer.compile, ".scope()"
+    )
+
+
+def _compile_in_scope() -> None:
+    """Enter the model's strategy in `compile`, as Keras 2 did.
+
+    Otherwise an optimizer named by a string belongs to no strategy, and `fit`
+    raises "Mixing different tf.distribute.Strategy objects".
+    """
+    original = Trainer.compile
+
+    def compile_in_scope(self: Any, *args: Any, **kwargs: Any) -> None:
+        strategy: Any = getattr(self, "_distribute_strategy", None)
+        if not spans_workers(strategy):
+            original(self, *args, **kwargs)
+            return
+        with strategy.scope():
+            original(self, *args, **kwargs)
+        _adopt(self.optimizer, strategy)
+
+    replace(Trainer, "compile", compile_in_scope)
+
+
+def _adopt(optimizer: Any, strategy: Any) -> None:
+    """Give an optimizer without variables of its own to a strategy."""
+    while optimizer is not None:
+        if not optimizer.built:
+            optimizer._distribution_strategy = strategy
+        optimizer = getattr(optimizer, "inner_optimizer", None)
+
+
+def refuse_foreign_weights(model: Any) -> None:
+    """Refuse a model that trains weights which are not its strategy's.
+
+    Weights that are not trained may come from outside: an adapted
+    `Normalization`, a frozen base.
+
+    Parameters
+    ----------
+    model : keras.Model
+        A model made in the scope of a multi-worker strategy.
+
+    Raises
+    ------
+    KerasRefused
+        A layer, or the optimizer, was built outside the scope. Its values may
+        differ between the workers, and nothing would add up what they learn.
+    """
+    for weight in (
+        *model.trainable_variables,
+        *getattr(model.optimizer, "_trainable_variables", ()),
+    ):
+        if not _is_distributed(weight):
+            raise KerasRefused(
+                f"{weight.path} was made outside strategy.scope(), so every worker would train "
+                "its own. Make and build the model, with every layer in it, inside "
+                "`with strategy.scope():`. (--keras legacy would refuse it, too.)"
+            )
+
+
+def bring_metrics_in(model: Any) -> None:
+    """Give metrics that were made outside the scope variables inside it.
+
+    With their own, each worker would report on its own samples alone.
+    """
+    with model._distribute_strategy.scope():
+        for metric in model.metrics:
+            for variable in metric.variables:
+                if not _is_distributed(variable):
+                    variable._initialize(variable.numpy())
+
+
+def _is_distributed(variable: Any) -> bool:
+    return isinstance(getattr(variable, "value", variable), tf.distribute.DistributedValues)
+
+
+def _trains_alone_in_silence() -> bool:
+    return says(TensorFlowTrainer.fit, "self.distribute_strategy")
+
+
+def _point_out_training_alone() -> None:
+    """Warn where a model outside a multi-worker strategy's scope is trained beside it."""
+    original = TensorFlowTrainer.fit
+
+    def fit(self: Any, *args: Any, **kwargs: Any) -> Any:
+        # What making the strategy leaves in TensorFlow's context.
+        made = getattr(context.context(), "_collective_leader", None)
+        if made and in_cluster() and not spans_workers(self.distribute_strategy):
+            warnings.warn(ALONE, stacklevel=2)
+        return original(self, *args, **kwargs)
+
+    replace(TensorFlowTrainer, "fit", fit)
+
+
+REPAIRS = (
+    Repair("compile", "trainers/trainer.py#L40", _compiles_where_it_is_called, _compile_in_scope),
+    Repair(
+        "fit outside the scope",
+        "backend/tensorflow/trainer.py#L315",
+        _trains_alone_in_silence,
+        _point_out_training_alone,
+    ),
+)

@@ -1,0 +1,220 @@
+"""Clusters and runs as scripts use them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import threading
+
+import pytest
+from processes import eventually
+
+from mwmagic import Cluster, ClusterSpec, Task, clusters
+from mwmagic.client import api, sockets
+from mwmagic.errors import ClusterError, NotInstalled, RunActive, SupervisorError, SupervisorLost
+
+SLEEP = "import time; print('up', flush=True); time.sleep(600)"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"workers": 0}, "worker"),
+        ({"workers": -1}, "worker"),
+        ({"ps": -2}, "ps"),
+        ({"framework": "caffe"}, "unknown framework 'caffe'; the frameworks are tensorflow"),
+        ({"keras": "old"}, "unknown Keras mode 'old'; the modes are auto, plain, legacy"),
+        ({"on_stall": "panic"}, "on_stall is report or restart, not 'panic'"),
+    ],
+)
+def test_a_description_that_cannot_work_starts_nothing(nothing_survives, options, said):
+    with pytest.raises(ClusterError, match=said):
+        Cluster(**options)
+
+
+def test_what_is_not_installed_is_named_with_its_command(monkeypatch):
+    monkeypatch.setattr(api, "find_spec", lambda name: None)
+    with pytest.raises(
+        NotInstalled, match=r'tensorflow is not installed: pip install "mwmagic\[tens'
+    ):
+        api._check_installed("import os\nimport tensorflow as tf\n")
+    with pytest.raises(NotInstalled, match='pip install "torch"'):
+        api._check_installed("from torch import nn\n")
+    with pytest.raises(NotInstalled, match='pip install "tf-keras"'):
+        Cluster(keras="legacy")
+    api._check_installed("try:\n    import jax\nexcept ImportError:\n    jax = None\n")
+    api._check_installed("import tensorflow_datasets\n# import torch\n")
+
+
+@pytest.mark.slow
+def test_a_cluster_shows_its_tasks_under_all_their_names(cluster, tmp_path):
+    one = cluster(2, chief=True, evaluator=True, name="mine")
+    assert [str(task) for task in one.tasks] == ["chief:0", "worker:0", "worker:1", "evaluator:0"]
+    assert isinstance(one.spec, ClusterSpec)
+    assert one.tf_config(1) == one.tf_config("worker:1") == one.tf_config(Task("worker", 1))
+    config = json.loads(one.tf_config("chief"))
+    assert config["task"] == {"type": "chief", "index": 0}
+    assert config["cluster"]["worker"] == [one.spec.addresses[Task("worker", n)] for n in (0, 1)]
+    lines = repr(one).splitlines()
+    assert lines[0] == "Cluster 'mine' (tensorflow, local)"
+    assert lines[1] == f"  chief:0  {one.spec.addresses[Task('chief', 0)]}"
+    assert one.config.root == tmp_path
+    assert one.latest is None
+    assert one.warm is None
+    assert not one.closed
+    with pytest.raises(ClusterError, match="worker:7"):
+        one.tf_config(7)
+    run = one.run("main.py", source="print('x')").wait(30)
+    assert run.logs("worker:1") == run.logs(1) == run.logs(Task("worker", 1)) == b"x\n"
+    assert repr(run) == "<Run 1: finished>"
+    assert one.latest.number == 1
+    assert run.over
+    assert run.cause is None
+
+
+@pytest.mark.slow
+def test_leaving_the_block_ends_the_cluster_whatever_happened(tmp_path, nothing_survives):
+    one = Cluster(1, warm=False, directory=tmp_path)
+    run = one.run("main.py", source=SLEEP)
+    with pytest.raises(KeyError), one:
+        raise KeyError
+    assert one.closed
+    assert run.state == "stopped"
+    one.close()
+    with pytest.raises(SupervisorLost, match="declare the cluster again"):
+        one.run("main.py", source=SLEEP)
+    assert repr(one) == "Cluster 'cluster': ended"
+
+
+@pytest.mark.slow
+def test_a_run_is_known_as_soon_as_it_is_launched(cluster):
+    one = cluster(1)
+    for number in range(1, 6):
+        run = one.run("main.py", source="")
+        assert one.latest.number == run.number == number
+        assert run.status()["number"] == number
+        assert run.record.tasks == (Task("worker", 0),)
+        run.wait(30)
+        assert run.record.state == "finished"
+
+
+@pytest.mark.slow
+def test_an_earlier_run_keeps_its_end(cluster):
+    one = cluster(1)
+    first = one.run("main.py", source="print('first')").wait(30)
+    second = one.run("main.py", source=SLEEP)
+    assert (first.state, first.logs(0)) == ("finished", b"first\n")
+    first.stop()
+    assert second.state in ("forming", "running")
+    second.stop(grace=0)
+
+
+@pytest.mark.slow
+def test_a_run_whose_supervisor_was_killed_is_lost(cluster):
+    one = cluster(1)
+    run = one.run("main.py", source=SLEEP)
+    eventually(lambda: run.state == "running")
+    os.kill(one._process.pid, signal.SIGKILL)
+    eventually(lambda: one.closed)
+    assert run.state == "lost"
+    assert not run.over
+    assert repr(run) == "<Run 1: lost with its supervisor>"
+    with pytest.raises(SupervisorLost):
+        run.wait(1)
+
+
+@pytest.mark.slow
+def test_many_wait_for_one_run(cluster, tmp_path):
+    code = "import pathlib, time\nwhile not pathlib.Path('go').exists(): time.sleep(0.01)"
+    run = cluster(1).run("main.py", source=code)
+    states = []
+    waiting = [threading.Thread(target=lambda: states.append(run.wait(30).state)) for _ in range(4)]
+    for thread in waiting:
+        thread.start()
+    assert not run.ended_within(0.01)
+    (tmp_path / "go").touch()
+    for thread in waiting:
+        thread.join()
+    assert states == ["finished"] * 4
+    assert run.ended_within(0)
+
+
+@pytest.mark.slow
+def test_several_clusters_of_one_name_live_side_by_side(cluster):
+    clusters_made = [cluster(1) for _ in range(3)]
+    runs = [one.run("main.py", source="print('x')") for one in clusters_made]
+    assert sorted(run.wait(30).number for run in runs) == [1, 2, 3]
+
+
+@pytest.mark.slow
+def test_all_clusters_are_found_or_those_of_a_directory(cluster, tmp_path):
+    (tmp_path / "a").mkdir()
+    cluster(1, name="here")
+    cluster(1, name="there", directory="a")
+    assert {one.config.name for one in clusters()} == {"here", "there"}
+    assert [one.config.name for one in clusters("a")] == ["there"]
+    assert list(clusters("nowhere")) == []
+    [found] = clusters("a")
+    found.run("main.py", source=SLEEP)
+    with pytest.raises(RunActive):
+        found.run("main.py", source=SLEEP)
+
+
+@pytest.fixture
+def stranger(own_sockets):
+    """A supervisor that refuses everybody."""
+    path = sockets.directory() / "stranger-00000000-0.sock"
+    refusal = {"type": "error", "id": 1, "kind": "SupervisorError", "error": "another version"}
+
+    def serve():
+        connection, _ = listener.accept()
+        with connection, connection.makefile("rb") as lines:
+            lines.readline()
+            connection.sendall(json.dumps(refusal).encode() + b"\n")
+            lines.readline()
+
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield
+        thread.join()
+    path.unlink()
+
+
+@pytest.mark.slow
+def test_a_cluster_that_refuses_does_not_hide_the_others(cluster, stranger):
+    cluster(1, name="zzz")
+    with pytest.warns(UserWarning, match="another version"):
+        assert [one.config.name for one in clusters()] == ["zzz"]
+
+
+@pytest.mark.slow
+def test_a_request_that_is_too_large_ends_nothing(cluster, monkeypatch):
+    one = cluster(1)
+    with monkeypatch.context() as patch:
+        patch.setattr("mwmagic.client.connection.LIMIT", 10_000)
+        with pytest.raises(SupervisorError, match="10000 are the most"):
+            one.run("main.py", source="x" * 10_000)
+    assert one.run("main.py", source="print('x')").wait(30).logs(0) == b"x\n"
+
+
+@pytest.mark.slow
+def test_a_long_program_and_long_output_lines_pass(cluster):
+    code = "text = '" + "é" * 300_000 + "'\nprint(text)\nprint('end')"
+    run = cluster(1).run("main.py", source=code).wait(60)
+    assert run.logs(0).decode() == "é" * 300_000 + "\nend\n"
+
+
+@pytest.mark.slow
+def test_output_flows_however_many_bytes_a_character_takes(cluster):
+    """What a screen reads is granted in bytes; in characters, bars would run dry."""
+    code = "for number in range(60_000): print('━' * 20, number)\nprint('all')\n" + SLEEP
+    run = cluster(1).run("main.py", source=code)
+    log = run.directory / "attempt-1/worker-0.log"
+    eventually(lambda: log.exists() and log.read_bytes().endswith(b"all\nup\n"))
+    size = len(run.logs(0))
+    eventually(lambda: run.status()["tasks"]["worker:0"]["size"] == size, "news of all output")

@@ -1,0 +1,228 @@
+"""Connections to supervisors that are there, that answer oddly, and that are not there."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from processes import eventually
+
+import mwmagic
+from mwmagic import Cluster
+from mwmagic.client import sockets
+from mwmagic.client.connection import Connection, start_supervisor
+from mwmagic.errors import ClusterError, MwmagicError, SupervisorError, SupervisorLost
+from mwmagic.model.config import Config
+
+
+class Pretender:
+    """A supervisor that answers each line with what it is told to."""
+
+    def __init__(self, path, *answers):
+        self.path = path
+        self.answers = answers
+        self.heard = []
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(str(path))
+        self.listener.listen()
+        self.thread = threading.Thread(target=self.serve)
+        self.thread.start()
+
+    def serve(self):
+        connection, _ = self.listener.accept()
+        with connection, connection.makefile("rb") as lines:
+            for line, answer in zip(lines, self.answers, strict=False):
+                self.heard.append(json.loads(line))
+                if answer is None:
+                    return
+                connection.sendall(answer)
+            self.heard.append("end" if not lines.readline() else "more")
+
+    def close(self):
+        self.thread.join(30)
+        self.listener.close()
+
+
+def news(number, state="running"):
+    return {"cluster": {}, "run": {"number": number, "state": state}}
+
+
+def reply(number, result):
+    return json.dumps({"type": "reply", "id": number, "result": result}).encode() + b"\n"
+
+
+@pytest.fixture
+def pretend(own_sockets):
+    path = sockets.directory() / f"{os.getpid()}.pretender"
+    made = []
+
+    def begin(*answers):
+        made.append(Pretender(path, *answers))
+        return Connection(path, owner=True)
+
+    yield begin, made
+    path.unlink(missing_ok=True)
+    for one in made:
+        one.close()
+
+
+def test_nobody_listens(tmp_path):
+    with pytest.raises(SupervisorLost, match="no supervisor listens at"):
+        Connection(tmp_path / "none.sock", owner=False)
+
+
+def test_answers_are_news_too_as_soon_as_they_are_there(pretend):
+    begin, made = pretend
+    connection = begin(reply(1, news(0)), reply(2, news(7)))
+    assert connection.request("snapshot") == news(7)
+    assert connection.news == news(7)
+    connection.close()
+    made[0].thread.join(30)
+    assert [line["type"] for line in made[0].heard[:2]] == ["hello", "snapshot"]
+    assert made[0].heard[2] == "end"  # hung up at once, though a thread still reads
+
+
+def test_an_error_is_of_the_class_that_was_raised(pretend):
+    begin, _ = pretend
+    refusal = {"type": "error", "id": 2, "kind": "ClusterError", "error": "no such task"}
+    unknown = {"type": "error", "id": 3, "kind": "Nonsense", "error": "what"}
+    connection = begin(
+        reply(1, news(0)),
+        json.dumps(refusal).encode() + b"\n",
+        json.dumps(unknown).encode() + b"\n",
+    )
+    with pytest.raises(ClusterError, match="no such task"):
+        connection.request("snapshot")
+    with pytest.raises(SupervisorError, match="what"):
+        connection.request("snapshot")
+    assert not connection.lost
+    connection.close()
+
+
+def test_who_is_refused_hangs_up(pretend):
+    begin, made = pretend
+    refusal = {"type": "error", "id": 1, "kind": "SupervisorError", "error": "another version"}
+    with pytest.raises(SupervisorError, match="another version"):
+        begin(json.dumps(refusal).encode() + b"\n")
+    made[0].thread.join(30)
+    assert made[0].heard[-1] == "end"
+
+
+@pytest.mark.parametrize("answer", [b"garbage\n", b"[]\n", None])
+def test_garbage_is_a_lost_supervisor(pretend, answer):
+    begin, _ = pretend
+    connection = begin(reply(1, news(0)), answer)
+    with pytest.raises(SupervisorLost, match="is gone"):
+        connection.request("snapshot")
+    assert connection.lost
+    connection.close()
+
+
+def test_a_request_that_no_supervisor_takes_is_not_sent(pretend):
+    begin, made = pretend
+    connection = begin(reply(1, news(0)))
+    with pytest.raises(MwmagicError, match="unknown message 'dance'"):
+        connection.request("dance")
+    connection.close()
+    made[0].thread.join(30)
+    assert made[0].heard == [made[0].heard[0], "end"]
+
+
+def test_a_listener_that_fails_is_dropped_and_told(pretend, capfd):
+    begin, _ = pretend
+    connection = begin(reply(1, news(0)), reply(2, news(1)), reply(3, news(2)))
+    heard = []
+    connection.listen(lambda _: 1 / 0)
+    stop = connection.listen(heard.append)
+    connection.request("snapshot")
+    connection.request("snapshot")
+    eventually(lambda: heard == [news(1), news(2)], "all news")
+    assert capfd.readouterr().err.count("ZeroDivisionError") == 1
+    stop()
+    stop()
+    connection.close()
+
+
+def test_waiting_ends_with_the_time_or_the_supervisor(pretend):
+    begin, _ = pretend
+    connection = begin(reply(1, news(3)))
+    assert connection.wait(lambda news: news["run"]["number"] == 3, None)
+    assert not connection.wait(lambda news: False, 0.01)
+    connection.close()
+    with pytest.raises(SupervisorLost):
+        connection.wait(lambda news: False, None)
+    assert connection.wait(lambda news: news["run"]["number"] == 3, None)
+
+
+def config(tmp_path, **fields):
+    values = {"name": "c", "directory": str(tmp_path), "tasks": ["worker:0"], "owner": os.getpid()}
+    return Config(**{**values, "warm": False, **fields})
+
+
+def test_a_supervisor_that_cannot_start_says_why(tmp_path, nothing_survives):
+    path = sockets.fresh("c", tmp_path)
+    with pytest.raises(SupervisorError, match="did not start: unknown engine 'cloud'"):
+        start_supervisor(config(tmp_path, engine="cloud"), path)
+    assert not list(sockets.directory().iterdir())
+
+
+def test_a_supervisor_that_breaks_shows_its_last_words(tmp_path, nothing_survives):
+    path = sockets.fresh("c", tmp_path)
+    path.with_suffix(".new").mkdir()  # where it would make its socket
+    with pytest.raises(SupervisorError, match=r"(?s)did not start: .*Traceback.*OSError"):
+        start_supervisor(config(tmp_path), path)
+    path.with_suffix(".new").rmdir()
+    assert not list(sockets.directory().iterdir())
+
+
+def test_an_interpreter_that_does_not_start_is_told(tmp_path, monkeypatch, nothing_survives):
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    big = config(tmp_path, env={"X": "x" * 200_000})
+    with pytest.raises(SupervisorError, match="did not start"):
+        start_supervisor(big, sockets.fresh("c", tmp_path))
+
+
+@pytest.mark.slow
+def test_files_named_like_standard_modules_harm_nobody(cluster, tmp_path):
+    for name in ("json", "asyncio", "signal", "random", "psutil", "socket", "types", "mwmagic"):
+        (tmp_path / f"{name}.py").write_text("raise RuntimeError('the wrong file')\n")
+    assert cluster(1).run("main.py", source="print('well')").wait(30).logs(0) == b"well\n"
+
+
+@pytest.mark.slow
+def test_a_package_that_only_its_owner_finds(tmp_path, nothing_survives):
+    """The supervisor and the workers find this package where the owner found it."""
+    code = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from mwmagic import Cluster
+with Cluster(1, warm=False) as cluster:
+    print(cluster.run("main.py", source="import sys; print(len(sys.argv))").wait(30).logs(0))
+"""
+    root = str(Path(mwmagic.__file__).parents[1])
+    blank = [sys.executable, "-c", code, root]
+    done = subprocess.run(blank, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stdout == "b'1\\n'\n", done.stderr
+
+
+@pytest.mark.slow
+def test_a_cluster_is_used_by_many_threads(cluster):
+    one = cluster(1)
+    run = one.run("main.py", source="import time; time.sleep(600)")
+    answers = []
+    asks = [
+        threading.Thread(target=lambda: answers.append(one._connection.request("snapshot")))
+        for _ in range(20)
+    ]
+    for thread in asks:
+        thread.start()
+    for thread in asks:
+        thread.join()
+    assert {answer["run"]["number"] for answer in answers} == {run.number}
+    assert isinstance(one, Cluster)

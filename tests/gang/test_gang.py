@@ -1,0 +1,735 @@
+import json
+import math
+
+import pytest
+
+from mwmagic.gang import (
+    PORT_TRIES,
+    REPLACEMENTS,
+    RESUME_CODE,
+    CancelTimer,
+    End,
+    EndAll,
+    Ended,
+    Exited,
+    Failure,
+    Gang,
+    Launch,
+    Policy,
+    Rebind,
+    Restart,
+    Role,
+    SetTimer,
+    Start,
+    State,
+    Stop,
+    Timer,
+    roles,
+)
+from mwmagic.model.cluster import Task, make_tasks
+
+CHIEF, PS, EVALUATOR = Task("chief", 0), Task("ps", 0), Task("evaluator", 0)
+W0, W1, W2 = (Task("worker", index) for index in range(3))
+SERVED = {"workers": 2, "chief": True, "ps": 1}
+
+
+def forming(workers=2, *, chief=False, ps=0, evaluator=False, **policy):
+    tasks = make_tasks(workers, chief=chief, ps=ps, evaluator=evaluator)
+    return Gang(tasks, Policy(**policy), 100.0)
+
+
+def running(workers=2, **options):
+    gang = forming(workers, **options)
+    for task in gang.tasks:
+        gang.handle(Launch(task, 100.0))
+    assert gang.state is State.RUNNING
+    return gang
+
+
+def exit_(gang, task, code=1, failure=Failure.PRIMARY, time=101.0):
+    return gang.handle(Exited(task, gang.attempt, code, failure, time))
+
+
+def exit_all(gang, code=None, failure=Failure.CONSEQUENCE, time=101.0):
+    """Let all who are left go; return the last answer."""
+    left = [task for task in gang.tasks if task in gang.alive]
+    return [exit_(gang, task, code, failure, time) for task in left][-1]
+
+
+def fail(gang, code=1, failure=Failure.PRIMARY, time=101.0):
+    """Fail with the first task, end the others and return the last answer."""
+    exit_(gang, gang.tasks[0], code, failure, time)
+    return exit_all(gang, time=time)
+
+
+def starts(gang, attempt=1):
+    return [Start(task, attempt) for task in gang.tasks]
+
+
+# Roles and policy.
+
+
+def test_without_parameter_servers_every_worker_is_a_peer():
+    assert roles(make_tasks(2, chief=True, evaluator=True)) == {
+        CHIEF: Role.PEER,
+        W0: Role.PEER,
+        W1: Role.PEER,
+        EVALUATOR: Role.AUXILIARY,
+    }
+
+
+def test_with_parameter_servers_the_coordinator_is_the_only_peer():
+    assert roles(make_tasks(**SERVED)) == {
+        CHIEF: Role.PEER,
+        W0: Role.REPLACEABLE,
+        W1: Role.REPLACEABLE,
+        PS: Role.SERVANT,
+    }
+
+
+def test_backoff_doubles_up_to_its_limit():
+    policy = Policy(backoff=0.5, backoff_limit=3.0)
+    assert [policy.delay(restart) for restart in (1, 2, 3, 4, 5)] == [0.5, 1.0, 2.0, 3.0, 3.0]
+    assert policy.delay(10**9) == 3.0
+    assert Policy(backoff=0.0).delay(10**9) == 0.0
+
+
+def test_a_state_is_a_json_value_and_three_are_final():
+    assert json.dumps(State.FORMING) == '"forming"'
+    assert {state for state in State if state.final} == {
+        State.FINISHED,
+        State.FAILED,
+        State.STOPPED,
+    }
+
+
+# Forming.
+
+
+def test_tasks_start_as_they_are_launched_and_the_last_completes_the_gang():
+    gang = forming(3)
+    assert gang.missing == (W0, W1, W2)
+    assert gang.handle(Launch(W1)) == [Start(W1, 1)]
+    assert gang.handle(Launch(W0)) == [Start(W0, 1)]
+    assert (gang.state, gang.missing, gang.alive) == (State.FORMING, (W2,), {W0, W1})
+    assert gang.launched(W1)
+    assert not gang.launched(W2)
+    assert gang.handle(Launch(W2)) == [Start(W2, 1)]
+    assert (gang.state, gang.missing) == (State.RUNNING, ())
+
+
+def test_a_task_launched_anew_while_others_are_missing_is_replaced():
+    gang = forming()
+    gang.handle(Launch(W0))
+    assert gang.handle(Launch(W0)) == [End(W0, 1, 0.0), SetTimer("end worker:0", 2.0)]
+    assert gang.alive == {W0}
+    assert gang.handle(Timer("end worker:0")) == [End(W0, 1, 0.0), SetTimer("end worker:0", 2.0)]
+    assert exit_(gang, W0, 1) == [Start(W0, 1)]
+    assert gang.handle(Timer("end worker:0")) == []
+    assert gang.handle(Launch(W1)) == [Start(W1, 1)]
+    assert gang.state is State.RUNNING
+
+
+def test_a_task_that_is_gone_starts_again_when_launched_anew():
+    gang = forming()
+    gang.handle(Launch(W0))
+    assert exit_(gang, W0, 0) == []
+    assert gang.handle(Launch(W0)) == [Start(W0, 1)]
+    gang.handle(Launch(W1))
+    assert exit_(gang, W1, 0) == []
+    assert exit_(gang, W0, 0) == [Ended(State.FINISHED)]
+
+
+def test_a_replacement_that_the_old_process_outlives_is_judged_by_its_own_exit():
+    gang = forming(restarts=1)
+    gang.handle(Launch(W0))
+    gang.handle(Launch(W0))
+    gang.handle(Stop(time=100.5))
+    assert exit_(gang, W0, None, Failure.CONSEQUENCE) == [
+        CancelTimer("hurry"),
+        Ended(State.STOPPED),
+    ]
+
+
+def test_a_replacement_is_forgotten_when_the_gang_fails_first():
+    gang = forming(3, restarts=2)
+    gang.handle(Launch(W0))
+    gang.handle(Launch(W1))
+    gang.handle(Launch(W0))
+    exit_(gang, W1)
+    exit_(gang, W0)
+    assert gang.handle(Timer("backoff", 102.0)) == [Start(W0, 2), Start(W1, 2)]
+    assert gang.state is State.FORMING
+    assert exit_(gang, W0, time=103.0) == [EndAll(2, 0.0), SetTimer("hurry", 2.0)]
+
+
+def test_a_failure_while_others_are_missing_is_retried_without_them():
+    gang = forming(restarts=1)
+    gang.handle(Launch(W0))
+    assert exit_(gang, W0) == [SetTimer("backoff", 0.5)]
+    assert gang.handle(Timer("backoff")) == [Start(W0, 2)]
+    assert gang.state is State.FORMING
+    assert gang.handle(Launch(W1)) == [Start(W1, 2)]
+    assert gang.state is State.RUNNING
+
+
+@pytest.mark.parametrize("state", [State.ENDING, State.BACKOFF])
+def test_a_task_launched_between_attempts_starts_with_the_next(state):
+    gang = forming(3, restarts=1)
+    gang.handle(Launch(W0))
+    gang.handle(Launch(W1))
+    exit_(gang, W0)
+    if state is State.BACKOFF:
+        exit_(gang, W1)
+    assert gang.state is state
+    assert gang.handle(Launch(W2)) == []
+    exit_(gang, W1)
+    assert gang.handle(Timer("backoff")) == starts(gang, 2)
+    assert gang.state is State.RUNNING
+
+
+def test_a_launch_while_all_run_changes_nothing():
+    gang = running()
+    assert gang.handle(Launch(W0)) == []
+    exit_(gang, W0, 0)
+    assert gang.handle(Launch(W0)) == []
+    assert gang.alive == {W1}
+
+
+# The end of a good run.
+
+
+def test_the_run_is_finished_when_every_peer_is():
+    gang = running()
+    assert exit_(gang, W1, 0) == []
+    assert gang.state is State.RUNNING
+    assert exit_(gang, W0, 0) == [Ended(State.FINISHED)]
+    assert gang.handle(Stop()) == gang.handle(Restart()) == gang.handle(Launch(W0)) == []
+    assert gang.state is State.FINISHED
+
+
+def test_who_evaluates_finishes_that_when_training_is_done():
+    gang = running(**SERVED, evaluator=True, grace=4.0, evaluation=50.0)
+    assert exit_(gang, CHIEF, 0) == [SetTimer("hurry", 50.0)]
+    assert gang.evaluating
+    assert exit_(gang, PS, 1) == exit_(gang, W0, 1) == [], "they are needed no more"
+    assert gang.handle(Stop(W1)) == [End(W1, 1, 4.0), SetTimer("end worker:1", 6.0)]
+    assert exit_(gang, EVALUATOR, 0) == [EndAll(1, 4.0), SetTimer("hurry", 6.0)]
+    assert not gang.evaluating
+    assert exit_all(gang) == [CancelTimer("hurry"), Ended(State.FINISHED)]
+
+
+@pytest.mark.parametrize("stop", [Stop(EVALUATOR, 7.0), Stop(None, 7.0)])
+def test_who_evaluates_for_ever_is_stopped_or_runs_out_of_time(stop):
+    gang = running(evaluator=True)
+    assert exit_(gang, W0, 0) == []
+    assert exit_(gang, W1, 0) == [SetTimer("hurry", 600.0)]
+    assert gang.handle(stop) == [EndAll(1, 7.0), SetTimer("hurry", 9.0)]
+    assert gang.handle(Timer("hurry", 110.0)) == [EndAll(1, 0.0), SetTimer("hurry", 2.0)]
+    assert exit_(gang, EVALUATOR, None)[-1] == Ended(State.FINISHED)
+
+
+def test_who_was_stopped_from_evaluating_holds_up_nobody():
+    gang = running(1, evaluator=True)
+    gang.handle(Stop(EVALUATOR))
+    assert exit_(gang, W0, 0)[0] == EndAll(1, 3.0)
+
+
+def test_who_serves_is_ended_when_training_is_done():
+    gang = running(**SERVED, grace=4.0)
+    assert exit_(gang, CHIEF, 0) == [EndAll(1, 4.0), SetTimer("hurry", 6.0)]
+    assert gang.handle(Timer("hurry", 107.0)) == [EndAll(1, 0.0), SetTimer("hurry", 2.0)]
+    assert exit_all(gang, time=108.0) == [CancelTimer("hurry"), Ended(State.FINISHED)]
+
+
+def test_a_run_is_done_without_an_evaluator_that_was_never_launched():
+    gang = forming(evaluator=True)
+    gang.handle(Launch(W0))
+    gang.handle(Launch(W1))
+    exit_(gang, W0, 0)
+    assert exit_(gang, W1, 0) == [Ended(State.FINISHED)]
+
+
+def test_a_peer_that_is_done_early_is_not_a_failure_but_starts_again_with_the_others():
+    gang = running(restarts=1)
+    assert exit_(gang, W0, 0) == []
+    assert exit_(gang, W1, 1, Failure.CONSEQUENCE, 110.0) == [SetTimer("backoff", 0.5)]
+    assert gang.handle(Timer("backoff", 111.0)) == starts(gang, 2)
+    assert exit_(gang, W1, 0, time=112.0) == []
+    assert exit_(gang, W0, 0, time=112.0) == [Ended(State.FINISHED)]
+
+
+def test_failures_after_training_is_done_are_nobodys():
+    gang = running(**SERVED)
+    exit_(gang, CHIEF, 0)
+    assert exit_(gang, PS, 1) == []
+    assert exit_all(gang)[-1] == Ended(State.FINISHED)
+
+
+# Failure.
+
+
+def test_a_failure_ends_the_others_at_once_and_the_run_when_they_are_gone():
+    gang = running(3)
+    assert exit_(gang, W1) == [EndAll(1, 0.0), SetTimer("hurry", 2.0)]
+    assert exit_(gang, W0, None, Failure.CONSEQUENCE) == []
+    assert gang.handle(Timer("hurry")) == [EndAll(1, 0.0), SetTimer("hurry", 2.0)]
+    assert exit_(gang, W2, None, Failure.CONSEQUENCE) == [
+        CancelTimer("hurry"),
+        Ended(State.FAILED),
+    ]
+
+
+@pytest.mark.parametrize("code", [1, 137, -9, None])
+def test_anything_but_0_is_a_failure(code):
+    gang = forming(1)
+    gang.handle(Launch(W0))
+    assert exit_(gang, W0, code) == [Ended(State.FAILED)]
+
+
+def test_a_failure_is_retried_with_growing_backoff_up_to_the_limit():
+    gang = running(restarts=3)
+    for attempt, backoff in ((1, 0.5), (2, 1.0), (3, 2.0)):
+        assert fail(gang)[-1] == SetTimer("backoff", backoff)
+        assert (gang.state, gang.restarts) == (State.BACKOFF, attempt)
+        assert gang.handle(Timer("backoff", 102.0)) == starts(gang, attempt + 1)
+    assert fail(gang)[-1] == Ended(State.FAILED)
+    assert (gang.attempt, gang.restarts) == (4, 3)
+
+
+def test_a_healthy_attempt_gives_the_restarts_back():
+    gang = running(restarts=1, healthy=60.0)
+    fail(gang)
+    gang.handle(Timer("backoff", 200.0))
+    assert fail(gang, time=261.0)[-1] == SetTimer("backoff", 0.5)
+    gang.handle(Timer("backoff", 300.0))
+    assert fail(gang, time=359.0)[-1] == Ended(State.FAILED)
+
+
+def test_an_attempt_is_as_old_as_its_failure_not_as_its_last_exit():
+    gang = running(restarts=1, healthy=60.0)
+    fail(gang)
+    gang.handle(Timer("backoff", 200.0))
+    exit_(gang, W0, time=201.0)
+    assert exit_(gang, W1, time=400.0)[-1] == Ended(State.FAILED)
+
+
+def test_waiting_for_a_launch_makes_no_attempt_healthy():
+    gang = forming(restarts=1, healthy=60.0)
+    gang.handle(Launch(W0, 100.0))
+    exit_(gang, W0)
+    gang.handle(Timer("backoff", 102.0))
+    gang.handle(Launch(W1, 500.0))
+    assert fail(gang, time=501.0)[-1] == Ended(State.FAILED)
+
+
+def test_what_cannot_succeed_is_not_retried():
+    gang = running(restarts=3)
+    assert fail(gang, failure=Failure.PERMANENT)[-1] == Ended(State.FAILED)
+
+
+def test_what_cannot_succeed_decides_also_when_it_comes_second():
+    gang = running(3, restarts=3)
+    exit_(gang, W0)
+    exit_(gang, W1, 1, Failure.PERMANENT)
+    assert exit_all(gang)[-1] == Ended(State.FAILED)
+
+
+def test_exits_of_an_earlier_attempt_and_second_reports_are_ignored():
+    gang = running(restarts=1)
+    first = Exited(W0, 1, 1, time=101.0)
+    gang.handle(first)
+    assert gang.handle(first) == []
+    exit_all(gang)
+    assert gang.handle(first) == []
+    gang.handle(Timer("backoff"))
+    assert gang.handle(first) == []
+    assert (gang.state, gang.alive) == (State.RUNNING, {W0, W1})
+
+
+def test_timers_of_another_time_are_ignored():
+    gang = running(**SERVED)
+    names = ("backoff", "hurry", "start worker:0", "end worker:0")
+    assert [gang.handle(Timer(name)) for name in names] == [[], [], [], []]
+
+
+# Consequences.
+
+
+def test_after_a_consequence_the_true_cause_gets_time_to_come():
+    gang = running(3, settle=0.4)
+    assert exit_(gang, W0, 1, Failure.CONSEQUENCE) == [SetTimer("hurry", 0.4)]
+    assert exit_(gang, W1, 1, Failure.CONSEQUENCE) == []
+    assert exit_(gang, W2, 1, Failure.PERMANENT) == [CancelTimer("hurry"), Ended(State.FAILED)]
+
+
+def test_the_true_cause_ends_the_wait_for_it():
+    gang = running(3)
+    exit_(gang, W0, 1, Failure.CONSEQUENCE)
+    assert exit_(gang, W1) == [EndAll(1, 0.0), SetTimer("hurry", 2.0)]
+
+
+def test_a_consequence_alone_is_a_failure_when_no_cause_comes():
+    gang = running(restarts=1)
+    exit_(gang, W0, 1, Failure.CONSEQUENCE)
+    assert gang.handle(Timer("hurry")) == [EndAll(1, 0.0), SetTimer("hurry", 2.0)]
+    assert exit_all(gang)[-1] == SetTimer("backoff", 0.5)
+
+
+def test_an_evaluators_crash_is_not_the_cause():
+    gang = running(3, evaluator=True)
+    exit_(gang, W0, 1, Failure.CONSEQUENCE)
+    assert exit_(gang, EVALUATOR) == []
+    assert gang.handle(Timer("hurry"))
+
+
+# Taken ports.
+
+
+def test_a_taken_port_moves_the_gang_once_all_are_gone():
+    gang = running()
+    assert exit_(gang, W0, 1, Failure.PORT) == [EndAll(1, 0.0), SetTimer("hurry", 2.0)]
+    assert exit_all(gang) == [CancelTimer("hurry"), Rebind(), *starts(gang, 2)]
+    assert (gang.state, gang.restarts) == (State.RUNNING, 0)
+
+
+def test_ports_taken_again_and_again_are_a_failure():
+    gang = running(restarts=1)
+    for _ in range(PORT_TRIES):
+        assert Rebind() in fail(gang, failure=Failure.PORT)
+    assert fail(gang, failure=Failure.PORT)[-1] == SetTimer("backoff", 0.5)
+    gang.handle(Timer("backoff"))
+    for _ in range(PORT_TRIES):
+        assert Rebind() in fail(gang, failure=Failure.PORT)
+    assert fail(gang, failure=Failure.PORT)[-1] == Ended(State.FAILED)
+
+
+def test_a_taken_port_decides_over_other_failures():
+    gang = running(3)
+    exit_(gang, W0)
+    exit_(gang, W1, 1, Failure.PORT)
+    assert Rebind() in exit_all(gang)
+
+
+# Exit 42.
+
+
+def test_exit_42_lets_the_others_save_and_resumes_without_counting():
+    gang = running(3, resume=5.0, saving=20.0)
+    assert exit_(gang, W0, RESUME_CODE, time=105.0) == [SetTimer("hurry", 20.0)]
+    assert exit_(gang, W1, RESUME_CODE, time=105.5) == []
+    assert exit_(gang, W2, RESUME_CODE, time=106.0) == [
+        CancelTimer("hurry"),
+        SetTimer("backoff", 0.0),
+    ]
+    assert gang.handle(Timer("backoff", 106.0)) == starts(gang, 2)
+    assert gang.restarts == 0
+
+
+def test_who_does_not_save_in_time_is_ended_and_resumed_all_the_same():
+    gang = running()
+    exit_(gang, W0, RESUME_CODE, time=110.0)
+    assert gang.handle(Timer("hurry", 140.0)) == [EndAll(1, 0.0), SetTimer("hurry", 2.0)]
+    assert exit_all(gang, time=140.1)[-1] == SetTimer("backoff", 0.0)
+
+
+@pytest.mark.parametrize("failure", [Failure.PRIMARY, Failure.CONSEQUENCE])
+def test_exit_42_is_never_a_consequence_and_gives_time_to_save_also_when_second(failure):
+    gang = running(3, saving=20.0)
+    exit_(gang, W0, 1, Failure.CONSEQUENCE, 110.0)
+    assert exit_(gang, W1, RESUME_CODE, failure, 110.1) == [SetTimer("hurry", 20.0)]
+    assert exit_(gang, W2, 1, time=111.0)[-1] == SetTimer("backoff", 0.0)
+
+
+def test_exit_42_right_after_the_start_counts_as_a_failure():
+    gang = running(restarts=1, resume=5.0)
+    assert fail(gang, RESUME_CODE, time=104.9)[-1] == SetTimer("backoff", 0.5)
+    gang.handle(Timer("backoff", 105.0))
+    assert fail(gang, RESUME_CODE, time=109.9)[-1] == Ended(State.FAILED)
+
+
+def test_what_cannot_succeed_is_not_resumed():
+    gang = running(3)
+    exit_(gang, W0, RESUME_CODE, time=110.0)
+    assert exit_(gang, W1, 1, Failure.PERMANENT, 110.1) == [EndAll(1, 0.0), SetTimer("hurry", 2.0)]
+    assert exit_(gang, W2, RESUME_CODE, time=111.0)[-1] == Ended(State.FAILED)
+
+
+# Parameter servers.
+
+
+def test_a_worker_beside_parameter_servers_is_replaced_alone():
+    gang = running(**SERVED)
+    assert exit_(gang, W1, None) == [SetTimer("start worker:1", 0.5)]
+    assert gang.alive == {CHIEF, W0, PS}
+    assert gang.handle(Timer("start worker:1", 101.5)) == [Start(W1, 1)]
+    assert gang.handle(Timer("start worker:1", 101.5)) == []
+    assert (gang.state, gang.attempt, gang.restarts) == (State.RUNNING, 1, 0)
+
+
+def die_again(gang, task, time, times):
+    delays = []
+    for _ in range(times):
+        (timer,) = exit_(gang, task, None, time=time)
+        delays.append(timer.seconds)
+        gang.handle(Timer(timer.name, time))
+    return delays
+
+
+def test_a_worker_that_dies_at_once_for_ever_is_everybodys_failure():
+    gang = running(**SERVED)
+    assert die_again(gang, W0, 101.0, REPLACEMENTS) == [0.5, 1.0, 2.0]
+    assert die_again(gang, W1, 101.0, REPLACEMENTS) == [0.5, 1.0, 2.0]
+    assert exit_(gang, W0, None) == [EndAll(1, 0.0), SetTimer("hurry", 2.0)]
+    assert exit_all(gang)[-1] == Ended(State.FAILED)
+
+
+def test_restarts_allow_more_replacements_and_then_start_all_with_a_clean_slate():
+    gang = running(**SERVED, restarts=5)
+    assert len(die_again(gang, W0, 101.0, 5)) == 5
+    exit_(gang, W0, None)
+    assert exit_all(gang)[-1] == SetTimer("backoff", 0.5)
+    gang.handle(Timer("backoff", 102.0))
+    assert die_again(gang, W0, 103.0, 5)[0] == 0.5
+
+
+def test_a_healthy_workers_replacements_count_from_0():
+    gang = running(**SERVED, healthy=60.0)
+    die_again(gang, W0, 101.0, REPLACEMENTS)
+    assert die_again(gang, W0, 161.0, REPLACEMENTS) == [0.5, 1.0, 2.0]
+    assert gang.handle(Exited(W0, 1, None, time=162.0))[0] == EndAll(1, 0.0)
+
+
+def test_a_worker_that_cannot_start_is_everybodys_failure():
+    gang = running(**SERVED, restarts=3)
+    exit_(gang, W0, 1, Failure.PERMANENT)
+    assert exit_all(gang)[-1] == Ended(State.FAILED)
+
+
+def test_a_worker_beside_parameter_servers_may_end_well():
+    gang = running(**SERVED)
+    assert exit_(gang, W0, 0) == []
+    assert gang.state is State.RUNNING
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_lost_parameter_server_ends_the_run(code):
+    gang = running(**SERVED)
+    assert exit_(gang, PS, code) == [EndAll(1, 0.0), SetTimer("hurry", 2.0)]
+    assert exit_all(gang)[-1] == Ended(State.FAILED)
+
+
+def test_nobody_is_replaced_in_a_gang_that_ends():
+    gang = running(**SERVED)
+    exit_(gang, W0, None)
+    exit_(gang, CHIEF, 0)
+    assert gang.handle(Timer("start worker:0")) == []
+    assert exit_(gang, W1, None) == []
+    assert exit_(gang, PS, None)[-1] == Ended(State.FINISHED)
+
+
+def test_a_replacement_does_not_wait_over_into_the_next_attempt():
+    gang = running(**SERVED, restarts=1)
+    exit_(gang, W0, None)
+    exit_(gang, PS)
+    exit_all(gang)
+    assert gang.handle(Timer("start worker:0", 101.1)) == []
+    assert gang.handle(Timer("backoff", 101.2)) == starts(gang, 2)
+    assert gang.handle(Timer("start worker:0", 101.5)) == []
+
+
+def test_workers_without_a_coordinator_of_their_own_serve_until_stopped():
+    gang = running(2, ps=1)
+    exit_(gang, W0, 0)
+    exit_(gang, W1, 0)
+    assert gang.state is State.RUNNING
+    assert gang.handle(Stop(time=102.0)) == [EndAll(1, 3.0), SetTimer("hurry", 5.0)]
+    assert exit_(gang, PS, None)[-1] == Ended(State.STOPPED)
+
+
+# Evaluators.
+
+
+@pytest.mark.parametrize("code", [0, 1, None])
+def test_an_evaluators_exit_hurts_nobody(code):
+    gang = running(evaluator=True)
+    assert exit_(gang, EVALUATOR, code) == []
+    assert gang.state is State.RUNNING
+
+
+def test_an_evaluator_starts_again_with_the_others():
+    gang = running(evaluator=True, restarts=1)
+    fail(gang)
+    assert gang.handle(Timer("backoff")) == starts(gang, 2)
+
+
+# Stopping.
+
+
+def test_a_stop_gives_grace_and_then_kills_until_all_are_gone():
+    gang = running(grace=3.0)
+    assert gang.handle(Stop(time=101.0)) == [EndAll(1, 3.0), SetTimer("hurry", 5.0)]
+    assert gang.handle(Timer("hurry", 106.0)) == [EndAll(1, 0.0), SetTimer("hurry", 2.0)]
+    assert gang.handle(Timer("hurry", 108.0)) == [EndAll(1, 0.0), SetTimer("hurry", 2.0)]
+    assert exit_all(gang)[-1] == Ended(State.STOPPED)
+
+
+def test_a_second_stop_can_shorten_the_grace_and_not_lengthen_it():
+    gang = running()
+    assert gang.handle(Stop(grace=10.0, time=101.0))[0] == EndAll(1, 10.0)
+    assert gang.handle(Stop(grace=20.0, time=102.0)) == []
+    assert gang.handle(Stop(grace=9.0, time=102.0)) == []
+    assert gang.handle(Stop(grace=0.0, time=103.0)) == [EndAll(1, 0.0), SetTimer("hurry", 2.0)]
+
+
+@pytest.mark.parametrize("task", [W1, CHIEF, None])
+def test_stopping_a_peer_stops_the_run(task):
+    gang = running(2, chief=True)
+    assert gang.handle(Stop(task, time=101.0))[0] == EndAll(1, 3.0)
+    assert exit_all(gang, 0)[-1] == Ended(State.STOPPED)
+
+
+def test_stopping_a_parameter_server_stops_the_run():
+    gang = running(**SERVED)
+    assert gang.handle(Stop(PS, time=101.0))[0] == EndAll(1, 3.0)
+
+
+def test_stopping_before_anything_was_launched():
+    assert forming().handle(Stop()) == [Ended(State.STOPPED)]
+
+
+def test_stopping_in_backoff():
+    gang = running(restarts=1)
+    fail(gang)
+    assert gang.handle(Stop()) == [CancelTimer("backoff"), Ended(State.STOPPED)]
+    assert gang.handle(Timer("backoff")) == []
+
+
+def test_a_failure_that_would_be_retried_is_not_after_a_stop():
+    gang = running(restarts=1)
+    exit_(gang, W0)
+    gang.handle(Stop())
+    assert exit_all(gang)[-1] == Ended(State.STOPPED)
+
+
+@pytest.mark.parametrize("failure", [Failure.PRIMARY, Failure.CONSEQUENCE])
+def test_a_stop_does_not_hide_a_failure_that_ends_the_run_anyway(failure):
+    gang = running()
+    exit_(gang, W0, 1, failure)
+    gang.handle(Stop(time=101.1))
+    assert exit_all(gang)[-1] == Ended(State.FAILED)
+
+
+def test_a_stop_does_not_spoil_a_finished_training():
+    gang = running(**SERVED)
+    exit_(gang, CHIEF, 0)
+    assert gang.handle(Stop(grace=0.0, time=101.5)) == [EndAll(1, 0.0), SetTimer("hurry", 2.0)]
+    assert exit_all(gang)[-1] == Ended(State.FINISHED)
+
+
+def test_a_stop_ends_the_wait_for_a_cause_gently():
+    gang = running(3, restarts=1)
+    exit_(gang, W0, 1, Failure.CONSEQUENCE)
+    assert gang.handle(Stop(grace=7.0, time=101.1)) == [EndAll(1, 7.0), SetTimer("hurry", 9.0)]
+
+
+def test_an_evaluator_is_stopped_alone_and_stays_so():
+    gang = running(evaluator=True, restarts=1)
+    assert gang.handle(Stop(EVALUATOR)) == [
+        End(EVALUATOR, 1, 3.0),
+        SetTimer("end evaluator:0", 5.0),
+    ]
+    assert gang.handle(Timer("end evaluator:0"))[0] == End(EVALUATOR, 1, 0.0)
+    assert exit_(gang, EVALUATOR, None) == []
+    assert gang.handle(Timer("end evaluator:0")) == []
+    fail(gang)
+    assert gang.handle(Timer("backoff")) == [Start(W0, 2), Start(W1, 2)]
+    gang.handle(Restart())
+    assert exit_all(gang)[1:] == starts(gang, 3)
+
+
+def test_a_worker_beside_parameter_servers_is_stopped_alone():
+    gang = running(**SERVED)
+    assert gang.handle(Stop(W0, grace=0.0))[0] == End(W0, 1, 0.0)
+    assert exit_(gang, W0, None) == []
+    exit_(gang, W1, None)
+    assert gang.handle(Stop(W1)) == []
+    assert gang.handle(Timer("start worker:1")) == []
+    assert gang.state is State.RUNNING
+
+
+def test_an_evaluator_stopped_and_launched_while_forming():
+    gang = forming(evaluator=True)
+    gang.handle(Launch(EVALUATOR))
+    gang.handle(Stop(EVALUATOR))
+    gang.handle(Launch(EVALUATOR))
+    assert exit_(gang, EVALUATOR, None) == [Start(EVALUATOR, 1)]
+    gang.handle(Launch(EVALUATOR))
+    gang.handle(Stop(EVALUATOR))
+    assert exit_(gang, EVALUATOR, None) == []
+
+
+def test_stopping_one_task_of_a_gang_that_ends_changes_nothing():
+    gang = running(evaluator=True)
+    exit_(gang, W0)
+    assert gang.handle(Stop(EVALUATOR)) == []
+
+
+# Restarting.
+
+
+def test_a_restart_ends_all_and_starts_all_uncounted():
+    gang = running(restarts=1)
+    fail(gang)
+    gang.handle(Timer("backoff"))
+    assert gang.restarts == 1
+    assert gang.handle(Restart(103.0)) == [EndAll(2, 0.0), SetTimer("hurry", 2.0)]
+    assert exit_all(gang) == [CancelTimer("hurry"), *starts(gang, 3)]
+    assert (gang.state, gang.restarts) == (State.RUNNING, 0)
+
+
+def test_a_restart_in_backoff_does_not_wait():
+    gang = running(restarts=1)
+    fail(gang)
+    assert gang.handle(Restart()) == [CancelTimer("backoff"), *starts(gang, 2)]
+
+
+def test_a_restart_while_forming_starts_who_was_launched():
+    gang = forming(3)
+    gang.handle(Launch(W0))
+    gang.handle(Launch(W1))
+    exit_(gang, W1, 0)
+    gang.handle(Restart())
+    assert exit_(gang, W0, None)[1:] == [Start(W0, 2), Start(W1, 2)]
+    assert gang.state is State.FORMING
+    assert gang.handle(Launch(W2)) == [Start(W2, 2)]
+
+
+def test_a_restart_overrules_a_failure_and_a_finish():
+    for code in (0, 1):
+        gang = running(**SERVED)
+        exit_(gang, CHIEF, code)
+        gang.handle(Restart(101.1))
+        exit_(gang, PS, 1, Failure.PERMANENT)
+        assert exit_all(gang)[1:] == starts(gang, 2)
+
+
+def test_a_restart_does_not_overrule_a_stop():
+    gang = running()
+    gang.handle(Stop())
+    assert gang.handle(Restart()) == []
+    assert exit_all(gang)[-1] == Ended(State.STOPPED)
+
+
+def test_a_stop_overrules_a_restart():
+    gang = running()
+    gang.handle(Restart(101.0))
+    assert gang.handle(Stop(time=101.1)) == []
+    assert exit_all(gang)[-1] == Ended(State.STOPPED)
+
+
+def test_an_unlimited_number_of_restarts_never_overflows():
+    gang = running(restarts=10**9)
+    gang.restarts = 10**6
+    assert fail(gang)[-1] == SetTimer("backoff", 30.0)
+    assert math.isfinite(gang.policy.delay(10**6))

@@ -1,0 +1,108 @@
+"""Run the rows of keras_rows.py in a gang, and compare what gangs came to."""
+
+import ast
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from gangs import Gang
+
+SCRIPT = Path(__file__).parent / "keras_rows.py"
+# What is in another order in Keras 2, or not there at all.
+NOT_IN_KERAS2 = "optimizer/"
+
+
+@dataclass(frozen=True)
+class Row:
+    """What keras_rows.py says of a row, read without importing TensorFlow."""
+
+    name: str
+    title: str
+    keras2: bool = True
+    single: bool = True
+    tolerance: float = 2e-5
+
+
+def _rows():
+    for function in ast.parse(SCRIPT.read_text()).body:
+        for call in getattr(function, "decorator_list", ()):
+            if isinstance(call, ast.Call) and call.func.id == "row":
+                options = {k.arg: ast.literal_eval(k.value) for k in call.keywords}
+                yield Row(function.name, ast.literal_eval(call.args[0]), **options)
+
+
+ROWS = {row.name: row for row in _rows()}
+
+
+@dataclass
+class Outcome:
+    """What each task of a gang made of the rows, what it printed, and where it wrote."""
+
+    directory: Path
+    tasks: list
+    logs: list
+
+    def of(self, row, task=0):
+        found = self.tasks[task].items()
+        return {key.partition("/")[2]: v for key, v in found if key.startswith(f"{row}/")}
+
+    def error(self, row):
+        errors = [str(self.of(row, task).get("error", "")) for task in range(len(self.tasks))]
+        return "; ".join(filter(None, errors)) or None
+
+    def read(self, row):
+        """Read what the tasks made of a row, and tell whether it went well on all."""
+        for i, task in enumerate(self.tasks):
+            path = self.directory / f"{i}-{row}.npz"
+            if path.exists():
+                with np.load(path) as saved:
+                    task.update({f"{row}/{key}": value for key, value in saved.items()})
+        return all(self.of(row, i) for i in range(len(self.tasks))) and self.error(row) is None
+
+
+def run_rows(directory, workers, rows=(), **env):
+    """Run rows in gangs: one that fails is its gang's last, and the rest is run in another."""
+    left = [name for name in rows or ROWS if ROWS[name].keras2 or "ROWS_KERAS" not in env]
+    outcome = Outcome(directory, [{} for _ in range(workers)], [""] * workers)
+    while left:
+        with Gang(directory, SCRIPT, [directory, *left], workers=workers, env=env) as gang:
+            gang.wait()
+            gang.linger()
+            outcome.logs = [log + gang.text(i) for i, log in enumerate(outcome.logs)]
+            tails = gang.tails()
+        passed = [name for name in left if outcome.read(name)]
+        assert passed == left[: len(passed)], tails
+        failed = left[len(passed) : len(passed) + 1]
+        assert not failed or any(f"{failed[0]}/error" in task for task in outcome.tasks), tails
+        left = left[len(passed) + 1 :]
+    return outcome
+
+
+def differences(found, expected, row, without=()):
+    """Say where two outcomes of a row differ, beyond float32's rounding."""
+    keep = [key for key in expected if not key.startswith(tuple(without))]
+    if set(keep) - set(found):
+        return [f"{row.name}: no {sorted(set(keep) - set(found))}"]
+    return [
+        f"{row.name}/{key}: {found[key].ravel()[:6]} instead of {expected[key].ravel()[:6]}"
+        for key in keep
+        if not _close(found[key], expected[key], row.tolerance)
+    ]
+
+
+def _close(found, expected, tolerance):
+    if found.dtype.kind in "US" or found.shape != expected.shape:
+        return found.shape == expected.shape and str(found) == str(expected)
+    return np.allclose(found, expected, rtol=10 * tolerance, atol=tolerance)
+
+
+def verdict(outcome, single, row, without=()):
+    """Return a cell of the table in docs/keras.md."""
+    found, error = outcome.of(row.name), outcome.error(row.name)
+    if error is not None:
+        return "refused" if error.startswith("KerasRefused") else "fails"
+    if not found:
+        return "not compared"
+    if not row.single:
+        return "same on all"
+    return "other numbers" if differences(found, single.of(row.name), row, without) else "same"

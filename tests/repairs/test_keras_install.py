@@ -1,0 +1,237 @@
+"""How the repairs get into a process, or stay out of it."""
+
+import ast
+import json
+import os
+import re
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from processes import printed
+
+from mwmagic import repairs as package
+from mwmagic.errors import MwmagicError, NotInstalled
+
+PAGE = Path(__file__).parents[2] / "docs" / "keras.md"
+
+
+def run(code, **env):
+    env = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "", **env}
+    return printed(code, env=env)
+
+
+def test_an_unknown_mode_lists_the_modes():
+    with pytest.raises(
+        MwmagicError, match="no Keras mode 'new': choose one of auto, plain, legacy"
+    ):
+        package.install("new", print)
+
+
+def test_legacy_chooses_keras_2(monkeypatch):
+    monkeypatch.setenv("TF_USE_LEGACY_KERAS", "0")  # what is set then is taken back
+    monkeypatch.setattr(package, "find_spec", lambda _: object())
+    package.install("legacy", print)
+    assert os.environ["TF_USE_LEGACY_KERAS"] == "1"
+
+
+def test_legacy_without_tf_keras_says_what_to_install(monkeypatch):
+    monkeypatch.delenv("TF_USE_LEGACY_KERAS", raising=False)
+    monkeypatch.setattr(package, "find_spec", lambda _: None)
+    with pytest.raises(NotInstalled, match="pip install tf-keras"):
+        package.install("legacy", print)
+    assert "TF_USE_LEGACY_KERAS" not in os.environ
+
+
+def test_plain_waits_for_nothing():
+    before = list(sys.meta_path)
+    package.install("plain", print)
+    assert sys.meta_path == before
+
+
+@pytest.mark.slow
+def test_installing_imports_neither_keras_nor_tensorflow():
+    modules = run("import sys, mwmagic.keras; print(*sys.modules)").split()
+    assert not {"keras", "tensorflow", "numpy"} & set(modules)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("jax") is None, reason="JAX is not installed")
+def test_keras_on_jax_is_left_alone():
+    code = (
+        "import mwmagic.keras, keras, sys;"
+        "print('mwmagic.repairs.repairs' in sys.modules, keras.backend.backend())"
+    )
+    assert run(code, KERAS_BACKEND="jax").split() == ["False", "jax"]
+
+
+def links():
+    """Yield each repair's feature and link, read without importing TensorFlow."""
+    for path in Path(package.__file__).parent.glob("*.py"):
+        module = ast.parse(path.read_text())
+        names = {
+            node.targets[0].id: node.value.value
+            for node in module.body
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+        }
+        for call in ast.walk(module):
+            if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "Repair":
+                feature, link = call.args[:2]
+                yield feature.value, names[link.id] if isinstance(link, ast.Name) else link.value
+
+
+def test_each_repair_has_its_link():
+    thread, line = r"(keras-team|tensorflow)/[a-z-]+#\d+", r"[a-z_/]+\.py#L\d+"
+    found = dict(links())
+    assert len(found) > 20
+    assert not [name for name, at in found.items() if not re.fullmatch(f"{thread}|{line}", at)]
+
+
+INSTALLED_FIRST = """
+import mwmagic.keras
+import tensorflow as tf
+tf.keras.Model
+from keras.src.backend.tensorflow.trainer import TensorFlowTrainer as Trainer
+print(Trainer.evaluate.__module__, Trainer._make_function.__module__)
+repaired = Trainer._make_function
+from mwmagic import repairs as package
+package.install("auto", print)
+print(Trainer._make_function is repaired)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.tensorflow
+def test_keras_is_repaired_once_as_it_is_imported():
+    evaluate, steps, once = run(INSTALLED_FIRST).split()
+    assert evaluate.startswith("keras.")
+    assert steps.startswith("mwmagic.")
+    assert once == "True"
+
+
+IMPORTED_FIRST = """
+import json, linecache, os, sys, types
+import keras
+from keras.src.backend.tensorflow.trainer import TFEpochIterator
+from mwmagic import repairs as package
+from mwmagic.repairs import refusals, repair, repairs, versions
+
+said = {"idle": [r.feature for r in repairs.REPAIRS if not repairs._is_needed(r)]}
+said["table"] = [
+    [r.feature, r.apply.__doc__.partition("\\n")[0], r.link, r.url] for r in repairs.REPAIRS
+]
+if keras.__version__ == repair.READ:
+    source = os.path.dirname(keras.src.__file__)
+    at = [r.link.split("#L") for r in repairs.REPAIRS if "#L" in r.link]
+    said["lines"] = [linecache.getline(os.path.join(source, file), int(n)) for file, n in at]
+
+pid = os.fork()
+if not pid:
+    package.install("auto", print)
+    module = TFEpochIterator.__init__.__globals__["__name__"]
+    os._exit(not module.startswith("mwmagic."))
+said["forked"] = os.waitpid(pid, 0)[1]
+
+several = lambda strategy: strategy == "several"
+versions.spans_workers = refusals.spans_workers = several
+begin, own = TFEpochIterator.__init__, repairs
+for case in ("3.3.3", "3.12.0", "3.99.0", "3.99.0 made otherwise"):
+    lines = []
+    keras.__version__ = case.partition(" ")[0]
+    sys.modules["mwmagic.repairs.repairs"] = own if case == keras.__version__ else None
+    package.__dict__.pop("repairs", None)
+    package.install("auto", lines.append)
+    for _ in range(2):
+        try:
+            TFEpochIterator("several", [1.0])
+        except Exception as error:
+            lines.append(f"{type(error).__name__}: {error}")
+    TFEpochIterator.__init__ = begin
+    said[case] = lines
+
+if hasattr(keras.callbacks, "OrbaxCheckpoint"):
+    checkpoint = object.__new__(keras.callbacks.OrbaxCheckpoint)
+    try:
+        checkpoint.set_model(types.SimpleNamespace(distribute_strategy="several"))
+    except ValueError as error:
+        said["orbax"] = str(error)
+print(json.dumps(said))
+"""
+
+
+@pytest.fixture(scope="module")
+def imported_first():
+    return json.loads(run(IMPORTED_FIRST))
+
+
+@pytest.mark.slow
+@pytest.mark.tensorflow
+def test_every_probe_finds_its_defect(imported_first):
+    """Fails on the day Keras repairs one, or moves it: then look whether its repair goes."""
+    assert set(imported_first["idle"]) <= {"activity regularizers", "OrbaxCheckpoint (refused)"}
+
+
+@pytest.mark.slow
+@pytest.mark.tensorflow
+def test_links_into_the_source_lead_to_functions(imported_first):
+    lines = imported_first.get("lines", [])  # of another release, they are elsewhere
+    assert [line for line in lines if not line.lstrip().startswith("def ")] == []
+
+
+@pytest.mark.slow
+@pytest.mark.tensorflow
+def test_the_documentation_lists_the_repairs(imported_first):
+    """MWMAGIC_WRITE_DOCS=1 writes them anew."""
+    text = PAGE.read_text()
+    start, end = "<!-- repairs -->\n", "<!-- end of repairs -->"
+    before, _, rest = text.partition(start)
+    found, _, after = rest.partition(end)
+    made = "| for | the repair | upstream |\n| --- | --- | --- |\n"
+    for feature, what, link, url in imported_first["table"]:
+        made += f"| {feature} | {what.rstrip('.')} | [{link}]({url}) |\n"
+    if os.environ.get("MWMAGIC_WRITE_DOCS"):
+        PAGE.write_text(before + start + made + end + after)
+    else:
+        assert found == made
+
+
+@pytest.mark.slow
+@pytest.mark.tensorflow
+def test_a_process_forked_after_the_import_is_repaired(imported_first):
+    assert imported_first["forked"] == 0
+
+
+@pytest.mark.slow
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("version", ["3.3.3", "3.12.0"])
+def test_an_older_keras_is_refused(imported_first, version):
+    for error in imported_first[version]:
+        assert error.startswith(f"KerasRefused: Keras {version} does not work")
+        assert "pip install -U keras" in error
+        assert "--keras legacy" in error
+
+
+@pytest.mark.slow
+@pytest.mark.tensorflow
+def test_a_newer_keras_is_announced_as_such(imported_first):
+    assert "repaired fit (keras-team/keras#20585), " in imported_first["3.99.0"][0]
+    assert imported_first["3.99.0"][0].endswith("this one is newer")
+    assert sum("repaired" in line for line in imported_first["3.99.0"]) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.tensorflow
+def test_a_newer_keras_without_what_is_replaced_is_refused(imported_first):
+    for error in imported_first["3.99.0 made otherwise"]:
+        assert error.startswith("KerasRefused: mwmagic repairs Keras 3.13 to 3.15")
+        assert "pip install 'keras<3.16'" in error
+        assert "--keras legacy" in error
+
+
+@pytest.mark.slow
+@pytest.mark.tensorflow
+def test_orbax_checkpoint_is_refused(imported_first):
+    assert "ModelCheckpoint or BackupAndRestore" in imported_first.get(
+        "orbax", "ModelCheckpoint or BackupAndRestore: this Keras has none"
+    )
