@@ -26,8 +26,6 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mwmagic.record import records
-
 LABEL = "MWMAGIC_CHAOS"
 SECOND = 1.0
 """In which all must be gone."""
@@ -311,7 +309,7 @@ def check_logs(chosen, folder):
 
 def check_record(chosen, folder):
     """Read the record back."""
-    [record] = records(folder)
+    [record] = runs(folder)
     states = {"stopped", "failed"}
     if chosen.target == "supervisor" and chosen.signal is signal.SIGKILL:
         states = {"lost"}

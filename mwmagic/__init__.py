@@ -12,8 +12,10 @@ from . import system
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from .client.api import Cluster, Run, clusters, runs
+    from .client.cluster import Cluster, clusters
+    from .client.run import Run
     from .model.cluster import ClusterSpec, Task
+    from .record import runs
 
 # Before any other module, some of which cannot even be imported elsewhere.
 system.check()
@@ -22,8 +24,9 @@ __version__ = "0.1.0"
 
 __all__ = ["Cluster", "ClusterSpec", "Run", "Task", "__version__", "clusters", "runs"]
 
-_HOMES = dict.fromkeys(("Cluster", "Run", "clusters", "runs"), "client.api")
+_HOMES = dict.fromkeys(("Cluster", "clusters"), "client.cluster")
 _HOMES |= dict.fromkeys(("ClusterSpec", "Task"), "model.cluster")
+_HOMES |= {"Run": "client.run", "runs": "record"}
 
 
 def __getattr__(name: str) -> object:

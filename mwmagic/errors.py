@@ -28,7 +28,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .client.api import Run
+    from .client.run import Run
     from .diagnosis import Cause
 
 __all__ = [

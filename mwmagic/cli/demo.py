@@ -8,8 +8,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mwmagic.client.api import runs
 from mwmagic.errors import MwmagicError, NotInstalled
+from mwmagic.record import runs
 
 if TYPE_CHECKING:
     from mwmagic.record import Record

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mwmagic import __version__
-from mwmagic.client.api import Cluster, clusters, runs
+from mwmagic.client.cluster import Cluster, clusters
 from mwmagic.client.following import follow, pieces
 from mwmagic.errors import BadArguments, MwmagicError, NoCluster, NoRun, RunStopped, WorkerFailed
 from mwmagic.gang import Policy
@@ -18,11 +18,12 @@ from mwmagic.logs.reading import read
 from mwmagic.model.config import Config
 from mwmagic.model.options import cluster_options, options
 from mwmagic.model.status import remarks
+from mwmagic.record import runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from mwmagic.client.api import Run
+    from mwmagic.client.run import Run
     from mwmagic.model.cluster import TaskName
     from mwmagic.record import Record
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from mwmagic.model.cluster import TaskName
 
-    from .api import Run
+    from .run import Run
 
 __all__ = ["Following", "follow", "pieces"]
 

@@ -20,7 +20,7 @@ from .widget import VIEW, Widget
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mwmagic.client.api import Run
+    from mwmagic.client.run import Run
 
 __all__ = ["Board"]
 

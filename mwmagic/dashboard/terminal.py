@@ -21,7 +21,7 @@ from .static import text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from mwmagic.client.api import Run
+    from mwmagic.client.run import Run
 
 __all__ = ["live", "table"]
 

@@ -13,7 +13,8 @@ from mwmagic.dashboard.static import text as status_text
 from .progress import show_progress
 
 if TYPE_CHECKING:
-    from mwmagic.client.api import Cluster, Run
+    from mwmagic.client.cluster import Cluster
+    from mwmagic.client.run import Run
     from mwmagic.dashboard.board import Board
     from mwmagic.dashboard.widget import Widget
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 from traitlets import Bool, Enum, Float, Int, Unicode
 
-from mwmagic.client.api import Cluster, Run, runs
+from mwmagic.client.cluster import Cluster
 from mwmagic.client.following import follow
 from mwmagic.errors import BadArguments, NoCluster, NoRun, WaitInterrupted
 from mwmagic.frameworks.rendezvous import FRAMEWORKS
@@ -21,6 +21,7 @@ from mwmagic.logs.reading import read
 from mwmagic.model.cluster import Task, TaskName, make_tasks
 from mwmagic.model.config import KERAS_MODES
 from mwmagic.model.options import options
+from mwmagic.record import runs
 
 from .arguments import PARSERS, HelpShown
 from .display import Displays
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Callable
 
+    from mwmagic.client.run import Run
     from mwmagic.record import Record
 
 __all__ = ["MWMagic"]

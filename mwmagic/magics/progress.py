@@ -12,7 +12,7 @@ from mwmagic.model.status import remarks
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mwmagic.client.api import Run
+    from mwmagic.client.run import Run
 
 __all__ = ["show_progress"]
 

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from .directory import FOLDER, Record, RunDirectory, records
+from .directory import FOLDER, Record, RunDirectory, runs
 
-__all__ = ["FOLDER", "Record", "RunDirectory", "records"]
+__all__ = ["FOLDER", "Record", "RunDirectory", "runs"]

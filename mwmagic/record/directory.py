@@ -34,7 +34,7 @@ from mwmagic.model.cluster import Task, TaskName, find_task
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["FOLDER", "Record", "RunDirectory", "records"]
+__all__ = ["FOLDER", "Record", "RunDirectory", "runs"]
 
 FOLDER = ".mwmagic"
 _RUN = re.compile(r"(\d{4,})-(.+)")
@@ -274,6 +274,6 @@ class Record:
         return list(_lines(self.path / "metrics.jsonl"))
 
 
-def records(root: Path | str = ".") -> list[Record]:
+def runs(directory: Path | str = ".") -> list[Record]:
     """Return the runs recorded below a directory, oldest first."""
-    return [Record(path, number) for number, path in _numbered(Path(root))]
+    return [Record(path, number) for number, path in _numbered(Path(directory))]

@@ -12,7 +12,8 @@ import pytest
 from processes import eventually
 
 from mwmagic import Cluster, ClusterSpec, Task, clusters
-from mwmagic.client import api, sockets
+from mwmagic.client import cluster as api
+from mwmagic.client import sockets
 from mwmagic.errors import ClusterError, NotInstalled, RunActive, SupervisorError, SupervisorLost
 
 SLEEP = "import time; print('up', flush=True); time.sleep(600)"

@@ -19,7 +19,7 @@ import pytest
 
 from mwmagic import Cluster, Task, runs
 from mwmagic.errors import ClusterError, MwmagicError, NoRun
-from mwmagic.record import Record, RunDirectory, records
+from mwmagic.record import Record, RunDirectory
 
 WORKER = Task("worker", 0)
 
@@ -43,8 +43,8 @@ def test_directories_are_numbered_named_and_private(tmp_path):
         "0004-run",
         f"0005-{'x' * 64}",
     ]
-    assert [record.number for record in records(tmp_path)] == [1, 2, 3, 4, 5]
-    assert records(tmp_path)[1].name == "a-b"
+    assert [record.number for record in runs(tmp_path)] == [1, 2, 3, 4, 5]
+    assert runs(tmp_path)[1].name == "a-b"
     for path in (tmp_path / ".mwmagic/runs", made[0].path):
         assert stat.S_IMODE(path.stat().st_mode) == 0o700
     assert (tmp_path / ".mwmagic/.gitignore").read_text() == "*\n"
@@ -57,13 +57,13 @@ def test_numbers_go_on_after_the_last_and_past_9999(tmp_path):
     (runs_folder / "notes").mkdir()
     (runs_folder / "12-short").mkdir()
     assert RunDirectory.create(tmp_path, "main").path.name == "10000-main"
-    assert [record.number for record in records(tmp_path)] == [7, 9999, 10000]
+    assert [record.number for record in runs(tmp_path)] == [7, 9999, 10000]
     assert [record.number for record in runs(tmp_path)] == [7, 9999, 10000]
 
 
 def test_where_nothing_ran_there_are_no_records(tmp_path):
-    assert records(tmp_path) == []
-    assert records(tmp_path / "nowhere") == []
+    assert runs(tmp_path) == []
+    assert runs(tmp_path / "nowhere") == []
 
 
 @pytest.mark.slow
@@ -210,7 +210,7 @@ def test_a_crash_at_any_instant_leaves_a_readable_record(tmp_path, monkeypatch, 
             time.sleep(moments.uniform(0, 0.25))
         os.kill(cluster._process.pid, signal.SIGKILL)
         cluster.close()
-        [*_, record] = records(tmp_path)
+        [*_, record] = runs(tmp_path)
         assert record.number == number
         assert record.state == "lost"
         assert record.info["state"] in {"forming", "running", "ending", "backoff"}

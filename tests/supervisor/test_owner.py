@@ -94,7 +94,7 @@ def test_a_lost_supervisor_is_told(cluster):
 
 @pytest.mark.slow
 def test_a_cluster_closes_though_its_supervisor_hangs(cluster, monkeypatch):
-    monkeypatch.setattr("mwmagic.client.api.CLOSE_SECONDS", 0.2)
+    monkeypatch.setattr("mwmagic.client.cluster.CLOSE_SECONDS", 0.2)
     monkeypatch.setattr("mwmagic.client.connection.ANSWER_SECONDS", 0.2)
     one = cluster()
     os.kill(one._process.pid, signal.SIGSTOP)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mwmagic.client.api import Cluster
+from mwmagic.client.cluster import Cluster
 from mwmagic.errors import WorkerFailed
 from mwmagic.supervisor.stall import Stall
 

@@ -1,0 +1,242 @@
+"""Runs, as scripts, magics and the command line use them."""
+
+from __future__ import annotations
+
+import signal as signals
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mwmagic.diagnosis import Cause
+from mwmagic.errors import (
+    ClusterError,
+    NoRun,
+    RunStopped,
+    WaitTimeout,
+    WorkerFailed,
+)
+from mwmagic.model.cluster import TaskName, find_task
+from mwmagic.model.status import FINAL
+from mwmagic.record import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from .cluster import Cluster
+    from .connection import Connection
+
+__all__ = ["Run"]
+
+EXAMINE_SECONDS = 60.0
+
+
+class Run:
+    """One execution of code on a cluster.
+
+    `Cluster.run` makes it; what it says of itself is as of now.
+    """
+
+    def __init__(self, cluster: Cluster, connection: Connection, news: Mapping[str, Any]) -> None:
+        self.cluster = cluster
+        self.number = int(news["number"])
+        self.directory = Path(news["directory"])
+        self._connection = connection
+        self._last = news
+
+    def __repr__(self) -> str:
+        return f"<Run {self.number}: {self.status()['words']}>"
+
+    @property
+    def record(self) -> Record:
+        """What is kept of the run on disk."""
+        return Record(self.directory, self.number)
+
+    @property
+    def state(self) -> str:
+        """Where it is, as `mwmagic.gang.State` names it, or ``lost`` with its supervisor."""
+        return str(self.status()["state"])
+
+    @property
+    def over(self) -> bool:
+        """Whether it ended."""
+        return self.state in FINAL
+
+    @property
+    def cause(self) -> Cause | None:
+        """The first failure, where it failed."""
+        cause = self.status()["cause"]
+        return Cause.from_dict(cause) if cause else None
+
+    def status(self) -> Mapping[str, Any]:
+        """Return a snapshot: the run's state and each task's, as JSON values."""
+        news = self._connection.news["run"]
+        if news is not None and news["number"] == self.number:
+            self._last = news
+        elif self._last["state"] not in FINAL:
+            self._last = {**self._last, **self.record.info}
+        if self._connection.lost and self._last["state"] not in FINAL:
+            return {**self._last, "state": "lost", "words": "lost with its supervisor"}
+        return self._last
+
+    def logs(self, task: TaskName, attempt: int | None = None) -> bytes:
+        """Return what a task printed, byte for byte.
+
+        Raises
+        ------
+        ClusterError, NoRun
+            There is no such task, or it was not started.
+        """
+        return self.record.log(find_task(task, self.cluster.tasks), attempt)
+
+    def wait(
+        self,
+        timeout: float | None = None,
+        progress: Callable[[Mapping[str, Any]], None] | None = None,
+    ) -> Run:
+        """Wait for the end.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            Seconds to wait at the most.
+        progress : callable, optional
+            Called with each snapshot meanwhile.
+
+        Returns
+        -------
+        Run
+            This one, finished.
+
+        Raises
+        ------
+        WorkerFailed
+            A task failed.
+        RunStopped
+            Somebody stopped it.
+        WaitTimeout
+            It is still going.
+        SupervisorLost
+            Its supervisor went away.
+        ClusterError
+            It has no end of its own: this process coordinates its servers.
+        """
+        self.expect_end(timeout)
+        if progress is not None:
+            stop = self._connection.listen(lambda _: progress(self.status()))
+        try:
+            ended = self._connection.wait(lambda _: self.over, timeout)
+        finally:
+            if progress is not None:
+                stop()
+        if not ended:
+            raise WaitTimeout(f"run {self.number} is still going after {timeout} s: {self!r}")
+        return self._judge()
+
+    def expect_end(self, timeout: float | None) -> None:
+        """Refuse to wait for what has no end.
+
+        Raises
+        ------
+        ClusterError
+            This process coordinates the run's servers, which never end by themselves.
+        """
+        if self.cluster.config.coordinator and timeout is None and not self.over:
+            raise ClusterError(
+                "this process coordinates the run's servers, which serve until they are stopped: "
+                "there is no end to wait for"
+            )
+
+    def ended_within(self, seconds: float) -> bool:
+        """Wait so long at the most; return whether the run is over.
+
+        Raises
+        ------
+        SupervisorLost
+            Its supervisor went away.
+        """
+        return self._connection.wait(lambda _: self.over, seconds)
+
+    def _judge(self) -> Run:
+        cause = self.cause
+        if self.state == "failed":
+            lines = cause.lines() if cause else ["no task says why"]
+            text = f"run {self.number} failed: " + "\n".join(lines)
+            raise WorkerFailed(text, run=self, cause=cause)
+        if self.state == "stopped":
+            raise RunStopped(f"run {self.number} was stopped before its end", run=self)
+        return self
+
+    def stop(self, task: TaskName | None = None, grace: float | None = None) -> None:
+        """End the run, or one task of it, and wait until it is gone.
+
+        Parameters
+        ----------
+        task : int, str or Task, optional
+            An evaluator or a worker beside parameter servers can be stopped
+            alone; any other takes the run with it.
+        grace : float, optional
+            Seconds between SIGTERM and SIGKILL.
+        """
+        if self.over:
+            return
+        name = None if task is None else str(find_task(task, self.cluster.tasks))
+        self._connection.request("stop", task=name, grace=grace)
+        self._connection.wait(lambda _: self._gone(name), None)
+
+    def _gone(self, task: str | None) -> bool:
+        return self.over or (task is not None and self.status()["tasks"][task]["state"] == "ended")
+
+    def kill(self, task: TaskName, signal: int = signals.SIGKILL) -> None:
+        """Send a task's process a signal: a fault on purpose.
+
+        Raises
+        ------
+        NoRun, SupervisorError
+            The run is over, or the task has no process.
+        """
+        if self.over:
+            raise NoRun(f"run {self.number} is over; there is no process to send a signal to")
+        name = str(find_task(task, self.cluster.tasks))
+        self._connection.request("signal", task=name, signal=int(signal))
+
+    def export(self, kind: str) -> str:
+        """Return a script that does this run again, where mwmagic is not; see `Cluster.export`.
+
+        Raises
+        ------
+        ClusterError
+            The tasks run different files, or this cluster cannot be run in that way.
+        """
+        launches = {
+            event["task"]: (event["script"], event["args"], event.get("env", {}))
+            for event in self.record.events("launch")
+        }
+        one, *others = launches.values()
+        if any(other != one for other in others):
+            raise ClusterError(
+                f"the tasks of run {self.number} do not all run the same file, with the same "
+                "arguments and variables"
+            )
+        return self.cluster.export(kind, *one)
+
+    def stacks(self) -> dict[str, Any]:
+        """Find out where each task is.
+
+        Returns
+        -------
+        dict
+            ``lines`` says of each task where it is, those that hold up the
+            others first; ``texts`` holds every thread's stack, by task.
+
+        Raises
+        ------
+        NoRun, SupervisorError
+            The run is over, or ends before anybody looked; or no task has a process.
+        """
+        if self.over:
+            raise NoRun(f"run {self.number} is over; there is no process to look into")
+        before = self.status()["examined"]
+        self._connection.request("stacks")
+        self._connection.wait(
+            lambda _: self.over or self.status()["examined"] > before, EXAMINE_SECONDS
+        )
+        return self.record.stacks()
