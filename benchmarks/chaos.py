@@ -26,6 +26,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mwmagic import runs
+
 LABEL = "MWMAGIC_CHAOS"
 SECOND = 1.0
 """In which all must be gone."""
