@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .cause import Cause
+from mwmagic.model.cause import Cause
+
 from .exit import Exit, describe
 from .first import diagnose
 from .kind import kind

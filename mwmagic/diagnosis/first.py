@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from mwmagic.logs.failure import find
 from mwmagic.logs.noise import Noise
+from mwmagic.model.cause import Cause
 
-from .cause import Cause
 from .kind import blamed, is_consequence
 from .signs import recognise
 from .table import KNOWN

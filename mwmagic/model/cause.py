@@ -32,7 +32,7 @@ class Cause:
         How its process ended, in words.
     exception : str or None
         The uncaught exception, as ``Type: message`` in a line.
-    where : mapping or None
+    where : dict or None
         The innermost line of the user's own code: ``file``, ``line``,
         ``function``, ``source``, and ``cell`` where a notebook's cell holds it.
     known : str or None
@@ -48,7 +48,7 @@ class Cause:
     task: str
     what: str
     exception: str | None = None
-    where: Mapping[str, Any] | None = None
+    where: dict[str, Any] | None = None
     known: str | None = None
     meaning: str | None = None
     remedy: str | None = None
