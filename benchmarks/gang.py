@@ -11,7 +11,18 @@ from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from mwmagic.gang import Event, Exited, Failure, Gang, Launch, Policy, Restart, Stop, Timer
+from mwmagic.gang import (
+    Event,
+    Exited,
+    Failure,
+    Gang,
+    Launch,
+    Policy,
+    Restart,
+    StartAlone,
+    Stop,
+    Timer,
+)
 from mwmagic.model.cluster import Task, make_tasks
 
 if TYPE_CHECKING:
@@ -63,7 +74,7 @@ def consequences(size: int) -> Case:
 def replacements(size: int) -> Case:
     gang = formed(size, ps=1)
     workers = [task for task in gang.tasks if task.type == "worker"]
-    pairs = ((Exited(task, 1, None), Timer(f"start {task}")) for task in workers)
+    pairs = ((Exited(task, 1, None), Timer(StartAlone(task))) for task in workers)
     return gang, [event for pair in pairs for event in pair]
 
 

@@ -12,18 +12,23 @@ if TYPE_CHECKING:
 __all__ = [
     "RESUME_CODE",
     "Action",
+    "Backoff",
     "CancelTimer",
+    "Due",
     "End",
+    "EndAgain",
     "EndAll",
     "Ended",
     "Event",
     "Exited",
     "Failure",
+    "Hurry",
     "Launch",
     "Rebind",
     "Restart",
     "SetTimer",
     "Start",
+    "StartAlone",
     "State",
     "Stop",
     "Timer",
@@ -57,6 +62,36 @@ class Failure(Enum):
     CONSEQUENCE = "another task's failure seen from here"
     PERMANENT = "cannot succeed the next time either"
     PORT = "somebody else took the port"
+
+
+# What a timer is for.
+
+
+@dataclass(frozen=True)
+class Hurry:
+    """The tasks that are left must end now."""
+
+
+@dataclass(frozen=True)
+class Backoff:
+    """The gang starts again."""
+
+
+@dataclass(frozen=True)
+class StartAlone:
+    """A replaceable task starts again, without the others."""
+
+    task: Task
+
+
+@dataclass(frozen=True)
+class EndAgain:
+    """A task that was told to end is told once more."""
+
+    task: Task
+
+
+Due = Hurry | Backoff | StartAlone | EndAgain
 
 
 # Events. Each has the monotonic time of what it tells, in seconds of the clock
@@ -116,7 +151,7 @@ class Restart:
 class Timer:
     """A timer that `SetTimer` set went off."""
 
-    name: str
+    due: Due
     time: float = 0.0
 
 
@@ -158,9 +193,9 @@ class Rebind:
 
 @dataclass(frozen=True)
 class SetTimer:
-    """Send `Timer(name)` after so many seconds; a second one replaces the first."""
+    """Send `Timer(due)` after so many seconds; a second one for the same replaces the first."""
 
-    name: str
+    due: Due
     seconds: float
 
 
@@ -168,7 +203,7 @@ class SetTimer:
 class CancelTimer:
     """Forget a timer."""
 
-    name: str
+    due: Due
 
 
 @dataclass(frozen=True)

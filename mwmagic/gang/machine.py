@@ -27,68 +27,40 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from mwmagic.model.cluster import Task
-
 from .events import (
-    RESUME_CODE,
     Action,
+    Backoff,
     CancelTimer,
+    Due,
     End,
+    EndAgain,
     EndAll,
     Ended,
     Event,
     Exited,
     Failure,
+    Hurry,
     Launch,
     Rebind,
     Restart,
     SetTimer,
     Start,
+    StartAlone,
     State,
     Stop,
-    Timer,
 )
+from .policy import PORT_TRIES, REPLACEMENTS, Policy
+from .roles import Role, roles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = [
-    "PORT_TRIES",
-    "REPLACEMENTS",
-    "RESUME_CODE",
-    "Action",
-    "CancelTimer",
-    "End",
-    "EndAll",
-    "Ended",
-    "Event",
-    "Exited",
-    "Failure",
-    "Gang",
-    "Launch",
-    "Policy",
-    "Rebind",
-    "Restart",
-    "Role",
-    "SetTimer",
-    "Start",
-    "State",
-    "Stop",
-    "Timer",
-    "roles",
-]
+    from mwmagic.model.cluster import Task
 
-PORT_TRIES = 3
-"""How often in a row a gang moves to new ports before a taken port is a failure."""
-
-REPLACEMENTS = 3
-"""How often in a row a replaceable task is started again alone, at the least."""
+__all__ = ["Gang"]
 
 _PATIENCE = 2.0
 """Seconds after which a process should be gone; then it is told to end once more."""
-
-_DOUBLINGS = 32
-"""How often a backoff doubles at the most: a float holds what comes of it."""
 
 _WEIGHT = {
     Failure.CONSEQUENCE: 0,
@@ -97,77 +69,6 @@ _WEIGHT = {
     Failure.PERMANENT: 3,
 }
 """Which failure decides about a retry: the one that a retry could repair least."""
-
-
-class Role(Enum):
-    """What a task's exit means for the others."""
-
-    PEER = "trains; its failure is everybody's, and the run is done when all peers are"
-    SERVANT = "serves until the peers are done; its exit is everybody's failure"
-    REPLACEABLE = "serves; it is started again alone and rejoins"
-    AUXILIARY = "its failure hurts nobody"
-
-
-def roles(tasks: Sequence[Task]) -> dict[Task, Role]:
-    """Return each task's role.
-
-    With parameter servers, ``ParameterServerStrategy`` replaces a lost worker
-    and cannot survive a lost ps; without, every task is in every collective.
-    """
-    served = any(task.type == "ps" for task in tasks)
-    table = {
-        "chief": Role.PEER,
-        "worker": Role.REPLACEABLE if served else Role.PEER,
-        "ps": Role.SERVANT,
-        "evaluator": Role.AUXILIARY,
-    }
-    return {task: table[task.type] for task in tasks}
-
-
-@dataclass(frozen=True)
-class Policy:
-    """How a gang behaves when a task fails.
-
-    Parameters
-    ----------
-    restarts : int
-        How many times in a row the gang starts again after a failure. A
-        replaceable task is started again alone as often, and at least
-        `REPLACEMENTS` times, before its failure is everybody's.
-    grace : float
-        Seconds between SIGTERM and SIGKILL when somebody stops the run, and
-        for who still serves when training is done.
-    evaluation : float
-        Seconds that who evaluates has for the last time when training is done.
-    backoff, backoff_limit : float
-        Seconds before the first restart; doubled for each next one, up to the limit.
-    healthy : float
-        Seconds after which an attempt, or a replaced task's process, counts as
-        healthy: the restarts are counted from 0 again.
-    settle : float
-        Seconds to wait for the true cause when the first exit is only a
-        consequence of another task's.
-    resume : float
-        Seconds an attempt must have lasted for exit 42 to be a resumption;
-        sooner, it counts as a failure, or it could go on for ever.
-    saving : float
-        Seconds that the others have to save too after the first exit 42.
-    """
-
-    restarts: int = 0
-    grace: float = 3.0
-    evaluation: float = 600.0
-    backoff: float = 0.5
-    backoff_limit: float = 30.0
-    healthy: float = 300.0
-    settle: float = 0.5
-    resume: float = 5.0
-    saving: float = 30.0
-
-    def delay(self, restart: int) -> float:
-        """Return the seconds to wait before a restart, of which the first is 1."""
-        doubled = self.backoff * 2.0 ** min(restart - 1, _DOUBLINGS)
-        return min(doubled, self.backoff_limit)
 
 
 class _Aim(Enum):
@@ -263,7 +164,7 @@ class Gang:
             return self._stop(event)
         if isinstance(event, Restart):
             return self._restart()
-        return self._timer(event.name)
+        return self._timer(event.due)
 
     # Starting.
 
@@ -339,7 +240,7 @@ class Gang:
             return self._fail(event)
         self._replaced[task] += 1
         self._awaited.add(task)
-        return [SetTimer(f"start {task}", self.policy.delay(self._replaced[task]))]
+        return [SetTimer(StartAlone(task), self.policy.delay(self._replaced[task]))]
 
     def _finish(self, task: Task) -> list[Action]:
         """Take a peer's success in; the last one is everybody's."""
@@ -349,7 +250,7 @@ class Gang:
         if not self._evaluates:
             return self._end_all(_Aim.FINISH, self.policy.grace)
         self._aim, self.state = _Aim.FINISH, State.ENDING
-        return [SetTimer("hurry", self.policy.evaluation)]
+        return [SetTimer(Hurry(), self.policy.evaluation)]
 
     @property
     def _evaluates(self) -> bool:
@@ -363,7 +264,7 @@ class Gang:
     # Ending.
 
     def _end(self, task: Task, grace: float) -> list[Action]:
-        return [End(task, self.attempt, grace), SetTimer(f"end {task}", grace + _PATIENCE)]
+        return [End(task, self.attempt, grace), SetTimer(EndAgain(task), grace + _PATIENCE)]
 
     def _end_all(self, aim: _Aim, grace: float) -> list[Action]:
         self._aim, self.state = aim, State.ENDING
@@ -375,7 +276,7 @@ class Gang:
         if deadline >= self._deadline:
             return []
         self._deadline = deadline
-        return [EndAll(self.attempt, grace), SetTimer("hurry", grace + _PATIENCE)]
+        return [EndAll(self.attempt, grace), SetTimer(Hurry(), grace + _PATIENCE)]
 
     def _settle(self) -> list[Action]:
         """Tell everybody to end now, or wait while they save or the true cause may come."""
@@ -383,15 +284,15 @@ class Gang:
         if self._deadline < math.inf or failure is None:
             return []
         if _weight(failure) == _WEIGHT[Failure.CONSEQUENCE]:
-            return [SetTimer("hurry", self.policy.settle)]
+            return [SetTimer(Hurry(), self.policy.settle)]
         if failure.saved and _weight(failure) == _WEIGHT[Failure.PRIMARY]:
-            return [SetTimer("hurry", self.policy.saving)]
+            return [SetTimer(Hurry(), self.policy.saving)]
         return self._tell(0.0)
 
     def _ending(self, event: Exited) -> list[Action]:
         noted = self._note(event)
         if not self._alive:
-            return [CancelTimer("hurry"), *self._all_gone()]
+            return [CancelTimer(Hurry()), *self._all_gone()]
         if self.evaluating and not self._evaluates:
             return self._tell(self.policy.grace)
         return self._settle() if noted else []
@@ -442,7 +343,7 @@ class Gang:
 
     def _back_off(self, seconds: float) -> list[Action]:
         self.state = State.BACKOFF
-        return [SetTimer("backoff", seconds)]
+        return [SetTimer(Backoff(), seconds)]
 
     def _final(self, state: State) -> list[Action]:
         self.state = state
@@ -482,25 +383,27 @@ class Gang:
         return self._cancel_backoff() + self._end_all(_Aim.RESTART, 0.0)
 
     def _cancel_backoff(self) -> list[Action]:
-        return [CancelTimer("backoff")] if self.state is State.BACKOFF else []
+        return [CancelTimer(Backoff())] if self.state is State.BACKOFF else []
 
-    def _timer(self, name: str) -> list[Action]:
-        if name == "backoff":
+    def _timer(self, due: Due) -> list[Action]:
+        if isinstance(due, Backoff):
             return self._start_all() if self.state is State.BACKOFF else []
-        if name == "hurry":
+        if isinstance(due, Hurry):
             return self._hurry() if self.state is State.ENDING else []
-        what, _, task = name.partition(" ")
-        return self._task_timer(what, Task.parse(task))
+        if isinstance(due, StartAlone):
+            return self._start_alone(due.task)
+        return self._end_again(due.task)
 
     def _hurry(self) -> list[Action]:
         """End who is left at once, and again: a message may be lost with its machine."""
         self._deadline = self.time
-        return [EndAll(self.attempt, 0.0), SetTimer("hurry", _PATIENCE)]
+        return [EndAll(self.attempt, 0.0), SetTimer(Hurry(), _PATIENCE)]
 
-    def _task_timer(self, what: str, task: Task) -> list[Action]:
-        if what == "start":
-            starts = self.state is not State.ENDING and task in self._awaited
-            return self._start(task) if starts else []
+    def _start_alone(self, task: Task) -> list[Action]:
+        starts = self.state is not State.ENDING and task in self._awaited
+        return self._start(task) if starts else []
+
+    def _end_again(self, task: Task) -> list[Action]:
         leaves = task in self._again or task in self._retired
         return self._end(task, 0.0) if self._open and leaves and task in self._alive else []
 

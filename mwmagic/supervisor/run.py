@@ -123,7 +123,7 @@ class Run:
         self._processes: dict[Task, Process] = {}
         self._keyed: dict[str, Process] = {}
         self._exits: list[Exit] = []
-        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._timers: dict[g.Due, asyncio.TimerHandle] = {}
         self._waiting: deque[g.Event] = deque()
         self._moving: asyncio.Task[None] | None = None
         self._stall = Stall(config.stall)
@@ -245,18 +245,18 @@ class Run:
 
     @_do.register
     def _(self, action: g.SetTimer) -> None:
-        self._cancel(action.name)
+        self._cancel(action.due)
         loop = asyncio.get_running_loop()
-        self._timers[action.name] = loop.call_later(action.seconds, self._timer, action.name)
+        self._timers[action.due] = loop.call_later(action.seconds, self._timer, action.due)
 
     @_do.register
     def _(self, action: g.CancelTimer) -> None:
-        self._cancel(action.name)
+        self._cancel(action.due)
 
     @_do.register
     def _(self, action: g.Ended) -> None:
-        for name in list(self._timers):
-            self._cancel(name)
+        for due in list(self._timers):
+            self._cancel(due)
         self._ended = time.time()
         self._notices = notices(self._seen({}))
         self.cause = diagnose(self._decisive()) if action.state is g.State.FAILED else None
@@ -283,14 +283,14 @@ class Run:
         last = [end for end in self._exits if end.attempt == self.gang.attempt]
         return [end for end in last if end.task not in hurtless]
 
-    def _cancel(self, name: str) -> None:
-        timer = self._timers.pop(name, None)
+    def _cancel(self, due: g.Due) -> None:
+        timer = self._timers.pop(due, None)
         if timer is not None:
             timer.cancel()
 
-    def _timer(self, name: str) -> None:
-        self._timers.pop(name, None)
-        self.handle(g.Timer(name, time.monotonic()))
+    def _timer(self, due: g.Due) -> None:
+        self._timers.pop(due, None)
+        self.handle(g.Timer(due, time.monotonic()))
 
     # Processes.
 

@@ -7,13 +7,16 @@ from mwmagic.gang import (
     PORT_TRIES,
     REPLACEMENTS,
     RESUME_CODE,
+    Backoff,
     CancelTimer,
     End,
+    EndAgain,
     EndAll,
     Ended,
     Exited,
     Failure,
     Gang,
+    Hurry,
     Launch,
     Policy,
     Rebind,
@@ -21,6 +24,7 @@ from mwmagic.gang import (
     Role,
     SetTimer,
     Start,
+    StartAlone,
     State,
     Stop,
     Timer,
@@ -121,11 +125,11 @@ def test_tasks_start_as_they_are_launched_and_the_last_completes_the_gang():
 def test_a_task_launched_anew_while_others_are_missing_is_replaced():
     gang = forming()
     gang.handle(Launch(W0))
-    assert gang.handle(Launch(W0)) == [End(W0, 1, 0.0), SetTimer("end worker:0", 2.0)]
+    assert gang.handle(Launch(W0)) == [End(W0, 1, 0.0), SetTimer(EndAgain(W0), 2.0)]
     assert gang.alive == {W0}
-    assert gang.handle(Timer("end worker:0")) == [End(W0, 1, 0.0), SetTimer("end worker:0", 2.0)]
+    assert gang.handle(Timer(EndAgain(W0))) == [End(W0, 1, 0.0), SetTimer(EndAgain(W0), 2.0)]
     assert exit_(gang, W0, 1) == [Start(W0, 1)]
-    assert gang.handle(Timer("end worker:0")) == []
+    assert gang.handle(Timer(EndAgain(W0))) == []
     assert gang.handle(Launch(W1)) == [Start(W1, 1)]
     assert gang.state is State.RUNNING
 
@@ -146,7 +150,7 @@ def test_a_replacement_that_the_old_process_outlives_is_judged_by_its_own_exit()
     gang.handle(Launch(W0))
     gang.handle(Stop(time=100.5))
     assert exit_(gang, W0, None, Failure.CONSEQUENCE) == [
-        CancelTimer("hurry"),
+        CancelTimer(Hurry()),
         Ended(State.STOPPED),
     ]
 
@@ -158,16 +162,16 @@ def test_a_replacement_is_forgotten_when_the_gang_fails_first():
     gang.handle(Launch(W0))
     exit_(gang, W1)
     exit_(gang, W0)
-    assert gang.handle(Timer("backoff", 102.0)) == [Start(W0, 2), Start(W1, 2)]
+    assert gang.handle(Timer(Backoff(), 102.0)) == [Start(W0, 2), Start(W1, 2)]
     assert gang.state is State.FORMING
-    assert exit_(gang, W0, time=103.0) == [EndAll(2, 0.0), SetTimer("hurry", 2.0)]
+    assert exit_(gang, W0, time=103.0) == [EndAll(2, 0.0), SetTimer(Hurry(), 2.0)]
 
 
 def test_a_failure_while_others_are_missing_is_retried_without_them():
     gang = forming(restarts=1)
     gang.handle(Launch(W0))
-    assert exit_(gang, W0) == [SetTimer("backoff", 0.5)]
-    assert gang.handle(Timer("backoff")) == [Start(W0, 2)]
+    assert exit_(gang, W0) == [SetTimer(Backoff(), 0.5)]
+    assert gang.handle(Timer(Backoff())) == [Start(W0, 2)]
     assert gang.state is State.FORMING
     assert gang.handle(Launch(W1)) == [Start(W1, 2)]
     assert gang.state is State.RUNNING
@@ -184,7 +188,7 @@ def test_a_task_launched_between_attempts_starts_with_the_next(state):
     assert gang.state is state
     assert gang.handle(Launch(W2)) == []
     exit_(gang, W1)
-    assert gang.handle(Timer("backoff")) == starts(gang, 2)
+    assert gang.handle(Timer(Backoff())) == starts(gang, 2)
     assert gang.state is State.RUNNING
 
 
@@ -210,22 +214,22 @@ def test_the_run_is_finished_when_every_peer_is():
 
 def test_who_evaluates_finishes_that_when_training_is_done():
     gang = running(**SERVED, evaluator=True, grace=4.0, evaluation=50.0)
-    assert exit_(gang, CHIEF, 0) == [SetTimer("hurry", 50.0)]
+    assert exit_(gang, CHIEF, 0) == [SetTimer(Hurry(), 50.0)]
     assert gang.evaluating
     assert exit_(gang, PS, 1) == exit_(gang, W0, 1) == [], "they are needed no more"
-    assert gang.handle(Stop(W1)) == [End(W1, 1, 4.0), SetTimer("end worker:1", 6.0)]
-    assert exit_(gang, EVALUATOR, 0) == [EndAll(1, 4.0), SetTimer("hurry", 6.0)]
+    assert gang.handle(Stop(W1)) == [End(W1, 1, 4.0), SetTimer(EndAgain(W1), 6.0)]
+    assert exit_(gang, EVALUATOR, 0) == [EndAll(1, 4.0), SetTimer(Hurry(), 6.0)]
     assert not gang.evaluating
-    assert exit_all(gang) == [CancelTimer("hurry"), Ended(State.FINISHED)]
+    assert exit_all(gang) == [CancelTimer(Hurry()), Ended(State.FINISHED)]
 
 
 @pytest.mark.parametrize("stop", [Stop(EVALUATOR, 7.0), Stop(None, 7.0)])
 def test_who_evaluates_for_ever_is_stopped_or_runs_out_of_time(stop):
     gang = running(evaluator=True)
     assert exit_(gang, W0, 0) == []
-    assert exit_(gang, W1, 0) == [SetTimer("hurry", 600.0)]
-    assert gang.handle(stop) == [EndAll(1, 7.0), SetTimer("hurry", 9.0)]
-    assert gang.handle(Timer("hurry", 110.0)) == [EndAll(1, 0.0), SetTimer("hurry", 2.0)]
+    assert exit_(gang, W1, 0) == [SetTimer(Hurry(), 600.0)]
+    assert gang.handle(stop) == [EndAll(1, 7.0), SetTimer(Hurry(), 9.0)]
+    assert gang.handle(Timer(Hurry(), 110.0)) == [EndAll(1, 0.0), SetTimer(Hurry(), 2.0)]
     assert exit_(gang, EVALUATOR, None)[-1] == Ended(State.FINISHED)
 
 
@@ -237,9 +241,9 @@ def test_who_was_stopped_from_evaluating_holds_up_nobody():
 
 def test_who_serves_is_ended_when_training_is_done():
     gang = running(**SERVED, grace=4.0)
-    assert exit_(gang, CHIEF, 0) == [EndAll(1, 4.0), SetTimer("hurry", 6.0)]
-    assert gang.handle(Timer("hurry", 107.0)) == [EndAll(1, 0.0), SetTimer("hurry", 2.0)]
-    assert exit_all(gang, time=108.0) == [CancelTimer("hurry"), Ended(State.FINISHED)]
+    assert exit_(gang, CHIEF, 0) == [EndAll(1, 4.0), SetTimer(Hurry(), 6.0)]
+    assert gang.handle(Timer(Hurry(), 107.0)) == [EndAll(1, 0.0), SetTimer(Hurry(), 2.0)]
+    assert exit_all(gang, time=108.0) == [CancelTimer(Hurry()), Ended(State.FINISHED)]
 
 
 def test_a_run_is_done_without_an_evaluator_that_was_never_launched():
@@ -253,8 +257,8 @@ def test_a_run_is_done_without_an_evaluator_that_was_never_launched():
 def test_a_peer_that_is_done_early_is_not_a_failure_but_starts_again_with_the_others():
     gang = running(restarts=1)
     assert exit_(gang, W0, 0) == []
-    assert exit_(gang, W1, 1, Failure.CONSEQUENCE, 110.0) == [SetTimer("backoff", 0.5)]
-    assert gang.handle(Timer("backoff", 111.0)) == starts(gang, 2)
+    assert exit_(gang, W1, 1, Failure.CONSEQUENCE, 110.0) == [SetTimer(Backoff(), 0.5)]
+    assert gang.handle(Timer(Backoff(), 111.0)) == starts(gang, 2)
     assert exit_(gang, W1, 0, time=112.0) == []
     assert exit_(gang, W0, 0, time=112.0) == [Ended(State.FINISHED)]
 
@@ -271,11 +275,11 @@ def test_failures_after_training_is_done_are_nobodys():
 
 def test_a_failure_ends_the_others_at_once_and_the_run_when_they_are_gone():
     gang = running(3)
-    assert exit_(gang, W1) == [EndAll(1, 0.0), SetTimer("hurry", 2.0)]
+    assert exit_(gang, W1) == [EndAll(1, 0.0), SetTimer(Hurry(), 2.0)]
     assert exit_(gang, W0, None, Failure.CONSEQUENCE) == []
-    assert gang.handle(Timer("hurry")) == [EndAll(1, 0.0), SetTimer("hurry", 2.0)]
+    assert gang.handle(Timer(Hurry())) == [EndAll(1, 0.0), SetTimer(Hurry(), 2.0)]
     assert exit_(gang, W2, None, Failure.CONSEQUENCE) == [
-        CancelTimer("hurry"),
+        CancelTimer(Hurry()),
         Ended(State.FAILED),
     ]
 
@@ -290,9 +294,9 @@ def test_anything_but_0_is_a_failure(code):
 def test_a_failure_is_retried_with_growing_backoff_up_to_the_limit():
     gang = running(restarts=3)
     for attempt, backoff in ((1, 0.5), (2, 1.0), (3, 2.0)):
-        assert fail(gang)[-1] == SetTimer("backoff", backoff)
+        assert fail(gang)[-1] == SetTimer(Backoff(), backoff)
         assert (gang.state, gang.restarts) == (State.BACKOFF, attempt)
-        assert gang.handle(Timer("backoff", 102.0)) == starts(gang, attempt + 1)
+        assert gang.handle(Timer(Backoff(), 102.0)) == starts(gang, attempt + 1)
     assert fail(gang)[-1] == Ended(State.FAILED)
     assert (gang.attempt, gang.restarts) == (4, 3)
 
@@ -300,16 +304,16 @@ def test_a_failure_is_retried_with_growing_backoff_up_to_the_limit():
 def test_a_healthy_attempt_gives_the_restarts_back():
     gang = running(restarts=1, healthy=60.0)
     fail(gang)
-    gang.handle(Timer("backoff", 200.0))
-    assert fail(gang, time=261.0)[-1] == SetTimer("backoff", 0.5)
-    gang.handle(Timer("backoff", 300.0))
+    gang.handle(Timer(Backoff(), 200.0))
+    assert fail(gang, time=261.0)[-1] == SetTimer(Backoff(), 0.5)
+    gang.handle(Timer(Backoff(), 300.0))
     assert fail(gang, time=359.0)[-1] == Ended(State.FAILED)
 
 
 def test_an_attempt_is_as_old_as_its_failure_not_as_its_last_exit():
     gang = running(restarts=1, healthy=60.0)
     fail(gang)
-    gang.handle(Timer("backoff", 200.0))
+    gang.handle(Timer(Backoff(), 200.0))
     exit_(gang, W0, time=201.0)
     assert exit_(gang, W1, time=400.0)[-1] == Ended(State.FAILED)
 
@@ -318,7 +322,7 @@ def test_waiting_for_a_launch_makes_no_attempt_healthy():
     gang = forming(restarts=1, healthy=60.0)
     gang.handle(Launch(W0, 100.0))
     exit_(gang, W0)
-    gang.handle(Timer("backoff", 102.0))
+    gang.handle(Timer(Backoff(), 102.0))
     gang.handle(Launch(W1, 500.0))
     assert fail(gang, time=501.0)[-1] == Ended(State.FAILED)
 
@@ -342,15 +346,15 @@ def test_exits_of_an_earlier_attempt_and_second_reports_are_ignored():
     assert gang.handle(first) == []
     exit_all(gang)
     assert gang.handle(first) == []
-    gang.handle(Timer("backoff"))
+    gang.handle(Timer(Backoff()))
     assert gang.handle(first) == []
     assert (gang.state, gang.alive) == (State.RUNNING, {W0, W1})
 
 
 def test_timers_of_another_time_are_ignored():
     gang = running(**SERVED)
-    names = ("backoff", "hurry", "start worker:0", "end worker:0")
-    assert [gang.handle(Timer(name)) for name in names] == [[], [], [], []]
+    dues = (Backoff(), Hurry(), StartAlone(W0), EndAgain(W0))
+    assert [gang.handle(Timer(due)) for due in dues] == [[], [], [], []]
 
 
 # Consequences.
@@ -358,29 +362,29 @@ def test_timers_of_another_time_are_ignored():
 
 def test_after_a_consequence_the_true_cause_gets_time_to_come():
     gang = running(3, settle=0.4)
-    assert exit_(gang, W0, 1, Failure.CONSEQUENCE) == [SetTimer("hurry", 0.4)]
+    assert exit_(gang, W0, 1, Failure.CONSEQUENCE) == [SetTimer(Hurry(), 0.4)]
     assert exit_(gang, W1, 1, Failure.CONSEQUENCE) == []
-    assert exit_(gang, W2, 1, Failure.PERMANENT) == [CancelTimer("hurry"), Ended(State.FAILED)]
+    assert exit_(gang, W2, 1, Failure.PERMANENT) == [CancelTimer(Hurry()), Ended(State.FAILED)]
 
 
 def test_the_true_cause_ends_the_wait_for_it():
     gang = running(3)
     exit_(gang, W0, 1, Failure.CONSEQUENCE)
-    assert exit_(gang, W1) == [EndAll(1, 0.0), SetTimer("hurry", 2.0)]
+    assert exit_(gang, W1) == [EndAll(1, 0.0), SetTimer(Hurry(), 2.0)]
 
 
 def test_a_consequence_alone_is_a_failure_when_no_cause_comes():
     gang = running(restarts=1)
     exit_(gang, W0, 1, Failure.CONSEQUENCE)
-    assert gang.handle(Timer("hurry")) == [EndAll(1, 0.0), SetTimer("hurry", 2.0)]
-    assert exit_all(gang)[-1] == SetTimer("backoff", 0.5)
+    assert gang.handle(Timer(Hurry())) == [EndAll(1, 0.0), SetTimer(Hurry(), 2.0)]
+    assert exit_all(gang)[-1] == SetTimer(Backoff(), 0.5)
 
 
 def test_an_evaluators_crash_is_not_the_cause():
     gang = running(3, evaluator=True)
     exit_(gang, W0, 1, Failure.CONSEQUENCE)
     assert exit_(gang, EVALUATOR) == []
-    assert gang.handle(Timer("hurry"))
+    assert gang.handle(Timer(Hurry()))
 
 
 # Taken ports.
@@ -388,8 +392,8 @@ def test_an_evaluators_crash_is_not_the_cause():
 
 def test_a_taken_port_moves_the_gang_once_all_are_gone():
     gang = running()
-    assert exit_(gang, W0, 1, Failure.PORT) == [EndAll(1, 0.0), SetTimer("hurry", 2.0)]
-    assert exit_all(gang) == [CancelTimer("hurry"), Rebind(), *starts(gang, 2)]
+    assert exit_(gang, W0, 1, Failure.PORT) == [EndAll(1, 0.0), SetTimer(Hurry(), 2.0)]
+    assert exit_all(gang) == [CancelTimer(Hurry()), Rebind(), *starts(gang, 2)]
     assert (gang.state, gang.restarts) == (State.RUNNING, 0)
 
 
@@ -397,8 +401,8 @@ def test_ports_taken_again_and_again_are_a_failure():
     gang = running(restarts=1)
     for _ in range(PORT_TRIES):
         assert Rebind() in fail(gang, failure=Failure.PORT)
-    assert fail(gang, failure=Failure.PORT)[-1] == SetTimer("backoff", 0.5)
-    gang.handle(Timer("backoff"))
+    assert fail(gang, failure=Failure.PORT)[-1] == SetTimer(Backoff(), 0.5)
+    gang.handle(Timer(Backoff()))
     for _ in range(PORT_TRIES):
         assert Rebind() in fail(gang, failure=Failure.PORT)
     assert fail(gang, failure=Failure.PORT)[-1] == Ended(State.FAILED)
@@ -416,42 +420,42 @@ def test_a_taken_port_decides_over_other_failures():
 
 def test_exit_42_lets_the_others_save_and_resumes_without_counting():
     gang = running(3, resume=5.0, saving=20.0)
-    assert exit_(gang, W0, RESUME_CODE, time=105.0) == [SetTimer("hurry", 20.0)]
+    assert exit_(gang, W0, RESUME_CODE, time=105.0) == [SetTimer(Hurry(), 20.0)]
     assert exit_(gang, W1, RESUME_CODE, time=105.5) == []
     assert exit_(gang, W2, RESUME_CODE, time=106.0) == [
-        CancelTimer("hurry"),
-        SetTimer("backoff", 0.0),
+        CancelTimer(Hurry()),
+        SetTimer(Backoff(), 0.0),
     ]
-    assert gang.handle(Timer("backoff", 106.0)) == starts(gang, 2)
+    assert gang.handle(Timer(Backoff(), 106.0)) == starts(gang, 2)
     assert gang.restarts == 0
 
 
 def test_who_does_not_save_in_time_is_ended_and_resumed_all_the_same():
     gang = running()
     exit_(gang, W0, RESUME_CODE, time=110.0)
-    assert gang.handle(Timer("hurry", 140.0)) == [EndAll(1, 0.0), SetTimer("hurry", 2.0)]
-    assert exit_all(gang, time=140.1)[-1] == SetTimer("backoff", 0.0)
+    assert gang.handle(Timer(Hurry(), 140.0)) == [EndAll(1, 0.0), SetTimer(Hurry(), 2.0)]
+    assert exit_all(gang, time=140.1)[-1] == SetTimer(Backoff(), 0.0)
 
 
 @pytest.mark.parametrize("failure", [Failure.PRIMARY, Failure.CONSEQUENCE])
 def test_exit_42_is_never_a_consequence_and_gives_time_to_save_also_when_second(failure):
     gang = running(3, saving=20.0)
     exit_(gang, W0, 1, Failure.CONSEQUENCE, 110.0)
-    assert exit_(gang, W1, RESUME_CODE, failure, 110.1) == [SetTimer("hurry", 20.0)]
-    assert exit_(gang, W2, 1, time=111.0)[-1] == SetTimer("backoff", 0.0)
+    assert exit_(gang, W1, RESUME_CODE, failure, 110.1) == [SetTimer(Hurry(), 20.0)]
+    assert exit_(gang, W2, 1, time=111.0)[-1] == SetTimer(Backoff(), 0.0)
 
 
 def test_exit_42_right_after_the_start_counts_as_a_failure():
     gang = running(restarts=1, resume=5.0)
-    assert fail(gang, RESUME_CODE, time=104.9)[-1] == SetTimer("backoff", 0.5)
-    gang.handle(Timer("backoff", 105.0))
+    assert fail(gang, RESUME_CODE, time=104.9)[-1] == SetTimer(Backoff(), 0.5)
+    gang.handle(Timer(Backoff(), 105.0))
     assert fail(gang, RESUME_CODE, time=109.9)[-1] == Ended(State.FAILED)
 
 
 def test_what_cannot_succeed_is_not_resumed():
     gang = running(3)
     exit_(gang, W0, RESUME_CODE, time=110.0)
-    assert exit_(gang, W1, 1, Failure.PERMANENT, 110.1) == [EndAll(1, 0.0), SetTimer("hurry", 2.0)]
+    assert exit_(gang, W1, 1, Failure.PERMANENT, 110.1) == [EndAll(1, 0.0), SetTimer(Hurry(), 2.0)]
     assert exit_(gang, W2, RESUME_CODE, time=111.0)[-1] == Ended(State.FAILED)
 
 
@@ -460,10 +464,10 @@ def test_what_cannot_succeed_is_not_resumed():
 
 def test_a_worker_beside_parameter_servers_is_replaced_alone():
     gang = running(**SERVED)
-    assert exit_(gang, W1, None) == [SetTimer("start worker:1", 0.5)]
+    assert exit_(gang, W1, None) == [SetTimer(StartAlone(W1), 0.5)]
     assert gang.alive == {CHIEF, W0, PS}
-    assert gang.handle(Timer("start worker:1", 101.5)) == [Start(W1, 1)]
-    assert gang.handle(Timer("start worker:1", 101.5)) == []
+    assert gang.handle(Timer(StartAlone(W1), 101.5)) == [Start(W1, 1)]
+    assert gang.handle(Timer(StartAlone(W1), 101.5)) == []
     assert (gang.state, gang.attempt, gang.restarts) == (State.RUNNING, 1, 0)
 
 
@@ -472,7 +476,7 @@ def die_again(gang, task, time, times):
     for _ in range(times):
         (timer,) = exit_(gang, task, None, time=time)
         delays.append(timer.seconds)
-        gang.handle(Timer(timer.name, time))
+        gang.handle(Timer(timer.due, time))
     return delays
 
 
@@ -480,7 +484,7 @@ def test_a_worker_that_dies_at_once_for_ever_is_everybodys_failure():
     gang = running(**SERVED)
     assert die_again(gang, W0, 101.0, REPLACEMENTS) == [0.5, 1.0, 2.0]
     assert die_again(gang, W1, 101.0, REPLACEMENTS) == [0.5, 1.0, 2.0]
-    assert exit_(gang, W0, None) == [EndAll(1, 0.0), SetTimer("hurry", 2.0)]
+    assert exit_(gang, W0, None) == [EndAll(1, 0.0), SetTimer(Hurry(), 2.0)]
     assert exit_all(gang)[-1] == Ended(State.FAILED)
 
 
@@ -488,8 +492,8 @@ def test_restarts_allow_more_replacements_and_then_start_all_with_a_clean_slate(
     gang = running(**SERVED, restarts=5)
     assert len(die_again(gang, W0, 101.0, 5)) == 5
     exit_(gang, W0, None)
-    assert exit_all(gang)[-1] == SetTimer("backoff", 0.5)
-    gang.handle(Timer("backoff", 102.0))
+    assert exit_all(gang)[-1] == SetTimer(Backoff(), 0.5)
+    gang.handle(Timer(Backoff(), 102.0))
     assert die_again(gang, W0, 103.0, 5)[0] == 0.5
 
 
@@ -515,7 +519,7 @@ def test_a_worker_beside_parameter_servers_may_end_well():
 @pytest.mark.parametrize("code", [0, 1])
 def test_a_lost_parameter_server_ends_the_run(code):
     gang = running(**SERVED)
-    assert exit_(gang, PS, code) == [EndAll(1, 0.0), SetTimer("hurry", 2.0)]
+    assert exit_(gang, PS, code) == [EndAll(1, 0.0), SetTimer(Hurry(), 2.0)]
     assert exit_all(gang)[-1] == Ended(State.FAILED)
 
 
@@ -523,7 +527,7 @@ def test_nobody_is_replaced_in_a_gang_that_ends():
     gang = running(**SERVED)
     exit_(gang, W0, None)
     exit_(gang, CHIEF, 0)
-    assert gang.handle(Timer("start worker:0")) == []
+    assert gang.handle(Timer(StartAlone(W0))) == []
     assert exit_(gang, W1, None) == []
     assert exit_(gang, PS, None)[-1] == Ended(State.FINISHED)
 
@@ -533,9 +537,9 @@ def test_a_replacement_does_not_wait_over_into_the_next_attempt():
     exit_(gang, W0, None)
     exit_(gang, PS)
     exit_all(gang)
-    assert gang.handle(Timer("start worker:0", 101.1)) == []
-    assert gang.handle(Timer("backoff", 101.2)) == starts(gang, 2)
-    assert gang.handle(Timer("start worker:0", 101.5)) == []
+    assert gang.handle(Timer(StartAlone(W0), 101.1)) == []
+    assert gang.handle(Timer(Backoff(), 101.2)) == starts(gang, 2)
+    assert gang.handle(Timer(StartAlone(W0), 101.5)) == []
 
 
 def test_workers_without_a_coordinator_of_their_own_serve_until_stopped():
@@ -543,7 +547,7 @@ def test_workers_without_a_coordinator_of_their_own_serve_until_stopped():
     exit_(gang, W0, 0)
     exit_(gang, W1, 0)
     assert gang.state is State.RUNNING
-    assert gang.handle(Stop(time=102.0)) == [EndAll(1, 3.0), SetTimer("hurry", 5.0)]
+    assert gang.handle(Stop(time=102.0)) == [EndAll(1, 3.0), SetTimer(Hurry(), 5.0)]
     assert exit_(gang, PS, None)[-1] == Ended(State.STOPPED)
 
 
@@ -560,7 +564,7 @@ def test_an_evaluators_exit_hurts_nobody(code):
 def test_an_evaluator_starts_again_with_the_others():
     gang = running(evaluator=True, restarts=1)
     fail(gang)
-    assert gang.handle(Timer("backoff")) == starts(gang, 2)
+    assert gang.handle(Timer(Backoff())) == starts(gang, 2)
 
 
 # Stopping.
@@ -568,9 +572,9 @@ def test_an_evaluator_starts_again_with_the_others():
 
 def test_a_stop_gives_grace_and_then_kills_until_all_are_gone():
     gang = running(grace=3.0)
-    assert gang.handle(Stop(time=101.0)) == [EndAll(1, 3.0), SetTimer("hurry", 5.0)]
-    assert gang.handle(Timer("hurry", 106.0)) == [EndAll(1, 0.0), SetTimer("hurry", 2.0)]
-    assert gang.handle(Timer("hurry", 108.0)) == [EndAll(1, 0.0), SetTimer("hurry", 2.0)]
+    assert gang.handle(Stop(time=101.0)) == [EndAll(1, 3.0), SetTimer(Hurry(), 5.0)]
+    assert gang.handle(Timer(Hurry(), 106.0)) == [EndAll(1, 0.0), SetTimer(Hurry(), 2.0)]
+    assert gang.handle(Timer(Hurry(), 108.0)) == [EndAll(1, 0.0), SetTimer(Hurry(), 2.0)]
     assert exit_all(gang)[-1] == Ended(State.STOPPED)
 
 
@@ -579,7 +583,7 @@ def test_a_second_stop_can_shorten_the_grace_and_not_lengthen_it():
     assert gang.handle(Stop(grace=10.0, time=101.0))[0] == EndAll(1, 10.0)
     assert gang.handle(Stop(grace=20.0, time=102.0)) == []
     assert gang.handle(Stop(grace=9.0, time=102.0)) == []
-    assert gang.handle(Stop(grace=0.0, time=103.0)) == [EndAll(1, 0.0), SetTimer("hurry", 2.0)]
+    assert gang.handle(Stop(grace=0.0, time=103.0)) == [EndAll(1, 0.0), SetTimer(Hurry(), 2.0)]
 
 
 @pytest.mark.parametrize("task", [W1, CHIEF, None])
@@ -601,8 +605,8 @@ def test_stopping_before_anything_was_launched():
 def test_stopping_in_backoff():
     gang = running(restarts=1)
     fail(gang)
-    assert gang.handle(Stop()) == [CancelTimer("backoff"), Ended(State.STOPPED)]
-    assert gang.handle(Timer("backoff")) == []
+    assert gang.handle(Stop()) == [CancelTimer(Backoff()), Ended(State.STOPPED)]
+    assert gang.handle(Timer(Backoff())) == []
 
 
 def test_a_failure_that_would_be_retried_is_not_after_a_stop():
@@ -623,27 +627,27 @@ def test_a_stop_does_not_hide_a_failure_that_ends_the_run_anyway(failure):
 def test_a_stop_does_not_spoil_a_finished_training():
     gang = running(**SERVED)
     exit_(gang, CHIEF, 0)
-    assert gang.handle(Stop(grace=0.0, time=101.5)) == [EndAll(1, 0.0), SetTimer("hurry", 2.0)]
+    assert gang.handle(Stop(grace=0.0, time=101.5)) == [EndAll(1, 0.0), SetTimer(Hurry(), 2.0)]
     assert exit_all(gang)[-1] == Ended(State.FINISHED)
 
 
 def test_a_stop_ends_the_wait_for_a_cause_gently():
     gang = running(3, restarts=1)
     exit_(gang, W0, 1, Failure.CONSEQUENCE)
-    assert gang.handle(Stop(grace=7.0, time=101.1)) == [EndAll(1, 7.0), SetTimer("hurry", 9.0)]
+    assert gang.handle(Stop(grace=7.0, time=101.1)) == [EndAll(1, 7.0), SetTimer(Hurry(), 9.0)]
 
 
 def test_an_evaluator_is_stopped_alone_and_stays_so():
     gang = running(evaluator=True, restarts=1)
     assert gang.handle(Stop(EVALUATOR)) == [
         End(EVALUATOR, 1, 3.0),
-        SetTimer("end evaluator:0", 5.0),
+        SetTimer(EndAgain(EVALUATOR), 5.0),
     ]
-    assert gang.handle(Timer("end evaluator:0"))[0] == End(EVALUATOR, 1, 0.0)
+    assert gang.handle(Timer(EndAgain(EVALUATOR)))[0] == End(EVALUATOR, 1, 0.0)
     assert exit_(gang, EVALUATOR, None) == []
-    assert gang.handle(Timer("end evaluator:0")) == []
+    assert gang.handle(Timer(EndAgain(EVALUATOR))) == []
     fail(gang)
-    assert gang.handle(Timer("backoff")) == [Start(W0, 2), Start(W1, 2)]
+    assert gang.handle(Timer(Backoff())) == [Start(W0, 2), Start(W1, 2)]
     gang.handle(Restart())
     assert exit_all(gang)[1:] == starts(gang, 3)
 
@@ -654,7 +658,7 @@ def test_a_worker_beside_parameter_servers_is_stopped_alone():
     assert exit_(gang, W0, None) == []
     exit_(gang, W1, None)
     assert gang.handle(Stop(W1)) == []
-    assert gang.handle(Timer("start worker:1")) == []
+    assert gang.handle(Timer(StartAlone(W1))) == []
     assert gang.state is State.RUNNING
 
 
@@ -681,17 +685,17 @@ def test_stopping_one_task_of_a_gang_that_ends_changes_nothing():
 def test_a_restart_ends_all_and_starts_all_uncounted():
     gang = running(restarts=1)
     fail(gang)
-    gang.handle(Timer("backoff"))
+    gang.handle(Timer(Backoff()))
     assert gang.restarts == 1
-    assert gang.handle(Restart(103.0)) == [EndAll(2, 0.0), SetTimer("hurry", 2.0)]
-    assert exit_all(gang) == [CancelTimer("hurry"), *starts(gang, 3)]
+    assert gang.handle(Restart(103.0)) == [EndAll(2, 0.0), SetTimer(Hurry(), 2.0)]
+    assert exit_all(gang) == [CancelTimer(Hurry()), *starts(gang, 3)]
     assert (gang.state, gang.restarts) == (State.RUNNING, 0)
 
 
 def test_a_restart_in_backoff_does_not_wait():
     gang = running(restarts=1)
     fail(gang)
-    assert gang.handle(Restart()) == [CancelTimer("backoff"), *starts(gang, 2)]
+    assert gang.handle(Restart()) == [CancelTimer(Backoff()), *starts(gang, 2)]
 
 
 def test_a_restart_while_forming_starts_who_was_launched():
@@ -731,5 +735,5 @@ def test_a_stop_overrules_a_restart():
 def test_an_unlimited_number_of_restarts_never_overflows():
     gang = running(restarts=10**9)
     gang.restarts = 10**6
-    assert fail(gang)[-1] == SetTimer("backoff", 30.0)
+    assert fail(gang)[-1] == SetTimer(Backoff(), 30.0)
     assert math.isfinite(gang.policy.delay(10**6))

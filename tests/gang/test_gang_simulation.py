@@ -148,7 +148,7 @@ class World:
         if kept.failure is Failure.CONSEQUENCE and not kept.saved:
             assert all(one.failure is Failure.CONSEQUENCE and not one.saved for one in tried)
         for action in actions:
-            if isinstance(action, g.SetTimer) and action.name == "backoff":
+            if isinstance(action, g.SetTimer) and action.due == g.Backoff():
                 self.count(action.seconds, kept)
 
     def count(self, seconds, kept):
@@ -209,12 +209,12 @@ class World:
     @carry_out.register
     def _(self, action: g.SetTimer):
         assert action.seconds >= 0
-        self.timers[action.name] = version = next(self.numbers)
-        self.later(action.seconds, self.fire, action.name, version, next(self.lost))
+        self.timers[action.due] = version = next(self.numbers)
+        self.later(action.seconds, self.fire, action.due, version, next(self.lost))
 
     @carry_out.register
     def _(self, action: g.CancelTimer):
-        self.timers.pop(action.name, None)
+        self.timers.pop(action.due, None)
 
     @carry_out.register
     def _(self, action: g.Ended):
@@ -223,10 +223,10 @@ class World:
 
     # The world's own.
 
-    def fire(self, name, version, stale):
+    def fire(self, due, version, stale):
         """Let a timer go off; one that was on its way when it was replaced does too."""
-        if stale or self.timers.get(name) == version:
-            self.tell(g.Timer(name, self.now))
+        if stale or self.timers.get(due) == version:
+            self.tell(g.Timer(due, self.now))
 
     def end(self, process, grace):
         self.told += 1
