@@ -19,7 +19,7 @@ BADGE = (
     "[![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)]"
     "(https://colab.research.google.com/#upload=true) In Colab, upload this notebook."
 )
-INSTALL = """# In Colab, install mwmagic: a wheel that was uploaded too, or else the published one.
+INSTALL = """# In Colab, install mwmagic: an uploaded wheel if there is one, else from the registry.
 import sys
 
 if "google.colab" in sys.modules:
