@@ -15,6 +15,7 @@ import os
 import sys
 
 from mwmagic import repairs
+from mwmagic.model.variables import KERAS
 
 __all__: list[str] = []
 
@@ -24,4 +25,4 @@ def _announce(line: str) -> None:
     sys.stderr.flush()
 
 
-repairs.install(os.environ.get("MWMAGIC_KERAS", "auto"), _announce)
+repairs.install(os.environ.get(KERAS, "auto"), _announce)

@@ -2,16 +2,7 @@
 
 The agent starts it as ``python bootstrap.py SCRIPT [ARG ...]``, or calls `main`
 in a process forked from its zygote. What it needs to know beyond that is in
-the environment:
-
-=====================  ====================================================
-MWMAGIC_SOURCE         the copy of the code to run; SCRIPT only names it
-MWMAGIC_REPORT         where to write an uncaught exception, as JSON
-MWMAGIC_STACKS         where SIGUSR1 writes the stack of every thread
-MWMAGIC_KERAS          ``auto``, ``plain`` or ``legacy``
-MWMAGIC_HEARTBEAT      seconds after which TensorFlow misses a silent peer
-MWMAGIC_DEVICES        how many virtual CPU devices this process shows
-=====================  ====================================================
+the environment, in the variables of `mwmagic.model.variables`.
 """
 
 from __future__ import annotations
@@ -33,6 +24,7 @@ import tokenize
 import traceback
 import types
 from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 RESUME_CODE = 42
@@ -49,17 +41,27 @@ JAX's and TensorFlow's wait for the other processes, which wait for this one.
 
 
 def _find_package() -> None:
-    """Make mwmagic importable where the interpreter does not find it by itself."""
-    try:
-        import mwmagic  # noqa: F401 - only whether it is there
-    except ImportError:
-        sys.path.append(str(Path(__file__).resolve().parents[2]))
+    """Import the mwmagic that this file is of, and let others find it.
+
+    Another one that is installed may not fit what started this process.
+    """
+    package = Path(__file__).resolve().parents[1]
+    if "mwmagic" not in sys.modules:
+        spec = spec_from_file_location("mwmagic", package / "__init__.py")
+        if spec is None or spec.loader is None:
+            raise ImportError(f"there is no package in {package}")
+        sys.modules["mwmagic"] = module_from_spec(spec)
+        spec.loader.exec_module(sys.modules["mwmagic"])
+    if str(package.parent) not in sys.path:
+        sys.path.append(str(package.parent))
 
 
 def _enable_stacks() -> None:
     """Dump every thread's stack on SIGUSR1; works inside a blocked collective too."""
+    from mwmagic.model import variables
+
     faulthandler.enable()
-    path = os.environ.get("MWMAGIC_STACKS")
+    path = os.environ.get(variables.STACKS)
     if path:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         faulthandler.register(signal.SIGUSR1, file=descriptor, all_threads=True)
@@ -68,16 +70,17 @@ def _enable_stacks() -> None:
 def _install_fixes() -> None:
     """Prepare the frameworks, without importing any before the user's code does."""
     from mwmagic import repairs
+    from mwmagic.model import variables
     from mwmagic.worker import coordination, devices, downloads
 
-    keras = os.environ.get("MWMAGIC_KERAS", "auto")
+    keras = os.environ.get(variables.KERAS, "auto")
     repairs.install(keras, _announce)
     if keras != "plain":
         downloads.install()
-    heartbeat = float(os.environ.get("MWMAGIC_HEARTBEAT", "0"))
+    heartbeat = float(os.environ.get(variables.HEARTBEAT, "0"))
     if heartbeat:
         coordination.install(heartbeat)
-    devices.install(int(os.environ.get("MWMAGIC_DEVICES", "0")))
+    devices.install(int(os.environ.get(variables.DEVICES, "0")))
 
 
 def _announce(text: str) -> None:
@@ -87,7 +90,9 @@ def _announce(text: str) -> None:
 
 def _read(script: str) -> bytes:
     """Return the code to run; tracebacks show its lines even if the file changes later."""
-    source = Path(os.environ.get("MWMAGIC_SOURCE") or script).read_bytes()
+    from mwmagic.model import variables
+
+    source = Path(os.environ.get(variables.SOURCE) or script).read_bytes()
     _keep_lines(script, len(source), _lines(source))
     return source
 
@@ -177,7 +182,9 @@ def _message(error: BaseException) -> str:
 def _report(error: BaseException, script: str) -> None:
     """Tell the supervisor, in a file, what was raised and where."""
     moment = time.monotonic()
-    path = os.environ.get("MWMAGIC_REPORT")
+    from mwmagic.model import variables
+
+    path = os.environ.get(variables.REPORT)
     if not path:
         return
     first = _first(error)
@@ -340,8 +347,8 @@ def main(argv: list[str]) -> None:
     argv : list of str
         The script's path and its arguments, as ``sys.argv`` shows them to it.
     """
-    _enable_stacks()
     _find_package()
+    _enable_stacks()
     _install_fixes()
     sys.argv = list(argv)
     folder = str(Path(argv[0]).resolve().parent)

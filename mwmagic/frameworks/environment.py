@@ -1,0 +1,166 @@
+"""The variables by which tasks meet, and those that an import has already read."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from . import framework_for, frameworks
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mwmagic.model.cluster import ClusterSpec, Task
+
+__all__ = [
+    "default_environment",
+    "early",
+    "forkable",
+    "foreign",
+    "meeting_environment",
+    "option_environment",
+    "thread_environment",
+]
+
+_EARLY = (
+    "CUDA_",
+    "GOMP_",
+    "KERAS_",
+    "KMP_",
+    "LD_",
+    "MKL_",
+    "NVIDIA_",
+    "OMP_",
+    "OPENBLAS_",
+    "PYTHON",
+)
+"""Prefixes of variables that the interpreter, Keras and numerical libraries read at import."""
+
+_LATE = ("CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES", "KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK")
+"""Exceptions.
+
+The driver reads the CUDA ones in its ``cuInit``, which no import calls. Scikit-learn's
+import sets the two of Intel's OpenMP (``sklearn/__init__.py``), and TensorFlow imports
+it, in the notebook as in the warm process.
+"""
+
+_BACKEND = "KERAS_BACKEND"
+_LEGACY = {"TF_USE_LEGACY_KERAS": "1"}
+_THREADS = {"OMP_NUM_THREADS": 1}
+"""What PyTorch and NumPy's libraries read, and the fewest threads that work."""
+
+
+def _without_proxy(spec: ClusterSpec, env: Mapping[str, str]) -> dict[str, str]:
+    """Keep the tasks' own connections off any proxy.
+
+    With ``http_proxy`` alone set, gRPC asks the proxy for the other worker and
+    both hang silently (tensorflow/tensorflow#50626).
+    """
+    hosts = {address.rpartition(":")[0] for address in spec.addresses.values()}
+    wanted = ["localhost", "127.0.0.1", *sorted(hosts - {"localhost", "127.0.0.1"})]
+    given = [name for name in env.get("no_proxy", env.get("NO_PROXY", "")).split(",") if name]
+    value = ",".join(dict.fromkeys([*given, *wanted]))
+    return {"no_proxy": value, "NO_PROXY": value}
+
+
+def _backend(framework: str, env: Mapping[str, str]) -> dict[str, str]:
+    """Return the Keras backend of a framework, unless the user has chosen one."""
+    backend = framework_for(framework).keras_backend
+    return {} if backend is None or _BACKEND in env else {_BACKEND: backend}
+
+
+def meeting_environment(
+    framework: str, spec: ClusterSpec, task: Task, env: Mapping[str, str]
+) -> dict[str, str]:
+    """Return what a task needs to meet the others, and nothing else.
+
+    Parameters
+    ----------
+    framework : str
+        Its name.
+    spec : ClusterSpec
+        The cluster, as placed.
+    task : Task
+        One of its tasks.
+    env : mapping of str to str
+        What the task inherits; of this only KERAS_BACKEND and the exceptions
+        from a proxy stay.
+
+    Raises
+    ------
+    ClusterError
+        The framework does not know such a task.
+    """
+    return {
+        **_backend(framework, env),
+        **framework_for(framework).holds_port,
+        **framework_for(framework).environment(spec, task),
+        **_without_proxy(spec, env),
+    }
+
+
+def default_environment() -> dict[str, str]:
+    """Return what every task has unless the user set it."""
+    return {name: value for one in frameworks() for name, value in one.defaults.items()}
+
+
+def option_environment(framework: str, *, keras: str, devices: int) -> dict[str, str]:
+    """Return the variables of every task that follow from the cluster's options.
+
+    Parameters
+    ----------
+    framework : str
+        Its name.
+    keras : str
+        ``legacy`` makes ``tf.keras`` Keras 2.
+    devices : int
+        Virtual CPU devices of each task; 0 leaves them to the framework.
+    """
+    legacy = _LEGACY if keras == "legacy" else {}
+    return {**legacy, **framework_for(framework).settings(devices)}
+
+
+def thread_environment(count: int) -> dict[str, str]:
+    """Return the variables that give a task so many threads."""
+    fewest = dict(_THREADS)
+    for one in frameworks():
+        fewest |= one.threads
+    return {name: str(max(count, least)) for name, least in fewest.items()}
+
+
+def foreign(env: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of `env` that an import may have set, and not the user."""
+    suspect = {pair for one in frameworks() for pair in one.imports_set.items()}
+    return {name: value for name, value in env.items() if (name, value) in suspect}
+
+
+@cache
+def _timing() -> tuple[tuple[str, ...], frozenset[str]]:
+    """Return the prefixes of early variables, and the names of those that are not."""
+    prefixes = {prefix for one in frameworks() for prefix in one.early}
+    late = {name for one in frameworks() for name in one.late}
+    return (*_EARLY, *prefixes), frozenset({*_LATE, *late})
+
+
+def early(env: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that must agree for a worker to be forked from a warm process."""
+    prefixes, late = _timing()
+    return {
+        name: value
+        for name, value in env.items()
+        if name.startswith(prefixes) and name not in late
+    }
+
+
+def forkable(env: Mapping[str, str], warm: Mapping[str, str]) -> bool:
+    """Return whether a worker may be forked from a process that imported under `warm`.
+
+    Parameters
+    ----------
+    env : mapping of str to str
+        The worker's environment.
+    warm : mapping of str to str
+        The early variables of the warm process. It imports with one OpenBLAS
+        thread, or it could not be forked: a worker that asks for more starts cold.
+    """
+    return env.get("OPENBLAS_NUM_THREADS", "1") == "1" and early(env) == warm

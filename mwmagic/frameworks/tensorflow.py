@@ -1,0 +1,150 @@
+"""TensorFlow, with every strategy of ``tf.distribute``."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, ClassVar
+
+from .framework import Milestone
+from .xla import Xla
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mwmagic.model.cluster import ClusterSpec, Task
+
+__all__ = ["TensorFlow", "tf_config"]
+
+_KERAS_NOTE = """\
+# Keras 3's Model.fit fails under MultiWorkerMirroredStrategy; `import mwmagic.keras` at the head
+# of the program repairs it where mwmagic is installed, `export TF_USE_LEGACY_KERAS=1` avoids it.
+"""
+
+_DEVICES_NOTE = """\
+# TensorFlow has no variable for virtual devices; the program has to set the {count} of each task:
+# tf.config.set_logical_device_configuration, right after the import.
+"""
+
+_TASK = r"/job:(?P<job>\w+)/replica:\d+/task:(?P<index>\d+)"
+
+
+def tf_config(spec: ClusterSpec, task: Task) -> str:
+    """Return TF_CONFIG for one task, as JSON.
+
+    The other tasks do not know the evaluator, since it takes no part in their
+    collectives. It knows itself: without an entry of its own in ``cluster``,
+    ``MultiWorkerMirroredStrategy`` in an evaluator is a ``KeyError`` in
+    ``multi_worker_util.worker_count``, and ``TFConfigClusterResolver.master``
+    a ``ValueError``.
+
+    Raises
+    ------
+    ClusterError
+        The cluster has no such task.
+    """
+    task = spec.find(task)
+    known = (*spec.members, task) if task.type == "evaluator" else spec.members
+    cluster: dict[str, list[str]] = {}
+    for member in known:
+        cluster.setdefault(member.type, []).append(spec.addresses[member])
+    return json.dumps({"cluster": cluster, "task": {"type": task.type, "index": task.index}})
+
+
+class TensorFlow(Xla):
+    """Its tasks meet by TF_CONFIG."""
+
+    name = "tensorflow"
+    title = "TensorFlow"
+    module = "tensorflow"
+    requirements: ClassVar[Mapping[str, str]] = {
+        "tensorflow": "mwmagic[tensorflow]",
+        "keras": "mwmagic[tensorflow]",
+        "tf_keras": "tf-keras",
+    }
+    warm = ("tensorflow",)  # which imports Keras
+
+    task_types = ("chief", "worker", "ps", "evaluator")
+    holds_port: ClassVar[Mapping[str, str]] = {"TF_GRPC_REUSE_PORT": "1"}
+
+    # Only level 0 tells who waits for whom; what is noise is folded when the log is shown.
+    defaults: ClassVar[Mapping[str, str]] = {"TF_CPP_MIN_LOG_LEVEL": "0"}
+    log_level = ("TF_CPP_MIN_LOG_LEVEL", "0")
+    early = (*Xla.early, "TF_")
+    # Read when the strategy is made, or at the first op.
+    late = (*Xla.late, "TF_CONFIG", "TF_NUM_INTEROP_THREADS", "TF_NUM_INTRAOP_THREADS")
+    # With a single inter-op thread a parameter server's cluster was seen to hang.
+    threads: ClassVar[Mapping[str, int]] = {
+        "TF_NUM_INTRAOP_THREADS": 1,
+        "TF_NUM_INTEROP_THREADS": 2,
+    }
+
+    server = "server.py"
+
+    notices = (
+        *Xla.notices,
+        r"INFO:tensorflow:(?:Using |Single-worker |Enabled multi-worker|Waiting for the cluster|"
+        r"Cluster is ready|Check health|MultiWorkerMirroredStrategy with|Collective |Reduce to |"
+        r"batch_all_reduce|ParameterServerStrategyV2 is|"
+        r"`tf.distribute.experimental.ParameterServer)",
+    )
+    native_notices: ClassVar[Mapping[str, str]] = {
+        **Xla.native_notices,
+        "py_utils.cc": r"TF-TRT Warning: Could not find TensorRT",
+        "dso_loader.cc": r"Could not load dynamic library",
+        "dataset.cc": r"Input of GeneratorDatasetOp::Dataset will not be optimized",
+        "auto_shard.cc": r"(?:AUTO sharding policy will apply|In AUTO-mode)",
+        "local_rendezvous.cc": r".*is aborting with status: OUT_OF_RANGE: End of sequence",
+        "generator_dataset_op.cc": r"Error occurred when finalizing GeneratorDataset iterator: "
+        r"(?:FAILED_PRECONDITION: Python interpreter state is not|CANCELLED)",
+    }
+    continuations = (
+        r"To enable the following instructions: ",
+        r"/job:\w+/replica:\d+/task:\d+$",
+        r"\s+\[\[(?:\{\{node )?[\w/.:]+(?:\}\})?\]\]",
+    )
+    graph_dumps = (r"unshardable source dataset: ", r": goo\.gle/debug\w+ *$")
+    batch_dumps = (r"\(PerReplica:\{$",)
+    batch_lines = (r"\s*\d+: (?:<tf\.Tensor: shape=|tf\.Tensor\()",)
+
+    milestones = (
+        *Xla.milestones,
+        Milestone("server", r"Started server with target"),
+        Milestone("stragglers", r"Example stragglers:"),
+        Milestone("straggler", rf"^{_TASK}$", native=False),
+        Milestone("missing", r"Waiting for (?P<count>\d{1,9})/\d+ tasks to connect"),
+        Milestone("arrived", rf"{_TASK} has connected to coordination service"),
+        Milestone("joined", r"Coordination agent has successfully connected"),
+        Milestone(
+            "connected",
+            r"(?:\[\d+\] )?Barrier\((?:WaitForAllTasks|\[Init\]Wait_for_all_tasks)[^)]*\) "
+            r"has passed with status: OK",
+        ),
+    )
+    server_address = r"Started server with target: grpc://(\S+)"
+    duplicates = (
+        r"/job:(\w+)/(?:replica:\d+/)?task:(\d+) "
+        # The latter if the second processes of all tasks have met each other: they share the ports.
+        r"(?:unexpectedly tried to connect with a different|Heartbeat: Incarnation ID mismatch)",
+    )
+
+    consequences = (
+        *Xla.consequences,
+        r"Collective ops is aborted by",
+        r"^UnavailableError: ",
+    )
+    mismatches = (
+        *Xla.mismatches,
+        r"expected type \d+ and data_type",
+        r"Shape mismatch in the collective",
+        r"is joining a group with size",
+    )
+    frames = (r"/tensorflow/python/(?:eager|framework|distribute|ops)/",)
+
+    def environment(self, spec: ClusterSpec, task: Task) -> dict[str, str]:
+        """Return TF_CONFIG."""
+        return {"TF_CONFIG": tf_config(spec, task)}
+
+    def export_note(self, *, keras: str, devices: int) -> str:
+        """Return what the user has to do about Keras 3 and virtual devices."""
+        note = _KERAS_NOTE if keras == "auto" else ""
+        return note + (_DEVICES_NOTE.format(count=devices) if devices > 1 else "")

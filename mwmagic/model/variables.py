@@ -1,0 +1,33 @@
+"""The environment variables by which a supervisor tells a worker what it is.
+
+User code may read `TASK`, `ATTEMPT` and `RUN`; the others are for the bootstrap.
+"""
+
+from __future__ import annotations
+
+TASK = "MWMAGIC_TASK"
+"""The task's name, such as ``worker:1``."""
+
+ATTEMPT = "MWMAGIC_ATTEMPT"
+"""The number of the attempt, from 1."""
+
+RUN = "MWMAGIC_RUN"
+"""The directory with the run's record."""
+
+SOURCE = "MWMAGIC_SOURCE"
+"""The copy of the code to run."""
+
+REPORT = "MWMAGIC_REPORT"
+"""The file for an uncaught exception, as JSON."""
+
+STACKS = "MWMAGIC_STACKS"
+"""The file to which SIGUSR1 writes the stack of every thread."""
+
+KERAS = "MWMAGIC_KERAS"
+"""``auto``, ``plain`` or ``legacy``."""
+
+HEARTBEAT = "MWMAGIC_HEARTBEAT"
+"""Seconds after which TensorFlow misses a silent peer; 0 leaves its default."""
+
+DEVICES = "MWMAGIC_DEVICES"
+"""How many virtual CPU devices the process shows; 0 leaves it to the framework."""
