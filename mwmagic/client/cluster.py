@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import warnings
 from dataclasses import replace
@@ -18,7 +17,8 @@ from mwmagic.errors import (
     SupervisorError,
     SupervisorLost,
 )
-from mwmagic.frameworks import rendezvous
+from mwmagic.frameworks import framework_for, tf_config
+from mwmagic.frameworks.requirements import check_installed
 from mwmagic.gang import Policy
 from mwmagic.model.cluster import ClusterSpec, Task, TaskName, find_task, make_tasks
 from mwmagic.model.config import CHIEF, KERAS_MODES, ON_STALL, Config
@@ -26,7 +26,7 @@ from mwmagic.supervisor.shares import shares
 
 from . import sockets
 from .connection import Connection, start_supervisor
-from .coordinator import SERVER, Coordinator, check_coordinator
+from .coordinator import Coordinator, check_coordinator, server_of
 from .export import export
 from .inheritance import inherited
 from .run import Run
@@ -40,27 +40,6 @@ if TYPE_CHECKING:
 __all__ = ["Cluster", "clusters"]
 
 CLOSE_SECONDS = 15.0
-
-_IMPORTS = re.compile(r"^(?:import|from)\s+(tensorflow|keras|tf_keras|jax|torch)\b", re.MULTILINE)
-_EXTRAS = {
-    "tensorflow": "mwmagic[tensorflow]",
-    "keras": "mwmagic[tensorflow]",
-    "jax": "mwmagic[jax]",
-}
-
-
-def _check_installed(source: str) -> None:
-    """Refuse code whose framework is missing, before any process starts.
-
-    Raises
-    ------
-    NotInstalled
-        The message holds the command that installs it.
-    """
-    for module in dict.fromkeys(_IMPORTS.findall(source)):
-        if find_spec(module) is None:
-            wanted = _EXTRAS.get(module, module.replace("_", "-"))
-            raise NotInstalled(f'{module} is not installed: pip install "{wanted}"')
 
 
 def _read(path: Path) -> str:
@@ -212,7 +191,7 @@ class Cluster:
         tasks = make_tasks(workers, chief=chief, ps=ps, evaluator=evaluator)
         if coordinator:
             check_coordinator(chief=chief, ps=ps, evaluator=evaluator, framework=framework)
-        module = rendezvous.rendezvous_for(framework).module
+        module = framework_for(framework).module
         given = _variables(env)
         whole = {**inherited(), **given}
         self.config = Config(
@@ -315,7 +294,8 @@ class Cluster:
         """Start the servers that this process coordinates, if they do not run."""
         run = self.latest
         if run is None or run.over:
-            self.run(SERVER.name, source=SERVER.read_text(), cwd=self.config.directory)
+            server = server_of(self.config.framework)
+            self.run(server.name, source=server.read_text(), cwd=self.config.directory)
 
     def __enter__(self) -> Cluster:  # noqa: PYI034 - Self needs Python 3.11
         return self
@@ -374,7 +354,7 @@ class Cluster:
             There is no such task.
         """
         spec = self.spec
-        return rendezvous.tf_config(spec, spec.find(task))
+        return tf_config(spec, spec.find(task))
 
     def run(
         self,
@@ -429,7 +409,7 @@ class Cluster:
         folder = Path(cwd or ".").resolve()
         tasks = [] if task is None else [str(find_task(task, self.tasks))]
         text = _read(folder / script) if source is None else source
-        _check_installed(text)
+        check_installed(text)
         news = self._connection.request(
             "launch",
             tasks=tasks,

@@ -8,17 +8,26 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from mwmagic.errors import ClusterError
+from mwmagic.frameworks import framework_for, frameworks
+from mwmagic.frameworks.environment import meeting_environment
 from mwmagic.model.config import CHIEF
-from mwmagic.supervisor.environment import meeting_environment
 
 if TYPE_CHECKING:
     from mwmagic.model.cluster import ClusterSpec
     from mwmagic.model.config import Config
 
-__all__ = ["SERVER", "Coordinator", "check_coordinator"]
+__all__ = ["Coordinator", "check_coordinator", "server_of"]
 
-SERVER = Path(__file__).parents[1] / "worker" / "server.py"
-"""What its other tasks run."""
+_WORKER = Path(__file__).parents[1] / "worker"
+
+
+def server_of(framework: str) -> Path:
+    """Return what the other tasks of a coordinator run."""
+    name = framework_for(framework).server
+    if name is None:
+        having = ", ".join(one.name for one in frameworks() if one.server is not None)
+        raise ClusterError(f"a cluster of {framework} has no coordinator; use --framework {having}")
+    return _WORKER / name
 
 
 def check_coordinator(*, chief: bool, ps: int, evaluator: bool, framework: str) -> None:
@@ -29,8 +38,7 @@ def check_coordinator(*, chief: bool, ps: int, evaluator: bool, framework: str) 
     ClusterError
         The message says what to change.
     """
-    if framework != "tensorflow":
-        raise ClusterError(f"a coordinator is TensorFlow's; {framework} has none")
+    server_of(framework)
     if chief:
         raise ClusterError("with a coordinator this process is the chief; leave the chief out")
     if evaluator:
@@ -65,7 +73,7 @@ class Coordinator:
             The cluster, as placed; when it moves to other ports, call it again.
         """
         with self._lock:
-            wanted = meeting_environment(self._config, spec, CHIEF, self._inherited())
+            wanted = meeting_environment(self._config.framework, spec, CHIEF, self._inherited())
             if wanted == self._set:
                 return
             self._before = {name: os.environ.get(name) for name in wanted} | self._before

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mwmagic.errors import ClusterError
-from mwmagic.frameworks.rendezvous import rendezvous_for
+from mwmagic.frameworks import framework_for
+from mwmagic.frameworks.environment import backend_environment, option_environment
 from mwmagic.gang import Role, roles
 from mwmagic.model.cluster import ClusterSpec
 
@@ -21,23 +22,10 @@ if TYPE_CHECKING:
 
 __all__ = ["KINDS", "export"]
 
-KINDS = ("script", "slurm")
-"""What a run can be exported as."""
-
 _FIRST = 40000
 """Stands, with a task's rank added, for the port that the script finds for it."""
 
 _PORT = re.compile(r"\b4\d{4}\b")
-
-_NOTE = """\
-# Keras 3's Model.fit fails under MultiWorkerMirroredStrategy; `import mwmagic.keras` at the head
-# of the program repairs it where mwmagic is installed, `export TF_USE_LEGACY_KERAS=1` avoids it.
-"""
-
-_DEVICES = """\
-# TensorFlow has no variable for virtual devices; the program has to set the {count} of each task:
-# tf.config.set_logical_device_configuration, right after the import.
-"""
 
 _SCRIPT = """\
 #!/usr/bin/env bash
@@ -124,8 +112,8 @@ for name, value in variables.items():
     value = re.sub(r"task-(\\d+)-host", lambda match: hosts[int(match[1])], value)
     value = re.sub(r"\\b4\\d{{4}}\\b", lambda match: str(first + int(match[0]) - {first}), value)
     os.environ[name] = value
-if "LOCAL_RANK" in variables:
-    os.environ["LOCAL_RANK"] = os.environ["SLURM_LOCALID"]
+for name, told in {slurm}:
+    os.environ[name] = os.environ[told]
 os.environ["no_proxy"] = ",".join([*set(hosts), "localhost", os.environ.get("no_proxy", "")])
 os.execvp(sys.argv[2], sys.argv[2:])
 END
@@ -141,19 +129,17 @@ def _meeting(config: Config, host: str) -> dict[Task, dict[str, str]]:
     tasks = config.members
     addresses = [f"{host.format(rank)}:{_FIRST + rank}" for rank in range(len(tasks))]
     spec = ClusterSpec.place(tasks, addresses)
-    found = {task: rendezvous_for(config.framework).environment(spec, task) for task in tasks}
-    for variables in found.values():
-        variables.pop("TF_GRPC_REUSE_PORT", None)  # nobody holds a port there
-    return found
+    framework = framework_for(config.framework)
+    return {task: framework.environment(spec, task) for task in tasks}
 
 
 def _exports(config: Config, env: Mapping[str, str]) -> str:
     """Return the lines that set what all tasks have in common."""
-    common = dict(env)
-    if config.keras == "legacy":
-        common["TF_USE_LEGACY_KERAS"] = "1"
-    if config.framework == "jax" and config.devices:
-        common["JAX_NUM_CPU_DEVICES"] = str(config.devices)
+    common = {
+        **backend_environment(config.framework, env),
+        **env,
+        **option_environment(config.framework, keras=config.keras, devices=config.devices),
+    }
     return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in common.items())
 
 
@@ -205,9 +191,16 @@ def _slurm(config: Config, command: Sequence[str], env: Mapping[str, str], note:
         note=note,
         exports=_exports(config, env),
         first=_FIRST,
+        slurm=list(framework_for(config.framework).slurm.items()),
         variables=shlex.quote(variables),
         command=shlex.join(command),
     )
+
+
+_KINDS = {"script": _script, "slurm": _slurm}
+
+KINDS = tuple(_KINDS)
+"""What a run can be exported as."""
 
 
 def export(kind: str, config: Config, command: Sequence[str], env: Mapping[str, str]) -> str:
@@ -229,12 +222,11 @@ def export(kind: str, config: Config, command: Sequence[str], env: Mapping[str, 
     ClusterError
         The kind is unknown, or such a cluster cannot be run in that way.
     """
-    if kind not in KINDS:
-        raise ClusterError(f"cannot export {kind!r}; the kinds are {', '.join(KINDS)}")
+    framework = framework_for(config.framework)
+    if kind not in framework.export_kinds:
+        kinds = ", ".join(framework.export_kinds)
+        raise ClusterError(f"cannot export {kind!r}; the kinds are {kinds}")
     if config.coordinator:
         raise ClusterError("this process coordinates the cluster, so no script can; use a chief")
-    note = ""
-    if config.framework == "tensorflow":
-        note += _NOTE if config.keras == "auto" else ""
-        note += _DEVICES.format(count=config.devices) if config.devices > 1 else ""
-    return (_script if kind == "script" else _slurm)(config, command, env, note)
+    note = framework.export_note(keras=config.keras, devices=config.devices)
+    return _KINDS[kind](config, command, env, note)

@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import os
 
-__all__ = ["inherited"]
+from mwmagic.frameworks.environment import set_by_user
 
-_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
+__all__ = ["inherited"]
 
 
 def inherited() -> dict[str, str]:
-    """Return this process's environment, without what an import has put there for itself.
-
-    JAX's import sets TensorFlow's log level to 1 where it is not set
-    (``jax/__init__.py``), and TensorFlow's imports JAX, through Keras, where that is
-    installed. A worker with that level no longer says for whom it waits.
+    """Return this process's environment, without what the import of a framework set.
 
     Returns
     -------
     dict of str to str
-        Names and values. A log level of 1 is never among them, since this process may
-        have it from its parent's import too; any other is the user's own.
+        Names and values. TensorFlow's log level 1, which JAX's import sets, is never
+        among them, since this process may have it from its parent's import too; any
+        other level is the user's own.
     """
-    env = dict(os.environ)
-    if env.get(_LEVEL) == "1":
-        del env[_LEVEL]
-    return env
+    return set_by_user(os.environ)

@@ -13,12 +13,14 @@ if TYPE_CHECKING:
     from mwmagic.model.cluster import ClusterSpec, Task
 
 __all__ = [
+    "backend_environment",
     "default_environment",
     "early",
     "forkable",
-    "foreign",
+    "inheritable",
     "meeting_environment",
     "option_environment",
+    "set_by_user",
     "thread_environment",
 ]
 
@@ -44,6 +46,7 @@ import sets the two of Intel's OpenMP (``sklearn/__init__.py``), and TensorFlow 
 it, in the notebook as in the warm process.
 """
 
+_KERNEL_ONLY = ("JPY_PARENT_PID", "JPY_SESSION_NAME")
 _BACKEND = "KERAS_BACKEND"
 _LEGACY = {"TF_USE_LEGACY_KERAS": "1"}
 _THREADS = {"OMP_NUM_THREADS": 1}
@@ -63,7 +66,7 @@ def _without_proxy(spec: ClusterSpec, env: Mapping[str, str]) -> dict[str, str]:
     return {"no_proxy": value, "NO_PROXY": value}
 
 
-def _backend(framework: str, env: Mapping[str, str]) -> dict[str, str]:
+def backend_environment(framework: str, env: Mapping[str, str]) -> dict[str, str]:
     """Return the Keras backend of a framework, unless the user has chosen one."""
     backend = framework_for(framework).keras_backend
     return {} if backend is None or _BACKEND in env else {_BACKEND: backend}
@@ -92,7 +95,7 @@ def meeting_environment(
         The framework does not know such a task.
     """
     return {
-        **_backend(framework, env),
+        **backend_environment(framework, env),
         **framework_for(framework).holds_port,
         **framework_for(framework).environment(spec, task),
         **_without_proxy(spec, env),
@@ -128,10 +131,23 @@ def thread_environment(count: int) -> dict[str, str]:
     return {name: str(max(count, least)) for name, least in fewest.items()}
 
 
-def foreign(env: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of `env` that an import may have set, and not the user."""
-    suspect = {pair for one in frameworks() for pair in one.imports_set.items()}
-    return {name: value for name, value in env.items() if (name, value) in suspect}
+def inheritable(env: Mapping[str, str]) -> dict[str, str]:
+    """Return what of a notebook's environment does not mislead a task."""
+    misleading = {*_KERNEL_ONLY, *(name for one in frameworks() for name in one.not_inherited)}
+    inherited = {name: value for name, value in env.items() if name not in misleading}
+    if "inline" in inherited.get("MPLBACKEND", ""):
+        del inherited["MPLBACKEND"]
+    return inherited
+
+
+def set_by_user(env: Mapping[str, str]) -> dict[str, str]:
+    """Return `env` without what the import of a framework sets for itself.
+
+    A worker with the log level that JAX's import sets would no longer say for
+    whom it waits. TensorFlow imports JAX too, through Keras, where JAX is installed.
+    """
+    imported = {pair for one in frameworks() for pair in one.imports_set.items()}
+    return {name: value for name, value in env.items() if (name, value) not in imported}
 
 
 @cache
@@ -146,9 +162,7 @@ def early(env: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that must agree for a worker to be forked from a warm process."""
     prefixes, late = _timing()
     return {
-        name: value
-        for name, value in env.items()
-        if name.startswith(prefixes) and name not in late
+        name: value for name, value in env.items() if name.startswith(prefixes) and name not in late
     }
 
 

@@ -90,6 +90,8 @@ class Framework:
         Prefixes of variables that may be read while it is imported.
     late : tuple of str
         Of these the variables that are read only after the import.
+    not_inherited : tuple of str
+        Variables of the notebook's own environment that would mislead a task.
     imports_set : mapping of str to str
         Variables that its import sets in its own process, where they are not set.
     threads : mapping of str to int
@@ -153,6 +155,7 @@ class Framework:
     device_variable: str | None = None
     early: tuple[str, ...] = ()
     late: tuple[str, ...] = ()
+    not_inherited: tuple[str, ...] = ()
     imports_set: ClassVar[Mapping[str, str]] = {}
     threads: ClassVar[Mapping[str, int]] = {}
     log_level: tuple[str, str] | None = None

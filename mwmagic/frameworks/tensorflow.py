@@ -25,6 +25,14 @@ _DEVICES_NOTE = """\
 # tf.config.set_logical_device_configuration, right after the import.
 """
 
+_LOGGED = (
+    r"INFO:tensorflow:(?:Using |Single-worker |Enabled multi-worker|Waiting for the cluster|"
+    r"Cluster is ready|Check health|MultiWorkerMirroredStrategy with|Collective |Reduce to |"
+    r"batch_all_reduce|ParameterServerStrategyV2 is|"
+    r"`tf.distribute.experimental.ParameterServer)"
+)
+"""What its strategies log in Python."""
+
 _TASK = r"/job:(?P<job>\w+)/replica:\d+/task:(?P<index>\d+)"
 
 
@@ -72,6 +80,7 @@ class TensorFlow(Xla):
     early = (*Xla.early, "TF_")
     # Read when the strategy is made, or at the first op.
     late = (*Xla.late, "TF_CONFIG", "TF_NUM_INTEROP_THREADS", "TF_NUM_INTRAOP_THREADS")
+    not_inherited = ("TF_CONFIG",)
     # With a single inter-op thread a parameter server's cluster was seen to hang.
     threads: ClassVar[Mapping[str, int]] = {
         "TF_NUM_INTRAOP_THREADS": 1,
@@ -80,13 +89,7 @@ class TensorFlow(Xla):
 
     server = "server.py"
 
-    notices = (
-        *Xla.notices,
-        r"INFO:tensorflow:(?:Using |Single-worker |Enabled multi-worker|Waiting for the cluster|"
-        r"Cluster is ready|Check health|MultiWorkerMirroredStrategy with|Collective |Reduce to |"
-        r"batch_all_reduce|ParameterServerStrategyV2 is|"
-        r"`tf.distribute.experimental.ParameterServer)",
-    )
+    notices = (*Xla.notices, _LOGGED)
     native_notices: ClassVar[Mapping[str, str]] = {
         **Xla.native_notices,
         "py_utils.cc": r"TF-TRT Warning: Could not find TensorRT",
@@ -122,9 +125,9 @@ class TensorFlow(Xla):
     )
     server_address = r"Started server with target: grpc://(\S+)"
     duplicates = (
-        r"/job:(\w+)/(?:replica:\d+/)?task:(\d+) "
-        # The latter if the second processes of all tasks have met each other: they share the ports.
-        r"(?:unexpectedly tried to connect with a different|Heartbeat: Incarnation ID mismatch)",
+        r"/job:(\w+)/(?:replica:\d+/)?task:(\d+) unexpectedly tried to connect with a different",
+        # If the second processes of all tasks have met each other: they share the ports.
+        r"/job:(\w+)/(?:replica:\d+/)?task:(\d+) Heartbeat: Incarnation ID mismatch",
     )
 
     consequences = (

@@ -15,10 +15,10 @@ __all__ = ["Xla"]
 class Xla(Framework):
     """The common part of the frameworks that are built on XLA."""
 
-    early = ("ABSL_", "GRPC_", "XLA_")
-    late = ("XLA_FLAGS",)
+    early: tuple[str, ...] = ("ABSL_", "GRPC_", "XLA_")
+    late: tuple[str, ...] = ("XLA_FLAGS",)
 
-    notices = (
+    notices: tuple[str, ...] = (
         *Framework.notices,
         r"WARNING: All log messages before absl::InitializeLog\(\) is called",
     )
@@ -31,13 +31,13 @@ class Xla(Framework):
         "cuda_blas.cc": r"Unable to register cuBLAS factory",
         "computation_placer.cc": r"computation placer already registered",
     }
-    native_failures = (
+    native_failures: tuple[str, ...] = (
         r"StartAbort",
         r"unhealthy",
         r"\b(?:UNAVAILABLE|INTERNAL|ABORTED|FAILED_PRECONDITION|UNKNOWN):",
     )
 
-    consequences = (
+    consequences: tuple[str, ...] = (
         *Framework.consequences,
         r"failed to connect to all addresses",
         r"stopped sending heartbeats",
@@ -45,12 +45,15 @@ class Xla(Framework):
         r"Error reported from /job:",
         r"\bUNAVAILABLE: ",
     )
-    mismatches = (
+    mismatches: tuple[str, ...] = (
         r"tried to connect with a different incarnation",
         r"expects a different device incarnation",
     )
-    port_taken = (r"Could not start gRPC server", r"Failed to add port to server")  # add_port.cc
-    blames = (
+    port_taken: tuple[str, ...] = (
+        r"Could not start gRPC server",
+        r"Failed to add port to server",
+    )  # add_port.cc
+    blames: tuple[str, ...] = (
         r"(?:remote target |Error reported from |^)/job:(\w+)/(?:replica:\d+/)?task:(\d+)",
     )
-    blames_leader = (r"CoordinationService/",)
+    blames_leader: tuple[str, ...] = (r"CoordinationService/",)

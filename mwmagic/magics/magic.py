@@ -16,7 +16,7 @@ from traitlets import Bool, Enum, Float, Int, Unicode
 from mwmagic.client.cluster import Cluster
 from mwmagic.client.following import follow
 from mwmagic.errors import BadArguments, NoCluster, NoRun, WaitInterrupted
-from mwmagic.frameworks.rendezvous import FRAMEWORKS
+from mwmagic.frameworks import FRAMEWORKS
 from mwmagic.logs.reading import read
 from mwmagic.model.cluster import Task, TaskName, make_tasks
 from mwmagic.model.config import KERAS_MODES

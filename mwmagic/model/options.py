@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from mwmagic.frameworks.rendezvous import FRAMEWORKS
+from mwmagic.frameworks import FRAMEWORKS
 
 from .config import KERAS_MODES, ON_STALL
 

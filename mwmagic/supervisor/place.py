@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import mwmagic.worker
 from mwmagic.engines import engine_for
 from mwmagic.engines.local import AGENT
-from mwmagic.frameworks.rendezvous import rendezvous_for
+from mwmagic.frameworks import framework_for
+from mwmagic.frameworks.environment import early, forkable
 from mwmagic.model.cluster import ClusterSpec
 from mwmagic.model.config import CHIEF
 
 from . import orphans
-from .environment import early, forkable, task_environment
+from .environment import task_environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -148,7 +149,7 @@ class Place:
     # Warm processes.
 
     def _warm_up(self) -> None:
-        modules = rendezvous_for(self.config.framework).warm
+        modules = framework_for(self.config.framework).warm
         env = task_environment(self.config, self.spec, self.config.members[0], self.config.env)
         argv = [sys.executable, str(ZYGOTE), str(BOOTSTRAP), *modules]
         self._early = early(env)

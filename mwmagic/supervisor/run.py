@@ -28,6 +28,8 @@ from mwmagic.diagnosis import (
     why_stalled,
 )
 from mwmagic.errors import MwmagicError, SupervisorError
+from mwmagic.frameworks import framework_for
+from mwmagic.model import variables
 from mwmagic.model.status import words
 
 from .environment import task_environment
@@ -119,6 +121,7 @@ class Run:
         self.gang = g.Gang(config.members, policy, time.monotonic())
         self._place = place
         self._config = config
+        self._framework = framework_for(config.framework)
         self._changed = changed
         self._processes: dict[Task, Process] = {}
         self._keyed: dict[str, Process] = {}
@@ -305,11 +308,11 @@ class Run:
         process = self._new(task, attempt, log)
         env = task_environment(self._config, self._place.spec, task, order.env)
         env |= {
-            "MWMAGIC_ATTEMPT": str(attempt),
-            "MWMAGIC_REPORT": str(report),
-            "MWMAGIC_RUN": str(self.directory.path),
-            "MWMAGIC_SOURCE": str(order.source),
-            "MWMAGIC_STACKS": str(log.with_suffix(".stacks")),
+            variables.ATTEMPT: str(attempt),
+            variables.REPORT: str(report),
+            variables.RUN: str(self.directory.path),
+            variables.SOURCE: str(order.source),
+            variables.STACKS: str(log.with_suffix(".stacks")),
         }
         self._place.start(
             task,
@@ -331,7 +334,7 @@ class Run:
             script=str(Path(order.cwd, order.script)),
             cell=order.cell,
             address=self._place.spec.addresses[task],
-            told=order.env.get("TF_CPP_MIN_LOG_LEVEL", "0") == "0",
+            told=self._framework.logs_start(order.env),
         )
         self._keyed[self._key(process)] = process
         return process
@@ -380,7 +383,7 @@ class Run:
         return [
             process.seen(found.get(str(process.task)))
             for task, process in self._processes.items()
-            if roles[task] is g.Role.PEER and self._config.framework == "tensorflow"
+            if roles[task] is g.Role.PEER and self._framework.log_level
         ]
 
     # Stalls.

@@ -8,6 +8,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 from mwmagic.errors import ClusterError
+from mwmagic.frameworks.environment import thread_environment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,8 +27,6 @@ NONE = "-1"
 """What CUDA_VISIBLE_DEVICES holds for no GPU: an empty value reads like a forgotten one."""
 
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
-_THREADS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS", "NPROC")
-"""What TensorFlow reads, what PyTorch and NumPy's libraries do, and what XLA does for JAX."""
 
 
 def _listed() -> tuple[list[str], str]:
@@ -97,11 +96,8 @@ def _threads(tasks: Sequence[Task], env: Mapping[str, str], each: int | None) ->
     if each == 0:
         return {}
     count = each or max(1, len(os.sched_getaffinity(0)) // len(tasks))
-    # With a single inter-op thread a parameter server's cluster was seen to hang.
-    values = (count, max(count, 2), count, count)
-    return {
-        name: str(value) for name, value in zip(_THREADS, values, strict=True) if name not in env
-    }
+    threads = thread_environment(count)
+    return {name: value for name, value in threads.items() if name not in env}
 
 
 def shares(

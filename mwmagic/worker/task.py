@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mwmagic.errors import ClusterError
+from mwmagic.frameworks import frameworks
+from mwmagic.model import variables
 from mwmagic.model.cluster import Task
 
 if TYPE_CHECKING:
@@ -25,9 +27,6 @@ if TYPE_CHECKING:
 __all__ = ["cluster_size", "is_chief", "this_task", "write_path"]
 
 AnyPath = TypeVar("AnyPath", str, Path)
-
-_RANKS = ("KERAS_DISTRIBUTION_PROCESS_ID", "JAX_PROCESS_ID", "RANK")
-_SIZES = ("KERAS_DISTRIBUTION_NUM_PROCESSES", "JAX_NUM_PROCESSES", "WORLD_SIZE")
 
 
 def _tf_config() -> Mapping[str, Any]:
@@ -51,6 +50,11 @@ def _number(names: Sequence[str]) -> int | None:
     return None
 
 
+def _rank() -> int | None:
+    """Return this process's rank, where a framework reads one."""
+    return _number([name for one in frameworks() for name in one.ranks])
+
+
 def this_task() -> Task:
     """Return the task that this process is.
 
@@ -67,9 +71,9 @@ def this_task() -> Task:
     task = _tf_config().get("task")
     if task:
         return Task(task["type"], int(task["index"]))
-    if "MWMAGIC_TASK" in os.environ:
-        return Task.parse(os.environ["MWMAGIC_TASK"])
-    return Task("worker", _number(_RANKS) or 0)
+    if variables.TASK in os.environ:
+        return Task.parse(os.environ[variables.TASK])
+    return Task("worker", _rank() or 0)
 
 
 def is_chief() -> bool:
@@ -79,7 +83,7 @@ def is_chief() -> bool:
     worker; without any cluster this process is. An evaluator is not.
     """
     if not _tf_config().get("task"):
-        return not _number(_RANKS)
+        return not _rank()
     task, others = this_task(), _tf_config().get("cluster", {})
     return task.type == "chief" or (task == Task("worker", 0) and not others.get("chief"))
 
@@ -92,7 +96,7 @@ def cluster_size() -> int:
     cluster = _tf_config().get("cluster")
     if cluster:
         return len(cluster.get("chief", ())) + len(cluster.get("worker", ()))
-    return _number(_SIZES) or 1
+    return _number([name for one in frameworks() for name in one.sizes]) or 1
 
 
 @cache

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mwmagic.errors import ClusterError
-from mwmagic.frameworks.rendezvous import FRAMEWORKS, rendezvous_for, tf_config
+from mwmagic.frameworks import FRAMEWORKS, framework_for, tf_config
+from mwmagic.frameworks.environment import meeting_environment
 from mwmagic.model.cluster import ClusterSpec, Task, make_tasks
 
 calm = settings(deadline=None)
@@ -155,7 +156,7 @@ def test_tensorflow_reads_every_tf_config_and_an_evaluator_can_make_a_strategy(f
 @pytest.mark.parametrize("framework", ["jax", "torch"])
 def test_ranks_are_dense_and_the_first_is_where_all_meet(framework):
     spec = cluster({"workers": 2, "chief": True})
-    environments = [rendezvous_for(framework).environment(spec, task) for task in spec.tasks]
+    environments = [framework_for(framework).environment(spec, task) for task in spec.tasks]
     names = {
         "jax": ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"),
         "torch": ("MASTER_PORT", "WORLD_SIZE", "RANK"),
@@ -168,7 +169,7 @@ def test_ranks_are_dense_and_the_first_is_where_all_meet(framework):
 def test_torch_counts_local_ranks_by_machine_and_wants_no_brackets():
     addresses = ["[::1]:10", "[::2]:10", "[::1]:11", "[::2]:11"]
     spec = ClusterSpec.place(make_tasks(4), addresses)
-    environments = [rendezvous_for("torch").environment(spec, task) for task in spec.tasks]
+    environments = [framework_for("torch").environment(spec, task) for task in spec.tasks]
     assert [one["LOCAL_RANK"] for one in environments] == ["0", "0", "1", "1"]
     assert {one["MASTER_ADDR"] for one in environments} == {"::1"}
 
@@ -197,7 +198,7 @@ def test_keras_on_jax_meets(free_ports):
     with ExitStack() as stack:
         processes = []
         for task in spec.tasks:
-            environment = shared | rendezvous_for("jax").environment(spec, task)
+            environment = shared | meeting_environment("jax", spec, task, shared)
             process = subprocess.Popen(
                 [sys.executable, "-c", MEET],
                 env=environment,
@@ -219,15 +220,15 @@ def test_keras_on_jax_meets(free_ports):
 def test_only_tensorflow_has_servers_and_evaluators(framework):
     spec = cluster({"workers": 2, "ps": 1, "evaluator": True})
     with pytest.raises(ClusterError, match=r"workers only; remove ps:0, evaluator:0 or use"):
-        rendezvous_for(framework).environment(spec, Task("worker", 0))
+        framework_for(framework).environment(spec, Task("worker", 0))
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_a_task_that_is_not_there_lists_those_that_are(framework):
     with pytest.raises(ClusterError, match=r"no task worker:5; .* are worker:0, worker:1$"):
-        rendezvous_for(framework).environment(cluster({"workers": 2}), Task("worker", 5))
+        framework_for(framework).environment(cluster({"workers": 2}), Task("worker", 5))
 
 
 def test_an_unknown_framework_lists_the_known():
     with pytest.raises(ClusterError, match="'mxnet'; the frameworks are tensorflow, jax, torch"):
-        rendezvous_for("mxnet")
+        framework_for("mxnet")

@@ -103,7 +103,7 @@ def test_the_notebook_coordinates(kernel):
         ({"chief": True}, "this process is the chief; leave the chief out"),
         ({"evaluator": True}, "evaluate in this process"),
         ({"ps": 0}, r"needs parameter servers; add 1 \(--ps 1\)"),
-        ({"framework": "jax"}, "jax has none"),
+        ({"framework": "jax"}, "jax has no coordinator; use --framework tensorflow"),
     ],
 )
 def test_a_cluster_that_this_process_cannot_coordinate(options, message):

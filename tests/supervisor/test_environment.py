@@ -6,9 +6,10 @@ import os
 
 import pytest
 
+from mwmagic.frameworks.environment import early, forkable
 from mwmagic.model.cluster import ClusterSpec, make_tasks
 from mwmagic.model.config import Config
-from mwmagic.supervisor.environment import early, forkable, task_environment
+from mwmagic.supervisor.environment import task_environment
 
 TASKS = make_tasks(2)
 SPEC = ClusterSpec.place(TASKS, ["localhost:1111", "node-2:2222"])

@@ -10,9 +10,9 @@ import sys
 import pytest
 
 from mwmagic.errors import ClusterError
+from mwmagic.frameworks.environment import early
 from mwmagic.model.cluster import make_tasks
 from mwmagic.model.config import Config
-from mwmagic.supervisor.environment import early
 from mwmagic.supervisor.shares import shares
 
 ASKED = '[ "$*" = "--query-gpu=index --format=csv,noheader" ] || exit 9\n'

@@ -6,7 +6,7 @@ import pytest
 from processes import printed
 
 from mwmagic.errors import ClusterError
-from mwmagic.frameworks.rendezvous import rendezvous_for
+from mwmagic.frameworks import framework_for
 from mwmagic.model.cluster import ClusterSpec, Task, make_tasks
 from mwmagic.worker import cluster_size, is_chief, this_task
 
@@ -27,7 +27,7 @@ def placed(**shape):
 
 
 def become(monkeypatch, spec, task, framework="tensorflow"):
-    for name, value in rendezvous_for(framework).environment(spec, task).items():
+    for name, value in framework_for(framework).environment(spec, task).items():
         monkeypatch.setenv(name, value)
 
 
