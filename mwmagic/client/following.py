@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from mwmagic.logs.follow import Follower
 from mwmagic.model.cluster import find_task
+from mwmagic.record import TaskPaths
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,12 +54,12 @@ class Following:
 
     def _one(self, name: str, path: Path, *, last: bool) -> list[str]:
         """Read on in a task's log, and to the end in those of attempts that are over."""
-        current = int(path.parent.name.rpartition("-")[2])
+        paths = TaskPaths(path)
         lines: list[str] = []
-        for attempt in range(self._current.get(name, self._first), current + 1):
-            log = path.parent.with_name(f"attempt-{attempt}") / path.name
-            lines += self._follower(name, attempt, log).read(last=last or attempt < current)
-        self._current[name] = current
+        for attempt in range(self._current.get(name, self._first), paths.attempt + 1):
+            follower = self._follower(name, attempt, paths.in_attempt(attempt).log)
+            lines += follower.read(last=last or attempt < paths.attempt)
+        self._current[name] = paths.attempt
         return lines
 
     def _follower(self, name: str, attempt: int, log: Path) -> Follower:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.model.status import FINAL
+from mwmagic.record import RunPaths
 
 from .journal import Journal
 from .pages import Position
@@ -55,7 +56,7 @@ class Feed:
 
     def __init__(self, run: Mapping[str, Any]) -> None:
         self.number = int(run["number"])
-        self.series = Series(Path(run["directory"]) / "metrics.jsonl")
+        self.series = Series(RunPaths(Path(run["directory"])).metrics)
         self.journal = Journal()
         self._names = list(run["tasks"])
         self._tails: list[Tail | None] = [None] * len(run["tasks"])

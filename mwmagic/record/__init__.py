@@ -1,7 +1,9 @@
-"""The run directory: everything about a run, written so that a crash leaves it readable."""
+"""The record of a run: what is kept of it on disk."""
 
 from __future__ import annotations
 
-from .directory import FOLDER, Record, RunDirectory, runs
+from .paths import FOLDER, RunPaths, TaskPaths
+from .reader import Record, runs
+from .writer import FORMAT, RunDirectory
 
-__all__ = ["FOLDER", "Record", "RunDirectory", "runs"]
+__all__ = ["FOLDER", "FORMAT", "Record", "RunDirectory", "RunPaths", "TaskPaths", "runs"]

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mwmagic.logs.progress import Update
     from mwmagic.model.cluster import Task
     from mwmagic.model.messages import Message
+    from mwmagic.record import TaskPaths
 
 __all__ = ["Process"]
 
@@ -55,8 +56,8 @@ class Process:
         The task.
     attempt : int
         In which attempt it was started.
-    log : str
-        The file with what it prints.
+    paths : TaskPaths
+        Where its log is, and what belongs to it.
     script : str
         The user's file.
     cell : str
@@ -78,7 +79,7 @@ class Process:
         self,
         task: Task,
         attempt: int,
-        log: str,
+        paths: TaskPaths,
         *,
         script: str = "",
         cell: str = "",
@@ -87,7 +88,7 @@ class Process:
     ) -> None:
         self.task = task
         self.attempt = attempt
-        self.log = log
+        self.paths = paths
         self.script = script
         self.cell = cell
         self.address = address
@@ -216,7 +217,7 @@ class Process:
             "progress": None if self._latest is None else asdict(self._latest),
             "cpu": self.usage.get("cpu"),
             "memory": self.usage.get("memory"),
-            "log": self.log,
+            "log": str(self.paths.log),
             "size": self.size,
             "code": code,
             "signal": number,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import sys
 import time
@@ -12,8 +11,6 @@ from dataclasses import asdict, dataclass, field
 from functools import singledispatchmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import psutil
 
 from mwmagic import gang as g
 from mwmagic.diagnosis import (
@@ -32,6 +29,7 @@ from mwmagic.frameworks import framework_for
 from mwmagic.model import variables
 from mwmagic.model.status import words
 
+from .account import Account
 from .environment import task_environment
 from .place import BOOTSTRAP
 from .process import ABSENT, Process
@@ -137,6 +135,7 @@ class Run:
         self._examining: asyncio.Task[Any] | None = None
         self._started = time.time()
         self._ended: float | None = None
+        self._account = Account(config, self.gang.state.value, changed)
         self._notices: tuple[Notice, ...] = ()
         self._setbacks: list[dict[str, Any]] = []
         self._note("created", tasks=list(config.tasks))
@@ -193,6 +192,7 @@ class Run:
             self._forgive(event)
         if self.gang.state is not before:
             self._note("state", state=self.gang.state.value, attempt=self.gang.attempt)
+            self._account.durations.enter(self.gang.state.value, time.monotonic())
             self._set_back()
         starts = any(isinstance(action, g.Start) for action in actions)
         if g.Rebind() in actions or (starts and self._place.broken):
@@ -224,8 +224,7 @@ class Run:
         self._perform([action for action in actions if not isinstance(action, g.Start)])
         for action in actions:
             if isinstance(action, g.Start):
-                log = self.directory.log(action.task, action.attempt)
-                process = self._new(action.task, action.attempt, log)
+                process = self._new(action.task, action.attempt)
                 self._exited(process, process.failed(error, time.monotonic()))
 
     @singledispatchmethod
@@ -302,17 +301,16 @@ class Run:
 
     def _start(self, task: Task, attempt: int) -> None:
         order = self.orders[task]
-        log = self.directory.log(task, attempt)
-        report = log.with_suffix(".json")
-        report.unlink(missing_ok=True)
-        process = self._new(task, attempt, log)
+        process = self._new(task, attempt)
+        paths = process.paths
+        paths.report.unlink(missing_ok=True)
         env = task_environment(self._config, self._place.spec, task, order.env)
         env |= {
             variables.ATTEMPT: str(attempt),
-            variables.REPORT: str(report),
+            variables.REPORT: str(paths.report),
             variables.RUN: str(self.directory.path),
             variables.SOURCE: str(order.source),
-            variables.STACKS: str(log.with_suffix(".stacks")),
+            variables.STACKS: str(paths.stacks),
         }
         self._place.start(
             task,
@@ -320,17 +318,17 @@ class Run:
             argv=[sys.executable, str(BOOTSTRAP), order.script, *order.args],
             env=env,
             cwd=order.cwd,
-            log=str(log),
-            report=str(report),
+            log=str(paths.log),
+            report=str(paths.report),
             credit=CREDIT,
         )
 
-    def _new(self, task: Task, attempt: int, log: Path) -> Process:
+    def _new(self, task: Task, attempt: int) -> Process:
         order = self.orders[task]
         process = self._processes[task] = Process(
             task,
             attempt,
-            str(log),
+            self.directory.task(task, attempt),
             script=str(Path(order.cwd, order.script)),
             cell=order.cell,
             address=self._place.spec.addresses[task],
@@ -453,7 +451,7 @@ class Run:
         """Have processes write their stacks, and return them by task."""
         watches = {}
         for process in alive:
-            path = Path(process.log).with_suffix(".stacks")
+            path = process.paths.stacks
             # Before the bootstrap has registered its handler the signal would be deadly.
             if path.exists():
                 watches[str(process.task)] = stacks.Watch(path)
@@ -479,8 +477,9 @@ class Run:
     def _output(self, process: Process, event: Message) -> None:
         for update in process.output(event):
             if update.metrics:
-                place = {"task": str(process.task), "attempt": process.attempt}
-                self.directory.metric(**place, **asdict(update))
+                entry = {"attempt": process.attempt, **asdict(update)}
+                self.directory.metric(task=str(process.task), **entry)
+                self._account.extremes.take(str(process.task), entry)
         channel = self._place.channel(process.task)
         spent = len(event["data"].encode("utf-8", "surrogateescape"))
         channel.send("credit", process=event["process"], bytes=spent)
@@ -543,14 +542,12 @@ class Run:
         return {**snapshot, "words": words(snapshot)}
 
     def write(self) -> None:
-        """Write the run's state to its record."""
-        own = psutil.Process()
-        supervisor = {"pid": os.getpid(), "started": own.create_time()}
-        framework = {"framework": self._config.framework, "keras": self._config.keras}
-        options = {**framework, "engine": self._config.engine, "devices": self._config.devices}
-        python = {"python": sys.version.split()[0]}
-        extra = {"supervisor": supervisor, "options": options, "versions": python}
-        self.directory.write({**self.snapshot(), **extra})
+        """Write the run's state to its record; the last one is there on return."""
+        self.directory.write(
+            {**self.snapshot(), **self._account.as_json(self.orders, over=self.over)}
+        )
+        if self.over:
+            self.directory.flush()
 
     def _note(self, event: str, **fields: Any) -> None:  # noqa: ANN401 - JSON values
         self.directory.event(event, **fields)

@@ -68,6 +68,8 @@ class Supervisor:
             self.run.stop(None, 0.0)
         await self._place.close()
         self._tell()
+        if self.run is not None:
+            self.run.directory.flush()
         await self._server.close()
 
     def _expect_owner(self) -> None:
@@ -180,7 +182,8 @@ class Supervisor:
         )
         chosen = Policy(**{**vars(self.config.policy), **policy})
         self.run = Run(directory, self._place, self.config, chosen, self._changed)
-        self.run.write()  # its owner may ask for a log as soon as it knows of the run
+        self.run.write()
+        directory.flush()  # its owner may ask for a log as soon as it knows of the run
         return self.run
 
     def _stop(self, message: Message) -> None:

@@ -13,7 +13,7 @@ from textwrap import dedent
 import pytest
 from processes import alive, eventually
 
-from mwmagic import Cluster, __version__, runs
+from mwmagic import Cluster, Task, __version__, runs
 from mwmagic.cli import main
 from mwmagic.record import RunDirectory
 
@@ -288,20 +288,20 @@ def recorded(here):
     first.write({"state": "finished", "tasks": {"worker:0": {}}})
     second = RunDirectory.create(here, "main")
     second.write({"state": "failed", "tasks": {"worker:0": {}, "worker:1": {}}})
+    for run in (first, second):
+        run.flush()
     return first, second
 
 
 def write_log(run, task, attempt, data):
-    folder = run.path / f"attempt-{attempt}"
-    folder.mkdir(exist_ok=True)
-    (folder / f"{task}.log").write_bytes(data)
+    run.task(Task.parse(task), attempt).log.write_bytes(data)
 
 
 def test_logs_are_shown_task_by_task(recorded, capsys):
     first, second = recorded
-    write_log(first, "worker-0", 1, b"old\n")
-    write_log(second, "worker-0", 1, b"earlier attempt\n")
-    write_log(second, "worker-0", 2, b"a\rb\nc \xff\nlast")
+    write_log(first, "worker:0", 1, b"old\n")
+    write_log(second, "worker:0", 1, b"earlier attempt\n")
+    write_log(second, "worker:0", 2, b"a\rb\nc \xff\nlast")
     assert main(["logs"]) == 0
     assert capsys.readouterr().out == (
         "--- worker:0 ---\nb\nc \ufffd\nlast\n"
@@ -328,6 +328,6 @@ def test_logs_are_shown_task_by_task(recorded, capsys):
     ],
 )
 def test_logs_that_are_not_there(recorded, capsys, args, said):
-    write_log(recorded[1], "worker-0", 1, b"x\n")
+    write_log(recorded[1], "worker:0", 1, b"x\n")
     assert main(["logs", *args]) == 2
     assert said in capsys.readouterr().err

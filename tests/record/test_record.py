@@ -16,12 +16,22 @@ from textwrap import dedent
 
 import psutil
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from mwmagic import Cluster, Task, runs
 from mwmagic.errors import ClusterError, MwmagicError, NoRun
-from mwmagic.record import Record, RunDirectory
+from mwmagic.record import FORMAT, Record, RunDirectory
 
 WORKER = Task("worker", 0)
+PARTS = ("format", "state", "tasks", "supervisor", "pid", "started", "lines", "texts", "worker:0")
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.sampled_from(PARTS),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(PARTS) | st.text(max_size=3), inner, max_size=5)
+    ),
+)
 
 
 @pytest.fixture
@@ -94,12 +104,13 @@ def test_what_is_written_is_read_back(run):
     own = psutil.Process()
     supervisor = {"pid": own.pid, "started": own.create_time()}
     run.write({"state": "running", "tasks": {"worker:0": {}}, "supervisor": supervisor})
+    run.flush()
     run.event("began", task="worker:0")
     run.event("ended", text="ü\udcff\n")
     run.metric(task="worker:0", step=1)
-    log = run.log(WORKER, 2)
+    log = run.task(WORKER, 2).log
     log.write_bytes(b"\xff\r\n")
-    run.log(WORKER, 1)
+    run.task(WORKER, 1)
     record = read_back(run)
     assert record.info["state"] == record.state == "running"
     assert record.tasks == (WORKER,)
@@ -118,7 +129,8 @@ def test_what_is_written_is_read_back(run):
 
 def test_a_log_that_is_not_there_is_said_to_be(run):
     run.write({"state": "failed", "tasks": {"worker:0": {}, "worker:1": {}}})
-    run.log(WORKER, 1).touch()
+    run.flush()
+    run.task(WORKER, 1).log.touch()
     record = read_back(run)
     assert record.log(0) == b""
     with pytest.raises(NoRun, match="worker:1 has no log: it was not started"):
@@ -131,7 +143,8 @@ def test_a_log_that_is_not_there_is_said_to_be(run):
 
 def test_stacks_that_nobody_looked_for_are_said_to_be_missing(run):
     run.write({"state": "finished"})
-    with pytest.raises(NoRun, match="nobody looked"):
+    run.flush()
+    with pytest.raises(NoRun, match="no stacks of run 1"):
         read_back(run).stacks()
     run.save_stacks(["worker:0 is at main.py:1"], {})
     assert read_back(run).stacks()["lines"] == ["worker:0 is at main.py:1"]
@@ -156,9 +169,72 @@ def test_a_state_that_cannot_be_read_is_lost(run, text):
 )
 def test_a_run_without_its_supervisor_is_lost_unless_it_ended(run, supervisor, state):
     run.write({"state": "running", "supervisor": supervisor})
+    run.flush()
     assert read_back(run).state == state
     run.write({"state": "finished", "supervisor": supervisor})
+    run.flush()
     assert read_back(run).state == "finished"
+
+
+@pytest.mark.parametrize(
+    "info",
+    [
+        {"format": 99, "state": ["odd"], "tasks": {"worker:0": {}, "": {}, "who?": 3}},
+        {"format": "x", "state": "running", "tasks": ["worker:0"], "supervisor": ["pid"]},
+        {"state": "running", "tasks": None, "supervisor": {"pid": "x", "started": None}},
+        {"state": "running", "supervisor": {"pid": 10**400, "started": "soon"}},
+        {"state": "finished", "tasks": {"worker:0": None}},
+    ],
+)
+def test_a_state_of_another_version_or_none_is_read_as_far_as_it_goes(run, info):
+    (run.path / "run.json").write_text(json.dumps(info))
+    record = read_back(run)
+    assert record.info == info
+    assert record.state == ("finished" if info["state"] == "finished" else "lost")
+    assert all(task == WORKER for task in record.tasks)
+
+
+@given(st.binary(max_size=300) | st.builds(lambda value: json.dumps(value).encode(), JSON))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_no_file_makes_the_reader_raise(run, data):
+    for path in (run.paths.state, run.paths.events, run.paths.metrics, run.paths.stacks):
+        path.write_bytes(data)
+    record = read_back(run)
+    assert (record.name, record.number, record.attempts) == ("main", 1, 0)
+    assert isinstance(record.info, dict)
+    assert isinstance(record.state, str)
+    assert all(isinstance(task, Task) for task in record.tasks)
+    assert all(isinstance(entry, dict) for entry in [*record.events(), *record.metrics()])
+    with suppress(NoRun):
+        assert {"lines", "texts"} <= {*record.stacks()}
+
+
+def test_the_state_names_its_format_and_is_json_whatever_a_worker_prints(run):
+    odd = {"loss": float("nan"), "text": "\udcff", "more": [float("inf"), (1.5,)]}
+    run.write({"state": "running", "tasks": {"worker:0": odd}})
+    run.flush()
+    data = run.paths.state.read_bytes()
+    info = json.loads(data, parse_constant=pytest.fail)
+    assert info["format"] == FORMAT
+    assert info["tasks"]["worker:0"] == {"loss": None, "text": "\udcff", "more": [None, [1.5]]}
+
+
+def test_every_file_is_private(tmp_path):
+    mask = os.umask(0)
+    try:
+        run = RunDirectory.create(tmp_path, "main")
+        copied = run.save_source("main.py", None, "code")
+        run.copy_source(copied)
+        run.task(WORKER, 1)
+        run.write({"state": "running"})
+        run.flush()
+        run.event("one")
+        run.metric(step=1)
+        run.save_stacks([], {})
+    finally:
+        os.umask(mask)
+    for path in [tmp_path / ".mwmagic", *(tmp_path / ".mwmagic").rglob("*")]:
+        assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
 
 
 def test_torn_and_foreign_lines_are_left_out(run):
@@ -173,9 +249,10 @@ def test_a_record_that_cannot_be_written_is_noted_and_raises_nothing(run):
     shutil.rmtree(run.path)
     run.path.write_text("a file, where the folder was")
     run.write({})
+    run.flush()
     run.event("x")
     run.metric(x=1)
-    run.log(WORKER, 1)
+    run.task(WORKER, 1)
     run.save_stacks([], {})
     assert "Not a directory" in run.trouble
     with pytest.raises(NotADirectoryError):
@@ -185,6 +262,7 @@ def test_a_record_that_cannot_be_written_is_noted_and_raises_nothing(run):
 def test_a_state_that_cannot_be_put_in_place_leaves_no_draft(run):
     (run.path / "run.json").mkdir()
     run.write({"state": "running"})
+    run.flush()
     assert "Is a directory" in run.trouble
     assert [path.name for path in run.path.iterdir()] == ["run.json"]
 

@@ -1,0 +1,48 @@
+"""Text and JSON values as every encoder takes them, whatever they hold."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["encodable", "finite", "sendable"]
+
+_LONE = re.compile("[\ud800-\udfff]")
+
+
+def encodable(text: str) -> str:
+    """Return `text` with every lone surrogate replaced, since no encoder takes those."""
+    return text if text.isascii() else _LONE.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def finite(value: Any) -> Any:  # noqa: ANN401 - JSON values
+    """Return JSON values with null for the numbers that JSON lacks: NaN and the infinities."""
+    return _mapped(value, _number)
+
+
+def sendable(value: Any) -> Any:  # noqa: ANN401 - JSON values
+    """Return JSON values that any encoder writes and any reader takes.
+
+    They are finite, and their texts are encodable.
+    """
+    return _mapped(value, _leaf)
+
+
+def _number(value: Any) -> Any:  # noqa: ANN401 - a JSON value
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _leaf(value: Any) -> Any:  # noqa: ANN401 - a JSON value
+    return encodable(value) if isinstance(value, str) else _number(value)
+
+
+def _mapped(value: Any, leaf: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - JSON values
+    if isinstance(value, dict):
+        return {leaf(key): _mapped(one, leaf) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_mapped(one, leaf) for one in value]
+    return leaf(value)

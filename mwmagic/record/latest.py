@@ -1,0 +1,77 @@
+"""Write only the newest of many values, on a thread."""
+
+from __future__ import annotations
+
+import threading
+import traceback
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Latest"]
+
+T = TypeVar("T")
+
+
+class Latest(Generic[T]):
+    """Hands the newest value to a function, on a thread that runs while there is something to do.
+
+    Parameters
+    ----------
+    write : callable
+        Called with values in the order in which they were put; never twice at once.
+    seconds : float
+        Between two calls at the least. Values that were replaced meanwhile are skipped.
+    """
+
+    def __init__(self, write: Callable[[T], None], seconds: float) -> None:
+        self._write = write
+        self._seconds = seconds
+        self._changed = threading.Condition()
+        self._values: list[T] = []
+        self._thread: threading.Thread | None = None
+        self._hurried = False
+        self._writing = False
+
+    def put(self, value: T) -> None:
+        """Have a value written soon, instead of any that still waits."""
+        with self._changed:
+            self._values = [value]
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="mwmagic-record")
+                self._thread.daemon = True
+                self._thread.start()
+
+    def flush(self, timeout: float) -> bool:
+        """Write what waits now; return whether that was done in so many seconds."""
+        with self._changed:
+            self._hurried = True
+            self._changed.notify_all()
+            return self._changed.wait_for(self._idle, timeout)
+
+    def _idle(self) -> bool:
+        return not self._values and not self._writing
+
+    def _work(self) -> None:
+        while self._take():
+            with self._changed:
+                self._changed.wait_for(lambda: self._hurried, self._seconds)
+
+    def _take(self) -> bool:
+        """Write the newest value; without one, end this thread."""
+        with self._changed:
+            if not self._values:
+                self._thread = None
+                return False
+            value = self._values.pop()
+            self._writing, self._hurried = True, False
+        try:
+            self._write(value)
+        except Exception:  # noqa: BLE001 - the next value must be written all the same
+            traceback.print_exc()
+        finally:
+            with self._changed:
+                self._writing = False
+                self._changed.notify_all()
+        return True

@@ -1,0 +1,154 @@
+"""The layout of the record: where each part of it is, known here and nowhere else.
+
+::
+
+    .mwmagic/
+      .gitignore                    ignores the folder
+      runs/0007-main/
+        run.json                    the run's last known state, replaced as a whole
+        main.py                     the code as run (main.worker-1.py where a task has its own)
+        events.jsonl                what happened, a line each, only ever appended
+        metrics.jsonl               the workers' metrics, a line each, only ever appended
+        stacks.json                 where each task was when the stacks were read last
+        attempt-1/worker-0.log      what the worker printed, byte for byte
+        attempt-1/worker-0.json     the worker's report of its uncaught exception
+        attempt-1/worker-0.stacks   the stacks that it wrote
+
+Files have mode 0600 and directories 0700: code and logs may hold secrets.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mwmagic.model.cluster import Task
+
+__all__ = ["FOLDER", "RunPaths", "TaskPaths", "ignore_file", "numbered", "runs_folder"]
+
+FOLDER = ".mwmagic"
+SLUG_CHARACTERS = 64
+
+_RUN = re.compile(r"(\d{4,})-(.+)")
+_ATTEMPT = re.compile(r"attempt-([1-9]\d{0,8})")
+
+
+def runs_folder(root: Path) -> Path:
+    """Return the directory that holds the runs recorded below `root`."""
+    return root / FOLDER / "runs"
+
+
+def ignore_file(root: Path) -> Path:
+    """Return the file that keeps the record below `root` out of git."""
+    return root / FOLDER / ".gitignore"
+
+
+def numbered(root: Path) -> list[tuple[int, Path]]:
+    """Return the run directories below `root` with their numbers, oldest first."""
+    folder = runs_folder(root)
+    found = (
+        (_RUN.fullmatch(path.name), path)
+        for path in (folder.iterdir() if folder.is_dir() else ())
+        if path.is_dir()
+    )
+    return sorted((int(match[1]), path) for match, path in found if match)
+
+
+@dataclass(frozen=True)
+class TaskPaths:
+    """The files of one task in one attempt.
+
+    Parameters
+    ----------
+    log : Path
+        The file with its output; the others lie beside it.
+    """
+
+    log: Path
+
+    @property
+    def report(self) -> Path:
+        """The file in which the worker reports its uncaught exception."""
+        return self.log.with_suffix(".json")
+
+    @property
+    def stacks(self) -> Path:
+        """The file to which the worker appends its stacks."""
+        return self.log.with_suffix(".stacks")
+
+    @property
+    def attempt(self) -> int:
+        """The number of its attempt."""
+        match = _ATTEMPT.fullmatch(self.log.parent.name)
+        return int(match[1]) if match else 0
+
+    def in_attempt(self, number: int) -> TaskPaths:
+        """Return the same task's files in another attempt."""
+        return TaskPaths(RunPaths(self.log.parent.parent).attempt(number) / self.log.name)
+
+
+@dataclass(frozen=True)
+class RunPaths:
+    """The files of one run.
+
+    Parameters
+    ----------
+    root : Path
+        The run's directory.
+    """
+
+    root: Path
+
+    @classmethod
+    def fresh(cls, root: Path, name: str) -> tuple[int, RunPaths]:
+        """Return the number and the paths of the next run below `root`."""
+        slug = re.sub(r"[^A-Za-z0-9_.-]+", "-", name)[:SLUG_CHARACTERS].strip("-.") or "run"
+        number = max((number for number, _ in numbered(root)), default=0) + 1
+        return number, cls(runs_folder(root) / f"{number:04d}-{slug}")
+
+    @property
+    def name(self) -> str:
+        """The run's name: that of its directory, without the number."""
+        return self.root.name.partition("-")[2]
+
+    @property
+    def state(self) -> Path:
+        """The run's last known state."""
+        return self.root / "run.json"
+
+    @property
+    def events(self) -> Path:
+        """What happened."""
+        return self.root / "events.jsonl"
+
+    @property
+    def metrics(self) -> Path:
+        """The workers' metrics."""
+        return self.root / "metrics.jsonl"
+
+    @property
+    def stacks(self) -> Path:
+        """Where each task was when the stacks were read last."""
+        return self.root / "stacks.json"
+
+    def source(self, script: str, task: Task | None) -> Path:
+        """Return the copy of the code of all tasks, or of one."""
+        name = Path(script)
+        stem = name.stem if task is None else f"{name.stem}.{task.slug}"
+        return self.root / f"{stem}{name.suffix or '.py'}"
+
+    def attempt(self, number: int) -> Path:
+        """Return the directory of an attempt."""
+        return self.root / f"attempt-{number}"
+
+    def attempts(self) -> list[int]:
+        """Return the numbers of the attempts that there are, in order."""
+        found = (_ATTEMPT.fullmatch(path.name) for path in self.root.glob("attempt-*"))
+        return sorted(int(match[1]) for match in found if match)
+
+    def task(self, task: Task, attempt: int) -> TaskPaths:
+        """Return the files of a task in an attempt."""
+        return TaskPaths(self.attempt(attempt) / f"{task.slug}.log")

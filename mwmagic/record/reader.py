@@ -1,0 +1,169 @@
+"""Read a run's record: of this version or another, whole, torn, damaged or foreign."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from mwmagic.errors import ClusterError, NoRun
+from mwmagic.model.cluster import Task, TaskName, find_task
+
+from .paths import RunPaths, numbered
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["Record", "runs"]
+
+_FINAL = ("finished", "failed", "stopped")
+
+
+def _object(path: Path) -> dict[str, Any]:
+    """Return the JSON object in a file; an empty one where there is none to read."""
+    try:
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Read a file of JSON lines; a line that a crash cut short is left out."""
+    if not path.is_file():
+        return
+    with path.open("rb") as file:
+        for line in file:
+            try:
+                entry = json.loads(line)
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(entry, dict):
+                yield entry
+
+
+def _task(name: str) -> Task | None:
+    try:
+        return Task.parse(name)
+    except ClusterError:
+        return None
+
+
+@dataclass(frozen=True)
+class Record:
+    """A run's directory, read back.
+
+    Reading raises nothing but what is documented, whatever the files hold.
+
+    Parameters
+    ----------
+    path : Path
+        The run's directory.
+    number : int
+        The run's number.
+    """
+
+    path: Path
+    number: int
+
+    @property
+    def paths(self) -> RunPaths:
+        """Where each part of the record is."""
+        return RunPaths(self.path)
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """The run's last known state; empty where the run never got that far."""
+        return _object(self.paths.state)
+
+    @property
+    def name(self) -> str:
+        """The run's name, as given."""
+        return self.paths.name
+
+    @property
+    def state(self) -> str:
+        """How the run ended, or ``lost`` where its supervisor went without saying."""
+        info = self.info
+        state = str(info.get("state", "lost"))
+        return state if state in _FINAL or _alive(info.get("supervisor")) else "lost"
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """The tasks of the run."""
+        names = self.info.get("tasks")
+        found = map(_task, names if isinstance(names, dict) else ())
+        return tuple(task for task in found if task is not None)
+
+    @property
+    def attempts(self) -> int:
+        """How many times the gang was started."""
+        return max(self.paths.attempts(), default=0)
+
+    def log_path(self, task: TaskName, attempt: int | None = None) -> Path:
+        """Return the file with what a task printed, in its last attempt or another.
+
+        Raises
+        ------
+        ClusterError
+            The run has no such task.
+        NoRun
+            The task has printed nothing in that attempt, since it never started.
+        """
+        found = find_task(task, self.tasks)
+        wanted = reversed(self.paths.attempts()) if attempt is None else [attempt]
+        for number in wanted:
+            path = self.paths.task(found, number).log
+            if path.exists():
+                return path
+        where = "" if attempt is None else f" in attempt {attempt} of {self.attempts}"
+        raise NoRun(f"{found} has no log{where}: it was not started")
+
+    def log(self, task: TaskName, attempt: int | None = None) -> bytes:
+        """Return what a task printed, byte for byte; see `log_path` for the errors."""
+        return self.log_path(task, attempt).read_bytes()
+
+    def stacks(self) -> dict[str, Any]:
+        """Return where each task was when the stacks were read last: ``lines`` and ``texts``.
+
+        Raises
+        ------
+        NoRun
+            They never were, or cannot be read any more.
+        """
+        stacks = _object(self.paths.stacks)
+        if not isinstance(stacks.get("lines"), list) or not isinstance(stacks.get("texts"), dict):
+            raise NoRun(
+                f"there are no stacks of run {self.number}: `%mw_stacks` takes them while it runs"
+            )
+        return stacks
+
+    def events(self, kind: str | None = None) -> list[dict[str, Any]]:
+        """Return what happened, or what of one kind, in order."""
+        events = _lines(self.paths.events)
+        return [event for event in events if kind in (None, event.get("event"))]
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """Return what the logs said of the tasks' progress, in order."""
+        return list(_lines(self.paths.metrics))
+
+
+def _alive(supervisor: object) -> bool:
+    """Return whether the process that a record names as its supervisor still runs."""
+    if not isinstance(supervisor, dict):
+        return False
+    try:
+        process = psutil.Process(int(supervisor["pid"]))
+        started, state = process.create_time(), process.status()
+        same = abs(started - float(supervisor["started"])) < 1.0
+    except (psutil.Error, ValueError, TypeError, KeyError, OverflowError):
+        return False
+    return same and state != psutil.STATUS_ZOMBIE
+
+
+def runs(directory: Path | str = ".") -> list[Record]:
+    """Return the runs recorded below a directory, oldest first."""
+    return [Record(path, number) for number, path in numbered(Path(directory))]

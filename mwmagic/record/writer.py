@@ -1,0 +1,169 @@
+"""Write a run's record so that a crash at any instant leaves it readable."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mwmagic.model.text import finite
+
+from .latest import Latest
+from .paths import RunPaths, ignore_file, runs_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mwmagic.model.cluster import Task
+
+    from .paths import TaskPaths
+
+__all__ = ["FORMAT", "RunDirectory"]
+
+FORMAT = 1
+"""The version of what ``run.json`` holds: more with each change that a reader must know of."""
+
+STATE_SECONDS = 0.25
+"""Between two writes of a run's state at the least."""
+
+FLUSH_SECONDS = 5.0
+"""How long the last state may take to be written before the supervisor goes on without it."""
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Write a file so that readers see the old content or the new, never a part."""
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:64]}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        Path(temporary).replace(path)
+    except OSError:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _make_private(folder: Path) -> None:
+    """Make a directory below an existing one, and those between them, with mode 0700."""
+    if not folder.is_dir():
+        _make_private(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
+
+
+class RunDirectory:
+    """The directory of one run, as its supervisor writes it.
+
+    Parameters
+    ----------
+    path : Path
+        An existing, empty directory; see `create`.
+    number : int
+        The run's number.
+
+    Attributes
+    ----------
+    paths : RunPaths
+        Where each part of the record is.
+    trouble : str or None
+        Why something could not be written: a run outlives its record.
+    """
+
+    def __init__(self, path: Path, number: int) -> None:
+        self.path = path
+        self.paths = RunPaths(path)
+        self.number = number
+        self.trouble: str | None = None
+        self._state = Latest(self._write_state, STATE_SECONDS)
+
+    @classmethod
+    def create(cls, root: Path, name: str) -> RunDirectory:
+        """Make the next run's directory below `root`.
+
+        Two supervisors may do so at once: they take turns.
+        """
+        folder = runs_folder(root)
+        root.mkdir(parents=True, exist_ok=True)
+        _make_private(folder)
+        if not ignore_file(root).exists():
+            _replace(ignore_file(root), b"*\n")
+        descriptor = os.open(folder / ".lock", os.O_WRONLY | os.O_CREAT, 0o600)
+        with os.fdopen(descriptor, "wb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            number, paths = RunPaths.fresh(root, name)
+            paths.root.mkdir(mode=0o700)
+        return cls(paths.root, number)
+
+    def save_source(self, script: str, task: Task | None, source: str) -> Path:
+        """Keep the code of all tasks, or of one, and return its file."""
+        path = self.paths.source(script, task)
+        _replace(path, source.encode("utf-8", "surrogateescape"))
+        return path
+
+    def copy_source(self, source: Path) -> Path:
+        """Keep the code of an earlier run, which runs again, and return its file."""
+        path = self.path / source.name
+        _replace(path, source.read_bytes())
+        return path
+
+    def task(self, task: Task, attempt: int) -> TaskPaths:
+        """Return where a task's files go, their directory made."""
+        paths = self.paths.task(task, attempt)
+        with self._writing():
+            _make_private(paths.log.parent)
+        return paths
+
+    def write(self, state: dict[str, Any]) -> None:
+        """Have the run's last known state replaced, soon and on a thread.
+
+        Parameters
+        ----------
+        state : dict
+            JSON values, which nobody changes from now on.
+        """
+        self._state.put(state)
+
+    def flush(self) -> None:
+        """Wait until the state that was given last is written."""
+        if not self._state.flush(FLUSH_SECONDS):
+            self.trouble = f"{self.paths.state} could not be written in {FLUSH_SECONDS:.0f} s"
+
+    def _write_state(self, state: dict[str, Any]) -> None:
+        with self._writing():
+            text = json.dumps(finite({"format": FORMAT, **state}), indent=1, allow_nan=False)
+            _replace(self.paths.state, text.encode() + b"\n")
+
+    def save_stacks(self, lines: list[str], texts: dict[str, str]) -> None:
+        """Keep where each task is: in words, and each one's stack."""
+        with self._writing():
+            text = json.dumps({"lines": lines, "texts": texts})
+            _replace(self.paths.stacks, text.encode())
+
+    def event(self, kind: str, **fields: Any) -> None:  # noqa: ANN401 - JSON values
+        """Append what happened, with the monotonic and the wall time."""
+        self._append(self.paths.events, {"event": kind, "time": time.monotonic(), **fields})
+
+    def metric(self, **fields: Any) -> None:  # noqa: ANN401 - JSON values
+        """Append what a log said of a task's progress."""
+        self._append(self.paths.metrics, fields)
+
+    def _append(self, path: Path, entry: dict[str, Any]) -> None:
+        line = json.dumps({"wall": time.time(), **entry}) + "\n"
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+        with self._writing():
+            descriptor = os.open(path, flags, 0o600)
+            try:
+                os.write(descriptor, line.encode())
+            finally:
+                os.close(descriptor)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Note why something cannot be written, and go on."""
+        try:
+            yield
+        except (OSError, TypeError, ValueError) as error:
+            self.trouble = str(error)

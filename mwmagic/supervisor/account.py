@@ -1,0 +1,99 @@
+"""What a run's record holds besides its status."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from mwmagic.frameworks import framework_for
+from mwmagic.record.provenance import commit, versions
+from mwmagic.record.summary import Durations, Extremes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from mwmagic.model.cluster import Task
+    from mwmagic.model.config import Config
+
+    from .run import Order
+
+__all__ = ["Account"]
+
+OPTIONS = ("framework", "keras", "engine", "devices")
+"""The cluster's options that are recorded."""
+
+
+class Account:
+    """Keeps account of a run: what was launched, what it came from, what it came to.
+
+    Parameters
+    ----------
+    config : Config
+        The cluster, as asked for.
+    state : str
+        The run's first state.
+    changed : callable
+        Called once what the run came from is known, which may take git seconds.
+
+    Attributes
+    ----------
+    durations : Durations
+        To be told of each state.
+    extremes : Extremes
+        To be given the metrics.
+    """
+
+    def __init__(self, config: Config, state: str, changed: Callable[[], None]) -> None:
+        self.durations = Durations(state, time.monotonic())
+        self.extremes = Extremes()
+        self._config = config
+        self._changed = changed
+        self._provenance: dict[str, Any] = {}
+        own = psutil.Process()
+        self._supervisor = {"pid": own.pid, "started": own.create_time()}
+        loop = asyncio.get_running_loop()
+        thread = threading.Thread(target=self._learn, args=(loop,), name="mwmagic-provenance")
+        thread.daemon = True
+        thread.start()
+
+    def _learn(self, loop: asyncio.AbstractEventLoop) -> None:
+        framework = framework_for(self._config.framework).module
+        keras = "tf_keras" if self._config.keras == "legacy" else "keras"
+        found = {"versions": versions((framework, keras)), "git": commit(self._config.root)}
+        with suppress(RuntimeError):  # the loop is closed, and with it the record
+            loop.call_soon_threadsafe(self._learned, found)
+
+    def _learned(self, found: dict[str, Any]) -> None:
+        self._provenance = found
+        self._changed()
+
+    def as_json(self, orders: Mapping[Task, Order], *, over: bool) -> dict[str, Any]:
+        """Return it as JSON values.
+
+        Parameters
+        ----------
+        orders : mapping of Task to Order
+            What was launched.
+        over : bool
+            Whether the run is in its final state, which lasts no time.
+        """
+        return {
+            "supervisor": self._supervisor,
+            "options": {name: getattr(self._config, name) for name in OPTIONS},
+            "launches": {str(task): self._launch(order) for task, order in orders.items()},
+            "env": sorted({name for order in orders.values() for name in order.env}),
+            "durations": self.durations.as_json(None if over else time.monotonic()),
+            "metrics": self.extremes.as_json(),
+            **self._provenance,
+        }
+
+    def _launch(self, order: Order) -> dict[str, Any]:
+        """Return what was launched, with the values of the variables that the user gave."""
+        given = {**self._config.given, **order.given}
+        what = {"script": order.script, "source": order.source.name, "cell": order.cell}
+        return {**what, "args": list(order.args), "cwd": order.cwd, "given": given}
