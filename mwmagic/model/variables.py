@@ -31,3 +31,6 @@ HEARTBEAT = "MWMAGIC_HEARTBEAT"
 
 DEVICES = "MWMAGIC_DEVICES"
 """How many virtual CPU devices the process shows; 0 leaves it to the framework."""
+
+LINE = "MWMAGIC_LINE"
+"""The descriptor of the worker's private line, which its children do not get."""

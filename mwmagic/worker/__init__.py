@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .layout import LayoutReport, layout_report
+    from .reports import report
     from .task import cluster_size, is_chief, this_task, write_path
 
 __all__ = [
@@ -14,12 +15,13 @@ __all__ = [
     "cluster_size",
     "is_chief",
     "layout_report",
+    "report",
     "this_task",
     "write_path",
 ]
 
 _HOMES = dict.fromkeys(("cluster_size", "is_chief", "this_task", "write_path"), "task")
-_HOMES |= {"LayoutReport": "layout", "layout_report": "layout"}
+_HOMES |= {"LayoutReport": "layout", "layout_report": "layout", "report": "reports"}
 
 
 def __getattr__(name: str) -> object:

@@ -71,7 +71,8 @@ def _install_fixes() -> None:
     """Prepare the frameworks, without importing any before the user's code does."""
     from mwmagic import repairs
     from mwmagic.model import variables
-    from mwmagic.worker import coordination, devices, downloads
+    from mwmagic.worker import coordination, devices, downloads, fit
+    from mwmagic.worker.line import descriptor
 
     keras = os.environ.get(variables.KERAS, "auto")
     repairs.install(keras, _announce)
@@ -81,6 +82,8 @@ def _install_fixes() -> None:
     if heartbeat:
         coordination.install(heartbeat)
     devices.install(int(os.environ.get(variables.DEVICES, "0")))
+    if descriptor() is not None and keras != "plain":
+        fit.install()
 
 
 def _announce(text: str) -> None:
@@ -264,6 +267,13 @@ def _forsake_others() -> None:
         atexit.unregister(clean_up)
 
 
+def _send_reports() -> None:
+    """Send the last of what was reported, if anything was."""
+    outbox = sys.modules.get("mwmagic.worker.outbox")
+    if outbox is not None:
+        outbox.farewell()
+
+
 def _take_leave() -> None:
     """Let the task that coordinates the others end after them."""
     from mwmagic.worker import coordination
@@ -292,11 +302,13 @@ def _leave(code: int, script: str, process: int) -> None:
         timer = threading.Timer(LINGER, os._exit, (code if code > 0 else 128 - code,))
         timer.daemon = True
         timer.start()
+    _send_reports()
     threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001 - as Py_Exit does
     atexit._run_exitfuncs()  # noqa: SLF001 - as Py_Exit does
     if well:
         _dismantle(script)
     _flush()
+    _send_reports()
     if well and os.getpid() == process:
         _take_leave()
     if code < 0:

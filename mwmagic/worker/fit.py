@@ -1,0 +1,84 @@
+# ruff: noqa: ANN401 - Keras has no annotations
+"""Reports what Keras computes in `fit`, without text and without a word of the user's.
+
+`CallbackList` is where every backend's `fit` learns that a batch or an epoch has ended, so
+it is watched there: the user's callbacks, their order, their logs and Keras's choice to
+call them in another thread stay as they are.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+from mwmagic.repairs.imports import after_import
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+    from .watch import Watch
+
+__all__ = ["install"]
+
+_ATTRIBUTE = "_mwmagic_watch"
+
+
+def install() -> None:
+    """Arrange for reports of `fit`, once Keras or tf-keras is imported; it imports neither."""
+    for name in ("keras", "tf_keras"):
+        after_import(name, _install)
+
+
+def _install(keras: ModuleType) -> None:
+    from .watch import EVENTS, Fits
+
+    callbacks = getattr(getattr(keras, "callbacks", None), "CallbackList", None)
+    if callbacks is None or not all(hasattr(callbacks, name) for name in EVENTS):
+        return  # another Keras: its bars are read instead
+    fits = Fits(keras.metrics.Mean)
+    for name, (before, after) in EVENTS.items():
+        _observe(callbacks, name, before, after, fits)
+    _hide_from_tracebacks(keras.__name__)
+
+
+def _observe(callbacks: Any, name: str, before: Any, after: Any, fits: Any) -> None:
+    """Have a watch told of an event before the callbacks are, and again after them."""
+    original: Callable[..., Any] = getattr(callbacks, name)
+
+    @wraps(original)
+    def observed(self: Any, *args: Any, **kwargs: Any) -> Any:
+        watch = vars(self).get(_ATTRIBUTE)
+        if watch is None:
+            watch = vars(self)[_ATTRIBUTE] = fits.watch(self)
+        _tell(watch, before, args, kwargs)
+        fits.depth += 1
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            fits.depth -= 1
+            _tell(watch, after, args, kwargs)
+
+    setattr(callbacks, name, observed)
+
+
+def _tell(watch: Watch, method: Any, args: Any, kwargs: Any) -> None:
+    """Tell a watch of an event; where it fails, training goes on without it."""
+    if method is None or not watch.awake:
+        return
+    try:
+        method(watch, *args, **kwargs)
+    except Exception as error:  # noqa: BLE001 - another Keras may do anything
+        watch.awake = False
+        text = f"mwmagic: this fit is no longer reported: {type(error).__name__}: {error}"
+        if sys.stderr is not None:
+            sys.stderr.write(text[:500] + "\n")
+
+
+def _hide_from_tracebacks(package: str) -> None:
+    """Leave this file's frames out of tracebacks, as Keras leaves out its own."""
+    module: Any = sys.modules.get(f"{package}.src.utils.traceback_utils")
+    paths = getattr(module, "_EXCLUDED_PATHS", None)
+    if isinstance(paths, tuple):
+        module._EXCLUDED_PATHS = (*paths, __file__)  # noqa: SLF001 - there is no other way

@@ -1,0 +1,106 @@
+"""The private line from a worker to its supervisor, beside the log.
+
+It is a socket of packets, one JSON object each. What it carries must never hold up or
+break a training: if the socket is full, or nobody listens, it takes nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from functools import cache
+
+from mwmagic.model import variables
+
+TYPE_CHECKING = False  # a worker that reports nothing starts without `typing` and `socket`
+if TYPE_CHECKING:
+    import socket
+
+__all__ = ["Line", "descriptor", "line"]
+
+
+class Line:
+    """One end of the line; only the process that opened it can speak.
+
+    Parameters
+    ----------
+    descriptor : int
+        A socket of the type SOCK_SEQPACKET.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        import socket
+
+        self._flags = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
+        self._socket: socket.socket | None = socket.socket(fileno=descriptor)
+        os.register_at_fork(after_in_child=self.close)
+
+    @property
+    def open(self) -> bool:
+        """Whether packets can still be sent from this process."""
+        return self._socket is not None
+
+    def send(self, packet: bytes, seconds: float = 0.0) -> bool:
+        """Send a packet; return whether it is done with, sent or not.
+
+        Parameters
+        ----------
+        packet : bytes
+            The packet.
+        seconds : float
+            How long to wait for room.
+
+        Returns
+        -------
+        bool
+            False where there was no room.
+        """
+        if self._socket is None:
+            return True
+        try:
+            if seconds:
+                _wait_for_room(self._socket, seconds)
+            self._socket.send(packet, self._flags)
+        except BlockingIOError:
+            return False
+        except (OSError, ValueError):  # nobody listens any more, or code closed the descriptor
+            self.close()
+        return True
+
+    def close(self) -> None:
+        """Hang up."""
+        # A child may have been forked by a thread that is about to use the socket.
+        closed, self._socket = self._socket, None
+        if closed is not None:
+            with suppress(OSError):
+                closed.close()
+
+
+def _wait_for_room(one: socket.socket, seconds: float) -> None:
+    import select
+
+    poll = select.poll()
+    poll.register(one, select.POLLOUT)
+    poll.poll(1000 * seconds)
+
+
+@cache
+def descriptor() -> int | None:
+    """Return the line's descriptor, kept from this process's children from now on."""
+    text = os.environ.pop(variables.LINE, "")
+    try:
+        number = int(text)
+        os.set_inheritable(number, False)  # noqa: FBT003 - positional only
+    except (OSError, ValueError):
+        return None  # no line, or the number of another process's
+    return number
+
+
+@cache
+def line() -> Line | None:
+    """Return this process's line, unless it has none."""
+    number = descriptor()
+    try:
+        return None if number is None else Line(number)
+    except OSError:
+        return None  # the descriptor is something else

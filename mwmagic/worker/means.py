@@ -1,0 +1,129 @@
+# ruff: noqa: ANN401 - Keras has no annotations, and its state in a step is private
+"""The means of the last steps, from the running means that Keras keeps.
+
+Keras gives its callbacks the mean over the epoch so far. From two such means and how many
+samples each is over follows the mean of the steps between: for two readings in a row that
+is the value of one step. What is no mean, a precision, say, stays as Keras gives it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .values import number
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+__all__ = ["Means"]
+
+_LIKE = 1e-3
+"""How far, relatively, a log may be from the mean that it comes from."""
+
+
+class Means:
+    """Reads the logs of one `fit`.
+
+    Parameters
+    ----------
+    mean : type
+        Keras's metric that is a mean.
+    """
+
+    def __init__(self, mean: type) -> None:
+        self._result = mean.result  # type: ignore[attr-defined]
+        self._legacy = mean.__module__.startswith("tf_keras")
+        self._before: dict[str, tuple[float, float]] = {}
+        self._found: dict[str, list[Any]] | None = None
+
+    def reset(self) -> None:
+        """Begin an epoch: the metrics are reset."""
+        self._before = {}
+
+    def read(self, model: Any, logs: Mapping[str, Any]) -> dict[str, float]:
+        """Return the means since the last reading.
+
+        Parameters
+        ----------
+        model : keras.Model
+            The model in training.
+        logs : mapping
+            What callbacks get at the end of a batch.
+        """
+        if self._found is None:
+            self._found = self._by_name(model)
+        apart = _apart(model)
+        means = {}
+        for name, value in logs.items():
+            mean = self._since(model, name, value, apart=apart)
+            if mean is not None:
+                means[name] = mean
+        return means
+
+    def _since(self, model: Any, name: str, value: Any, *, apart: bool) -> float | None:
+        """Return one metric's mean; None where Keras gives nothing sensible.
+
+        Under several workers tf-keras adds the workers' values up until the epoch has
+        ended, so there it is the mean of this worker's own samples.
+        """
+        own = self._legacy and apart
+        given = 0.0 if own else number(value)
+        for metric in (self._found or {}).get(name, ()):
+            total, count = _state(model, metric)
+            if count <= 0:
+                continue
+            value = total / count if own else given
+            if not apart and abs(total / count - value) > _LIKE * abs(value) + 1e-9:
+                continue
+            return self._difference(name, value, count)
+        return None if own else given
+
+    def _difference(self, name: str, mean: float, count: float) -> float:
+        mean_before, count_before = self._before.get(name, (0.0, 0.0))
+        self._before[name] = (mean, count)
+        if count <= count_before or not count_before:
+            return mean
+        return (mean * count - mean_before * count_before) / (count - count_before)
+
+    def _by_name(self, model: Any) -> dict[str, list[Any]]:
+        """Return the metrics of a model that are plain means."""
+        found: dict[str, list[Any]] = {}
+        for metric in _leaves(getattr(model, "metrics", ())):
+            if getattr(type(metric), "result", None) is self._result:
+                found.setdefault(metric.name, []).append(metric)
+        return found
+
+
+def _leaves(metrics: Any) -> Iterator[Any]:
+    """Return the metrics within metrics."""
+    for metric in metrics:
+        inner = getattr(metric, "metrics", None)
+        if inner and isinstance(inner, (list, tuple)):  # tf-keras's have an empty one
+            yield from _leaves(inner)
+        else:
+            yield metric
+
+
+def _apart(model: Any) -> bool:
+    """Return whether other workers hold a part of the metrics' state."""
+    extended = getattr(getattr(model, "distribute_strategy", None), "extended", None)
+    spans = getattr(extended, "_in_multi_worker_mode", None)
+    return spans is not None and bool(spans())
+
+
+def _state(model: Any, metric: Any) -> tuple[float, float]:
+    """Return the sum and the count that a mean is made of, on this worker."""
+    state = getattr(model, "_jax_state", None)  # while JAX trains, variables are not kept up
+    if not state or "metrics_variables" not in state:
+        return _local_sum(metric.total), _local_sum(metric.count)
+    places = {id(variable): at for at, variable in enumerate(model.metrics_variables)}
+    values = state["metrics_variables"]
+    return number(values[places[id(metric.total)]]), number(values[places[id(metric.count)]])
+
+
+def _local_sum(variable: Any) -> float:
+    """Return a variable's sum over this worker's own replicas; it takes no collective."""
+    value = getattr(variable, "_value", variable)
+    if type(value).__module__.startswith("tensorflow.python.distribute"):
+        return sum(number(part) for part in value.values)
+    return number(value)

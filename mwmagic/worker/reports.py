@@ -1,0 +1,83 @@
+"""Report numbers from any code, beside what it prints."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from mwmagic.model.numbers import METRICS, NAME_CHARACTERS
+
+from .outbox import outbox
+from .values import Values, number
+
+__all__ = ["report"]
+
+
+@cache
+def _values() -> Values:
+    return Values()
+
+
+def report(
+    *,
+    step: int | None = None,
+    epoch: int | None = None,
+    steps: int | None = None,
+    epochs: int | None = None,
+    **metrics: Any,  # noqa: ANN401 - whatever `float` accepts
+) -> None:
+    """Report where training is, and what it measures.
+
+    The dashboard shows it, ``run.metrics()`` returns it and the record keeps it. A few
+    microseconds are all it takes, so call it in every step: of calls that come faster
+    than some tens a second the newest of the same names counts, and the last one always
+    does. Without a cluster it does nothing.
+
+    Parameters
+    ----------
+    step, epoch : int, optional
+        Which one was done, counted as you like.
+    steps, epochs : int, optional
+        How many there are: steps in an epoch, epochs in all.
+    **metrics : float
+        Anything that ``float`` accepts, a NumPy, TensorFlow, JAX or PyTorch scalar, say.
+        Of a value that is distributed over replicas this worker's first part counts.
+
+    Examples
+    --------
+    >>> from mwmagic.worker import report
+    >>> for step in range(3):
+    ...     report(step=step, steps=3, loss=1 / (step + 1))
+    """
+    box = outbox()
+    if box is None or not box.open:
+        return
+    values = _values()
+    message: dict[str, Any] = {"kind": "report"}
+    for name, place in (("step", step), ("epoch", epoch), ("steps", steps), ("epochs", epochs)):
+        if place is not None:
+            message[name] = place if type(place) is int else _count(values, name, place)
+    box.put(tuple(metrics), message, values.held(_bounded(values, metrics)))
+
+
+def _count(values: Values, name: str, place: Any) -> int | None:  # noqa: ANN401 - whatever
+    try:
+        return int(number(place))
+    except Exception as error:  # noqa: BLE001 - a user's type may raise anything
+        values.refuse(name, f"{type(place).__name__} is not a whole number ({error})"[:200])
+        return None
+
+
+def _bounded(values: Values, metrics: dict[str, Any]) -> dict[str, Any]:
+    """Return the metrics without those that are too many, or whose name is too long."""
+    if len(metrics) <= METRICS and max(map(len, metrics), default=0) <= NAME_CHARACTERS:
+        return metrics
+    kept: dict[str, Any] = {}
+    for name, value in metrics.items():
+        if len(name) > NAME_CHARACTERS:
+            values.refuse(name, f"its name has more than {NAME_CHARACTERS} characters")
+        elif len(kept) == METRICS:
+            values.refuse(name, f"one report holds {METRICS} metrics")
+        else:
+            kept[name] = value
+    return kept

@@ -1,0 +1,212 @@
+# ruff: noqa: ANN401 - Keras has no annotations
+"""What one `fit` or `evaluate` does, as its callbacks learn it, reported as numbers."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from mwmagic.errors import MwmagicError
+
+from .means import Means
+from .outbox import GAP_SECONDS, outbox
+from .task import is_chief
+from .values import Values
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["EVENTS", "Fits", "Watch"]
+
+HISTORY_VALUES = 1000
+"""Values of a history that travel in one packet."""
+
+PACE_SECONDS = 0.5
+"""Seconds of training over which its pace is taken at the least."""
+
+
+class Pace:
+    """How long a step takes, without validation, callbacks and the first step's compilation."""
+
+    def __init__(self) -> None:
+        self.seconds_per_step: float | None = None
+        self._seconds = 0.0
+        self._steps = 0
+        self._compiled = False
+
+    def add(self, seconds: float, steps: int) -> None:
+        """Take in how long some steps took."""
+        if not self._compiled:
+            self._compiled = True
+            return
+        self._seconds += seconds
+        self._steps += steps
+        if self._seconds >= PACE_SECONDS or self.seconds_per_step is None:
+            self.seconds_per_step = self._seconds / max(self._steps, 1)
+        if self._seconds >= PACE_SECONDS:
+            self._seconds, self._steps = 0.0, 0
+
+
+class Fits:
+    """All that `fit` is called for in this process.
+
+    Parameters
+    ----------
+    mean : type
+        Keras's metric that is a mean.
+
+    Attributes
+    ----------
+    depth : int
+        How many callbacks are being called now: a `fit` inside one is not reported.
+    """
+
+    def __init__(self, mean: type) -> None:
+        self.depth = 0
+        self.count = 0
+        self._mean = mean
+
+    def watch(self, callbacks: Any) -> Watch:
+        """Return a new watch over a list of callbacks."""
+        return Watch(self, callbacks, Means(self._mean))
+
+
+class Watch:
+    """Reports the events of one list of callbacks.
+
+    Attributes
+    ----------
+    awake : bool
+        Whether it still wants to be told.
+    """
+
+    def __init__(self, fits: Fits, callbacks: Any, means: Means) -> None:
+        self._fits = fits
+        self._callbacks = callbacks
+        self._means = means
+        self._outbox = outbox()
+        self._values = Values()
+        self._training = self._validated = False
+        self._place: dict[str, Any] = {}
+        self._pending: Mapping[str, Any] | None = None
+        self._sent = self._resumed = 0.0
+        self._pace = Pace()
+        self.awake = self._outbox is not None
+
+    def train_begin(self, *_: Any, **__: Any) -> None:
+        """Say that there is a `fit`, before it prints anything."""
+        if self._fits.depth:
+            self.awake = False
+            return
+        self._fits.count += 1
+        self._training = True
+        params = getattr(self._callbacks, "params", None) or {}
+        totals = {"epochs": params.get("epochs"), "steps": params.get("steps")}
+        self._place = {name: int(total) for name, total in totals.items() if total}
+        self._put("train", {})
+
+    def epoch_begin(self, epoch: int, *_: Any, **__: Any) -> None:
+        """Note which epoch it is, counted from 1 as Keras prints it."""
+        self._place.update(epoch=int(epoch) + 1, step=0)
+        self._validated = False
+        self._means.reset()
+        self._resumed = time.monotonic()
+
+    def batch_end(self, batch: int, logs: Any = None, **_: Any) -> None:
+        """Report a step, unless the last report was just now."""
+        now = time.monotonic()
+        step = int(batch) + 1
+        self._pace.add(now - self._resumed, step - self._place.get("step", 0))
+        self._place["step"] = step
+        self._pending = logs
+        if now - self._sent >= GAP_SECONDS:
+            self._sent = now
+            self._send_batch()
+
+    def resume(self, *_: Any, **__: Any) -> None:
+        """Note that the callbacks are done and training goes on."""
+        self._resumed = time.monotonic()
+
+    def epoch_end(self, epoch: int, logs: Any = None, **_: Any) -> None:
+        """Report an epoch: what it measured in training, and apart from it in validation."""
+        self._send_batch()
+        self._place.update(epoch=int(epoch) + 1)
+        if self._place.get("step"):
+            self._place.setdefault("steps", self._place["step"])
+        logs, validated = logs or {}, self._validated
+        validation = {n: value for n, value in logs.items() if validated and n.startswith("val_")}
+        training = {name: value for name, value in logs.items() if name not in validation}
+        self._put("train", training, final=True)
+        if validation:
+            self._put("validation", validation, final=True)
+
+    def epoch_told(self, _: int, logs: Any = None, **__: Any) -> None:
+        """Report what callbacks added to an epoch, the learning rate, say."""
+        added = {
+            name: values[-1]
+            for name, values in self._history().items()
+            if values and name not in (logs or {})
+        }
+        if added:
+            self._put("train", added, final=True)
+
+    def train_end(self, *_: Any, **__: Any) -> None:
+        """Report the last step and, from the chief, the history that `fit` returns."""
+        self._send_batch()
+        self._training = False
+        if not _is_chief() or self._outbox is None:
+            return
+        for name, values in self._history().items():
+            for start in range(0, len(values), HISTORY_VALUES):
+                part = self._values.listed(name, values[start : start + HISTORY_VALUES])
+                message = {"kind": "history", "fit": self._fits.count, "start": start}
+                key = ("history", self._fits.count, name, start)
+                self._outbox.put(key, {**message, "name": name, "values": part}, {})
+
+    def test_begin(self, *_: Any, **__: Any) -> None:
+        """Report the last step before a validation, which may take long."""
+        self._send_batch()
+        self._validated = True
+
+    def test_end(self, logs: Any = None, **_: Any) -> None:
+        """Report an evaluation that is not part of a `fit`."""
+        if not self._training and logs:
+            self._put("evaluate", logs, final=True)
+
+    def _send_batch(self) -> None:
+        """Report the newest step, if it has not been."""
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            pace = self._pace.seconds_per_step
+            more = {} if pace is None else {"seconds_per_step": pace}
+            self._put("train", self._means.read(self._callbacks.model, pending), **more)
+
+    def _put(self, kind: str, metrics: Mapping[str, Any], **more: Any) -> None:
+        if self._outbox is not None:
+            message = {"kind": kind, **self._place, **more}
+            key = (kind, more.get("final"), tuple(metrics))
+            self._outbox.put(key, message, self._values.read(metrics))
+
+    def _history(self) -> Mapping[str, Any]:
+        history = getattr(getattr(self._callbacks, "model", None), "history", None)
+        found = getattr(history, "history", None)
+        return found if isinstance(found, dict) else {}
+
+
+def _is_chief() -> bool:
+    try:
+        return is_chief()
+    except MwmagicError:
+        return True  # the environment is malformed, which the framework tells the user
+
+
+EVENTS: dict[str, tuple[Any, Any]] = {
+    "on_train_begin": (Watch.train_begin, None),
+    "on_epoch_begin": (None, Watch.epoch_begin),
+    "on_train_batch_end": (Watch.batch_end, Watch.resume),
+    "on_epoch_end": (Watch.epoch_end, Watch.epoch_told),
+    "on_train_end": (None, Watch.train_end),
+    "on_test_begin": (Watch.test_begin, None),
+    "on_test_end": (Watch.test_end, None),
+}
+"""What a watch does before and after the callbacks hear of an event."""

@@ -1,0 +1,32 @@
+"""Numbers that JSON has no literal for."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from mwmagic.model.numbers import decoded, decoded_all, encoded, encoded_all
+
+
+@pytest.mark.parametrize("number", [0.0, -1.5, 1e300, 5e-324, math.inf, -math.inf, 3])
+def test_a_number_comes_back(number):
+    assert decoded(json.loads(json.dumps(encoded(number), allow_nan=False))) == number
+
+
+def test_nan_comes_back():
+    assert encoded(math.nan) == "NaN"
+    assert math.isnan(decoded("NaN"))
+
+
+def test_all_of_some_metrics():
+    metrics = {"loss": math.inf, "accuracy": 0.5}
+    assert encoded_all(metrics) == {"loss": "Infinity", "accuracy": 0.5}
+    assert decoded_all(encoded_all(metrics)) == metrics
+
+
+@pytest.mark.parametrize("value", ["nan", "1", "", None, True, [], {}, 10**400])
+def test_what_is_not_a_number(value):
+    with pytest.raises(ValueError, match="number"):
+        decoded(value)
