@@ -92,7 +92,7 @@ class Outbox:
             self._wake()
 
     def flush(self, seconds: float = 0.0) -> None:
-        """Send what waits, unless another thread is at it; wait so long for room."""
+        """Send what waits, unless another thread is at it; wait so long for room, in all."""
         if not self.open or not self._sending.acquire(timeout=seconds):
             return
         try:
@@ -100,7 +100,8 @@ class Outbox:
                 waiting, self._waiting = self._waiting, {}
             self._sent = time.monotonic()
             for key, message in waiting.items():
-                self._send(key, message, seconds)
+                left = self._sent + seconds - time.monotonic()
+                self._send(key, message, max(left, 0.0))
         finally:
             self._sending.release()
 
