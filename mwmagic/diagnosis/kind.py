@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import cache
 from typing import TYPE_CHECKING
 
+from mwmagic.frameworks.patterns import collected, either
 from mwmagic.gang import Failure
 
 if TYPE_CHECKING:
@@ -15,47 +17,39 @@ if TYPE_CHECKING:
 
 __all__ = ["blamed", "is_consequence", "kind"]
 
-CONSEQUENCE = re.compile(
-    r"Connection (?:reset|closed) by peer"
-    r"|Connection refused"
-    r"|Socket closed"
-    r"|Broken pipe"
-    r"|failed to connect to all addresses"
-    r"|Collective ops is aborted by"
-    r"|stopped sending heartbeats"
-    r"|JAX distributed service detected fatal errors"
-    r"|CoordinationService/"
-    r"|Error reported from /job:"
-    r"|\bUNAVAILABLE: "
-    r"|^UnavailableError: ",
-    re.IGNORECASE,
-)
-"""What TensorFlow, Gloo and JAX say when another task is gone."""
-
-OWN = re.compile(
-    r"expected type \d+ and data_type"
-    r"|Shape mismatch in the collective"
-    r"|is joining a group with size"
-    r"|tried to connect with a different incarnation"
-    r"|expects a different device incarnation"
-)
-"""What they say, often in the same message, when the tasks do not fit together."""
-
 PYTHON_ERRORS = ("BrokenPipeError", "ConnectionRefusedError", "ConnectionResetError")
 """Python's own errors with such texts: those of the user's connections."""
-
-PORT = re.compile(r"Could not start gRPC server|Failed to add port to server")
-"""What TensorFlow says when its port is taken (``add_port.cc``, ``grpc_server_lib.cc``)."""
 
 PERMANENT = ("SyntaxError", "IndentationError", "TabError", "ImportError", "ModuleNotFoundError")
 """Exceptions of a start-up that cannot go better the next time."""
 
-_TASK = re.compile(
-    r"(?:remote target |Error reported from |^)/job:(\w+)/(?:replica:\d+/)?task:(\d+)",
-    re.MULTILINE,
-)
-_RANKS = re.compile(r"stopped sending heartbeats\):\n((?:\d+\n)+)")
-_LEADER = re.compile(r"CoordinationService/")
+
+@cache
+def _consequence() -> re.Pattern[str]:
+    return either(lambda one: one.consequences, re.IGNORECASE)
+
+
+@cache
+def _mismatch() -> re.Pattern[str]:
+    return either(lambda one: one.mismatches)
+
+
+@cache
+def _port_taken() -> re.Pattern[str]:
+    return either(lambda one: one.port_taken)
+
+
+@cache
+def _leader() -> re.Pattern[str]:
+    return either(lambda one: one.blames_leader)
+
+
+@cache
+def _blames() -> tuple[list[re.Pattern[str]], list[re.Pattern[str]]]:
+    """Return how errors name the responsible tasks, and the responsible ranks."""
+    tasks = collected(lambda one: one.blames)
+    ranks = collected(lambda one: one.blames_ranks)
+    return [re.compile(text, re.MULTILINE) for text in tasks], [re.compile(text) for text in ranks]
 
 
 def _text(end: Exit) -> str:
@@ -73,14 +67,14 @@ def is_consequence(end: Exit) -> bool:
     if end.report and end.report.get("type") in PYTHON_ERRORS:
         return False
     text = _text(end)
-    return bool(CONSEQUENCE.search(text)) and not OWN.search(text)
+    return bool(_consequence().search(text)) and not _mismatch().search(text)
 
 
 def kind(end: Exit) -> Failure:
     """Tell what kind of failure an exit is."""
     if end.ended:
         return Failure.CONSEQUENCE
-    if end.signal is None and PORT.search(end.tail):
+    if end.signal is None and _port_taken().search(end.tail):
         return Failure.PORT
     if end.report and end.report.get("type") in PERMANENT:
         return Failure.PERMANENT
@@ -92,10 +86,10 @@ def kind(end: Exit) -> Failure:
 def _named(end: Exit) -> set[str]:
     """Return the tasks that an exit's own words hold responsible."""
     text = _text(end)
-    named = {f"{job}:{index}" for job, index in _TASK.findall(text)}
-    for ranks in _RANKS.findall(text):
-        named |= {f"worker:{rank}" for rank in ranks.split()}
-    return named
+    tasks, ranks = _blames()
+    named = {f"{job}:{index}" for one in tasks for job, index in one.findall(text)}
+    listed = [found for one in ranks for found in one.findall(text)]
+    return named | {f"worker:{rank}" for found in listed for rank in found.split()}
 
 
 def blamed(hurt: Sequence[Exit], leader: str) -> str | None:
@@ -109,9 +103,9 @@ def blamed(hurt: Sequence[Exit], leader: str) -> str | None:
         The task with the coordination service: who cannot reach that means it.
     """
     names = {end.task for end in hurt}
-    votes = Counter(name for end in hurt for name in _named(end) - names)
+    votes = Counter(name for end in hurt for name in sorted(_named(end) - names))
     if votes:
         return votes.most_common(1)[0][0]
-    if leader not in names and any(_LEADER.search(_text(end)) for end in hurt):
+    if leader not in names and any(_leader().search(_text(end)) for end in hurt):
         return leader
     return None

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
+from mwmagic.frameworks.patterns import collected
 from mwmagic.logs.phases import Phase
 
 from .signs import recognise
@@ -21,13 +23,17 @@ if TYPE_CHECKING:
 
 __all__ = ["Notice", "Seen", "notices", "why_stalled"]
 
-_SERVER = re.compile(r"Started server with target: grpc://(\S+)")
-_TWICE = re.compile(
-    r"/job:(\w+)/(?:replica:\d+/)?task:(\d+) "
-    # The latter if the second processes of all tasks have met each other: they share the ports.
-    r"(?:unexpectedly tried to connect with a different|Heartbeat: Incarnation ID mismatch)"
-)
 _IN_SAVE = re.compile(r'/\w*(?:checkpoint|sav)\w*\.py", line \d+ in \w*save')
+
+
+@cache
+def _targets() -> list[re.Pattern[str]]:
+    return [re.compile(text) for text in collected(lambda one: one.server_addresses)]
+
+
+@cache
+def _twice() -> list[re.Pattern[str]]:
+    return [re.compile(text) for text in collected(lambda one: one.duplicates)]
 
 
 @dataclass(frozen=True)
@@ -68,7 +74,7 @@ class Seen:
     @property
     def targets(self) -> list[str]:
         """Where its own server is, by its log."""
-        return _SERVER.findall(self.tail)
+        return [target for one in _targets() for target in one.findall(self.tail)]
 
     @property
     def waits(self) -> bool:
@@ -188,7 +194,9 @@ def _mistaken(tasks: Sequence[Seen]) -> Iterable[tuple[str, list[str]]]:
 
 def _refused(tasks: Sequence[Seen]) -> Iterable[tuple[str, list[str]]]:
     """Yield whose second process the leader refused, as its log says."""
-    named = dict.fromkeys(":".join(found) for one in tasks for found in _TWICE.findall(one.tail))
+    named = dict.fromkeys(
+        ":".join(found) for one in tasks for sign in _twice() for found in sign.findall(one.tail)
+    )
     for name in named:
         yield f"{name} has a second process, which tries to join as the same task", [name]
 

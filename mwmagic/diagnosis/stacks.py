@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from mwmagic.frameworks.patterns import either
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,9 +23,11 @@ _FRAME = re.compile(r'  File "(?P<file>.+)", line (?P<line>\d+) in (?P<function>
 _THREAD = re.compile(r"^(?:Current thread|Thread) 0x[0-9a-f]+.*$", re.MULTILINE)
 _LIBRARY = re.compile(r"/site-packages/|/dist-packages/|/lib/python3[.\d]*/|^<frozen")
 _OWN = ("/mwmagic/worker/bootstrap.py", "/mwmagic/agent/zygote.py")
-_FRAMEWORK = re.compile(
-    r"/tensorflow/python/(?:eager|framework|distribute|ops)/|/jax/_src/|/jaxlib/|/torch/distributed/"
-)
+
+
+@cache
+def _framework() -> re.Pattern[str]:
+    return either(lambda one: one.frames)
 
 
 @dataclass(frozen=True)
@@ -62,7 +67,7 @@ def parse(text: str) -> Stack:
     if not users:
         return Stack(text, None, waits=False)
     inner = users[0]
-    waits = any(_FRAMEWORK.search(frame["file"]) for frame in frames[: frames.index(inner)])
+    waits = any(_framework().search(frame["file"]) for frame in frames[: frames.index(inner)])
     place = f"{Path(inner['file']).name}:{inner['line']} in {inner['function']}"
     return Stack(text, place, waits=waits)
 

@@ -118,8 +118,8 @@ class Framework:
         Lines of such arrays, by how they begin.
     milestones : tuple of Milestone
         How its log shows the phases of a start-up.
-    server_address : str or None
-        How its log tells the address of a task's server, which the pattern captures.
+    server_addresses : tuple of str
+        How its log tells the address of a task's server, captured.
     duplicates : tuple of str
         How the leader's log names a task that joins twice: job and index, captured.
     consequences : tuple of str
@@ -171,7 +171,7 @@ class Framework:
     batch_dumps: tuple[str, ...] = ()
     batch_lines: tuple[str, ...] = ()
     milestones: tuple[Milestone, ...] = (GLOO_CONNECTED,)
-    server_address: str | None = None
+    server_addresses: tuple[str, ...] = ()
     duplicates: tuple[str, ...] = ()
 
     consequences: tuple[str, ...] = (

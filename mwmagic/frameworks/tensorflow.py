@@ -123,7 +123,7 @@ class TensorFlow(Xla):
             r"has passed with status: OK",
         ),
     )
-    server_address = r"Started server with target: grpc://(\S+)"
+    server_addresses = (r"Started server with target: grpc://(\S+)",)
     duplicates = (
         r"/job:(\w+)/(?:replica:\d+/)?task:(\d+) unexpectedly tried to connect with a different",
         # If the second processes of all tasks have met each other: they share the ports.

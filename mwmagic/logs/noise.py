@@ -1,4 +1,4 @@
-"""Tell what TensorFlow, XLA and gRPC say to themselves from what a user needs to read.
+"""Tell the notices of a framework from what a user needs to read.
 
 A two-worker training prints some forty notices before its first own line, and a
 dataset that cannot be sharded dumps its graph. Errors are never hidden, nor is
@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
+
+from mwmagic.frameworks import frameworks
+from mwmagic.frameworks.patterns import alternatives, collected, either
 
 from .terminal import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
 NATIVE = re.compile(
     r"(?:([IWEF])\d{4} \d\d:\d\d:[\d.]+ +\d+ |\d{4}-\d\d-\d\d \d\d:\d\d:[\d.]+: ([IWEF]) )"
@@ -25,54 +29,60 @@ NATIVE = re.compile(
 Python's absl logging looks alike but names a ``.py`` file: that is the user's.
 """
 
-_FAILING = re.compile(
-    r"StartAbort|unhealthy|\b(?:UNAVAILABLE|INTERNAL|ABORTED|FAILED_PRECONDITION|UNKNOWN):"
-)
-# Above the info level only what is known to be harmless, by file and text.
-_HARMLESS = {
-    "cuda_platform.cc": r"failed call to cuInit: .*(?:\(303\)|NO_DEVICE|no CUDA-capable device)",
-    "cuda_driver.cc": r"failed call to cuInit: .*(?:\(303\)|NO_DEVICE|no CUDA-capable device)",
-    "cuda_dnn.cc": r"Unable to register cuDNN factory",
-    "cuda_fft.cc": r"Unable to register cuFFT factory",
-    "cuda_blas.cc": r"Unable to register cuBLAS factory",
-    "computation_placer.cc": r"computation placer already registered",
-    "py_utils.cc": r"TF-TRT Warning: Could not find TensorRT",
-    "dso_loader.cc": r"Could not load dynamic library",
-    "dataset.cc": r"Input of GeneratorDatasetOp::Dataset will not be optimized",
-    "auto_shard.cc": r"(?:AUTO sharding policy will apply|In AUTO-mode)",
-    "local_rendezvous.cc": r".*is aborting with status: OUT_OF_RANGE: End of sequence",
-    "generator_dataset_op.cc": r"Error occurred when finalizing GeneratorDataset iterator: "
-    r"(?:FAILED_PRECONDITION: Python interpreter state is not|CANCELLED)",
-}
-_KNOWN = {file: re.compile(text) for file, text in _HARMLESS.items()}
-_PYTHON = re.compile(
-    r"WARNING: All log messages before absl::InitializeLog\(\) is called"
-    r"|INFO:tensorflow:(?:Using |Single-worker |Enabled multi-worker|Waiting for the cluster|"
-    r"Cluster is ready|Check health|MultiWorkerMirroredStrategy with|Collective |Reduce to |"
-    r"batch_all_reduce|ParameterServerStrategyV2 is|`tf.distribute.experimental.ParameterServer)"
-    r"|\[Gloo\] Rank \d+ is connected to \d+ peer ranks\. Expected [\w ]+: \d+$"
-)
-_MORE = re.compile(
-    r"To enable the following instructions: "
-    r"|/job:\w+/replica:\d+/task:\d+$"
-    r"|\s+\[\[(?:\{\{node )?[\w/.:]+(?:\}\})?\]\]"
-)
-_START = re.compile(
-    r"^(?:[IWEF]\d{4} |\d{4}-\d\d-\d\d |WARNING: All|INFO:tensorflow:|\[Gloo\] |\x1b)"
-    r"|unshardable source dataset: |\(PerReplica:\{$"
-)
-
 _NAME = r"(?:\w+|\[[\w./]+\])"
 _OPEN = re.compile(rf"( *){_NAME} \{{$")
 _FIELD = re.compile(rf'( *){_NAME}: (?:"(?:[^"\\]|\\.)*"|-?[\d.]+(?:e[+-]?\d+)?|[A-Za-z]\w*)$')
 _CLOSE = re.compile(r"( *)\}$")
 _NODE = re.compile(r'(?:name|op|input|device): "(?:[^"\\]|\\.)*"$')
-_GRAPH = re.compile(r"unshardable source dataset: |: goo\.gle/debug\w+ *$")
-_ARRAY = re.compile(
-    r"\s*\d+: (?:<tf\.Tensor: shape=|tf\.Tensor\()|\s*(?:array|dtype)[(=]"
-    r"|[\s\[\]().,]*-?(?:\d|nan|inf|True|False|b'|\.\.\.|$)"
-)
+_NUMBERS = r"\s*(?:array|dtype)[(=]|[\s\[\]().,]*-?(?:\d|nan|inf|True|False|b'|\.\.\.|$)"
+"""A line of an array, as NumPy prints it."""
+
 _PATIENCE = 3  # foreign lines in a row that end a dump
+
+
+@dataclass(frozen=True)
+class _Signs:
+    """How the notices of all frameworks look.
+
+    `head` and `dump` find the lines that can begin one, so that most need no more than that.
+    """
+
+    head: re.Pattern[str]
+    dump: re.Pattern[str]
+    notice: re.Pattern[str]
+    harmless: Mapping[str, re.Pattern[str]]
+    failing: re.Pattern[str]
+    more: re.Pattern[str]
+    graph: re.Pattern[str]
+    batch: re.Pattern[str]
+    array: re.Pattern[str]
+
+
+@cache
+def _signs() -> _Signs:
+    notices = collected(lambda one: one.notices)
+    dumps = collected(lambda one: (*one.graph_dumps, *one.batch_dumps))
+    heads = (r"[IWEF]\d{4} ", r"\d{4}-\d\d-\d\d ", r"\x1b")
+    return _Signs(
+        head=re.compile(alternatives((*heads, *notices))),
+        dump=re.compile(alternatives(dumps)),
+        notice=re.compile(alternatives(notices)),
+        harmless=_harmless_files(),
+        failing=either(lambda one: one.native_failures),
+        more=either(lambda one: one.continuations),
+        graph=either(lambda one: one.graph_dumps),
+        batch=either(lambda one: one.batch_dumps),
+        array=re.compile(alternatives([*collected(lambda one: one.batch_lines), _NUMBERS])),
+    )
+
+
+def _harmless_files() -> dict[str, re.Pattern[str]]:
+    """Return what is harmless above the info level, by file and text."""
+    texts: dict[str, list[str]] = {}
+    for one in frameworks():
+        for file, text in one.native_notices.items():
+            texts.setdefault(file, []).append(text)
+    return {file: re.compile(alternatives(found)) for file, found in texts.items()}
 
 
 @dataclass(frozen=True)
@@ -99,31 +109,47 @@ class Noise:
     """Judge the lines of one log in their order; dumps span many of them."""
 
     def __init__(self) -> None:
+        self._signs = _signs()
         self._after_notice = False
         self._dump: _Dump | None = None
 
     def hides(self, line: str) -> bool:
         """Return whether `line`, the log's next, says nothing to a user."""
-        if not (self._dump or self._after_notice or _START.search(line)):
-            return False
-        return self._judge(plain(line))
+        within = self._dump or self._after_notice
+        if within or self._signs.head.match(line) or self._signs.dump.search(line):
+            return self._judge(plain(line))
+        return False
 
     def _judge(self, line: str) -> bool:
         if self._dump is not None and self._dump.over:
             self._dump = None
         native = NATIVE.match(line)
-        if native or _PYTHON.match(line):
-            self._after_notice = native is None or _harmless(native, line)
-            self._dump = _dump(line)
+        if native or self._signs.notice.match(line):
+            self._after_notice = native is None or self._harmless(native, line)
+            self._dump = self._dump_after(line)
             return self._after_notice
         if self._dump is not None and self._dump.owns(line):
             return True
         if self._after_notice and _OPEN.match(line):
             self._dump = _Graph()
             return self._dump.owns(line)
-        self._after_notice = self._after_notice and _MORE.match(line) is not None
-        self._dump = _dump(line) or self._dump
+        self._after_notice = self._after_notice and self._signs.more.match(line) is not None
+        self._dump = self._dump_after(line) or self._dump
         return self._after_notice
+
+    def _harmless(self, native: re.Match[str], line: str) -> bool:
+        known = self._signs.harmless.get(native[3])
+        if known is not None and known.match(line, native.end()):
+            return True
+        return (native[1] or native[2]) == "I" and not self._signs.failing.search(
+            line, native.end()
+        )
+
+    def _dump_after(self, line: str) -> _Dump | None:
+        """Return the dump that follows `line`, if one does."""
+        if self._signs.graph.search(line):
+            return _Graph()
+        return _Batch(self._signs.array) if self._signs.batch.search(line) else None
 
 
 class Fold:
@@ -155,20 +181,6 @@ def fold(lines: Iterable[str]) -> Iterator[str | Hidden]:
     for line in lines:
         yield from folding.feed(line)
     yield from folding.close()
-
-
-def _harmless(native: re.Match[str], line: str) -> bool:
-    known = _KNOWN.get(native[3])
-    if known is not None and known.match(line, native.end()):
-        return True
-    return (native[1] or native[2]) == "I" and not _FAILING.search(line, native.end())
-
-
-def _dump(line: str) -> _Dump | None:
-    """Return the dump that follows `line`, if one does."""
-    if _GRAPH.search(line):
-        return _Graph()
-    return _Batch() if line.endswith("(PerReplica:{") else None
 
 
 class _Dump:
@@ -221,6 +233,10 @@ class _Graph(_Dump):
 class _Batch(_Dump):
     """The arrays of a batch inside an error message, up to its closing brace."""
 
+    def __init__(self, array: re.Pattern[str]) -> None:
+        super().__init__()
+        self._array = array
+
     def _fits(self, line: str) -> bool:
         self._ended = line.startswith("})")
-        return not self._ended and bool(_ARRAY.match(line))
+        return not self._ended and bool(self._array.match(line))

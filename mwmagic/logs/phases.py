@@ -9,24 +9,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from functools import cache
+from typing import TYPE_CHECKING
+
+from mwmagic.frameworks import Milestone, frameworks
 
 from .noise import NATIVE
 from .progress import Progress
 
-_SERVER = re.compile(r"Started server with target|Jax service listening on")
-_MISSING = re.compile(r"Waiting for (\d{1,9})/\d+ tasks to connect")
-_NAMES = re.compile(r"Example stragglers:")
-_TASK = re.compile(r"/job:(\w+)/replica:\d+/task:(\d+)\b")
-_ARRIVED = re.compile(r"/job:(\w+)/replica:\d+/task:(\d+) has connected to coordination service")
-_JOINED = re.compile(r"Coordination agent has successfully connected")
-_MET = re.compile(
-    r"(?:\[\d+\] )?Barrier\((?:WaitForAllTasks|\[Init\]Wait_for_all_tasks)[^)]*\) has passed "
-    r"with status: OK|Connected to distributed JAX controller"
-)
-_GLOO = re.compile(
-    r"\[Gloo\] Rank \d+ is connected to (\d+) peer ranks\. Expected number of connected "
-    r"peer ranks is : (\d+)"
-)
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @dataclass(frozen=True)
@@ -69,6 +61,68 @@ class Phase:
         return "server" if self.server else "starting"
 
 
+def _server(phase: Phase, _: re.Match[str]) -> Phase:
+    return replace(phase, server=True)
+
+
+def _joined(phase: Phase, _: re.Match[str]) -> Phase:
+    return replace(phase, joined=True)
+
+
+def _connected(phase: Phase, _: re.Match[str] | None = None) -> Phase:
+    return replace(phase, joined=True, missing=0, waiting=(), connected=True)
+
+
+def _missing(phase: Phase, found: re.Match[str]) -> Phase:
+    count = int(found["count"])
+    return replace(phase, missing=count, waiting=()) if count else _connected(phase)
+
+
+def _stragglers(phase: Phase, _: re.Match[str]) -> Phase:
+    return phase
+
+
+def _straggler(phase: Phase, found: re.Match[str]) -> Phase:
+    waiting = dict.fromkeys([*phase.waiting, f"{found['job']}:{found['index']}"])
+    return replace(phase, waiting=tuple(waiting))
+
+
+def _arrived(phase: Phase, found: re.Match[str]) -> Phase:
+    task = f"{found['job']}:{found['index']}"
+    return replace(phase, waiting=tuple(name for name in phase.waiting if name != task))
+
+
+_STEPS: dict[str, Callable[[Phase, re.Match[str]], Phase]] = {
+    "server": _server,
+    "joined": _joined,
+    "connected": _connected,
+    "missing": _missing,
+    "stragglers": _stragglers,
+    "straggler": _straggler,
+    "arrived": _arrived,
+}
+"""What each kind of `mwmagic.frameworks.Milestone` means for a phase."""
+
+
+@cache
+def _milestones() -> tuple[tuple[Milestone, re.Pattern[str]], ...]:
+    """Return the milestones of all frameworks, with their expressions."""
+    every = dict.fromkeys(milestone for one in frameworks() for milestone in one.milestones)
+    return tuple((milestone, re.compile(milestone.pattern)) for milestone in every)
+
+
+def _find(line: str, native: re.Match[str] | None) -> tuple[str, re.Match[str] | None]:
+    """Return the kind of milestone that a line shows, if any, and the match."""
+    for milestone, pattern in _milestones():
+        if not milestone.native:
+            found = pattern.search(line)
+        else:
+            found = pattern.match(line, native.end()) if native else None
+        if found is not None:
+            return milestone.kind, found
+    return "", None
+
+
 class Phases:
     """Read the lines of one worker, in their order."""
 
@@ -87,36 +141,13 @@ class Phases:
 
     def train(self) -> Phase:
         """Note that progress was seen on a line that has not ended yet."""
-        self._connect(training=True)
+        self.phase = replace(_connected(self.phase), training=True)
         return self.phase
 
     def _read(self, line: str) -> None:
-        named = _TASK.fullmatch(line) if self._listing else None
-        if named is not None:
-            waiting = dict.fromkeys([*self.phase.waiting, f"{named[1]}:{named[2]}"])
-            self.phase = replace(self.phase, waiting=tuple(waiting))
-        elif (gloo := _GLOO.search(line)) and gloo[1] == gloo[2]:
-            self._connect()
-        elif native := NATIVE.match(line):
-            self._notice(line, native.end())
-
-    def _notice(self, line: str, start: int) -> None:
-        self._listing = _NAMES.match(line, start) is not None
-        missing = _MISSING.match(line, start)
-        if _MET.match(line, start) or (missing and missing[1] == "0"):
-            self._connect()
-        elif missing:
-            self.phase = replace(self.phase, missing=int(missing[1]), waiting=())
-        elif arrived := _ARRIVED.match(line, start):
-            task = f"{arrived[1]}:{arrived[2]}"
-            left = tuple(name for name in self.phase.waiting if name != task)
-            self.phase = replace(self.phase, waiting=left)
-        elif _SERVER.match(line, start):
-            self.phase = replace(self.phase, server=True)
-        elif _JOINED.match(line, start):
-            self.phase = replace(self.phase, joined=True)
-
-    def _connect(self, *, training: bool = False) -> None:
-        self.phase = replace(
-            self.phase, joined=True, missing=0, waiting=(), connected=True, training=training
-        )
+        native = NATIVE.match(line)
+        kind, found = _find(line, native)
+        if found is not None and (self._listing or kind != "straggler"):
+            self.phase = _STEPS[kind](self.phase, found)
+        if native is not None or kind == "stragglers":
+            self._listing = kind == "stragglers"
