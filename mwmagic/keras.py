@@ -1,7 +1,7 @@
 """Keras 3 made to work under MultiWorkerMirroredStrategy, in any script.
 
-Workers that mwmagic starts need nothing. A script that runs under a TF_CONFIG
-of another making says, before or after it imports Keras::
+Workers that mwmagic starts do not need it. A script whose TF_CONFIG comes from elsewhere
+says, before or after it imports Keras::
 
     import mwmagic.keras
 

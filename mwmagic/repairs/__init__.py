@@ -1,9 +1,9 @@
 """Keras 3 under MultiWorkerMirroredStrategy, repaired from outside.
 
-Each module here holds the repairs of one part of Keras, one small function per
-defect, written like a patch to send upstream: what it replaces, why, where the
-defect is known, and how the installed Keras is probed for it. A Keras that has
-been repaired itself is left alone.
+Each module here holds the repairs for one part of Keras, one small function per defect,
+written like a patch to send upstream: what it replaces, why, where the defect is reported,
+and how the installed Keras is probed for it. A Keras that has been fixed upstream is left
+alone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MODES = ("auto", "plain", "legacy")
 
 
 def install(mode: str, announce: Callable[[str], None]) -> None:
-    """Arrange for Keras to work under a multi-worker strategy.
+    """Make Keras work under a multi-worker strategy, once it is imported.
 
     Call it before the user's code runs. It imports neither Keras nor
     TensorFlow; the repairs follow the user's own import.
@@ -48,7 +48,7 @@ def install(mode: str, announce: Callable[[str], None]) -> None:
         ``"legacy"`` without tf-keras.
     """
     if mode not in MODES:
-        raise MwmagicError(f"There is no Keras mode {mode!r}: choose one of {', '.join(MODES)}.")
+        raise MwmagicError(f"unknown Keras mode {mode!r}; the modes are {', '.join(MODES)}")
     if mode == "legacy":
         _choose_legacy()
     elif mode == "auto":

@@ -1,8 +1,8 @@
 # ruff: noqa: ANN401, SLF001 - Keras has no annotations, and its defects are in its private parts
 """What the workers make equal after each execution: logs and the model's state.
 
-Everything travels in one reduction, because on a network it is the number of
-round trips that counts.
+Everything travels in one reduction, because the number of round trips dominates on a
+network.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from .step import current_step
 __all__ = ["REPAIRS", "agree"]
 
 # Beyond this many numbers (a confusion matrix of 256 classes), running logs
-# are averaged over the workers instead of computed from all of them. What an
-# epoch ends with is exact either way: Keras reads that from every worker.
+# are averaged over the workers instead of being computed from all of them. The values at
+# the end of an epoch are exact either way: Keras reads those from every worker.
 MOST_METRIC_STATE = 65_536
 
 
@@ -37,7 +37,7 @@ def agree(model: Any, outputs: Any, updated: dict[int, Any]) -> Any:
     outputs : nest
         What the last step returned on this worker, usually logs by name.
     updated : dict
-        The state that the steps have assigned to on each replica alone.
+        The state that the steps have updated on each replica separately.
 
     Returns
     -------
@@ -86,11 +86,11 @@ def _updates_alone() -> bool:
 
 
 def _watch_updates() -> None:
-    """Note which of the model's state a step updates, and keep it from empty batches.
+    """Note which state of the model a step updates, and protect it from empty batches.
 
-    Such state (the moving statistics of BatchNormalization, say) has no
+    Such state, for example the moving statistics of BatchNormalization, has no
     aggregation in Keras 3, so each replica keeps its own. `agree` averages it.
-    A replica that is left without samples would update it with 0 / 0.
+    A replica without any samples would update it with 0 / 0.
     """
     original = core.Variable._direct_assign
 

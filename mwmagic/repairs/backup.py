@@ -26,7 +26,7 @@ def _backs_up_everywhere() -> bool:
 
 
 def _back_up_on_chief() -> None:
-    """Let the others write their backup to a directory that goes away, and delete nothing."""
+    """Let the other workers write to a temporary directory, and delete nothing."""
     original, on_train_end = BackupAndRestore._save_model, BackupAndRestore.on_train_end
 
     def _save_model(self: Any) -> None:
@@ -36,7 +36,7 @@ def _back_up_on_chief() -> None:
                 self.model.save_weights(str(Path(directory) / Path(self._weights_path).name))
             return
         if note is not None:
-            # First, so that whatever weights a fault leaves there is a note on them.
+            # First, so that there is a note for the weights even if a fault comes in between.
             note.write(self.backup_dir)
         original(self)
         if note is not None:
@@ -73,9 +73,9 @@ def _restores_alone() -> bool:
 def _restore_from_chief() -> None:
     """Give every worker what the chief has restored.
 
-    In the original each worker restores what it finds. Where the directory is
-    not shared, or one of them was killed in between, that is another epoch,
-    and the first reduction mixes the two.
+    Originally each worker restores what it finds. If the directory is not shared,
+    or one of them was killed in between, they find different epochs, and the first
+    reduction mixes them.
     """
     original = BackupAndRestore.on_train_begin
 
@@ -104,7 +104,7 @@ def _restore_from_chief() -> None:
 
 
 def _drop_half_written(path: str) -> None:
-    """Remove a file that a fault has cut off: on each restart it would be the next fault."""
+    """Remove a file that a fault cut short, since it would cause a fault on every restart."""
     if file_utils.exists(path):
         with file_utils.File(path, "r") as metadata:
             text = metadata.read()
@@ -115,7 +115,7 @@ def _drop_half_written(path: str) -> None:
 
 
 def _follow(callback: Any, found: bool, note: Note | None) -> None:
-    """Make this worker's place, weights and optimizer those of the chief, if it found a backup."""
+    """Take the chief's place, weights and optimizer state, if it found a backup."""
     model = callback.model
     strategy = model.distribute_strategy
     mine = note.place if note else Place(model._initial_epoch or 0)

@@ -1,8 +1,8 @@
 # ruff: noqa: ANN401, SLF001 - Keras has no annotations, and its defects are in its private parts
-"""Callbacks that write: all workers run them, the chief alone leaves anything behind.
+"""Callbacks that write: all workers run them, only the chief leaves files behind.
 
-The others go through the same motions, because whatever a model reads or
-reduces on the way has to happen on all of them.
+The others run them too, because whatever a model reads or reduces on the way has to
+happen on every worker.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["REPAIRS"]
 
 
 def _writes(callback: Any) -> bool:
-    """Tell whether a callback is on the worker that writes, or in a training of one process."""
+    """Return whether a callback is on the worker that writes, or in a single process."""
     return is_chief(callback.model.distribute_strategy)
 
 
@@ -31,7 +31,7 @@ def _checkpoints_everywhere() -> bool:
 
 
 def _checkpoint_on_chief() -> None:
-    """Let the others write their checkpoint to a directory that goes away."""
+    """Let the other workers write their checkpoint to a temporary directory."""
     original = ModelCheckpoint._save_model
 
     def _save_model(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -54,7 +54,7 @@ def _logs_everywhere() -> bool:
 
 
 def _log_on_chief() -> None:
-    """Let the others write their rows to the null device."""
+    """Let the other workers write their rows to the null device."""
     original = CSVLogger.on_train_begin
 
     def on_train_begin(self: Any, logs: Any = None) -> None:
@@ -74,7 +74,7 @@ def _summarises_everywhere() -> bool:
 
 
 def _summarise_on_chief() -> None:
-    """Give the others writers that write nothing; they neither profile nor project."""
+    """Give the other workers writers that discard everything; they neither profile nor project."""
     set_model = TensorBoard.set_model
 
     def writer(name: str) -> property:

@@ -1,5 +1,5 @@
 # ruff: noqa: ANN401 - TensorFlow has no annotations
-"""Whether the strategy in use spans several workers, and which worker this is."""
+"""Whether the strategy in use spans several workers, and which of them this is."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ __all__ = [
 
 
 def spans_workers(strategy: Any) -> bool:
-    """Tell whether a `tf.distribute` strategy is a MultiWorkerMirroredStrategy at work.
+    """Return whether a `tf.distribute` strategy is a MultiWorkerMirroredStrategy over workers.
 
-    The same class with a TF_CONFIG of one task, or none, works locally and
-    needs no repair.
+    The same class works locally when TF_CONFIG names one task or none, and then needs
+    no repair.
     """
     import tensorflow as tf
 
@@ -33,28 +33,28 @@ def spans_workers(strategy: Any) -> bool:
 
 
 def is_chief(strategy: Any) -> bool:
-    """Tell whether this worker is the one that writes for all."""
+    """Return whether this worker is the one that writes for all."""
     return not spans_workers(strategy) or bool(strategy.extended.should_checkpoint)
 
 
 def in_cluster() -> bool:
-    """Tell whether TF_CONFIG names other tasks that run the same code."""
+    """Return whether TF_CONFIG names other tasks that run the same code."""
     try:
         cluster = json.loads(os.environ.get("TF_CONFIG") or "{}").get("cluster", {})
     except ValueError:
-        return False  # TensorFlow says what is wrong with it, if it is asked
+        return False  # TensorFlow reports what is wrong with it when it reads it
     return sum(len(cluster.get(kind, ())) for kind in ("chief", "worker")) > 1
 
 
 def first_local(strategy: Any, values: Any) -> Any:
-    """Return what this worker's first replica has of a nest of per-replica values."""
+    """Return the values of this worker's first replica from a nest of per-replica values."""
     from keras.src import tree
 
     return tree.map_structure(lambda v: strategy.experimental_local_results(v)[0], values)
 
 
 def add_up(values: list[Any]) -> list[Any]:
-    """Return the sums of tensors over all replicas; call it within each.
+    """Return the sums of tensors over all replicas; call it in replica context.
 
     All tensors of one type travel in one reduction.
     """
@@ -74,7 +74,7 @@ def add_up(values: list[Any]) -> list[Any]:
 def of_chief(strategy: Any, values: list[Any]) -> list[Any]:
     """Return the chief's numbers or variables; call it on every worker.
 
-    Integers come as int64, narrow floats as float32.
+    Integers arrive as int64, narrow floats as float32.
     """
     import tensorflow as tf
 
@@ -84,8 +84,8 @@ def of_chief(strategy: Any, values: list[Any]) -> list[Any]:
         first = tf.distribute.get_replica_context().replica_id_in_sync_group == 0
         return add_up([tf.where(first, value, tf.zeros_like(value)) for value in mine])
 
-    # In a traced function, because TensorFlow warns about running one without,
-    # and called as what it was traced to, because it warns about tracing many.
+    # Traced, because TensorFlow warns about an untraced `run`, and called as a concrete
+    # function, because it warns about tracing many functions.
     traced = tf.function(lambda: first_local(strategy, strategy.run(replica)))
     return traced.get_concrete_function()()  # type: ignore[no-any-return]
 

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 __all__ = ["REPAIRS"]
 
-# What the chief tells the others instead of a seed, when its user has set one.
+# What the chief sends instead of a seed if the user has set one.
 SEEDED = -1
-# What runs Python code within a dataset.
+# Operations that run Python code within a dataset.
 PYTHON = {"EagerPyFunc", "PyFunc", "PyFuncStateless"}
 POLICY = tf.data.experimental.AutoShardPolicy
 
@@ -46,9 +46,8 @@ def _shuffles_alone() -> bool:
 def _shuffle_alike() -> None:
     """Shuffle in the same order on all workers.
 
-    Without `keras.utils.set_random_seed` each worker shuffles in an order of
-    its own and keeps its share of that: of the samples, some are used twice in
-    an epoch and some never.
+    Without `keras.utils.set_random_seed` each worker shuffles in its own order and
+    keeps its share of that, so in an epoch some samples are used twice and others never.
     """
     start, get_iterator = TFEpochIterator.__init__, TFEpochIterator._get_iterator
 
@@ -64,7 +63,7 @@ def _shuffle_alike() -> None:
             self._seed = _common_seed(self.data_adapter, distribute_strategy)
             self._order = None if self._seed is None else random.Random(self._seed)
             generates = isinstance(self.data_adapter, (GeneratorDataAdapter, PyDatasetAdapter))
-            if generates and self._order is None:  # else each epoch brings its own
+            if generates and self._order is None:  # else each epoch has its own
                 _distribute(self, _copied(self.data_adapter.get_tf_dataset()))
             _point_out(self.data_adapter, distribute_strategy.num_replicas_in_sync)
 
@@ -85,16 +84,15 @@ def _distribute(epochs: Any, dataset: Any) -> None:
 def _use_no_loaders(epochs: Any) -> None:
     """Read a PyDataset in the worker itself.
 
-    Its loader threads and processes keep what they have read ahead for the
-    next epoch, and how much that is depends on the moment: on each worker it
-    would be something else.
+    Its loader threads and processes keep what they have read ahead for the next epoch.
+    How much that is depends on timing, so it would differ between workers.
     """
     adapter = epochs.data_adapter
     if isinstance(adapter, PyDatasetAdapter) and adapter.enqueuer is not None:
         adapter.enqueuer = None
         warnings.warn(
-            "mwmagic: this PyDataset's workers are not used: what they read ahead differs from "
-            "one task to another. Its batches are read in the task itself.",
+            "mwmagic: this PyDataset's loader workers are not used, because what they read ahead "
+            "differs between tasks. The task itself reads the batches.",
             stacklevel=2,
         )
 
@@ -102,9 +100,9 @@ def _use_no_loaders(epochs: Any) -> None:
 def _copied(dataset: Any) -> Any:
     """Copy what Python code yields, before it is divided among the workers.
 
-    TensorFlow uses a generator's arrays themselves, and keeps operations from
-    writing their results into them; but not into the parts that a batch is
-    divided into. A layer like Rescaling then changes the user's own data.
+    TensorFlow uses a generator's arrays without copying them. It keeps operations from
+    writing into them, but not into the slices that a batch is divided into, so a layer
+    like Rescaling would change the user's own data.
     """
 
     def copy(*batch: Any) -> Any:
@@ -121,7 +119,7 @@ def _copy(value: Any) -> Any:
 
 
 def _runs_python(dataset: Any) -> bool:
-    """Tell whether Python code makes a dataset's elements, as with `from_generator`."""
+    """Return whether Python code produces a dataset's elements, as with `from_generator`."""
     if not isinstance(dataset, tf.data.Dataset):
         return False
     functions = [function for stage in _stages(dataset) for function in stage._functions()]
@@ -132,7 +130,7 @@ def _runs_python(dataset: Any) -> bool:
 
 
 def _stages(dataset: Any) -> list[Any]:
-    """Return a dataset and all that it is made from."""
+    """Return a dataset and all its inputs."""
     stages = [dataset]
     for stage in stages:
         stages.extend(stage._inputs())
@@ -140,7 +138,7 @@ def _stages(dataset: Any) -> list[Any]:
 
 
 def _common_seed(adapter: Any, strategy: Any) -> int | None:
-    """Return what shuffling starts from on all workers, or None where Keras's own way will do."""
+    """Return the seed for shuffling on all workers, or None if Keras's own way will do."""
     if isinstance(adapter, ArrayDataAdapter) and adapter._shuffle:
         given = context.global_seed() is not None
         mine = SEEDED if given else random.SystemRandom().getrandbits(31)
@@ -155,8 +153,8 @@ def _common_seed(adapter: Any, strategy: Any) -> int | None:
 def _in_order(adapter: Any, seed: int) -> Any:
     """Return a dataset for one epoch, in the order that a seed gives.
 
-    In TensorFlow's graph an order that depends on a seed is the same in every
-    epoch; so each epoch gets a graph of its own.
+    In a TensorFlow graph, an order that depends on a seed is the same in every epoch,
+    so each epoch gets its own graph.
     """
     if isinstance(adapter, PyDatasetAdapter):
         adapter._get_iterator = lambda: _shuffled(adapter, seed)
@@ -175,7 +173,7 @@ def _shuffled(adapter: Any, seed: int) -> Iterator[Any]:
 
 @contextmanager
 def _seeded(seed: int) -> Iterator[None]:
-    """Set TensorFlow's seed, where none is set, for a moment."""
+    """Set TensorFlow's seed, which is not set otherwise, within a block."""
     context.set_global_seed(seed)
     try:
         yield
@@ -187,22 +185,22 @@ def _point_out(adapter: Any, replicas: int) -> None:
     if isinstance(adapter, (GeneratorDataAdapter, PyDatasetAdapter)):
         kind = "generator" if isinstance(adapter, GeneratorDataAdapter) else "PyDataset"
         warnings.warn(
-            f"mwmagic: every worker runs this {kind} and each of the {replicas} replicas trains "
-            "on its share of every batch, so all workers must produce the same batches in the "
-            "same order: seed what shuffles them.",
+            f"mwmagic: every worker runs this {kind}, and each of the {replicas} replicas trains "
+            "on its share of every batch. All workers must therefore produce the same batches in "
+            "the same order: seed whatever shuffles them.",
             stacklevel=2,
         )
     elif isinstance(adapter, TFDatasetAdapter) and _shuffles_without_seed(adapter._dataset):
         warnings.warn(
-            "mwmagic: this dataset shuffles without a seed, so every worker shuffles in another "
-            "order and in an epoch some samples are used twice, others never: give shuffle() a "
-            "seed, or call keras.utils.set_random_seed() first.",
+            "mwmagic: this dataset shuffles without a seed, so every worker shuffles in a "
+            "different order, and in an epoch some samples are used twice and others never. Give "
+            "shuffle() a seed, or call keras.utils.set_random_seed() first.",
             stacklevel=2,
         )
 
 
 def _shuffles_without_seed(dataset: Any) -> bool:
-    """Tell whether a finite tf.data pipeline, which each worker runs, has an order of its own."""
+    """Return whether a finite tf.data pipeline shuffles differently on each worker."""
     if not isinstance(dataset, tf.data.Dataset) or int(dataset.cardinality()) < 0:
         return False
     if dataset.options().experimental_distribute.auto_shard_policy == POLICY.OFF:
@@ -218,8 +216,8 @@ def _predicts_by_file() -> bool:
 def _predict_by_sample() -> None:
     """Divide every batch among the workers in `predict`.
 
-    A dataset that reads files is divided by file where there are enough of
-    them, and the predictions come in another order than the samples.
+    A dataset that reads files is divided by file if there are enough of them, and the
+    predictions then come in a different order from the samples.
     """
     original = TensorFlowTrainer.predict
 
@@ -249,8 +247,8 @@ def _predicts_a_batch_on_each() -> bool:
 def _predict_a_batch_once() -> None:
     """Return the predictions of one batch once.
 
-    Each replica predicts the whole batch, and the original returns what all of
-    them came to, one after the other.
+    Each replica predicts the whole batch, and the original returns all their results
+    concatenated.
     """
     original = TensorFlowTrainer.predict_on_batch
 
@@ -264,7 +262,7 @@ def _predict_a_batch_once() -> None:
 
 
 def _own_part(output: Any, strategy: Any) -> Any:
-    """Return what this worker's first replica has put into an output of all."""
+    """Return the part of an output that this worker's first replica produced."""
     size = output.shape[0] // strategy.num_replicas_in_sync
     first = strategy.extended._id_in_cluster * strategy.extended._num_devices_per_worker
     return output[first * size : (first + 1) * size]

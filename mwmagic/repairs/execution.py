@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 __all__ = ["REPAIRS"]
 
 XLA = (
-    "mwmagic: jit_compile=True is not used: XLA cannot compile a step that reduces over workers. "
-    "Keras's own jit_compile='auto' chooses the same."
+    "mwmagic: jit_compile=True is ignored, because XLA cannot compile a step that reduces over "
+    "workers. Keras's own jit_compile='auto' makes the same choice."
 )
 UNSCALED = (
     "mwmagic: this train_step computes its loss without compute_loss or a keras.losses object. "
-    "The gradients of the {n} replicas are added: if the loss is a mean over the batch, divide it "
-    "by {n} (strategy.num_replicas_in_sync) for the gradient."
+    "Gradients are summed over the {n} replicas, so if the loss is a mean over the batch, divide "
+    "it by {n} (strategy.num_replicas_in_sync) before taking the gradient."
 )
 ITERATORS = (tf.data.Iterator, tf.distribute.DistributedIterator)
 
@@ -37,12 +37,12 @@ def _loops_over_optionals() -> bool:
 
 
 def _execute_steps() -> None:
-    """Run the steps of one execution in a loop of their own.
+    """Run the steps of one execution in a separate loop.
 
-    The original loop carries outputs whose type it learns only while tracing,
-    through an attribute of another graph's value. Under a multi-worker
-    strategy that value reaches the graph as a placeholder which nothing feeds.
-    This one runs the first step before the loop, so the type is known.
+    The original loop carries outputs whose type it learns only while tracing, through an
+    attribute of another graph's value. Under a multi-worker strategy that value reaches
+    the graph as a placeholder that nothing feeds. Here the first step runs before the
+    loop, so the type is known.
     """
     cls = trainer.TensorFlowTrainer
     original = cls._make_function
@@ -92,7 +92,7 @@ def _traced(function: Callable[[Any], Any]) -> Any:
 def _one_step(
     model: Any, step_function: Callable[[Any], Any], updated: dict[int, Any]
 ) -> Callable[[Any], Any]:
-    """Return the function that runs one step on all replicas, and gives this worker's outputs."""
+    """Return the function that runs one step on all replicas and returns this worker's outputs."""
     strategy = model.distribute_strategy
 
     def replica(data: Any) -> Any:

@@ -1,5 +1,5 @@
 # ruff: noqa: ANN401, SLF001 - Keras has no annotations, and its defects are in its private parts
-"""`fit`, `evaluate` and `predict` under a multi-worker strategy at all."""
+"""What `fit`, `evaluate` and `predict` need to run at all under a multi-worker strategy."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def _build_reduces_a_nest() -> bool:
 def _build_from_the_element_spec() -> None:
     """Build the model from the dataset's element spec.
 
-    The original averages the first batch over the workers, but `reduce` takes
-    no nest. Only its shapes and types matter, which the spec tells as well,
-    and without taking a batch from a generator that has it once.
+    The original averages the first batch over the workers, but `reduce` takes no nests.
+    Only the batch's shapes and types matter. The spec has them too, and does not take a
+    batch from a generator that yields it only once.
     """
     cls = trainer.TensorFlowTrainer
     original = cls._maybe_symbolic_build

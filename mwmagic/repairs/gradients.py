@@ -1,5 +1,5 @@
 # ruff: noqa: ANN401, SLF001 - Keras has no annotations, and its defects are in its private parts
-"""Gradients are added over the replicas first, then clipped, accumulated, applied."""
+"""Gradients are summed over the replicas first, then clipped, accumulated and applied."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from .repair import Repair, replace, says
 
 __all__ = ["REPAIRS"]
 
-# The attribute that tells an optimizer that its gradients are sums already. A
-# context variable would not reach the threads that replicas run in.
+# The attribute that marks an optimizer's gradients as sums already. A context variable
+# would not reach the threads that replicas run in.
 ADDED = "_mwmagic_gradients_are_added"
 
 
@@ -27,7 +27,7 @@ def _in_replica_of_workers() -> bool:
 
 
 def _add(grads: Any) -> list[Any]:
-    """Return the gradients summed over all replicas; where one is None it is so on all."""
+    """Return the gradients summed over all replicas; one that is None is None on all of them."""
     present = [grad for grad in grads if grad is not None]
     context = tf.distribute.get_replica_context()
     added = iter(context.all_reduce(tf.distribute.ReduceOp.SUM, present) if present else [])
@@ -41,13 +41,13 @@ def _applies_before_adding() -> bool:
 
 
 def _add_before_applying() -> None:
-    """Add the gradients over the replicas before anything else is done with them.
+    """Sum the gradients over the replicas before anything else is done with them.
 
-    The original clips and accumulates each replica's own gradients and adds
-    the results, which is another sum. It also updates variables inside
-    `ops.cond` from within a replica, where a strategy of this kind cannot
-    synchronise: gradient accumulation and `ema_overwrite_frequency` fail. So
-    what follows the addition runs once, for all replicas together.
+    The original clips and accumulates each replica's own gradients and sums the results,
+    which gives different numbers. It also updates variables inside `ops.cond` from within
+    a replica, where such a strategy cannot synchronise, so gradient accumulation and
+    `ema_overwrite_frequency` fail. Here, everything after the summation runs once, for all
+    replicas together.
     """
     original = BaseOptimizer.apply
 
@@ -70,8 +70,7 @@ def _add_before_applying() -> None:
 def _call_where_nothing_is_to_merge() -> None:
     """Let Keras's optimizer updates run outside a replica.
 
-    They go through TensorFlow's `maybe_merge_call`, which there calls a method
-    of None.
+    They go through TensorFlow's `maybe_merge_call`, which calls a method of None there.
     """
     interim = tf.__internal__.distribute.interim
     original = interim.maybe_merge_call
@@ -89,11 +88,11 @@ def _checks_local_gradients() -> bool:
 
 
 def _check_added_gradients() -> None:
-    """Add the gradients before asking whether they are finite.
+    """Sum the gradients before checking whether they are finite.
 
-    The original takes them for added already. Where one worker's overflow and
-    the others' do not, each decides for itself whether to apply them, and the
-    next reduction waits for ever.
+    The original assumes that they are sums already. If they overflow on one worker only,
+    each worker decides for itself whether to apply them, and the next reduction never
+    completes.
     """
     original = LossScaleOptimizer.apply
 

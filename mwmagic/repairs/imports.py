@@ -1,9 +1,9 @@
 """Run a function right after a module is imported, without importing it.
 
-A worker's bootstrap has things to do to TensorFlow or Keras, but whether and
-when these are imported is the user's code's business, and importing them takes
-seconds. So a finder at the head of `sys.meta_path` waits for the module's name
-and lets the ordinary finders do the work.
+A worker's bootstrap has to prepare TensorFlow and Keras, but it is up to the user's code
+whether and when they are imported, and importing them takes seconds. So a finder at the
+head of `sys.meta_path` waits for the module's name and lets the ordinary finders do the
+work.
 """
 
 from __future__ import annotations
@@ -33,16 +33,15 @@ def after_import(name: str, action: Callable[[ModuleType], None]) -> None:
     name : str
         The module's full name, such as ``"tensorflow"``.
     action : callable
-        Called once with the module: now if it is in `sys.modules` already (in
-        a forked process it often is), else right after its body has run, in
-        the importing thread and before the import statement returns. Several
-        actions for one module run in the order given. What it raises comes
-        out of the import.
+        Called once with the module: now if it is in `sys.modules` already, as it often
+        is in a forked process, else right after its body has run, in the importing
+        thread and before the import statement returns. Several actions for one module
+        run in the order given. The import raises whatever an action raises.
 
     Notes
     -----
-    A module whose body is still running counts as imported: register before
-    the user's code runs.
+    A module whose body is still running counts as imported, so register before the
+    user's code runs.
     """
     with _LOCK:
         module = sys.modules.get(name)
@@ -53,7 +52,7 @@ def after_import(name: str, action: Callable[[ModuleType], None]) -> None:
 
 
 def _waiting() -> _Finder:
-    """Return the finder at work in this process; put one there first if need be."""
+    """Return this process's finder, installing it first if necessary."""
     for finder in sys.meta_path:
         if isinstance(finder, _Finder):
             return finder
@@ -85,7 +84,7 @@ class _Finder(MetaPathFinder):
         return None
 
     def imported(self, module: ModuleType) -> None:
-        """Run what waited for `module`, and leave `sys.meta_path` with the last."""
+        """Run the actions for `module`, and leave `sys.meta_path` after the last."""
         with _LOCK:
             actions = self._actions.pop(module.__name__, [])
             if not self._actions and self in sys.meta_path:

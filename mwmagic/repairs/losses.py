@@ -1,5 +1,5 @@
 # ruff: noqa: ANN401 - Keras has no annotations
-"""A loss over the whole batch, whichever way it is divided among the replicas."""
+"""A loss over the whole batch, however it is divided among the replicas."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def _divides_by_local_count() -> bool:
 def _divide_by_global_count() -> None:
     """Divide a loss by the count of all samples, not each replica's part by its own.
 
-    The original averages within each replica and then over replicas. That is
-    not the mean over the batch where replicas have unequal shares: in the last
-    batch of a dataset, and wherever a mask hides some of the samples.
+    The original averages within each replica and then over replicas. That is not the mean
+    over the batch if replicas have unequal shares: in the last batch of a dataset, and
+    wherever a mask hides some of the samples.
 
-    A loss that a layer computes for `add_loss` is a mean over its replica, for
-    Keras divides what is added by the number of replicas (in the original it
-    has then been divided twice).
+    A loss that a layer computes for `add_loss` is a mean over its replica, because Keras
+    divides added losses by the number of replicas (in the original, it is then divided
+    twice).
     """
     original = module.reduce_weighted_values
 
@@ -76,7 +76,7 @@ def _size(values: Any) -> Any:
 
 
 def _unmasked(values: Any, mask: Any) -> Any:
-    """Return how many of the values a mask lets through."""
+    """Return how many of the values a mask keeps."""
     mask = tf.cast(mask, values.dtype)
     return ops.divide_no_nan(_size(values) * ops.sum(mask), _size(mask))
 
@@ -84,8 +84,8 @@ def _unmasked(values: Any, mask: Any) -> Any:
 def _over_all(step: Step, total: Any, count: Any, equal: bool = False) -> Any:
     """Return the mean over all replicas, with the gradient of this replica's part in it.
 
-    The optimizer adds the replicas' gradients, so each has to be a part of the
-    whole; but the value that metrics and custom steps see is the whole.
+    The optimizer sums the replicas' gradients, so each has to be a part of the whole, but
+    metrics and custom steps see the value of the whole.
 
     Parameters
     ----------
@@ -94,9 +94,9 @@ def _over_all(step: Step, total: Any, count: Any, equal: bool = False) -> Any:
     total, count : tf.Tensor
         The sum of this replica's losses, and what to divide it by.
     equal : bool
-        Whether the count is the same on every replica, as shapes known before
-        the step are; then it need not be summed, and the replica's own mean
-        stands for the whole one, which is the mean of these.
+        Whether the count is the same on every replica, as with shapes that are known
+        before the step. Then it need not be summed, and the replica's own mean stands
+        for the mean over all replicas.
     """
     step.scaled = True
     context = tf.distribute.get_replica_context()
@@ -121,9 +121,9 @@ def _scales_values() -> bool:
 def _scale_gradients_alone() -> None:
     """Divide the gradient of a loss among the replicas, but not its value.
 
-    The original divides both, and the built-in `train_step` multiplies the
-    value again for its metric. A `train_step` written by the user, as Keras's
-    guides show it, does not, and reports a fraction of the loss.
+    The original divides both, and the built-in `train_step` multiplies the value again
+    for its metric. A custom `train_step`, as shown in Keras's guides, does not, and so
+    reports a fraction of the loss.
     """
     scale, unscale = module.scale_loss_for_distribution, module.unscale_loss_for_distribution
 

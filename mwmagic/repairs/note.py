@@ -1,8 +1,8 @@
 # ruff: noqa: ANN401 - Keras has no annotations
-"""What a backup needs beside the weights to go on in mid-epoch.
+"""What a backup needs besides the weights to resume in mid-epoch.
 
-Its name holds the optimizer's step, which the weights hold, too. So a note
-never goes with weights that a fault has kept it from belonging to.
+Its name contains the optimizer's step, which the weights contain too. So after a fault a
+note is never matched with weights that it does not belong to.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Note:
 
     @classmethod
     def read(cls, directory: str, model: Any) -> Note | None:
-        """Return the note on a model's weights, unless there is none."""
+        """Return the note on a model's weights, or None if there is none."""
         path = file_utils.join(directory, NAME.format(_step(model)))
         if not file_utils.exists(path):
             return None
@@ -65,7 +65,7 @@ class Note:
         return cls(_step(model), place, seeds, metrics if fits else [])
 
     def write(self, directory: str) -> None:
-        """Write to a backup's directory, at once."""
+        """Write to a backup's directory, atomically."""
         arrays = {"place": np.array(astuple(self.place))}
         for kind, values in (("seed", self.seeds), ("metric", self.metrics)):
             arrays.update({f"{kind}/{i}": value for i, value in enumerate(values)})
@@ -96,12 +96,12 @@ def seed_state(model: Any) -> list[Any]:
 
 
 def all_metric_variables(model: Any) -> list[Any]:
-    """Return the state of a model's metrics, whether or not it can be added up."""
+    """Return the state of a model's metrics, whether or not it can be summed."""
     return [variable for metric in model.metrics for variable in metric.variables]
 
 
 def _metric_variables(model: Any) -> list[Any]:
-    """Return the variables of all metrics, if they can be added up."""
+    """Return the variables of all metrics, if they can be summed."""
     variables = all_metric_variables(model)
     return variables if all(v.aggregation in {"sum", "mean"} for v in variables) else []
 
@@ -112,7 +112,7 @@ def metric_state(model: Any) -> list[Any]:
 
 
 def no_metric_state(model: Any) -> list[Any]:
-    """Return as many zeros."""
+    """Return zeros in the shape of the metrics' state."""
     return [tf.zeros(variable.shape, variable.dtype) for variable in _metric_variables(model)]
 
 

@@ -1,5 +1,5 @@
 # ruff: noqa: ANN401, SLF001 - Keras has no annotations, and its defects are in its private parts
-"""How far a training has come in its data, and how another process comes there, too."""
+"""How far a training has come in its data, and how another process gets to the same place."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ UNKNOWN = -1
 
 @dataclass(frozen=True)
 class Place:
-    """How far a training has come. All are numbers, so that the chief can tell them.
+    """How far a training has come; all numbers, so that the chief can send them.
 
     Parameters
     ----------
@@ -40,9 +40,9 @@ class Place:
     read : int
         How many batches have been taken from the latest of them.
     batches : int
-        How many the data has, or -1 where that is not known.
+        How many batches the data has, or -1 if that is not known.
     seed : int
-        What the workers' common order of samples comes from, or -1.
+        The seed of the workers' common order of samples, or -1.
     """
 
     epoch: int
@@ -56,7 +56,7 @@ class Place:
 
 @dataclass
 class Training:
-    """One call of `fit`: the data it iterates over, and whether a backup gave it metrics' state."""
+    """One call of `fit`: its data, and whether a backup restored the metrics' state."""
 
     data: Any = None
     with_metrics: bool = False
@@ -76,22 +76,22 @@ class Training:
         )
 
     def go_to(self, place: Place) -> None:
-        """Bring the data to a place, as if it had been trained on until there."""
+        """Advance the data to a place, as if it had been trained on up to there."""
         data = self.data
         _pass_epochs(data, place.begun - 1)
         _pass_iterators(data, place)
         if data._num_batches is None and place.batches != UNKNOWN:
             data._num_batches = place.batches
-        # Executions are whole; if they have become longer, the last one runs once more.
+        # Executions are whole; if they have become longer, the last one runs again.
         again = place.seen % data.steps_per_execution
         data._seen, data._ahead = place.seen - again, place.read - again
-        if data.steps_per_epoch is not None:  # epochs go on with the iterator of the one before
+        if data.steps_per_epoch is not None:  # epochs continue with the previous epoch's iterator
             data._current_iterator = iter(data._get_iterator())
             data._steps_seen = place.read - place.seen
 
 
 def _pass_epochs(data: Any, epochs: int) -> None:
-    """Tell the data of the epochs before: a PyDataset may make each of them another."""
+    """Notify the data of earlier epochs, because a PyDataset may change with each of them."""
     for _ in range(epochs):
         data.data_adapter.on_epoch_begin()
         data.data_adapter.on_epoch_end()
@@ -99,11 +99,11 @@ def _pass_epochs(data: Any, epochs: int) -> None:
 
 
 def _pass_iterators(data: Any, place: Place) -> None:
-    """Make the iterators before the latest: with each, a dataset shuffles anew."""
+    """Make the iterators before the latest, because a dataset reshuffles with each of them."""
     before = place.passes - 1
     data._passes += before
     if getattr(data, "_order", None) is None or place.seed == UNKNOWN:
-        # This worker's own part, where it can be had: an iterator over all takes long to make.
+        # This worker's own part if possible, because an iterator over all parts takes long to make.
         dataset = data._distributed_dataset
         for part in getattr(dataset, "_cloned_datasets", [dataset]) * max(before, 0):
             iter(part)
@@ -128,9 +128,9 @@ def _forgets_the_batch() -> bool:
 
 
 def _go_on_in_mid_epoch() -> None:
-    """Let an epoch that was interrupted go on with the batch after the last one saved.
+    """Resume an interrupted epoch at the batch after the last saved one.
 
-    The original stores which batch that was, and begins the epoch again.
+    The original stores which batch that was, but restarts the epoch.
     """
     replace(TensorFlowTrainer, "fit", _noting_its_data(TensorFlowTrainer.fit))
     _count_passes()
@@ -150,7 +150,7 @@ def _noting_its_data(fit: Any) -> Any:
 
 
 def _count_passes() -> None:
-    """Count the iterators made, and take the first data that `fit` prepares for its own."""
+    """Count the iterators made, and keep the first data that `fit` prepares as its own."""
     start, get_iterator = TFEpochIterator.__init__, TFEpochIterator._get_iterator
 
     def begin(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -185,7 +185,7 @@ def _leave_out_what_was_seen() -> None:
 
 
 def _read(iterator: Any, batches: int) -> None:
-    """Take batches from an iterator, and do nothing with them."""
+    """Take batches from an iterator and discard them."""
 
     def take(done: Any) -> tuple[Any]:
         iterator.get_next_as_optional()
@@ -194,12 +194,12 @@ def _read(iterator: Any, batches: int) -> None:
     def read() -> Any:
         return tf.while_loop(lambda done: done < batches, take, (0,))
 
-    # As what it was traced to: TensorFlow warns about tracing many.
+    # As a concrete function, because TensorFlow warns about tracing many functions.
     tf.function(read, autograph=False).get_concrete_function()()
 
 
 def _report_what_was_seen() -> None:
-    """Report on an epoch of which only its end is left: without a step there are no logs."""
+    """Report on an epoch of which only the end is left: without a step there are no logs."""
     original = Trainer._get_metrics_result_or_logs
 
     def _get_metrics_result_or_logs(self: Any, logs: Any) -> Any:

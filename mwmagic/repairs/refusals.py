@@ -20,18 +20,18 @@ def _has_orbax() -> bool:
 
 
 def _refuse_orbax() -> None:
-    """Refuse a checkpoint whose library divides the writing among JAX's processes only.
+    """Refuse a checkpoint whose library coordinates writing between JAX processes only.
 
-    Under TensorFlow every worker takes itself for the first, and all write one
-    directory at once.
+    Under TensorFlow every worker believes that it is the first, and all of them write to
+    the same directory at once.
     """
 
     def set_model(self: Any, model: Any) -> None:
         if spans_workers(model.distribute_strategy):
             raise KerasRefused(
-                "OrbaxCheckpoint does not know of other TensorFlow workers: all would write "
-                "its directory at once. Use ModelCheckpoint or BackupAndRestore (Keras 2, with "
-                "--keras legacy, has no OrbaxCheckpoint either)."
+                "OrbaxCheckpoint does not know about other TensorFlow workers, so all would "
+                "write to its directory at once. Use ModelCheckpoint or BackupAndRestore (Keras 2, "
+                "with --keras legacy, has no OrbaxCheckpoint either)."
             )
         Callback.set_model(self, model)
 

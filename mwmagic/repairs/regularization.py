@@ -1,5 +1,5 @@
 # ruff: noqa: ANN401 - Keras has no annotations
-"""Activity regularizers that add up over the samples."""
+"""Activity regularizers that are sums over the samples."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def _adds_up_samples() -> bool:
 
 
 def _keep_the_sum_whole() -> None:
-    """Undo, for sums over the batch, the division that means over it need.
+    """Undo, for sums over the batch, the division that only means need.
 
-    Keras divides every added loss by the number of replicas. Until 3.14 its
-    activity regularizers are sums over the samples, which the replicas' parts
-    add up to as they are.
+    Keras divides every added loss by the number of replicas. Up to 3.14 its activity
+    regularizers are sums over the samples, so the replicas' parts already add up to the
+    whole.
     """
     original = Layer.__call__
 

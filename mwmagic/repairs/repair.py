@@ -19,7 +19,7 @@ READ = "3.15.1"
 
 
 class KerasRefused(MwmagicError, ValueError):
-    """Something that cannot give the right numbers under a multi-worker strategy."""
+    """Something that cannot give correct numbers under a multi-worker strategy."""
 
 
 @dataclass(frozen=True)
@@ -31,16 +31,16 @@ class Repair:
     feature : str
         What a user gets back, in a word or two, such as ``"fit"``.
     link : str
-        Where the defect is known upstream, such as ``"keras-team/keras#20585"``;
-        where nobody has told of it, where it is: the line of the function that
-        is replaced, such as ``"callbacks/csv_logger.py#L42"``, in Keras `READ`.
+        The defect's report upstream, such as ``"keras-team/keras#20585"``. If it has
+        not been reported, the line of the function that is replaced, such as
+        ``"callbacks/csv_logger.py#L42"``, in Keras `READ`.
     defective : callable
-        Takes no argument; looks at the installed functions and tells whether
-        they have the defect. It must run no TensorFlow operation: a strategy
-        can only be made before the first one.
+        Takes no argument; examines the installed functions and returns whether they
+        have the defect. It must run no TensorFlow operation, because a strategy can only
+        be created before the first one.
     apply : callable
-        Takes no argument; replaces the defective function. What it puts there
-        behaves as the original wherever no multi-worker strategy is in use.
+        Takes no argument; replaces the defective function. The replacement behaves
+        like the original wherever no multi-worker strategy is in use.
     """
 
     feature: str
@@ -66,10 +66,10 @@ class Repair:
 
 
 def says(function: Any, *phrases: str) -> bool:
-    """Tell whether a function's source contains every phrase, whatever the line breaks.
+    """Return whether a function's source contains every phrase, whatever the line breaks.
 
-    Source that cannot be read, and what this package has put in place itself,
-    says nothing.
+    Source that cannot be read contains nothing, and neither do this package's own
+    replacements.
     """
     if function is None or function.__module__.startswith("mwmagic."):
         return False

@@ -1,5 +1,5 @@
 # ruff: noqa: SLF001 - what Keras leaves out of tracebacks is private
-"""All repairs, and the one line that tells of them."""
+"""All repairs, and the line that announces them."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _is_needed(repair: Repair) -> bool:
     try:
         return repair.defective()
     except AttributeError:
-        return False  # another Keras, without the function that is defective here
+        return False  # another Keras, without the function that is defective in this one
 
 
 def _line(version: str, needed: list[Repair]) -> str:
@@ -85,7 +85,7 @@ def _line(version: str, needed: list[Repair]) -> str:
 
 
 def _leave_tracebacks_to_the_user() -> None:
-    """Leave the repairs' frames out of tracebacks, as Keras leaves out its own."""
+    """Keep the repairs' frames out of tracebacks, as Keras does with its own."""
     here = str(Path(__file__).parent)
     if here not in traceback_utils._EXCLUDED_PATHS:
         traceback_utils._EXCLUDED_PATHS += (here,)

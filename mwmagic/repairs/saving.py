@@ -31,10 +31,10 @@ CWD, EXCHANGE = -100, 2
 
 @contextmanager
 def at_once(path: Path) -> Iterator[Path]:
-    """Give a path to write to, whose file or directory then appears at `path` whole.
+    """Yield a temporary path; what is written there then appears at `path` as a whole.
 
-    Whoever writes last wins. The workers' models are equal, so it does not
-    matter who that is; but half of one file and half of another do.
+    The last writer wins. The workers' models are equal, so it does not matter which one
+    that is, but half of one file and half of another would.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     directory = Path(mkdtemp(prefix=f".{path.name}.", dir=path.parent))
@@ -59,11 +59,11 @@ def _put(written: Path, path: Path, aside: Path) -> None:
 
 
 def _renamed(written: Path, path: Path) -> bool:
-    """Rename a directory, unless there is one already."""
+    """Rename a directory, unless the target exists."""
     try:
         written.rename(path)
     except OSError as error:
-        # Not `path.is_dir()`: another worker may have put it aside by now.
+        # Not `path.is_dir()`: another worker may have moved it aside by now.
         if error.errno in {errno.EEXIST, errno.ENOTEMPTY}:
             return False
         raise
@@ -71,7 +71,7 @@ def _renamed(written: Path, path: Path) -> bool:
 
 
 def _exchanged(written: Path, path: Path) -> bool:
-    """Exchange two directories in one step, where the system can; so one is always there."""
+    """Exchange two directories in one step if the system can, so that one is always there."""
     exchange = getattr(ctypes.CDLL(None), "renameat2", None)
     if exchange is None:
         return False
@@ -83,7 +83,7 @@ def _local(path: Any) -> bool:
 
 
 def _whole(save: Callable[..., Any], argument: str) -> Callable[..., Any]:
-    """Return a saving function whose file appears at once."""
+    """Return a saving function whose file appears as a whole."""
     signature = inspect.signature(save)
 
     def saved(*args: Any, **kwargs: Any) -> Any:
@@ -106,15 +106,15 @@ def _opens_the_path_itself() -> bool:
 
 
 def _save_at_once() -> None:
-    """Write each saved model to a path of its own, and rename it.
+    """Write each saved model to a temporary path, and rename it.
 
-    The originals open the path. When several workers save to one, HDF5 raises
-    BlockingIOError (its file lock), a .keras archive mixes two writers, and
-    one SavedModel's temporary files are gone before the other merges them.
+    The originals open the path itself. When several workers save to the same path, HDF5
+    raises BlockingIOError (its file lock), a .keras archive mixes two writers, and one
+    SavedModel's temporary files are gone before the other merges them.
 
-    A SavedModel is written by what `tf.saved_model.save` calls, for that name
-    itself does not last: TensorFlow makes the module `tf.saved_model` anew when
-    something imports below it, as Keras's `export` does.
+    For a SavedModel, the function that `tf.saved_model.save` calls is replaced, because
+    that name itself does not last: TensorFlow recreates the module `tf.saved_model` when
+    something below it is imported, as Keras's `export` does.
     """
     for module, name, argument in (
         (saving_lib, "save_model", "filepath"),

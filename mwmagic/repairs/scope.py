@@ -1,5 +1,5 @@
 # ruff: noqa: ANN401, SLF001 - Keras has no annotations, and its defects are in its private parts
-"""What was made outside `strategy.scope()`: brought in, refused, or pointed out."""
+"""What was created outside `strategy.scope()`: brought in, refused, or warned about."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ __all__ = [
 ]
 
 ALONE = (
-    "mwmagic: this model was made outside MultiWorkerMirroredStrategy.scope(): this worker trains "
-    "it alone, and the others do not see what it learns."
+    "mwmagic: this model was created outside MultiWorkerMirroredStrategy.scope(), so this worker "
+    "trains it alone, and the others do not see what it learns."
 )
 
 
@@ -35,8 +35,8 @@ def _compiles_where_it_is_called() -> bool:
 def _compile_in_scope() -> None:
     """Enter the model's strategy in `compile`, as Keras 2 did.
 
-    Otherwise an optimizer named by a string belongs to no strategy, and `fit`
-    raises "Mixing different tf.distribute.Strategy objects".
+    Otherwise an optimizer given by name belongs to no strategy, and `fit` raises "Mixing
+    different tf.distribute.Strategy objects".
     """
     original = Trainer.compile
 
@@ -53,7 +53,7 @@ def _compile_in_scope() -> None:
 
 
 def _adopt(optimizer: Any, strategy: Any) -> None:
-    """Give an optimizer without variables of its own to a strategy."""
+    """Give an optimizer that is not built yet to a strategy."""
     while optimizer is not None:
         if not optimizer.built:
             optimizer._distribution_strategy = strategy
@@ -61,10 +61,10 @@ def _adopt(optimizer: Any, strategy: Any) -> None:
 
 
 def refuse_foreign_weights(model: Any) -> None:
-    """Refuse a model that trains weights which are not its strategy's.
+    """Refuse a model that trains weights which do not belong to its strategy.
 
-    Weights that are not trained may come from outside: an adapted
-    `Normalization`, a frozen base.
+    Weights that are not trained may come from outside, such as an adapted
+    `Normalization` layer or a frozen base.
 
     Parameters
     ----------
@@ -74,8 +74,8 @@ def refuse_foreign_weights(model: Any) -> None:
     Raises
     ------
     KerasRefused
-        A layer, or the optimizer, was built outside the scope. Its values may
-        differ between the workers, and nothing would add up what they learn.
+        A layer, or the optimizer, was built outside the scope. Its values may differ
+        between the workers, and nothing would combine what they learn.
     """
     for weight in (
         *model.trainable_variables,
@@ -83,16 +83,16 @@ def refuse_foreign_weights(model: Any) -> None:
     ):
         if not _is_distributed(weight):
             raise KerasRefused(
-                f"{weight.path} was made outside strategy.scope(), so every worker would train "
-                "its own. Make and build the model, with every layer in it, inside "
-                "`with strategy.scope():`. (--keras legacy would refuse it, too.)"
+                f"{weight.path} was created outside strategy.scope(), so every worker would train "
+                "its own copy. Create and build the model, with every layer in it, inside "
+                "`with strategy.scope():`. (--keras legacy would refuse it too.)"
             )
 
 
 def bring_metrics_in(model: Any) -> None:
-    """Give metrics that were made outside the scope variables inside it.
+    """Give metrics that were created outside the scope variables inside it.
 
-    With their own, each worker would report on its own samples alone.
+    With their own variables, each worker would report on its own samples alone.
     """
     with model._distribute_strategy.scope():
         for metric in model.metrics:
@@ -114,7 +114,7 @@ def _point_out_training_alone() -> None:
     original = TensorFlowTrainer.fit
 
     def fit(self: Any, *args: Any, **kwargs: Any) -> Any:
-        # What making the strategy leaves in TensorFlow's context.
+        # Creating the strategy leaves this in TensorFlow's context.
         made = getattr(context.context(), "_collective_leader", None)
         if made and in_cluster() and not spans_workers(self.distribute_strategy):
             warnings.warn(ALONE, stacklevel=2)

@@ -1,9 +1,8 @@
 # ruff: noqa: ANN401 - Keras and TensorFlow have no annotations
-"""The training or test step that is being run, and what is known about it.
+"""The training or test step that is running, and what is known about it.
 
-Several repairs apply only inside the step that `Model.fit` or
-`Model.evaluate` gives to `strategy.run`: a custom training loop keeps the
-behaviour its author has seen.
+Several repairs apply only inside the step that `Model.fit` or `Model.evaluate` passes to
+`strategy.run`, so that a custom training loop keeps the behaviour its author has seen.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ class Step:
     model : keras.Model
         The model in training.
     samples : tf.Tensor or None
-        How many samples this replica got, where that is known only at run
-        time: where the last batch leaves some replicas without any.
+        How many samples this replica got, if that is known only at run time, as when
+        the last batch leaves some replicas without any.
     updated : dict
-        The model's state that the step has assigned to, by identity.
+        The model's state that the step has updated, by identity.
     scaled : bool
         Whether the loss has been divided among the replicas.
     """
@@ -48,7 +47,7 @@ class Step:
         self._state = {id(variable) for variable in self.model.non_trainable_variables}
 
     def holds(self, variable: Any) -> bool:
-        """Tell whether a variable is floating-point state that replicas update on their own."""
+        """Return whether a variable is floating-point state that replicas update separately."""
         return (
             id(variable) in self._state
             and variable.aggregation == "none"
@@ -76,7 +75,7 @@ def running(model: Any, data: Any) -> Iterator[Step]:
 
 
 def _samples(data: Any) -> Any:
-    """Return the size of a batch, or None where the shape already says it."""
+    """Return the size of a batch, or None if the shape already gives it."""
     for leaf in tree.flatten(data):
         if isinstance(leaf, tf.Tensor) and leaf.shape.rank:
             return tf.shape(leaf)[0] if leaf.shape[0] is None else None

@@ -1,5 +1,5 @@
 # ruff: noqa: ANN401 - Keras has no annotations
-"""Which versions of Keras the repairs are for, and what is said of the others."""
+"""Which versions of Keras the repairs are for, and how the others are refused."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ FIRST_COVERED, LAST_COVERED = 13, 15
 
 
 def is_older(version: str) -> bool:
-    """Tell whether a Keras 3 is older than those that the tests cover."""
+    """Return whether a Keras 3 is older than those that the tests cover."""
     return _minor(version) < FIRST_COVERED
 
 
 def is_newer(version: str) -> bool:
-    """Tell whether a Keras 3 is newer than those that the tests cover."""
+    """Return whether a Keras 3 is newer than those that the tests cover."""
     return _minor(version) > LAST_COVERED
 
 
@@ -34,8 +34,8 @@ def _minor(version: str) -> int:
 def refuse_older(version: str) -> None:
     """Refuse, at its first use under several workers, a Keras that is too old.
 
-    It has some of the defects in other code, and to repair the rest would give
-    numbers that look right and are not.
+    It has some of the defects in other places, and repairing only the rest would give
+    numbers that look right but are not.
     """
     _refuse(
         f"Keras {version} does not work under MultiWorkerMirroredStrategy, and mwmagic repairs "
@@ -45,10 +45,10 @@ def refuse_older(version: str) -> None:
 
 
 def refuse_moved(version: str, missing: ImportError) -> None:
-    """Refuse in the same way a Keras that no longer has what the repairs replace."""
+    """Refuse, in the same way, a Keras that no longer has what the repairs replace."""
     _refuse(
         f"mwmagic repairs Keras 3.{FIRST_COVERED} to 3.{LAST_COVERED} under "
-        f"MultiWorkerMirroredStrategy, and Keras {version} is made otherwise ({missing}): "
+        f"MultiWorkerMirroredStrategy, and Keras {version} is different ({missing}): "
         f"pip install 'keras<3.{LAST_COVERED + 1}', or use tf-keras with --keras legacy. "
         "--keras plain leaves it as it is."
     )

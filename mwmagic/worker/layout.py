@@ -1,4 +1,4 @@
-"""How ``keras.distribution`` lays a model's variables out on the devices."""
+"""How ``keras.distribution`` lays out a model's variables on the devices."""
 
 # ruff: noqa: ANN401 - Keras has no annotations
 
@@ -19,9 +19,8 @@ class LayoutReport:
     Attributes
     ----------
     rows : tuple
-        For each variable its path, its shape, the mesh axis that each of its
-        dimensions is split along (None where it is not), and the shape of the
-        part that a device holds.
+        For each variable its path, its shape, the mesh axis along which each dimension
+        is split (None if it is not), and the shape of the part that a device holds.
     unmatched : tuple of str
         The keys of the ``LayoutMap`` that match nothing.
     """
@@ -73,8 +72,8 @@ def _unmatched(layout_map: Any, paths: list[str]) -> tuple[str, ...]:
 def layout_report(model: Any) -> LayoutReport:
     """Return how the variables of a built model are laid out.
 
-    A ``LayoutMap`` key that matches nothing is ignored by Keras without a word,
-    and the variable it was meant for stays whole on every device.
+    Keras silently ignores a ``LayoutMap`` key that matches nothing, and the variable it
+    was meant for stays whole on every device.
 
     Parameters
     ----------

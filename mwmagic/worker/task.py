@@ -1,7 +1,7 @@
 """Which task this process is, for code that runs on every task of a cluster.
 
-It reads what the framework itself reads, so it tells the same under a plain
-TF_CONFIG, without any cluster, and in a script started in another way.
+It reads what the framework itself reads, so it also works under a plain TF_CONFIG, without
+any cluster, and in a script started in another way.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ def _tf_config() -> Mapping[str, Any]:
     try:
         config = json.loads(text) if text else {}
     except ValueError as error:
-        raise ClusterError(f"TF_CONFIG is no JSON ({error}): {text!r}") from error
+        raise ClusterError(f"TF_CONFIG is not valid JSON ({error}): {text!r}") from error
     return config if isinstance(config, dict) else {}
 
 
 def _number(names: Sequence[str]) -> int | None:
-    """Return the first of some variables that is set, as a number."""
+    """Return the first of these variables that is set, as a number."""
     for name in names:
         text = os.environ.get(name, "")
         if text:
             try:
                 return int(text)
             except ValueError:
-                raise ClusterError(f"{name} is no whole number: {text!r}") from None
+                raise ClusterError(f"{name} is not a whole number: {text!r}") from None
     return None
 
 
@@ -61,7 +61,7 @@ def this_task() -> Task:
     Returns
     -------
     Task
-        With its ``type`` and ``index``; ``worker:0`` where there is no cluster.
+        With its ``type`` and ``index``; ``worker:0`` without a cluster.
 
     Raises
     ------
@@ -77,10 +77,10 @@ def this_task() -> Task:
 
 
 def is_chief() -> bool:
-    """Whether this process is the one that writes for all.
+    """Return whether this process is the one that writes for all.
 
-    With TF_CONFIG the rule is that of the guides: the chief, or else the first
-    worker; without any cluster this process is. An evaluator is not.
+    With TF_CONFIG the rule is that of TensorFlow's guides: the chief or, without one, the
+    first worker. A process without a cluster is its own chief; an evaluator is not.
     """
     if not _tf_config().get("task"):
         return not _rank()
@@ -91,7 +91,7 @@ def is_chief() -> bool:
 def cluster_size() -> int:
     """Return how many processes train together: the chief and the workers.
 
-    Parameter servers and evaluators are not counted; without any cluster it is 1.
+    Parameter servers and evaluators do not count; without a cluster it is 1.
     """
     cluster = _tf_config().get("cluster")
     if cluster:
@@ -101,18 +101,18 @@ def cluster_size() -> int:
 
 @cache
 def _scratch() -> Path:
-    """Make a temporary directory that goes when this process ends."""
+    """Make a temporary directory that is removed when this process ends."""
     folder = Path(tempfile.mkdtemp(prefix=f"mwmagic-{this_task().slug}-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
 
 
 def write_path(path: AnyPath) -> AnyPath:
-    """Return where this task writes what only the chief's copy is kept of.
+    """Return where this task writes a file of which only the chief's copy is kept.
 
-    Saving takes part in collectives, so every worker must do it, but only one
-    may write to `path`: the chief. The others write to a temporary directory
-    that is removed when the process ends.
+    Saving takes part in collectives, so every worker must do it, but only the chief may
+    write to `path`. The others write to a temporary directory that is removed when the
+    process ends.
 
     Parameters
     ----------
@@ -122,8 +122,8 @@ def write_path(path: AnyPath) -> AnyPath:
     Returns
     -------
     str or Path
-        `path` itself on the chief; elsewhere another, the same at each call,
-        with the same last part.
+        `path` itself on the chief; elsewhere a temporary path, the same at each call,
+        with the same last component.
     """
     if is_chief():
         return path

@@ -24,7 +24,7 @@ def run(code, **env):
 
 def test_an_unknown_mode_lists_the_modes():
     with pytest.raises(
-        MwmagicError, match="no Keras mode 'new': choose one of auto, plain, legacy"
+        MwmagicError, match="unknown Keras mode 'new'; the modes are auto, plain, legacy"
     ):
         package.install("new", print)
 

@@ -86,7 +86,7 @@ def test_repairs_are_announced_once_and_only_under_several_workers(pair, single,
 def test_what_workers_must_agree_on_is_said(pair):
     for log in pair.logs:
         assert "every worker runs this generator" in log
-        assert log.count("jit_compile=True is not used") == 1
+        assert log.count("jit_compile=True is ignored") == 1
         assert log.count("this train_step computes its loss without compute_loss") == 1
 
 
@@ -105,7 +105,7 @@ def test_plain_keras_predicts_out_of_order(plain, single):
 
 def test_weights_from_outside_the_scope_are_refused_before_training(pair):
     error = pair.error("layer_built_outside_the_scope")
-    assert "was made outside strategy.scope()" in error
+    assert "was created outside strategy.scope()" in error
     assert "--keras legacy" in error
 
 

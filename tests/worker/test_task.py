@@ -71,10 +71,10 @@ def test_a_rank_with_a_chief_keeps_its_name(monkeypatch):
 
 def test_a_malformed_environment_is_one_clear_error(monkeypatch):
     monkeypatch.setenv("RANK", "first")
-    with pytest.raises(ClusterError, match="RANK is no whole number: 'first'"):
+    with pytest.raises(ClusterError, match="RANK is not a whole number: 'first'"):
         this_task()
     monkeypatch.setenv("TF_CONFIG", "{'cluster'")
-    with pytest.raises(ClusterError, match="TF_CONFIG is no JSON"):
+    with pytest.raises(ClusterError, match="TF_CONFIG is not valid JSON"):
         this_task()
 
 
