@@ -84,7 +84,7 @@ for line in sys.stdin:
             break
         if line == "wait\\n":
             run.wait(60)
-        say(status=run.status(), warm=cluster.warm)
+        say(status=run.status(), warm=cluster.machines[0].warm.pid)
     except MwmagicError as error:
         say(status=run.status(), error=type(error).__name__)
 """
@@ -193,7 +193,7 @@ def find(kernel, target):
         return int(children.read_text().split()[0])
     said = kernel.ask("status")
     if target == "zygote":
-        return (said.get("warm") or {}).get("pid")
+        return said.get("warm")
     return said.get("status", {}).get("tasks", {}).get(target, {}).get("pid")
 
 

@@ -87,7 +87,7 @@ def main(rounds):
         (directory / "main.py").write_text(MAIN)
         cold = stack.enter_context(Cluster(2, directory=directory, warm=False, name="cold"))
         warm = stack.enter_context(Cluster(2, directory=directory, name="warm"))
-        while not warm.warm:
+        while warm.machines[0].warm.state == "importing":
             time.sleep(0.05)
         ways = {
             "by hand": lambda: by_hand(directory),

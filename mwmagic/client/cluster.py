@@ -22,6 +22,7 @@ from mwmagic.frameworks.requirements import check_installed
 from mwmagic.gang import Policy
 from mwmagic.model.cluster import ClusterSpec, Task, TaskName, find_task, make_tasks
 from mwmagic.model.config import CHIEF, KERAS_MODES, ON_STALL, Config
+from mwmagic.model.machine import MachineStatus
 from mwmagic.supervisor.shares import shares
 
 from . import sockets
@@ -334,10 +335,9 @@ class Cluster:
         return self._connection.lost
 
     @property
-    def warm(self) -> dict[str, Any] | None:
-        """The warm process: None without one, ``{}`` while it imports, ``seconds`` or ``error``."""
-        warm: dict[str, Any] | None = self._connection.news["cluster"]["warm"]
-        return warm
+    def machines(self) -> tuple[MachineStatus, ...]:
+        """The machines that the tasks are on, as they are now."""
+        return tuple(map(MachineStatus.read, self._connection.news["cluster"]["machines"]))
 
     @property
     def latest(self) -> Run | None:

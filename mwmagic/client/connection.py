@@ -48,6 +48,8 @@ def start_supervisor(config: Config, path: Path) -> subprocess.Popen[bytes]:
     ------
     SupervisorError
         It did not start; the message holds what it said.
+    MwmagicError
+        The cluster cannot be had, for the reason that it gave.
     """
     log = path.with_suffix(".log")
     with log.open("wb") as errors_file:
@@ -68,8 +70,16 @@ def start_supervisor(config: Config, path: Path) -> subprocess.Popen[bytes]:
     if "ready" not in answer:
         said = answer.get("error") or log.read_text(errors="replace")[-2000:]
         _discard(process, log)
-        raise errors.SupervisorError(f"the supervisor did not start: {said}")
+        raise _refusal(answer.get("kind", ""), said)
     return process
+
+
+def _refusal(kind: str, said: str) -> errors.MwmagicError:
+    """Return the error that a supervisor raised before it listened."""
+    if kind in ("", errors.SupervisorError.__name__):
+        return errors.SupervisorError(f"the supervisor did not start: {said}")
+    error: errors.MwmagicError = getattr(errors, kind, errors.SupervisorError)(said)
+    return error
 
 
 def _discard(process: subprocess.Popen[bytes], log: Path) -> None:

@@ -1,55 +1,56 @@
-"""Engines: what places agents on machines.
+"""Engines: what provides a cluster with machines.
 
-An engine only says where an agent runs and how to talk to it; everything else
-is the supervisor's and the agent's work.
+An engine only says which machines there are and how an agent is started on
+each; everything else is the supervisor's and the agent's work. Other packages
+add an engine with an entry point in the group ``mwmagic.engines``: its name is
+what ``--engine`` takes, its value a callable that takes the declared options
+and returns an `Engine`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, cast
 
 from mwmagic.errors import ClusterError
 
+from .engine import Engine, Host, agent_command
 from .local import LocalEngine
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable
 
-    from mwmagic.model.cluster import Task
+    from mwmagic.model.config import Config
 
-    from .channel import Channel
+__all__ = ["ENGINES", "GROUP", "Engine", "Host", "agent_command", "engine_for", "engine_names"]
 
-__all__ = ["ENGINES", "Engine", "engine_for"]
+GROUP = "mwmagic.engines"
+"""The group of entry points by which other packages add engines."""
 
-
-class Engine(Protocol):
-    """What places the tasks of a cluster on machines."""
-
-    async def reserve(self, tasks: Sequence[Task]) -> dict[Task, Channel]:
-        """Start an agent on each machine and return the agent of each task.
-
-        Raises
-        ------
-        SupervisorError
-            A machine cannot be had, or its agent cannot be started.
-        """
-
-    async def close(self) -> None:
-        """End the agents, and with them every worker."""
+ENGINES: dict[str, Callable[[Config], Engine]] = {"local": LocalEngine}
+"""The engines of this package by the name that ``--engine`` takes."""
 
 
-ENGINES = {"local": LocalEngine}
-"""The engines by the name that ``--engine`` takes."""
+def engine_names() -> list[str]:
+    """Return the names that ``--engine`` takes."""
+    return list(dict.fromkeys([*ENGINES, *(point.name for point in entry_points(group=GROUP))]))
 
 
-def engine_for(name: str) -> Engine:
-    """Return a new engine.
+def engine_for(options: Config) -> Engine:
+    """Return a new engine for a declared cluster.
 
     Raises
     ------
     ClusterError
-        There is no such engine.
+        There is no such engine, or another package's cannot be imported.
     """
-    if name not in ENGINES:
-        raise ClusterError(f"unknown engine {name!r}; the engines are {', '.join(ENGINES)}")
-    return ENGINES[name]()
+    name = options.engine
+    if name in ENGINES:
+        return ENGINES[name](options)
+    for point in entry_points(group=GROUP, name=name):
+        try:
+            made = point.load()
+        except (ImportError, AttributeError) as error:
+            raise ClusterError(f"the engine {name!r} ({point.value}) fails: {error}") from error
+        return cast("Engine", made(options))
+    raise ClusterError(f"unknown engine {name!r}; the engines are {', '.join(engine_names())}")

@@ -2,43 +2,46 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-import mwmagic.agent
-
-from .channel import Channel
+from .engine import Host, agent_command
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from mwmagic.model.cluster import Task
+    from mwmagic.model.config import Config
 
-__all__ = ["AGENT", "LocalEngine"]
-
-AGENT = Path(mwmagic.agent.__file__).with_name("agent.py")
-"""The file that an engine runs on each machine."""
+__all__ = ["LocalEngine"]
 
 
 class LocalEngine:
-    """One agent, a child of the supervisor."""
+    """This machine; see `mwmagic.engines.Engine`.
 
-    def __init__(self) -> None:
-        self._channel: Channel | None = None
+    Parameters
+    ----------
+    options : Config
+        The cluster, as declared.
+    """
 
-    async def reserve(self, tasks: Sequence[Task]) -> dict[Task, Channel]:
-        """Start the agent; see `mwmagic.engines.Engine`."""
-        self._channel = await Channel.open(
-            [sys.executable, "-I", "-S", str(AGENT)],
-            host="localhost",
-            env=dict(os.environ),
-            parent=os.getpid(),
-        )
-        return dict.fromkeys(tasks, self._channel)
+    helpers: Collection[int] = ()
 
-    async def close(self) -> None:
-        """End the agent, and with it every worker."""
-        if self._channel is not None:
-            await self._channel.close()
+    def __init__(self, options: Config) -> None:
+        self.options = options
+
+    async def allocate(
+        self,
+        tasks: Sequence[Task],  # noqa: ARG002 - all of them fit
+        *,
+        avoid: Collection[str],  # noqa: ARG002 - there is no other machine
+        told: Callable[[str], None],  # noqa: ARG002 - nothing to wait for
+    ) -> Sequence[Host]:
+        """Return this machine."""
+        return [Host("localhost", "localhost", agent_command(), here=True)]
+
+    async def why(self, host: Host) -> str | None:  # noqa: ARG002 - no scheduler
+        """Return None: there is no scheduler."""
+        return None
+
+    async def release(self) -> None:
+        """Do nothing: the agent ends with its channel."""

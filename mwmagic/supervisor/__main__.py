@@ -25,11 +25,11 @@ def _say(**fields: object) -> None:
 
 
 async def _serve(config: Config, socket: Path) -> None:
-    supervisor = Supervisor(config, socket)
     try:
+        supervisor = Supervisor(config, socket)
         await supervisor.open()
     except MwmagicError as error:
-        _say(error=str(error))
+        _say(error=str(error), kind=type(error).__name__)
         return
     _say(ready=str(socket))
     await supervisor.serve()

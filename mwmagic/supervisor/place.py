@@ -1,32 +1,38 @@
-"""Where a cluster's tasks are: the agents, the ports held, the warm processes."""
+"""Where a cluster's tasks are: the machines, the ports held there, the warm processes."""
 
 from __future__ import annotations
 
+import asyncio
 import sys
-from functools import partial
+import time
+import traceback
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import mwmagic.worker
 from mwmagic.engines import engine_for
-from mwmagic.engines.local import AGENT
+from mwmagic.engines.engine import AGENT
 from mwmagic.frameworks import framework_for
-from mwmagic.frameworks.environment import early, forkable
 from mwmagic.model.cluster import ClusterSpec
 from mwmagic.model.config import CHIEF
+from mwmagic.model.placement import spread
 
 from . import orphans
 from .environment import task_environment
+from .node import Node
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from mwmagic.engines import Engine, Host
     from mwmagic.engines.channel import Channel
     from mwmagic.model.cluster import Task
     from mwmagic.model.config import Config
+    from mwmagic.model.machine import MachineStatus
     from mwmagic.model.messages import Message
 
-__all__ = ["BOOTSTRAP", "Place"]
+__all__ = ["BOOTSTRAP", "Loss", "Place", "warm_command"]
 
 BOOTSTRAP = Path(mwmagic.worker.__file__).with_name("bootstrap.py")
 """The file that runs a user's file."""
@@ -34,8 +40,35 @@ BOOTSTRAP = Path(mwmagic.worker.__file__).with_name("bootstrap.py")
 ZYGOTE = AGENT.with_name("zygote.py")
 """The file that imports a framework and is forked from."""
 
-WARM = "warm"
-"""The key of the one warm process that each machine has."""
+WHY_SECONDS = 0.4
+"""How long a loss waits for the scheduler's word: less than the gang waits for a first cause."""
+
+
+def warm_command(modules: Sequence[str]) -> list[str]:
+    """Return the command of a process that imports modules, to be forked from."""
+    return [sys.executable, str(ZYGOTE), str(BOOTSTRAP), *modules]
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A machine that is gone.
+
+    Parameters
+    ----------
+    host : str
+        Its name.
+    tasks : tuple of Task
+        The tasks that were on it.
+    time : float
+        When it was noticed, in monotonic seconds.
+    why : str, optional
+        What the scheduler says about it.
+    """
+
+    host: str
+    tasks: tuple[Task, ...]
+    time: float
+    why: str | None = None
 
 
 class Place:
@@ -48,157 +81,176 @@ class Place:
     listener : callable
         Called with each event of an agent.
     lost : callable
-        Called with the tasks of an agent that is gone.
+        Called once with each `Loss`.
+    engine : Engine, optional
+        What provides the machines; by default what `config` names.
 
     Attributes
     ----------
     spec : ClusterSpec
         The tasks and their addresses, once `open` has returned.
-    warm : dict
-        ``seconds`` once a warm process is ready, or ``error``.
     broken : bool
         Whether an agent is gone, and with it the ports that it held.
+    said : str
+        The scheduler's latest words.
     """
 
     def __init__(
         self,
         config: Config,
         listener: Callable[[Message], None],
-        lost: Callable[[tuple[Task, ...]], None],
+        lost: Callable[[Loss], None],
+        engine: Engine | None = None,
     ) -> None:
         self.config = config
         self.spec: ClusterSpec
-        self.warm: dict[str, object] = {}
         self.broken = False
+        self.said = ""
+        self._engine = engine or engine_for(config)
         self._listener = listener
         self._lost = lost
-        self._channels: dict[Task, Channel] = {}
-        self._early: dict[str, str] = {}
-        self._importing: set[Channel] = set()
-        self._ready: set[Channel] = set()
-        self._waiting: dict[str, Callable[[], None]] = {}
+        self._nodes: list[Node] = []
+        self._of: dict[Task, Node] = {}
+        self._avoid: set[str] = set()
+        self._losses: set[asyncio.Task[None]] = set()
 
     @property
-    def channels(self) -> tuple[Channel, ...]:
-        """The agents, each once."""
-        return tuple(dict.fromkeys(self._channels.values()))
+    def machines(self) -> tuple[MachineStatus, ...]:
+        """The machines as they are now."""
+        return tuple(node.status for node in self._nodes)
 
     def channel(self, task: Task) -> Channel:
-        """Return the agent that a task runs under."""
-        return self._channels[task]
+        """Return the connection to the agent that a task runs under."""
+        return self._of[task].channel
 
     async def open(self) -> None:
-        """Start the agents and hold a port for each task."""
-        self.broken = False
-        self.warm = {}
-        self._engine = engine_for(self.config.engine)
-        self._channels = await self._engine.reserve(self.config.members)
-        for channel in self.channels:
-            channel.listener = partial(self._take, channel)
-            channel.lost = partial(self._gone, channel)
-        await self._hold()
-        if self.config.warm:
-            self._warm_up()
-
-    async def rebind(self) -> None:
-        """Hold other ports; start other agents where one was lost.
+        """Start the agents and hold a port for each task.
 
         Raises
         ------
-        SupervisorError, OSError
+        MwmagicError, OSError
+            Ports or agents cannot be had; none is left.
+        """
+        try:
+            await self._settle()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def rebind(self) -> None:
+        """Hold other ports; find other machines where one was lost.
+
+        Raises
+        ------
+        MwmagicError, OSError
             No ports or agents can be had; a later call tries again.
         """
         if self.broken:
-            await self._reopen()
-            return
-        old = self.spec
-        await self._hold()
-        for task, channel in self._homes.items():
-            channel.send("release", ports=[int(old.addresses[task].rpartition(":")[2])])
-
-    async def _reopen(self) -> None:
-        await self._engine.close()
-        try:
-            await self.open()
-        except BaseException:
-            self.broken = True
-            raise
+            await self._settle()
+        else:
+            await self._hold()
 
     async def close(self) -> None:
-        """End the agents, and with them every worker."""
-        await self._engine.close()
+        """End the agents, and with them every worker, and give the machines back."""
+        for loss in self._losses:
+            loss.cancel()
+        await asyncio.gather(*(node.channel.close() for node in self._nodes))
+        await self._engine.release()
+
+    # Placing.
+
+    async def _settle(self) -> None:
+        """Get machines from the engine, with an agent and ports on each."""
+        self.broken = True
+        members = self.config.members
+        avoid = frozenset(self._avoid)
+        hosts = await self._engine.allocate(members, avoid=avoid, told=self._told)
+        shares = spread(members, [host.slots for host in hosts])
+        used = [(host, tasks) for host, tasks in zip(hosts, shares, strict=True) if tasks]
+        await self._connect([host for host, _ in used])
+        self._of = {}
+        for node, (_, tasks) in zip(self._nodes, used, strict=True):
+            node.tasks = tasks
+            self._of |= dict.fromkeys(tasks, node)
+        await self._hold()
+        self._warm_up()
+        self.broken = not all(node.alive for node in self._nodes)
+
+    def _told(self, words: str) -> None:
+        self.said = words
+
+    async def _connect(self, hosts: Sequence[Host]) -> None:
+        """Have an agent on exactly these machines; those that have one already keep it."""
+        kept = {node.host: node for node in self._nodes if node.alive and node.host in hosts}
+        await asyncio.gather(
+            *(node.channel.close() for node in self._nodes if node.host not in kept)
+        )
+        new = [host for host in hosts if host not in kept]
+        opened = await asyncio.gather(*map(self._open, new), return_exceptions=True)
+        nodes = {one.host: one for one in opened if isinstance(one, Node)}
+        have = kept | nodes
+        self._nodes = [have[host] for host in hosts if host in have]
+        for host, one in zip(new, opened, strict=True):
+            if isinstance(one, BaseException):
+                self._avoid.add(host.name)
+                raise one
+
+    async def _open(self, host: Host) -> Node:
+        return await Node.open(host, self._listener, self._gone)
 
     async def _hold(self) -> None:
+        """Hold a port for each task, and only then release the old ones."""
+        homes = {node: self._homed(node) for node in self._nodes}
+        held = await asyncio.gather(*(node.channel.hold(len(homes[node])) for node in homes))
         addresses: dict[Task, str] = {}
-        homes = self._homes
-        for channel in self.channels:
-            tasks = [task for task, own in homes.items() if own is channel]
-            ports = await channel.hold(len(tasks))
-            addresses |= {
-                task: f"{channel.host}:{port}" for task, port in zip(tasks, ports, strict=True)
-            }
-        self.spec = ClusterSpec.place(list(homes), [addresses[task] for task in homes])
+        for (node, tasks), ports in zip(homes.items(), held, strict=True):
+            node.keep(ports)
+            at = [f"{node.host.address}:{port}" for port in ports]
+            addresses |= dict(zip(tasks, at, strict=True))
+        self.spec = ClusterSpec(tuple(addresses.items()))
 
-    @property
-    def _homes(self) -> dict[Task, Channel]:
-        """The agent that holds the port of each task; the owner's is the first's."""
-        if not self.config.coordinator:
-            return self._channels
-        return {CHIEF: self._channels[self.config.members[0]], **self._channels}
+    def _homed(self, node: Node) -> list[Task]:
+        """Return the tasks whose ports a node holds; the owner's is beside the first task's."""
+        first = self.config.coordinator and node is self._of[self.config.members[0]]
+        return [CHIEF, *node.tasks] if first else list(node.tasks)
 
-    # Warm processes.
+    # Processes.
 
     def _warm_up(self) -> None:
-        modules = framework_for(self.config.framework).warm
-        env = task_environment(self.config, self.spec, self.config.members[0], self.config.env)
-        argv = [sys.executable, str(ZYGOTE), str(BOOTSTRAP), *modules]
-        self._early = early(env)
-        for channel in self.channels:
-            self._importing.add(channel)
-            channel.send("warm", key=WARM, argv=argv, env=env, cwd=self.config.directory)
-
-    def start(self, task: Task, *, env: dict[str, str], **command: Any) -> None:  # noqa: ANN401
-        """Start a task's process: forked from the warm process where there is one like it.
-
-        While that one still imports the framework, the start waits for it: a
-        second import beside it would take longer.
-        """
-        channel = self._channels[task]
-        alike = self.config.warm and forkable(env, self._early)
-        if alike and channel in self._importing:
-            self._waiting[command["process"]] = partial(self.start, task, env=env, **command)
+        if not self.config.warm:
             return
-        zygote = WARM if alike and channel in self._ready else None
-        channel.send("start", env=env, zygote=zygote, **command)
+        argv = warm_command(framework_for(self.config.framework).warm)
+        for node in self._nodes:
+            env = task_environment(self.config, self.spec, node.tasks[0], self.config.env)
+            node.warm_up(argv, env, self.config.directory)
+
+    def start(self, task: Task, **command: Any) -> None:  # noqa: ANN401 - JSON values
+        """Start a task's process; see `Node.start`."""
+        self._of[task].start(**command)
 
     def withdraw(self, process: str) -> bool:
         """Forget a start that still waits; return whether there was one."""
-        return self._waiting.pop(process, None) is not None
+        return any(node.withdraw(process) for node in self._nodes)
 
-    # What agents say.
+    # Losses.
 
-    def _take(self, channel: Channel, event: Message) -> None:
-        if event["type"] == "warmed":
-            self._ready.add(channel)
-            self.warm = {"seconds": event["seconds"], "pid": event["pid"]}
-            self._imported(channel)
-        elif event["type"] == "cooled" or event.get("command") == "warm":  # refused
-            self._ready.discard(channel)
-            self.warm = {"error": event["error"]}
-            self._imported(channel)
-        self._listener(event)
-
-    def _imported(self, channel: Channel) -> None:
-        """Start what waited for a warm process, which is ready now or never will be."""
-        self._importing.discard(channel)
-        waiting, self._waiting = self._waiting, {}
-        for start in waiting.values():
-            start()
-
-    def _gone(self, channel: Channel) -> None:
+    def _gone(self, node: Node) -> None:
         self.broken = True
-        self.warm = {"error": f"the agent on {channel.host} ended"}
-        self._ready.discard(channel)
-        orphans.end([other.pid for other in self.channels if other is not channel])
-        self._imported(channel)
-        self._lost(tuple(task for task, own in self._channels.items() if own is channel))
+        self._avoid.add(node.host.name)
+        if node.host.here:
+            own = [other.channel.pid for other in self._nodes if other is not node]
+            orphans.end([pid for pid in own if pid is not None] + list(self._engine.helpers))
+        loss = asyncio.create_task(self._explain(node, time.monotonic()))
+        self._losses.add(loss)
+        loss.add_done_callback(self._losses.discard)
+
+    async def _explain(self, node: Node, moment: float) -> None:
+        """Report a loss, with the scheduler's word where it has one at once."""
+        why = None
+        try:
+            why = await asyncio.wait_for(self._engine.why(node.host), WHY_SECONDS)
+        except asyncio.TimeoutError:
+            pass
+        except Exception:  # noqa: BLE001 - another package's engine: the loss is reported all the same
+            traceback.print_exc()
+        self._lost(Loss(node.host.name, node.tasks, moment, why))

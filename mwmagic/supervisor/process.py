@@ -186,10 +186,10 @@ class Process:
         self.exit = Exit(str(self.task), self.attempt, None, None, time, error=error, lost=lost)
         return self.exit
 
-    def lost(self, host: str, time: float) -> Exit:
+    def lost(self, host: str, time: float, why: str | None = None) -> Exit:
         """Note that its agent is gone, and it with it."""
         self.state = "ended"
-        text = f"lost with its agent on {host}"
+        text = f"lost with its agent on {host}" + (f": {why}" if why else "")
         self.exit = Exit(str(self.task), self.attempt, None, None, time, error=text, lost=True)
         return self.exit
 

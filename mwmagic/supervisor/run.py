@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from mwmagic.model.messages import Message
     from mwmagic.record import RunDirectory
 
-    from .place import Place
+    from .place import Loss, Place
 
 __all__ = ["Order", "Run"]
 
@@ -502,12 +502,13 @@ class Run:
         )
         self.handle(g.Exited(process.task, end.attempt, end.code, kind(end), end.moment))
 
-    def lost(self, tasks: tuple[Task, ...], host: str) -> None:
+    def lost(self, loss: Loss) -> None:
         """Take in that an agent is gone, and its workers with it."""
-        for task in tasks:
+        self._note("lost", host=loss.host, tasks=list(map(str, loss.tasks)), why=loss.why)
+        for task in loss.tasks:
             process = self._processes.get(task)
             if process is not None and process.state != "ended":
-                self._exited(process, process.lost(host, time.monotonic()))
+                self._exited(process, process.lost(loss.host, loss.time, loss.why))
 
     # The record.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.errors import NoRun, RunActive
@@ -20,8 +20,11 @@ from .server import Client, Server
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from mwmagic.engines import Engine
     from mwmagic.model.config import Config
     from mwmagic.model.messages import Message
+
+    from .place import Loss
 
 __all__ = ["Supervisor"]
 
@@ -41,13 +44,15 @@ class Supervisor:
         The cluster, as asked for.
     socket : Path
         Where clients connect.
+    engine : Engine, optional
+        What provides the machines; by default what `config` names.
     """
 
-    def __init__(self, config: Config, socket: Path) -> None:
+    def __init__(self, config: Config, socket: Path, engine: Engine | None = None) -> None:
         self.config = config
         self.run: Run | None = None
         self._detached = config.detach
-        self._place = Place(config, self._take, self._lost)
+        self._place = Place(config, self._take, self._lost, engine)
         self._server = Server(socket, self._answer, self._abandoned)
         self._closed = asyncio.Event()
         self._frame: asyncio.TimerHandle | None = None
@@ -90,10 +95,9 @@ class Supervisor:
         elif self.run is not None and "process" in event:
             self.run.take(event)
 
-    def _lost(self, tasks: tuple[Task, ...]) -> None:
+    def _lost(self, loss: Loss) -> None:
         if self.run is not None and not self.run.over:
-            host = self._place.channel(tasks[0]).host
-            self.run.lost(tasks, host)
+            self.run.lost(loss)
         self._changed()
 
     # News.
@@ -131,7 +135,7 @@ class Supervisor:
             "detached": self._detached,
             "pid": os.getpid(),
             "addresses": {str(task): address for task, address in spec.placed},
-            "warm": self._place.warm if self.config.warm else None,
+            "machines": [asdict(machine) for machine in self._place.machines],
         }
         return {"cluster": cluster, "run": self.run.snapshot() if self.run else None}
 

@@ -55,7 +55,9 @@ def test_a_cluster_shows_its_tasks_under_all_their_names(cluster, tmp_path):
     assert lines[1] == f"  chief:0  {one.spec.addresses[Task('chief', 0)]}"
     assert one.config.root == tmp_path
     assert one.latest is None
-    assert one.warm is None
+    [machine] = one.machines
+    assert machine.tasks == tuple(map(str, one.tasks))
+    assert machine.warm.state == "off"
     assert not one.closed
     with pytest.raises(ClusterError, match="worker:7"):
         one.tf_config(7)

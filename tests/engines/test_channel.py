@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
+import time
 from textwrap import dedent
 
 import pytest
 
+from mwmagic.engines import Host
 from mwmagic.engines import channel as module
 from mwmagic.engines.channel import Channel
 from mwmagic.errors import SupervisorError
@@ -33,9 +36,9 @@ def greet(code):
     return AGENT + dedent(code)
 
 
-async def opened(code, **options):
-    argv = [sys.executable, "-I", "-c", dedent(code)]
-    return await Channel.open(argv, host="there", env={}, parent=None, **options)
+async def opened(code, *, here=True, **options):
+    argv = (sys.executable, "-I", "-c", dedent(code))
+    return await Channel.open(Host("there", "10.0.0.1", argv, here=here, env={}), **options)
 
 
 def run(coroutine):
@@ -54,7 +57,7 @@ def test_an_agent_is_greeted_and_closed():
         assert hello == {
             "type": "hello",
             "version": VERSION,
-            "parent": None,
+            "parent": os.getpid(),
             "silence": 3.5,
             "sample": 0.5,
         }
@@ -90,7 +93,7 @@ def test_what_is_no_agent_is_ended(code, said):
 
 
 def test_an_agent_that_does_not_answer_is_ended(monkeypatch):
-    monkeypatch.setattr(module, "HELLO_SECONDS", 0.1)
+    monkeypatch.setattr(module, "ANSWER_SECONDS", 0.1)
     monkeypatch.setattr(module, "CLOSE_SECONDS", 0.1)
 
     async def test():
@@ -103,7 +106,7 @@ def test_an_agent_that_does_not_answer_is_ended(monkeypatch):
 def test_a_command_that_cannot_be_run_is_an_error():
     async def test():
         with pytest.raises(FileNotFoundError):
-            await Channel.open(["/no/such/agent"], host="there", env={}, parent=None)
+            await Channel.open(Host("there", "there", ("/no/such/agent",)))
 
     run(test())
 
@@ -137,7 +140,7 @@ def test_ports_that_cannot_be_held_are_an_error(monkeypatch):
         one = await opened(greet(code))
         with pytest.raises(SupervisorError, match="refuses: no ports left"):
             await one.hold(1)
-        monkeypatch.setattr(module, "HELLO_SECONDS", 0.05)
+        monkeypatch.setattr(module, "ANSWER_SECONDS", 0.05)
         with pytest.raises(SupervisorError, match="did not answer"):
             await one.hold(1)
         await one.close()
@@ -162,7 +165,9 @@ def test_an_agent_that_ends_is_lost_once_and_whoever_waits_is_told():
 
 def test_an_agent_whose_news_cannot_be_taken_in_is_ended(capfd):
     async def test():
-        one = await opened(greet("hear()\nsay(type='pong', n=1, time=0)\ntime.sleep(600)"))
+        one = await opened(
+            greet("hear()\nsay(type='usage', time=0, processes={})\ntime.sleep(600)")
+        )
         lost = asyncio.Queue()
         one.lost = lambda: lost.put_nowait("lost")
         one.listener = lambda event: 1 / 0
@@ -181,6 +186,38 @@ def test_a_command_that_no_agent_takes_is_not_sent():
             one.send("dance")
         with pytest.raises(MessageError, match="lacks 'n'"):
             one.send("ping")
+        await one.close()
+
+    run(test())
+
+
+AHEAD = """
+def clock():
+    return time.monotonic() + 5000
+while True:
+    one = hear()
+    if one["type"] == "close":
+        break
+    if one["type"] == "ping":
+        say(type="pong", n=one["n"], time=clock())
+    elif one["type"] == "release":
+        report = {"time": clock(), "kind": "x"}
+        say(type="usage", time=clock(), processes={})
+        say(type="refused", command="x", error="y", report=report)
+"""
+
+
+def test_times_of_another_machine_are_told_in_our_own():
+    async def test():
+        one = await opened(greet(AHEAD), here=False)
+        heard = asyncio.Queue()
+        one.listener = heard.put_nowait
+        before = time.monotonic()
+        one.send("release", ports=[])
+        usage, other = await heard.get(), await heard.get()
+        for told in (usage["time"], other["report"]["time"]):
+            assert before - 1 < told < time.monotonic() + 1
+        assert 4999 < one.skew < 5001
         await one.close()
 
     run(test())

@@ -1,43 +1,53 @@
-"""The local engine: one agent for all tasks."""
+"""The engines by name, and the local one."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+from importlib import metadata
 
 import pytest
-from processes import alive, children
 
-from mwmagic.engines import ENGINES, engine_for
+from mwmagic import engines
+from mwmagic.engines import ENGINES, GROUP, engine_for, engine_names
 from mwmagic.engines.local import LocalEngine
 from mwmagic.errors import ClusterError
 from mwmagic.model.cluster import make_tasks
+from mwmagic.model.config import Config
 
-pytestmark = pytest.mark.usefixtures("nothing_survives")
+
+def declared(engine):
+    return Config("c", "/", ["worker:0"], os.getpid(), engine=engine)
 
 
 def test_an_engine_is_found_by_its_name():
-    assert isinstance(engine_for("local"), LocalEngine)
+    options = declared("local")
+    engine = engine_for(options)
+    assert isinstance(engine, LocalEngine)
+    assert engine.options is options
     with pytest.raises(ClusterError, match=f"unknown engine 'cloud'; .* {', '.join(ENGINES)}"):
-        engine_for("cloud")
+        engine_for(declared("cloud"))
 
 
-def test_all_tasks_share_an_agent_that_ends_with_the_engine():
-    async def test():
-        engine, tasks = LocalEngine(), make_tasks(3)
-        channels = await engine.reserve(tasks)
-        assert list(channels) == list(tasks)
-        assert len(set(channels.values())) == 1
-        channel = channels[tasks[0]]
-        assert channel.pid in children(os.getpid())
-        ports = await channel.hold(3)
-        assert len(set(ports)) == 3
-        await engine.close()
-        await engine.close()
-        assert not alive(channel.pid)
-
-    asyncio.run(asyncio.wait_for(test(), 60))
+def test_another_package_adds_an_engine(monkeypatch):
+    here = metadata.EntryPoint("cloud", f"{__name__}:Cloud", GROUP)
+    lost = metadata.EntryPoint("gone", "no_such_package:Engine", GROUP)
+    points = metadata.EntryPoints([here, lost])
+    monkeypatch.setattr(engines, "entry_points", points.select)
+    assert engine_names() == ["local", "cloud", "gone"]
+    assert engine_for(declared("cloud")).options.engine == "cloud"
+    with pytest.raises(ClusterError, match=r"'gone' \(no_such_package:Engine\) fails: No module"):
+        engine_for(declared("gone"))
 
 
-def test_an_engine_that_reserved_nothing_is_closed():
-    asyncio.run(LocalEngine().close())
+class Cloud(LocalEngine):
+    """What another package might have."""
+
+
+def test_all_tasks_share_this_machine():
+    engine = LocalEngine(declared("local"))
+    hosts = asyncio.run(engine.allocate(make_tasks(3), avoid={"localhost"}, told=print))
+    [host] = hosts
+    assert (host.name, host.address, host.slots) == ("localhost", "localhost", None)
+    assert host.here
+    assert host.shared

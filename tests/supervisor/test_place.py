@@ -1,4 +1,4 @@
-"""Starts that wait for a warm process, and agents that go, with an engine that only notes."""
+"""Starts that wait for a warm process, and machines that go, on machines that are made up."""
 
 from __future__ import annotations
 
@@ -7,108 +7,118 @@ import os
 
 import pytest
 
-from mwmagic import engines
-from mwmagic.errors import SupervisorError
+from mwmagic.errors import ClusterError, SupervisorError
 from mwmagic.model.cluster import ClusterSpec, make_tasks
 from mwmagic.model.config import Config
+from mwmagic.supervisor import place as module
 from mwmagic.supervisor.environment import task_environment
-from mwmagic.supervisor.place import WARM, Place
+from mwmagic.supervisor.node import WARM
+from mwmagic.supervisor.place import Place
+from mwmagic.testing import FakeEngine, FakeMachine
 
 
-class Agent:
-    """An agent that notes what it is told."""
+class Scene:
+    """A place on made-up machines, what was told of it, and what its agents were told."""
 
-    host = "here"
-    pid = 0
+    def __init__(self, machines, tasks=2, *, config=(), **engine):
+        self.machines = machines
+        self.engine = FakeEngine(machines, forever, **engine)
+        names = [str(task) for task in make_tasks(tasks)]
+        options = {"warm": False, **dict(config)}
+        self.heard, self.losses = asyncio.Queue(), asyncio.Queue()
+        self.config = Config("c", "/", names, os.getpid(), **options)
+        self.place = Place(self.config, self.heard.put_nowait, self.losses.put_nowait, self.engine)
 
-    def __init__(self):
-        self.told = []
-        self.ports = iter(range(1000 * (1 + len(Engine.agents)), 9999))
-        self.listener = self.lost = None
+    async def __aenter__(self):
+        await self.place.open()
+        return self
 
-    async def hold(self, count):
-        if Engine.full:
-            raise SupervisorError("no ports")
-        return [next(self.ports) for _ in range(count)]
+    async def __aexit__(self, *_):
+        await self.place.close()
 
-    def send(self, kind, **fields):
-        self.told.append((kind, fields))
+    def start(self, index, **env):
+        task = self.config.members[index]
+        full = task_environment(self.config, self.place.spec, task, env)
+        rest = {"cwd": "/", "log": f"/dev/null/{index}", "report": None, "credit": 0}
+        self.place.start(task, env=full, process=f"p{index}", argv=["x"], **rest)
 
-    def starts(self):
-        return [(one["process"], one["zygote"]) for kind, one in self.told if kind == "start"]
+    async def until(self, kind, **fields):
+        """Return the next event that is so."""
+        while True:
+            event = await self.heard.get()
+            if event["type"] == kind and fields.items() <= event.items():
+                return event
 
-
-class Engine:
-    """An engine whose agents are not processes."""
-
-    agents = ()
-    full = False
-
-    async def reserve(self, tasks):
-        agent = Agent()
-        Engine.agents = (*Engine.agents, agent)
-        return dict.fromkeys(tasks, agent)
-
-    async def close(self):
-        pass
+    def states(self):
+        return [(one.name, one.tasks, one.warm.state, one.lost) for one in self.place.machines]
 
 
-@pytest.fixture
-def place(monkeypatch):
-    monkeypatch.setitem(engines.ENGINES, "local", Engine)
-    monkeypatch.setattr(Engine, "agents", ())
-    monkeypatch.setattr(Engine, "full", False)
-    lost, heard = [], []
-
-    def make(*, warm=True, framework="tensorflow"):
-        names = [str(task) for task in make_tasks(2)]
-        config = Config("c", "/", names, os.getpid(), warm=warm, framework=framework)
-        place = Place(config, heard.append, lost.append)
-        asyncio.run(place.open())
-        place.heard, place.gone = heard, lost
-        return place
-
-    return make
+async def forever(worker):
+    await worker.hang()
 
 
-def start(place, index, **env):
-    task = place.config.members[index]
-    full = task_environment(place.config, place.spec, task, env)
-    place.start(task, env=full, process=f"p{index}", argv=["x"])
+def made(*names, **options):
+    return [FakeMachine(name, **{"shared": False, **options}) for name in names]
 
 
-def says(place, kind, **fields):
-    Engine.agents[-1].listener({"type": kind, **fields})
+def on(scene):
+    """Have a coroutine function run with a scene."""
+
+    async def test(body):
+        async with scene() as one:
+            await body(one)
+
+    return lambda body: asyncio.run(asyncio.wait_for(test(body), 30))
 
 
-def test_without_a_warm_process_starts_do_not_wait(place):
-    one = place(warm=False)
-    start(one, 0)
-    assert Engine.agents[0].starts() == [("p0", None)]
-    assert "warm" not in [kind for kind, _ in Engine.agents[0].told]
+WARMING = {"warm": True}
+
+
+def test_without_a_warm_process_starts_do_not_wait():
+    @on(lambda: Scene(made("a")))
+    async def _(scene):
+        scene.start(0)
+        assert not (await scene.until("started"))["warm"]
+        assert scene.states() == [("a", ("worker:0", "worker:1"), "off", False)]
 
 
 @pytest.mark.parametrize("framework", ["tensorflow", "jax", "torch"])
-def test_starts_wait_for_the_import_and_are_forked(place, framework):
-    one = place(framework=framework)
-    [(kind, warm)] = Engine.agents[0].told
-    modules = ["jax", "keras"] if framework == "jax" else [framework]
-    assert (kind, warm["key"], warm["argv"][3:]) == ("warm", WARM, modules)
-    start(one, 0)
-    start(one, 1)
-    assert Engine.agents[0].starts() == []
-    says(one, "warmed", key=WARM, pid=1, seconds=2.0)
-    assert Engine.agents[0].starts() == [("p0", WARM), ("p1", WARM)]
-    assert one.warm == {"seconds": 2.0, "pid": 1}
-    start(one, 0)
-    assert Engine.agents[0].starts()[-1] == ("p0", WARM)
-    assert [event["type"] for event in one.heard] == ["warmed"]
+def test_starts_wait_for_the_import_and_are_forked(framework):
+    config = {"warm": True, "framework": framework}
+
+    @on(lambda: Scene(made("a", warm_seconds=0.05), config=config))
+    async def _(scene):
+        assert scene.states()[0][2] == "importing"
+        scene.start(0)
+        scene.start(1)
+        warmed = await scene.heard.get()
+        assert (warmed["type"], warmed["key"]) == ("warmed", WARM)
+        started = [await scene.until("started") for _ in range(2)]
+        assert [(one["process"], one["warm"]) for one in started] == [("p0", True), ("p1", True)]
+        [machine] = scene.place.machines
+        assert (machine.warm.state, machine.warm.seconds) == ("ready", 0.05)
+        assert machine.warm.pid == warmed["pid"]
 
 
-def test_what_an_import_reads_starts_cold_at_once(place):
-    one = place()
-    start(one, 0, TF_CPP_MAX_VLOG_LEVEL="3")
-    assert Engine.agents[0].starts() == [("p0", None)]
+def test_each_machine_has_a_warm_process_of_its_own():
+    fast, slow = made("fast") + made("slow", warm_seconds=0.1)
+
+    @on(lambda: Scene([fast, slow], config=WARMING))
+    async def _(scene):
+        await scene.until("warmed")
+        assert [state for _, _, state, _ in scene.states()] == ["ready", "importing"]
+        scene.start(1)
+        scene.start(0)
+        assert (await scene.heard.get())["process"] == "p0"
+        assert (await scene.until("started", process="p1"))["warm"]
+        assert [state for _, _, state, _ in scene.states()] == ["ready", "ready"]
+
+
+def test_what_an_import_reads_starts_cold_at_once():
+    @on(lambda: Scene(made("a", warm_seconds=60), config=WARMING))
+    async def _(scene):
+        scene.start(0, TF_CPP_MAX_VLOG_LEVEL="3")
+        assert not (await scene.until("started"))["warm"]
 
 
 @pytest.mark.parametrize(
@@ -118,61 +128,164 @@ def test_what_an_import_reads_starts_cold_at_once(place):
         {"type": "refused", "key": WARM, "command": "warm", "error": "no memory"},
     ],
 )
-def test_without_a_warm_process_in_the_end_the_starts_are_cold(place, event):
-    one = place()
-    start(one, 0)
-    says(one, **{"kind": event.pop("type"), **event})
-    assert Engine.agents[0].starts() == [("p0", None)]
-    assert one.warm == {"error": "no memory"}
-    start(one, 1)
-    assert Engine.agents[0].starts()[-1] == ("p1", None)
+def test_without_a_warm_process_in_the_end_the_starts_are_cold(event):
+    @on(lambda: Scene(made("a", warm_seconds=60), config=WARMING))
+    async def _(scene):
+        scene.start(0)
+        [agent] = scene.machines[0].agents
+        agent.emit(**{"kind" if name == "type" else name: at for name, at in event.items()})
+        assert not (await scene.until("started"))["warm"]
+        [machine] = scene.place.machines
+        assert (machine.warm.state, machine.warm.error) == ("failed", "no memory")
+        scene.start(1)
+        assert not (await scene.until("started"))["warm"]
 
 
-def test_a_start_that_waits_is_withdrawn(place):
-    one = place()
-    start(one, 0)
-    start(one, 1)
-    assert one.withdraw("p0")
-    assert not one.withdraw("p0")
-    says(one, "warmed", key=WARM, pid=1, seconds=2.0)
-    assert Engine.agents[0].starts() == [("p1", WARM)]
-    assert not one.withdraw("p1")
+def test_a_start_that_waits_is_withdrawn():
+    @on(lambda: Scene(made("a", warm_seconds=0.05), config=WARMING))
+    async def _(scene):
+        scene.start(0)
+        scene.start(1)
+        assert scene.place.withdraw("p0")
+        assert not scene.place.withdraw("p0")
+        assert (await scene.until("started"))["process"] == "p1"
+        assert not scene.place.withdraw("p1")
 
 
-def test_new_ports_are_held_before_the_old_ones_are_given_back(place):
-    one = place(warm=False)
-    assert one.spec == ClusterSpec.place(one.config.members, ["here:1000", "here:1001"])
-    asyncio.run(one.rebind())
-    assert one.spec == ClusterSpec.place(one.config.members, ["here:1002", "here:1003"])
-    released = [fields["ports"] for kind, fields in Engine.agents[0].told if kind == "release"]
-    assert released == [[1000], [1001]]
+def test_new_ports_are_held_before_the_old_ones_are_given_back():
+    @on(lambda: Scene(made("a", "b")))
+    async def _(scene):
+        place, members = scene.place, scene.config.members
+        assert place.spec == ClusterSpec.place(members, ["a:20000", "b:20000"])
+        await place.rebind()
+        assert place.spec == ClusterSpec.place(members, ["a:20001", "b:20001"])
+        held = {20000, 20001}
+        for machine in scene.machines:
+            [agent] = machine.agents
+            while agent.held == held:  # noqa: ASYNC110 - a release has no answer
+                await asyncio.sleep(0)
+            assert agent.held == {20001}
 
 
-def test_a_lost_agent_is_replaced_at_the_next_chance(place):
-    one = place()
-    says(one, "warmed", key=WARM, pid=1, seconds=2.0)
-    Engine.agents[0].lost()
-    assert one.broken
-    assert one.gone == [one.config.members]
-    assert "ended" in one.warm["error"]
-    Engine.full = True
-    with pytest.raises(SupervisorError, match="no ports"):
-        asyncio.run(one.rebind())
-    assert one.broken
-    Engine.full = False
-    asyncio.run(one.rebind())
-    assert not one.broken
-    assert one.channels == (Engine.agents[-1],)
-    assert one.warm == {}
-    start(one, 0)
-    says(one, "warmed", key=WARM, pid=2, seconds=1.0)
-    assert Engine.agents[-1].starts() == [("p0", WARM)]
+def test_a_coordinator_has_a_port_beside_the_first_task():
+    @on(lambda: Scene(made("a", "b"), config={"coordinator": True}))
+    async def _(scene):
+        hosts = [address.split(":")[0] for address in scene.place.spec.addresses.values()]
+        assert list(map(str, scene.place.spec.tasks)) == ["chief:0", "worker:0", "worker:1"]
+        assert hosts == ["a", "a", "b"]
 
 
-def test_starts_that_wait_for_a_lost_agent_are_not_kept_for_the_next(place):
-    one = place()
-    start(one, 0)
-    Engine.agents[0].lost()
-    asyncio.run(one.rebind())
-    says(one, "warmed", key=WARM, pid=2, seconds=1.0)
-    assert Engine.agents[-1].starts() == []
+def test_tasks_are_spread_by_slots():
+    machines = made("a", slots=1) + made("b", slots=3) + made("c", slots=4)
+
+    @on(lambda: Scene(machines, tasks=6))
+    async def _(scene):
+        counts = [len(machine.tasks) for machine in scene.place.machines]
+        assert counts == [1, 3, 2]
+
+    with pytest.raises(ClusterError, match="9 tasks do not fit on 3 machines with 8 slots"):
+        on(lambda: Scene(machines, tasks=9))(None)
+    assert not any(machine.agents for machine in machines)
+
+
+def test_a_lost_machine_is_told_once_with_its_tasks_and_replaced_at_the_next_chance():
+    @on(lambda: Scene(made("a", "b", "c"), most=2, config=WARMING))
+    async def _(scene):
+        place, (worker0, worker1) = scene.place, scene.config.members
+        scene.start(0)
+        await scene.until("started")
+        old = place.channel(worker0)
+        scene.machines[1].lose("preempted")
+        loss = await scene.losses.get()
+        assert (loss.host, loss.tasks, loss.why) == ("b", (worker1,), "preempted")
+        assert place.broken
+        assert [lost for *_, lost in scene.states()] == [False, True]
+        assert "ended" in place.machines[1].warm.error
+        await place.rebind()
+        assert not place.broken
+        assert scene.engine.allocations == [frozenset(), {"b"}]
+        assert [name for name, *_ in scene.states()] == ["a", "c"]
+        assert place.channel(worker0) is old, "a machine that stays keeps its agent"
+        assert place.machines[0].warm.state == "ready", "and its warm process"
+        assert place.spec.addresses[worker1] == "c:20000"
+        assert scene.losses.empty()
+
+
+def test_a_machine_that_does_not_answer_is_avoided_at_the_next_chance():
+    @on(lambda: Scene(made("a", "b", "c"), most=1))
+    async def _(scene):
+        a, b, _ = scene.machines
+        allocate = scene.engine.allocate
+
+        async def late(tasks, **options):
+            hosts = await allocate(tasks, **options)
+            b.lost = True
+            return hosts
+
+        scene.engine.allocate = late
+        a.lose()
+        await scene.losses.get()
+        with pytest.raises(SupervisorError, match="b does not answer"):
+            await scene.place.rebind()
+        assert scene.place.broken
+        b.lost = False
+        await scene.place.rebind()
+        assert not scene.place.broken
+        assert scene.engine.allocations[2] == {"a", "b"}
+        assert [name for name, *_ in scene.states()] == ["c"]
+
+
+def test_starts_that_wait_for_a_lost_machine_are_not_kept_for_the_next():
+    @on(lambda: Scene(made("a", "b", warm_seconds=0.05), most=1, config=WARMING))
+    async def _(scene):
+        scene.start(0)
+        scene.machines[0].lose()
+        await scene.losses.get()
+        await scene.place.rebind()
+        await scene.until("warmed")
+        scene.start(1)
+        assert (await scene.until("started"))["process"] == "p1"
+        assert not scene.place.withdraw("p0")
+
+
+def test_a_scheduler_that_does_not_say_why_keeps_no_loss_back(monkeypatch, capsys):
+    monkeypatch.setattr(module, "WHY_SECONDS", 0.01)
+
+    async def never(_):
+        await asyncio.Event().wait()
+
+    async def broken(_):
+        raise KeyError("squeue")
+
+    for why in (never, broken):
+
+        @on(lambda: Scene(made("a", "b")))
+        async def _(scene, why=why):
+            scene.engine.why = why
+            scene.machines[0].lose()
+            assert (await scene.losses.get()).why is None
+
+    assert "KeyError: 'squeue'" in capsys.readouterr().err
+
+
+def test_the_scheduler_is_heard_while_an_allocation_waits():
+    @on(lambda: Scene(made("a"), words=["job 7 is pending (Resources)"]))
+    async def _(scene):
+        assert scene.place.said == "job 7 is pending (Resources)"
+
+
+def test_what_was_opened_is_closed_when_a_machine_fails():
+    scene = Scene(made("a", "b"))
+    scene.machines[1].lost = True
+    scene.engine.allocate = lambda *_, **__: everything()
+
+    async def everything():
+        return [scene.engine.host(machine) for machine in scene.machines]
+
+    async def test():
+        with pytest.raises(SupervisorError, match="b does not answer"):
+            await scene.place.open()
+
+    asyncio.run(asyncio.wait_for(test(), 30))
+    assert scene.engine.released == 1
+    assert not scene.machines[0].agents

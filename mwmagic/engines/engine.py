@@ -1,0 +1,117 @@
+"""The contract between a supervisor and what provides it with machines."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import mwmagic.agent
+
+from .link import Link, Pipes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from mwmagic.model.cluster import Task
+
+__all__ = ["AGENT", "Engine", "Host", "agent_command"]
+
+AGENT = Path(mwmagic.agent.__file__).with_name("agent.py")
+"""The program that runs on each machine."""
+
+
+def agent_command(python: str = sys.executable) -> tuple[str, ...]:
+    """Return the command that runs the agent on a machine that sees this disk."""
+    return (python, "-I", "-S", str(AGENT))
+
+
+@dataclass(frozen=True)
+class Host:
+    """A machine that an engine offers.
+
+    Parameters
+    ----------
+    name : str
+        What the engine calls it; no two of its machines share a name.
+    address : str
+        The host name or IP address under which the other machines reach it.
+    command : tuple of str
+        Started by the supervisor; its standard input and output are the agent's.
+    slots : int, optional
+        How many tasks fit at most; by default any number.
+    shared : bool
+        Whether it sees the disk that the record is written to.
+    here : bool
+        Whether the command is the agent itself, on this machine, not a client of a remote one.
+    env : mapping of str to str, optional
+        The command's environment; by default the supervisor's.
+    """
+
+    name: str
+    address: str
+    command: tuple[str, ...]
+    slots: int | None = None
+    shared: bool = True
+    here: bool = False
+    env: Mapping[str, str] | None = field(default=None, hash=False)
+
+    async def connect(self) -> Link:
+        """Start the agent and return the link to it.
+
+        Raises
+        ------
+        OSError, SupervisorError
+            It cannot be started.
+        """
+        return await Pipes.open(self.command, self.env)
+
+
+class Engine(Protocol):
+    """Says which machines a cluster gets; all else is the supervisor's and the agent's work.
+
+    `mwmagic.testing.conformance` holds an engine to what is said here.
+
+    Attributes
+    ----------
+    helpers : collection of int
+        The ids of the child processes that the engine itself has running, such as ``salloc``.
+    """
+
+    @property
+    def helpers(self) -> Collection[int]:
+        """The engine's own child processes."""
+
+    async def allocate(
+        self, tasks: Sequence[Task], *, avoid: Collection[str], told: Callable[[str], None]
+    ) -> Sequence[Host]:
+        """Return the machines to run `tasks` on from now on.
+
+        It is called again after a machine was lost, or could not be reached. A
+        machine that it returns again keeps its agent and its warm process.
+
+        Parameters
+        ----------
+        tasks : sequence of Task
+            In rank order; machines get contiguous shares of them, in the order returned.
+        avoid : collection of str
+            The names of machines that were lost. An engine that has no others may offer them.
+        told : callable
+            Called with the scheduler's words while the allocation waits.
+
+        Raises
+        ------
+        MwmagicError
+            The machines cannot be had.
+        """
+
+    async def why(self, host: Host) -> str | None:
+        """Return what the scheduler says about a machine just lost, such as "preempted".
+
+        The loss is reported without it if it takes longer than `WHY_SECONDS` of
+        `mwmagic.supervisor.place`.
+        """
+
+    async def release(self) -> None:
+        """Give the machines back; harmless twice, and after a failed or cancelled `allocate`."""

@@ -1,0 +1,45 @@
+"""How the tasks of a cluster are spread over machines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mwmagic.errors import ClusterError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .cluster import Task
+
+__all__ = ["spread"]
+
+
+def spread(tasks: Sequence[Task], slots: Sequence[int | None]) -> list[tuple[Task, ...]]:
+    """Give each machine its share of the tasks.
+
+    Shares are contiguous, so that neighbours in rank are on one machine, and as
+    equal as the machines' slots allow.
+
+    Parameters
+    ----------
+    tasks : sequence of Task
+        In rank order.
+    slots : sequence of int or None
+        How many tasks fit on each machine; None is any number.
+
+    Raises
+    ------
+    ClusterError
+        There are more tasks than slots.
+    """
+    counts = [0] * len(slots)
+    for placed in range(len(tasks)):
+        free = [at for at, most in enumerate(slots) if most is None or counts[at] < most]
+        if not free:
+            raise ClusterError(
+                f"{len(tasks)} tasks do not fit on {len(slots)} machines with "
+                f"{placed} slots in all; ask for fewer tasks, or for more machines"
+            )
+        counts[min(free, key=lambda at: counts[at])] += 1
+    left = iter(tasks)
+    return [tuple(next(left) for _ in range(count)) for count in counts]

@@ -1,0 +1,211 @@
+"""An agent that runs no processes, but says what one says."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from mwmagic.model.messages import COMMANDS, VERSION, check, decode, encode
+
+from .worker import FakeWorker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mwmagic.model.messages import Message
+
+    from .machine import FakeMachine
+    from .wire import Wire
+    from .worker import Script
+
+__all__ = ["FakeAgent"]
+
+CHUNK_BYTES = 64 << 10
+
+
+class FakeAgent:
+    """The agent on a made-up machine.
+
+    Parameters
+    ----------
+    machine : FakeMachine
+        The machine.
+    wire : Wire
+        Where commands come from and events go.
+    script : callable
+        What each task does.
+    """
+
+    def __init__(self, machine: FakeMachine, wire: Wire, script: Script) -> None:
+        self.machine = machine
+        self.workers: dict[str, FakeWorker] = {}
+        self.held: set[int] = set()
+        self._wire = wire
+        self._script = script
+        self._sample = 0.0
+        self._tasks = {asyncio.create_task(self._serve())}
+        machine.agents.add(self)
+
+    def emit(self, kind: str, **fields: Any) -> None:  # noqa: ANN401 - JSON values
+        """Send an event."""
+        self._wire.report(encode({"type": kind, **fields}))
+
+    def vanish(self) -> None:
+        """End without a word, and everything with it."""
+        self.machine.agents.discard(self)
+        for task in self._tasks:
+            task.cancel()
+        for worker in self.workers.values():
+            worker.vanish()
+        self._wire.kill()
+
+    async def _serve(self) -> None:
+        while line := await self._wire.commands.readline():
+            command = check(decode(line), COMMANDS)
+            if command["type"] == "close":
+                break
+            self._obey(command)
+        self._close()
+
+    def _close(self) -> None:
+        """End as an agent does: with its workers, and then its output."""
+        self.machine.agents.discard(self)
+        for worker in self.workers.values():
+            worker.vanish()
+        self._wire.report(None)
+
+    def _obey(self, command: Message) -> None:
+        try:
+            _HANDLERS[command["type"]](self, command)
+        except (OSError, ValueError) as error:
+            known = {name: command[name] for name in ("id", "process", "key") if name in command}
+            self.emit("refused", command=command["type"], reason=None, error=str(error), **known)
+
+    def _spawn(self, coroutine: Any) -> None:  # noqa: ANN401 - of any result
+        task = asyncio.ensure_future(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _clocks(self) -> dict[str, float]:
+        return {"time": self.machine.time, "wall": time.time()}
+
+    # Commands.
+
+    def hello(self, command: Message) -> None:
+        """Greet."""
+        self._sample = command["sample"]
+        own = {"pid": 0, "host": self.machine.name, "python": self.machine.has.python}
+        self.emit("hello", version=VERSION, **own, **self._clocks())
+        if self._sample:
+            self._spawn(self._measure())
+
+    def look(self, command: Message) -> None:
+        """Say what the machine has."""
+        self.emit("looked", id=command["id"], machine=asdict(self.machine.has))
+
+    def hold(self, command: Message) -> None:
+        """Hold ports."""
+        ports = [next(self.machine.ports) for _ in range(command["count"])]
+        self.held |= set(ports)
+        self.emit("held", id=command["id"], ports=ports)
+
+    def release(self, command: Message) -> None:
+        """Give ports back."""
+        self.held -= set(command["ports"])
+
+    def warm(self, command: Message) -> None:
+        """Import, and say when that is done."""
+        self._spawn(self._import(command["key"]))
+
+    async def _import(self, key: str) -> None:
+        await asyncio.sleep(self.machine.warm_seconds)
+        pid = next(self.machine.pids)
+        self.emit("warmed", key=key, pid=pid, seconds=self.machine.warm_seconds, missing=[])
+
+    def start(self, command: Message) -> None:
+        """Start a worker."""
+        if command["process"] in self.workers:
+            raise ValueError(f"{command['process']} is still alive")
+        worker = FakeWorker(self.machine, command, self._forward)
+        self.workers[worker.process] = worker
+        self.machine.write(command["log"], b"")
+        self._spawn(self._run(worker, warm=command["zygote"] is not None))
+
+    async def _run(self, worker: FakeWorker, *, warm: bool) -> None:
+        own = {"process": worker.process, "pid": worker.pid, "warm": warm}
+        self.emit("started", **own, **self._clocks())
+        code = await worker.run(self._script)
+        moment = self._clocks()
+        self._forward(worker, all_of_it=True)
+        del self.workers[worker.process]
+        how = {"code": code, "signal": worker.signal, "report": worker.report, "oom": False}
+        usage = {"cpu": worker.cpu, "memory": worker.memory}
+        size = len(worker.output)
+        rest = {"size": size, "usage": usage, "dropped": 0, "reason": None, "error": None}
+        self.emit("exited", process=worker.process, **moment, **how, **rest)
+
+    def _forward(self, worker: FakeWorker, *, all_of_it: bool = False) -> None:
+        while (piece := worker.forward(all_of_it=all_of_it)) is not None:
+            offset, data = piece
+            for at in range(0, len(data), CHUNK_BYTES):
+                text = data[at : at + CHUNK_BYTES].decode("utf-8", "surrogateescape")
+                self.emit("output", process=worker.process, offset=offset + at, data=text)
+
+    def credit(self, command: Message) -> None:
+        """Let more of a log be forwarded."""
+        worker = self.workers.get(command["process"])
+        if worker is not None:
+            worker.credit += command["bytes"]
+            self._forward(worker)
+
+    def end(self, command: Message) -> None:
+        """End one worker or all."""
+        number = signal.SIGTERM if command["grace"] > 0 else signal.SIGKILL
+        for worker in list(self.workers.values()):
+            if command["process"] in (None, worker.process):
+                worker.take(number)
+
+    def signal(self, command: Message) -> None:
+        """Send a worker a signal."""
+        worker = self.workers.get(command["process"])
+        if worker is not None:
+            worker.take(command["signal"])
+
+    def fetch(self, command: Message) -> None:
+        """Send a piece of a file."""
+        data, start = self.machine.read(command["path"]), command["offset"]
+        piece = data[start : start + min(command["bytes"], CHUNK_BYTES)]
+        text = piece.decode("utf-8", "surrogateescape")
+        self.emit("fetched", id=command["id"], offset=start, data=text, size=len(data))
+
+    def ping(self, command: Message) -> None:
+        """Answer."""
+        self.emit("pong", n=command["n"], time=self.machine.time)
+
+    async def _measure(self) -> None:
+        while True:
+            await asyncio.sleep(self._sample)
+            used = {
+                name: {"cpu": one.cpu, "memory": one.memory, "state": "S", "processes": 1}
+                for name, one in self.workers.items()
+            }
+            if used:
+                self.emit("usage", time=self.machine.time, processes=used)
+
+
+_HANDLERS: dict[str, Callable[[FakeAgent, Message], None]] = {
+    "hello": FakeAgent.hello,
+    "look": FakeAgent.look,
+    "hold": FakeAgent.hold,
+    "release": FakeAgent.release,
+    "warm": FakeAgent.warm,
+    "start": FakeAgent.start,
+    "credit": FakeAgent.credit,
+    "end": FakeAgent.end,
+    "signal": FakeAgent.signal,
+    "fetch": FakeAgent.fetch,
+    "ping": FakeAgent.ping,
+}

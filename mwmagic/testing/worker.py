@@ -1,0 +1,139 @@
+"""A task's process, as a coroutine."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import traceback
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .machine import FakeMachine
+
+__all__ = ["FakeWorker", "Script"]
+
+_LAG_BYTES = 4 << 20
+"""How far the supervisor may be behind before the forwarding skips ahead, as the agent does."""
+
+
+class FakeWorker:
+    """What a script has of the process that it plays.
+
+    Parameters
+    ----------
+    machine : FakeMachine
+        The machine that it is on.
+    command : mapping
+        The agent's ``start`` command.
+    changed : callable
+        Called when there is output to forward.
+
+    Attributes
+    ----------
+    argv, env
+        Its command line and its environment.
+    report : dict or None
+        What it leaves behind about its failure.
+    cpu : float
+        Seconds of CPU that it has used.
+    memory : int
+        Bytes that it uses.
+    stack : str
+        What it writes to its stacks file on SIGUSR1.
+    """
+
+    def __init__(
+        self, machine: FakeMachine, command: dict[str, Any], changed: Callable[[FakeWorker], None]
+    ) -> None:
+        self.machine = machine
+        self.process: str = command["process"]
+        self.argv: list[str] = command["argv"]
+        self.env: dict[str, str] = command["env"]
+        self.pid = next(machine.pids)
+        self.report: dict[str, Any] | None = None
+        self.cpu = 0.0
+        self.memory = 1 << 20
+        self.stack = ""
+        self.signal: int | None = None
+        self.output = bytearray()
+        self.sent = 0
+        self.credit: int = command["credit"]
+        self._log: str = command["log"]
+        self._changed = changed
+        self._running: asyncio.Task[int | None] | None = None
+
+    @property
+    def task(self) -> str:
+        """The task's name, such as ``worker:0``."""
+        return self.env.get("MWMAGIC_TASK", "")
+
+    @property
+    def attempt(self) -> int:
+        """The attempt, from 1."""
+        return int(self.env.get("MWMAGIC_ATTEMPT", "1"))
+
+    def print(self, *words: object) -> None:
+        """Print a line."""
+        self.write((" ".join(map(str, words)) + "\n").encode("utf-8", "surrogateescape"))
+
+    def write(self, data: bytes) -> None:
+        """Print bytes."""
+        self.machine.write(self._log, data)
+        self.output += data
+        self._changed(self)
+
+    async def sleep(self, seconds: float) -> None:
+        """Do nothing for so long."""
+        await asyncio.sleep(seconds)
+
+    async def hang(self) -> None:
+        """Do nothing until it is ended."""
+        await asyncio.Event().wait()
+
+    async def run(self, script: Script) -> int | None:
+        """Run the script to its end and return its exit code; None if a signal ended it."""
+        self._running = asyncio.ensure_future(self._guarded(script))
+        try:
+            return await self._running
+        except asyncio.CancelledError:
+            if self.signal is None:
+                raise
+            return None
+
+    async def _guarded(self, script: Script) -> int | None:
+        """Fail as Python does."""
+        try:
+            return await script(self) or 0
+        except Exception:  # noqa: BLE001 - a worker's own, which it prints
+            self.write(traceback.format_exc().encode())
+            return 1
+
+    def take(self, number: int) -> None:
+        """Take a signal: SIGUSR1 writes the stack, SIGSTOP does nothing, all others end it."""
+        if number == signal.SIGUSR1:
+            self.machine.write(self.env["MWMAGIC_STACKS"], self.stack.encode())
+        elif number not in (signal.SIGSTOP, signal.SIGCONT) and self.signal is None:
+            self.signal = number
+            if self._running is not None:
+                self._running.cancel()
+
+    def vanish(self) -> None:
+        """End without a trace."""
+        self.take(signal.SIGKILL)
+
+    def forward(self, *, all_of_it: bool = False) -> tuple[int, bytes] | None:
+        """Return the next piece of the log to forward, and where it begins."""
+        if len(self.output) - self.sent > _LAG_BYTES:
+            self.sent = len(self.output) - _LAG_BYTES
+        size = len(self.output) - self.sent
+        size = size if all_of_it else min(size, self.credit)
+        if size <= 0:
+            return None
+        start, self.sent = self.sent, self.sent + size
+        self.credit -= size
+        return start, bytes(self.output[start : self.sent])
+
+
+Script = Callable[[FakeWorker], Awaitable["int | None"]]
+"""What a task does, and with what code it exits; None is 0."""

@@ -1,0 +1,185 @@
+"""Whole runs through a supervisor, on machines that are made up."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from mwmagic.gang import Policy
+from mwmagic.model.cluster import make_tasks
+from mwmagic.model.config import Config
+from mwmagic.model.messages import LIMIT, REQUESTS, VERSION, check, decode, encode
+from mwmagic.supervisor.supervisor import Supervisor
+from mwmagic.testing import FakeEngine, FakeMachine
+
+
+class Client:
+    """A connection to a supervisor in the same process."""
+
+    def __init__(self, reader, writer):
+        self.reader, self.writer = reader, writer
+        self.number = 0
+
+    async def ask(self, kind, **fields):
+        self.number += 1
+        self.writer.write(encode(check({"type": kind, "id": self.number, **fields}, REQUESTS)))
+        return (await self.until(lambda message: message.get("id") == self.number))["result"]
+
+    async def until(self, wanted):
+        while line := await self.reader.readline():
+            message = decode(line)
+            assert message["type"] != "error", message
+            if wanted(message):
+                return message
+        raise AssertionError("the supervisor hung up")
+
+    async def launch(self, **fields):
+        order = {"script": "main.py", "source": "", "args": [], "env": {}, "cwd": "/"}
+        return (await self.ask("launch", tasks=[], **{**order, **fields}))["run"]
+
+    async def state(self, *states):
+        """Wait until the run is in one of these states and return it."""
+        news = await self.until(
+            lambda message: message["type"] == "snapshot" and message["run"]["state"] in states
+        )
+        return news["run"]
+
+
+@asynccontextmanager
+async def supervised(folder, machines, script, *, tasks=2, restarts=1, engine=(), **config):
+    names = [str(task) for task in make_tasks(tasks)]
+    policy = Policy(restarts=restarts)
+    options = {"warm": False, "policy": policy, "env": {}, **config}
+    made = FakeEngine(machines, script, **dict(engine))
+    one = Supervisor(Config("c", str(folder), names, os.getpid(), **options), folder / "s", made)
+    await one.open()
+    serving = asyncio.create_task(one.serve())
+    client = Client(*await asyncio.open_unix_connection(folder / "s", limit=LIMIT))
+    await client.ask("hello", version=VERSION, owner=True)
+    client.engine = made
+    try:
+        yield client
+    finally:
+        client.writer.close()
+        await serving
+
+
+def on(folder, machines, script, **options):
+    """Run a coroutine function with a client."""
+
+    async def test(body):
+        async with supervised(folder, machines, script, **options) as client:
+            await body(client)
+
+    return lambda body: asyncio.run(asyncio.wait_for(test(body), 60))
+
+
+def printed(task):
+    return Path(task["log"]).read_text()
+
+
+def events(folder):
+    [path] = folder.glob(".mwmagic/runs/*/events.jsonl")
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def machines_of(names, **options):
+    return [FakeMachine(name, address=f"10.0.0.{at}", **options) for at, name in enumerate(names)]
+
+
+def test_a_gang_runs_across_machines(tmp_path):
+    async def hello(worker):
+        config = json.loads(worker.env["TF_CONFIG"])
+        worker.print(worker.machine.name, *config["cluster"]["worker"])
+
+    @on(tmp_path, machines_of("abc"), hello, tasks=3)
+    async def _(client):
+        await client.launch()
+        run = await client.state("finished", "failed")
+        assert run["state"] == "finished"
+        addresses = "10.0.0.0:20000 10.0.0.1:20000 10.0.0.2:20000"
+        for name, task in zip("abc", run["tasks"].values(), strict=True):
+            assert printed(task) == f"{name} {addresses}\n"
+        cluster = (await client.ask("snapshot"))["cluster"]
+        assert [machine["tasks"] for machine in cluster["machines"]] == [
+            ["worker:0"],
+            ["worker:1"],
+            ["worker:2"],
+        ]
+
+
+@pytest.mark.slow
+def test_a_gang_restarts_on_the_machines_that_are_left(tmp_path):
+    async def train(worker):
+        worker.print(worker.machine.name)
+        if worker.attempt == 1:
+            await worker.hang()
+
+    a, b, c = machines_of("abc")
+
+    @on(tmp_path, [a, b, c], train, engine={"most": 2})
+    async def _(client):
+        await client.launch()
+        await client.state("running")
+        while not b.workers:  # noqa: ASYNC110 - nothing tells of it here
+            await asyncio.sleep(0.005)
+        b.lose("node failure")
+        run = await client.state("finished", "failed")
+        assert (run["state"], run["attempt"]) == ("finished", 2)
+        assert client.engine.allocations == [frozenset(), {"b"}]
+        logs = [printed(task) for task in run["tasks"].values()]
+        assert logs == ["a\n", "c\n"]
+        assert not a.lost
+
+    told = events(tmp_path)
+    [lost] = [event for event in told if event["event"] == "lost"]
+    assert (lost["host"], lost["tasks"], lost["why"]) == ("b", ["worker:1"], "node failure")
+    [setback] = [event for event in told if event["event"] == "setback"]
+    assert "node failure" in json.dumps(setback)
+
+
+@pytest.mark.slow
+def test_a_run_fails_when_no_machine_is_left(tmp_path):
+    async def train(worker):
+        await worker.hang()
+
+    [a] = machines_of("a")
+
+    @on(tmp_path, [a], train)
+    async def _(client):
+        await client.launch()
+        await client.state("running")
+        a.lose()
+        run = await client.state("finished", "failed")
+        assert run["state"] == "failed"
+        assert "no machine is left" in json.dumps(events(tmp_path))
+
+
+def test_what_failed_first_is_told_by_one_clock(tmp_path):
+    first = asyncio.Event()
+
+    async def train(worker):
+        if worker.task == "worker:1":
+            first.set()
+            worker.print("ValueError: mine")
+            return 7
+        await first.wait()
+        await worker.sleep(0.01)
+        worker.print("ConnectionResetError: Connection reset by peer")
+        return 1
+
+    here, there = machines_of("ab")
+    here.clock, there.clock = -5000, 3e6
+
+    @on(tmp_path, [here, there], train, restarts=0)
+    async def _(client):
+        await client.launch()
+        run = await client.state("failed")
+        assert run["cause"]["task"] == "worker:1"
+        moments = [event["moment"] for event in events(tmp_path) if event["event"] == "exited"]
+        assert abs(moments[0] - moments[1]) < 1
