@@ -200,7 +200,7 @@ def _show(given: argparse.Namespace) -> int:
 
 
 def _print_log(record: Record, task: TaskName, given: argparse.Namespace) -> None:
-    for line in read(record.log(task), raw=given.raw, tail=given.tail, grep=given.grep):
+    for line in read(record.log_path(task), raw=given.raw, tail=given.tail, grep=given.grep):
         print(line)
 
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mwmagic.logs.follow import Follower
+from mwmagic.logs.follower import Follower
+from mwmagic.logs.guard import Guard
+from mwmagic.logs.lines import Mark
 from mwmagic.model.cluster import find_task
 from mwmagic.record import TaskPaths
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from mwmagic.logs.guard import Fault
     from mwmagic.model.cluster import TaskName
 
     from .run import Run
@@ -39,6 +42,8 @@ class Following:
         self._run = run
         self._wanted = None if task is None else str(find_task(task, run.cluster.tasks))
         self._raw = raw
+        self._faults: list[Fault] = []
+        self._guard = Guard(self._faults.append)
         self._followers: dict[tuple[str, int], Follower] = {}
         self._first = int(run.status()["attempt"])
         self._current: dict[str, int] = {}
@@ -58,13 +63,18 @@ class Following:
         lines: list[str] = []
         for attempt in range(self._current.get(name, self._first), paths.attempt + 1):
             follower = self._follower(name, attempt, paths.in_attempt(attempt).log)
-            lines += follower.read(last=last or attempt < paths.attempt)
+            read = follower.rest()
+            if last or attempt < paths.attempt:
+                read += follower.close()
+            lines += [line.text for line in read if self._raw or line.mark != Mark.NOISE]
         self._current[name] = paths.attempt
-        return lines
+        notes = [f"mwmagic: {fault}" for fault in self._faults]
+        self._faults.clear()
+        return lines + notes
 
     def _follower(self, name: str, attempt: int, log: Path) -> Follower:
         if (name, attempt) not in self._followers:
-            self._followers[name, attempt] = Follower(log, raw=self._raw)
+            self._followers[name, attempt] = Follower(log, self._guard)
         return self._followers[name, attempt]
 
 

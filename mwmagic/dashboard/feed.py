@@ -6,6 +6,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mwmagic.logs.follower import Follower
+from mwmagic.logs.guard import Guard
+from mwmagic.logs.lines import Line, Mark, shortened
 from mwmagic.model.status import FINAL
 from mwmagic.record import RunPaths
 
@@ -13,11 +16,10 @@ from .journal import Journal
 from .pages import Position
 from .rows import Load, header, row
 from .series import Series
-from .tail import Line, Mark, Tail
 from .whole import Whole
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from .series import Point
 
@@ -31,6 +33,9 @@ TURN = 8_000
 
 What is read of one task may not push another's last lines out of the journal.
 """
+
+PATIENCE = 2**20
+"""Bytes that a log may be ahead of its reader, which else jumps ahead: a page keeps fewer lines."""
 
 POINTS = 1000
 """Points in a frame at the most."""
@@ -58,8 +63,9 @@ class Feed:
         self.number = int(run["number"])
         self.series = Series(RunPaths(Path(run["directory"])).metrics)
         self.journal = Journal()
+        self._guard = Guard(lambda fault: self.say(str(fault)))
         self._names = list(run["tasks"])
-        self._tails: list[Tail | None] = [None] * len(run["tasks"])
+        self._followers: list[Follower | None] = [None] * len(run["tasks"])
         self._live = [(0, "")] * len(run["tasks"])
         self._state = 0
         self._header: tuple[int, dict[str, Any]] = (0, {})
@@ -122,40 +128,43 @@ class Feed:
             self.collect(AHEAD)
             self.say(f"attempt {self._attempt}")
         for index, task in enumerate(run["tasks"].values()):
-            tail, log = self._tails[index], task["log"]
-            if log is not None and (tail is None or str(tail.path) != log):
+            follower, log = self._followers[index], task["log"]
+            if log is not None and (follower is None or str(follower.path) != log):
                 self._close(index)
-                self._tails[index] = Tail(Path(log))
+                self._followers[index] = Follower(Path(log), self._guard, patience=PATIENCE)
 
     def _close(self, index: int) -> None:
-        tail = self._tails[index]
-        if tail is not None:
-            while lines := tail.read(AHEAD):
-                self.journal.add(index, lines)
-            self.journal.add(index, tail.close())
+        follower = self._followers[index]
+        if follower is not None:
+            while lines := follower.read(AHEAD):
+                self._show(index, lines)
+            self._show(index, follower.close())
+
+    def _show(self, index: int, lines: Iterable[Line]) -> None:
+        self.journal.add(index, map(shortened, lines))
 
     def collect(self, limit: int) -> bool:
         """Read what the tasks printed, up to so many bytes; return whether there was anything."""
-        grown = [(i, tail) for i, tail in enumerate(self._tails) if tail and tail.behind > 0]
-        for index, tail in grown:
-            self.journal.add(index, tail.read(max(limit // len(grown), 1000)))
+        grown = [(i, one) for i, one in enumerate(self._followers) if one and one.behind > 0]
+        for index, follower in grown:
+            self._show(index, follower.read(max(limit // len(grown), 1000)))
         return bool(grown)
 
     def finish(self) -> None:
         """Take the logs as complete: show a last line that has no end."""
-        for index, tail in enumerate(self._tails):
-            if tail is not None:
-                self.journal.add(index, tail.close())
+        for index, follower in enumerate(self._followers):
+            if follower is not None:
+                self._show(index, follower.close())
 
     def whole(self, task: int) -> Whole:
         """Return the log of a task, by its place in the run's list, or with -1 all of them."""
-        tails = self._tails if task < 0 else self._tails[task : task + 1]
-        return Whole([tail.path for tail in tails if tail is not None])
+        chosen = self._followers if task < 0 else self._followers[task : task + 1]
+        return Whole([follower.path for follower in chosen if follower is not None])
 
     @property
     def behind(self) -> bool:
         """Whether a log has grown since it was read."""
-        return any(tail.behind > 0 for tail in self._tails if tail is not None)
+        return any(one.behind > 0 for one in self._followers if one is not None)
 
     # Frames.
 
@@ -196,8 +205,8 @@ class Feed:
 
     def _look(self) -> None:
         """Note the lines that are still being written."""
-        for index, tail in enumerate(self._tails):
-            text = tail.current[:CURRENT] if tail is not None else ""
+        for index, follower in enumerate(self._followers):
+            text = follower.current[:CURRENT] if follower is not None else ""
             if text != self._live[index][1]:
                 self._state += 1
                 self._live[index] = (self._state, text)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from .tail import Line
+    from mwmagic.logs.lines import Line
 
 __all__ = ["Journal", "Text"]
 

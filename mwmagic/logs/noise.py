@@ -18,7 +18,7 @@ from mwmagic.frameworks.patterns import alternatives, collected, either
 from .terminal import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Mapping
 
 NATIVE = re.compile(
     r"(?:([IWEF])\d{4} \d\d:\d\d:[\d.]+ +\d+ |\d{4}-\d\d-\d\d \d\d:\d\d:[\d.]+: ([IWEF]) )"
@@ -85,26 +85,6 @@ def _harmless_files() -> dict[str, re.Pattern[str]]:
     return {file: re.compile(alternatives(found)) for file, found in texts.items()}
 
 
-@dataclass(frozen=True)
-class Hidden:
-    """Consecutive lines that say nothing to a user.
-
-    Parameters
-    ----------
-    count : int
-        How many lines.
-    first_line : str
-        The first of them.
-    """
-
-    count: int
-    first_line: str
-
-    def __str__(self) -> str:
-        lines = "line" if self.count == 1 else "lines"
-        return f"{self.count} {lines} of TensorFlow notices hidden"
-
-
 class Noise:
     """Judge the lines of one log in their order; dumps span many of them."""
 
@@ -150,37 +130,6 @@ class Noise:
         if self._signs.graph.search(line):
             return _Graph()
         return _Batch(self._signs.array) if self._signs.batch.search(line) else None
-
-
-class Fold:
-    """Replace each stretch of notices by one `Hidden`, while the lines come in."""
-
-    def __init__(self) -> None:
-        self._noise = Noise()
-        self._count = 0
-        self._first = ""
-
-    def feed(self, line: str) -> list[str | Hidden]:
-        """Take the next line and return what can be shown now, in order."""
-        if self._noise.hides(line):
-            self._first = self._first if self._count else line
-            self._count += 1
-            return []
-        return [*self.close(), line]
-
-    def close(self) -> list[str | Hidden]:
-        """Return the notices that nothing has followed yet."""
-        hidden = Hidden(self._count, self._first)
-        self._count = 0
-        return [hidden] if hidden.count else []
-
-
-def fold(lines: Iterable[str]) -> Iterator[str | Hidden]:
-    """Yield `lines` with each stretch of notices replaced by one `Hidden`."""
-    folding = Fold()
-    for line in lines:
-        yield from folding.feed(line)
-    yield from folding.close()
 
 
 class _Dump:

@@ -2,68 +2,172 @@
 
 from __future__ import annotations
 
+import codecs
 import re
+from collections import deque
 from typing import TYPE_CHECKING
 
 from mwmagic.errors import BadArguments
 
-from .noise import Hidden, fold
-from .terminal import plain, shown
+from .guard import Guard
+from .lines import LINE_CHARACTERS, Hidden, Line, Lines, Mark, fold
+from .terminal import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from .guard import Fault
 
 __all__ = ["read"]
 
+CHUNK_BYTES = 2**20
+"""What is read at a time."""
 
-def _pattern(text: str) -> re.Pattern[str]:
-    try:
-        return re.compile(text)
-    except re.error as error:
-        raise BadArguments(f"--grep {text!r} is no regular expression: {error}") from error
+TAIL_BYTES = (2**18, 2**21, 2**24)
+"""How far before a log's end its last lines are looked for, one after the other."""
 
-
-def _text(line: str | Hidden) -> str:
-    return f"{line}, `--raw` shows them" if isinstance(line, Hidden) else line
-
-
-def _last(lines: Sequence[str], count: int) -> list[str]:
-    if count <= 0 or len(lines) <= count:
-        return list(lines)
-    note = f"... {len(lines) - count} earlier lines not shown, `--tail 0` shows them"
-    return [note, *lines[-count:]]
+TAIL_CHARACTERS = 2**20
+"""Characters that the last lines may have together."""
 
 
 def read(
-    data: bytes, *, raw: bool = False, ansi: bool = False, tail: int = 0, grep: str | None = None
+    path: Path, *, raw: bool = False, ansi: bool = False, tail: int = 0, grep: str | None = None
 ) -> list[str]:
     """Return a log's lines.
 
     Parameters
     ----------
-    data : bytes
+    path : Path
         The log.
     raw : bool
-        Byte for byte, with the framework's notices and every update of a bar.
+        With the framework's notices and every update of a bar; with all lines, byte for byte.
     ansi : bool
         Keep the colours.
     tail : int
-        Only the last so many lines; 0 is all.
+        Only the last so many lines; 0 is all. Only as much of the log is read as it takes.
     grep : str, optional
         Only lines that match this regular expression.
 
     Raises
     ------
     BadArguments
-        `grep` is no regular expression.
+        `grep` is not a valid regular expression.
     """
-    if raw:
-        lines = data.decode("utf-8", "replace").split("\n")
-        lines = lines[:-1] if lines[-1] == "" else lines
-    else:
-        folded = fold(shown(data, ansi=ansi))
-        lines = [_text(line) for line in folded if grep is None or not isinstance(line, Hidden)]
-    if grep is not None:
-        wanted = _pattern(grep)
-        lines = [line for line in lines if wanted.search(plain(line))]
-    return _last(lines, tail)
+    faults: list[Fault] = []
+    view = _View(path, Guard(faults.append), raw=raw, ansi=ansi, grep=grep)
+    lines = view.last(tail) if tail > 0 else view.all()
+    return [*lines, *(f"... {fault}" for fault in faults)]
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        message = f"--grep {text!r} is not a valid regular expression: {error}"
+        raise BadArguments(message) from error
+
+
+class _Raw:
+    """The lines of a log with all that a terminal would not show."""
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._parts: list[str] = []
+
+    def feed(self, data: bytes) -> list[Line]:
+        first, *others = self._decoder.decode(data).split("\n")
+        self._parts.append(first)
+        if not others:
+            return []
+        ended = ["".join(self._parts), *others[:-1]]
+        self._parts = [others[-1]]
+        return [Line(Mark.PLAIN, text) for text in ended]
+
+    def close(self) -> list[Line]:
+        last = "".join(self._parts) + self._decoder.decode(b"", final=True)
+        return [Line(Mark.PLAIN, last)] if last else []
+
+
+class _View:
+    """One way to show a log."""
+
+    def __init__(
+        self, path: Path, guard: Guard, *, raw: bool, ansi: bool, grep: str | None
+    ) -> None:
+        self._path = path
+        self._guard = guard
+        self._raw = raw
+        self._ansi = ansi
+        self._wanted = None if grep is None else _pattern(grep)
+
+    def all(self) -> list[str]:
+        """Return all lines."""
+        lines = self._lines(0)
+        return list(lines) if self._raw else list(map(self._short, lines))
+
+    def last(self, count: int) -> list[str]:
+        """Return the last lines, and before them how many others there are."""
+        kept, before = self._found(count)
+        shown = deque(map(self._short, kept))
+        while len(shown) > 1 and sum(map(len, shown)) > TAIL_CHARACTERS:
+            shown.popleft()
+        if before is not None:
+            before += len(kept) - len(shown)
+        return [*self._left_out(before), *shown]
+
+    def _found(self, count: int) -> tuple[Sequence[str], int | None]:
+        """Return the last lines, and how many are before them, if that is known."""
+        size = self._path.stat().st_size
+        for span in TAIL_BYTES if self._wanted is None else ():
+            start = max(0, size - span)
+            kept, all_of = _last(self._lines(start), count)
+            if start == 0 or all_of >= count or span == TAIL_BYTES[-1]:
+                return kept, all_of - len(kept) if start == 0 else None
+        kept, all_of = _last(self._lines(0), count)
+        return kept, all_of - len(kept)
+
+    def _left_out(self, count: int | None) -> list[str]:
+        if count == 0:
+            return []
+        what = "earlier lines" if count is None else f"{count} earlier lines"
+        return [f"... {what} not shown, `--tail 0` shows them"]
+
+    def _short(self, line: str) -> str:
+        """Return what is shown of a line; of a long one, where the whole is."""
+        if len(line) <= LINE_CHARACTERS:
+            return line
+        return f"{line[:LINE_CHARACTERS]} … ({len(line):,} characters; see {self._path})"
+
+    def _lines(self, start: int) -> Iterator[str]:
+        """Yield the lines that are wanted, from a place in the log on."""
+        if self._raw:
+            texts: Iterable[str | Hidden] = (line.text for line in self._marked(start))
+        else:
+            texts = fold(self._marked(start))
+        for text in texts:
+            hidden = isinstance(text, Hidden)
+            if self._wanted is None:
+                yield f"{text}, `--raw` shows them" if hidden else str(text)
+            elif not hidden and self._wanted.search(plain(str(text))):
+                yield str(text)
+
+    def _marked(self, start: int) -> Iterator[Line]:
+        layers = _Raw() if self._raw else Lines(self._guard, ansi=self._ansi)
+        with self._path.open("rb") as file:
+            file.seek(start)
+            if start:
+                file.readline(TAIL_BYTES[0] // 2)  # the rest of a line
+            while data := file.read(CHUNK_BYTES):
+                yield from layers.feed(data)
+        yield from layers.close()
+
+
+def _last(lines: Iterable[str], count: int) -> tuple[Sequence[str], int]:
+    """Return the last of some lines, and how many they all are."""
+    kept: deque[str] = deque(maxlen=count)
+    number = 0
+    for line in lines:
+        kept.append(line)
+        number += 1
+    return kept, number

@@ -345,12 +345,12 @@ class MWMagic(Magics):
 
     def _one_log(self, given: Namespace, record: Record, task: TaskName) -> list[str]:
         try:
-            data = record.log(task, given.attempt)
+            path = record.log_path(task, given.attempt)
         except NoRun as error:
             if given.task is not None:
                 raise
             return [str(error)]
-        return read(data, raw=given.raw, ansi=given.ansi, tail=given.tail, grep=given.grep)
+        return read(path, raw=given.raw, ansi=given.ansi, tail=given.tail, grep=given.grep)
 
     def _follow(self, given: Namespace, run: Run) -> None:
         """Print the lines that come, until the run is over."""

@@ -324,7 +324,7 @@ def test_logs_are_shown_task_by_task(recorded, capsys):
         (["5"], "worker:0"),
         (["chief"], "worker:0"),
         (["--run", "9"], "there is no run 9; there are 1, 2"),
-        (["0", "--grep", "("], "is no regular expression"),
+        (["0", "--grep", "("], "is not a valid regular expression"),
     ],
 )
 def test_logs_that_are_not_there(recorded, capsys, args, said):

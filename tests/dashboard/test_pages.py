@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from mwmagic.dashboard.journal import CHARACTERS, LINES, TEXT_CHARACTERS, TEXT_LINES, Journal
 from mwmagic.dashboard.pages import BLIND, FRAME, LEAST, PATIENCE, WINDOW, Pages, Position
-from mwmagic.dashboard.tail import Line, Mark, Tail
 from mwmagic.dashboard.whole import PIECE, Whole
+from mwmagic.logs.lines import Line, Mark
 
 
 def test_more_is_sent_when_every_page_has_answered_or_after_a_while():
@@ -97,19 +95,6 @@ def lines(texts):
     return [line for text in texts for line in text.text.split("\n")]
 
 
-def test_a_tail_reads_split_writes_and_marks_tracebacks(tmp_path):
-    tail = Tail(tmp_path / "log")
-    assert tail.read(100) == []
-    text = 'one\nTraceback (most recent call last):\n  File "a.py"\nValueError: é\ntwo\n'.encode()
-    lines = []
-    for index in range(len(text)):  # the é's bytes come one by one
-        with tail.path.open("ab") as file:
-            file.write(text[index : index + 1])
-        lines += tail.read(100)
-    assert [line.text for line in lines][-2:] == ["ValueError: é", "two"]
-    assert [line.mark for line in lines] == [0, Mark.ERROR, Mark.ERROR, Mark.ERROR, 0]
-
-
 def test_whole_logs_come_in_pieces(tmp_path):
     first, second, missing = (tmp_path / name for name in ("a.log", "b.log", "c.log"))
     assert Whole([missing]).size == 0
@@ -131,19 +116,3 @@ def gathered(whole):
         pieces.append(piece)
         at += len(piece)
     return pieces
-
-
-@pytest.mark.slow
-def test_a_tail_that_is_far_behind_says_what_it_leaves_out(tmp_path):
-    tail = Tail(tmp_path / "log")
-    count = 300_000
-    tail.path.write_text("".join(f"line {number}\n" for number in range(count)))
-    lines = []
-    while tail.behind:
-        lines += tail.read(2**16)
-    note, first = lines[0], lines[1]
-    left = int(note.text.split()[0].replace(",", ""))
-    assert note.mark == Mark.NOTE
-    assert first.text == f"line {left}"
-    assert lines[-1].text == f"line {count - 1}"
-    assert left + len(lines) - 1 == count

@@ -2,7 +2,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mwmagic.logs.noise import Fold, Hidden, Noise, fold
+from mwmagic.logs import lines as layers
+from mwmagic.logs.lines import Hidden, Line, Mark
+from mwmagic.logs.noise import Noise
 from mwmagic.logs.terminal import shown
 
 NOTICE = "I0000 00:00:1795230874.609583    6545 port.cc:153] oneDNN custom operations are on."
@@ -26,6 +28,13 @@ attr {
   }
 }
 """.splitlines()
+
+
+def fold(lines):
+    """Fold lines as `Lines` marks them."""
+    noise = Noise()
+    marks = (Mark.NOISE if noise.hides(line) else Mark.PLAIN for line in lines)
+    return layers.fold(map(Line, marks, lines))
 
 
 def folded(data):
@@ -190,14 +199,16 @@ def test_a_notice_of_several_lines_is_one():
     assert list(fold(lines)) == [Hidden(8, NOTICE), "mine", "/job:worker/replica:0/task:1"]
 
 
-def test_a_fold_tells_as_early_as_it_can():
-    folding = Fold()
-    assert folding.feed("mine") == ["mine"]
-    assert folding.feed(NOTICE) == []
-    assert folding.close() == [Hidden(1, NOTICE)]
-    assert folding.close() == []
-    assert folding.feed("mine") == ["mine"]
-    assert str(Hidden(1, NOTICE)) == "1 line of TensorFlow notices hidden"
+def test_a_fold_shows_a_line_as_early_as_it_can():
+    taken = []
+    lines = [Line(Mark.PLAIN, "mine"), Line(Mark.NOISE, NOTICE), Line(Mark.ERROR, "failed")]
+    folding = layers.fold(taken.append(line) or line for line in lines)
+    assert next(folding) == "mine"
+    assert len(taken) == 1
+    assert next(folding) == Hidden(1, NOTICE)
+    assert next(folding) == "failed"
+    assert list(layers.fold([Line(Mark.NOISE, NOTICE)])) == [Hidden(1, NOTICE)]
+    assert "1 line of" in str(Hidden(1, NOTICE))
 
 
 @settings(deadline=None)

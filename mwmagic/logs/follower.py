@@ -1,0 +1,93 @@
+"""A log that grows, as marked lines: for the command line, the magics and the dashboard."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .lines import LINE_CHARACTERS, Line, Lines, Mark
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from .guard import Guard
+
+__all__ = ["Follower"]
+
+CHUNK_BYTES = 2**20
+"""What is read at a time at the most."""
+
+KEPT_BYTES = 2**18
+"""How far before the log's end a follower goes on that has fallen behind."""
+
+
+class Follower:
+    """Reads the finished lines of a log that is being written.
+
+    Parameters
+    ----------
+    path : Path
+        The log; it may not exist yet.
+    guard : Guard
+        What a parser's fault is reported to.
+    patience : int, optional
+        Bytes: a follower further behind than this jumps ahead, and says so in a line of
+        its own. By default it never does.
+    """
+
+    def __init__(self, path: Path, guard: Guard, *, patience: int | None = None) -> None:
+        self.path = path
+        self._guard = guard
+        self._patience = patience
+        self._offset = 0
+        self._lines = Lines(guard)
+
+    @property
+    def behind(self) -> int:
+        """Bytes that are there and were not read."""
+        try:
+            return self.path.stat().st_size - self._offset
+        except FileNotFoundError:
+            return 0
+
+    @property
+    def current(self) -> str:
+        """The line that has not ended yet, as a terminal shows it now."""
+        return self._lines.current
+
+    def read(self, limit: int = CHUNK_BYTES) -> list[Line]:
+        """Read at most `limit` further bytes and return the lines that they finished."""
+        behind = self.behind
+        if behind <= 0:
+            return []
+        jumps = self._patience is not None and behind > self._patience
+        jumped = self._jump(behind) if jumps else []
+        with self.path.open("rb") as file:
+            file.seek(self._offset)
+            data = file.read(limit)
+        self._offset += len(data)
+        return jumped + self._lines.feed(data)
+
+    def rest(self) -> list[Line]:
+        """Read all that is there."""
+        lines: list[Line] = []
+        while self.behind > 0:
+            lines += self.read()
+        return lines
+
+    def close(self) -> list[Line]:
+        """Return the last line, if it did not end and shows anything."""
+        return self._lines.close()
+
+    def _jump(self, behind: int) -> list[Line]:
+        """Go on near the end, at the start of a line; tell how many lines are left out."""
+        left, count = behind - KEPT_BYTES, 0
+        with self.path.open("rb") as file:
+            file.seek(self._offset)
+            while left > 0:
+                chunk = file.read(min(left, CHUNK_BYTES))
+                count += chunk.count(b"\n")
+                left -= len(chunk)
+            count += file.readline(LINE_CHARACTERS).endswith(b"\n")
+            self._offset = file.tell()
+        self._lines = Lines(self._guard)
+        return [Line(Mark.NOTE, f"{count:,} lines left out here; the file has them all")]

@@ -1,0 +1,90 @@
+"""The boundary around everything that reads what workers print.
+
+A worker may print anything, and a parser may have a fault that only some line brings
+out. Such a line is lost to that parser; the process that reads it, and the run, go on.
+"""
+
+from __future__ import annotations
+
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+from mwmagic.model.text import encodable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Fault", "Guard"]
+
+ERROR_CHARACTERS = 300
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What a parser raised.
+
+    Parameters
+    ----------
+    parser : str
+        Its name.
+    error : str
+        The exception, with the line of code that raised it.
+    """
+
+    parser: str
+    error: str
+
+    def __str__(self) -> str:
+        return f"mwmagic's {self.parser} parser failed on a line and skipped it: {self.error}"
+
+
+class Guard:
+    """Calls parsers; one that raises returns nothing, and is reported once.
+
+    Parameters
+    ----------
+    report : callable
+        Called with the first fault of each parser.
+    """
+
+    def __init__(self, report: Callable[[Fault], None]) -> None:
+        self._report = report
+        self._faulty: set[str] = set()
+
+    def call(
+        self, parser: str, neutral: T, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Return what a parser returns.
+
+        Parameters
+        ----------
+        parser : str
+            Under which name its faults are reported.
+        neutral : object
+            What to return instead where it raises.
+        read : callable
+            The parser, which is called with the other arguments.
+        """
+        try:
+            return read(*args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it costs no more than its line
+            self._note(parser, error)
+            return neutral
+
+    def _note(self, parser: str, error: Exception) -> None:
+        if parser not in self._faulty:
+            self._faulty.add(parser)
+            self._report(Fault(parser, _told(error)))
+
+
+def _told(error: Exception) -> str:
+    """Return an exception in one line, which can be encoded."""
+    at = traceback.extract_tb(error.__traceback__)[-1]
+    text = " ".join(traceback.format_exception_only(type(error), error)[-1].split())
+    place = f"{Path(at.filename).name}:{at.lineno}"
+    return encodable(f"{text[:ERROR_CHARACTERS]} ({place})")

@@ -1,0 +1,133 @@
+"""The bytes of a log as lines, each with what it is to a reader.
+
+Layer upon layer: what a terminal shows, then what of it is noise, then what is an error.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from .noise import Noise
+from .terminal import Terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from .guard import Guard
+
+__all__ = ["LINE_CHARACTERS", "Hidden", "Line", "Lines", "Mark", "fold", "shortened"]
+
+LINE_CHARACTERS = 4000
+"""Characters of a line that are shown."""
+
+_HEAD = "Traceback (most recent call last):"
+_FATAL = re.compile(r"Fatal Python error: |Segmentation fault|terminate called after")
+
+
+class Mark(IntEnum):
+    """What a line is to a reader."""
+
+    PLAIN = 0
+    NOISE = 1
+    ERROR = 2
+    NOTE = 3
+
+
+class Line(NamedTuple):
+    """A finished line: its mark, and its text without its end."""
+
+    mark: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """Consecutive lines that say nothing to a user.
+
+    Parameters
+    ----------
+    count : int
+        How many lines.
+    first_line : str
+        The first of them.
+    """
+
+    count: int
+    first_line: str
+
+    def __str__(self) -> str:
+        lines = "line" if self.count == 1 else "lines"
+        return f"{self.count} {lines} of TensorFlow notices hidden"
+
+
+def fold(lines: Iterable[Line]) -> Iterator[str | Hidden]:
+    """Yield lines with each stretch of notices replaced by one `Hidden`."""
+    first, count = "", 0
+    for line in lines:
+        if line.mark == Mark.NOISE:
+            first, count = first if count else line.text, count + 1
+            continue
+        if count:
+            yield Hidden(count, first)
+            count = 0
+        yield line.text
+    if count:
+        yield Hidden(count, first)
+
+
+def shortened(line: Line) -> Line:
+    """Return a line with as much of its text as is shown."""
+    if len(line.text) <= LINE_CHARACTERS:
+        return line
+    return Line(line.mark, line.text[:LINE_CHARACTERS] + " …")
+
+
+class Lines:
+    """Turn the bytes of one log into marked lines, however they are cut.
+
+    Parameters
+    ----------
+    guard : Guard
+        What a fault of a layer is reported to.
+    ansi : bool
+        Whether colours stay in the lines.
+    """
+
+    def __init__(self, guard: Guard, *, ansi: bool = False) -> None:
+        self._guard = guard
+        self._ansi = ansi
+        self._terminal = Terminal(ansi=ansi)
+        self._noise = Noise()
+        self._tracing = False
+
+    @property
+    def current(self) -> str:
+        """The line that has not ended yet, as a terminal shows it now."""
+        return self._terminal.current
+
+    def feed(self, data: bytes) -> list[Line]:
+        """Take the next bytes and return the lines that they finished."""
+        texts = self._guard.call("terminal", None, self._terminal.feed, data)
+        if texts is None:
+            self._terminal = Terminal(ansi=self._ansi)  # the old one's state may be anything
+        return [self._line(text) for text in texts or ()]
+
+    def close(self) -> list[Line]:
+        """Return the last line, if it has no end and shows anything."""
+        return [self._line(text) for text in self._guard.call("terminal", [], self._terminal.close)]
+
+    def _line(self, text: str) -> Line:
+        if self._guard.call("notices", False, self._noise.hides, text):  # noqa: FBT003 - neutral
+            return Line(Mark.NOISE, text)
+        return Line(self._error(text), text)
+
+    def _error(self, text: str) -> Mark:
+        """Mark a traceback, from its head to the line that names the exception."""
+        if _HEAD in text or _FATAL.match(text):
+            self._tracing = True
+            return Mark.ERROR
+        traced, self._tracing = self._tracing, self._tracing and text[:1] in (" ", "\t", "")
+        return Mark.ERROR if traced else Mark.PLAIN
