@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from .events import (
-    RESUME_CODE,
     Action,
     Backoff,
     CancelTimer,
@@ -33,7 +32,6 @@ from .roles import Role, roles
 __all__ = [
     "PORT_TRIES",
     "REPLACEMENTS",
-    "RESUME_CODE",
     "Action",
     "Backoff",
     "CancelTimer",

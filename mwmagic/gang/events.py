@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from mwmagic.model.variables import RESUME_CODE
+
 if TYPE_CHECKING:
     from mwmagic.model.cluster import Task
 
 __all__ = [
-    "RESUME_CODE",
     "Action",
     "Backoff",
     "CancelTimer",
@@ -33,9 +34,6 @@ __all__ = [
     "Stop",
     "Timer",
 ]
-
-RESUME_CODE = 42
-"""The exit code of ``PreemptionCheckpointHandler``: saved, start me again."""
 
 
 class State(str, Enum):

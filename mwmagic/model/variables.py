@@ -1,6 +1,7 @@
-"""The environment variables by which a supervisor tells a worker what it is.
+"""What a supervisor and its workers agree on: environment variables, and an exit code.
 
-User code may read `TASK`, `ATTEMPT` and `RUN`; the others are for the bootstrap.
+User code may read the variables `TASK`, `ATTEMPT` and `RUN`; the others are for the
+bootstrap.
 """
 
 from __future__ import annotations
@@ -34,3 +35,6 @@ DEVICES = "MWMAGIC_DEVICES"
 
 LINE = "MWMAGIC_LINE"
 """The descriptor of the worker's private line, which its children do not get."""
+
+RESUME_CODE = 42
+"""The exit code of TensorFlow's ``PreemptionCheckpointHandler``: saved, start me again."""

@@ -27,9 +27,6 @@ from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
-RESUME_CODE = 42
-"""The exit code of TensorFlow's ``PreemptionCheckpointHandler``: no failure."""
-
 LONGEST = 8000
 """Characters of an exception's text in the report."""
 
@@ -281,6 +278,13 @@ def _take_leave() -> None:
     coordination.take_leave()
 
 
+def _is_success(code: object) -> bool:
+    """Return whether an exit code is no failure; a task that wants to be resumed has saved."""
+    from mwmagic.model import variables
+
+    return code in (None, 0, variables.RESUME_CODE)
+
+
 def _leave(code: int, script: str, process: int) -> None:
     """Exit as the interpreter would, but without tearing the framework down.
 
@@ -296,7 +300,7 @@ def _leave(code: int, script: str, process: int) -> None:
     process : int
         The worker's own process; this one may be a fork of it.
     """
-    well = code in (0, RESUME_CODE)
+    well = _is_success(code)
     if not well:
         _forsake_others()
         timer = threading.Timer(LINGER, os._exit, (code if code > 0 else 128 - code,))
@@ -342,7 +346,7 @@ def _execute(script: str, process: int) -> int:
     error = _run(script)
     if error is None:
         return 0
-    failed = not isinstance(error, SystemExit) or error.code not in (None, 0, RESUME_CODE)
+    failed = not isinstance(error, SystemExit) or not _is_success(error.code)
     if failed and os.getpid() == process:  # and no fork of it
         _report(error, script)
     if isinstance(error, SystemExit):

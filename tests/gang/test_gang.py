@@ -6,7 +6,6 @@ import pytest
 from mwmagic.gang import (
     PORT_TRIES,
     REPLACEMENTS,
-    RESUME_CODE,
     Backoff,
     CancelTimer,
     End,
@@ -31,6 +30,7 @@ from mwmagic.gang import (
     roles,
 )
 from mwmagic.model.cluster import Task, make_tasks
+from mwmagic.model.variables import RESUME_CODE
 
 CHIEF, PS, EVALUATOR = Task("chief", 0), Task("ps", 0), Task("evaluator", 0)
 W0, W1, W2 = (Task("worker", index) for index in range(3))
