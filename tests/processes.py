@@ -54,7 +54,7 @@ def children(pid):
 
 def agents_of(supervisor):
     """Return a supervisor's agents."""
-    return [pid for pid in children(supervisor) if "agent.py" in command(pid)]
+    return [pid for pid in children(supervisor) if "agent/__main__.py" in command(pid)]
 
 
 def printed(code, **options):

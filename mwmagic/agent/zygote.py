@@ -1,9 +1,10 @@
 """The zygote: a process that has imported a framework, and forks workers that need not.
 
-The agent starts it as ``python zygote.py BOOTSTRAP MODULE [MODULE ...]`` with a socket as standard
-input. It says one line of JSON when the imports have ended, then each byte on the socket asks for
-one worker and brings three descriptors: a file with the request, the worker's output, and a pipe
-on which the worker answers with its process id, or with the reason why there is none.
+The agent starts it as ``python DIR/__main__.py zygote BOOTSTRAP MODULE [MODULE ...]`` with a
+socket as standard input. It says one line of JSON when the imports have ended, then each byte on
+the socket asks for one worker and brings four descriptors: a file with the request, the worker's
+output, a pipe on which the worker answers with its process id or with the reason why there is none,
+and the worker's end of its line.
 
 It runs no operation of the framework, and has one thread, since a fork copies only one. OpenBLAS is
 told so before the imports; a worker's own ``OPENBLAS_NUM_THREADS`` comes too late for it.
@@ -26,14 +27,14 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .system import LIBC, PR_SET_PDEATHSIG
+from .wire import LABEL, LINE, ORDER_DESCRIPTORS, as_bytes
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import ModuleType
     from typing import NoReturn
 
-LABEL = "MWMAGIC_PROCESS"
-PR_SET_PDEATHSIG = 1
-LIBC = ctypes.CDLL(None, use_errno=True)
 LIBC.getenv.restype = ctypes.c_void_p
 
 
@@ -73,7 +74,7 @@ def import_all(names: Iterable[str]) -> list[str]:
     return missing
 
 
-def prepare(bootstrap: str, names: list[str]) -> tuple[ModuleType, list[str]]:
+def prepare(bootstrap: str, names: list[str]) -> ModuleType:
     """Do what all workers share; raise RuntimeError if that would be of no use."""
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     module = load(bootstrap)
@@ -83,7 +84,7 @@ def prepare(bootstrap: str, names: list[str]) -> tuple[ModuleType, list[str]]:
     threads = len(os.listdir("/proc/self/task"))  # noqa: PTH208 - no paths are needed
     if threads > 1:
         raise RuntimeError(f"the imports started {threads - 1} threads, which a fork would lose")
-    return module, missing
+    return module
 
 
 def settle() -> None:
@@ -113,10 +114,10 @@ def serve(channel: socket.socket, agent: int) -> list[str]:
 
 
 def gathered(channel: socket.socket) -> list[list[int]]:
-    """Wait until workers are asked for; return the three descriptors of each."""
+    """Wait until workers are asked for; return the descriptors of each."""
     orders: list[list[int]] = []
     while not orders or select.select([channel], [], [], 0)[0]:
-        asked, descriptors, _, _ = socket.recv_fds(channel, 1, 3)
+        asked, descriptors, _, _ = socket.recv_fds(channel, 1, ORDER_DESCRIPTORS)
         if not asked:
             os._exit(0)
         orders.append(descriptors)
@@ -155,34 +156,31 @@ def forked(orders: list[list[int]]) -> tuple[int, list[int]]:
 
 def refuse(answer: int, reason: str) -> NoReturn:
     """Say why there is no worker."""
-    os.write(answer, reason.encode("utf-8", "surrogateescape")[:4096])
+    os.write(answer, as_bytes(reason)[:4096])
     os._exit(127)
 
 
 def become(order: list[int], agent: int, middle: int) -> list[str]:
     """Turn a fresh fork into the process that was asked for, and return its argv."""
-    letter, output, answer = order
+    letter, output, answer, line = order
     request = json.loads(os.pread(letter, os.fstat(letter).st_size, 0))
     os.setsid()  # first, since the label has the agent kill the process group
     for target in (1, 2):
         os.dup2(output, target)
     try:
-        os.chdir(encoded(request["cwd"]))
-        dress({encoded(key): encoded(value) for key, value in request["env"].items()})
+        os.chdir(as_bytes(request["cwd"]))
+        os.set_inheritable(line, False)  # noqa: FBT003 - it has no keywords
+        request["env"][LINE] = str(line)
+        dress({as_bytes(key): as_bytes(value) for key, value in request["env"].items()})
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         refuse(answer, f"cannot enter {request['cwd']}: {reason}")
     reseed()
     join(agent, middle)
     os.write(answer, str(os.getpid()).encode())
-    for descriptor in order:
+    for descriptor in (letter, output, answer):
         os.close(descriptor)
     return list(request["argv"])
-
-
-def encoded(text: str) -> bytes:
-    """Return the bytes that a JSON text stands for, whatever the locale."""
-    return text.encode("utf-8", "surrogateescape")
 
 
 def join(agent: int, middle: int) -> None:
@@ -220,17 +218,20 @@ def main() -> tuple[ModuleType, list[str]]:
     channel = take_socket()
     hide_folder()
     try:
-        module, missing = prepare(sys.argv[1], sys.argv[2:])
+        module = prepare(sys.argv[2], sys.argv[3:])
     except Exception as error:  # noqa: BLE001 - a file that is run may raise anything
         say(channel, error=f"{type(error).__name__}: {error}"[:5000])
         sys.exit(1)
     settle()
-    say(channel, missing=missing)
+    say(channel, error=None)
     return module, serve(channel, agent)
 
 
-if __name__ == "__main__":
+def run(package: str) -> None:
+    """Import and fork; in a worker, become what ``python BOOTSTRAP ...`` would be."""
     bootstrap, argv = main()
+    for name in [name for name in sys.modules if name.partition(".")[0] == package]:
+        del sys.modules[name]
     sys.modules["__main__"] = bootstrap
     sys.argv = argv[1:]
     sys.path.insert(0, str(Path(argv[1]).resolve().parent))

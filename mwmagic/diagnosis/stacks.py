@@ -22,7 +22,7 @@ __all__ = ["Stack", "Watch", "explain", "parse"]
 _FRAME = re.compile(r'  File "(?P<file>.+)", line (?P<line>\d+) in (?P<function>.+)')
 _THREAD = re.compile(r"^(?:Current thread|Thread) 0x[0-9a-f]+.*$", re.MULTILINE)
 _LIBRARY = re.compile(r"/site-packages/|/dist-packages/|/lib/python3[.\d]*/|^<frozen")
-_OWN = ("/mwmagic/worker/bootstrap.py", "/mwmagic/agent/zygote.py")
+_OWN = ("/mwmagic/worker/bootstrap.py", "/mwmagic/agent/zygote.py", "/mwmagic/agent/__main__.py")
 
 
 @cache

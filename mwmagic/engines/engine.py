@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AGENT", "Engine", "Host", "agent_command"]
 
-AGENT = Path(mwmagic.agent.__file__).with_name("agent.py")
+AGENT = Path(mwmagic.agent.__file__).with_name("__main__.py")
 """The program that runs on each machine."""
 
 

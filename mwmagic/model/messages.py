@@ -3,16 +3,21 @@
 Every message is a JSON object on a line of its own, with a ``type``. The
 kernel and the command line send `REQUESTS` to the supervisor and receive
 `REPLIES`; the supervisor sends `COMMANDS` to an agent and receives `EVENTS`.
-The agent is one file that imports nothing of this package; a test holds it to
-these tables.
+The latter two are the agent's, which imports nothing of this package but runs
+anywhere.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from mwmagic.agent import wire
+from mwmagic.agent.wire import COMMANDS, EVENTS, VERSION, encode
 from mwmagic.errors import MessageError
+
+if TYPE_CHECKING:
+    from mwmagic.agent.wire import Fields
 
 __all__ = [
     "COMMANDS",
@@ -27,24 +32,17 @@ __all__ = [
     "encode",
 ]
 
-VERSION = 1
-"""Both sides of a connection must have the same."""
-
-LIMIT = 64 * 2**20
-"""Bytes in a line at the most: a launch carries the code and an environment."""
+LIMIT = wire.MESSAGE_BYTES
+"""Bytes in a line at the most."""
 
 Message = dict[str, Any]
 
-_NUMBER = (int, float)
-_MAYBE_INT = (int, type(None))
-_MAYBE_STR = (str, type(None))
-_MAYBE_NUMBER = (int, float, type(None))
-_Fields = dict[str, "type | tuple[type, ...]"]
+_MAYBE_NUMBER = (*wire.NUMBER, type(None))
 
-REQUESTS: dict[str, _Fields] = {
+REQUESTS: dict[str, Fields] = {
     "hello": {"version": int, "owner": bool},
     "launch": {"tasks": list, "script": str, "source": str, "args": list, "env": dict, "cwd": str},
-    "stop": {"task": _MAYBE_STR, "grace": _MAYBE_NUMBER},
+    "stop": {"task": wire.MAYBE_STR, "grace": _MAYBE_NUMBER},
     "restart": {},
     "signal": {"task": str, "signal": int},
     "stacks": {},
@@ -54,65 +52,12 @@ REQUESTS: dict[str, _Fields] = {
 }
 """What a client may ask of a supervisor; every request carries an ``id``."""
 
-REPLIES: dict[str, _Fields] = {
+REPLIES: dict[str, Fields] = {
     "reply": {"id": int, "result": dict},
     "error": {"id": int, "kind": str, "error": str},
     "snapshot": {"cluster": dict, "run": (dict, type(None))},
 }
 """What a supervisor sends: an answer with the request's ``id``, or news."""
-
-COMMANDS: dict[str, _Fields] = {
-    "hello": {"version": int, "parent": _MAYBE_INT, "silence": _NUMBER, "sample": _NUMBER},
-    "hold": {"id": int, "count": int},
-    "release": {"ports": list},
-    "warm": {"key": str, "argv": list, "env": dict, "cwd": str},
-    "start": {
-        "process": str,
-        "argv": list,
-        "env": dict,
-        "cwd": str,
-        "log": str,
-        "report": _MAYBE_STR,
-        "zygote": _MAYBE_STR,
-        "credit": int,
-    },
-    "end": {"process": _MAYBE_STR, "grace": _NUMBER},
-    "signal": {"process": str, "signal": int},
-    "credit": {"process": str, "bytes": int},
-    "ping": {"n": int},
-    "close": {},
-}
-"""What a supervisor may tell an agent."""
-
-EVENTS: dict[str, _Fields] = {
-    "hello": {"version": int, "pid": int, "host": str, "python": str, "time": _NUMBER},
-    "held": {"id": int, "ports": list},
-    "warmed": {"key": str, "pid": int, "seconds": _NUMBER},
-    "cooled": {"key": str, "error": str},
-    "started": {"process": str, "pid": int, "time": _NUMBER, "wall": _NUMBER, "warm": bool},
-    "output": {"process": str, "offset": int, "data": str},
-    "exited": {
-        "process": str,
-        "code": _MAYBE_INT,
-        "signal": _MAYBE_INT,
-        "time": _NUMBER,
-        "wall": _NUMBER,
-        "size": int,
-        "report": (dict, type(None)),
-        "oom": (bool, type(None)),
-        "usage": dict,
-        "error": _MAYBE_STR,
-    },
-    "usage": {"time": _NUMBER, "processes": dict},
-    "pong": {"n": int, "time": _NUMBER},
-    "refused": {"command": _MAYBE_STR, "error": str},
-}
-"""What an agent reports."""
-
-
-def encode(message: Message) -> bytes:
-    """Return a message as one line."""
-    return json.dumps(message, separators=(",", ":")).encode("ascii") + b"\n"
 
 
 def decode(line: bytes) -> Message:
@@ -132,7 +77,7 @@ def decode(line: bytes) -> Message:
     return message
 
 
-def check(message: Message, table: dict[str, _Fields]) -> Message:
+def check(message: Message, table: dict[str, Fields]) -> Message:
     """Hold a message to a table of the schema and return it.
 
     Raises
@@ -140,12 +85,7 @@ def check(message: Message, table: dict[str, _Fields]) -> Message:
     MessageError
         Its type is unknown, or a field is missing or of the wrong type.
     """
-    kind = message["type"]
-    if kind not in table:
-        raise MessageError(f"unknown message {kind!r}; known are {', '.join(table)}")
-    for name, types in table[kind].items():
-        if name not in message:
-            raise MessageError(f"message {kind!r} lacks {name!r}")
-        if not isinstance(message[name], types):
-            raise MessageError(f"message {kind!r} has {name} = {message[name]!r}")
+    fault = wire.fault(message, table)
+    if fault:
+        raise MessageError(fault)
     return message

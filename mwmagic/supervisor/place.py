@@ -37,16 +37,13 @@ __all__ = ["BOOTSTRAP", "Loss", "Place", "warm_command"]
 BOOTSTRAP = Path(mwmagic.worker.__file__).with_name("bootstrap.py")
 """The file that runs a user's file."""
 
-ZYGOTE = AGENT.with_name("zygote.py")
-"""The file that imports a framework and is forked from."""
-
 WHY_SECONDS = 0.4
 """How long a loss waits for the scheduler's word: less than the gang waits for a first cause."""
 
 
 def warm_command(modules: Sequence[str]) -> list[str]:
     """Return the command of a process that imports modules, to be forked from."""
-    return [sys.executable, str(ZYGOTE), str(BOOTSTRAP), *modules]
+    return [sys.executable, str(AGENT), "zygote", str(BOOTSTRAP), *modules]
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from collections import deque
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
+from mwmagic.agent.wire import AGENT_LOST
 from mwmagic.diagnosis import Exit, Seen
 from mwmagic.logs.noise import NATIVE
 from mwmagic.logs.phases import Phases
@@ -24,9 +25,6 @@ __all__ = ["Process"]
 
 TAIL = 200
 """Lines of a log's end that are kept for the diagnosis."""
-
-_PARTED = "ended with its agent, "
-"""How an agent reports a process that it had to take along."""
 
 _OURS = (None, signal.SIGKILL, signal.SIGTERM)
 """How a process ends that mwmagic ends: by a signal, or by itself after SIGTERM."""
@@ -147,7 +145,6 @@ class Process:
     def exited(self, event: Message) -> Exit:
         """Note how it ended."""
         failed = (event["report"] or event).get("time") or event["time"]
-        parted = (event["error"] or "").startswith(_PARTED)
         self.state = "ended"
         self.size = max(self.size, event["size"])
         self._tail.extend(self._terminal.close())
@@ -161,7 +158,7 @@ class Process:
             cut=self._ended(event, event["time"]) and not self._ended(event, failed),
             oom=event["oom"],
             error=self.stalled or event["error"],
-            lost=self.stalled is not None or parted,
+            lost=self.stalled is not None or event["reason"] == AGENT_LOST,
             report=event["report"],
             tail="\n".join(self._tail),
             script=self.script,
@@ -179,10 +176,10 @@ class Process:
         self.exit = Exit(str(self.task), self.attempt, None, number, time, ended=True)
         return self.exit
 
-    def failed(self, error: str, time: float) -> Exit:
+    def failed(self, error: str, time: float, reason: str | None = None) -> Exit:
         """Note that it could not be started."""
         self.state = "ended"
-        lost = error.startswith(_PARTED)
+        lost = reason == AGENT_LOST
         self.exit = Exit(str(self.task), self.attempt, None, None, time, error=error, lost=lost)
         return self.exit
 

@@ -362,7 +362,8 @@ class Run:
         elif event["type"] == "exited":
             self._exited(process, process.exited(event))
         elif event["type"] == "refused" and event["command"] == "start":
-            self._exited(process, process.failed(event["error"], time.monotonic()))
+            failed = process.failed(event["error"], time.monotonic(), event["reason"])
+            self._exited(process, failed)
 
     def usage(self, event: Message) -> None:
         """Note the CPU and memory that the processes use."""

@@ -123,9 +123,9 @@ def test_an_agent_that_fails_leaves_nothing(speak, tmp_path):
     """Whatever error there may be: here is one."""
     program = tmp_path / "failing.py"
     program.write_text(
-        f"import sys; sys.path.insert(0, {str(AGENT.parent)!r})\n"
-        "import agent\n"
-        "agent.Agent.measure = lambda *_: 1 / 0\n"
+        f"import sys; sys.path.insert(0, {str(AGENT.parents[2])!r})\n"
+        "from mwmagic.agent import agent, workers\n"
+        "workers.Workers.measure = lambda *_: 1 / 0\n"
         "agent.Agent().run()\n"
     )
     agent = speak(program=program)

@@ -1,74 +1,74 @@
-"""The agent speaks the schema of `mwmagic.model.messages` and needs nothing but Python."""
+"""The agent speaks the schema of `mwmagic.agent.wire` and needs nothing but Python."""
 
 from __future__ import annotations
 
 import ast
-import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from speaker import AGENT, PYTHON
+from speaker import AGENT, PYTHON, ZYGOTE
 
 import mwmagic
+from mwmagic.agent import wire
 from mwmagic.model import messages
 
-ZYGOTE = AGENT.with_name("zygote.py")
 BOOTSTRAP = Path(mwmagic.__file__).parent / "worker" / "bootstrap.py"
 
-DESCRIBE = """
-import importlib.util, json, sys
+OWN = {"_mwmagic_agent.agent", "_mwmagic_agent.zygote"}
+"""Its own package, as the first of its files names it."""
 
-spec = importlib.util.spec_from_file_location("agent", sys.argv[1])
-agent = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(agent)
+MODULES = sorted(AGENT.parent.glob("*.py"))
 
-def names(types):
-    return sorted(one.__name__ for one in (types if isinstance(types, tuple) else (types,)))
-
-print(json.dumps({
-    "version": agent.VERSION,
-    "limit": agent.LINE,
-    "commands": {kind: {name: names(types) for name, types in fields.items()}
-                 for kind, (handler, fields) in agent.COMMANDS.items() if callable(handler)},
-    "foreign": sorted(name for name, module in sys.modules.items()
-                      if "site-packages" in str(getattr(module, "__file__", "")) or
-                      name.partition(".")[0] == "mwmagic"),
-}))
+FOREIGN = """
+import sys
+sys.argv[1:] = []
+exec(compile(open(FILE).read().replace("Agent().run()", ""), FILE, "exec"), {"__file__": FILE})
+import _mwmagic_agent.agent, _mwmagic_agent.zygote
+print(sorted(name for name, module in sys.modules.items()
+             if "site-packages" in str(getattr(module, "__file__", "")) or
+             name.partition(".")[0] == "mwmagic"))
 """
 
 
-def names(types):
-    return sorted(one.__name__ for one in (types if isinstance(types, tuple) else (types,)))
+def test_the_agent_and_the_zygote_alone_load_nothing_foreign():
+    code = FOREIGN.replace("FILE", repr(str(AGENT)))
+    done = subprocess.run([*PYTHON, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
 
 
-def test_the_agent_alone_has_the_version_and_the_commands_of_the_schema():
-    done = subprocess.run(
-        [*PYTHON, "-c", DESCRIBE, str(AGENT)], capture_output=True, text=True, check=True
-    )
-    assert json.loads(done.stdout) == {
-        "version": messages.VERSION,
-        "limit": messages.LIMIT,
-        "commands": {
-            kind: {name: names(types) for name, types in fields.items()}
-            for kind, fields in messages.COMMANDS.items()
-        },
-        "foreign": [],
-    }
+def test_both_sides_read_one_schema():
+    assert messages.COMMANDS is wire.COMMANDS
+    assert messages.EVENTS is wire.EVENTS
+    assert (messages.VERSION, messages.LIMIT) == (wire.VERSION, wire.MESSAGE_BYTES)
 
 
-@pytest.mark.parametrize("file", [AGENT, ZYGOTE], ids=lambda file: file.name)
+def test_it_runs_as_a_directory_and_as_an_archive_too(speak, tmp_path):
+    archive = shutil.make_archive(str(tmp_path / "agent"), "zip", AGENT.parent)
+    for program in (AGENT.parent, archive):
+        assert speak(program=program).hello["version"] == wire.VERSION
+
+
+@pytest.mark.parametrize("file", MODULES, ids=lambda file: file.name)
 def test_it_imports_the_standard_library_only(file):
     nodes = list(ast.walk(ast.parse(file.read_text())))
     froms = [node for node in nodes if isinstance(node, ast.ImportFrom)]
-    assert not [node.module for node in froms if node.level]
-    imported = {node.module for node in froms}
+    assert all(node.level <= 1 for node in froms)
+    imported = {node.module for node in froms if not node.level} - OWN
     imported |= {name.name for node in nodes if isinstance(node, ast.Import) for name in node.names}
     assert {name.partition(".")[0] for name in imported} <= {*sys.stdlib_module_names}
     assert not [node for node in nodes if isinstance(node, ast.Name) and node.id == "__import__"]
+
+
+SPEAKING = """
+import os, socket
+with socket.socket(fileno=int(os.environ["MWMAGIC_LINE"])) as line:
+    line.send(b"hello")
+"""
 
 
 def test_every_event_of_a_working_agent_is_in_the_schema(speak, tmp_path):
@@ -79,13 +79,18 @@ def test_every_event_of_a_working_agent_is_in_the_schema(speak, tmp_path):
     agent.write(b"[]\n")
     warm = {"env": dict(os.environ), "cwd": str(tmp_path)}
     agent.say("warm", key="cold", argv=["/bin/false"], **warm)
-    argv = [sys.executable, str(ZYGOTE), str(BOOTSTRAP), "json"]
+    argv = [sys.executable, *ZYGOTE, str(BOOTSTRAP), "json"]
     agent.say("warm", key="json", argv=argv, **warm)
     agent.wait("warmed", key="json")
     agent.start("ends", "print('on its way'); raise SystemExit(3)")
     agent.start("absent", argv=["/nonexistent"])
     agent.start("stays", "import time; print('up'); time.sleep(100)")
     agent.says("stays", "up")
+    agent.start("speaks", SPEAKING)
+    agent.wait("exited", process="speaks", code=0)
+    agent.say("fetch", id=2, path=str(agent.log("stays")), offset=0, bytes=2)
+    agent.say("look", id=3)
+    agent.wait("looked", id=3)
     agent.wait("usage")
     agent.wait("exited", process="ends")
     agent.wait("cooled", key="cold")
@@ -96,5 +101,6 @@ def test_every_event_of_a_working_agent_is_in_the_schema(speak, tmp_path):
     assert {event["type"] for event in agent.events} == set(messages.EVENTS)
     ends = {event["process"]: event for event in agent.all("exited")}
     assert (ends["ends"]["code"], ends["stays"]["signal"]) == (3, signal.SIGKILL)
-    assert ends["absent"]["error"]
+    assert ends["absent"]["reason"] == wire.NOT_STARTED
+    assert ends["ends"]["reason"] is ends["ends"]["error"] is None
     assert [event["command"] for event in agent.all("refused")] == ["nonsense", None]

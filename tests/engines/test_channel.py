@@ -69,7 +69,9 @@ def test_an_agent_is_greeted_and_closed():
 
 def test_an_agent_of_another_version_is_refused():
     async def test():
-        code = 'print(\'{"type": "refused", "command": "hello", "error": "too new"}\')'
+        code = (
+            'print(\'{"type": "refused", "command": "hello", "reason": null, "error": "too new"}\')'
+        )
         with pytest.raises(SupervisorError, match="the agent on there refuses: too new"):
             await opened(code)
 
@@ -132,7 +134,7 @@ def test_ports_that_cannot_be_held_are_an_error(monkeypatch):
     async def test():
         code = """
             one = hear()
-            say(type="refused", command="hold", id=one["id"], error="no ports left")
+            say(type="refused", command="hold", reason=None, id=one["id"], error="no ports left")
             hear()
             time.sleep(0.1)
             hear()
@@ -203,7 +205,7 @@ while True:
     elif one["type"] == "release":
         report = {"time": clock(), "kind": "x"}
         say(type="usage", time=clock(), processes={})
-        say(type="refused", command="x", error="y", report=report)
+        say(type="refused", command="x", reason=None, error="y", report=report)
 """
 
 
@@ -238,7 +240,13 @@ def test_a_stubborn_agent_is_killed(monkeypatch):
 
 def test_refusals_and_other_events_reach_the_listener():
     async def test():
-        refusal = {"type": "refused", "command": "start", "process": "p", "error": "no"}
+        refusal = {
+            "type": "refused",
+            "command": "start",
+            "process": "p",
+            "reason": None,
+            "error": "no",
+        }
         one = await opened(greet(f"hear()\nsay(**{refusal!r})\nhear()"))
         heard = asyncio.Queue()
         one.listener = heard.put_nowait

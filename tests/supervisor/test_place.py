@@ -125,7 +125,7 @@ def test_what_an_import_reads_starts_cold_at_once():
     "event",
     [
         {"type": "cooled", "key": WARM, "error": "no memory"},
-        {"type": "refused", "key": WARM, "command": "warm", "error": "no memory"},
+        {"type": "refused", "key": WARM, "command": "warm", "reason": None, "error": "no memory"},
     ],
 )
 def test_without_a_warm_process_in_the_end_the_starts_are_cold(event):

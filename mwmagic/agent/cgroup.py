@@ -1,0 +1,59 @@
+"""The control group that this process is in: its limit of memory, and who was killed for it."""
+
+from __future__ import annotations
+
+from .system import contents
+from .wire import as_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+def files(second: str, first: str) -> Iterable[str]:
+    """Yield where a file may be, by its name in version 2 and 1, also as a container sees it."""
+    for line in as_text(contents("/proc/self/cgroup") or b"").splitlines():
+        _, controllers, path = line.split(":", 2)
+        for place in (path.rstrip("/"), ""):
+            if not controllers:
+                yield f"/sys/fs/cgroup{place}/{second}"
+            elif controllers == "memory":
+                yield f"/sys/fs/cgroup/memory{place}/{first}"
+
+
+def memory_limit() -> int | None:
+    """Return the bytes of memory that the group may use, if it is limited."""
+    for path in files("memory.max", "memory.limit_in_bytes"):
+        limit = (contents(path) or b"").strip()
+        if limit.isdigit():
+            return int(limit)
+    return None
+
+
+class Oom:
+    """The kernel's count of processes killed for memory in this process's control group."""
+
+    def __init__(self) -> None:
+        self.claimed = 0
+        paths = files("memory.events", "memory.oom_control")
+        self.path = next((path for path in paths if self.read(path) is not None), None)
+
+    def read(self, path: str | None) -> int | None:
+        """Return the count in a file."""
+        for line in (contents(path) or b"").splitlines() if path else ():
+            if line.startswith(b"oom_kill "):
+                return int(line.split()[1])
+        return None
+
+    def mark(self) -> int | None:
+        """Return the count of kills that no worker's exit has accounted for."""
+        count = self.read(self.path)
+        return None if count is None else count - self.claimed
+
+    def claim(self, since: int | None) -> bool | None:
+        """Return whether the count has grown since a mark, and account for one kill."""
+        now = self.mark()
+        if now is None or since is None:
+            return None
+        self.claimed += now > since
+        return now > since

@@ -1,0 +1,37 @@
+"""Pieces of files on this machine, for those who do not share its disk."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from .wire import CHUNK_BYTES, as_bytes, as_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def piece(path: str, offset: int, count: int) -> dict[str, Any]:
+    """Return a piece of a regular file, one chunk at most, and how long the file is.
+
+    Raises
+    ------
+    OSError
+        It cannot be read.
+    ValueError
+        It is not a regular file, or there can be no such piece.
+    """
+    if offset < 0 or count < 0:
+        raise ValueError(f"there is no piece of {count} bytes at {offset}")
+    # Of a pipe, neither opening nor reading may wait for its other end.
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+    descriptor = os.open(as_bytes(path), flags)
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise ValueError(f"{path} is not a regular file")
+        data = os.pread(descriptor, min(count, CHUNK_BYTES), offset)
+    finally:
+        os.close(descriptor)
+    return {"offset": offset, "data": as_text(data), "size": status.st_size}

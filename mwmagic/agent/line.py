@@ -1,0 +1,50 @@
+"""A worker's private line: packets of text, both ways, beside its output."""
+
+from __future__ import annotations
+
+import socket
+
+from .wire import PACKET_BYTES
+
+CREDENTIALS_BYTES = socket.CMSG_SPACE(12)
+
+
+class Line:
+    """A pair of connected sockets that keep the boundaries of what is sent.
+
+    What nobody takes stays in the socket, so a worker that says too much is refused by the kernel,
+    and the agent does not grow.
+    """
+
+    def __init__(self) -> None:
+        self.near, self.far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.near.setblocking(False)  # noqa: FBT003 - it has no keywords
+        # The kernel then adds the sender to each packet: an empty one differs from the end.
+        self.near.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        self.ended = False
+        self.dropped = 0
+
+    def take(self) -> bytes | None:
+        """Return the next packet, empty if it is not to be passed on, or None if there is none."""
+        try:
+            data, sender, flags, _ = self.near.recvmsg(PACKET_BYTES, CREDENTIALS_BYTES)
+        except BlockingIOError:
+            return None
+        except ConnectionResetError:  # told once, before what is left, where it did not read ours
+            return self.take()
+        if not sender:
+            self.ended = True
+            return None
+        if flags & socket.MSG_TRUNC:
+            self.dropped += 1
+            return b""
+        return data
+
+    def tell(self, data: bytes) -> None:
+        """Send the worker a packet, or raise OSError if it does not take any."""
+        self.near.send(data, socket.MSG_NOSIGNAL)
+
+    def close(self) -> None:
+        """Close both ends."""
+        self.near.close()
+        self.far.close()

@@ -1,0 +1,170 @@
+"""What this machine has: processors, memory, GPUs, addresses."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import socket
+import struct
+import sys
+import time
+from contextlib import suppress
+
+from .cgroup import memory_limit
+from .spawn import spawn
+from .system import contents, waiting_in
+from .wire import CHUNK_BYTES, as_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .family import Family
+    from .loop import Loop
+    from .outlet import Outlet
+
+TOOL = "nvidia-smi"
+"""The driver's own tool: asking a framework would take seconds and memory of each GPU."""
+
+QUERY = [TOOL, "--query-gpu=index,name,memory.total", "--format=csv,noheader"]
+
+GPU_SECONDS = 20.0
+"""In which the tool must have answered."""
+
+SIOCGIFADDR = 0x8915
+GLOBAL_SCOPE = "00"
+
+
+def machine() -> dict[str, Any]:
+    """Return what can be told of this machine without asking any other program."""
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return {
+        "host": os.uname().nodename,
+        "addresses": addresses(),
+        "processors": len(os.sched_getaffinity(0)),
+        "memory": min(total, memory_limit() or total),
+        "python": python(),
+        "visible": os.environ.get("CUDA_VISIBLE_DEVICES"),
+    }
+
+
+def python() -> str:
+    """Return the version of this interpreter."""
+    return ".".join(str(part) for part in sys.version_info[:3])
+
+
+def addresses() -> dict[str, list[str]]:
+    """Return the addresses by which others may reach this machine, for each interface."""
+    found: dict[str, list[str]] = {}
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+        for _, name in socket.if_nameindex():
+            with suppress(OSError):  # it has none
+                request = struct.pack("256s", name.encode()[:15])
+                packed = fcntl.ioctl(one.fileno(), SIOCGIFADDR, request)[20:24]
+                found[name] = [socket.inet_ntoa(packed)]
+    for line in as_text(contents("/proc/net/if_inet6") or b"").splitlines():
+        digits, _, _, scope, _, name = line.split()
+        if scope == GLOBAL_SCOPE and digits.strip("0") != "1":
+            address = socket.inet_ntop(socket.AF_INET6, bytes.fromhex(digits))
+            found.setdefault(name, []).append(address)
+    return {name: own for name, own in found.items() if not own[0].startswith("127.")}
+
+
+def listed(text: str) -> list[dict[str, Any]]:
+    """Return the GPUs that the tool lists: index, name, bytes of memory."""
+    gpus = []
+    for line in text.splitlines():
+        index, *rest = [part.strip() for part in line.split(",")]
+        if index.isdecimal():
+            memory = rest.pop().split()[0] if len(rest) > 1 else ""
+            size = int(memory) << 20 if memory.isdecimal() else None
+            gpus.append({"index": int(index), "name": ", ".join(rest), "memory": size})
+    return gpus
+
+
+class Query:
+    """A child that asks the driver for GPUs, while the agent goes on."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.output = os.memfd_create(TOOL)
+        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            ends = (null, self.output)
+            self.pid, self.reply = spawn(QUERY, dict(os.environ), "/", ends)
+        except OSError:
+            os.close(self.output)
+            raise
+        finally:
+            os.close(null)
+        self.pidfd = os.pidfd_open(self.pid)
+        self.deadline = time.monotonic() + GPU_SECONDS
+        self.late = False
+
+    def expire(self) -> None:
+        """Kill the tool, which may hang with the driver."""
+        self.late = True
+        self.deadline = float("inf")
+        signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+
+    def found(self, status: int) -> dict[str, Any]:
+        """Return the GPUs, and why there are none."""
+        said = as_text(os.pread(self.output, CHUNK_BYTES, 0)).strip()
+        gpus = [] if status else listed(said)
+        return {"gpus": gpus, "why": None if gpus else self.why(status, said)}
+
+    def why(self, status: int, said: str) -> str:
+        """Return why there are no GPUs."""
+        if self.late:
+            return f"{TOOL} did not answer within {GPU_SECONDS:g} seconds"
+        failed = waiting_in(self.reply)
+        if failed:
+            return as_text(failed)
+        if status:
+            return said or f"{TOOL} exits with {os.waitstatus_to_exitcode(status)}"
+        return f"{TOOL} lists none"
+
+    def close(self) -> None:
+        """Close all that is open."""
+        for descriptor in (self.output, self.reply, self.pidfd):
+            os.close(descriptor)
+
+
+class Looks:
+    """The answers to `look` that wait for the driver."""
+
+    def __init__(self, loop: Loop, outlet: Outlet, family: Family) -> None:
+        self.loop = loop
+        self.outlet = outlet
+        self.family = family
+        self.queries: set[Query] = set()
+
+    def look(self, number: int) -> None:
+        """Begin to answer."""
+        query = Query(number)
+        self.queries.add(query)
+        self.family.helpers.add(query.pid)
+        self.loop.watch(query.pidfd, lambda: self.answered(query))
+
+    def answered(self, query: Query) -> None:
+        """Tell what was found."""
+        pid, status = os.waitpid(query.pid, os.WNOHANG)
+        if not pid:
+            return
+        found = query.found(status)
+        self.outlet.emit("looked", id=query.number, machine={**machine(), **found})
+        self.loop.unwatch(query.pidfd)
+        query.close()
+        self.queries.discard(query)
+        self.family.helpers.discard(query.pid)
+
+    def expire(self, now: float) -> None:
+        """Kill what takes too long."""
+        for query in self.queries:
+            if now >= query.deadline:
+                query.expire()
+
+    def moments(self) -> list[float]:
+        """Return when something is due if nothing happens."""
+        return [query.deadline for query in self.queries]

@@ -1,0 +1,39 @@
+"""Standard output, on which events leave."""
+
+from __future__ import annotations
+
+import os
+
+from .wire import CHUNK_BYTES, encode
+
+QUEUE_BYTES = 256 << 10
+"""Waiting on standard output above which no more of logs and lines is queued."""
+
+
+class Outlet:
+    """Standard output, written without ever waiting for its reader."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self.waiting = bytearray()
+        self.broken = False
+        os.set_blocking(descriptor, False)
+
+    @property
+    def full(self) -> bool:
+        """Whether what can wait has to: logs and what workers say, but no exits and answers."""
+        return len(self.waiting) >= QUEUE_BYTES
+
+    def emit(self, kind: str, **fields: object) -> None:
+        """Queue an event."""
+        self.waiting += encode({"type": kind, **fields})
+
+    def flush(self) -> None:
+        """Write what the reader takes now."""
+        try:
+            while self.waiting and not self.broken:
+                del self.waiting[: os.write(self.descriptor, self.waiting[:CHUNK_BYTES])]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self.broken = True

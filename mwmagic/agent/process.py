@@ -1,0 +1,89 @@
+"""One worker, as the agent knows it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+from .line import Line
+from .system import contents
+from .wire import CHUNK_BYTES, LABEL, LINE, parsed
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .log import Log
+
+
+class Process:
+    """One worker, from the command that starts it until its exit is reported."""
+
+    def __init__(self, command: dict[str, Any], log: Log, mark: int | None) -> None:
+        self.command = command
+        self.name: str = command["process"]
+        self.log = log
+        self.line = Line()
+        self.mark = mark
+        self.pid = 0
+        self.pidfd = -1
+        self.warm = False
+        self.asked = time.monotonic()
+        self.deadline: float | None = None
+        self.doomed = False
+        self.shot = False
+        self.cpu = 0.0
+        self.memory = 0
+        self.exit: dict[str, Any] | None = None
+
+    @property
+    def dying(self) -> bool:
+        """Whether nothing of it may stay alive."""
+        return self.doomed or self.exit is not None
+
+    @property
+    def exited_at(self) -> float:
+        """The moment of its exit."""
+        return float(self.exit["time"]) if self.exit else 0.0
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The worker's whole environment, with the label that its descendants inherit."""
+        own = {LABEL: f"{os.getpid()}/{self.name}", LINE: str(self.line.far.fileno())}
+        return {**self.command["env"], **own}
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the main process, if it is there."""
+        if self.pidfd >= 0 and not self.exit:
+            signal.pidfd_send_signal(self.pidfd, number)
+            self.shot |= number == signal.SIGKILL
+
+    def end(self, deadline: float, *, gently: bool) -> None:
+        """Ask it to end, once, and let it be killed at a deadline, the earliest of all given."""
+        if gently and self.deadline is None:
+            self.signal(signal.SIGTERM)
+        self.deadline = min(deadline, self.deadline or deadline)
+
+    def used(self, cpu: float, memory: int) -> None:
+        """Keep the most that it was seen to use, with all that it started."""
+        self.cpu, self.memory = max(self.cpu, cpu), max(self.memory, memory)
+
+    def report(self) -> dict[str, Any] | None:
+        """Return the JSON object that the worker left about its exit."""
+        path = self.command["report"]
+        data = contents(path, CHUNK_BYTES + 1) if path else None
+        try:
+            return parsed(data) if data and len(data) <= CHUNK_BYTES else None
+        except ValueError:
+            return None
+
+    def launched(self) -> None:
+        """Leave the worker's ends of its log and its line to it."""
+        self.log.launched()
+        self.line.far.close()
+
+    def close(self) -> None:
+        """Close all that is open."""
+        self.log.close()
+        self.line.close()

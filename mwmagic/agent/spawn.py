@@ -1,0 +1,79 @@
+"""A worker's process, forked and executed."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from .system import PR_SET_PDEATHSIG, prctl, reason_of
+from .wire import as_bytes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+
+def spawn(
+    argv: list[str], env: dict[str, str], cwd: str, ends: tuple[int, int], line: int | None = None
+) -> tuple[int, int]:
+    """Fork and execute a command in a session of its own that dies with this process.
+
+    Its standard input and its output are the `ends`; beside them it inherits a `line`.
+
+    Returns
+    -------
+    tuple[int, int]
+        The process id, and a pipe that ends without a byte once the command runs, or else says
+        why it does not.
+    """
+    reply, answer = os.pipe2(os.O_CLOEXEC)
+    agent = os.getpid()
+    # Until its signal handlers are reset a child would answer for the agent.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        pid = os.fork()
+        if not pid:
+            if line is not None:
+                os.set_inheritable(line, True)  # noqa: FBT003 - it has no keywords
+            execute(argv, env, cwd, (*ends, answer, agent))
+    except OSError:
+        os.close(reply)
+        raise
+    finally:
+        os.close(answer)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    os.set_blocking(reply, False)
+    return pid, reply
+
+
+def execute(
+    argv: list[str], env: dict[str, str], cwd: str, ends: tuple[int, int, int, int]
+) -> NoReturn:
+    """Turn a fresh fork into a command, or say why not and exit."""
+    stdin, stdout, answer, agent = ends
+    stage = "cannot start a process"
+    try:
+        adopt(agent, stdin, stdout)
+        stage = f"cannot enter {cwd}"
+        os.chdir(as_bytes(cwd))
+        stage = f"cannot run {argv[0]}"
+        variables = {as_bytes(key): as_bytes(value) for key, value in env.items()}
+        os.execvpe(as_bytes(argv[0]), [as_bytes(word) for word in argv], variables)  # noqa: S606 - no shell is wanted
+    except (OSError, ValueError, IndexError) as error:
+        reason = reason_of(error)
+        os.write(answer, as_bytes(f"{stage}: {reason}")[:4096])
+    finally:
+        os._exit(127)
+
+
+def adopt(agent: int, stdin: int, stdout: int) -> None:
+    """Tie a fresh fork to the agent's life, and give it its own session, streams and signals."""
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != agent:
+        os._exit(127)
+    os.setsid()
+    for target, source in enumerate((stdin, stdout, stdout)):
+        os.dup2(source, target)
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())

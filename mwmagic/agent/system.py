@@ -1,0 +1,55 @@
+"""The kernel's services that Python has no short way to."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import time
+
+from .wire import CHUNK_BYTES, as_bytes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def prctl(option: int, value: int) -> None:
+    """Set an attribute of this process in the kernel."""
+    if LIBC.prctl(option, value, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "prctl failed")
+
+
+def contents(path: str, limit: int = CHUNK_BYTES) -> bytes | None:
+    """Return the first bytes of a file, or None if it cannot be read."""
+    try:
+        descriptor = os.open(as_bytes(path), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        return os.read(descriptor, limit)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def waiting_in(descriptor: int) -> bytes:
+    """Return what is in a pipe now."""
+    try:
+        return os.read(descriptor, CHUNK_BYTES)
+    except BlockingIOError:
+        return b""
+
+
+def clocks() -> dict[str, Any]:
+    """Return the moment on both clocks."""
+    return {"time": time.monotonic(), "wall": time.time()}
+
+
+def reason_of(error: BaseException) -> str:
+    """Return what an error says, without its number."""
+    return getattr(error, "strerror", None) or str(error)

@@ -1,0 +1,159 @@
+"""What both sides of a pipe know: the messages, their limits, and the names in the environment.
+
+The agent imports this as its sibling, the supervisor as ``mwmagic.agent.wire``. A message is a JSON
+object on a line of its own, with a ``type``: `COMMANDS` go to an agent, `EVENTS` come from it.
+"""
+
+from __future__ import annotations
+
+import json
+
+TYPE_CHECKING = False  # importing typing costs as much as everything else here together
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any, NoReturn
+
+    Fields = dict[str, "type | tuple[type, ...]"]
+
+VERSION = 1
+"""Both sides of a connection must have the same."""
+
+MESSAGE_BYTES = 64 << 20
+"""The longest message: a launch carries the code and an environment."""
+
+CHUNK_BYTES = 64 << 10
+"""The most of a file that one event carries, be it a log or a file that was asked for."""
+
+PACKET_BYTES = 64 << 10
+"""The longest packet that a worker may send on its line."""
+
+LABEL = "MWMAGIC_PROCESS"
+"""The variable by which a worker's descendants are recognised: the agent's id, and a name."""
+
+LABEL_BYTES = 256
+"""Room for a label in a zygote's environment, which its workers write over."""
+
+LINE = "MWMAGIC_LINE"
+"""The variable with the number of the descriptor that is the worker's end of its line."""
+
+ORDER_DESCRIPTORS = 4
+"""What a zygote gets with each order: the request, the output, the answer's pipe, the line."""
+
+AGENT_LOST = "agent-lost"
+NOT_STARTED = "not-started"
+ENDED_EARLY = "ended-early"
+LOG_LOST = "log-lost"
+REMAINS = "remains"
+REASONS = (AGENT_LOST, NOT_STARTED, ENDED_EARLY, LOG_LOST, REMAINS)
+"""Why `exited` has an ``error``: the agent ended and took the process along; the process could not
+be started; it was ended before it had started; bytes of its log are lost; something that it left
+behind could not be ended."""
+
+NUMBER = (int, float)
+MAYBE_INT = (int, type(None))
+MAYBE_STR = (str, type(None))
+
+COMMANDS: dict[str, Fields] = {
+    "hello": {"version": int, "parent": MAYBE_INT, "silence": NUMBER, "sample": NUMBER},
+    "look": {"id": int},
+    "hold": {"id": int, "count": int},
+    "release": {"ports": list},
+    "warm": {"key": str, "argv": list, "env": dict, "cwd": str},
+    "start": {
+        "process": str,
+        "argv": list,
+        "env": dict,
+        "cwd": str,
+        "log": str,
+        "report": MAYBE_STR,
+        "zygote": MAYBE_STR,
+        "credit": int,
+    },
+    "end": {"process": MAYBE_STR, "grace": NUMBER},
+    "signal": {"process": str, "signal": int},
+    "credit": {"process": str, "bytes": int},
+    "tell": {"process": str, "data": str},
+    "fetch": {"id": int, "path": str, "offset": int, "bytes": int},
+    "ping": {"n": int},
+    "close": {},
+}
+"""What a supervisor may tell an agent."""
+
+EVENTS: dict[str, Fields] = {
+    "hello": {"version": int, "pid": int, "host": str, "python": str, "time": NUMBER},
+    "looked": {"id": int, "machine": dict},
+    "held": {"id": int, "ports": list},
+    "warmed": {"key": str, "pid": int, "seconds": NUMBER},
+    "cooled": {"key": str, "error": str},
+    "started": {"process": str, "pid": int, "time": NUMBER, "wall": NUMBER, "warm": bool},
+    "output": {"process": str, "offset": int, "data": str},
+    "said": {"process": str, "time": NUMBER, "size": int, "data": str},
+    "exited": {
+        "process": str,
+        "code": MAYBE_INT,
+        "signal": MAYBE_INT,
+        "time": NUMBER,
+        "wall": NUMBER,
+        "size": int,
+        "report": (dict, type(None)),
+        "oom": (bool, type(None)),
+        "usage": dict,
+        "dropped": int,
+        "reason": MAYBE_STR,
+        "error": MAYBE_STR,
+    },
+    "usage": {"time": NUMBER, "processes": dict},
+    "fetched": {"id": int, "offset": int, "data": str, "size": int},
+    "pong": {"n": int, "time": NUMBER},
+    "refused": {"command": MAYBE_STR, "reason": MAYBE_STR, "error": str},
+}
+"""What an agent reports.
+
+``output``, ``said`` and ``fetched`` carry bytes as text (see `as_text`). ``said`` has one packet of
+a worker's line, and how long the log was when it came. ``exited`` counts the packets that were too
+long to be passed on.
+"""
+
+
+def as_text(data: bytes) -> str:
+    """Return bytes as text that JSON can carry and `as_bytes` turns back."""
+    return data.decode("utf-8", "surrogateescape")
+
+
+def as_bytes(text: str) -> bytes:
+    """Return the bytes that a text stands for, whatever the locale."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def parsed(line: bytes) -> dict[str, Any]:
+    """Return the JSON object in a line, or raise ValueError."""
+    try:
+        value = json.loads(line, parse_constant=refused_constant)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    if not isinstance(value, dict):
+        raise ValueError("not a JSON object")  # noqa: TRY004 - one error for all bad lines
+    return value
+
+
+def refused_constant(name: str) -> NoReturn:
+    """Refuse the numbers that Python's JSON has and JSON has not."""
+    raise ValueError(f"{name} is not a number")
+
+
+def encode(message: Mapping[str, Any]) -> bytes:
+    """Return a message as one line."""
+    return json.dumps(message, separators=(",", ":")).encode("ascii") + b"\n"
+
+
+def fault(message: Mapping[str, Any], table: Mapping[str, Fields]) -> str | None:
+    """Return what is wrong with a message by a table of the schema, or None if nothing is."""
+    kind = message.get("type")
+    if not isinstance(kind, str) or kind not in table:
+        return f"unknown message {kind!r}; known are {', '.join(table)}"
+    for name, types in table[kind].items():
+        if name not in message:
+            return f"message {kind!r} lacks {name!r}"
+        if not isinstance(message[name], types):
+            return f"message {kind!r} has {name} = {message[name]!r}"
+    return None

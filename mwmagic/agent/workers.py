@@ -1,0 +1,377 @@
+"""The workers: started, listened to, ended, and reported when they have exited."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+from .cgroup import Oom
+from .log import Log
+from .process import Process
+from .reaper import Reaper
+from .spawn import spawn
+from .system import clocks, reason_of, waiting_in
+from .wire import CHUNK_BYTES, LOG_LOST, NOT_STARTED, REMAINS, as_bytes, as_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .closing import Closing
+    from .family import Family
+    from .loop import Loop
+    from .outlet import Outlet
+    from .zygotes import Zygote, Zygotes
+
+BACKLOG_BYTES = 8 << 20
+"""Waiting on standard output above which the rest of a log is dropped when its worker exits."""
+
+DRAIN_SECONDS = 2.0
+"""After an exit, to wait for what still holds the log."""
+
+FORK_SECONDS = 10.0
+"""That a zygote may take to fork a worker."""
+
+PENDING_SECONDS = 1.0
+"""Between two looks whether a zygote has forked a worker."""
+
+PACE_SECONDS = 0.002
+"""Between two rounds of output events."""
+
+TURN_PACKETS = 64
+"""Of one worker's line that are passed on before others have their turn."""
+
+LAST_PACKETS = 1024
+"""The same once it has exited: more than a socket holds, unless something still writes to it."""
+
+UNUSED: dict[str, Any] = {"cpu": 0.0, "memory": 0, "state": "?", "processes": 0}
+
+
+class Workers:
+    """The workers, from the commands that start them until their exits are reported.
+
+    Attributes
+    ----------
+    taken : int
+        Bytes of output that the busiest worker's log took in this turn.
+    """
+
+    def __init__(
+        self, loop: Loop, outlet: Outlet, family: Family, zygotes: Zygotes, closing: Closing
+    ) -> None:
+        self.loop = loop
+        self.outlet = outlet
+        self.family = family
+        self.zygotes = zygotes
+        self.closing = closing
+        self.processes: dict[str, Process] = {}
+        self.reaper = Reaper(family, self.processes, closing)
+        self.oom = Oom()
+        self.null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        self.muted: list[Process] = []
+        self.taken = 0
+        self.forwarded = self.last_exit = 0.0
+        self.sampled = time.monotonic()
+
+    # Starting
+
+    def start(self, command: dict[str, Any]) -> None:
+        """Start a worker."""
+        name = command["process"]
+        if name in self.processes:
+            raise ValueError(f"{name} is still alive")
+        try:
+            log = Log(command["log"], command["credit"])
+        except (OSError, ValueError) as error:
+            text = f"cannot write the log {command['log']}: {reason_of(error)}"
+            self.outlet.emit("exited", **obituary(name, reason=NOT_STARTED, error=text))
+            return
+        process = self.processes[name] = Process(command, log, self.oom.mark())
+        self.launch(process, self.zygotes.get(command["zygote"]))
+
+    def launch(self, process: Process, zygote: Zygote | None) -> None:
+        """Fork a worker, from a zygote if there is one that is ready."""
+        ready = zygote is not None and zygote.seconds is not None
+        reply = zygote.fork(process) if zygote is not None and ready else None
+        process.warm = reply is not None
+        if reply is None:
+            try:
+                reply = self.spawn(process)
+            except (OSError, ValueError) as error:
+                self.failed(process, reason=NOT_STARTED, error=f"cannot start a process: {error}")
+                return
+        self.loop.watch(reply, lambda: self.answered(process, reply))
+
+    def spawn(self, process: Process) -> int:
+        """Start a worker from nothing."""
+        ends, line = (self.null, process.log.writer), process.line.far.fileno()
+        argv, cwd = process.command["argv"], process.command["cwd"]
+        process.pid, reply = spawn(argv, process.environment, cwd, ends, line)
+        self.family.mains[process.pid] = process.name
+        return reply
+
+    def answered(self, process: Process, reply: int) -> None:
+        """Take a new worker's answer: its process id if it is warm, an error, or nothing."""
+        answer = waiting_in(reply)
+        self.loop.unwatch(reply)
+        os.close(reply)
+        if process.warm and not answer:
+            if process.doomed:
+                self.failed(process, **self.closing.early)
+            else:
+                self.launch(process, None)
+        elif answer.isdigit():
+            process.pid = int(answer)
+            self.began(process)
+        elif answer:
+            self.failed(process, reason=NOT_STARTED, error=as_text(answer))
+        else:
+            self.began(process)
+
+    def began(self, process: Process) -> None:
+        """Watch a worker that runs."""
+        log = process.log
+        process.launched()
+        self.family.mains[process.pid] = process.name
+        process.pidfd = os.pidfd_open(process.pid)
+        self.loop.watch(process.pidfd, lambda: self.exited(process))
+        self.loop.watch(log.reader, lambda: self.tee(log))
+        self.loop.watch(process.line.near.fileno(), lambda: self.listen(process))
+        fields = {"process": process.name, "pid": process.pid, "warm": process.warm}
+        self.outlet.emit("started", **fields, **clocks())
+        if process.deadline is not None and process.deadline > time.monotonic():
+            process.signal(signal.SIGTERM)  # it was asked to end before it had begun
+
+    def failed(self, process: Process, *, reason: str, error: str) -> None:
+        """Report a worker that could not be started."""
+        self.family.mains.pop(process.pid, None)
+        process.close()
+        del self.processes[process.name]
+        self.outlet.emit("exited", **obituary(process.name, reason=reason, error=error))
+
+    # While they live
+
+    def tee(self, log: Log) -> None:
+        """Move output to the log file."""
+        self.taken = max(self.taken, log.tee())
+        if log.ended:
+            self.loop.unwatch(log.reader)
+
+    def forward(self, now: float) -> None:
+        """Queue log for which there is credit and room, each worker in its turn.
+
+        Many small prints become one event: the first goes at once, what follows a moment later.
+        """
+        if now < self.forwarded + PACE_SECONDS:
+            return
+        while not self.outlet.full:
+            process = next((one for one in self.processes.values() if one.log.ready), None)
+            if process is None:
+                return
+            self.forwarded = now
+            self.processes[process.name] = self.processes.pop(process.name)
+            self.output(process, process.log.credit)
+
+    def output(self, process: Process, limit: int) -> None:
+        """Queue the next piece of a log."""
+        offset, data = process.log.piece(limit)
+        self.outlet.emit("output", process=process.name, offset=offset, data=as_text(data))
+
+    def listen(self, process: Process) -> None:
+        """Pass on what a worker says on its line; what has no room now stays in the socket."""
+        for _ in range(TURN_PACKETS):
+            if self.outlet.full:
+                self.loop.unwatch(process.line.near.fileno())
+                self.muted.append(process)
+                return
+            if not self.said(process):
+                return
+
+    def unmute(self) -> None:
+        """Listen again to the workers for whose words there was no room."""
+        if self.muted and not self.outlet.full:
+            muted, self.muted = self.muted, []
+            for process in muted:
+                near = process.line.near.fileno()
+                self.loop.watch(near, lambda process=process: self.listen(process))  # type: ignore[misc]
+
+    def said(self, process: Process) -> bool:
+        """Pass on one packet of a worker's line, and return whether there was one."""
+        packet = process.line.take()
+        if process.line.ended:
+            self.loop.unwatch(process.line.near.fileno())
+        if not packet:
+            return packet is not None
+        if not process.log.ended:
+            self.tee(process.log)  # which then holds all that was printed before
+        fields = {"size": process.log.size, "data": as_text(packet)}
+        self.outlet.emit("said", process=process.name, time=time.monotonic(), **fields)
+        return True
+
+    def tell(self, command: dict[str, Any]) -> None:
+        """Send a worker a packet, if it is still there."""
+        process = self.processes.get(command["process"])
+        if process:
+            process.line.tell(as_bytes(command["data"]))
+
+    def signal(self, command: dict[str, Any]) -> None:
+        """Send a signal to a worker's main process, if it is still there."""
+        process = self.processes.get(command["process"])
+        if process:
+            process.signal(command["signal"])
+
+    def credit(self, command: dict[str, Any]) -> None:
+        """Let more of a log be forwarded."""
+        process = self.processes.get(command["process"])
+        if process:
+            process.log.credit += command["bytes"]
+
+    def measure(self, now: float) -> None:
+        """Report what every worker uses, with all that it started."""
+        self.sampled = now
+        processes: dict[str, dict[str, Any]] = {}
+        for row in (row for row in self.family.look() if row.alive):
+            process = self.processes.get(row.owner or "")
+            if process:
+                total = processes.setdefault(process.name, dict(UNUSED))
+                total["cpu"] += row.cpu
+                total["memory"] += row.memory
+                total["processes"] += 1
+                total["state"] = row.state if row.pid == process.pid else total["state"]
+        for name, total in processes.items():
+            self.processes[name].used(total["cpu"], total["memory"])
+        if processes and not self.outlet.full:
+            self.outlet.emit("usage", time=now, processes=processes)
+
+    # Ends
+
+    def end(self, command: dict[str, Any]) -> None:
+        """End one worker or all."""
+        name, grace = command["process"], command["grace"]
+        deadline = time.monotonic() + grace
+        for process in self.processes.values():
+            if name in (None, process.name):
+                process.end(deadline, gently=grace > 0)
+
+    def doom(self) -> None:
+        """Let all be killed, now."""
+        for process in self.processes.values():
+            process.doomed = True
+        self.reaper.left[None] = []
+        self.reaper.hurry()
+
+    def expire(self, now: float) -> None:
+        """Doom the workers whose time is up, and a zygote that keeps one of its own waiting."""
+        for process in self.processes.values():
+            if not process.doomed and process.deadline is not None and now >= process.deadline:
+                process.doomed = True
+                self.reaper.hurry()
+            limit = DRAIN_SECONDS if process.doomed else FORK_SECONDS
+            zygote = self.zygotes.get(process.command["zygote"])
+            if zygote and not process.pid and now > process.asked + limit:
+                os.kill(zygote.pid, signal.SIGKILL)  # its workers then start cold
+
+    def settle(self, now: float) -> None:
+        """Kill what is to die, and report the workers that have exited."""
+        self.expire(now)
+        self.reaper.reap()
+        self.reaper.purge(now)
+        dead = [process for process in self.processes.values() if process.exit]
+        for process in sorted(dead, key=lambda one: one.exited_at):
+            if process.exited_at + DRAIN_SECONDS < now or self.drained(process):
+                self.finish(process)
+
+    def exited(self, process: Process) -> None:
+        """Take note of a worker's exit; it is reported when its log is complete."""
+        pid, status, usage = os.wait4(process.pid, os.WNOHANG)
+        if not pid:
+            return
+        self.loop.unwatch(process.pidfd)
+        os.close(process.pidfd)
+        code = os.waitstatus_to_exitcode(status)
+        moment = clocks()
+        # Exits seen at once keep their order in their times too.
+        moment["time"] = self.last_exit = max(moment["time"], self.last_exit + 1e-6)
+        known = self.oom.mark() is not None or code != -signal.SIGKILL
+        oom: bool | None = False if known else None
+        if code == -signal.SIGKILL and not (process.shot or process.doomed):
+            oom = self.oom.claim(process.mark)
+        how = {"code": code if code >= 0 else None, "signal": -code if code < 0 else None}
+        process.exit = {**moment, **how, "oom": oom}
+        process.used(usage.ru_utime + usage.ru_stime, usage.ru_maxrss << 10)
+        self.reaper.hurry()
+
+    def drained(self, process: Process) -> bool:
+        """Whether nothing of a dead worker is left to wait for."""
+        if not process.log.ended:
+            self.tee(process.log)
+        return process.log.ended and self.reaper.cleared(process.name)
+
+    def finish(self, process: Process) -> None:
+        """Report an exit, after the end of its log whatever the credit, and all that it said."""
+        held = not process.log.ended
+        self.hang_up(process)
+        self.rest(process)
+        error = self.error(process, held=held)
+        how = dict(process.exit or {})
+        if self.closing.parting and how.get("signal") == signal.SIGKILL:
+            error = self.closing.parting
+            how |= {"code": None, "signal": None}
+        own = {"pid": process.pid, "size": process.log.size, "report": process.report()}
+        own |= {"usage": {"cpu": process.cpu, "memory": process.memory}}
+        own |= {"dropped": process.line.dropped}
+        self.outlet.emit("exited", **{**obituary(process.name), **own, **how, **error})
+        process.close()
+        del self.processes[process.name]
+        del self.family.mains[process.pid]
+
+    def hang_up(self, process: Process) -> None:
+        """Pass on what is left in a dead worker's line, and listen to it no more."""
+        for _ in range(LAST_PACKETS):
+            if not self.said(process):
+                break
+        self.loop.unwatch(process.line.near.fileno())
+        if process in self.muted:
+            self.muted.remove(process)
+        self.loop.unwatch(process.log.reader)
+
+    def rest(self, process: Process) -> None:
+        """Queue what is left of a dead worker's log, or its end if that is too much."""
+        log = process.log
+        while log.ready and len(self.outlet.waiting) < BACKLOG_BYTES:
+            self.output(process, log.credit)
+        if log.sent < log.size:
+            log.sent = max(log.sent, log.size - CHUNK_BYTES)
+            self.output(process, CHUNK_BYTES)
+
+    def error(self, process: Process, *, held: bool) -> dict[str, str]:
+        """Return reason and error of an exit after which something is not as it should be."""
+        if process.log.error:
+            return {"reason": LOG_LOST, "error": process.log.error}
+        left = self.reaper.remains(process.name)
+        if held or left:
+            what = f"processes {left}" if left else "an unknown process"
+            text = f"{what} could not be ended and may still write to the log"
+            return {"reason": REMAINS, "error": text}
+        return {}
+
+    def moments(self, now: float) -> list[float]:
+        """Return when something is due if nothing happens."""
+        processes = self.processes.values()
+        moments = [one.deadline for one in processes if one.deadline is not None and not one.doomed]
+        if any(not one.pid for one in processes):
+            moments.append(now + PENDING_SECONDS)
+        if self.reaper.purging:
+            moments.append(self.reaper.rescan)
+        return moments
+
+
+def obituary(
+    process: str, *, reason: str | None = None, error: str | None = None
+) -> dict[str, Any]:
+    """Return what is told of a worker that never ran."""
+    unknown = dict.fromkeys(("pid", "code", "signal", "report", "oom"))
+    none = {"size": 0, "dropped": 0, "usage": {"cpu": 0.0, "memory": 0}}
+    why = {"reason": reason, "error": error}
+    return {"process": process, **unknown, **clocks(), **none, **why}

@@ -1,0 +1,177 @@
+"""What an agent tells of its machine, and of files on it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from processes import children, eventually
+from speaker import state
+
+from mwmagic.agent import machine as module
+from mwmagic.agent.wire import CHUNK_BYTES
+
+
+@pytest.fixture
+def tool(tmp_path, monkeypatch):
+    """Put a driver's tool on the agent's PATH."""
+
+    def install(code):
+        path = tmp_path / "bin" / module.TOOL
+        path.parent.mkdir()
+        path.write_text(f"#!{sys.executable} -IS\n{code}")
+        path.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{path.parent}:{os.environ['PATH']}")
+
+    return install
+
+
+def looked(agent, number=1):
+    agent.say("look", id=number)
+    return agent.wait("looked", id=number)["machine"]
+
+
+def test_a_machine_is_told_as_it_is(speak, monkeypatch, tool):
+    tool("print('0, NVIDIA H100 80GB HBM3, 81559 MiB')\nprint('1, NVIDIA GB10, [N/A]')")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    agent = speak()
+    machine = looked(agent)
+    assert machine["host"] == os.uname().nodename
+    assert machine["processors"] == len(os.sched_getaffinity(0))
+    assert 100 << 20 < machine["memory"] <= os.sysconf("SC_PHYS_PAGES") * 4096
+    assert machine["python"] == sys.version.split()[0]
+    assert machine["visible"] == "1"
+    assert machine["gpus"] == [
+        {"index": 0, "name": "NVIDIA H100 80GB HBM3", "memory": 81559 << 20},
+        {"index": 1, "name": "NVIDIA GB10", "memory": None},
+    ]
+    assert machine["why"] is None
+    assert not any(one.startswith("127.") for own in machine["addresses"].values() for one in own)
+
+
+def test_only_the_processors_that_may_be_used_count(speak):
+    allowed = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {min(allowed)})
+        agent = speak()
+    finally:
+        os.sched_setaffinity(0, allowed)
+    assert looked(agent)["processors"] == 1
+
+
+def test_addresses_are_those_of_the_interfaces():
+    text = Path("/proc/net/fib_trie").read_text()
+    for own in module.addresses().values():
+        assert all(address in text or ":" in address for address in own)
+
+
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        ("print('No devices were found')", "nvidia-smi lists none"),
+        ("print('broken driver'); raise SystemExit(9)", "broken driver"),
+        ("raise SystemExit(9)", "nvidia-smi exits with 9"),
+        ("import os; os.abort()", "nvidia-smi exits with -6"),
+    ],
+)
+def test_why_there_are_no_gpus_is_told(speak, tool, code, why):
+    tool(code)
+    machine = looked(speak())
+    assert machine["gpus"] == []
+    assert why in machine["why"] or "UnicodeEncodeError" in machine["why"]
+
+
+def test_no_tool_is_no_gpu(speak, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    machine = looked(speak())
+    assert machine["gpus"] == []
+    assert machine["why"] == "cannot run nvidia-smi: No such file or directory"
+
+
+def test_a_tool_that_hangs_holds_nothing_up_and_ends(speak, tool):
+    tool("import time; time.sleep(1000)")
+    agent = speak()
+    for number in range(3):
+        agent.say("look", id=number)
+    agent.start("a", "print('well')")
+    agent.wait("exited", process="a", code=0)
+    [*pids] = children(agent.pid)
+    assert len(pids) == 3
+    agent.child.stdin.close()
+    agent.child.wait(10)
+    eventually(lambda: all(state(pid) in ("", "Z") for pid in pids))
+    assert not agent.all("looked")
+
+
+def test_a_tool_that_hangs_is_killed_in_time(speak, tool, tmp_path):
+    tool("import time; time.sleep(1000)")
+    program = tmp_path / "hasty.py"
+    program.write_text(
+        f"import sys; sys.path.insert(0, {str(Path(module.__file__).parents[2])!r})\n"
+        "from mwmagic.agent import agent, machine\n"
+        "machine.GPU_SECONDS = 0.05\n"
+        "agent.Agent().run()\n"
+    )
+    agent = speak(program=program)
+    assert looked(agent)["why"] == "nvidia-smi did not answer within 0.05 seconds"
+    assert children(agent.pid) == []
+
+
+def test_many_looks_leave_nothing(speak, tool):
+    tool("print('0')")
+    agent = speak()
+    before = len([*Path(f"/proc/{agent.pid}/fd").iterdir()])
+    for number in range(10):
+        assert looked(agent, number)["gpus"] == [{"index": 0, "name": "", "memory": None}]
+    assert len([*Path(f"/proc/{agent.pid}/fd").iterdir()]) == before
+    assert children(agent.pid) == []
+
+
+def fetched(agent, path, offset, count, number=1):
+    agent.say("fetch", id=number, path=str(path), offset=offset, bytes=count)
+    event = agent.wait("fetched", id=number)
+    return event["data"].encode("utf-8", "surrogateescape"), event["size"]
+
+
+def test_a_file_is_fetched_in_pieces(agent, tmp_path):
+    content = bytes(range(256)) * 1000
+    path = tmp_path / "file-\udcff"
+    path.write_bytes(content)
+    got, number = b"", 0
+    while len(got) < len(content):
+        number += 1
+        piece, size = fetched(agent, path, len(got), 1 << 30, number)
+        assert size == len(content)
+        assert 0 < len(piece) <= CHUNK_BYTES
+        got += piece
+    assert got == content
+    assert fetched(agent, path, 10, 3, 98) == (content[10:13], len(content))
+    assert fetched(agent, path, 1 << 40, 3, 99) == (b"", len(content))
+
+
+@pytest.mark.parametrize(
+    ("name", "where", "error"),
+    [
+        ("none", (0, 1), "No such file"),
+        ("fifo", (0, 1), "not a regular file"),
+        (".", (0, 1), "not a regular file"),
+        ("a\0b", (0, 1), "null"),
+        ("file", (-1, 1), "no piece of 1 bytes at -1"),
+        ("file", (0, -1), "no piece of -1 bytes at 0"),
+        ("file", (1 << 70, 1), "too"),
+    ],
+)
+def test_what_cannot_be_fetched_is_refused(agent, tmp_path, name, where, error):
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "file").write_text("x")
+    agent.say("fetch", id=7, path=f"{tmp_path}/{name}", offset=where[0], bytes=where[1])
+    assert error in agent.wait("refused", command="fetch", id=7)["error"]
+    agent.say("ping", n=1)
+    agent.wait("pong")
+
+
+def test_devices_are_not_read(agent):
+    agent.say("fetch", id=1, path="/dev/zero", offset=0, bytes=10)
+    assert "not a regular file" in agent.wait("refused", id=1)["error"]
