@@ -1,4 +1,4 @@
-"""The variables by which tasks meet, and those that an import has already read."""
+"""The environment variables of tasks, as they follow from the frameworks."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ _EARLY = (
     "OPENBLAS_",
     "PYTHON",
 )
-"""Prefixes of variables that the interpreter, Keras and numerical libraries read at import."""
+"""Prefixes of variables that the interpreter, Keras and numerical libraries read on import."""
 
 _LATE = ("CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES", "KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK")
-"""Exceptions.
+"""Variables with such a prefix that no import reads.
 
 The driver reads the CUDA ones in its ``cuInit``, which no import calls. Scikit-learn's
-import sets the two of Intel's OpenMP (``sklearn/__init__.py``), and TensorFlow imports
-it, in the notebook as in the warm process.
+import sets the two of Intel's OpenMP itself (``sklearn/__init__.py``), and TensorFlow
+imports scikit-learn, in the notebook as in the warm process.
 """
 
 _KERNEL_ONLY = ("JPY_PARENT_PID", "JPY_SESSION_NAME")
@@ -54,7 +54,7 @@ _THREADS = {"OMP_NUM_THREADS": 1}
 
 
 def _without_proxy(spec: ClusterSpec, env: Mapping[str, str]) -> dict[str, str]:
-    """Keep the tasks' own connections off any proxy.
+    """Return the variables that keep the tasks' own connections off any proxy.
 
     With ``http_proxy`` alone set, gRPC asks the proxy for the other worker and
     both hang silently (tensorflow/tensorflow#50626).
@@ -75,7 +75,7 @@ def backend_environment(framework: str, env: Mapping[str, str]) -> dict[str, str
 def meeting_environment(
     framework: str, spec: ClusterSpec, task: Task, env: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return what a task needs to meet the others, and nothing else.
+    """Return the variables by which a task meets the others, and nothing else.
 
     Parameters
     ----------
@@ -86,8 +86,7 @@ def meeting_environment(
     task : Task
         One of its tasks.
     env : mapping of str to str
-        What the task inherits; of this only KERAS_BACKEND and the exceptions
-        from a proxy stay.
+        What the task inherits. Its KERAS_BACKEND and the hosts in its no_proxy stay.
 
     Raises
     ------
@@ -103,7 +102,7 @@ def meeting_environment(
 
 
 def default_environment() -> dict[str, str]:
-    """Return what every task has unless the user set it."""
+    """Return the variables that every task has unless the user set them."""
     return {name: value for one in frameworks() for name, value in one.defaults.items()}
 
 
@@ -124,7 +123,7 @@ def option_environment(framework: str, *, keras: str, devices: int) -> dict[str,
 
 
 def thread_environment(count: int) -> dict[str, str]:
-    """Return the variables that give a task so many threads."""
+    """Return the variables that give a task `count` threads."""
     fewest = dict(_THREADS)
     for one in frameworks():
         fewest |= one.threads
@@ -132,7 +131,7 @@ def thread_environment(count: int) -> dict[str, str]:
 
 
 def inheritable(env: Mapping[str, str]) -> dict[str, str]:
-    """Return what of a notebook's environment does not mislead a task."""
+    """Return the part of a notebook's environment that a task may inherit."""
     misleading = {*_KERNEL_ONLY, *(name for one in frameworks() for name in one.not_inherited)}
     inherited = {name: value for name, value in env.items() if name not in misleading}
     if "inline" in inherited.get("MPLBACKEND", ""):
@@ -143,8 +142,8 @@ def inheritable(env: Mapping[str, str]) -> dict[str, str]:
 def set_by_user(env: Mapping[str, str]) -> dict[str, str]:
     """Return `env` without what the import of a framework sets for itself.
 
-    A worker with the log level that JAX's import sets would no longer say for
-    whom it waits. TensorFlow imports JAX too, through Keras, where JAX is installed.
+    With the log level that JAX's import sets, a worker would no longer log which
+    tasks it waits for. TensorFlow imports JAX too, through Keras, where JAX is installed.
     """
     imported = {pair for one in frameworks() for pair in one.imports_set.items()}
     return {name: value for name, value in env.items() if (name, value) not in imported}
@@ -175,6 +174,7 @@ def forkable(env: Mapping[str, str], warm: Mapping[str, str]) -> bool:
         The worker's environment.
     warm : mapping of str to str
         The early variables of the warm process. It imports with one OpenBLAS
-        thread, or it could not be forked: a worker that asks for more starts cold.
+        thread, since otherwise it could not be forked; a worker that asks for more
+        starts cold.
     """
     return env.get("OPENBLAS_NUM_THREADS", "1") == "1" and early(env) == warm

@@ -82,40 +82,40 @@ class Framework:
     slurm : mapping of str to str
         Variables of a task, and those of Slurm that hold their values there.
     defaults : mapping of str to str
-        Variables of every task unless the user set them; with any framework,
-        since Keras imports more than one.
+        Variables that every task has unless the user set them, whatever its
+        framework, since Keras imports more than one.
     device_variable : str or None
         The variable that holds the number of virtual CPU devices.
     early : tuple of str
         Prefixes of variables that may be read while it is imported.
     late : tuple of str
-        Of these the variables that are read only after the import.
+        Those variables with such a prefix that are read only after the import.
     not_inherited : tuple of str
         Variables of the notebook's own environment that would mislead a task.
     imports_set : mapping of str to str
-        Variables that its import sets in its own process, where they are not set.
+        Variables that its import sets in the process that imports it.
     threads : mapping of str to int
-        Variables that hold a number of threads, and the fewest that work.
+        Variables that hold a number of threads, with the smallest that works.
     log_level : tuple of (str, str), optional
-        The variable and its value at which it logs its start-up; None if it
-        never tells who listens and who has joined.
+        The variable, and its value, at which its log shows which tasks listen
+        and which have joined; None if it never does.
     server : str or None
         The file in ``mwmagic/worker`` that the tasks of a coordinator run; None
         if no process can coordinate a cluster from outside.
     export_kinds : tuple of str
         The kinds of script that its runs can be exported as.
     notices : tuple of str
-        Lines that say nothing to a user, by how they begin.
+        How lines begin that mean nothing to a user.
     native_notices : mapping of str to str
         For files of absl's C++ logging the warnings and errors that are harmless.
     native_failures : tuple of str
         What makes even a line of absl's info level worth reading.
     continuations : tuple of str
-        Further lines of a notice, by how they begin.
+        How further lines of a notice begin.
     graph_dumps, batch_dumps : tuple of str
         Ends of lines after which a protocol buffer or a batch's arrays follow.
     batch_lines : tuple of str
-        Lines of such arrays, by how they begin.
+        How lines of such arrays begin.
     milestones : tuple of Milestone
         How its log shows the phases of a start-up.
     server_addresses : tuple of str
@@ -123,17 +123,18 @@ class Framework:
     duplicates : tuple of str
         How the leader's log names a task that joins twice: job and index, captured.
     consequences : tuple of str
-        What it says when another task is gone; case does not matter.
+        What an error says when another task is gone; case does not matter.
     mismatches : tuple of str
-        What it says, often in the same message, when the tasks do not fit together.
+        What it says, often in the same message, when the tasks do not fit together,
+        so that the failure is the task's own.
     port_taken : tuple of str
-        What it says when its port is in use.
+        What the log says when the task's port is in use.
     blames : tuple of str
         How an error names the task that is responsible: job and index, captured.
     blames_ranks : tuple of str
         The same for a list of ranks, captured.
     blames_leader : tuple of str
-        What an error has if the leader cannot be reached.
+        What an error contains when the leader cannot be reached.
     frames : tuple of str
         Paths of the files whose functions wait for other tasks.
     """

@@ -74,14 +74,14 @@ class TensorFlow(Xla):
     task_types = ("chief", "worker", "ps", "evaluator")
     holds_port: ClassVar[Mapping[str, str]] = {"TF_GRPC_REUSE_PORT": "1"}
 
-    # Only level 0 tells who waits for whom; what is noise is folded when the log is shown.
+    # Only level 0 logs which task waits for which; noise is folded when the log is shown.
     defaults: ClassVar[Mapping[str, str]] = {"TF_CPP_MIN_LOG_LEVEL": "0"}
     log_level = ("TF_CPP_MIN_LOG_LEVEL", "0")
     early = (*Xla.early, "TF_")
-    # Read when the strategy is made, or at the first op.
+    # Read when the strategy is created, or at the first op.
     late = (*Xla.late, "TF_CONFIG", "TF_NUM_INTEROP_THREADS", "TF_NUM_INTRAOP_THREADS")
     not_inherited = ("TF_CONFIG",)
-    # With a single inter-op thread a parameter server's cluster was seen to hang.
+    # With a single inter-op thread, clusters with parameter servers were seen to hang.
     threads: ClassVar[Mapping[str, int]] = {
         "TF_NUM_INTRAOP_THREADS": 1,
         "TF_NUM_INTEROP_THREADS": 2,
@@ -126,7 +126,7 @@ class TensorFlow(Xla):
     server_addresses = (r"Started server with target: grpc://(\S+)",)
     duplicates = (
         r"/job:(\w+)/(?:replica:\d+/)?task:(\d+) unexpectedly tried to connect with a different",
-        # If the second processes of all tasks have met each other: they share the ports.
+        # When the second processes of all tasks have met each other, since they share the ports.
         r"/job:(\w+)/(?:replica:\d+/)?task:(\d+) Heartbeat: Incarnation ID mismatch",
     )
 
@@ -148,6 +148,6 @@ class TensorFlow(Xla):
         return {"TF_CONFIG": tf_config(spec, task)}
 
     def export_note(self, *, keras: str, devices: int) -> str:
-        """Return what the user has to do about Keras 3 and virtual devices."""
+        """Return what the user must do about Keras 3 and virtual devices."""
         note = _KERAS_NOTE if keras == "auto" else ""
         return note + (_DEVICES_NOTE.format(count=devices) if devices > 1 else "")

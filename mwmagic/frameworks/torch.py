@@ -15,7 +15,7 @@ __all__ = ["Torch"]
 
 
 class Torch(Framework):
-    """Its processes meet by what ``init_process_group`` reads with ``env://``."""
+    """Its processes meet through what ``init_process_group`` reads with ``env://``."""
 
     name = "torch"
     title = "PyTorch"
@@ -39,7 +39,7 @@ class Torch(Framework):
         own = spec.addresses[task].rpartition(":")[0]
         beside = [peer for peer in peers if spec.addresses[peer].rpartition(":")[0] == own]
         return {
-            "MASTER_ADDR": host.strip("[]"),  # it resolves the name, which has no brackets
+            "MASTER_ADDR": host.strip("[]"),  # PyTorch resolves it as a name, which has no brackets
             "MASTER_PORT": port,
             "WORLD_SIZE": str(len(peers)),
             "RANK": str(peers.index(task)),

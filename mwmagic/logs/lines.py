@@ -60,7 +60,7 @@ class Hidden:
 
     def __str__(self) -> str:
         lines = "line" if self.count == 1 else "lines"
-        return f"{self.count} {lines} of TensorFlow notices hidden"
+        return f"{self.count} {lines} of framework notices hidden"
 
 
 def fold(lines: Iterable[Line]) -> Iterator[str | Hidden]:

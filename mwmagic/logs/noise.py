@@ -44,7 +44,7 @@ _PATIENCE = 3  # foreign lines in a row that end a dump
 class _Signs:
     """How the notices of all frameworks look.
 
-    `head` and `dump` find the lines that can begin one, so that most need no more than that.
+    `head` and `dump` find the lines that can begin one; most lines need no other test.
     """
 
     head: re.Pattern[str]

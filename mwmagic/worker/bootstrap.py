@@ -38,9 +38,9 @@ JAX's and TensorFlow's wait for the other processes, which wait for this one.
 
 
 def _find_package() -> None:
-    """Import the mwmagic that this file is of, and let others find it.
+    """Import the mwmagic that this file belongs to, and let user code find it.
 
-    Another one that is installed may not fit what started this process.
+    Another installed version may not fit the supervisor that started this process.
     """
     package = Path(__file__).resolve().parents[1]
     if "mwmagic" not in sys.modules:

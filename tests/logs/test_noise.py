@@ -46,7 +46,7 @@ def test_only_the_users_lines_are_left_of_a_loop(sample):
     assert lines[0] == Hidden(
         19, "WARNING: All log messages before absl::InitializeLog() is called are written to STDERR"
     )
-    assert str(lines[0]) == "19 lines of TensorFlow notices hidden"
+    assert str(lines[0]) == "19 lines of framework notices hidden"
     assert lines[1] == "step 0 loss=2.7000"
     assert sum(isinstance(line, Hidden) for line in lines) == 1
     assert len(lines) == 16
@@ -102,7 +102,7 @@ def test_dumps_are_folded_inside_an_error(sample):
     batch = folded(sample("unpatched-keras3-1"))
     assert [str(line)[:40] for line in batch[-3:]] == [
         "ValueError: Attempt to convert a value (",
-        "15 lines of TensorFlow notices hidden",
+        "15 lines of framework notices hidden",
         "}) with an unsupported type (<class 'ten",
     ]
     graphs = [line for line in folded(sample("unshardable-0")) if isinstance(line, Hidden)]
