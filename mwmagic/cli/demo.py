@@ -6,7 +6,7 @@ import shutil
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mwmagic.errors import MwmagicError, NotInstalled
 from mwmagic.record import runs
@@ -60,7 +60,10 @@ def _execute(path: Path) -> None:
 
 def _metrics(record: Record) -> list[str]:
     """Return each worker's last metrics, a line each."""
-    last = {entry["task"]: entry for entry in record.metrics()}
+    last: dict[str, dict[str, Any]] = {}
+    for entry in record.metrics():
+        before = last.get(entry["task"], {"metrics": {}})
+        last[entry["task"]] = {**entry, "metrics": {**before["metrics"], **entry["metrics"]}}
     return [
         f"  {task}  epoch {entry['epoch']}/{entry['epochs']}  "
         + "  ".join(f"{name} {value:.4f}" for name, value in entry["metrics"].items())

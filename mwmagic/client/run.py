@@ -17,6 +17,7 @@ from mwmagic.errors import (
 from mwmagic.model.cluster import TaskName, find_task
 from mwmagic.model.status import FINAL
 from mwmagic.record import Record
+from mwmagic.record.metrics import frame as metrics_frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -86,6 +87,40 @@ class Run:
             There is no such task, or it was not started.
         """
         return self.record.log(find_task(task, self.cluster.tasks), attempt)
+
+    def metrics(self, *, frame: bool = False) -> Any:  # noqa: ANN401 - pandas may be missing
+        """Return what the tasks have measured until now.
+
+        Parameters
+        ----------
+        frame : bool
+            Return a pandas DataFrame, a column for each metric.
+
+        Returns
+        -------
+        list of dict
+            In the order of arrival, each with ``task``, ``attempt``, ``epoch``,
+            ``step``, ``kind`` (``train``, ``validation``, ``evaluate``; ``report`` from
+            `mwmagic.worker.report`), ``final`` at the end of an epoch, ``metrics``, and
+            ``wall``, seconds since 1970.
+
+        Raises
+        ------
+        NotInstalled
+            A frame without pandas.
+        """
+        entries = self.record.metrics()
+        return metrics_frame(entries) if frame else entries
+
+    def history(self) -> dict[str, list[float]]:
+        """Return what the last `fit` returned on the chief: ``History.history``.
+
+        Raises
+        ------
+        NoRun
+            No `fit` has ended.
+        """
+        return self.record.history()
 
     def wait(
         self,

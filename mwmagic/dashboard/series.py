@@ -1,4 +1,4 @@
-"""What the tasks reported of their metrics, as points of a chart."""
+"""What the tasks measured, as points of a chart."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from mwmagic.record.metrics import REPORT, Preference, parsed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,6 +31,9 @@ CHUNKS = 32
 
 SPACE = 0.1
 """Seconds between two points of a series that are both worth a page's while."""
+
+ASIDE = ("bar", "evaluate")
+"""The kinds of entries that are no training."""
 
 WINDOW = 0.5
 """Seconds over which a speed is taken at the least."""
@@ -56,6 +61,8 @@ class _Place:
     """Where one task of one attempt is, on an axis that only grows."""
 
     x: float = 0.0
+    start: float = 0.0
+    epoch: int = 0
     base: float = 0.0
     last: float = 0.0
     trained: bool = False
@@ -66,8 +73,11 @@ class _Place:
         step, epoch, steps = entry.get("step"), entry.get("epoch"), entry.get("steps")
         if step is None:
             self.x = self.x if self.last else max(self.x, float(epoch or self.x + 1))
-        elif entry["kind"] == "train" and steps and epoch:
-            self.x, self.last = (epoch - 1) * steps + float(step), float(step)
+        elif entry["kind"] in ("train", "validation") and steps and epoch:
+            if epoch < self.epoch:  # another `fit`
+                self.start = self.x
+            self.epoch = epoch
+            self.x, self.last = self.start + (epoch - 1) * steps + step, float(step)
         else:
             if step < self.last:
                 self.base += self.last
@@ -76,7 +86,14 @@ class _Place:
         return self.x
 
     def speed(self, entry: Mapping[str, Any]) -> float | None:
-        """Return the steps per second since a while ago, once that is long enough."""
+        """Return the steps per second, once they are known.
+
+        Keras's reports know them, without validation and checkpoints; else they are
+        taken from the times of the entries.
+        """
+        if entry["source"] == REPORT and entry["kind"] != "report":
+            per_step = None if entry["final"] else entry["seconds_per_step"]
+            return 1 / per_step if per_step else None
         wall = float(entry["wall"])
         if self.since is None or self.x < self.since[1]:
             self.since = (wall, self.x)
@@ -109,6 +126,8 @@ class Series:
         self._held: dict[Key, tuple[float, float | None]] = {}
         self._stride = 1
         self._places: dict[tuple[str, int], _Place] = {}
+        self._preference = Preference()
+        self._stepped: set[Key] = set()  # of which steps are reported, not only epochs
 
     @property
     def next(self) -> int:
@@ -152,24 +171,45 @@ class Series:
         for line in lines:
             try:
                 entry = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
-            if isinstance(entry, dict) and entry.get("metrics") is not None:
-                self._entry(entry)
+            found = parsed(entry) if isinstance(entry, dict) else None
+            if found is not None:
+                self._entry(found)
         if len(self._points) > POINTS:
             self._thin()
 
     def _entry(self, entry: Mapping[str, Any]) -> None:
-        place = self._places.setdefault((entry["task"], entry["attempt"]), _Place())
-        place.trained = place.trained or entry["kind"] != "bar"
-        if entry["kind"] == "bar" and place.trained:
+        task, attempt, aside = entry["task"], entry["attempt"], entry["kind"] in ASIDE
+        place = self._places.setdefault((task, attempt), _Place())
+        place.trained = place.trained or not aside
+        if aside and place.trained:
             return  # an evaluation between epochs, with metrics of the same names
+        self._retract({Key(task, attempt, name) for name in self._preference.take(entry)})
+        left = self._preference.left(entry)
+        if left is None:
+            return
         x = place.move(entry)
-        for metric, value in entry["metrics"].items():
-            self._add(Key(entry["task"], entry["attempt"], metric), x, value, entry)
-        speed = place.speed(entry) if entry.get("step") is not None else None
+        for metric, value in left["metrics"].items():
+            key = Key(task, attempt, metric)
+            if self._wanted(key, entry):
+                self._add(key, x, value, entry)
+        speed = place.speed(entry) if entry["step"] is not None else None
         if speed is not None:
-            self._add(Key(entry["task"], entry["attempt"], SPEED), x, speed, entry)
+            self._add(Key(task, attempt, SPEED), x, speed, entry)
+
+    def _retract(self, keys: set[Key]) -> None:
+        """Take back what a log said, before the first report, of metrics that are reported."""
+        if any(key in self._seen for key in keys):
+            self._points = [point for point in self._points if point.key not in keys]
+            for key in keys:
+                self._held.pop(key, None)
+
+    def _wanted(self, key: Key, entry: Mapping[str, Any]) -> bool:
+        """Return whether a value belongs in the chart: an epoch's mean not among its steps'."""
+        if entry["source"] == REPORT and not entry["final"]:
+            self._stepped.add(key)
+        return not (entry["source"] == REPORT and entry["final"] and key in self._stepped)
 
     def _add(self, key: Key, x: float, value: float, entry: Mapping[str, Any]) -> None:
         y = float(f"{value:.5g}") if math.isfinite(value) else None

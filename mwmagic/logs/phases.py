@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from mwmagic.frameworks import Milestone, frameworks
 
 from .noise import NATIVE
-from .progress import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -124,23 +123,20 @@ def _find(line: str, native: re.Match[str] | None) -> tuple[str, re.Match[str] |
 
 
 class Phases:
-    """Read the lines of one worker, in their order."""
+    """Read the lines of one worker, in their order, up to its first progress."""
 
     def __init__(self) -> None:
         self.phase = Phase()
         self._listing = False  # the lines with the stragglers' names
-        self._progress = Progress()
 
     def feed(self, line: str) -> Phase:
         """Take the next finished line, without ANSI codes; return where the worker stands."""
         if not self.phase.training:
             self._read(line)
-            if self._progress.line(line) is not None:
-                self.train()
         return self.phase
 
     def train(self) -> Phase:
-        """Note that progress was seen on a line that has not ended yet."""
+        """Note that progress was seen, in the log or in a report."""
         self.phase = replace(_connected(self.phase), training=True)
         return self.phase
 

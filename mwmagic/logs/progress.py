@@ -15,6 +15,7 @@ from .drafts import Drafts
 from .noise import NATIVE
 from .prints import said
 from .terminal import plain
+from .tqdm import TqdmBar, clock, tqdm_bar
 
 _NUMBER = r"[-+]?(?:\d+(?:\.\d*)?(?:e[-+]?\d+)?|nan|inf)"
 _BAR = re.compile(
@@ -42,7 +43,9 @@ class Update:
     kind : str
         ``"train"``: Keras inside an epoch. ``"bar"``: a Keras bar outside of any epoch:
         `evaluate`, `predict`, or a `fit` of a single epoch, which print alike.
-        ``"print"``: the user's own print.
+        ``"print"``: the user's own print, or tqdm's bar. What is reported has other kinds:
+        ``"train"`` as well, ``"validation"``: the end of an epoch's; ``"evaluate"``;
+        ``"report"``: the user's own.
     epoch, epochs : int or None
         As printed: Keras counts from 1, custom loops as they like.
     step, steps : int or None
@@ -56,7 +59,7 @@ class Update:
         Seconds, as printed.
     """
 
-    kind: Literal["train", "bar", "print"]
+    kind: Literal["train", "bar", "print", "validation", "evaluate", "report"]
     epoch: int | None = None
     epochs: int | None = None
     step: int | None = None
@@ -147,7 +150,8 @@ class Progress:
     def _bar(self, text: str, *, finished: bool) -> Update | None:
         match = _BAR.match(text) if "/" in text[:24] else None
         if match is None:
-            return None
+            bar = tqdm_bar(text)
+            return None if bar is None else self._tqdm(bar, finished=finished)
         rest = text[match.end() :]
         metrics, whole = _metrics(rest, finished=finished)
         step, steps = int(match["step"]), _int(match["steps"])
@@ -165,7 +169,21 @@ class Progress:
             metrics=metrics,
             final=final,
             seconds_per_step=int(speed[1]) / _UNITS[speed[2]] if speed else None,
-            eta=_clock(left) if left else None,
+            eta=clock(left) if left else None,
+        )
+
+    def _tqdm(self, bar: TqdmBar, *, finished: bool) -> Update:
+        epoch, epochs = bar.epoch or self._spoken or (None, None)
+        return Update(
+            kind="bar" if bar.aside else "print",
+            epoch=epoch,
+            epochs=epochs,
+            step=bar.step,
+            steps=bar.steps,
+            metrics=bar.metrics,
+            final=finished and bar.step == bar.steps,
+            seconds_per_step=bar.seconds_per_step,
+            eta=None if finished else bar.eta,
         )
 
     def _kind(self, steps: int | None, metrics: dict[str, float]) -> Literal["train", "bar"]:
@@ -204,11 +222,3 @@ def _metrics(rest: str, *, finished: bool) -> tuple[dict[str, float], bool]:
 
 def _int(text: str | None) -> int | None:
     return int(text) if text else None
-
-
-def _clock(text: str) -> float:
-    """Return the seconds of Keras' ``12s``, ``3:04`` or ``1:02:03``."""
-    seconds = 0
-    for part in text.rstrip("s").split(":"):
-        seconds = 60 * seconds + int(part or 0)
-    return float(seconds)

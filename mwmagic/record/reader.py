@@ -12,6 +12,7 @@ import psutil
 from mwmagic.errors import ClusterError, NoRun
 from mwmagic.model.cluster import Task, TaskName, find_task
 
+from .metrics import history, metrics
 from .paths import RunPaths, numbered
 
 if TYPE_CHECKING:
@@ -147,8 +148,12 @@ class Record:
         return [event for event in events if kind in (None, event.get("event"))]
 
     def metrics(self) -> list[dict[str, Any]]:
-        """Return what the logs said of the tasks' progress, in order."""
-        return list(_lines(self.paths.metrics))
+        """Return what the tasks measured, in order: reports, else what their logs say."""
+        return metrics(_lines(self.paths.metrics))
+
+    def history(self) -> dict[str, list[float]]:
+        """Return what the last `fit` returned; see `mwmagic.record.metrics.history`."""
+        return history(_lines(self.paths.metrics))
 
 
 def _alive(supervisor: object) -> bool:

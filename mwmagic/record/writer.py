@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from mwmagic.model.text import finite
 
 from .latest import Latest
+from .metrics import metric_line
 from .paths import RunPaths, ignore_file, runs_folder
 
 if TYPE_CHECKING:
@@ -144,14 +145,16 @@ class RunDirectory:
 
     def event(self, kind: str, **fields: Any) -> None:  # noqa: ANN401 - JSON values
         """Append what happened, with the monotonic and the wall time."""
-        self._append(self.paths.events, {"event": kind, "time": time.monotonic(), **fields})
+        moment = {"wall": time.time(), "event": kind, "time": time.monotonic()}
+        self._append(self.paths.events, json.dumps({**moment, **fields}))
 
     def metric(self, **fields: Any) -> None:  # noqa: ANN401 - JSON values
-        """Append what a log said of a task's progress."""
-        self._append(self.paths.metrics, fields)
+        """Append what a task reported, or what its log said of its progress."""
+        with self._writing():
+            self._append(self.paths.metrics, metric_line(wall=time.time(), **fields))
 
-    def _append(self, path: Path, entry: dict[str, Any]) -> None:
-        line = json.dumps({"wall": time.time(), **entry}) + "\n"
+    def _append(self, path: Path, text: str) -> None:
+        line = text + "\n"
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
         with self._writing():
             descriptor = os.open(path, flags, 0o600)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import signal
 from collections import deque
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.agent.wire import AGENT_LOST
 from mwmagic.diagnosis import Exit, Seen
 from mwmagic.logs.noise import NATIVE
 from mwmagic.logs.phases import Phases
-from mwmagic.logs.progress import Progress
 from mwmagic.logs.terminal import Terminal
+
+from .training import Training
 
 if TYPE_CHECKING:
     from mwmagic.diagnosis.stacks import Stack
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from mwmagic.model.messages import Message
     from mwmagic.record import TaskPaths
 
+    from .reports import History
+
 __all__ = ["Process"]
 
 TAIL = 200
@@ -28,15 +31,6 @@ TAIL = 200
 
 _OURS = (None, signal.SIGKILL, signal.SIGTERM)
 """How a process ends that mwmagic ends: by a signal, or by itself after SIGTERM."""
-
-
-def _merged(latest: Update | None, update: Update) -> Update:
-    """Return what a task reached: an evaluation or a heading does not hide the last metrics."""
-    if latest is None:
-        return update
-    if update.kind == "bar" and latest.kind != "bar":
-        return latest
-    return replace(update, metrics={**latest.metrics, **update.metrics})
 
 
 def _informs(line: str) -> bool:
@@ -102,9 +96,8 @@ class Process:
         self._told_to_end: float | None = None
         self._asked = False
         self._terminal = Terminal()
-        self._progress = Progress()
         self._phases = Phases()
-        self._latest: Update | None = None
+        self._training = Training()
         self._tail: deque[str] = deque(maxlen=TAIL)
 
     def started(self, event: Message) -> None:
@@ -122,11 +115,17 @@ class Process:
         for line in lines:
             self._phases.feed(line)
             self._logs = self._logs or _informs(line)
-        updates = self._progress.feed(data)
-        for update in updates:
-            self._latest = _merged(self._latest, update)
+        updates = self._training.printed(data)
+        if updates:
             self._phases.train()
         return updates
+
+    def said(self, event: Message) -> Update | History | None:
+        """Read what it reports beside its log; None where that is not a report."""
+        report = self._training.said(event["data"])
+        if report is not None:
+            self._phases.train()
+        return report
 
     def told_to_end(self, time: float) -> None:
         """Note that mwmagic ends it from now on."""
@@ -203,7 +202,7 @@ class Process:
 
     def snapshot(self) -> dict[str, Any]:
         """Return it as JSON values."""
-        end, phase = self.exit, self._phases.phase
+        end, phase, reached = self.exit, self._phases.phase, self._training.latest
         code, number = end.own if end else (None, None)
         return {
             "state": self.state,
@@ -211,7 +210,7 @@ class Process:
             "warm": self.warm,
             "phase": phase.word,
             "waits": list(phase.waiting),
-            "progress": None if self._latest is None else asdict(self._latest),
+            "progress": None if reached is None else asdict(reached),
             "cpu": self.usage.get("cpu"),
             "memory": self.usage.get("memory"),
             "log": str(self.paths.log),

@@ -28,11 +28,13 @@ from mwmagic.errors import MwmagicError, SupervisorError
 from mwmagic.frameworks import framework_for
 from mwmagic.model import variables
 from mwmagic.model.status import words
+from mwmagic.record.metrics import HISTORY, LOG, REPORT
 
 from .account import Account
 from .environment import task_environment
 from .place import BOOTSTRAP
 from .process import ABSENT, Process
+from .reports import History
 from .stall import Stall
 
 if TYPE_CHECKING:
@@ -52,6 +54,9 @@ ANSWER = 2.0
 
 EVALUATED = 5.0
 """Seconds without output or work after which who evaluates waits for a checkpoint in vain."""
+
+_STEP = (REPORT, "train", False)
+"""The source, kind and finality of what Keras reports of a step."""
 
 CREDIT = 2**20
 """Bytes of a worker's output that may be under way to the supervisor."""
@@ -355,6 +360,8 @@ class Run:
             return
         if event["type"] == "output":
             self._output(process, event)
+        elif event["type"] == "said":
+            self._said(process, event)
         elif event["type"] == "started":
             process.started(event)
             self._note("started", task=str(process.task), pid=process.pid, warm=process.warm)
@@ -478,13 +485,27 @@ class Run:
     def _output(self, process: Process, event: Message) -> None:
         for update in process.output(event):
             if update.metrics:
-                entry = {"attempt": process.attempt, **asdict(update)}
-                self.directory.metric(task=str(process.task), **entry)
-                self._account.extremes.take(str(process.task), entry)
+                self._measured(process, LOG, asdict(update))
         channel = self._place.channel(process.task)
         spent = len(event["data"].encode("utf-8", "surrogateescape"))
         channel.send("credit", process=event["process"], bytes=spent)
         self._changed()
+
+    def _said(self, process: Process, event: Message) -> None:
+        report = process.said(event)
+        if isinstance(report, History):
+            self._measured(process, REPORT, {"kind": HISTORY, **asdict(report)})
+        elif report is not None and report.metrics:
+            self._measured(process, REPORT, asdict(report))
+        self._changed()
+
+    def _measured(self, process: Process, source: str, entry: dict[str, Any]) -> None:
+        """Record what a task measured."""
+        entry = {"source": source, "attempt": process.attempt, **entry}
+        self.directory.metric(task=str(process.task), **entry)
+        # Of what Keras reports the best is that of an epoch, not of one step.
+        if entry["kind"] != HISTORY and (source, entry["kind"], entry["final"]) != _STEP:
+            self._account.extremes.take(str(process.task), entry)
 
     def _exited(self, process: Process, end: Exit) -> None:
         self._exits.append(end)

@@ -111,3 +111,49 @@ def test_only_so_many_points_are_kept(tmp_path):
     assert len(one.series.points) <= POINTS
     assert len(points) > POINTS / 5
     assert points == sorted(points)
+
+
+def report(step, wall, **fields):
+    return entry(step, wall, **({"source": "report", "steps": 10} | fields))
+
+
+def test_reports_win_over_what_the_log_says(tmp_path):
+    one = record(tmp_path).write(entry(1, 1.0, steps=10, metrics={"loss": 9.0, "other": 1.0}))
+    assert one.read() == [(1.0, 9.0)]
+    one.write(
+        report(1, 2.0, metrics={"loss": 0.5}),
+        entry(2, 3.0, steps=10, metrics={"loss": 9.0, "other": 2.0}),
+        report(2, 4.0, metrics={"loss": 0.25}),
+    )
+    assert one.read() == [(1.0, 0.5), (2.0, 0.25)]
+    assert one.read("other") == [(1.0, 1.0), (2.0, 2.0)]
+
+
+def test_an_epochs_mean_is_no_step_but_validation_is_shown(tmp_path):
+    end = {"final": True, "epochs": 2}
+    one = record(tmp_path).write(
+        report(5, 1.0, metrics={"loss": 0.5}),
+        report(10, 2.0, metrics={"loss": 0.75, "rate": 0.1}, **end),
+        report(10, 3.0, kind="validation", metrics={"val_loss": 2.0}, **end),
+        report(10, 4.0, kind="evaluate", metrics={"loss": 3.0}, final=True),
+        report(5, 5.0, epoch=2, metrics={"loss": 0.25}),
+    )
+    assert one.read() == [(5.0, 0.5), (15.0, 0.25)]
+    assert one.read("rate") == [(10.0, 0.1)]
+    assert one.read("val_loss") == [(10.0, 2.0)]
+
+
+def test_speed_as_reported_leaves_out_the_time_of_validation(tmp_path):
+    one = record(tmp_path).write(
+        report(1, 1.0, seconds_per_step=0.5),
+        report(1, 90.0, kind="validation", metrics={"val_loss": 1.0}, final=True),
+        report(2, 100.0, seconds_per_step=0.25),
+    )
+    assert one.read(SPEED) == [(1.0, 2.0), (2.0, 4.0)]
+
+
+def test_the_axis_grows_over_fits(tmp_path):
+    one = record(tmp_path).write(
+        *(report(10, float(n), epoch=epoch) for n, epoch in enumerate((1, 2, 1, 2)))
+    )
+    assert [x for x, _ in one.read()] == [10.0, 20.0, 30.0, 40.0]

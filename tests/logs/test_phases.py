@@ -3,15 +3,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mwmagic.logs.phases import Phase, Phases
+from mwmagic.logs.progress import Progress
 from mwmagic.logs.terminal import shown
 
 
 def passed(data):
     """Return the distinct phases of a log, in their order."""
-    phases = Phases()
+    phases, progress = Phases(), Progress()
     found = []
     for line in shown(data, ansi=False):
-        phase = phases.feed(line)
+        phase = phases.feed(line) if progress.line(line) is None else phases.train()
         if not found or found[-1] != phase:
             found.append(phase)
     return found

@@ -107,7 +107,7 @@ def test_what_is_written_is_read_back(run):
     run.flush()
     run.event("began", task="worker:0")
     run.event("ended", text="ü\udcff\n")
-    run.metric(task="worker:0", step=1)
+    run.metric(task="worker:0", attempt=1, step=1, metrics={"loss": 0.5})
     log = run.task(WORKER, 2).log
     log.write_bytes(b"\xff\r\n")
     run.task(WORKER, 1)

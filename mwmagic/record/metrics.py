@@ -1,0 +1,176 @@
+"""What is kept of the tasks' metrics: a line of ``metrics.jsonl`` for each report.
+
+A line comes from a report or, where a task reports nothing, from what it printed. Of a
+metric that a task reports, what its log says is left out.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import defaultdict
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from mwmagic.errors import NoRun, NotInstalled
+from mwmagic.model.numbers import decoded, encoded, encoded_all
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+__all__ = [
+    "HISTORY",
+    "LOG",
+    "REPORT",
+    "Preference",
+    "frame",
+    "history",
+    "metric_line",
+    "metrics",
+    "parsed",
+    "rows",
+]
+
+REPORT, LOG = "report", "log"
+"""Where an entry comes from."""
+
+HISTORY = "history"
+"""The kind of an entry with a part of what a `fit` returned."""
+
+_COUNTS = ("epoch", "epochs", "step", "steps")
+
+
+def metric_line(**fields: Any) -> str:  # noqa: ANN401 - JSON values
+    """Return an entry as a line; its metrics may be any numbers."""
+    if "metrics" in fields:
+        fields["metrics"] = encoded_all(fields["metrics"])
+    if "values" in fields:
+        fields["values"] = [encoded(value) for value in fields["values"]]
+    return json.dumps(fields, allow_nan=False)
+
+
+def parsed(raw: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Read an entry from a line's JSON; None where it has no metrics, or is damaged."""
+    if not isinstance(raw.get("metrics"), dict):
+        return None
+    entry = {"source": LOG, "kind": "print", "final": False, "seconds_per_step": None, **raw}
+    try:
+        entry["wall"] = float(raw["wall"])
+        entry["task"], entry["attempt"] = str(raw["task"]), int(raw["attempt"])
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return None
+    entry |= {name: _count(raw.get(name)) for name in _COUNTS}
+    entry["metrics"] = _numbers(raw["metrics"])
+    return entry
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _numbers(metrics: Mapping[str, object]) -> dict[str, float]:
+    """Return those of the metrics that are numbers."""
+    found = {}
+    for name, value in metrics.items():
+        try:
+            found[name] = decoded(value)
+        except ValueError:  # noqa: PERF203 - a damaged one must not cost the others
+            continue
+    return found
+
+
+class Preference:
+    """Leaves out what a task's log says of metrics that the task reports itself."""
+
+    def __init__(self) -> None:
+        self._reported: defaultdict[tuple[str, int], set[str]] = defaultdict(set)
+
+    def take(self, entry: Mapping[str, Any]) -> set[str]:
+        """Take in a report; return the metrics that it is the first to report."""
+        known = self._reported[entry["task"], entry["attempt"]]
+        new = entry["metrics"].keys() - known if entry["source"] == REPORT else set()
+        known |= new
+        return new
+
+    def left(self, entry: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return an entry without what is reported otherwise; None where nothing is left."""
+        if entry["source"] == REPORT:
+            return dict(entry)
+        reported = self._reported[entry["task"], entry["attempt"]]
+        metrics = {n: value for n, value in entry["metrics"].items() if n not in reported}
+        return {**entry, "metrics": metrics} if metrics else None
+
+
+def metrics(raws: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the entries with metrics, in order, from the JSON of the lines."""
+    entries = [entry for raw in raws if (entry := parsed(raw)) is not None]
+    preference = Preference()
+    for entry in entries:
+        preference.take(entry)
+    left = (preference.left(entry) for entry in entries if entry["metrics"])
+    return [entry for entry in left if entry is not None]
+
+
+def history(raws: Iterable[Mapping[str, Any]]) -> dict[str, list[float]]:
+    """Return what the last `fit` of the last attempt returned.
+
+    Raises
+    ------
+    NoRun
+        No `fit` has ended.
+    """
+    parts = [raw for raw in raws if _is_history(raw)]
+    last = max(((one["attempt"], one["fit"]) for one in parts), default=None)
+    if last is None:
+        raise NoRun(
+            "no fit of this run has ended, or none was reported: a history comes from model.fit "
+            "on the chief; run.metrics() has what was reported until now"
+        )
+    found: defaultdict[str, list[float]] = defaultdict(list)
+    for one in sorted(parts, key=lambda one: int(one["start"])):
+        if (one["attempt"], one["fit"]) == last:
+            found[one["name"]] += [_number(value) for value in one["values"]]
+    return dict(found)
+
+
+def _is_history(raw: Mapping[str, Any]) -> bool:
+    counts = ("attempt", "fit", "start")
+    return (
+        raw.get("kind") == HISTORY
+        and all(_count(raw.get(name)) is not None for name in counts)
+        and isinstance(raw.get("name"), str)
+        and isinstance(raw.get("values"), list)
+    )
+
+
+def _number(value: object) -> float:
+    try:
+        return decoded(value)
+    except ValueError:
+        return math.nan
+
+
+def rows(entries: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Return entries as flat rows; a metric with the name of another column gets a dot first."""
+    for entry in entries:
+        row = {name: value for name, value in entry.items() if name != "metrics"}
+        row |= {f".{n}" if n in row else n: value for n, value in entry["metrics"].items()}
+        yield row
+
+
+def frame(entries: Iterable[Mapping[str, Any]]) -> Any:  # noqa: ANN401 - pandas may be missing
+    """Return entries as a pandas DataFrame, a column for each metric.
+
+    Raises
+    ------
+    NotInstalled
+        Without pandas.
+    """
+    try:
+        pandas: Any = import_module("pandas")
+    except ImportError:
+        raise NotInstalled(
+            "a frame of metrics needs pandas, which is not installed here: pip install pandas, "
+            "or use run.metrics(), a list of dicts"
+        ) from None
+    return pandas.DataFrame(list(rows(entries)))

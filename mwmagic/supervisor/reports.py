@@ -1,0 +1,108 @@
+"""What a worker reports over its private line, which may be anything."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from mwmagic.logs.progress import Update
+from mwmagic.model.numbers import METRICS, NAME_CHARACTERS, PACKET_BYTES, decoded, decoded_all
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["History", "report_in"]
+
+LARGEST_COUNT = 10**12
+"""Epochs, steps and fits that are counted at the most."""
+
+_KINDS = ("train", "validation", "evaluate", "report")
+
+
+@dataclass(frozen=True)
+class History:
+    """A part of what a `fit` returned.
+
+    Parameters
+    ----------
+    fit : int
+        Which `fit` of the process it was, from 1.
+    name : str
+        The metric.
+    start : int
+        How many epochs come before.
+    values : tuple of float
+        One for each epoch.
+    """
+
+    fit: int
+    name: str
+    start: int
+    values: tuple[float, ...]
+
+
+def report_in(data: str) -> Update | History:
+    """Read a packet.
+
+    Raises
+    ------
+    ValueError
+        It is not a report.
+    """
+    if len(data) > PACKET_BYTES:
+        raise ValueError("a report that is too long")
+    try:
+        said = json.loads(data, parse_constant=_refused)
+    except RecursionError:
+        raise ValueError("a report that is nested too deeply") from None
+    if not isinstance(said, dict):
+        raise ValueError("a report is a JSON object")  # noqa: TRY004 - one error for all
+    return _history(said) if said.get("kind") == "history" else _update(said)
+
+
+def _refused(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _update(said: Mapping[str, Any]) -> Update:
+    kind, metrics = said.get("kind"), said.get("metrics", {})
+    if kind not in _KINDS:
+        raise ValueError(f"not a kind of report: {kind!r:.100}")
+    if not isinstance(metrics, dict) or len(metrics) > METRICS:
+        raise ValueError("metrics are an object of names and numbers, and not too many")
+    if any(len(name) > NAME_CHARACTERS for name in metrics):
+        raise ValueError("a metric with too long a name")
+    return Update(
+        kind=kind,
+        epoch=_count(said.get("epoch")),
+        epochs=_count(said.get("epochs")),
+        step=_count(said.get("step")),
+        steps=_count(said.get("steps")),
+        metrics=decoded_all(metrics),
+        final=said.get("final") is True,
+        seconds_per_step=_seconds(said.get("seconds_per_step")),
+    )
+
+
+def _history(said: Mapping[str, Any]) -> History:
+    fit, start = _count(said.get("fit")), _count(said.get("start"))
+    name, values = said.get("name"), said.get("values")
+    if fit is None or start is None or not isinstance(name, str) or not isinstance(values, list):
+        raise ValueError("a history has fit, start, name and values")
+    if len(name) > NAME_CHARACTERS:
+        raise ValueError("a metric with too long a name")
+    return History(fit, name, start, tuple(decoded(value) for value in values))
+
+
+def _count(value: object) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > LARGEST_COUNT:
+        raise ValueError(f"not a count: {value!r:.100}")
+    return value
+
+
+def _seconds(value: object) -> float | None:
+    number = None if value is None else decoded(value)
+    return number if number is not None and 0 < number < float("inf") else None

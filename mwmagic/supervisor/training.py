@@ -1,0 +1,103 @@
+"""How far a task's training is, from what it reports or else from what it prints."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mwmagic.logs.progress import Progress, Update
+
+from .reports import History, report_in
+
+__all__ = ["Training"]
+
+
+class Training:
+    """The training of one process.
+
+    Attributes
+    ----------
+    latest : Update or None
+        Where it is, and the latest value of each metric.
+    unreadable : str or None
+        What was wrong with a packet that was not a report.
+    """
+
+    def __init__(self) -> None:
+        self.latest: Update | None = None
+        self.unreadable: str | None = None
+        self._progress = Progress()
+        self._reported: set[str] = set()
+        self._placed = False  # reports tell where it is
+
+    def printed(self, data: bytes) -> list[Update]:
+        """Take the next bytes of the log; return what they say that is not reported."""
+        return [self._unreported(update) for update in self._progress.feed(data)]
+
+    def _unreported(self, update: Update) -> Update:
+        metrics = {n: value for n, value in update.metrics.items() if n not in self._reported}
+        update = replace(update, metrics=metrics)
+        if self._placed and self.latest is not None:
+            known = {} if update.kind == "bar" else metrics
+            self.latest = replace(self.latest, metrics={**self.latest.metrics, **known})
+        else:
+            self.latest = _merged(self.latest, update)
+        return update
+
+    def said(self, data: str) -> Update | History | None:
+        """Take a packet; return what it reports."""
+        try:
+            report = report_in(data)
+        except ValueError as error:
+            self.unreadable = str(error)
+            return None
+        if isinstance(report, Update):
+            self._reported |= report.metrics.keys()
+            self._placed = self._placed or report.step is not None or report.epoch is not None
+            self.latest = _advanced(self.latest, report)
+        return report
+
+
+def _merged(latest: Update | None, update: Update) -> Update:
+    """Return what a task reached: an evaluation or a heading does not hide the last metrics."""
+    if latest is None:
+        return update
+    if update.kind == "bar" and latest.kind != "bar":
+        return latest
+    return replace(update, metrics={**latest.metrics, **update.metrics})
+
+
+def _advanced(latest: Update | None, report: Update) -> Update:
+    """Return what a task reached with a report, which may leave out what has not changed."""
+    if latest is None:
+        return report
+    if report.kind == "evaluate":
+        return latest if latest.kind in ("train", "report") else report
+    metrics = {**latest.metrics, **report.metrics}
+    if not _moves(latest, report):
+        return replace(latest, metrics=metrics)
+    pace = report.seconds_per_step
+    if report.kind == latest.kind == "report":
+        report = _filled(latest, report)
+    if pace is None and report.kind == latest.kind:
+        pace = latest.seconds_per_step
+    return replace(report, metrics=metrics, seconds_per_step=pace)
+
+
+def _moves(latest: Update, report: Update) -> bool:
+    """Return whether a report says where training is, and is the one to say so."""
+    if report.kind == "validation":
+        return False
+    inside = latest.kind == "train" and not latest.final  # an epoch of Keras's
+    return report.kind == "train" or not (inside or (report.step is None and report.epoch is None))
+
+
+def _filled(latest: Update, report: Update) -> Update:
+    """Return a user's report with the place that it leaves out."""
+    same = report.epoch in (None, latest.epoch)
+    return replace(
+        report,
+        epoch=latest.epoch if report.epoch is None else report.epoch,
+        epochs=latest.epochs if report.epochs is None else report.epochs,
+        step=latest.step if report.step is None and same else report.step,
+        steps=latest.steps if report.steps is None else report.steps,
+    )

@@ -1,0 +1,119 @@
+"""How far a task's training is, from its reports and its log."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mwmagic.supervisor.reports import History, report_in
+from mwmagic.supervisor.training import Training
+
+BAR = b"Epoch 1/3\n\r 4/10 \xe2\x94\x81\xe2\x94\x81 1s 64ms/step - accuracy: 0.5000 - loss: 0.5000"
+
+
+def packet(kind="train", **fields):
+    metrics = fields.pop("metrics", {})
+    return json.dumps({"kind": kind, "metrics": metrics, **fields})
+
+
+def trained(*said):
+    training = Training()
+    for one in said:
+        if isinstance(one, bytes):
+            training.printed(one)
+        else:
+            assert training.said(one) is not None
+    return training.latest
+
+
+def test_a_report():
+    training = Training()
+    report = training.said(packet(epoch=1, epochs=3, step=4, steps=10, metrics={"loss": "NaN"}))
+    assert (report.epoch, report.epochs, report.step, report.steps) == (1, 3, 4, 10)
+    assert math.isnan(report.metrics["loss"])
+    assert training.latest == report
+
+
+def test_the_log_is_the_fallback():
+    latest = trained(BAR)
+    assert (latest.epoch, latest.step, latest.metrics["loss"]) == (1, 4, 0.5)
+
+
+def test_a_report_wins_over_the_log_before_and_after():
+    report = packet(epoch=1, step=5, metrics={"loss": 0.123})
+    for order in ((BAR, report), (report, BAR)):
+        latest = trained(*order)
+        assert (latest.step, latest.metrics) == (5, {"loss": 0.123, "accuracy": 0.5})
+    training = Training()
+    training.said(report)
+    assert [one.metrics for one in training.printed(BAR) if one.metrics] == [{"accuracy": 0.5}]
+
+
+def test_a_report_without_a_place_leaves_it_to_the_log():
+    latest = trained(packet("report", metrics={"rate": 0.1}), BAR)
+    assert (latest.step, latest.metrics["rate"]) == (4, 0.1)
+
+
+def test_what_has_not_changed_may_be_left_out():
+    latest = trained(
+        packet("report", epoch=2, epochs=3, step=7, metrics={"loss": 1.0}),
+        packet("report", metrics={"rate": 0.1}),
+        packet("report", step=8),
+    )
+    assert (latest.epoch, latest.epochs, latest.step) == (2, 3, 8)
+    assert latest.metrics == {"loss": 1.0, "rate": 0.1}
+    assert trained(packet("report", epoch=1, step=9), packet("report", epoch=2)).step is None
+
+
+def test_validation_and_evaluation_do_not_move_it():
+    latest = trained(
+        packet(epoch=1, epochs=3, step=10, steps=10, seconds_per_step=0.5, metrics={"loss": 1}),
+        packet("validation", epoch=1, final=True, metrics={"val_loss": 2}),
+        packet("evaluate", final=True, metrics={"loss": 3}),
+        packet("report", step=77, metrics={"mine": 4}),
+    )
+    assert (latest.kind, latest.step, latest.seconds_per_step) == ("train", 10, 0.5)
+    assert latest.metrics == {"loss": 1, "val_loss": 2, "mine": 4}
+
+
+def test_a_part_of_a_history():
+    said = {"kind": "history", "fit": 1, "start": 0, "name": "loss", "values": [1, "Infinity"]}
+    assert report_in(json.dumps(said)) == History(1, "loss", 0, (1.0, math.inf))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        "",
+        "[]",
+        "{}",
+        packet("other"),
+        packet(metrics=[]),
+        packet(metrics={"loss": "x"}),
+        packet(metrics={"loss": float("nan")}),
+        packet(metrics={"loss": 10**400}),
+        packet(metrics={"n" * 101: 1}),
+        packet(metrics={str(n): n for n in range(101)}),
+        packet(step=True),
+        packet(step=10**13),
+        packet(epoch="1"),
+        packet(pad="x" * 2**15),
+        '{"kind": "history"}',
+        '{"kind": "history", "fit": 1, "start": 0, "name": "a", "values": [null]}',
+        "[" * 10_000,
+    ],
+)
+def test_what_is_no_report_changes_nothing(data):
+    training = Training()
+    assert training.said(data) is None
+    assert training.latest is None
+    assert training.unreadable
+
+
+@given(st.text() | st.recursive(st.none() | st.floats() | st.text(), st.lists).map(json.dumps))
+def test_garbage_never_raises(data):
+    Training().said(data)
