@@ -23,7 +23,6 @@ from mwmagic.gang import Policy
 from mwmagic.model.cluster import ClusterSpec, Task, TaskName, find_task, make_tasks
 from mwmagic.model.config import CHIEF, KERAS_MODES, ON_STALL, Config
 from mwmagic.model.machine import MachineStatus
-from mwmagic.supervisor.shares import shares
 
 from . import sockets
 from .connection import Connection, start_supervisor
@@ -206,7 +205,6 @@ class Cluster:
             devices=devices,
             gpus=gpus,
             threads=threads,
-            shares=shares(tasks, whole, given, gpus=gpus, threads=threads),
             coordinator=coordinator,
             policy=Policy(restarts=restarts, grace=grace),
             stall=stall,
@@ -462,7 +460,8 @@ class Cluster:
             The kind is unknown, or this cluster cannot be run in that way.
         """
         given = {**self.config.given, **_variables(env)}
-        return export(kind, self.config, [str(script), *map(str, args)], given)
+        config = replace(self.config, shares=self._connection.news["cluster"]["shares"])
+        return export(kind, config, [str(script), *map(str, args)], given)
 
     def detach(self) -> None:
         """Let the cluster outlive this process; `attach` finds it again."""

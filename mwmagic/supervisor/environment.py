@@ -42,14 +42,17 @@ def base_environment(config: Config, env: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _share(config: Config, task: Task, env: Mapping[str, str]) -> dict[str, str]:
+def _share(config: Config, env: Mapping[str, str], share: Mapping[str, str]) -> dict[str, str]:
     """Return a task's share of its machine, but for what was set since the cluster was declared."""
-    share = config.shares.get(str(task), {})
     return {name: value for name, value in share.items() if env.get(name) == config.env.get(name)}
 
 
 def task_environment(
-    config: Config, spec: ClusterSpec, task: Task, env: Mapping[str, str]
+    config: Config,
+    spec: ClusterSpec,
+    task: Task,
+    env: Mapping[str, str],
+    share: Mapping[str, str],
 ) -> dict[str, str]:
     """Return the environment of one task.
 
@@ -64,8 +67,9 @@ def task_environment(
     env : mapping of str to str
         What workers inherit; what the framework needs to meet wins over it,
         except for ``KERAS_BACKEND``.
+    share : mapping of str to str
+        The variables of its share of the machine.
     """
     base = base_environment(config, env)
     meeting = meeting_environment(config.framework, spec, task, base)
-    share = _share(config, task, env)
-    return {**base, **share, **meeting, variables.TASK: str(task)}
+    return {**base, **_share(config, env, share), **meeting, variables.TASK: str(task)}

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.engines.channel import Channel
+from mwmagic.errors import SupervisorError
 from mwmagic.frameworks.environment import early, forkable
-from mwmagic.model.machine import MachineStatus, Warm
+from mwmagic.model.machine import Machine, MachineStatus, Warm
+
+from .copies import Copy, Logs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from mwmagic.engines import Host
     from mwmagic.model.cluster import Task
-    from mwmagic.model.machine import Machine
     from mwmagic.model.messages import Message
 
 __all__ = ["WARM", "Node"]
@@ -42,7 +45,13 @@ class Node:
     tasks : tuple of Task
         The tasks on the machine.
     machine : Machine or None
-        What it has, once that is known.
+        What it has, once `looking` is done.
+    looking : asyncio.Task
+        Ends when the agent has said what the machine has, or that it cannot.
+    unknown : str
+        Why it cannot.
+    shares : dict
+        For each task's name the variables of its share.
     warm : Warm
         Its warm process.
     alive : bool
@@ -60,15 +69,21 @@ class Node:
         self.channel = channel
         self.tasks: tuple[Task, ...] = ()
         self.machine: Machine | None = None
+        self.unknown = ""
+        self.shares: dict[str, dict[str, str]] = {}
         self.warm = Warm()
         self.alive = True
+        self._known = False
         self._listener = listener
         self._lost = lost
         self._early: dict[str, str] = {}
         self._ports: list[int] = []
         self._waiting: dict[str, Callable[[], None]] = {}
-        channel.listener = self._take
+        self._logs = Logs(channel, self._take)
+        self._copies: dict[str, Copy] = {}
+        channel.listener = self._take if host.shared else self._logs.take
         channel.lost = self._gone
+        self.looking = asyncio.create_task(self._look())
 
     @classmethod
     async def open(
@@ -86,13 +101,37 @@ class Node:
             host.name, host.address, names, not self.alive, self.warm, self.machine
         )
 
+    async def _look(self) -> None:
+        try:
+            answer = await self.channel.request("look")
+        except SupervisorError as error:
+            self.unknown = str(error)
+            return
+        self.machine = Machine.read(answer["machine"])
+
     def keep(self, ports: Sequence[int]) -> None:
         """Release the ports held so far: `ports` are held in their place."""
         if self._ports:
             self.channel.send("release", ports=self._ports)
         self._ports = list(ports)
 
+    async def pull(self, path: str) -> None:
+        """Have here what was written to a file there; nothing to do where the disk is shared."""
+        if not self.host.shared:
+            copy = self._copies.setdefault(path, Copy(self.channel, path))
+            await copy.pull()
+
+    async def close(self) -> None:
+        """End the agent and everything it started."""
+        self.looking.cancel()
+        await self.channel.close()
+
     # Processes.
+
+    def share(self, shares: dict[str, dict[str, str]]) -> None:
+        """Set the tasks' shares of the machine; no process starts before."""
+        self.shares = shares
+        self._known = True
 
     def warm_up(self, argv: Sequence[str], env: dict[str, str], cwd: str) -> None:
         """Start the warm process, unless there is one."""
@@ -102,16 +141,27 @@ class Node:
         self._early = early(env)
         self.channel.send("warm", key=WARM, argv=list(argv), env=env, cwd=cwd)
 
-    def start(self, *, env: dict[str, str], **command: Any) -> None:  # noqa: ANN401 - JSON values
+    def start(self, environment: Callable[[], dict[str, str]], **command: Any) -> None:  # noqa: ANN401 - JSON values
         """Start a process: forked from the warm process where there is one like it.
 
         While that one still imports the framework, the start waits for it: a
-        second import beside it would take longer.
+        second import beside it would take longer. It also waits until the
+        machine is shared out.
+
+        Parameters
+        ----------
+        environment : callable
+            Returns the process's environment, once that is known.
+        **command
+            The other fields of ``start``.
         """
+        env = environment() if self._known else {}
         alike = self.warm.state != "off" and forkable(env, self._early)
-        if alike and self.warm.state == "importing":
-            self._waiting[command["process"]] = partial(self.start, env=env, **command)
+        if not self._known or (alike and self.warm.state == "importing"):
+            self._waiting[command["process"]] = partial(self.start, environment, **command)
             return
+        if not self.host.shared:
+            self._logs.begin(command["process"], command["log"])
         zygote = WARM if alike and self.warm.state == "ready" else None
         self.channel.send("start", env=env, zygote=zygote, **command)
 
@@ -119,24 +169,26 @@ class Node:
         """Forget a start that still waits; return whether there was one."""
         return self._waiting.pop(process, None) is not None
 
+    def proceed(self) -> None:
+        """Start what waited, if it need not wait any longer."""
+        waiting, self._waiting = self._waiting, {}
+        for start in waiting.values():
+            start()
+
     # What the agent says.
 
     def _take(self, event: Message) -> None:
         if event["type"] == "warmed":
-            self._warmed(Warm("ready", seconds=event["seconds"], pid=event["pid"]))
+            self.warm = Warm("ready", seconds=event["seconds"], pid=event["pid"])
+            self.proceed()
         elif event["type"] == "cooled" or event.get("command") == "warm":  # refused
-            self._warmed(Warm("failed", error=event["error"]))
+            self.warm = Warm("failed", error=event["error"])
+            self.proceed()
         self._listener(event)
-
-    def _warmed(self, warm: Warm) -> None:
-        """Start what waited for the warm process, which is ready now or never will be."""
-        self.warm = warm
-        waiting, self._waiting = self._waiting, {}
-        for start in waiting.values():
-            start()
 
     def _gone(self) -> None:
         self.alive = False
         self._waiting = {}
         self.warm = Warm("failed", error=f"the agent on {self.host.name} ended")
+        self._logs.flush()
         self._lost(self)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import mwmagic.worker
 from mwmagic.engines import engine_for
 from mwmagic.engines.engine import AGENT
+from mwmagic.errors import ClusterError
 from mwmagic.frameworks import framework_for
 from mwmagic.model.cluster import ClusterSpec
 from mwmagic.model.config import CHIEF
@@ -21,9 +22,10 @@ from mwmagic.model.placement import spread
 from . import orphans
 from .environment import task_environment
 from .node import Node
+from .shares import VISIBLE, shares
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from mwmagic.engines import Engine, Host
     from mwmagic.engines.channel import Channel
@@ -36,6 +38,9 @@ __all__ = ["BOOTSTRAP", "Loss", "Place", "warm_command"]
 
 BOOTSTRAP = Path(mwmagic.worker.__file__).with_name("bootstrap.py")
 """The file that runs a user's file."""
+
+LOOK_SECONDS = 2.0
+"""How long a cluster's start waits for a machine's GPUs, if nobody asked for a number of them."""
 
 WHY_SECONDS = 0.4
 """How long a loss waits for the scheduler's word: less than the gang waits for a first cause."""
@@ -79,6 +84,8 @@ class Place:
         Called with each event of an agent.
     lost : callable
         Called once with each `Loss`.
+    changed : callable
+        Called when more is known of a machine.
     engine : Engine, optional
         What provides the machines; by default what `config` names.
 
@@ -97,6 +104,7 @@ class Place:
         config: Config,
         listener: Callable[[Message], None],
         lost: Callable[[Loss], None],
+        changed: Callable[[], None],
         engine: Engine | None = None,
     ) -> None:
         self.config = config
@@ -106,15 +114,25 @@ class Place:
         self._engine = engine or engine_for(config)
         self._listener = listener
         self._lost = lost
+        self._changed = changed
         self._nodes: list[Node] = []
         self._of: dict[Task, Node] = {}
         self._avoid: set[str] = set()
-        self._losses: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def machines(self) -> tuple[MachineStatus, ...]:
         """The machines as they are now."""
         return tuple(node.status for node in self._nodes)
+
+    @property
+    def shares(self) -> dict[str, dict[str, str]]:
+        """For each task's name the variables of its share of its machine."""
+        return {name: share for node in self._nodes for name, share in node.shares.items()}
+
+    async def pull(self, task: Task, path: str) -> None:
+        """Have here what a task wrote to a file, where its machine has a disk of its own."""
+        await self._of[task].pull(path)
 
     def channel(self, task: Task) -> Channel:
         """Return the connection to the agent that a task runs under."""
@@ -149,9 +167,9 @@ class Place:
 
     async def close(self) -> None:
         """End the agents, and with them every worker, and give the machines back."""
-        for loss in self._losses:
-            loss.cancel()
-        await asyncio.gather(*(node.channel.close() for node in self._nodes))
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*(node.close() for node in self._nodes))
         await self._engine.release()
 
     # Placing.
@@ -170,7 +188,7 @@ class Place:
             node.tasks = tasks
             self._of |= dict.fromkeys(tasks, node)
         await self._hold()
-        self._warm_up()
+        await self._share_out()
         self.broken = not all(node.alive for node in self._nodes)
 
     def _told(self, words: str) -> None:
@@ -179,9 +197,7 @@ class Place:
     async def _connect(self, hosts: Sequence[Host]) -> None:
         """Have an agent on exactly these machines; those that have one already keep it."""
         kept = {node.host: node for node in self._nodes if node.alive and node.host in hosts}
-        await asyncio.gather(
-            *(node.channel.close() for node in self._nodes if node.host not in kept)
-        )
+        await asyncio.gather(*(node.close() for node in self._nodes if node.host not in kept))
         new = [host for host in hosts if host not in kept]
         opened = await asyncio.gather(*map(self._open, new), return_exceptions=True)
         nodes = {one.host: one for one in opened if isinstance(one, Node)}
@@ -211,19 +227,84 @@ class Place:
         first = self.config.coordinator and node is self._of[self.config.members[0]]
         return [CHIEF, *node.tasks] if first else list(node.tasks)
 
-    # Processes.
+    # Shares and processes.
 
-    def _warm_up(self) -> None:
-        if not self.config.warm:
+    async def _share_out(self) -> None:
+        """Share each machine out between its tasks, and warm it up.
+
+        Starts on a machine whose driver hangs wait for it, but the cluster does
+        not, unless it asks for GPUs.
+        """
+        ready = [self._spawn(self._prepare(node)) for node in self._nodes]
+        done, _ = await asyncio.wait(ready, timeout=None if self._wants_gpus else LOOK_SECONDS)
+        for one in done:
+            one.result()
+
+    @property
+    def _wants_gpus(self) -> bool:
+        return bool(self.config.gpus) and VISIBLE not in self.config.given
+
+    async def _prepare(self, node: Node) -> None:
+        """Make a machine ready to start processes."""
+        await asyncio.wait([node.looking])
+        if not node.alive:
             return
-        argv = warm_command(framework_for(self.config.framework).warm)
-        for node in self._nodes:
-            env = task_environment(self.config, self.spec, node.tasks[0], self.config.env)
+        node.share(self._shared(node))
+        if self.config.warm:
+            argv = warm_command(framework_for(self.config.framework).warm)
+            env = self._environment(node, node.tasks[0], self.config.env)
             node.warm_up(argv, env, self.config.directory)
+        node.proceed()
+        self._changed()
 
-    def start(self, task: Task, **command: Any) -> None:  # noqa: ANN401 - JSON values
-        """Start a task's process; see `Node.start`."""
-        self._of[task].start(**command)
+    def _shared(self, node: Node) -> dict[str, dict[str, str]]:
+        """Return what each task on a machine gets of it; nothing is set where that is unknown.
+
+        Raises
+        ------
+        ClusterError
+            It has fewer GPUs than asked for.
+        """
+        machine = node.machine
+        if machine is None and self._wants_gpus:
+            raise ClusterError(f"the GPUs on {node.host.name} are unknown: {node.unknown}")
+        if machine is None:
+            return {}
+        own = {} if machine.visible is None else {VISIBLE: machine.visible}
+        rest = {name: value for name, value in self.config.env.items() if name != VISIBLE}
+        env = self.config.env if node.host.here else {**rest, **own}
+        counts = {"gpus": self.config.gpus, "threads": self.config.threads}
+        try:
+            return shares(node.tasks, machine, env, self.config.given, **counts)
+        except ClusterError as error:
+            if len(self._nodes) == 1:
+                raise
+            raise ClusterError(f"on {node.host.name}: {error}") from None
+
+    def _environment(self, node: Node, task: Task, env: Mapping[str, str]) -> dict[str, str]:
+        share = node.shares.get(str(task), {})
+        return task_environment(self.config, self.spec, task, env, share)
+
+    def start(
+        self,
+        task: Task,
+        env: Mapping[str, str],
+        own: Mapping[str, str],
+        **command: Any,  # noqa: ANN401 - JSON values
+    ) -> None:
+        """Start a task's process, as soon as its machine is ready.
+
+        Parameters
+        ----------
+        task : Task
+            The task.
+        env, own : mapping of str to str
+            What it inherits, and what is set for this process alone.
+        **command
+            The other fields of the agent's ``start``.
+        """
+        node = self._of[task]
+        node.start(lambda: {**self._environment(node, task, env), **own}, **command)
 
     def withdraw(self, process: str) -> bool:
         """Forget a start that still waits; return whether there was one."""
@@ -237,9 +318,14 @@ class Place:
         if node.host.here:
             own = [other.channel.pid for other in self._nodes if other is not node]
             orphans.end([pid for pid in own if pid is not None] + list(self._engine.helpers))
-        loss = asyncio.create_task(self._explain(node, time.monotonic()))
-        self._losses.add(loss)
-        loss.add_done_callback(self._losses.discard)
+        self._spawn(self._explain(node, time.monotonic()))
+
+    def _spawn(self, coroutine: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        """Begin what `close` cancels."""
+        task = asyncio.create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _explain(self, node: Node, moment: float) -> None:
         """Report a loss, with the scheduler's word where it has one at once."""

@@ -31,7 +31,6 @@ from mwmagic.model.status import words
 from mwmagic.record.metrics import HISTORY, LOG, REPORT
 
 from .account import Account
-from .environment import task_environment
 from .place import BOOTSTRAP
 from .process import ABSENT, Process
 from .reports import History
@@ -309,8 +308,7 @@ class Run:
         process = self._new(task, attempt)
         paths = process.paths
         paths.report.unlink(missing_ok=True)
-        env = task_environment(self._config, self._place.spec, task, order.env)
-        env |= {
+        own = {
             variables.ATTEMPT: str(attempt),
             variables.REPORT: str(paths.report),
             variables.RUN: str(self.directory.path),
@@ -321,7 +319,8 @@ class Run:
             task,
             process=self._key(process),
             argv=[sys.executable, str(BOOTSTRAP), order.script, *order.args],
-            env=env,
+            env=order.env,
+            own=own,
             cwd=order.cwd,
             log=str(paths.log),
             report=str(paths.report),

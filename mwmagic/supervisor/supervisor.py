@@ -52,7 +52,7 @@ class Supervisor:
         self.config = config
         self.run: Run | None = None
         self._detached = config.detach
-        self._place = Place(config, self._take, self._lost, engine)
+        self._place = Place(config, self._take, self._lost, self._changed, engine)
         self._server = Server(socket, self._answer, self._abandoned)
         self._closed = asyncio.Event()
         self._frame: asyncio.TimerHandle | None = None
@@ -135,6 +135,7 @@ class Supervisor:
             "detached": self._detached,
             "pid": os.getpid(),
             "addresses": {str(task): address for task, address in spec.placed},
+            "shares": self._place.shares,
             "machines": [asdict(machine) for machine in self._place.machines],
         }
         return {"cluster": cluster, "run": self.run.snapshot() if self.run else None}

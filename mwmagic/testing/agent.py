@@ -103,8 +103,12 @@ class FakeAgent:
             self._spawn(self._measure())
 
     def look(self, command: Message) -> None:
-        """Say what the machine has."""
-        self.emit("looked", id=command["id"], machine=asdict(self.machine.has))
+        """Say what the machine has, once that is known."""
+        self._spawn(self._looked(command["id"]))
+
+    async def _looked(self, number: int) -> None:
+        await asyncio.sleep(self.machine.look_seconds)
+        self.emit("looked", id=number, machine=asdict(self.machine.has))
 
     def hold(self, command: Message) -> None:
         """Hold ports."""

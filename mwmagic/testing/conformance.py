@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from mwmagic.engines.channel import Channel
 from mwmagic.errors import MwmagicError
 from mwmagic.model.cluster import ClusterSpec, make_tasks
+from mwmagic.model.machine import Machine
 from mwmagic.model.placement import spread
 
 if TYPE_CHECKING:
@@ -220,6 +221,17 @@ async def machines_are_enough(subject: Subject) -> None:
         _expect(all(host.address for host in session.hosts), "each machine has an address")
 
 
+async def each_machine_says_what_it_has(subject: Subject) -> None:
+    """Each machine has processors and memory, and GPUs or a reason why not."""
+    async with _session(subject) as session:
+        for channel in session.channels:
+            machine = Machine.read((await channel.request("look"))["machine"])
+            _expect(machine.processors > 0, f"it has processors: {machine}")
+            _expect(machine.memory > 0, f"it has memory: {machine}")
+            _expect(bool(machine.gpus) != bool(machine.why), f"GPUs, or why not: {machine}")
+            _expect(machine.host and machine.python, f"it has a name and a Python: {machine}")
+
+
 async def ports_are_held_on_each_machine(subject: Subject) -> None:
     """The ports held form a cluster with the addresses that the engine gives."""
     async with _session(subject) as session:
@@ -260,6 +272,25 @@ async def a_process_says_all_before_it_exits(subject: Subject) -> None:
             _expect(data == b"hello\n" + b"x" * LONG_BYTES, "all that is printed arrives")
             _expect((end["code"], end["signal"]) == (CODE, None), "the exit code arrives")
             _expect(end["size"] == len(data), "the exit tells the size of the log")
+
+
+async def files_are_read_where_they_are(subject: Subject) -> None:
+    """A log is fetched piece by piece from the machine that it is on."""
+    async with _session(subject) as session:
+        for channel in session.channels:
+            name = session.start(channel, f"write={LONG_BYTES}")
+            await session.output(channel)
+            fetch = partial(channel.request, "fetch", path=session.log(name))
+            piece = await fetch(offset=LONG_BYTES - 10, bytes=CREDIT_BYTES)
+            _expect(piece["data"] == "x" * 10, "a piece at the end is what is there")
+            _expect(piece["size"] == LONG_BYTES, "a piece tells how long the file is")
+            beyond = await fetch(offset=LONG_BYTES, bytes=CREDIT_BYTES)
+            _expect(not beyond["data"], "there is nothing beyond the end")
+            try:
+                await channel.request("fetch", path=session.log("none"), offset=0, bytes=1)
+            except MwmagicError:
+                continue
+            raise NotConforming("a file that is not there cannot be fetched")
 
 
 async def times_are_comparable(subject: Subject) -> None:
@@ -351,9 +382,11 @@ async def release_is_harmless(subject: Subject) -> None:
 
 CHECKS: tuple[Callable[[Subject], Awaitable[Any]], ...] = (
     machines_are_enough,
+    each_machine_says_what_it_has,
     ports_are_held_on_each_machine,
     addresses_are_reachable,
     a_process_says_all_before_it_exits,
+    files_are_read_where_they_are,
     times_are_comparable,
     a_process_is_ended,
     each_machine_has_a_warm_process,

@@ -41,6 +41,10 @@ class FakeMachine:
         Seconds that each message takes, in either direction.
     warm_seconds : float
         How long the warm process's imports take.
+    lag_bytes : int
+        How far the supervisor may be behind a log before the agent skips ahead.
+    look_seconds : float
+        How long it takes to find out what the machine has.
 
     Attributes
     ----------
@@ -67,6 +71,8 @@ class FakeMachine:
         shared: bool = True,
         delay: float = 0.0,
         warm_seconds: float = 0.0,
+        look_seconds: float = 0.0,
+        lag_bytes: int = 4 << 20,
     ) -> None:
         self.name = name
         self.address = address or name
@@ -84,6 +90,8 @@ class FakeMachine:
         self.shared = shared
         self.delay = delay
         self.warm_seconds = warm_seconds
+        self.look_seconds = look_seconds
+        self.lag_bytes = lag_bytes
         self.lost = False
         self.why: str | None = None
         self.reachable = True

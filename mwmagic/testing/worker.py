@@ -13,9 +13,6 @@ if TYPE_CHECKING:
 
 __all__ = ["FakeWorker", "Script"]
 
-_LAG_BYTES = 4 << 20
-"""How far the supervisor may be behind before the forwarding skips ahead, as the agent does."""
-
 
 class FakeWorker:
     """What a script has of the process that it plays.
@@ -124,8 +121,7 @@ class FakeWorker:
 
     def forward(self, *, all_of_it: bool = False) -> tuple[int, bytes] | None:
         """Return the next piece of the log to forward, and where it begins."""
-        if len(self.output) - self.sent > _LAG_BYTES:
-            self.sent = len(self.output) - _LAG_BYTES
+        self.sent = max(self.sent, len(self.output) - self.machine.lag_bytes)
         size = len(self.output) - self.sent
         size = size if all_of_it else min(size, self.credit)
         if size <= 0:

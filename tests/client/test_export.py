@@ -15,6 +15,7 @@ from mwmagic.client.export import export
 from mwmagic.errors import ClusterError
 from mwmagic.model.cluster import make_tasks
 from mwmagic.model.config import Config
+from mwmagic.model.machine import Machine
 from mwmagic.supervisor.shares import shares
 
 MEET = """
@@ -60,7 +61,7 @@ time.sleep(600)
 
 def config(framework="tensorflow", gpus=None, devices=0, **shape):
     tasks = make_tasks(**{"workers": 2, **shape})
-    divided = shares(tasks, {}, {}, gpus=gpus and 0, threads=2)
+    divided = shares(tasks, Machine(8), {}, {}, gpus=gpus and 0, threads=2)
     names = [str(task) for task in tasks]
     options = {"framework": framework, "gpus": gpus, "devices": devices, "shares": divided}
     return Config("a", ".", names, 1, **options)

@@ -18,7 +18,7 @@ SPEC = ClusterSpec.place(TASKS, ["localhost:1111", "node-2:2222"])
 def environment(env=None, **options):
     names = [str(task) for task in TASKS]
     config = Config(name="c", directory="/", tasks=names, owner=os.getpid(), **options)
-    return task_environment(config, SPEC, TASKS[1], env or {})
+    return task_environment(config, SPEC, TASKS[1], env or {}, {})
 
 
 def test_what_only_the_notebook_is_meant_to_see_is_left_out():

@@ -143,6 +143,38 @@ def test_a_gang_restarts_on_the_machines_that_are_left(tmp_path):
     assert "node failure" in json.dumps(setback)
 
 
+def test_logs_of_machines_with_disks_of_their_own_are_kept_here(tmp_path):
+    line = b"a" * 99 + b"\n"
+
+    async def train(worker):
+        worker.write(line * 12_000)  # more than the credit
+        worker.write(line * 2_000)  # so far ahead that the agent skips
+        worker.print(worker.task)
+
+    options = {"shared": False, "clock": 77.0, "delay": 0.001, "lag_bytes": 2**16}
+
+    @on(tmp_path, machines_of("ab", **options), train)
+    async def _(client):
+        await client.launch()
+        run = await client.state("finished", "failed")
+        assert run["state"] == "finished"
+        for name, task in run["tasks"].items():
+            assert printed(task) == line.decode() * 14_000 + f"{name}\n"
+
+
+def test_what_is_lost_of_a_log_is_said(tmp_path):
+    async def train(worker):
+        worker.write(b"a" * 99_999)
+        worker.machine.disk.clear()
+
+    @on(tmp_path, machines_of("a", shared=False, lag_bytes=99), train, tasks=1, restarts=0)
+    async def _(client):
+        await client.launch()
+        await client.state("finished", "failed")
+        [error] = [event["error"] for event in events(tmp_path) if event["event"] == "exited"]
+        assert "bytes of the log could not be had" in error
+
+
 @pytest.mark.slow
 def test_a_run_fails_when_no_machine_is_left(tmp_path):
     async def train(worker):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 
 import pytest
@@ -11,7 +12,6 @@ from mwmagic.errors import ClusterError, SupervisorError
 from mwmagic.model.cluster import ClusterSpec, make_tasks
 from mwmagic.model.config import Config
 from mwmagic.supervisor import place as module
-from mwmagic.supervisor.environment import task_environment
 from mwmagic.supervisor.node import WARM
 from mwmagic.supervisor.place import Place
 from mwmagic.testing import FakeEngine, FakeMachine
@@ -27,7 +27,9 @@ class Scene:
         options = {"warm": False, **dict(config)}
         self.heard, self.losses = asyncio.Queue(), asyncio.Queue()
         self.config = Config("c", "/", names, os.getpid(), **options)
-        self.place = Place(self.config, self.heard.put_nowait, self.losses.put_nowait, self.engine)
+        self.changes = asyncio.Queue()
+        told = (one.put_nowait for one in (self.heard, self.losses))
+        self.place = Place(self.config, *told, lambda: self.changes.put_nowait(1), self.engine)
 
     async def __aenter__(self):
         await self.place.open()
@@ -38,9 +40,8 @@ class Scene:
 
     def start(self, index, **env):
         task = self.config.members[index]
-        full = task_environment(self.config, self.place.spec, task, env)
         rest = {"cwd": "/", "log": f"/dev/null/{index}", "report": None, "credit": 0}
-        self.place.start(task, env=full, process=f"p{index}", argv=["x"], **rest)
+        self.place.start(task, env=env, own={}, process=f"p{index}", argv=["x"], **rest)
 
     async def until(self, kind, **fields):
         """Return the next event that is so."""
@@ -289,3 +290,64 @@ def test_what_was_opened_is_closed_when_a_machine_fails():
     asyncio.run(asyncio.wait_for(test(), 30))
     assert scene.engine.released == 1
     assert not scene.machines[0].agents
+
+
+def test_each_machine_is_shared_out_between_its_own_tasks():
+    machines = made("big", processors=8, gpus=4) + made("small", processors=3)
+
+    @on(lambda: Scene(machines, tasks=4))
+    async def _(scene):
+        shares = scene.place.shares
+        names = ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
+        assert [tuple(share.get(name) for name in names) for share in shares.values()] == [
+            ("4", "0,1"),
+            ("4", "2,3"),
+            ("1", None),
+            ("1", None),
+        ]
+        scene.start(1)
+        while not scene.machines[0].workers:  # noqa: ASYNC110 - of the made-up machine
+            await asyncio.sleep(0)
+        [worker] = scene.machines[0].workers
+        assert worker.env["CUDA_VISIBLE_DEVICES"] == "2,3"
+
+
+def test_another_machine_has_its_own_choice_of_gpus():
+    there, other = made("a", "b", gpus=4)
+    there.has = dataclasses.replace(there.has, visible="2,3")
+    config = {"env": {"CUDA_VISIBLE_DEVICES": "0"}}
+
+    @on(lambda: Scene([there, other], tasks=2, config=config))
+    async def _(scene):
+        chosen = [share["CUDA_VISIBLE_DEVICES"] for share in scene.place.shares.values()]
+        assert chosen == ["2,3", "0,1,2,3"]
+
+
+def test_gpus_are_missed_where_the_tasks_are():
+    machines = made("a", gpus=2) + made("b", gpus=1)
+    with pytest.raises(ClusterError, match=r"on b: 2 tasks .* need 2 GPUs, and there are 1 \(0\)"):
+        on(lambda: Scene(machines, tasks=4, config={"gpus": 1}))(None)
+    assert not any(machine.agents for machine in machines)
+
+
+def test_a_driver_that_hangs_delays_the_starts_and_not_the_cluster(monkeypatch):
+    monkeypatch.setattr(module, "LOOK_SECONDS", 0.01)
+    machines = made("a", look_seconds=0.1, gpus=2)
+
+    @on(lambda: Scene(machines, config=WARMING))
+    async def _(scene):
+        assert scene.place.shares == {}
+        assert scene.place.machines[0].warm.state == "off"
+        scene.start(0)
+        await scene.changes.get()
+        assert scene.place.shares["worker:1"]["CUDA_VISIBLE_DEVICES"] == "1"
+        assert (await scene.until("started"))["warm"]
+        assert machines[0].workers[0].env["CUDA_VISIBLE_DEVICES"] == "0"
+
+
+def test_a_driver_that_hangs_is_waited_for_where_gpus_are_asked_for(monkeypatch):
+    monkeypatch.setattr(module, "LOOK_SECONDS", 0.01)
+
+    @on(lambda: Scene(made("a", look_seconds=0.1, gpus=2), config={"gpus": 1}))
+    async def _(scene):
+        assert scene.place.shares["worker:1"]["CUDA_VISIBLE_DEVICES"] == "1"

@@ -1,0 +1,152 @@
+"""Copies of files from a machine that has a disk of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING
+
+from mwmagic.errors import SupervisorError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mwmagic.engines.channel import Channel
+    from mwmagic.model.messages import Message
+
+__all__ = ["Copy", "Logs"]
+
+LOG_LOST = "log-lost"
+
+PIECE_BYTES = 64 << 10
+"""How much of a file one answer carries."""
+
+
+class Copy:
+    """A file here that is to have what the file of the same path has on another machine.
+
+    Parameters
+    ----------
+    channel : Channel
+        The connection to that machine's agent.
+    path : str
+        The file's path, on both machines.
+
+    Attributes
+    ----------
+    size : int
+        How far the copy goes.
+    """
+
+    def __init__(self, channel: Channel, path: str) -> None:
+        self.size = 0
+        self._channel = channel
+        self._path = path
+        self._holes: list[tuple[int, int]] = []
+
+    def put(self, offset: int, data: bytes) -> None:
+        """Take in a piece that came by itself; what it leaves out is fetched by `fill`."""
+        if offset > self.size:
+            self._holes.append((self.size, offset))
+        self.size = max(self.size, offset + len(data))
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.pwrite(descriptor, data, offset)
+        finally:
+            os.close(descriptor)
+
+    def lacks(self, size: int) -> int:
+        """Return how many of the file's first bytes are missing."""
+        return sum(end - start for start, end in self._holes) + max(0, size - self.size)
+
+    async def fill(self, size: int) -> None:
+        """Fetch what is missing of the file's first bytes.
+
+        Raises
+        ------
+        SupervisorError
+            The agent is gone, or cannot read the file.
+        """
+        if size > self.size:
+            self._holes.append((self.size, size))
+            self.size = size
+        while self._holes:
+            start, end = self._holes[0]
+            data, _ = await self._fetch(start, end - start)
+            if not data:
+                raise SupervisorError(f"{self._path} ends at {start} bytes, not at {end}")
+            self.put(start, data)
+            self._holes[0] = (start + len(data), end)
+            if start + len(data) == end:
+                del self._holes[0]
+
+    async def pull(self) -> None:
+        """Fetch what was appended to the file since the last time; nothing if there is none."""
+        while True:
+            try:
+                data, size = await self._fetch(self.size, PIECE_BYTES)
+            except SupervisorError:
+                return  # not written yet, or nobody there who could be asked
+            if data:
+                self.put(self.size, data)
+            if self.size >= size:
+                return
+
+    async def _fetch(self, offset: int, count: int) -> tuple[bytes, int]:
+        """Return a piece of the file, and how long that is."""
+        piece = min(count, PIECE_BYTES)
+        answer = await self._channel.request("fetch", path=self._path, offset=offset, bytes=piece)
+        return answer["data"].encode("utf-8", "surrogateescape"), int(answer["size"])
+
+
+class Logs:
+    """Keeps here the logs of the processes on another machine, and withholds exits until then.
+
+    Parameters
+    ----------
+    channel : Channel
+        The connection to that machine's agent.
+    listener : callable
+        Called with each event, an exit only once the log is here to its last byte.
+    """
+
+    def __init__(self, channel: Channel, listener: Callable[[Message], None]) -> None:
+        self._channel = channel
+        self._listener = listener
+        self._copies: dict[str, Copy] = {}
+        self._filling: dict[str, tuple[asyncio.Task[None], Message]] = {}
+
+    def begin(self, process: str, path: str) -> None:
+        """Keep the log of a process."""
+        self._copies[process] = Copy(self._channel, path)
+
+    def take(self, event: Message) -> None:
+        """Take in an event."""
+        copy = self._copies.get(event.get("process", ""))
+        if copy is not None and event["type"] == "output":
+            copy.put(event["offset"], event["data"].encode("utf-8", "surrogateescape"))
+        if copy is not None and event["type"] == "exited":
+            del self._copies[event["process"]]
+            if copy.lacks(event["size"]):
+                filling = asyncio.create_task(self._fill(copy, event))
+                self._filling[event["process"]] = filling, event
+                return
+        self._listener(event)
+
+    def flush(self) -> None:
+        """Report the exits withheld: the agent is gone, and what is missing with it."""
+        filling, self._filling = self._filling, {}
+        for task, event in filling.values():
+            task.cancel()
+            self._listener(event)
+
+    async def _fill(self, copy: Copy, event: Message) -> None:
+        lacks = copy.lacks(event["size"])
+        try:
+            await copy.fill(event["size"])
+        except SupervisorError as error:
+            if event["error"] is None:
+                event["reason"] = LOG_LOST
+                event["error"] = f"{lacks} bytes of the log could not be had: {error}"
+        if self._filling.pop(event["process"], None) is not None:
+            self._listener(event)

@@ -1,0 +1,97 @@
+"""Files kept here of machines with disks of their own."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from mwmagic.engines.channel import Channel
+from mwmagic.errors import SupervisorError
+from mwmagic.supervisor.copies import Copy, Logs
+from mwmagic.testing import FakeEngine, FakeMachine
+
+FAR = bytes(range(256)) * 1000
+
+
+def on(body, **files):
+    """Run a coroutine function with a channel to a machine that has these files."""
+
+    async def test():
+        machine = FakeMachine("far", shared=False)
+        machine.disk.update({path: bytearray(data) for path, data in files.items()})
+        channel = await Channel.open(FakeEngine([machine]).host(machine))
+        try:
+            await body(channel, machine)
+        finally:
+            await channel.close()
+
+    asyncio.run(asyncio.wait_for(test(), 30))
+
+
+def test_what_was_left_out_is_fetched(tmp_path):
+    path = str(tmp_path / "log")
+
+    async def body(channel, machine):
+        copy = Copy(channel, path)
+        copy.put(10, FAR[10:20])
+        copy.put(100, FAR[100:200])
+        assert copy.lacks(len(FAR)) == len(FAR) - 110
+        await copy.fill(len(FAR))
+        assert copy.lacks(len(FAR)) == 0
+        assert (tmp_path / "log").read_bytes() == FAR
+
+    on(body, **{path: FAR})
+
+
+def test_a_file_that_is_shorter_than_told_is_an_error(tmp_path):
+    path = str(tmp_path / "log")
+
+    async def body(channel, machine):
+        with pytest.raises(SupervisorError, match="ends at 3 bytes, not at 9"):
+            await Copy(channel, path).fill(9)
+
+    on(body, **{path: b"abc"})
+
+
+def test_what_was_appended_is_pulled(tmp_path):
+    path = str(tmp_path / "stacks")
+
+    async def body(channel, machine):
+        copy = Copy(channel, path)
+        await copy.pull()
+        assert not (tmp_path / "stacks").exists()
+        for size in (100, 100, 200_000):
+            machine.disk[path] = bytearray(FAR[:size])
+            await copy.pull()
+            assert (tmp_path / "stacks").read_bytes() == FAR[:size]
+        machine.lose()
+        await copy.pull()
+
+    on(body)
+
+
+def exited(size):
+    return {"type": "exited", "process": "p", "size": size, "error": None}
+
+
+def test_an_exit_is_told_once_its_log_is_here_or_its_machine_gone(tmp_path):
+    path = str(tmp_path / "log")
+
+    async def body(channel, machine):
+        heard = asyncio.Queue()
+        logs = Logs(channel, heard.put_nowait)
+        logs.begin("p", path)
+        logs.take({"type": "output", "process": "p", "offset": 0, "data": "abc"})
+        logs.take(exited(3))
+        assert [heard.get_nowait()["type"] for _ in range(2)] == ["output", "exited"]
+        logs.begin("p", path)
+        logs.take(exited(3))
+        assert heard.empty()
+        logs.flush()
+        assert heard.get_nowait()["type"] == "exited"
+        await asyncio.sleep(0)
+        logs.flush()
+        assert heard.empty()
+
+    on(body, **{path: b"abc"})
