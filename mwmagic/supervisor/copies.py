@@ -6,6 +6,7 @@ import asyncio
 import os
 from typing import TYPE_CHECKING
 
+from mwmagic.agent.wire import CHUNK_BYTES, LOG_LOST, as_bytes
 from mwmagic.errors import SupervisorError
 
 if TYPE_CHECKING:
@@ -15,11 +16,6 @@ if TYPE_CHECKING:
     from mwmagic.model.messages import Message
 
 __all__ = ["Copy", "Logs"]
-
-LOG_LOST = "log-lost"
-
-PIECE_BYTES = 64 << 10
-"""How much of a file one answer carries."""
 
 
 class Copy:
@@ -84,7 +80,7 @@ class Copy:
         """Fetch what was appended to the file since the last time; nothing if there is none."""
         while True:
             try:
-                data, size = await self._fetch(self.size, PIECE_BYTES)
+                data, size = await self._fetch(self.size, CHUNK_BYTES)
             except SupervisorError:
                 return  # not written yet, or nobody there who could be asked
             if data:
@@ -94,9 +90,9 @@ class Copy:
 
     async def _fetch(self, offset: int, count: int) -> tuple[bytes, int]:
         """Return a piece of the file, and how long that is."""
-        piece = min(count, PIECE_BYTES)
+        piece = min(count, CHUNK_BYTES)
         answer = await self._channel.request("fetch", path=self._path, offset=offset, bytes=piece)
-        return answer["data"].encode("utf-8", "surrogateescape"), int(answer["size"])
+        return as_bytes(answer["data"]), int(answer["size"])
 
 
 class Logs:
@@ -124,7 +120,7 @@ class Logs:
         """Take in an event."""
         copy = self._copies.get(event.get("process", ""))
         if copy is not None and event["type"] == "output":
-            copy.put(event["offset"], event["data"].encode("utf-8", "surrogateescape"))
+            copy.put(event["offset"], as_bytes(event["data"]))
         if copy is not None and event["type"] == "exited":
             del self._copies[event["process"]]
             if copy.lacks(event["size"]):

@@ -8,6 +8,7 @@ import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from mwmagic.agent.wire import CHUNK_BYTES, as_text
 from mwmagic.model.messages import COMMANDS, VERSION, check, decode, encode
 
 from .worker import FakeWorker
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from .worker import Script
 
 __all__ = ["FakeAgent"]
-
-CHUNK_BYTES = 64 << 10
 
 
 class FakeAgent:
@@ -133,7 +132,7 @@ class FakeAgent:
         """Start a worker."""
         if command["process"] in self.workers:
             raise ValueError(f"{command['process']} is still alive")
-        worker = FakeWorker(self.machine, command, self._forward)
+        worker = FakeWorker(self.machine, command, self._forward, self._said)
         self.workers[worker.process] = worker
         self.machine.write(command["log"], b"")
         self._spawn(self._run(worker, warm=command["zygote"] is not None))
@@ -151,11 +150,16 @@ class FakeAgent:
         rest = {"size": size, "usage": usage, "dropped": 0, "reason": None, "error": None}
         self.emit("exited", process=worker.process, **moment, **how, **rest)
 
+    def _said(self, worker: FakeWorker, data: str) -> None:
+        size = len(worker.output)
+        at = self.machine.time
+        self.emit("said", process=worker.process, time=at, size=size, data=data)
+
     def _forward(self, worker: FakeWorker, *, all_of_it: bool = False) -> None:
         while (piece := worker.forward(all_of_it=all_of_it)) is not None:
             offset, data = piece
             for at in range(0, len(data), CHUNK_BYTES):
-                text = data[at : at + CHUNK_BYTES].decode("utf-8", "surrogateescape")
+                text = as_text(data[at : at + CHUNK_BYTES])
                 self.emit("output", process=worker.process, offset=offset + at, data=text)
 
     def credit(self, command: Message) -> None:
@@ -182,8 +186,14 @@ class FakeAgent:
         """Send a piece of a file."""
         data, start = self.machine.read(command["path"]), command["offset"]
         piece = data[start : start + min(command["bytes"], CHUNK_BYTES)]
-        text = piece.decode("utf-8", "surrogateescape")
-        self.emit("fetched", id=command["id"], offset=start, data=text, size=len(data))
+        size = len(data)
+        self.emit("fetched", id=command["id"], offset=start, data=as_text(piece), size=size)
+
+    def tell(self, command: Message) -> None:
+        """Pass on what a worker is told."""
+        worker = self.workers.get(command["process"])
+        if worker is not None:
+            worker.told.put_nowait(command["data"])
 
     def ping(self, command: Message) -> None:
         """Answer."""
@@ -211,5 +221,6 @@ _HANDLERS: dict[str, Callable[[FakeAgent, Message], None]] = {
     "end": FakeAgent.end,
     "signal": FakeAgent.signal,
     "fetch": FakeAgent.fetch,
+    "tell": FakeAgent.tell,
     "ping": FakeAgent.ping,
 }

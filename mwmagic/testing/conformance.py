@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from mwmagic.agent.wire import as_bytes
 from mwmagic.engines.channel import Channel
 from mwmagic.errors import MwmagicError
 from mwmagic.model.cluster import ClusterSpec, make_tasks
@@ -183,7 +184,7 @@ class _Session:
         data = b""
         while (event := await self.until(channel, "output", "exited"))["type"] == "output":
             _expect(event["offset"] == len(data), "output arrives in order and without holes")
-            piece = event["data"].encode("utf-8", "surrogateescape")
+            piece = as_bytes(event["data"])
             data += piece
             channel.send("credit", process=event["process"], bytes=len(piece))
         return data, event

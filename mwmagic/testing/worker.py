@@ -25,6 +25,8 @@ class FakeWorker:
         The agent's ``start`` command.
     changed : callable
         Called when there is output to forward.
+    said : callable
+        Called with a packet for the supervisor.
 
     Attributes
     ----------
@@ -36,12 +38,18 @@ class FakeWorker:
         Seconds of CPU that it has used.
     memory : int
         Bytes that it uses.
+    told : asyncio.Queue of str
+        The packets that came on its line from the supervisor.
     stack : str
         What it writes to its stacks file on SIGUSR1.
     """
 
     def __init__(
-        self, machine: FakeMachine, command: dict[str, Any], changed: Callable[[FakeWorker], None]
+        self,
+        machine: FakeMachine,
+        command: dict[str, Any],
+        changed: Callable[[FakeWorker], None],
+        said: Callable[[FakeWorker, str], None],
     ) -> None:
         self.machine = machine
         self.process: str = command["process"]
@@ -52,12 +60,14 @@ class FakeWorker:
         self.cpu = 0.0
         self.memory = 1 << 20
         self.stack = ""
+        self.told: asyncio.Queue[str] = asyncio.Queue()
         self.signal: int | None = None
         self.output = bytearray()
         self.sent = 0
         self.credit: int = command["credit"]
         self._log: str = command["log"]
         self._changed = changed
+        self._said = said
         self._running: asyncio.Task[int | None] | None = None
 
     @property
@@ -79,6 +89,10 @@ class FakeWorker:
         self.machine.write(self._log, data)
         self.output += data
         self._changed(self)
+
+    def say(self, data: str) -> None:
+        """Send the supervisor a packet on the worker's line, beside the output."""
+        self._said(self, data)
 
     async def sleep(self, seconds: float) -> None:
         """Do nothing for so long."""
