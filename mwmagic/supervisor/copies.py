@@ -110,11 +110,13 @@ class Logs:
         self._channel = channel
         self._listener = listener
         self._copies: dict[str, Copy] = {}
+        self._reports: dict[str, Copy | None] = {}
         self._filling: dict[str, tuple[asyncio.Task[None], Message]] = {}
 
-    def begin(self, process: str, path: str) -> None:
-        """Keep the log of a process."""
-        self._copies[process] = Copy(self._channel, path)
+    def begin(self, process: str, log: str, report: str | None) -> None:
+        """Keep the log of a process, and the report that it may leave."""
+        self._copies[process] = Copy(self._channel, log)
+        self._reports[process] = Copy(self._channel, report) if report else None
 
     def take(self, event: Message) -> None:
         """Take in an event."""
@@ -123,8 +125,9 @@ class Logs:
             copy.put(event["offset"], as_bytes(event["data"]))
         if copy is not None and event["type"] == "exited":
             del self._copies[event["process"]]
-            if copy.lacks(event["size"]):
-                filling = asyncio.create_task(self._fill(copy, event))
+            report = self._reports.pop(event["process"])
+            if copy.lacks(event["size"]) or event["report"]:
+                filling = asyncio.create_task(self._fill(copy, report, event))
                 self._filling[event["process"]] = filling, event
                 return
         self._listener(event)
@@ -136,7 +139,7 @@ class Logs:
             task.cancel()
             self._listener(event)
 
-    async def _fill(self, copy: Copy, event: Message) -> None:
+    async def _fill(self, copy: Copy, report: Copy | None, event: Message) -> None:
         lacks = copy.lacks(event["size"])
         try:
             await copy.fill(event["size"])
@@ -144,5 +147,7 @@ class Logs:
             if event["error"] is None:
                 event["reason"] = LOG_LOST
                 event["error"] = f"{lacks} bytes of the log could not be had: {error}"
+        if report is not None and event["report"]:
+            await report.pull()
         if self._filling.pop(event["process"], None) is not None:
             self._listener(event)

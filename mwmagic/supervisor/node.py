@@ -161,7 +161,7 @@ class Node:
             self._waiting[command["process"]] = partial(self.start, environment, **command)
             return
         if not self.host.shared:
-            self._logs.begin(command["process"], command["log"])
+            self._logs.begin(command["process"], command["log"], command["report"])
         zygote = WARM if alike and self.warm.state == "ready" else None
         self.channel.send("start", env=env, zygote=zygote, **command)
 

@@ -72,7 +72,7 @@ def test_what_was_appended_is_pulled(tmp_path):
 
 
 def exited(size):
-    return {"type": "exited", "process": "p", "size": size, "error": None}
+    return {"type": "exited", "process": "p", "size": size, "error": None, "report": None}
 
 
 def test_an_exit_is_told_once_its_log_is_here_or_its_machine_gone(tmp_path):
@@ -81,11 +81,11 @@ def test_an_exit_is_told_once_its_log_is_here_or_its_machine_gone(tmp_path):
     async def body(channel, machine):
         heard = asyncio.Queue()
         logs = Logs(channel, heard.put_nowait)
-        logs.begin("p", path)
+        logs.begin("p", path, None)
         logs.take({"type": "output", "process": "p", "offset": 0, "data": "abc"})
         logs.take(exited(3))
         assert [heard.get_nowait()["type"] for _ in range(2)] == ["output", "exited"]
-        logs.begin("p", path)
+        logs.begin("p", path, None)
         logs.take(exited(3))
         assert heard.empty()
         logs.flush()
@@ -95,3 +95,17 @@ def test_an_exit_is_told_once_its_log_is_here_or_its_machine_gone(tmp_path):
         assert heard.empty()
 
     on(body, **{path: b"abc"})
+
+
+def test_a_report_is_here_before_the_exit_is_told(tmp_path):
+    log, report = str(tmp_path / "log"), str(tmp_path / "report")
+
+    async def body(channel, machine):
+        heard = asyncio.Queue()
+        logs = Logs(channel, heard.put_nowait)
+        logs.begin("p", log, report)
+        logs.take({**exited(0), "report": {"x": 1}})
+        assert (await heard.get())["report"] == {"x": 1}
+        assert (tmp_path / "report").read_bytes() == b'{"x": 1}'
+
+    on(body, **{log: b"", report: b'{"x": 1}'})

@@ -351,3 +351,42 @@ def test_a_driver_that_hangs_is_waited_for_where_gpus_are_asked_for(monkeypatch)
     @on(lambda: Scene(made("a", look_seconds=0.1, gpus=2), config={"gpus": 1}))
     async def _(scene):
         assert scene.place.shares["worker:1"]["CUDA_VISIBLE_DEVICES"] == "1"
+
+
+def test_what_an_agent_leaves_behind_is_ended_but_not_the_engines_helpers(monkeypatch):
+    ended = []
+    monkeypatch.setattr(module.orphans, "end", ended.append)
+
+    async def hosts(*_, **__):
+        return [dataclasses.replace(scene.engine.host(one), here=True) for one in scene.machines]
+
+    scene = Scene(made("a", "b"))
+    scene.engine.helpers = [41, 42]
+    scene.engine.allocate = hosts
+
+    @on(lambda: scene)
+    async def _(scene):
+        scene.machines[0].lose()
+        await scene.losses.get()
+        assert ended == [[41, 42]]
+
+
+def test_a_lost_machine_elsewhere_leaves_nothing_behind_here(monkeypatch):
+    monkeypatch.setattr(module.orphans, "end", lambda _: pytest.fail("another machine's"))
+
+    @on(lambda: Scene(made("a", "b")))
+    async def _(scene):
+        scene.machines[0].lose()
+        await scene.losses.get()
+
+
+def test_a_file_of_another_disk_is_pulled_when_it_is_needed(tmp_path):
+    path = str(tmp_path / "stacks")
+    far, near = made("far") + made("near", shared=True)
+
+    @on(lambda: Scene([far, near]))
+    async def _(scene):
+        far.disk[path] = bytearray(b"stack")
+        for task in scene.config.members:
+            await scene.place.pull(task, path)
+        assert (tmp_path / "stacks").read_bytes() == b"stack"

@@ -6,9 +6,11 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 
+from mwmagic import Cluster
 from mwmagic.errors import ClusterError
 from mwmagic.frameworks.environment import early
 from mwmagic.model.cluster import make_tasks
@@ -151,3 +153,37 @@ def test_tasks_get_their_share_unless_it_is_set_later(driver, cluster, tmp_path)
     run = tasks.run("main.py", env={"CUDA_VISIBLE_DEVICES": "1", "OMP_NUM_THREADS": "2"}).wait()
     assert json.loads(run.logs(1)) == ["1", "2", "7"]
     assert Config.from_json(tasks.config.as_json()) == tasks.config
+
+
+@pytest.mark.slow
+def test_too_few_gpus_fail_the_declaration(driver, cluster):
+    driver(1)
+    with pytest.raises(ClusterError, match=r"^2 tasks with a GPU count of 1 need 2 GPUs, and the"):
+        cluster(2, gpus=1)
+    driver(0, "echo NVIDIA-SMI has failed; exit 9\n")
+    with pytest.raises(ClusterError, match=r"none: NVIDIA-SMI has failed; ask for fewer"):
+        cluster(2, gpus=1)
+
+
+@pytest.mark.slow
+def test_a_driver_that_hangs_does_not_hold_up_the_declaration(driver, cluster):
+    driver(0, "exec sleep 600\n")
+    begun = time.monotonic()
+    tasks = cluster(2)
+    assert time.monotonic() - begun < 15, "the driver has 20 s to answer"
+    [machine] = tasks.machines
+    assert machine.machine is None
+
+
+@pytest.mark.slow
+def test_an_attached_cluster_knows_its_shares(driver, cluster):
+    driver(2)
+    tasks = cluster(2, gpus=1, detach=True)
+    [machine] = tasks.machines
+    assert [gpu.name for gpu in machine.machine.gpus] == ["Tesla T4"] * 2
+    tasks._connection.close()
+    again = Cluster.attach(tasks.config.name)
+    try:
+        assert "CUDA_VISIBLE_DEVICES=1" in again.export("script", "main.py")
+    finally:
+        again.close()
