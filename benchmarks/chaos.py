@@ -84,9 +84,9 @@ for line in sys.stdin:
             break
         if line == "wait\\n":
             run.wait(60)
-        say(status=run.status(), warm=cluster.machines[0].warm.pid)
+        say(status=run.status().as_json(), warm=cluster.machines[0].warm.pid)
     except MwmagicError as error:
-        say(status=run.status(), error=type(error).__name__)
+        say(status=run.status().as_json(), error=type(error).__name__)
 """
 
 

@@ -212,7 +212,7 @@ def floods(bench, lines, workers=2):
         f"with Cluster({workers}, warm=False, name='plain') as cluster:\n"
         "    run = cluster.run('plain.py').wait()\n"
         "    status = run.status()\n"
-        "Path('plain').write_text(str(status['ended'] - status['started']))"
+        "Path('plain').write_text(str(status.ended - status.started))"
     )
     notebook = bench.open(plain, cells.declare(workers), flood(lines))
     page, (process, _) = notebook.page, bench.kernel()

@@ -50,7 +50,7 @@ def into_cat(folder: Path, args: list[str]) -> Path:
 def into_log(folder: Path, args: list[str]) -> Path:
     with Cluster(1, name="flood", directory=folder, warm=False) as cluster:
         run = cluster.run("main.py", args=args, cwd=folder).wait()
-        return Path(run.status()["tasks"]["worker:0"]["log"])
+        return Path(run.status().tasks["worker:0"].log)
 
 
 WAYS = {"file": into_file, "cat": into_cat, "mwmagic": into_log}

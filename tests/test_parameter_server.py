@@ -57,12 +57,12 @@ print("trained", flush=True)
 
 
 def pid(run, task):
-    return run.status()["tasks"][task]["pid"]
+    return run.status().tasks[task].pid
 
 
 def last_by(run):
     """Return the processes that took part in the latest turn."""
-    if not run.status()["tasks"]["chief:0"]["size"]:
+    if not run.status().tasks["chief:0"].size:
         return set()
     turns = [line for line in run.logs("chief").splitlines() if line.startswith(b"turn ")]
     return {int(word) for word in turns[-1].split()[3:]} if turns else set()
@@ -85,14 +85,14 @@ def test_each_kind_of_task_has_its_own_rule(cluster, tmp_path):
 
     run = tasks.run("main.py")
     until(run, lambda: last_by(run) == both(run))
-    until(run, lambda: run.status()["tasks"]["evaluator:0"]["code"] == 1)
+    until(run, lambda: run.status().tasks["evaluator:0"].code == 1)
     before, address = both(run), tasks.spec.addresses[tasks.spec.find(1)]
     run.kill("worker:1")
     until(run, lambda: both(run) != before)
     until(run, lambda: last_by(run) == both(run))
     assert pid(run, "worker:0") in before, "the other went on"
     assert tasks.spec.addresses[tasks.spec.find(1)] == address
-    assert (run.state, run.status()["attempt"], run.status()["restarts"]) == ("running", 1, 0)
+    assert (run.state, run.status().attempt, run.status().restarts) == ("running", 1, 0)
     (tmp_path / "enough").touch()
     assert run.wait().state == "finished", "the end of the chief is that of the servers"
     assert run.logs("chief").endswith(b"trained\n")

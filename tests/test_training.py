@@ -40,11 +40,11 @@ def launch(cluster, code, **options):
 
 def test_the_first_task_waits_for_the_second_and_then_they_train(cluster):
     run = launch(cluster, TRAIN.replace("WHO", "'the first cell'"), task=0)
-    assert run.status()["words"] == "waiting for worker:1, not launched"
-    cluster._connection.wait(lambda _: run.status()["tasks"]["worker:0"]["waits"], 60)
-    waits = run.status()["tasks"]["worker:0"]["waits"]
-    assert waits == ["worker:1"], (run.status(), run.logs(0))
-    assert run.status()["words"] == "waiting for worker:1, not launched"
+    assert run.words == "waiting for worker:1, not launched"
+    cluster._connection.wait(lambda _: run.status().tasks["worker:0"].waits, 60)
+    waits = run.status().tasks["worker:0"].waits
+    assert waits == ("worker:1",), (run.status(), run.logs(0))
+    assert run.words == "waiting for worker:1, not launched"
     launch(cluster, TRAIN.replace("WHO", "'the second cell'"), task="worker:1").wait(120)
     assert b"said by the first cell" in run.logs(0)
     assert b"said by the second cell" in run.logs(1)
@@ -52,15 +52,15 @@ def test_the_first_task_waits_for_the_second_and_then_they_train(cluster):
     assert last["worker:0"] == last["worker:1"]
     losses = [m["metrics"]["loss"] for m in run.record.metrics() if m["task"] == "worker:0"]
     assert losses[-1] < losses[0]
-    assert run.status()["tasks"]["worker:0"]["warm"], "it was forked, not started cold"
+    assert run.status().tasks["worker:0"].warm, "it was forked, not started cold"
 
 
 def test_a_training_run_stops_though_tensorflow_swallows_sigterm(cluster):
     ports = json.loads(cluster.tf_config(0))["cluster"]["worker"]
     run = launch(cluster, FOREVER.replace("WHO", "1"))
-    cluster._connection.wait(lambda _: run.status()["words"] == "training", 60)
+    cluster._connection.wait(lambda _: run.words == "training", 60)
     run.stop()
-    assert [task["signal"] for task in run.status()["tasks"].values()] == [9, 9]
+    assert [task.signal for task in run.status().tasks.values()] == [9, 9]
     with pytest.raises(RunStopped):
         run.wait()
     assert json.loads(cluster.tf_config(1))["cluster"]["worker"] == ports

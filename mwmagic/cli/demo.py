@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import shutil
 import sys
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mwmagic.errors import MwmagicError, NotInstalled
+from mwmagic.model.status import Reached
 from mwmagic.record import runs
+from mwmagic.words.run import reached
 
 if TYPE_CHECKING:
     from mwmagic.record import Record
@@ -60,15 +63,11 @@ def _execute(path: Path) -> None:
 
 def _metrics(record: Record) -> list[str]:
     """Return each worker's last metrics, a line each."""
-    last: dict[str, dict[str, Any]] = {}
+    last: dict[str, Reached] = {}
     for entry in record.metrics():
-        before = last.get(entry["task"], {"metrics": {}})
-        last[entry["task"]] = {**entry, "metrics": {**before["metrics"], **entry["metrics"]}}
-    return [
-        f"  {task}  epoch {entry['epoch']}/{entry['epochs']}  "
-        + "  ".join(f"{name} {value:.4f}" for name, value in entry["metrics"].items())
-        for task, entry in sorted(last.items())
-    ]
+        new, before = Reached.from_json(entry), last.get(entry["task"], Reached())
+        last[entry["task"]] = replace(new, metrics={**before.metrics, **new.metrics})
+    return [f"  {task}  {reached(progress)}" for task, progress in sorted(last.items())]
 
 
 def _jupyter() -> str:

@@ -17,8 +17,8 @@ from mwmagic.gang import Policy
 from mwmagic.logs.reading import read
 from mwmagic.model.config import Config
 from mwmagic.model.options import cluster_options, options
-from mwmagic.model.status import remarks
 from mwmagic.record import runs
+from mwmagic.words.run import headline, remarks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -139,7 +139,7 @@ def _finish(run: Run, show: Callable[..., None], *, raw: bool) -> int:
 
 def _labels(run: Run) -> dict[str, str]:
     """Return what stands before each task's lines, in colour on a terminal."""
-    names = list(run.status()["tasks"])
+    names = list(run.status().tasks)
     width = max(map(len, names))
     texts = {name: f"[{name}]{'':{width - len(name)}}" for name in names}
     if not sys.stdout.isatty() or "NO_COLOR" in os.environ:
@@ -150,10 +150,11 @@ def _labels(run: Run) -> dict[str, str]:
 
 def _code(run: Run) -> int:
     """Return a shell's exit code for the run: the first failure's, or 128 and its signal."""
-    task = run.status()["tasks"][run.cause.task] if run.cause else {}
-    if task.get("signal"):
-        return 128 + int(task["signal"])
-    return int(task.get("code") or 1)
+    status = run.status()
+    task = status.tasks.get(status.cause.task) if status.cause else None
+    if task is not None and task.signal:
+        return 128 + task.signal
+    return (task.code if task is not None else None) or 1
 
 
 def _demo(given: argparse.Namespace) -> int:
@@ -166,7 +167,7 @@ def _list(_given: argparse.Namespace) -> int:
     found = list(clusters())
     for cluster in found:
         run = cluster.latest
-        what = f"run {run.number}: {run.status()['words']}" if run else "no run yet"
+        what = headline(run.status()) if run else "no run yet"
         kept = "detached" if cluster.config.detach else "owned"
         print(f"{cluster.config.name}  {len(cluster.tasks)} tasks  {kept}  {what}")
         print(f"  {cluster.config.directory}")

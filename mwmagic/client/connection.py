@@ -136,6 +136,7 @@ class Connection:
         self._next = 0
         self._changed = threading.Condition(threading.RLock())
         self._lost = False
+        self._closed = False
         self._socket = socket.socket(socket.AF_UNIX)
         try:
             self._socket.connect(str(path))
@@ -153,6 +154,11 @@ class Connection:
     def lost(self) -> bool:
         """Whether the supervisor is gone."""
         return self._lost
+
+    @property
+    def closed(self) -> bool:
+        """Whether this side hung up."""
+        return self._closed
 
     def listen(self, listener: Callable[[Message], None]) -> Callable[[], None]:
         """Have `listener` called with each snapshot, on a thread; return how to end that."""
@@ -205,6 +211,7 @@ class Connection:
 
     def close(self) -> None:
         """Hang up."""
+        self._closed = True
         # The thread that reads keeps the descriptor open; the other side is not to wait for it.
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)

@@ -45,16 +45,17 @@ class Following:
         self._faults: list[Fault] = []
         self._guard = Guard(self._faults.append)
         self._followers: dict[tuple[str, int], Follower] = {}
-        self._first = int(run.status()["attempt"])
+        self._first = run.status().attempt
         self._current: dict[str, int] = {}
 
     def new(self) -> list[tuple[str, str]]:
         """Return the lines that came since the last call, each with its task."""
-        over, status = self._run.over, self._run.status()
+        status = self._run.status()
         lines: list[tuple[str, str]] = []
-        for name, task in status["tasks"].items():
-            if task["log"] and self._wanted in (None, name):
-                lines += [(name, line) for line in self._one(name, Path(task["log"]), last=over)]
+        for name, task in status.tasks.items():
+            if task.log and self._wanted in (None, name):
+                found = self._one(name, Path(task.log), last=status.over)
+                lines += [(name, line) for line in found]
         return lines
 
     def _one(self, name: str, path: Path, *, last: bool) -> list[str]:

@@ -6,7 +6,6 @@ import signal as signals
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mwmagic.diagnosis import Cause
 from mwmagic.errors import (
     ClusterError,
     NoRun,
@@ -15,12 +14,15 @@ from mwmagic.errors import (
     WorkerFailed,
 )
 from mwmagic.model.cluster import TaskName, find_task
-from mwmagic.model.status import FINAL
+from mwmagic.model.status import RunState, RunStatus, TaskState
 from mwmagic.record import Record
 from mwmagic.record.metrics import frame as metrics_frame
+from mwmagic.words.run import words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from mwmagic.model.cause import Cause
 
     from .cluster import Cluster
     from .connection import Connection
@@ -38,13 +40,14 @@ class Run:
 
     def __init__(self, cluster: Cluster, connection: Connection, news: Mapping[str, Any]) -> None:
         self.cluster = cluster
-        self.number = int(news["number"])
-        self.directory = Path(news["directory"])
         self._connection = connection
-        self._last = news
+        self._news = news
+        self._last = RunStatus.from_json(news)
+        self.number = self._last.number
+        self.directory = Path(self._last.directory)
 
     def __repr__(self) -> str:
-        return f"<Run {self.number}: {self.status()['words']}>"
+        return f"<Run {self.number}: {self.words}>"
 
     @property
     def record(self) -> Record:
@@ -53,30 +56,52 @@ class Run:
 
     @property
     def state(self) -> str:
-        """Where it is, as `mwmagic.gang.State` names it, or ``lost`` with its supervisor."""
-        return str(self.status()["state"])
+        """Where it is in one word, as `mwmagic.model.status.RunState` names it."""
+        return self.status().state.value
+
+    @property
+    def words(self) -> str:
+        """Where it is, in a few words."""
+        return words(self.status())
 
     @property
     def over(self) -> bool:
-        """Whether it ended."""
-        return self.state in FINAL
+        """Whether it ended, or was lost with its supervisor."""
+        return self.status().over
 
     @property
     def cause(self) -> Cause | None:
         """The first failure, where it failed."""
-        cause = self.status()["cause"]
-        return Cause.from_dict(cause) if cause else None
+        return self.status().cause
 
-    def status(self) -> Mapping[str, Any]:
-        """Return a snapshot: the run's state and each task's, as JSON values."""
+    def status(self) -> RunStatus:
+        """Return how the run and each of its tasks is."""
         news = self._connection.news["run"]
         if news is not None and news["number"] == self.number:
-            self._last = news
-        elif self._last["state"] not in FINAL:
-            self._last = {**self._last, **self.record.info}
-        if self._connection.lost and self._last["state"] not in FINAL:
-            return {**self._last, "state": "lost", "words": "lost with its supervisor"}
+            self._take(news)
+        elif not self._last.over:
+            self._last = self.record.status
+        if self._connection.lost and not self._last.over:
+            self._last = self._left()
         return self._last
+
+    def _take(self, news: Mapping[str, Any]) -> None:
+        """Read the news of this run, unless they were read before."""
+        if news is not self._news and not self._last.over:
+            self._news, self._last = news, RunStatus.from_json(news)
+
+    def _left(self) -> RunStatus:
+        """Return how the run is once nothing is heard of it any more.
+
+        If this side hung up, the run may go on: its record says so.
+        """
+        kept = self.record.status
+        return kept if self._connection.closed else kept.lost()
+
+    def _ended(self) -> bool:
+        """Whether it reached its end; a run that was lost did not."""
+        status = self.status()
+        return status.over and status.state is not RunState.LOST
 
     def logs(self, task: TaskName, attempt: int | None = None) -> bytes:
         """Return what a task printed, byte for byte.
@@ -125,7 +150,7 @@ class Run:
     def wait(
         self,
         timeout: float | None = None,
-        progress: Callable[[Mapping[str, Any]], None] | None = None,
+        progress: Callable[[RunStatus], None] | None = None,
     ) -> Run:
         """Wait for the end.
 
@@ -134,7 +159,7 @@ class Run:
         timeout : float, optional
             Seconds to wait at the most.
         progress : callable, optional
-            Called with each snapshot meanwhile.
+            Called with each new status meanwhile.
 
         Returns
         -------
@@ -158,7 +183,7 @@ class Run:
         if progress is not None:
             stop = self._connection.listen(lambda _: progress(self.status()))
         try:
-            ended = self._connection.wait(lambda _: self.over, timeout)
+            ended = self._connection.wait(lambda _: self._ended(), timeout)
         finally:
             if progress is not None:
                 stop()
@@ -188,7 +213,7 @@ class Run:
         SupervisorLost
             Its supervisor went away.
         """
-        return self._connection.wait(lambda _: self.over, seconds)
+        return self._connection.wait(lambda _: self._ended(), seconds)
 
     def _judge(self) -> Run:
         cause = self.cause
@@ -211,14 +236,16 @@ class Run:
         grace : float, optional
             Seconds between SIGTERM and SIGKILL.
         """
-        if self.over:
+        if self._ended():
             return
         name = None if task is None else str(find_task(task, self.cluster.tasks))
         self._connection.request("stop", task=name, grace=grace)
         self._connection.wait(lambda _: self._gone(name), None)
 
     def _gone(self, task: str | None) -> bool:
-        return self.over or (task is not None and self.status()["tasks"][task]["state"] == "ended")
+        status = self.status()
+        ended = task is not None and status.tasks[task].state is TaskState.ENDED
+        return status.state is not RunState.LOST and (status.over or ended)
 
     def kill(self, task: TaskName, signal: int = signals.SIGKILL) -> None:
         """Send a task's process a signal: a fault on purpose.
@@ -228,7 +255,7 @@ class Run:
         NoRun, SupervisorError
             The run is over, or the task has no process.
         """
-        if self.over:
+        if self._ended():
             raise NoRun(f"run {self.number} is over; there is no process to send a signal to")
         name = str(find_task(task, self.cluster.tasks))
         self._connection.request("signal", task=name, signal=int(signal))
@@ -267,11 +294,11 @@ class Run:
         NoRun, SupervisorError
             The run is over, or ends before anybody looked; or no task has a process.
         """
-        if self.over:
+        if self._ended():
             raise NoRun(f"run {self.number} is over; there is no process to look into")
-        before = self.status()["examined"]
+        before = self.status().examined
         self._connection.request("stacks")
         self._connection.wait(
-            lambda _: self.over or self.status()["examined"] > before, EXAMINE_SECONDS
+            lambda _: self._ended() or self.status().examined > before, EXAMINE_SECONDS
         )
         return self.record.stacks()

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 from IPython.display import display
 
 from mwmagic.errors import MwmagicError
-from mwmagic.model.status import FINAL
+from mwmagic.model.status import RunState
+from mwmagic.words.run import headline, words
 
 from .feed import Feed
 from .pages import Pages, Position
+from .rows import View
 from .static import page, text
 from .whole import LARGEST, Whole
 from .widget import VIEW, Widget
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mwmagic.client.run import Run
+    from mwmagic.model.status import RunStatus
 
 __all__ = ["Board"]
 
@@ -59,7 +62,8 @@ class Board:
         self._closed = False
         self._pages = Pages()
         self._doing = ""
-        self._notice = ""
+        self._actions = {"stop": self._stop, "restart": self._restart, "stacks": self._stacks}
+        self._refusal = ""
         self._pause: float | None = None
         self._wholes: dict[str, Whole] = {}
         self._rest = TICK
@@ -103,23 +107,19 @@ class Board:
     def _follow(self, run: Run) -> None:
         """Show a run where another was shown."""
         self.run = run
-        self._feed = Feed(self._snapshot())
+        self._feed = Feed(self._view())
         self._pages.restart()
 
-    def _snapshot(self) -> dict[str, Any]:
-        """Return the run's state; a run whose supervisor is gone is lost."""
-        run = dict(self.run.status())
-        if run["state"] not in FINAL and self.run.cluster.closed:
-            run |= {"state": "lost", "words": "lost: its supervisor is gone, and its workers"}
-        return run | {"doing": self._doing, "notice": self._notice}
+    def _view(self) -> View:
+        return View(self.run.status(), self._doing, self._refusal)
 
     # What is saved.
 
     def _display(self) -> Any:  # noqa: ANN401 - IPython is not typed
         """Show the widget, with a text that says the same whenever this is executed."""
-        run = self._snapshot()
-        words = run["words"] if run["state"] == "forming" else "running"
-        bundle = {**self._bundle(live=True), "text/plain": f"run {run['number']}: {words}"}
+        run = self.run.status()
+        plain = headline(run) if run.state is RunState.FORMING else f"run {run.number}: running"
+        bundle = {**self._bundle(live=True), "text/plain": plain}
         self._shown = time.monotonic()
         self._saved = (self._shown, self._saying(run))
         return display(bundle, raw=True, display_id=True, metadata=self._metadata(bundle))
@@ -129,7 +129,7 @@ class Board:
 
         Where a notebook is opened without its kernel, the mark would show an error.
         """
-        run = self._snapshot()
+        run = self.run.status()
         points, label = self._feed.series.points, self.widget.label
         html = page(run, points, label, live=live)
         bundle: dict[str, Any] = {"text/plain": text(run), "text/html": html}
@@ -140,11 +140,12 @@ class Board:
     def _metadata(self, bundle: Mapping[str, Any]) -> dict[str, Any]:
         return self.widget.view[1] if VIEW in bundle else {}
 
-    def _leave(self, words: str | None) -> None:
+    def _leave(self, plain: str | None) -> None:
         """Let the output of an earlier cell say what it will say for ever."""
-        bundle = {"text/plain": words or text(self._snapshot())}
-        if words is None:
-            bundle["text/html"] = page(self._snapshot(), self._feed.series.points)
+        run = self.run.status()
+        bundle = {"text/plain": plain or text(run)}
+        if plain is None:
+            bundle["text/html"] = page(run, self._feed.series.points)
         self._update(bundle)
 
     def _update(self, bundle: Mapping[str, Any]) -> None:
@@ -155,16 +156,16 @@ class Board:
             output = {"output_type": "display_data", "data": bundle, "metadata": metadata}
             self.widget.send({"kind": "keep", "output": output})
 
-    def _saying(self, run: Mapping[str, Any]) -> tuple[object, ...]:
+    def _saying(self, run: RunStatus) -> tuple[object, ...]:
         """Return what is to be saved soon when it changes."""
-        return run["words"], self.widget.hosted, self.widget.loaded
+        return words(run), self.widget.hosted, self.widget.loaded
 
-    def _save(self, run: Mapping[str, Any], *, over: bool) -> bool:
+    def _save(self, run: RunStatus) -> bool:
         """Update what the notebook keeps; return whether something is left for later.
 
         Jupyter renders the output anew each time.
         """
-        if over:
+        if run.over:
             self._conclude()
             return False
         since, saying = self._saved
@@ -197,12 +198,12 @@ class Board:
             time.sleep(self._rest)
 
     def _step(self) -> None:
-        run = self._snapshot()
-        over = run["state"] in (*FINAL, "lost")
-        self._feed.update(run)
+        view = self._view()
+        over = view.run.over
+        self._feed.update(view)
         if over and not self._feed.behind:
             self._feed.finish()
-        unsaved = self._save(run, over=over)
+        unsaved = self._save(view.run)
         sent = self._send()
         self._rest = TICK if sent else LOOK
         # A frame that was sent may not have been the last.
@@ -240,7 +241,7 @@ class Board:
             self._wake.set()
         elif kind == "log":
             self._give(content)
-        elif kind in _ACTIONS:
+        elif kind in self._actions:
             self._begin(kind)
 
     def _give(self, content: Mapping[str, Any]) -> None:
@@ -260,18 +261,18 @@ class Board:
         with self._lock:
             if self._doing:
                 return
-            self._doing, self._notice = _ACTIONS[kind], ""
+            self._doing, self._refusal = _DOING[kind], ""
         threading.Thread(target=self._act, args=(kind,), daemon=True).start()
         self._wake.set()
 
     def _act(self, kind: str) -> None:
-        notice = ""
+        refusal = ""
         try:
-            getattr(self, f"_{kind}")()
+            self._actions[kind]()
         except MwmagicError as error:
-            notice = str(error)
+            refusal = str(error)
         with self._lock:
-            self._doing, self._notice = "", notice
+            self._doing, self._refusal = "", refusal
         self._wake.set()
 
     def _stop(self) -> None:
@@ -292,5 +293,5 @@ class Board:
                 self._feed.say(line)
 
 
-_ACTIONS = {"stop": "stopping", "restart": "restarting", "stacks": "asking where each worker is"}
-"""What the buttons do, and what the page says meanwhile."""
+_DOING = {"stop": "stopping", "restart": "restarting", "stacks": "asking where each worker is"}
+"""What the page says while a button does its work."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mwmagic.logs.follower import Follower
 from mwmagic.logs.guard import Guard
 from mwmagic.logs.lines import Line, Mark, shortened
-from mwmagic.model.status import FINAL
+from mwmagic.model.status import TaskState
 from mwmagic.record import RunPaths
 
 from .journal import Journal
@@ -19,8 +19,11 @@ from .series import Series
 from .whole import Whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
+    from mwmagic.model.status import RunStatus
+
+    from .rows import View
     from .series import Point
 
 __all__ = ["Feed"]
@@ -55,44 +58,46 @@ class Feed:
 
     Parameters
     ----------
-    run : mapping
-        A snapshot of it.
+    view : View
+        What its pages show at first.
     """
 
-    def __init__(self, run: Mapping[str, Any]) -> None:
-        self.number = int(run["number"])
-        self.series = Series(RunPaths(Path(run["directory"])).metrics)
+    def __init__(self, view: View) -> None:
+        run = view.run
+        self.number = run.number
+        self.series = Series(RunPaths(Path(run.directory)).metrics)
         self.journal = Journal()
         self._guard = Guard(lambda fault: self.say(str(fault)))
-        self._names = list(run["tasks"])
-        self._followers: list[Follower | None] = [None] * len(run["tasks"])
-        self._live = [(0, "")] * len(run["tasks"])
+        self._names = list(run.tasks)
+        self._followers: list[Follower | None] = [None] * len(run.tasks)
+        self._live = [(0, "")] * len(run.tasks)
         self._state = 0
         self._header: tuple[int, dict[str, Any]] = (0, {})
-        self._rows: list[dict[str, tuple[int, Any]]] = [{} for _ in run["tasks"]]
+        self._rows: list[dict[str, tuple[int, Any]]] = [{} for _ in run.tasks]
         self._paced = 0.0
-        self._taken: tuple[Mapping[str, Any], bool] | None = None
-        self._loads = [Load() for _ in run["tasks"]]
+        self._taken: tuple[View, bool] | None = None
+        self._loads = [Load() for _ in run.tasks]
         self._attempt = 1
-        self.update(run)
+        self.update(view)
 
     # The state.
 
-    def update(self, run: Mapping[str, Any]) -> None:
-        """Take a newer snapshot."""
-        due = run["state"] in (*FINAL, "lost") or time.monotonic() - self._paced >= PACE
-        if self._taken in ((run, True), (run, due)):
+    def update(self, view: View) -> None:
+        """Take a newer status."""
+        run = view.run
+        due = run.over or time.monotonic() - self._paced >= PACE
+        if self._taken in ((view, True), (view, due)):
             return  # nothing of it is new
-        self._taken = (run, due)
+        self._taken = (view, due)
         version = self._state + 1
-        new = header(run)
+        new = header(view)
         if new != self._header[1]:
             self._header, self._state = (version, new), version
         now = time.monotonic()
         self._paced = now if due else self._paced
-        for index, task in enumerate(run["tasks"].values()):
-            self._loads[index].take(task["cpu"], now)
-            share = self._loads[index].share if task["state"] == "running" else None
+        for index, task in enumerate(run.tasks.values()):
+            self._loads[index].take(task.cpu, now)
+            share = self._loads[index].share if task.state is TaskState.RUNNING else None
             self._note(self._rows[index], row(task, share), version, due=due)
         self._follow(run)
 
@@ -121,14 +126,14 @@ class Feed:
 
     # The logs.
 
-    def _follow(self, run: Mapping[str, Any]) -> None:
+    def _follow(self, run: RunStatus) -> None:
         """Open the logs of processes that are new."""
-        if run["attempt"] != self._attempt:
-            self._attempt = run["attempt"]
+        if run.attempt != self._attempt:
+            self._attempt = run.attempt
             self.collect(AHEAD)
             self.say(f"attempt {self._attempt}")
-        for index, task in enumerate(run["tasks"].values()):
-            follower, log = self._followers[index], task["log"]
+        for index, task in enumerate(run.tasks.values()):
+            follower, log = self._followers[index], task.log
             if log is not None and (follower is None or str(follower.path) != log):
                 self._close(index)
                 self._followers[index] = Follower(Path(log), self._guard, patience=PATIENCE)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import base64
 import html
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from mwmagic.diagnosis import Cause
-from mwmagic.model.status import remarks, task_words
-
-from .rows import metrics, place, tone
+from mwmagic.words.run import headline, metrics, place, reached, remarks, task_words, tone
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
+
+    from mwmagic.model.status import RunStatus, TaskStatus
 
     from .series import Point
 
@@ -30,36 +29,31 @@ UNTYPESET = "mathjax_ignore tex2jax_ignore"
 TONES = {"good": "#2e7d32", "bad": "#d32f2f", "run": "#1a73e8", "wait": "#e65100"}
 
 
-def _progress(task: Mapping[str, Any]) -> str:
-    told = [f"{name} {value}" for name, value in metrics(task["progress"])]
-    return "  ".join([place(task["progress"]).replace(" · ", " "), *told]).strip()
-
-
-def text(run: Mapping[str, Any]) -> str:
+def text(run: RunStatus) -> str:
     """Return a run's state as plain text: a line for it, and one for each task.
 
     Parameters
     ----------
-    run : mapping
-        A snapshot of it. What differs from one execution to the next, such as
-        ports and process ids, is left out, so that saved outputs can be compared.
+    run : RunStatus
+        How it is. What differs from one execution to the next, such as ports
+        and process ids, is left out, so that saved outputs can be compared.
     """
-    lines = [f"run {run['number']}: {run['words']}"]
-    width = max(len(name) for name in run["tasks"])
-    for name, task in run["tasks"].items():
-        lines.append(f"  {name:<{width}}  {task_words(task)}  {_progress(task)}".rstrip())
+    lines = [headline(run)]
+    width = max(map(len, run.tasks), default=0)
+    for name, task in run.tasks.items():
+        lines.append(f"  {name:<{width}}  {task_words(task)}  {reached(task.progress)}".rstrip())
     return "\n".join([*lines, *remarks(run)])
 
 
 def page(
-    run: Mapping[str, Any], points: Sequence[Point] = (), label: str = "", *, live: bool = False
+    run: RunStatus, points: Sequence[Point] = (), label: str = "", *, live: bool = False
 ) -> str:
     """Return a run's state as HTML without scripts; everything in it is escaped.
 
     Parameters
     ----------
-    run : mapping
-        A snapshot of it.
+    run : RunStatus
+        How it is.
     points : sequence of Point
         Its metrics.
     label : str
@@ -67,9 +61,9 @@ def page(
     live : bool
         Whether the run goes on.
     """
-    head = "<b>" + html.escape(f"run {run['number']}: {run['words']}") + "</b>"
+    head = "<b>" + html.escape(headline(run)) + "</b>"
     head += " <i>(it went on when this was saved)</i>" if live else ""
-    rows = "".join(_row(name, task) for name, task in run["tasks"].items())
+    rows = "".join(_row(name, task) for name, task in run.tasks.items())
     parts = [head, f"<table>{rows}</table>", _picture(run, points), _cause(run)]
     parts += [f"<p>{html.escape(remark)}</p>" for remark in remarks(run)]
     # A page that takes the live view out for a moment says how high that was.
@@ -78,23 +72,23 @@ def page(
     return f'<div class="{name}" style="{height}">{"".join(parts)}</div>'
 
 
-def _row(name: str, task: Mapping[str, Any]) -> str:
+def _row(name: str, task: TaskStatus) -> str:
     colour = TONES.get(tone(task), "inherit")
     words = f'<span style="color:{colour}">{html.escape(task_words(task))}</span>'
-    values = ", ".join(f"{metric} {value}" for metric, value in metrics(task["progress"]))
+    values = ", ".join(f"{metric} {value}" for metric, value in metrics(task.progress))
     cells = [f"<b>{html.escape(name)}</b>", words]
-    cells += [html.escape(place(task["progress"])), html.escape(values)]
+    cells += [html.escape(place(task.progress)), html.escape(values)]
     return "<tr>" + "".join(f'<td style="text-align:left">{cell}</td>' for cell in cells) + "</tr>"
 
 
-def _cause(run: Mapping[str, Any]) -> str:
-    if not run["cause"]:
+def _cause(run: RunStatus) -> str:
+    if not run.cause:
         return ""
-    lines = "\n".join(Cause.from_dict(run["cause"]).lines())
+    lines = "\n".join(run.cause.lines())
     return f'<pre style="font-family:monospace">{html.escape(lines)}</pre>'
 
 
-def _picture(run: Mapping[str, Any], points: Sequence[Point]) -> str:
+def _picture(run: RunStatus, points: Sequence[Point]) -> str:
     """Return the loss as an image that needs nothing else, and what it shows in words."""
     names = dict.fromkeys(point.key.metric for point in points)
     metric = next((name for name in names if "loss" in name), None)
@@ -103,7 +97,7 @@ def _picture(run: Mapping[str, Any], points: Sequence[Point]) -> str:
         return ""
     first, last = chosen[0].y, chosen[-1].y
     words = html.escape(f"{metric}: {first:.4g} at first, {last:.4g} at last")
-    picture = base64.b64encode(chart(chosen, list(run["tasks"])).encode()).decode()
+    picture = base64.b64encode(chart(chosen, list(run.tasks)).encode()).decode()
     source = f"data:image/svg+xml;base64,{picture}"
     return f'<div><img alt="{words}" src="{source}" width="{WIDTH}"><br>{words}</div>'
 

@@ -13,15 +13,26 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from mwmagic.model.status import remarks, task_words
+from mwmagic.words.run import (
+    attempt_words,
+    clock,
+    fraction,
+    headline,
+    left,
+    metrics,
+    place,
+    remarks,
+    task_words,
+    tone,
+)
 
-from .rows import fraction, left, metrics, place, tone
 from .static import text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from mwmagic.client.run import Run
+    from mwmagic.model.status import RunStatus, TaskStatus
 
 __all__ = ["live", "table"]
 
@@ -37,42 +48,40 @@ WHOLE = 2
 STYLES = {"good": "green", "bad": "bold red", "run": "blue", "wait": "yellow"}
 
 
-def table(run: Mapping[str, Any]) -> Group:
+def table(run: RunStatus) -> Group:
     """Return a run's state as rich draws it.
 
     Parameters
     ----------
-    run : mapping
-        A snapshot of it.
+    run : RunStatus
+        How it is.
     """
     grid = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
-    cells = [_cells(name, task) for name, task in _worst_first(run["tasks"])]
+    cells = [_cells(name, task) for name, task in _worst_first(run.tasks)]
     for column in range(5):
-        whole = max(row[column].cell_len for row in cells) if column < WHOLE else None
+        whole = max((row[column].cell_len for row in cells), default=0) if column < WHOLE else None
         grid.add_column(no_wrap=True, overflow="ellipsis", min_width=whole)
     for row in cells:
         grid.add_row(*row)
     return Group(_head(run), grid, *map(Text, remarks(run)))
 
 
-def _worst_first(tasks: Mapping[str, Any]) -> list[tuple[str, Any]]:
+def _worst_first(tasks: dict[str, TaskStatus]) -> list[tuple[str, TaskStatus]]:
     """Return failures first: a terminal may show fewer rows than there are."""
     return sorted(tasks.items(), key=lambda item: tone(item[1]) != "bad")
 
 
-def _head(run: Mapping[str, Any]) -> Text:
-    spent = max((run["ended"] or time.time()) - run["started"], 0.0)
-    minutes, seconds = divmod(math.floor(spent), 60)
-    head = Text(f"run {run['number']}: {run['words']}", style="bold")
-    attempt = f" · attempt {run['attempt']}" if run["attempt"] > 1 else ""
-    return head.append(f"  {minutes}:{seconds:02}{attempt}", style="not bold dim")
+def _head(run: RunStatus) -> Text:
+    spent = math.floor(max((run.ended or time.time()) - run.started, 0.0))
+    besides = " · ".join(filter(None, [clock(spent), attempt_words(run)]))
+    return Text(headline(run), style="bold").append(f"  {besides}", style="not bold dim")
 
 
-def _cells(name: str, task: Mapping[str, Any]) -> list[Any]:
+def _cells(name: str, task: TaskStatus) -> list[Any]:
     kind, part = tone(task), fraction(task)
     done = 1.0 if kind == "good" and part is not None else part
-    where = " · ".join(filter(None, [place(task["progress"]), left(task)]))
-    values = "  ".join(f"{metric} {value}" for metric, value in metrics(task["progress"]))
+    where = " · ".join(filter(None, [place(task.progress), left(task)]))
+    values = "  ".join(f"{metric} {value}" for metric, value in metrics(task.progress))
     style = STYLES.get(kind, "dim")
     bar: Any = ""
     if done is not None:

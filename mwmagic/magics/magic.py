@@ -230,7 +230,7 @@ class MWMagic(Magics):
         if run is not None and not run.over:
             raise BadArguments(
                 f"the cluster {old.config.name!r} is busy with run {run.number} "
-                f"({run.status()['words']}); `%mw_stop` it first, or give the new one a --name"
+                f"({run.words}); `%mw_stop` it first, or give the new one a --name"
             )
         old.close()
 
@@ -292,7 +292,7 @@ class MWMagic(Magics):
             return run.wait(0.0 if not quiet and timeout is not None else timeout)
         except KeyboardInterrupt:
             raise WaitInterrupted(
-                f"stopped waiting; run {run.number} goes on ({run.status()['words']}). "
+                f"stopped waiting; run {run.number} goes on ({run.words}). "
                 "`%mw_wait` waits again, `%mw_stop` stops it"
             ) from None
         finally:
@@ -303,7 +303,7 @@ class MWMagic(Magics):
     def mw_status(self, _given: Namespace, _cell: str) -> StatusTable:
         """Show the run and its tasks."""
         if self.cluster_gone():
-            return StatusTable(self._record(None).info)
+            return StatusTable(self._record(None).status)
         return StatusTable(self.latest().status())
 
     @line_magic
@@ -417,7 +417,7 @@ class MWMagic(Magics):
         run = self.latest()
         text = run.export(given.kind)
         suffix = {"script": ".sh", "slurm": ".sbatch"}[given.kind]
-        path = Path(given.file or Path(run.status()["script"]).with_suffix(suffix).name)
+        path = Path(given.file or Path(run.status().script).with_suffix(suffix).name)
         path.write_text(text, encoding="utf-8")
         path.chmod(0o755)
         self._say(given, f"wrote {path}")

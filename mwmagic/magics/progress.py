@@ -3,36 +3,25 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from IPython.display import display
 
-from mwmagic.model.status import remarks
+from mwmagic.words.run import line, remarks
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from mwmagic.client.run import Run
+    from mwmagic.model.status import RunStatus
 
 __all__ = ["show_progress"]
 
-FRAME = 0.5
-"""Seconds between two updates: each one is saved with the notebook."""
+UPDATE_SECONDS = 0.5
+"""Time between two updates: each one is saved with the notebook."""
 
 
-def _line(status: Mapping[str, Any]) -> str:
-    """Return the run's state, the progress of the first task that has any, and remarks."""
-    reached = [task["progress"] for task in status["tasks"].values() if task["progress"]]
-    line = "  ".join([f"run {status['number']}: {status['words']}", *map(_reached, reached[:1])])
-    return "\n".join([line, *remarks(status)])
-
-
-def _reached(progress: Mapping[str, Any]) -> str:
-    names = [name for name in ("epoch", "step") if progress.get(name) is not None]
-    place = [f"{name} {progress[name]}/{progress[name + 's'] or '?'}" for name in names]
-    return " ".join(
-        [*place, *(f"{name} {value:.4g}" for name, value in progress["metrics"].items())]
-    )
+def _text(status: RunStatus) -> str:
+    """Return the run's line, and remarks below it."""
+    return "\n".join([line(status), *remarks(status)])
 
 
 def show_progress(run: Run, timeout: float | None) -> None:
@@ -46,14 +35,14 @@ def show_progress(run: Run, timeout: float | None) -> None:
         Seconds at the most.
     """
     end = None if timeout is None else time.monotonic() + timeout
-    shown = _line(run.status())
+    shown = _text(run.status())
     handle = display({"text/plain": shown}, raw=True, display_id=True)
     over = False
     while not over and (end is None or time.monotonic() < end):
         over = run.ended_within(
-            FRAME if end is None else min(FRAME, max(0.0, end - time.monotonic()))
+            UPDATE_SECONDS if end is None else min(UPDATE_SECONDS, max(0.0, end - time.monotonic()))
         )
-        line = _line(run.status())
-        if line != shown and handle is not None:
-            handle.update({"text/plain": line}, raw=True)
-            shown = line
+        text = _text(run.status())
+        if text != shown and handle is not None:
+            handle.update({"text/plain": text}, raw=True)
+            shown = text

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, overload
 
 from .display import status_html, status_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+    from mwmagic.model.status import RunStatus
     from mwmagic.record import Record
 
 __all__ = ["RunTable", "StatusTable"]
@@ -25,18 +24,18 @@ class StatusTable:
 
     Parameters
     ----------
-    snapshot : mapping
-        The run's state and each task's, as JSON values.
+    status : RunStatus
+        How the run and each of its tasks is.
     """
 
-    def __init__(self, snapshot: Mapping[str, Any]) -> None:
-        self.snapshot = snapshot
+    def __init__(self, status: RunStatus) -> None:
+        self.status = status
 
     def __repr__(self) -> str:
-        return status_text(self.snapshot)
+        return status_text(self.status)
 
     def _repr_html_(self) -> str:
-        return status_html(self.snapshot)
+        return status_html(self.status)
 
 
 class RunTable(Sequence["Record"]):

@@ -1,116 +1,270 @@
-"""A run's state in words, from a snapshot of it.
-
-A snapshot is what a supervisor sends and what ``run.json`` holds: JSON values
-only, so that the kernel, the page and the command line read the same.
-"""
+"""How a run and its tasks are: what a supervisor sends, and what a record keeps."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from enum import Enum
 
-from mwmagic.diagnosis import Cause, describe
+from .cause import Cause  # noqa: TC001 - read to know how a status is read back
+from .stored import Measured, Stored
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-__all__ = ["FINAL", "remarks", "task_words", "words"]
-
-FINAL = ("finished", "failed", "stopped")
-"""The states in which nothing of a run is alive."""
-
-
-def _named(tasks: Mapping[str, Mapping[str, Any]], state: str) -> list[str]:
-    return [name for name, task in tasks.items() if task["state"] == state]
-
-
-def _running(tasks: Mapping[str, Mapping[str, Any]], stall: Mapping[str, Any] | None) -> str:
-    if stall:
-        why = [stall["why"]["what"]] if stall.get("why") else stall["lines"]
-        return f"stalled: {why[0]}" if why else "stalled"
-    starting = _named(tasks, "starting")
-    if starting:
-        return f"starting {', '.join(starting)}"
-    phases = [task["phase"] for task in tasks.values() if task["state"] == "running"]
-    waited = sorted({name for task in tasks.values() for name in task["waits"]})
-    if "training" in phases:
-        return "training"
-    if waited and "connected" not in phases:
-        return f"waiting for {', '.join(waited)} to connect"
-    return "connected" if phases and set(phases) == {"connected"} else "running"
+__all__ = [
+    "Reached",
+    "Remark",
+    "RunState",
+    "RunStatus",
+    "Setback",
+    "StallStatus",
+    "TaskState",
+    "TaskStatus",
+]
 
 
-def words(run: Mapping[str, Any]) -> str:
-    """Say in a few words where a run is.
+class RunState(str, Enum):
+    """Where a run is: the gang's states, and ``lost`` where its supervisor is gone."""
 
-    Parameters
-    ----------
-    run : mapping
-        A snapshot of it.
-    """
-    trouble = run.get("trouble")
-    return _words(run) + (f" (its record is incomplete: {trouble})" if trouble else "")
+    FORMING = "forming"
+    RUNNING = "running"
+    ENDING = "ending"
+    BACKOFF = "backoff"
+    FINISHED = "finished"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    LOST = "lost"
 
-
-def _words(run: Mapping[str, Any]) -> str:
-    state, tasks = run["state"], run["tasks"]
-    if state == "forming":
-        return f"waiting for {', '.join(_named(tasks, 'absent'))}, not launched"
-    if state == "running":
-        return _running(tasks, run.get("stall"))
-    if state == "ending":
-        return _ending(tasks)
-    if state == "backoff":
-        return f"restarting {run['restarts']} of {run['limit']}{_setback(run)}"
-    if state == "failed" and run["cause"]:
-        return f"failed: {Cause.from_dict(run['cause']).headline}"
-    return str(state)
+    @property
+    def final(self) -> bool:
+        """Whether nothing of the run is alive, and nothing can happen any more."""
+        return self in _FINAL
 
 
-def _ending(tasks: Mapping[str, Mapping[str, Any]]) -> str:
-    """Name who evaluates, which may take its time when training is done."""
-    left = [name for name in _named(tasks, "running") if name.startswith("evaluator:")]
-    return f"ending: {', '.join(left)} still runs" if left else "ending"
+_FINAL = (RunState.FINISHED, RunState.FAILED, RunState.STOPPED, RunState.LOST)
 
 
-def _setback(run: Mapping[str, Any]) -> str:
-    setbacks = run.get("setbacks")
-    return f": {Cause.from_dict(setbacks[-1]['cause']).headline}" if setbacks else ""
+class TaskState(str, Enum):
+    """Where a task's process is."""
+
+    ABSENT = "absent"
+    STARTING = "starting"
+    RUNNING = "running"
+    ENDED = "ended"
+
+    @property
+    def alive(self) -> bool:
+        """Whether there is a process, or will be one in a moment."""
+        return self in (TaskState.STARTING, TaskState.RUNNING)
 
 
-def remarks(run: Mapping[str, Any]) -> list[str]:
-    """Say what a run's user should know besides, a line each.
-
-    Why it makes no progress, and what goes otherwise than meant.
+@dataclass(frozen=True)
+class Reached(Stored):
+    """What a task's training has reached, by its latest report.
 
     Parameters
     ----------
-    run : mapping
-        A snapshot of it.
+    kind : str
+        ``train`` inside a Keras epoch, ``bar`` for a Keras bar outside of one,
+        ``print`` for what a custom loop prints.
+    epoch, epochs : int or None
+        The epoch, and how many there will be.
+    step, steps : int or None
+        Batches done in this epoch, and how many it has.
+    metrics : dict of str to float
+        The latest value of each metric.
+    seconds_per_step : float or None
+        How long a step takes.
     """
-    stall = run.get("stall") or {}
-    seen = [stall.get("why"), *run.get("notices", ())]
-    return [
-        f"{', '.join(one['tasks'])}: {one['meaning']} Try: {one['remedy']}." for one in seen if one
-    ]
+
+    kind: str = "print"
+    epoch: int | None = None
+    epochs: int | None = None
+    step: int | None = None
+    steps: int | None = None
+    metrics: dict[str, Measured] = field(default_factory=dict)
+    seconds_per_step: float | None = None
 
 
-def task_words(task: Mapping[str, Any]) -> str:
-    """Say in a few words where a task is."""
-    state = task["state"]
-    if state == "ended":
-        return _ended(task)
-    if state == "running" and task["waits"]:
-        return f"waiting for {', '.join(task['waits'])}"
-    if state == "running":
-        return "running" if task["phase"] in (None, "starting") else str(task["phase"])
-    return "not launched" if state == "absent" else str(state)
+@dataclass(frozen=True)
+class TaskStatus(Stored):
+    """How a task is in the latest attempt.
+
+    Parameters
+    ----------
+    state : TaskState
+        Where its process is.
+    address : str
+        Where the other tasks expect its server.
+    pid : int or None
+        The process.
+    warm : bool
+        Whether it was forked from a warm process.
+    phase : str or None
+        How far its start-up is, as `mwmagic.logs.phases` names it.
+    waits : tuple of str
+        The tasks that it waits for before it can train.
+    progress : Reached or None
+        How far its training is.
+    cpu : float or None
+        Seconds of CPU time that it and its descendants have used.
+    memory : float or None
+        Bytes that they use.
+    log : str or None
+        The file with what it prints.
+    size : int
+        Bytes in that file.
+    code, signal : int or None
+        How it ended: one of them, or neither where that is unknown.
+    oom : bool or None
+        Whether the kernel's out-of-memory killer ended it, where that can be known.
+    error : str or None
+        Why it could not be started, or how it was lost.
+    ours : bool
+        Whether mwmagic ended it, with the run or at the user's request.
+    """
+
+    state: TaskState = TaskState.ABSENT
+    address: str = ""
+    pid: int | None = None
+    warm: bool = False
+    phase: str | None = None
+    waits: tuple[str, ...] = ()
+    progress: Reached | None = None
+    cpu: float | None = None
+    memory: float | None = None
+    log: str | None = None
+    size: int = 0
+    code: int | None = None
+    signal: int | None = None
+    oom: bool | None = None
+    error: str | None = None
+    ours: bool = False
+
+    def lost(self) -> TaskStatus:
+        """Return it without its process, which ended in a way that nobody saw."""
+        return replace(self, state=TaskState.ENDED, waits=()) if self.state.alive else self
 
 
-def _ended(task: Mapping[str, Any]) -> str:
-    if task["error"]:
-        return str(task["error"])
-    if task["code"] == 0:
-        return "finished"
-    if task["ours"]:
-        return "ended"  # by mwmagic, with the run: by which signal is nobody's trouble
-    return describe(task["code"], task["signal"], oom=task["oom"])
+@dataclass(frozen=True)
+class Remark(Stored):
+    """Something about tasks that their user should know.
+
+    Parameters
+    ----------
+    name : str
+        The entry of the diagnosis table that it is.
+    tasks : tuple of str
+        The tasks that it is about.
+    what : str
+        What is seen.
+    meaning, remedy, link : str
+        What that means, what to try, and where to read on.
+    """
+
+    name: str = ""
+    tasks: tuple[str, ...] = ()
+    what: str = ""
+    meaning: str = ""
+    remedy: str = ""
+    link: str = ""
+
+
+@dataclass(frozen=True)
+class StallStatus(Stored):
+    """A gang that makes no progress.
+
+    Parameters
+    ----------
+    seconds : float
+        For how long it had made none when it was looked at.
+    lines : tuple of str
+        Where each task is, those that hold up the others first.
+    why : Remark or None
+        What explains it, where that is known.
+    """
+
+    seconds: float = 0.0
+    lines: tuple[str, ...] = ()
+    why: Remark | None = None
+
+
+@dataclass(frozen=True)
+class Setback(Stored):
+    """A failed attempt that another one followed.
+
+    Parameters
+    ----------
+    attempt : int
+        Its number.
+    cause : Cause or None
+        Why it failed.
+    """
+
+    attempt: int = 0
+    cause: Cause | None = None
+
+
+@dataclass(frozen=True)
+class RunStatus(Stored):
+    """How a run is.
+
+    Parameters
+    ----------
+    number : int
+        The run's number.
+    directory : str
+        Where it is recorded.
+    script : str
+        The user's file.
+    state : RunState
+        Where it is; ``lost`` where a record does not say.
+    attempt : int
+        How many times the gang was started.
+    restarts, limit : int
+        How many times in a row it was started again after a failure, and how often it may be.
+    started : float
+        When the run began, in seconds of the wall clock.
+    ended : float or None
+        When it was over.
+    tasks : dict of str to TaskStatus
+        Each task, by name, in rank order.
+    cause : Cause or None
+        The first failure of a run that failed.
+    trouble : str or None
+        Why its record is incomplete.
+    stall : StallStatus or None
+        Why it makes no progress at the moment.
+    setbacks : tuple of Setback
+        Why earlier attempts failed.
+    notices : tuple of Remark
+        What went otherwise than meant, though the run goes on or ended well.
+    examined : int
+        How many times the tasks' stacks were looked at.
+    """
+
+    number: int = 0
+    directory: str = ""
+    script: str = ""
+    state: RunState = RunState.LOST
+    attempt: int = 0
+    restarts: int = 0
+    limit: int = 0
+    started: float = 0.0
+    ended: float | None = None
+    tasks: dict[str, TaskStatus] = field(default_factory=dict)
+    cause: Cause | None = None
+    trouble: str | None = None
+    stall: StallStatus | None = None
+    setbacks: tuple[Setback, ...] = ()
+    notices: tuple[Remark, ...] = ()
+    examined: int = 0
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing of it is alive: it ended, or was lost with its supervisor."""
+        return self.state.final
+
+    def lost(self) -> RunStatus:
+        """Return it as it is once its supervisor is gone: lost, where it had not ended."""
+        if self.over:
+            return self
+        tasks = {name: task.lost() for name, task in self.tasks.items()}
+        return replace(self, state=RunState.LOST, tasks=tasks, stall=None)

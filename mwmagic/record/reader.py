@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ import psutil
 
 from mwmagic.errors import ClusterError, NoRun
 from mwmagic.model.cluster import Task, TaskName, find_task
+from mwmagic.model.status import RunStatus
 
 from .metrics import history, metrics
 from .paths import RunPaths, numbered
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = ["Record", "runs"]
-
-_FINAL = ("finished", "failed", "stopped")
 
 
 def _object(path: Path) -> dict[str, Any]:
@@ -87,10 +86,15 @@ class Record:
 
     @property
     def state(self) -> str:
-        """How the run ended, or ``lost`` where its supervisor went without saying."""
+        """Where the run is in one word, as `mwmagic.model.status.RunState` names it."""
+        return self.status.state.value
+
+    @property
+    def status(self) -> RunStatus:
+        """How the run is; lost, where its supervisor went without saying how it ended."""
         info = self.info
-        state = str(info.get("state", "lost"))
-        return state if state in _FINAL or _alive(info.get("supervisor")) else "lost"
+        known = replace(RunStatus.from_json(info), number=self.number, directory=str(self.path))
+        return known if known.over or _alive(info.get("supervisor")) else known.lost()
 
     @property
     def tasks(self) -> tuple[Task, ...]:

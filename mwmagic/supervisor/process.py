@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 from collections import deque
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.agent.wire import AGENT_LOST
@@ -12,6 +11,7 @@ from mwmagic.diagnosis import Exit, Seen
 from mwmagic.logs.noise import NATIVE
 from mwmagic.logs.phases import Phases
 from mwmagic.logs.terminal import Terminal
+from mwmagic.model.status import Reached, TaskState, TaskStatus
 
 from .training import Training
 
@@ -31,6 +31,20 @@ TAIL = 200
 
 _OURS = (None, signal.SIGKILL, signal.SIGTERM)
 """How a process ends that mwmagic ends: by a signal, or by itself after SIGTERM."""
+
+
+def _reached(latest: Update | None) -> Reached | None:
+    if latest is None:
+        return None
+    return Reached(
+        kind=latest.kind,
+        epoch=latest.epoch,
+        epochs=latest.epochs,
+        step=latest.step,
+        steps=latest.steps,
+        metrics=latest.metrics,
+        seconds_per_step=latest.seconds_per_step,
+    )
 
 
 def _informs(line: str) -> bool:
@@ -61,8 +75,8 @@ class Process:
 
     Attributes
     ----------
-    state : str
-        ``starting``, ``running`` or ``ended``.
+    state : TaskState
+        Where it is; never ``absent``.
     exit : Exit or None
         How it ended.
     """
@@ -86,7 +100,7 @@ class Process:
         self.address = address
         self.told = told
         self._logs = False
-        self.state = "starting"
+        self.state = TaskState.STARTING
         self.exit: Exit | None = None
         self.pid: int | None = None
         self.warm = False
@@ -102,7 +116,7 @@ class Process:
 
     def started(self, event: Message) -> None:
         """Note that it runs."""
-        self.state = "running"
+        self.state = TaskState.RUNNING
         self.pid = event["pid"]
         self.warm = event["warm"]
 
@@ -144,7 +158,7 @@ class Process:
     def exited(self, event: Message) -> Exit:
         """Note how it ended."""
         failed = (event["report"] or event).get("time") or event["time"]
-        self.state = "ended"
+        self.state = TaskState.ENDED
         self.size = max(self.size, event["size"])
         self._tail.extend(self._terminal.close())
         self.exit = Exit(
@@ -170,21 +184,21 @@ class Process:
 
     def withdrawn(self, time: float) -> Exit:
         """Note that it was ended before it was started."""
-        self.state = "ended"
+        self.state = TaskState.ENDED
         number = int(signal.SIGKILL)
         self.exit = Exit(str(self.task), self.attempt, None, number, time, ended=True)
         return self.exit
 
     def failed(self, error: str, time: float, reason: str | None = None) -> Exit:
         """Note that it could not be started."""
-        self.state = "ended"
+        self.state = TaskState.ENDED
         lost = reason == AGENT_LOST
         self.exit = Exit(str(self.task), self.attempt, None, None, time, error=error, lost=lost)
         return self.exit
 
     def lost(self, host: str, time: float, why: str | None = None) -> Exit:
         """Note that its agent is gone, and it with it."""
-        self.state = "ended"
+        self.state = TaskState.ENDED
         text = f"lost with its agent on {host}" + (f": {why}" if why else "")
         self.exit = Exit(str(self.task), self.attempt, None, None, time, error=text, lost=True)
         return self.exit
@@ -200,44 +214,25 @@ class Process:
             stack=stack,
         )
 
-    def snapshot(self) -> dict[str, Any]:
-        """Return it as JSON values."""
-        end, phase, reached = self.exit, self._phases.phase, self._training.latest
+    def status(self) -> TaskStatus:
+        """Return how the task is."""
+        end, phase = self.exit, self._phases.phase
         code, number = end.own if end else (None, None)
-        return {
-            "state": self.state,
-            "pid": self.pid,
-            "warm": self.warm,
-            "phase": phase.word,
-            "waits": list(phase.waiting),
-            "progress": None if reached is None else asdict(reached),
-            "cpu": self.usage.get("cpu"),
-            "memory": self.usage.get("memory"),
-            "log": str(self.paths.log),
-            "size": self.size,
-            "code": code,
-            "signal": number,
-            "oom": end.oom if end else None,
-            "error": end.error if end else None,
-            "ours": bool(end and end.ended),
-        }
-
-
-ABSENT: dict[str, Any] = {
-    "state": "absent",
-    "pid": None,
-    "warm": False,
-    "phase": None,
-    "waits": [],
-    "progress": None,
-    "cpu": None,
-    "memory": None,
-    "log": None,
-    "size": 0,
-    "code": None,
-    "signal": None,
-    "oom": None,
-    "error": None,
-    "ours": False,
-}
-"""The snapshot of a task that was never started."""
+        return TaskStatus(
+            state=self.state,
+            address=self.address,
+            pid=self.pid,
+            warm=self.warm,
+            phase=phase.word,
+            waits=phase.waiting,
+            progress=_reached(self._training.latest),
+            cpu=self.usage.get("cpu"),
+            memory=self.usage.get("memory"),
+            log=str(self.paths.log),
+            size=self.size,
+            code=code,
+            signal=number,
+            oom=end.oom if end else None,
+            error=end.error if end else None,
+            ours=bool(end and end.ended),
+        )

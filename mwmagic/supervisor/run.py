@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 from collections import deque
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import singledispatchmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,12 +27,20 @@ from mwmagic.diagnosis import (
 from mwmagic.errors import MwmagicError, SupervisorError
 from mwmagic.frameworks import framework_for
 from mwmagic.model import variables
-from mwmagic.model.status import words
+from mwmagic.model.status import (
+    Remark,
+    RunState,
+    RunStatus,
+    Setback,
+    StallStatus,
+    TaskState,
+    TaskStatus,
+)
 from mwmagic.record.metrics import HISTORY, LOG, REPORT
 
 from .account import Account
 from .place import BOOTSTRAP
-from .process import ABSENT, Process
+from .process import Process
 from .reports import History
 from .stall import Stall
 
@@ -92,6 +100,10 @@ class Order:
     given: Mapping[str, str] = field(default_factory=dict)
 
 
+def _remark(notice: Notice) -> Remark:
+    return Remark.from_json(notice.as_dict())
+
+
 class Run:
     """One execution of code on a cluster.
 
@@ -106,7 +118,7 @@ class Run:
     policy : gang.Policy
         What happens after a failure.
     changed : callable
-        Called whenever a snapshot would differ.
+        Called whenever the status would differ.
     """
 
     def __init__(
@@ -133,7 +145,7 @@ class Run:
         self._moving: asyncio.Task[None] | None = None
         self._stall = Stall(config.stall)
         self._evaluation = Stall(EVALUATED)
-        self._stuck: dict[str, Any] | None = None
+        self._stuck: StallStatus | None = None
         self._examined = 0
         self._found: Mapping[str, stacks.Stack | None] = {}
         self._examining: asyncio.Task[Any] | None = None
@@ -141,7 +153,7 @@ class Run:
         self._ended: float | None = None
         self._account = Account(config, self.gang.state.value, changed)
         self._notices: tuple[Notice, ...] = ()
-        self._setbacks: list[dict[str, Any]] = []
+        self._setbacks: list[Setback] = []
         self._note("created", tasks=list(config.tasks))
 
     @property
@@ -177,7 +189,7 @@ class Run:
             It has no process.
         """
         process = self._processes.get(task)
-        if process is None or process.state != "running":
+        if process is None or process.state is not TaskState.RUNNING:
             raise SupervisorError(f"{task} has no process to send a signal to")
         self._note("signal", task=str(task), signal=number)
         process.asked()
@@ -246,7 +258,7 @@ class Run:
     @_do.register
     def _(self, action: g.EndAll) -> None:
         for process in self._processes.values():
-            if process.state != "ended" and process.attempt == action.attempt:
+            if process.state is not TaskState.ENDED and process.attempt == action.attempt:
                 self._end(process, action.grace)
 
     @_do.register
@@ -272,8 +284,8 @@ class Run:
         """Keep why an attempt failed that another one follows."""
         cause = diagnose(self._decisive()) if self.gang.state is g.State.BACKOFF else None
         if cause is not None:
-            self._setbacks.append({"attempt": self.gang.attempt, "cause": cause.as_dict()})
-            self._note("setback", **self._setbacks[-1])
+            self._setbacks.append(Setback(self.gang.attempt, cause))
+            self._note("setback", **self._setbacks[-1].as_json())
 
     def _forgive(self, event: g.Exited) -> None:
         """Forget a failure that the gang goes on without: it explains no later one."""
@@ -425,7 +437,7 @@ class Run:
         SupervisorError
             No task has a process.
         """
-        if not any(process.state == "running" for process in self._processes.values()):
+        if not any(process.state is TaskState.RUNNING for process in self._processes.values()):
             raise SupervisorError("no task has a process whose stack could be shown")
         if self._examining is None:
             self._examining = asyncio.create_task(self._examine())
@@ -434,16 +446,15 @@ class Run:
         """Say that the gang is stuck, and where each task is."""
         lines = await self._examine()
         why = why_stalled(self._seen(self._found))
-        told = {"seconds": seconds, "lines": lines, "why": why.as_dict() if why else None}
-        self._stuck = told
-        self._note("stalled", **told)
+        self._stuck = StallStatus(seconds, tuple(lines), _remark(why) if why else None)
+        self._note("stalled", **self._stuck.as_json())
         if self._config.on_stall == "restart" and lines:
             self._end_stalled(lines[0].partition(" ")[0], seconds)
         self._changed()
 
     async def _examine(self) -> list[str]:
         """Have every process write its stack, and return where each is, in words."""
-        alive = [p for p in self._processes.values() if p.state == "running"]
+        alive = [p for p in self._processes.values() if p.state is TaskState.RUNNING]
         states = {str(p.task): str(p.usage.get("state", "")) for p in alive}
         self._found = found = await self._stacks(alive)
         lines = stacks.explain(found, states)
@@ -528,46 +539,42 @@ class Run:
         self._note("lost", host=loss.host, tasks=list(map(str, loss.tasks)), why=loss.why)
         for task in loss.tasks:
             process = self._processes.get(task)
-            if process is not None and process.state != "ended":
+            if process is not None and process.state is not TaskState.ENDED:
                 self._exited(process, process.lost(loss.host, loss.time, loss.why))
 
     # The record.
 
-    def snapshot(self) -> dict[str, Any]:
-        """Return the run as JSON values."""
-        addresses = self._place.spec.addresses
-        tasks = {
-            str(task): {
-                **(self._processes[task].snapshot() if task in self._processes else ABSENT),
-                "address": addresses[task],
-            }
-            for task in self.gang.tasks
-        }
-        snapshot = {
-            "number": self.directory.number,
-            "directory": str(self.directory.path),
-            "script": next((order.script for order in self.orders.values()), ""),
-            "state": self.gang.state.value,
-            "attempt": self.gang.attempt,
-            "restarts": self.gang.restarts,
-            "limit": self.gang.policy.restarts,
-            "started": self._started,
-            "ended": self._ended,
-            "tasks": tasks,
-            "cause": self.cause.as_dict() if self.cause else None,
-            "trouble": self.directory.trouble,
-            "stall": self._stuck,
-            "setbacks": self._setbacks,
-            "notices": [notice.as_dict() for notice in self._notices],
-            "examined": self._examined,
-        }
-        return {**snapshot, "words": words(snapshot)}
+    def status(self) -> RunStatus:
+        """Return how the run is."""
+        return RunStatus(
+            number=self.directory.number,
+            directory=str(self.directory.path),
+            script=next((order.script for order in self.orders.values()), ""),
+            state=RunState(self.gang.state.value),
+            attempt=self.gang.attempt,
+            restarts=self.gang.restarts,
+            limit=self.gang.policy.restarts,
+            started=self._started,
+            ended=self._ended,
+            tasks={str(task): self._task_status(task) for task in self.gang.tasks},
+            cause=self.cause,
+            trouble=self.directory.trouble,
+            stall=self._stuck,
+            setbacks=tuple(self._setbacks),
+            notices=tuple(_remark(notice) for notice in self._notices),
+            examined=self._examined,
+        )
+
+    def _task_status(self, task: Task) -> TaskStatus:
+        """Return how a task is; its address may be newer than its process."""
+        process = self._processes.get(task)
+        status = TaskStatus() if process is None else process.status()
+        return replace(status, address=self._place.spec.addresses[task])
 
     def write(self) -> None:
         """Write the run's state to its record; the last one is there on return."""
-        self.directory.write(
-            {**self.snapshot(), **self._account.as_json(self.orders, over=self.over)}
-        )
+        account = self._account.as_json(self.orders, over=self.over)
+        self.directory.write({**self.status().as_json(), **account})
         if self.over:
             self.directory.flush()
 

@@ -12,6 +12,7 @@ from mwmagic.errors import NoRun, RunActive
 from mwmagic.gang import Policy, State
 from mwmagic.model.cluster import Task, find_task
 from mwmagic.record import RunDirectory
+from mwmagic.words.run import words
 
 from .place import Place
 from .run import Order, Run
@@ -138,7 +139,7 @@ class Supervisor:
             "shares": self._place.shares,
             "machines": [asdict(machine) for machine in self._place.machines],
         }
-        return {"cluster": cluster, "run": self.run.snapshot() if self.run else None}
+        return {"cluster": cluster, "run": self.run.status().as_json() if self.run else None}
 
     # Requests.
 
@@ -177,7 +178,7 @@ class Supervisor:
         if self.run is not None and self.run.gang.state is State.FORMING:
             return self.run
         if self.run is not None and not self.run.over:
-            number, state = self.run.directory.number, self.run.snapshot()["words"]
+            number, state = self.run.directory.number, words(self.run.status())
             raise RunActive(f"run {number} is still going ({state}); wait for it, or stop it first")
         return self._begin(message["script"], message.get("policy") or {})
 

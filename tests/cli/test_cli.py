@@ -259,7 +259,7 @@ def test_clusters_are_listed_and_ended(capsys, here):
     mine = Cluster(2, warm=False, name="mine")
     other = Cluster(1, warm=False, name="other", detach=True)
     mine.run("main.py", source=SLEEP)
-    eventually(lambda: mine.latest.status()["words"] == "running")
+    eventually(lambda: mine.latest.words == "running")
     assert main(["ps"]) == 0
     assert capsys.readouterr().out == (
         f"mine  2 tasks  owned  run 1: running\n  {here}\n"

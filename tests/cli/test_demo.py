@@ -37,8 +37,8 @@ def test_the_last_metrics_of_each_worker_are_shown(tmp_path):
             place = {"attempt": 1, "epoch": epoch, "epochs": 2}
             run.metric(task=f"worker:{index}", **place, metrics=metrics)
     assert demo._metrics(Record(run.path, 1)) == [
-        "  worker:0  epoch 2/2  loss 0.2500  accuracy 1.0000",
-        "  worker:1  epoch 2/2  loss 1.2500  accuracy 1.0000",
+        "  worker:0  epoch 2/2  loss 0.25  accuracy 1",
+        "  worker:1  epoch 2/2  loss 1.25  accuracy 1",
     ]
 
 

@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import threading
+import time
 
 import pytest
 from processes import eventually
@@ -14,7 +15,13 @@ from processes import eventually
 from mwmagic import Cluster, ClusterSpec, Task, clusters
 from mwmagic.client import cluster as api
 from mwmagic.client import sockets
-from mwmagic.errors import ClusterError, NotInstalled, RunActive, SupervisorError, SupervisorLost
+from mwmagic.errors import (
+    ClusterError,
+    NotInstalled,
+    RunActive,
+    SupervisorError,
+    SupervisorLost,
+)
 
 SLEEP = "import time; print('up', flush=True); time.sleep(600)"
 
@@ -89,7 +96,7 @@ def test_a_run_is_known_as_soon_as_it_is_launched(cluster):
     for number in range(1, 6):
         run = one.run("main.py", source="")
         assert one.latest.number == run.number == number
-        assert run.status()["number"] == number
+        assert run.status().number == number
         assert run.record.tasks == (Task("worker", 0),)
         run.wait(30)
         assert run.record.state == "finished"
@@ -112,12 +119,34 @@ def test_a_run_whose_supervisor_was_killed_is_lost(cluster):
     run = one.run("main.py", source=SLEEP)
     eventually(lambda: run.state == "running")
     os.kill(one._process.pid, signal.SIGKILL)
-    eventually(lambda: one.closed)
+    while not run.over:
+        time.sleep(0.01)
     assert run.state == "lost"
-    assert not run.over
     assert repr(run) == "<Run 1: lost with its supervisor>"
-    with pytest.raises(SupervisorLost):
-        run.wait(1)
+    assert run.status().tasks["worker:0"].state == "ended"
+    calls = (lambda: run.wait(1), lambda: run.ended_within(1), lambda: run.kill(0), run.stop)
+    for call in (*calls, run.stacks):
+        with pytest.raises(SupervisorLost):
+            call()
+    assert run.record.state == "lost"
+    assert run.record.status.over
+    assert run.record.status.tasks["worker:0"].state == "ended"
+    assert one.latest.state == "lost"
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_for_who_hangs_up(cluster):
+    one = cluster(1)
+    run = one.run("main.py", source=SLEEP)
+    [found] = clusters()
+    seen = found.latest
+    found._connection.close()
+    eventually(lambda: found.closed)
+    eventually(lambda: seen.state == "running")
+    assert not seen.over
+    run.stop(grace=0)
+    eventually(lambda: seen.over)
+    assert seen.state == "stopped"
 
 
 @pytest.mark.slow
@@ -212,4 +241,4 @@ def test_output_flows_however_many_bytes_a_character_takes(cluster):
     log = run.directory / "attempt-1/worker-0.log"
     eventually(lambda: log.exists() and log.read_bytes().endswith(b"all\nup\n"))
     size = len(run.logs(0))
-    eventually(lambda: run.status()["tasks"]["worker:0"]["size"] == size, "news of all output")
+    eventually(lambda: run.status().tasks["worker:0"].size == size, "news of all output")

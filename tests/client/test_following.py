@@ -13,6 +13,7 @@ from processes import eventually
 
 from mwmagic.client.following import Following, follow
 from mwmagic.errors import ClusterError, SupervisorLost
+from mwmagic.model.status import RunState, RunStatus, TaskStatus
 
 
 class Script:
@@ -28,9 +29,11 @@ class Script:
 
     def status(self):
         tasks = {
-            name: {"log": self.log(name) if name in self.begun else None} for name in self.names
+            name: TaskStatus(log=self.log(name) if name in self.begun else None)
+            for name in self.names
         }
-        return {"attempt": self.attempt, "tasks": tasks}
+        state = RunState.FINISHED if self.over else RunState.RUNNING
+        return RunStatus(state=state, attempt=self.attempt, tasks=tasks)
 
     def log(self, name, attempt=None):
         folder = self.folder / f"attempt-{attempt or self.attempt}"
@@ -126,7 +129,7 @@ def test_a_run_is_followed_to_its_end(cluster):
 def test_a_lost_supervisor_ends_the_following(cluster):
     one = cluster(1)
     run = one.run("main.py", source="import time; print('up', flush=True); time.sleep(600)")
-    eventually(lambda: run.status()["tasks"]["worker:0"]["size"])
+    eventually(lambda: run.status().tasks["worker:0"].size)
     lines = follow(run)
     assert next(lines) == ("worker:0", "up")
     os.kill(one._process.pid, signal.SIGKILL)

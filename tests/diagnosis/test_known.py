@@ -123,20 +123,20 @@ def test_what_keras_lacks_is_recognised(plain, launch, case):
 def test_what_ends_well_but_not_as_meant_is_noticed(gang, launch, case):
     run = launch(gang, case.script)
     run.wait(60)
-    noticed = {notice["name"]: notice for notice in run.status()["notices"]}
-    assert noticed[case.name]["tasks"] == ["worker:0", "worker:1"]
-    assert noticed[case.name]["remedy"] == NAMED[case.name].remedy
+    noticed = {notice.name: notice for notice in run.status().notices}
+    assert noticed[case.name].tasks == ("worker:0", "worker:1")
+    assert noticed[case.name].remedy == NAMED[case.name].remedy
 
 
 @pytest.mark.parametrize("case", STUCK, ids=str)
 def test_what_a_stalled_gang_waits_for_is_told(gang, launch, case):
     run = launch(gang, case.script)
-    gang._connection.wait(lambda _: run.over or run.status()["stall"], 60)
+    gang._connection.wait(lambda _: run.over or run.status().stall, 60)
     assert not run.over, run.cause
-    why = run.status()["stall"]["why"]
-    assert why is not None, run.status()["stall"]
-    assert why["name"] == case.name, run.status()["stall"]
-    assert recognise([replace(NAMED[case.name], signs=(case.sign,))], [why["what"]])
+    why = run.status().stall.why
+    assert why is not None, run.status().stall
+    assert why.name == case.name, run.status().stall
+    assert recognise([replace(NAMED[case.name], signs=(case.sign,))], [why.what])
 
 
 def waiting(cluster, launch, folder):
@@ -146,14 +146,14 @@ def waiting(cluster, launch, folder):
         path.unlink(missing_ok=True)
     run = launch(cluster, WAITING)
     eventually(lambda: all(path.exists() for path in up))
-    eventually(lambda: run.status()["words"] == "running")
+    eventually(lambda: run.words == "running")
     return run
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
 def test_an_end_from_outside_is_told_from_one_that_was_asked_for(gang, launch, tmp_path, number):
     run = waiting(gang, launch, tmp_path)
-    os.kill(run.status()["tasks"]["worker:1"]["pid"], number)
+    os.kill(run.status().tasks["worker:1"].pid, number)
     cause = failure(run).cause
     assert (cause.task, cause.what, cause.known) == (
         "worker:1",

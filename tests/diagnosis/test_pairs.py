@@ -53,7 +53,7 @@ ENDS = {
 
 def both(run, folder):
     """Return the processes of a run, once both are up."""
-    pids = [task["pid"] for task in run.status()["tasks"].values()]
+    pids = [task.pid for task in run.status().tasks.values()]
     return pids if len(list(folder.glob("*-up"))) == 2 and None not in pids else None
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from mwmagic.model.status import Setback
+from mwmagic.words.run import words
+
 ONCE = """
 import os, sys, time
 if os.environ["MWMAGIC_ATTEMPT"] == "1":
@@ -17,11 +20,11 @@ if os.environ["MWMAGIC_ATTEMPT"] == "1":
 def test_a_run_keeps_why_it_was_started_again(cluster):
     seen = []
     run = cluster(2, restarts=1).run("main.py", source=ONCE)
-    run.wait(30, progress=lambda status: seen.append(status["words"]))
-    [setback] = run.status()["setbacks"]
-    assert setback["attempt"] == 1
-    assert setback["cause"]["exception"] == "OSError: once"
+    run.wait(30, progress=lambda status: seen.append(words(status)))
+    [setback] = run.status().setbacks
+    assert setback.attempt == 1
+    assert setback.cause.exception == "OSError: once"
     assert "restarting 1 of 1: worker:1 exited with code 1" in seen
-    assert [event["cause"] for event in run.record.events("setback")] == [setback["cause"]]
-    assert run.record.info["setbacks"] == [setback]
+    assert [Setback.from_json(event) for event in run.record.events("setback")] == [setback]
+    assert run.record.status.setbacks == (setback,)
     assert run.cause is None

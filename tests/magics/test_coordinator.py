@@ -33,10 +33,10 @@ def step():
     return tf.io.read_file(tf.strings.join(["/proc/", folder, "/stat"]))  # of whom it runs on
 
 def workers():
-    return sorted(row["pid"] or 0 for name, row in tasks() if name.startswith("worker"))
+    return sorted(row.pid or 0 for name, row in tasks() if name.startswith("worker"))
 
 def tasks():
-    return get_ipython().find_line_magic("mw_status")("").snapshot["tasks"].items()
+    return get_ipython().find_line_magic("mw_status")("").status.tasks.items()
 
 def train():
     # Until every worker that there is has taken part.

@@ -1,138 +1,137 @@
-"""Snapshots in words."""
+"""How runs and tasks are, as it is sent and kept."""
 
 from __future__ import annotations
 
-from io import StringIO
+import json
+import math
 
 import pytest
-from rich.console import Console
+from hypothesis import given
+from statuses import json_values
 
-from mwmagic.dashboard import static
-from mwmagic.dashboard.rows import header
-from mwmagic.dashboard.terminal import table
-from mwmagic.diagnosis import Cause
-from mwmagic.model.status import FINAL, remarks, task_words, words
+from mwmagic.gang import State
+from mwmagic.model.cause import Cause
+from mwmagic.model.status import (
+    Reached,
+    Remark,
+    RunState,
+    RunStatus,
+    Setback,
+    StallStatus,
+    TaskState,
+    TaskStatus,
+)
 
-TASK = {
-    "state": "running",
-    "phase": None,
-    "waits": [],
-    "code": None,
-    "signal": None,
-    "oom": None,
-    "error": None,
-    "ours": False,
-}
+NAN, INF = float("nan"), float("inf")
+REMARK = Remark("known", ("worker:1",), "it sleeps", "The others wait.", "look there", "https://x")
+WHERE = {"file": "main.py", "line": 3, "function": "f", "source": "f()"}
+CAUSE = Cause("worker:1", "exited with code 1", "OSError: once", WHERE, consequences=("worker:0",))
+TASK = TaskStatus(
+    TaskState.RUNNING,
+    "localhost:1",
+    123,
+    warm=True,
+    phase="training",
+    waits=("worker:1",),
+    progress=Reached("train", 2, 3, 5, 10, {"loss": 0.5, "worst": -INF}, 0.25),
+    cpu=1.5,
+    memory=2.0**30,
+    log="/x/.mwmagic/runs/1/attempt-1/worker-0.log",
+    size=9,
+)
+RUN = RunStatus(
+    7,
+    "/x/.mwmagic/runs/0007-main",
+    "main.py",
+    RunState.RUNNING,
+    attempt=2,
+    restarts=1,
+    limit=3,
+    started=1.5,
+    tasks={"worker:0": TASK, "worker:1": TaskStatus(), "ps:0": TaskStatus(TaskState.ENDED, code=1)},
+    trouble="no space left",
+    stall=StallStatus(60.0, ("worker:1 sleeps",), REMARK),
+    setbacks=(Setback(1, CAUSE),),
+    notices=(REMARK,),
+    examined=1,
+)
 
 
-def task(**fields):
-    return {**TASK, **fields}
+def test_the_states_are_the_gangs_and_lost():
+    assert {state.value for state in RunState} == {*(state.value for state in State), "lost"}
+    final = {state.value for state in RunState if state.final}
+    assert final == {*(state.value for state in State if state.final), "lost"}
 
 
-def run(state, *tasks, **fields):
-    named = {f"worker:{index}": one for index, one in enumerate(tasks)}
-    return {"state": state, "tasks": named, "cause": None, "restarts": 1, "limit": 3, **fields}
+@pytest.mark.parametrize("state", RunState)
+def test_a_run_is_over_when_nothing_of_it_is_alive(state):
+    assert RunStatus(state=state).over == state.final
+
+
+def test_what_is_sent_is_read_back():
+    sent = json.dumps(RUN.as_json(), allow_nan=False)
+    assert RunStatus.from_json(json.loads(sent)) == RUN
+
+
+def test_numbers_that_are_not_finite_are_sent_as_valid_json():
+    reached = Reached(metrics={"a": NAN, "b": INF, "c": -INF, "d": 1.0})
+    sent = json.dumps(reached.as_json(), allow_nan=False)
+    read = Reached.from_json(json.loads(sent)).metrics
+    assert math.isnan(read.pop("a"))
+    assert read == {"b": INF, "c": -INF, "d": 1.0}
+
+
+def test_a_record_may_be_newer_or_older():
+    sent = RUN.as_json()
+    newer = {**sent, "future": [1], "tasks": {"worker:0": {**TASK.as_json(), "gpu": 0}}}
+    assert RunStatus.from_json(newer).tasks == {"worker:0": TASK}
+    assert RunStatus.from_json({"number": 7}) == RunStatus(7)
+    assert RunStatus.from_json({}).state is RunState.LOST
+    assert RunStatus.from_json({"state": "dreaming"}).state is RunState.LOST
 
 
 @pytest.mark.parametrize(
-    ("snapshot", "said"),
+    ("damaged", "read"),
     [
-        (run("forming", task(), task(state="absent")), "waiting for worker:1, not launched"),
-        (run("running", task(state="starting"), task()), "starting worker:0"),
-        (run("running", task(), task()), "running"),
-        (run("running", task(phase="starting"), task(phase="connected")), "running"),
-        (run("running", task(phase="connected"), task(phase="connected")), "connected"),
-        (run("running", task(phase="training"), task(phase="connected")), "training"),
+        ({"number": "7"}, RunStatus()),
+        ({"number": True, "started": False}, RunStatus()),
+        ({"number": 7.5}, RunStatus()),
+        ({"started": 10**400, "number": 10**400}, RunStatus()),
+        ({"started": NAN, "ended": INF}, RunStatus()),
+        ({"started": 3}, RunStatus(started=3.0)),
+        ({"tasks": ["worker:0"]}, RunStatus()),
         (
-            run("running", task(waits=["worker:2", "worker:1"]), task(waits=["worker:1"])),
-            "waiting for worker:1, worker:2 to connect",
+            {"tasks": {"worker:0": None, "worker:1": {"pid": "x", "waits": [1, "a"]}}},
+            RunStatus(tasks={"worker:1": TaskStatus(waits=("a",))}),
         ),
-        (run("running", task(state="ended"), task(state="ended")), "running"),
-        (run("running", task(), stall={"lines": ["worker:1 waits"]}), "stalled: worker:1 waits"),
-        (run("running", task(), stall={"lines": []}), "stalled"),
-        (run("ending", task()), "ending"),
-        (run("ending", tasks={"evaluator:0": task()}), "ending: evaluator:0 still runs"),
-        (run("backoff", task()), "restarting 1 of 3"),
-        (run("failed", task()), "failed"),
-        (
-            run("failed", task(), cause=Cause("worker:1", "exited with code 1").as_dict()),
-            "failed: worker:1 exited with code 1",
-        ),
-        (run("stopped", task()), "stopped"),
-        (
-            run("finished", task(), trouble="no space left"),
-            "finished (its record is incomplete: no space left)",
-        ),
+        ({"cause": {"task": "worker:0"}}, RunStatus()),
+        ({"cause": {"task": "a", "what": "b", "log": None}}, RunStatus(cause=Cause("a", "b"))),
+        ({"stall": {"lines": "abc", "why": []}}, RunStatus(stall=StallStatus())),
+        ({"setbacks": [None, 1, {"attempt": 2}]}, RunStatus(setbacks=(Setback(2),))),
+        ([], RunStatus()),
+        (None, RunStatus()),
+        ("finished", RunStatus()),
     ],
 )
-def test_a_run_in_words(snapshot, said):
-    assert words(snapshot) == said
+def test_what_is_damaged_gets_its_default(damaged, read):
+    assert RunStatus.from_json(damaged) == read
 
 
-@pytest.mark.parametrize(
-    ("one", "said"),
-    [
-        (task(state="absent"), "not launched"),
-        (task(state="starting"), "starting"),
-        (task(), "running"),
-        (task(phase="starting"), "running"),
-        (task(phase="training"), "training"),
-        (task(waits=["worker:1", "ps:0"]), "waiting for worker:1, ps:0"),
-        (task(state="ended", code=0), "finished"),
-        (task(state="ended", code=2), "exited with code 2"),
-        (task(state="ended", signal=11), "killed by SIGSEGV"),
-        (task(state="ended", signal=9, ours=True), "ended"),
-        (task(state="ended", signal=9, oom=True), "killed by the kernel's out-of-memory killer"),
-        (task(state="ended", error="cannot enter /x"), "cannot enter /x"),
-    ],
-)
-def test_a_task_in_words(one, said):
-    assert task_words(one) == said
+@given(json_values())
+def test_any_json_is_read_without_an_error(values):
+    sent = RunStatus.from_json(values).as_json()
+    read = RunStatus.from_json(json.loads(json.dumps(sent, allow_nan=False)))
+    assert read.as_json() == sent
 
 
-def test_the_final_states_are_the_gangs():
-    from mwmagic.gang import State
-
-    assert {state.value for state in State if state.final} == set(FINAL)
-
-
-NCCL = {
-    "name": "nccl-ignored",
-    "tasks": ["worker:0", "worker:1"],
-    "what": "as the log of worker:1 says",
-    "meaning": "This task sees no <GPU>.",
-    "remedy": "take RING",
-    "link": "",
-}
-STALLED = {**NCCL, "tasks": ["worker:1"], "meaning": "The others wait.", "remedy": "look there"}
-REMARKS = [
-    "worker:1: The others wait. Try: look there.",
-    "worker:0, worker:1: This task sees no <GPU>. Try: take RING.",
-]
-
-
-@pytest.mark.parametrize(
-    ("fields", "said"),
-    [
-        ({}, []),
-        ({"stall": None, "notices": []}, []),
-        ({"stall": {"lines": [], "why": None}, "notices": [NCCL]}, REMARKS[1:]),
-        ({"stall": {"lines": [], "why": STALLED}, "notices": [NCCL]}, REMARKS),
-    ],
-)
-def test_remarks(fields, said):
-    assert remarks(run("running", task(), **fields)) == said
-
-
-def test_remarks_are_seen_wherever_a_run_is_shown():
-    fields = {"number": 1, "script": "main.py", "started": 0.0, "ended": 1.0, "attempt": 1}
-    fields["directory"] = "/home/me/.mwmagic/runs/0001-main"
-    row = dict.fromkeys(("progress", "memory", "address", "pid", "log", "size"))
-    snapshot = run("finished", task(**row), words="finished", notices=[NCCL], **fields)
-    assert static.text(snapshot).endswith("\n" + REMARKS[1])
-    assert "no &lt;GPU&gt;. Try: take RING." in static.page(snapshot)
-    assert header(snapshot)["notice"] == REMARKS[1]
-    assert header({**snapshot, "notice": "cannot"})["notice"] == "cannot\n" + REMARKS[1]
-    shown = StringIO()
-    Console(file=shown, width=200).print(table(snapshot))
-    assert REMARKS[1] in shown.getvalue()
+def test_a_run_is_lost_with_its_supervisor_unless_it_had_ended():
+    lost = RUN.lost()
+    assert lost.over
+    assert (lost.state, lost.stall, lost.setbacks) == (RunState.LOST, None, RUN.setbacks)
+    states = {name: task.state.value for name, task in lost.tasks.items()}
+    assert states == {"worker:0": "ended", "worker:1": "absent", "ps:0": "ended"}
+    assert lost.tasks["ps:0"].code == 1
+    assert lost.tasks["worker:0"].code is None
+    assert lost.lost() == lost
+    for state in (RunState.FINISHED, RunState.FAILED, RunState.STOPPED):
+        assert RunStatus(state=state).lost() == RunStatus(state=state)

@@ -20,14 +20,14 @@ while not pathlib.Path('go').exists():
 
 
 def pid_of(run, task):
-    return eventually(lambda: run.status()["tasks"][task]["pid"])
+    return eventually(lambda: run.status().tasks[task].pid)
 
 
 def test_a_task_launched_alone_waits_for_the_others(cluster, tmp_path):
     one = cluster(2)
     run = one.run("main.py", task=0, source=WAIT)
     assert run.state == "forming"
-    assert run.status()["words"] == "waiting for worker:1, not launched"
+    assert run.words == "waiting for worker:1, not launched"
     assert not run.over
     pid_of(run, "worker:0")
     with pytest.raises(WaitTimeout, match=r"run 1 is still going after 0.01 s.*waiting for worker"):
@@ -45,13 +45,13 @@ def test_a_task_launched_alone_waits_for_the_others(cluster, tmp_path):
 def test_the_words_name_every_task_that_is_missing(cluster):
     run = cluster(3, chief=True).run("main.py", task=1, source=SLEEP)
     words = "waiting for chief:0, worker:0, worker:2, not launched"
-    assert run.status()["words"] == words
+    assert run.words == words
 
 
 def test_a_task_may_finish_before_the_others_are_launched(cluster):
     one = cluster(2)
     run = one.run("main.py", task=1, source="print('early')")
-    eventually(lambda: run.status()["tasks"]["worker:1"]["state"] == "ended")
+    eventually(lambda: run.status().tasks["worker:1"].state == "ended")
     assert run.state == "forming"
     one.run("main.py", task=0, source="print('late')")
     assert run.wait(30).logs(1) == b"early\n"

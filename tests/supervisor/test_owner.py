@@ -141,11 +141,11 @@ def test_a_lost_agent_is_a_failure_that_a_restart_repairs(cluster):
         print(os.environ["TF_CONFIG"])
     """
     run = one.run("main.py", source=dedent(code))
-    eventually(lambda: run.status()["tasks"]["worker:1"]["pid"])
+    eventually(lambda: run.status().tasks["worker:1"].pid)
     before, [agent] = one.spec, agents_of(one._process.pid)
     os.kill(agent, signal.SIGKILL)
     run.wait(30)
-    assert run.status()["attempt"] == 2
+    assert run.status().attempt == 2
     assert run.logs(0).decode().strip() == one.tf_config(0)
     assert one.spec != before
 

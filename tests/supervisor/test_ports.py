@@ -71,7 +71,7 @@ def test_a_gang_moves_away_from_a_taken_port_and_gives_up_in_the_end(cluster):
     one = cluster(2)
     before = set(ports(one))
     run = one.run("main.py", source=dedent(code), args=[2]).wait(30)
-    assert (run.status()["attempt"], run.status()["restarts"]) == (3, 0)
+    assert (run.status().attempt, run.status().restarts) == (3, 0)
     assert run.logs(0).decode() == one.tf_config(0) + "\n"
     after = set(ports(one))
     assert not before & after
@@ -126,15 +126,15 @@ def test_a_warm_gang_of_tensorflow_moves_to_new_ports_and_means_what_python_mean
     before = set(ports(one))
     run = one.run("main.py", source=PORT).wait(200)
     assert b"Could not start gRPC server" in run.logs(1, attempt=1)
-    assert (run.status()["attempt"], run.status()["restarts"]) == (2, 0)
+    assert (run.status().attempt, run.status().restarts) == (2, 0)
     assert not before & set(ports(one))
     for task in (0, 1):
         last = run.logs(task).decode().splitlines()[-3:]
         assert last == ["devices 2", "replicas 2", one.tf_config(task)]
-        assert run.status()["tasks"][f"worker:{task}"]["warm"]
+        assert run.status().tasks[f"worker:{task}"].warm
     (tmp_path / "main.py").write_text(SAME)
     run = one.run("main.py", args=["a"]).wait(60)
-    assert run.status()["tasks"]["worker:1"]["warm"]
+    assert run.status().tasks["worker:1"].warm
     plain = subprocess.run(
         [sys.executable, "main.py", "a"],
         env={**os.environ, "PYTHONUNBUFFERED": "1"},

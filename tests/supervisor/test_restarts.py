@@ -19,7 +19,7 @@ from mwmagic.errors import (
     WaitTimeout,
     WorkerFailed,
 )
-from mwmagic.model.status import task_words
+from mwmagic.words.run import task_words
 
 pytestmark = pytest.mark.slow
 
@@ -29,13 +29,13 @@ STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + SL
 
 def pids(run):
     """Wait until every task's process says that it is up."""
-    tasks = run.status()["tasks"]
+    tasks = run.status().tasks
     eventually(lambda: all(said(run, task) for task in tasks))
-    return [task["pid"] for task in run.status()["tasks"].values()]
+    return [task.pid for task in run.status().tasks.values()]
 
 
 def said(run, task):
-    return run.status()["tasks"][task]["size"] > 0
+    return run.status().tasks[task].size > 0
 
 
 def test_every_attempt_has_a_directory_and_knows_its_number(cluster):
@@ -48,7 +48,7 @@ def test_every_attempt_has_a_directory_and_knows_its_number(cluster):
     """
     one = cluster(2, restarts=2)
     run = one.run("main.py", source=dedent(code)).wait(30)
-    assert (run.status()["attempt"], run.status()["restarts"]) == (3, 2)
+    assert (run.status().attempt, run.status().restarts) == (3, 2)
     assert run.record.attempts == 3
     for attempt in (1, 2, 3):
         log = run.logs(1, attempt=attempt).decode()
@@ -67,14 +67,14 @@ def test_the_restarts_come_to_an_end(cluster):
         run.wait(30)
     assert failed.value.run is run
     assert failed.value.cause.where["source"] == "raise OSError('again')"
-    assert run.status()["attempt"] == 2
+    assert run.status().attempt == 2
 
 
 def test_a_mistake_in_the_code_is_not_tried_again(cluster):
     run = cluster(1, restarts=5).run("main.py", source="if True print()")
     with pytest.raises(WorkerFailed, match="SyntaxError"):
         run.wait(30)
-    assert run.status()["attempt"] == 1
+    assert run.status().attempt == 1
 
 
 def test_42_means_resume(cluster):
@@ -84,7 +84,7 @@ def test_42_means_resume(cluster):
         sys.exit(42 if os.environ["MWMAGIC_ATTEMPT"] == "1" else 0)
     """
     run = cluster(2, restarts=1).run("main.py", source=dedent(code)).wait(30)
-    assert run.status()["attempt"] == 2
+    assert run.status().attempt == 2
 
 
 def test_one_failure_ends_everybody(cluster):
@@ -98,10 +98,10 @@ def test_one_failure_ends_everybody(cluster):
     run = cluster(3).run("main.py", source=dedent(code))
     with pytest.raises(WorkerFailed, match="worker:1 exited with code 1: ValueError: mine"):
         run.wait(30)
-    tasks = run.status()["tasks"]
-    assert not [task for task in tasks.values() if task["pid"] and alive(task["pid"])]
-    assert (tasks["worker:0"]["signal"], tasks["worker:0"]["ours"]) == (signal.SIGKILL, True)
-    assert (tasks["worker:1"]["code"], tasks["worker:1"]["ours"]) == (1, False)
+    tasks = run.status().tasks
+    assert not [task for task in tasks.values() if task.pid and alive(task.pid)]
+    assert (tasks["worker:0"].signal, tasks["worker:0"].ours) == (signal.SIGKILL, True)
+    assert (tasks["worker:1"].code, tasks["worker:1"].ours) == (1, False)
 
 
 def test_who_fails_slowly_is_shown_as_it_failed(cluster):
@@ -121,7 +121,7 @@ def test_who_fails_slowly_is_shown_as_it_failed(cluster):
     run = cluster(2).run("main.py", source=dedent(code))
     with pytest.raises(WorkerFailed, match="worker:1 exited with code 1: ValueError: mine"):
         run.wait(30)
-    tasks = run.status()["tasks"].values()
+    tasks = run.status().tasks.values()
     assert [task_words(task) for task in tasks] == ["exited with code 3", "exited with code 1"]
     assert [event["signal"] for event in run.record.events("exited")] == [None, signal.SIGKILL]
 
@@ -151,7 +151,7 @@ def test_a_worker_that_ignores_sigterm_is_killed(cluster):
     run.stop()
     assert run.state == "stopped"
     assert not [pid for pid in family if alive(pid)]
-    assert run.status()["tasks"]["worker:0"]["signal"] == signal.SIGKILL
+    assert run.status().tasks["worker:0"].signal == signal.SIGKILL
 
 
 def test_a_stop_while_a_worker_starts(cluster):
@@ -166,7 +166,7 @@ def test_a_stop_between_two_attempts(cluster):
     one = cluster(1, restarts=9)
     run = one.run("main.py", source="raise OSError")
     eventually(lambda: run.state == "backoff")
-    assert "restarting" in run.status()["words"]
+    assert "restarting" in run.words
     run.stop()
     assert run.state in ("stopped", "failed")
     assert one.run("main.py", source="print('next')").wait(30).number == 2
@@ -200,19 +200,19 @@ def test_who_evaluates_is_stopped_when_training_is_done_and_nothing_is_left_to_d
     cluster, tmp_path
 ):
     run = cluster(1, evaluator=True).run("main.py", source=EVALUATE)
-    eventually(lambda: run.status()["words"] == "ending: evaluator:0 still runs")
+    eventually(lambda: run.words == "ending: evaluator:0 still runs")
     (tmp_path / "training-is-done").touch()
     assert run.wait(60).state == "finished"
     assert run.logs("evaluator") == b"evaluated\n"
-    assert task_words(run.status()["tasks"]["evaluator:0"]) == "ended"
+    assert task_words(run.status().tasks["evaluator:0"]) == "ended"
 
 
 def test_one_task_is_stopped_alone_where_the_others_can_go_on(cluster):
     run = cluster(1, evaluator=True, grace=0.1).run("main.py", source=SLEEP)
     pids(run)
     run.stop("evaluator:0")
-    tasks = run.status()["tasks"]
-    assert (tasks["evaluator:0"]["state"], tasks["worker:0"]["state"]) == ("ended", "running")
+    tasks = run.status().tasks
+    assert (tasks["evaluator:0"].state, tasks["worker:0"].state) == ("ended", "running")
     assert run.state == "running"
     with pytest.raises(ClusterError):
         run.stop(7)
@@ -249,10 +249,10 @@ def test_a_gang_is_started_again_on_demand(cluster):
     run = one.run("main.py", source=SLEEP)
     first = pids(run)
     assert one.restart().number == run.number
-    eventually(lambda: run.status()["attempt"] == 2)
+    eventually(lambda: run.status().attempt == 2)
     assert not set(pids(run)) & set(first)
     assert not [pid for pid in first if alive(pid)]
-    assert run.status()["restarts"] == 0
+    assert run.status().restarts == 0
 
 
 def test_what_is_being_stopped_is_not_started_again(cluster):
@@ -300,7 +300,7 @@ def test_a_run_outlives_its_record(cluster, tmp_path):
         run.wait(0.3)
     (tmp_path / "go").touch()
     assert run.wait(30).state == "finished"
-    assert "its record is incomplete" in run.status()["words"]
+    assert "its record is incomplete" in run.words
     assert one.run("main.py", source="print('next')").wait(30).logs(0) == b"next\n"
 
 
@@ -325,8 +325,8 @@ def test_the_snapshots_come_to_who_listens(cluster):
     assert len(seen) == count
     progressed = []
     one.run("main.py", source="").wait(30, progress=progressed.append)
-    assert progressed[-1]["state"] == "finished"
-    assert run.status()["state"] == "finished"  # though the news are of a later run
+    assert progressed[-1].state == "finished"
+    assert run.status().state == "finished"  # though the news are of a later run
 
 
 def test_a_cluster_that_is_busy_keeps_its_run(cluster):

@@ -73,9 +73,9 @@ def test_a_timeout_of_zero_is_never():
 
 
 def stalled(run):
-    run._connection.wait(lambda _: run.over or run.status()["stall"], 60)
+    run._connection.wait(lambda _: run.over or run.status().stall, 60)
     assert not run.over, run.cause
-    return run.status()["stall"]
+    return run.status().stall
 
 
 @pytest.mark.slow
@@ -83,12 +83,12 @@ def test_a_stalled_run_says_where_each_task_is(tmp_path):
     (tmp_path / "main.py").write_text(STUCK)
     with Cluster(2, warm=False, stall=1.5, directory=tmp_path) as cluster:
         run = cluster.run("main.py", cwd=tmp_path)
-        lines = stalled(run)["lines"]
+        lines = list(stalled(run).lines)
         assert lines == [
             f"worker:{i} is at main.py:6 in load_more, outside any operation of the framework"
             for i in (0, 1)
         ]
-        assert run.status()["words"] == f"stalled: {lines[0]}"
+        assert run.words == f"stalled: {lines[0]}"
         assert run.stacks()["lines"] == lines
         assert "load_more" in run.stacks()["texts"]["worker:1"]
 
@@ -98,7 +98,7 @@ def test_a_stall_can_be_made_a_failure(tmp_path):
     (tmp_path / "main.py").write_text(STUCK)
     options = {"warm": False, "stall": 1.5, "on_stall": "restart", "directory": tmp_path}
     with Cluster(2, restarts=1, **options) as cluster:
-        assert cluster.run("main.py", cwd=tmp_path).wait(60).status()["attempt"] == 2
+        assert cluster.run("main.py", cwd=tmp_path).wait(60).status().attempt == 2
     with Cluster(2, restarts=0, **options) as cluster:
         with pytest.raises(WorkerFailed, match="worker:0 made no progress for") as caught:
             cluster.run("main.py", cwd=tmp_path).wait(60)
@@ -110,7 +110,7 @@ def test_a_stall_can_be_made_a_failure(tmp_path):
 def test_the_task_outside_the_collective_is_told_from_those_inside(tmp_path):
     (tmp_path / "main.py").write_text(TENSORFLOW)
     with Cluster(2, stall=5.0, directory=tmp_path) as cluster:
-        lines = stalled(cluster.run("main.py", cwd=tmp_path))["lines"]
+        lines = list(stalled(cluster.run("main.py", cwd=tmp_path)).lines)
     assert lines == [
         "worker:1 is at main.py:13 in load_more, outside any operation of the framework",
         "worker:0 waits inside an operation of the framework, at main.py:16 in <module>",

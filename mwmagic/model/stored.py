@@ -1,0 +1,181 @@
+"""Dataclasses that are kept and sent as JSON, and read back whatever became of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from enum import Enum
+from functools import cache
+from types import NoneType
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from typing_extensions import Self
+
+__all__ = ["Measured", "Stored", "as_json"]
+
+Measured = Annotated[float, "measured"]
+"""A number that a program computed: it may be infinite or none at all, as others may not."""
+
+LARGEST_INTEGER = 2**63
+"""Integers from here on are damage: nothing counts so far, and floats overflow."""
+
+
+class Stored:
+    """A dataclass whose fields' annotations say how it is read back."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as JSON values, which are valid JSON also where a number is not finite."""
+        values: dict[str, Any] = as_json(self)
+        return values
+
+    @classmethod
+    def from_json(cls, values: object) -> Self:
+        """Read what `as_json` returned; every field must have a default.
+
+        A record may be older, newer or damaged: unknown fields are ignored, and
+        one that is missing or of the wrong type gets its default.
+        """
+        kind: Any = cls
+        read: Self = _object(kind)(values if isinstance(values, Mapping) else {})
+        return read
+
+
+def as_json(value: object) -> Any:  # noqa: ANN401 - JSON values
+    """Return dataclasses, enums and containers as JSON values."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, Mapping):
+        return {str(name): as_json(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_json(one) for one in value]
+    if is_dataclass(value):
+        return {one.name: as_json(getattr(value, one.name)) for one in fields(value)}
+    return value
+
+
+# A reader returns a value of its type or raises TypeError, ValueError or OverflowError.
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError
+    return value
+
+
+def _integer(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError
+    if abs(value) >= LARGEST_INTEGER:
+        raise OverflowError
+    return value
+
+
+def _number(value: object) -> float:
+    number = _measured(value)
+    if not math.isfinite(number):
+        raise ValueError
+    return number
+
+
+def _measured(value: object) -> float:
+    if value in ("nan", "inf", "-inf"):
+        return float(str(value))
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError
+    return float(value)
+
+
+_READERS: dict[object, Callable[[object], Any]] = {
+    str: _text,
+    bool: _flag,
+    int: _integer,
+    float: _number,
+    Measured: _measured,
+    Any: lambda value: value,
+}
+
+
+@cache
+def _reader(hint: Any) -> Callable[[object], Any]:  # noqa: ANN401 - an annotation
+    """Return what reads values of an annotated type."""
+    if hint in _READERS:
+        return _READERS[hint]
+    if get_origin(hint) is tuple:
+        return _tuple(_reader(get_args(hint)[0]))
+    if get_origin(hint) is dict:
+        return _dict(_reader(get_args(hint)[1]))
+    if NoneType in get_args(hint):
+        return _optional(_reader(next(one for one in get_args(hint) if one is not NoneType)))
+    read: Callable[[object], Any] = hint if issubclass(hint, Enum) else _object(hint)
+    return read
+
+
+def _optional(read: Callable[[object], Any]) -> Callable[[object], Any]:
+    return lambda value: None if value is None else read(value)
+
+
+def _tuple(read: Callable[[object], Any]) -> Callable[[object], tuple[Any, ...]]:
+    def items(values: object) -> tuple[Any, ...]:
+        if not isinstance(values, list | tuple):
+            raise TypeError
+        return tuple(found for value in values for found in _readable(read, value))
+
+    return items
+
+
+def _dict(read: Callable[[object], Any]) -> Callable[[object], dict[str, Any]]:
+    def entries(values: object) -> dict[str, Any]:
+        if not isinstance(values, Mapping):
+            raise TypeError
+        return {
+            str(name): found for name, value in values.items() for found in _readable(read, value)
+        }
+
+    return entries
+
+
+def _readable(read: Callable[[object], Any], value: object) -> list[Any]:
+    """Return what is read of a value, if anything is."""
+    try:
+        return [read(value)]
+    except (TypeError, ValueError, OverflowError):
+        return []
+
+
+@cache
+def _object(kind: Any) -> Callable[[object], Any]:  # noqa: ANN401 - a dataclass
+    """Return what reads a dataclass; it raises where a field without a default is unreadable."""
+    hints = get_type_hints(kind, include_extras=True)
+    readers = [(one.name, _reader(hints[one.name])) for one in fields(kind) if one.init]
+    required = {
+        one.name
+        for one in fields(kind)
+        if one.default is MISSING and one.default_factory is MISSING
+    }
+
+    def read(values: object) -> object:
+        if not isinstance(values, Mapping):
+            raise TypeError
+        found = {
+            name: one
+            for name, reader in readers
+            if name in values
+            for one in _readable(reader, values[name])
+        }
+        if not required <= found.keys():
+            raise ValueError
+        return kind(**found)
+
+    return read

@@ -1,0 +1,242 @@
+"""A run's status in words and numbers, the same wherever a run is shown."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from mwmagic.diagnosis import describe
+from mwmagic.model.status import RunState, TaskState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from mwmagic.model.status import Reached, RunStatus, StallStatus, TaskStatus
+
+__all__ = [
+    "attempt_words",
+    "clock",
+    "fraction",
+    "headline",
+    "left",
+    "line",
+    "metrics",
+    "place",
+    "reached",
+    "remarks",
+    "run_tone",
+    "task_words",
+    "tone",
+    "words",
+]
+
+_TONES = {
+    RunState.FORMING: "wait",
+    RunState.RUNNING: "run",
+    RunState.ENDING: "wait",
+    RunState.BACKOFF: "wait",
+    RunState.FINISHED: "good",
+    RunState.FAILED: "bad",
+    RunState.STOPPED: "off",
+    RunState.LOST: "bad",
+}
+
+
+# The run.
+
+
+def words(run: RunStatus) -> str:
+    """Say in a few words where a run is."""
+    trouble = f" (its record is incomplete: {run.trouble})" if run.trouble else ""
+    say = _WORDS.get(run.state)
+    return (say(run) if say else run.state.value) + trouble
+
+
+def headline(run: RunStatus) -> str:
+    """Name a run and say where it is: ``run 7: training``."""
+    return f"run {run.number}: {words(run)}"
+
+
+def line(run: RunStatus) -> str:
+    """Say in one line where a run is and what its first task that reports has reached."""
+    told = [task.progress for task in run.tasks.values() if task.progress is not None]
+    return "  ".join([headline(run), *map(reached, told[:1])])
+
+
+def remarks(run: RunStatus) -> list[str]:
+    """Say what a run's user should know besides, a line each.
+
+    Why it makes no progress, and what went otherwise than meant.
+    """
+    seen = [run.stall.why if run.stall else None, *run.notices]
+    return [f"{', '.join(one.tasks)}: {one.meaning} Try: {one.remedy}." for one in seen if one]
+
+
+def attempt_words(run: RunStatus) -> str:
+    """Name the attempt where it is not the first."""
+    return f"attempt {run.attempt}" if run.attempt > 1 else ""
+
+
+def run_tone(run: RunStatus) -> str:
+    """Say how a run is in one of: wait, run, good, bad, off."""
+    return _TONES[run.state]
+
+
+def _named(tasks: Mapping[str, TaskStatus], state: TaskState) -> list[str]:
+    return [name for name, task in tasks.items() if task.state is state]
+
+
+def _forming(run: RunStatus) -> str:
+    return f"waiting for {', '.join(_named(run.tasks, TaskState.ABSENT))}, not launched"
+
+
+def _running(run: RunStatus) -> str:
+    if run.stall:
+        return _stalled(run.stall)
+    starting = _named(run.tasks, TaskState.STARTING)
+    if starting:
+        return f"starting {', '.join(starting)}"
+    phases = [task.phase for task in run.tasks.values() if task.state is TaskState.RUNNING]
+    waited = sorted({name for task in run.tasks.values() for name in task.waits})
+    if "training" in phases:
+        return "training"
+    if waited and "connected" not in phases:
+        return f"waiting for {', '.join(waited)} to connect"
+    return "connected" if phases and set(phases) == {"connected"} else "running"
+
+
+def _stalled(stall: StallStatus) -> str:
+    why = [stall.why.what] if stall.why else stall.lines
+    return f"stalled: {why[0]}" if why else "stalled"
+
+
+def _ending(run: RunStatus) -> str:
+    """Name the evaluator, which may take its time when training is done."""
+    still = [name for name in _named(run.tasks, TaskState.RUNNING) if name.startswith("evaluator:")]
+    return f"ending: {', '.join(still)} still runs" if still else "ending"
+
+
+def _backoff(run: RunStatus) -> str:
+    cause = run.setbacks[-1].cause if run.setbacks else None
+    why = f": {cause.headline}" if cause else ""
+    return f"restarting {run.restarts} of {run.limit}{why}"
+
+
+def _failed(run: RunStatus) -> str:
+    return f"failed: {run.cause.headline}" if run.cause else "failed"
+
+
+_WORDS: dict[RunState, Callable[[RunStatus], str]] = {
+    RunState.FORMING: _forming,
+    RunState.RUNNING: _running,
+    RunState.ENDING: _ending,
+    RunState.BACKOFF: _backoff,
+    RunState.FAILED: _failed,
+    RunState.LOST: lambda _run: "lost with its supervisor",
+}
+
+
+# A task.
+
+
+def task_words(task: TaskStatus) -> str:
+    """Say in a few words where a task is."""
+    if task.state is TaskState.ENDED:
+        return _ended(task)
+    if task.state is TaskState.RUNNING and task.waits:
+        return f"waiting for {', '.join(task.waits)}"
+    if task.state is TaskState.RUNNING:
+        return "running" if task.phase in (None, "starting") else str(task.phase)
+    return "not launched" if task.state is TaskState.ABSENT else "starting"
+
+
+def _ended(task: TaskStatus) -> str:
+    if task.error:
+        return task.error
+    if task.code == 0:
+        return "finished"
+    if task.ours:
+        return "ended"  # by mwmagic, with the run: the signal is of no interest
+    return describe(task.code, task.signal, oom=task.oom)
+
+
+def tone(task: TaskStatus) -> str:
+    """Say how a task is in one of: absent, wait, run, good, bad, off."""
+    if task.state is TaskState.ENDED:
+        if task.error is None and task.code == 0:
+            return "good"
+        return "off" if task.ours else "bad"
+    if task.state is TaskState.ABSENT:
+        return "absent"
+    return "run" if task.state is TaskState.RUNNING and not task.waits else "wait"
+
+
+def fraction(task: TaskStatus) -> float | None:
+    """Return how much of its training a task has done, from 0 to 1; None if it does not say."""
+    told = task.progress
+    if told is None:
+        return None
+    part = min(told.step / told.steps, 1.0) if told.step is not None and told.steps else None
+    if told.kind == "train" and told.epoch and told.epochs:
+        return min((told.epoch - 1 + (part or 0.0)) / told.epochs, 1.0)
+    if part is None and told.epoch is not None and told.epochs:
+        return min(told.epoch / told.epochs, 1.0)
+    return part
+
+
+def left(task: TaskStatus) -> str:
+    """Say how long a task's training will still take, as it looks now: ``1:07 left``."""
+    seconds = _seconds_left(task)
+    return "" if seconds is None else f"{clock(seconds)} left"
+
+
+def _seconds_left(task: TaskStatus) -> float | None:
+    told = task.progress
+    if told is None or task.state is not TaskState.RUNNING:
+        return None
+    if not told.seconds_per_step or told.step is None or not told.steps:
+        return None
+    later = max((told.epochs or 0) - (told.epoch or 0), 0)
+    seconds = told.seconds_per_step * (told.steps - told.step + later * told.steps)
+    return seconds if math.isfinite(seconds) else None
+
+
+# Progress.
+
+
+def place(progress: Reached | None) -> str:
+    """Say where a task is in its training: ``epoch 2/3 · step 45/70``."""
+    return " · ".join(_places(progress))
+
+
+def _places(progress: Reached | None) -> list[str]:
+    if progress is None:
+        return []
+    counts = {
+        "epoch": (progress.epoch, progress.epochs),
+        "step": (progress.step, progress.steps),
+    }
+    return [
+        f"{name} {number}" + (f"/{total}" if total else "")
+        for name, (number, total) in counts.items()
+        if number is not None
+    ]
+
+
+def metrics(progress: Reached | None) -> list[tuple[str, str]]:
+    """Return the latest metrics, with four digits."""
+    told = {} if progress is None else progress.metrics
+    return [(name, f"{value:.4g}") for name, value in told.items()]
+
+
+def reached(progress: Reached | None) -> str:
+    """Say where a task is in its training and what its metrics are, in plain text."""
+    told = [f"{name} {value}" for name, value in metrics(progress)]
+    return "  ".join(filter(None, [" ".join(_places(progress)), *told]))
+
+
+def clock(seconds: float) -> str:
+    """Return a duration as ``1:07`` or ``2:01:07``."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -1,0 +1,65 @@
+"""Statuses as they may be found in a record: older, newer or damaged."""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+
+from hypothesis import strategies as st
+
+from mwmagic.model.cause import Cause
+from mwmagic.model.status import (
+    Reached,
+    Remark,
+    RunState,
+    RunStatus,
+    Setback,
+    StallStatus,
+    TaskState,
+    TaskStatus,
+)
+
+KINDS = (Cause, Reached, Remark, RunStatus, Setback, StallStatus, TaskStatus)
+assert all(is_dataclass(kind) for kind in KINDS)
+NAMES = sorted({one.name for kind in KINDS for one in fields(kind)})
+WORDS = [state.value for state in (*RunState, *TaskState)] + ["nan", "worker:0", ""]
+
+
+def json_values():
+    """Return anything that JSON can hold, often with the names and words of a status."""
+    numbers = st.integers() | st.floats() | st.sampled_from([0, 1, 2, 10**400])
+    leaves = st.none() | st.booleans() | numbers | st.text() | st.sampled_from(WORDS)
+    keys = st.sampled_from(NAMES) | st.text()
+    anything = st.recursive(
+        leaves,
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(keys, inner, max_size=8),
+        max_leaves=40,
+    )
+    return _status(anything) | anything
+
+
+def _some(kind, anything, **known):
+    """Return a mapping with some fields of a dataclass, each as it should be or not."""
+    names = [one.name for one in fields(kind)]
+    values = {name: known.get(name, st.nothing()) | anything for name in names}
+    return st.fixed_dictionaries({}, optional=values)
+
+
+def _status(anything):
+    remark = _some(Remark, anything, tasks=st.just(["worker:0"]))
+    cause = _some(Cause, anything, task=st.just("worker:0"), what=st.just("exited with code 1"))
+    task = _some(
+        TaskStatus,
+        anything,
+        state=st.sampled_from(list(TaskState)),
+        progress=_some(Reached, anything, metrics=st.dictionaries(st.text(), st.floats())),
+    )
+    return _some(
+        RunStatus,
+        anything,
+        state=st.sampled_from(list(RunState)),
+        tasks=st.dictionaries(st.text(), task, max_size=3),
+        cause=cause,
+        stall=_some(StallStatus, anything, why=remark),
+        setbacks=st.lists(_some(Setback, anything, cause=cause), max_size=2),
+        notices=st.lists(remark, max_size=2),
+    )

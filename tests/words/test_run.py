@@ -1,0 +1,236 @@
+"""A run's status in words and numbers."""
+
+from __future__ import annotations
+
+from io import StringIO
+
+import pytest
+from hypothesis import given
+from rich.console import Console
+from statuses import json_values
+
+from mwmagic.dashboard import static
+from mwmagic.dashboard.rows import View, header, row
+from mwmagic.dashboard.terminal import table
+from mwmagic.model.cause import Cause
+from mwmagic.model.status import (
+    Reached,
+    Remark,
+    RunState,
+    RunStatus,
+    Setback,
+    StallStatus,
+    TaskState,
+    TaskStatus,
+)
+from mwmagic.words.run import (
+    clock,
+    fraction,
+    headline,
+    left,
+    line,
+    metrics,
+    place,
+    reached,
+    remarks,
+    run_tone,
+    task_words,
+    tone,
+    words,
+)
+
+
+def task(state="running", **fields):
+    return TaskStatus(state=TaskState(state), **fields)
+
+
+def run(state, *tasks, **fields):
+    named = {f"worker:{index}": one for index, one in enumerate(tasks)}
+    return RunStatus(**{"state": RunState(state), "tasks": named, "restarts": 1, **fields})
+
+
+CAUSE = Cause("worker:1", "exited with code 1")
+NCCL = Remark(
+    "nccl-ignored",
+    ("worker:0", "worker:1"),
+    "as the log of worker:1 says",
+    "This task sees no <GPU>.",
+    "take RING",
+)
+STALLED = Remark("stalled", ("worker:1",), "worker:1 sleeps", "The others wait.", "look there")
+REMARKS = [
+    "worker:1: The others wait. Try: look there.",
+    "worker:0, worker:1: This task sees no <GPU>. Try: take RING.",
+]
+HALF = Reached("train", 2, 3, 5, 10, {"loss": 0.123456, "nan": float("nan")}, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (run("forming", task(), task("absent")), "waiting for worker:1, not launched"),
+        (run("running", task("starting"), task()), "starting worker:0"),
+        (run("running", task(), task()), "running"),
+        (run("running", task(phase="starting"), task(phase="connected")), "running"),
+        (run("running", task(phase="connected"), task(phase="connected")), "connected"),
+        (run("running", task(phase="training"), task(phase="connected")), "training"),
+        (
+            run("running", task(waits=("worker:2", "worker:1")), task(waits=("worker:1",))),
+            "waiting for worker:1, worker:2 to connect",
+        ),
+        (run("running", task("ended"), task("ended")), "running"),
+        (
+            run("running", task(), stall=StallStatus(lines=("worker:1 waits",))),
+            "stalled: worker:1 waits",
+        ),
+        (
+            run("running", task(), stall=StallStatus(lines=("worker:1 waits",), why=STALLED)),
+            "stalled: worker:1 sleeps",
+        ),
+        (run("running", task(), stall=StallStatus()), "stalled"),
+        (run("ending", task()), "ending"),
+        (run("ending", tasks={"evaluator:0": task()}), "ending: evaluator:0 still runs"),
+        (run("backoff", task(), limit=3), "restarting 1 of 3"),
+        (
+            run("backoff", task(), limit=3, setbacks=(Setback(1, CAUSE),)),
+            "restarting 1 of 3: worker:1 exited with code 1",
+        ),
+        (run("failed", task()), "failed"),
+        (run("failed", task(), cause=CAUSE), "failed: worker:1 exited with code 1"),
+        (run("stopped", task()), "stopped"),
+        (run("lost", task()), "lost with its supervisor"),
+        (
+            run("finished", task(), trouble="no space left"),
+            "finished (its record is incomplete: no space left)",
+        ),
+    ],
+)
+def test_a_run_in_words(status, said):
+    assert words(status) == said
+    assert headline(status) == f"run 0: {said}"
+
+
+@pytest.mark.parametrize(
+    ("one", "said", "colour"),
+    [
+        (task("absent"), "not launched", "absent"),
+        (task("starting"), "starting", "wait"),
+        (task(), "running", "run"),
+        (task(phase="starting"), "running", "run"),
+        (task(phase="training"), "training", "run"),
+        (task(waits=("worker:1", "ps:0")), "waiting for worker:1, ps:0", "wait"),
+        (task("ended", code=0), "finished", "good"),
+        (task("ended", code=2), "exited with code 2", "bad"),
+        (task("ended", signal=11), "killed by SIGSEGV", "bad"),
+        (task("ended", signal=9, ours=True), "ended", "off"),
+        (task("ended", signal=9, oom=True), "killed by the kernel's out-of-memory killer", "bad"),
+        (task("ended", error="cannot enter /x"), "cannot enter /x", "bad"),
+        (task("ended"), "lost", "bad"),
+    ],
+)
+def test_a_task_in_words(one, said, colour):
+    assert task_words(one) == said
+    assert tone(one) == colour
+
+
+def test_every_state_has_a_tone():
+    tones = {state.value: run_tone(RunStatus(state=state)) for state in RunState}
+    assert tones == {
+        "forming": "wait",
+        "running": "run",
+        "ending": "wait",
+        "backoff": "wait",
+        "finished": "good",
+        "failed": "bad",
+        "stopped": "off",
+        "lost": "bad",
+    }
+
+
+@pytest.mark.parametrize(
+    ("progress", "part", "rest"),
+    [
+        (None, None, ""),
+        (Reached(), None, ""),
+        (Reached("train", 2, 3), 1 / 3, ""),
+        (HALF, 0.5, "0:08 left"),
+        (Reached("bar", step=5, steps=10, seconds_per_step=720.0), 0.5, "1:00:00 left"),
+        (Reached("print", epoch=3, epochs=4), 0.75, ""),
+        (Reached("print", epoch=5, epochs=4), 1.0, ""),
+        (Reached("print", step=5, steps=0), None, ""),
+        (Reached("bar", step=0, steps=2, seconds_per_step=1e308, epochs=9), 0.0, ""),
+    ],
+)
+def test_how_much_of_the_training_is_done(progress, part, rest):
+    assert fraction(task(progress=progress)) == (part and pytest.approx(part))
+    assert left(task(progress=progress)) == rest
+    assert left(task("ended", progress=progress)) == ""
+
+
+def test_progress_in_words():
+    assert place(HALF) == "epoch 2/3 · step 5/10"
+    assert place(Reached(step=7)) == "step 7"
+    assert place(None) == place(Reached()) == ""
+    assert metrics(HALF) == [("loss", "0.1235"), ("nan", "nan")]
+    assert reached(HALF) == "epoch 2/3 step 5/10  loss 0.1235  nan nan"
+    assert reached(Reached(metrics={"loss": 1e-9})) == "loss 1e-09"
+    assert [clock(seconds) for seconds in (0, 67.4, 7267)] == ["0:00", "1:07", "2:01:07"]
+
+
+def test_one_line_names_the_first_task_that_reports():
+    status = run("running", task(), task(progress=HALF), task(progress=Reached(step=1)), number=7)
+    assert line(status) == "run 7: running  epoch 2/3 step 5/10  loss 0.1235  nan nan"
+    assert line(run("running", task())) == "run 0: running"
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({}, []),
+        ({"stall": StallStatus(), "notices": (NCCL,)}, REMARKS[1:]),
+        ({"stall": StallStatus(why=STALLED), "notices": (NCCL,)}, REMARKS),
+    ],
+)
+def test_remarks(fields, said):
+    assert remarks(run("running", task(), **fields)) == said
+
+
+def drawn(status):
+    """Return what a terminal shows."""
+    shown = StringIO()
+    Console(file=shown, width=200).print(table(status))
+    return shown.getvalue()
+
+
+def test_remarks_are_seen_wherever_a_run_is_shown():
+    status = run("finished", task("ended", code=0), notices=(NCCL,), ended=1.0)
+    assert static.text(status).endswith("\n" + REMARKS[1])
+    assert "no &lt;GPU&gt;. Try: take RING." in static.page(status)
+    assert header(View(status))["notice"] == REMARKS[1]
+    assert header(View(status, refusal="cannot"))["notice"] == "cannot\n" + REMARKS[1]
+    assert REMARKS[1] in drawn(status)
+
+
+def test_every_view_says_the_same_of_a_lost_run():
+    status = run("running", task(phase="training", progress=HALF), number=7).lost()
+    said = "lost with its supervisor"
+    assert static.text(status) == (
+        f"run 7: {said}\n  worker:0  lost  epoch 2/3 step 5/10  loss 0.1235  nan nan"
+    )
+    assert f"run 7: {said}" in static.page(status)
+    assert f"run 7: {said}" in drawn(status)
+    shown = header(View(status))
+    assert (shown["words"], shown["over"], shown["tone"]) == (said, True, "bad")
+    assert shown["actions"] == ["Restart"]
+    assert row(status.tasks["worker:0"])["state"] == "lost"
+
+
+@given(json_values())
+def test_whatever_a_record_holds_can_be_shown(values):
+    status = RunStatus.from_json(values)
+    said = words(status)
+    assert said in static.text(status)
+    assert said in header(View(status))["words"]
+    assert static.page(status, label="x")
+    assert all(row(one) for one in status.tasks.values())
+    assert table(status)
