@@ -93,10 +93,13 @@ class Run:
     def _left(self) -> RunStatus:
         """Return how the run is once nothing is heard of it any more.
 
-        If this side hung up, the run may go on: its record says so.
+        Its record says whether it ended, or goes on where this side hung up; the
+        last news may be newer than what a supervisor wrote that was killed.
         """
         kept = self.record.status
-        return kept if self._connection.closed else kept.lost()
+        if kept.state is not RunState.LOST and (kept.over or self._connection.closed):
+            return kept
+        return self._last.lost()
 
     def _ended(self) -> bool:
         """Whether it reached its end; a run that was lost did not."""

@@ -117,7 +117,7 @@ def test_an_earlier_run_keeps_its_end(cluster):
 def test_a_run_whose_supervisor_was_killed_is_lost(cluster):
     one = cluster(1)
     run = one.run("main.py", source=SLEEP)
-    eventually(lambda: run.state == "running")
+    eventually(lambda: run.record.status.tasks["worker:0"].state == "running")
     os.kill(one._process.pid, signal.SIGKILL)
     while not run.over:
         time.sleep(0.01)
