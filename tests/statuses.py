@@ -22,6 +22,7 @@ KINDS = (Cause, Reached, Remark, RunStatus, Setback, StallStatus, TaskStatus)
 assert all(is_dataclass(kind) for kind in KINDS)
 NAMES = sorted({one.name for kind in KINDS for one in fields(kind)})
 WORDS = [state.value for state in (*RunState, *TaskState)] + ["nan", "worker:0", ""]
+WHERE = ["file", "line", "function", "source", "cell"]
 
 
 def json_values():
@@ -46,7 +47,13 @@ def _some(kind, anything, **known):
 
 def _status(anything):
     remark = _some(Remark, anything, tasks=st.just(["worker:0"]))
-    cause = _some(Cause, anything, task=st.just("worker:0"), what=st.just("exited with code 1"))
+    cause = _some(
+        Cause,
+        anything,
+        task=st.just("worker:0"),
+        what=st.just("exited with code 1"),
+        where=st.dictionaries(st.sampled_from(WHERE), anything),
+    )
     task = _some(
         TaskStatus,
         anything,

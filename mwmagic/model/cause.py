@@ -79,8 +79,8 @@ class Cause:
         lines = [self.headline + (f": {self.exception}" if self.exception else "")]
         if self.where:
             cell = f" ({self.where['cell']})" if self.where.get("cell") else ""
-            at = f"{self.where['file']}, line {self.where['line']}{cell}"
-            lines.append(f"  at {at}, in {self.where['function']}")
+            at = f"{self.where.get('file')}, line {self.where.get('line')}{cell}"
+            lines.append(f"  at {at}, in {self.where.get('function')}")
             if self.where.get("source"):
                 lines.append(f"    {self.where['source']}")
         return lines
