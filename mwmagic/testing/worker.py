@@ -8,6 +8,8 @@ import traceback
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
+from mwmagic.model import variables
+
 if TYPE_CHECKING:
     from .machine import FakeMachine
 
@@ -73,12 +75,12 @@ class FakeWorker:
     @property
     def task(self) -> str:
         """The task's name, such as ``worker:0``."""
-        return self.env.get("MWMAGIC_TASK", "")
+        return self.env.get(variables.TASK, "")
 
     @property
     def attempt(self) -> int:
         """The attempt, from 1."""
-        return int(self.env.get("MWMAGIC_ATTEMPT", "1"))
+        return int(self.env.get(variables.ATTEMPT, "1"))
 
     def print(self, *words: object) -> None:
         """Print a line."""
@@ -123,7 +125,7 @@ class FakeWorker:
     def take(self, number: int) -> None:
         """Take a signal: SIGUSR1 writes the stack, SIGSTOP does nothing, all others end it."""
         if number == signal.SIGUSR1:
-            self.machine.write(self.env["MWMAGIC_STACKS"], self.stack.encode())
+            self.machine.write(self.env[variables.STACKS], self.stack.encode())
         elif number not in (signal.SIGSTOP, signal.SIGCONT) and self.signal is None:
             self.signal = number
             if self._running is not None:
