@@ -2,7 +2,7 @@
 
 It needs nothing but the standard library, so that an engine can run it anywhere. Commands arrive
 on standard input and events leave on standard output (see `wire`). Everything it starts ends with
-it: when standard input ends, when the parent it was told to watch dies, or when no command has come
+it: when standard input ends, when the parent that it watches dies, or when no command has come
 for too long.
 
 It has one thread, because the kernel ties a child's death signal to the thread that forked it.
@@ -25,7 +25,7 @@ from .machine import Looks, python
 from .outlet import Outlet
 from .ports import Ports
 from .system import PR_SET_CHILD_SUBREAPER, clocks, prctl, waiting_in
-from .workers import DRAIN_SECONDS, PACE_SECONDS, Workers
+from .workers import DRAIN_SECONDS, Workers
 from .zygotes import Zygotes
 
 TYPE_CHECKING = False
@@ -73,12 +73,12 @@ class Agent:
         self.connect()
         try:
             while not self.finished():
-                self.workers.taken = 0
+                self.workers.relay.taken = 0
                 self.loop.turn(self.pause())
                 self.settle(time.monotonic())
-                self.workers.forward(time.monotonic())
+                self.workers.relay.forward(time.monotonic())
                 self.flush()
-                if 0 < self.workers.taken < SMALL_BYTES:
+                if 0 < self.workers.relay.taken < SMALL_BYTES:
                     time.sleep(GATHER_SECONDS)
         finally:
             self.family.kill(self.family.look())
@@ -118,8 +118,8 @@ class Agent:
             moments.append(self.heard + self.silence)
         if self.sample > 0 and workers.processes:
             moments.append(workers.sampled + self.sample)
-        if any(one.log.ready for one in workers.processes.values()) and not self.interest:
-            moments.append(workers.forwarded + PACE_SECONDS)
+        if not self.interest:
+            moments += workers.relay.moments(now)
         return max(0.0, min(moments) - now)
 
     def settle(self, now: float) -> None:
@@ -165,7 +165,7 @@ class Agent:
         if interest != self.interest:
             self.loop.epoll.modify(STDOUT, interest)
             self.interest = interest
-        self.workers.unmute()
+        self.workers.relay.unmute()
 
     # Commands
 

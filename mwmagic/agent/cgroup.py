@@ -1,4 +1,4 @@
-"""The control group that this process is in: its limit of memory, and who was killed for it."""
+"""The control group that this process is in: its memory limit and its out-of-memory kills."""
 
 from __future__ import annotations
 

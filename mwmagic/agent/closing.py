@@ -18,7 +18,7 @@ class Closing:
     since : float or None
         The moment from which on everything ends.
     cause : str or None
-        What happened to the agent, where nobody asked for its end.
+        What ended the agent, unless it was asked to close.
     drain_seconds : float
         How long its reader may take for the last events.
     """

@@ -1,4 +1,4 @@
-"""The agent's descendants, and whom each belongs to."""
+"""The agent's descendants, and which worker each belongs to."""
 
 from __future__ import annotations
 

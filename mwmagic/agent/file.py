@@ -1,4 +1,4 @@
-"""Pieces of files on this machine, for those who do not share its disk."""
+"""Pieces of files on this machine, for a supervisor that does not share its disk."""
 
 from __future__ import annotations
 

@@ -12,14 +12,14 @@ CREDENTIALS_BYTES = socket.CMSG_SPACE(12)
 class Line:
     """A pair of connected sockets that keep the boundaries of what is sent.
 
-    What nobody takes stays in the socket, so a worker that says too much is refused by the kernel,
-    and the agent does not grow.
+    A packet that is not read stays in the socket. So the kernel throttles a worker that sends too
+    much, and the agent's memory does not grow.
     """
 
     def __init__(self) -> None:
         self.near, self.far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.near.setblocking(False)  # noqa: FBT003 - it has no keywords
-        # The kernel then adds the sender to each packet: an empty one differs from the end.
+        # The kernel then adds the sender to each packet, so an empty one differs from the end.
         self.near.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         self.ended = False
         self.dropped = 0
@@ -30,7 +30,9 @@ class Line:
             data, sender, flags, _ = self.near.recvmsg(PACKET_BYTES, CREDENTIALS_BYTES)
         except BlockingIOError:
             return None
-        except ConnectionResetError:  # told once, before what is left, where it did not read ours
+        except (
+            ConnectionResetError
+        ):  # raised once, before the remaining packets, if the worker left ours unread
             return self.take()
         if not sender:
             self.ended = True

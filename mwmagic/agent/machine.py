@@ -37,7 +37,7 @@ GLOBAL_SCOPE = "00"
 
 
 def machine() -> dict[str, Any]:
-    """Return what can be told of this machine without asking any other program."""
+    """Return what the agent finds out about this machine without running another program."""
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return {
         "host": os.uname().nodename,
@@ -132,7 +132,7 @@ class Query:
 
 
 class Looks:
-    """The answers to `look` that wait for the driver."""
+    """The `look` commands that wait for the driver's answer."""
 
     def __init__(self, loop: Loop, outlet: Outlet, family: Family) -> None:
         self.loop = loop
@@ -148,7 +148,7 @@ class Looks:
         self.loop.watch(query.pidfd, lambda: self.answered(query))
 
     def answered(self, query: Query) -> None:
-        """Tell what was found."""
+        """Report what was found."""
         pid, status = os.waitpid(query.pid, os.WNOHANG)
         if not pid:
             return

@@ -7,7 +7,7 @@ import os
 from .wire import CHUNK_BYTES, encode
 
 QUEUE_BYTES = 256 << 10
-"""Waiting on standard output above which no more of logs and lines is queued."""
+"""Backpressure: above this, waiting on standard output, no more of logs and lines is queued."""
 
 
 class Outlet:

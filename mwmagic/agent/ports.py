@@ -54,7 +54,7 @@ class Ports:
                 one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             one.bind((address, 0))
-            # Only now: the kernel is to choose the port as if nobody could share it.
+            # Only now, so that the kernel chooses a port that no other socket shares.
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         except OSError:
             one.close()

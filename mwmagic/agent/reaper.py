@@ -69,7 +69,7 @@ class Reaper:
         self.delay = min(2 * self.delay, RESCANS_SECONDS)
 
     def lost(self, row: Row) -> bool:
-        """Whether a descendant may not live on; one whose worker's end was told is too late."""
+        """Whether a descendant may not live on; not if its worker's exit was reported."""
         if self.closing.since is not None or row.owner == UNKNOWN:
             return True
         if row.owner is None:

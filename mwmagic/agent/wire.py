@@ -1,4 +1,4 @@
-"""What both sides of a pipe know: the messages, their limits, and the names in the environment.
+"""What both ends of the agent's pipe share: messages, limits and environment variables.
 
 The agent imports this as its sibling, the supervisor as ``mwmagic.agent.wire``. A message is a JSON
 object on a line of its own, with a ``type``: `COMMANDS` go to an agent, `EVENTS` come from it.
@@ -77,7 +77,11 @@ COMMANDS: dict[str, Fields] = {
     "ping": {"n": int},
     "close": {},
 }
-"""What a supervisor may tell an agent."""
+"""What a supervisor sends to an agent.
+
+``look`` asks what the machine has, ``fetch`` for a piece of a file, and ``tell`` sends a packet down a
+worker's line.
+"""
 
 EVENTS: dict[str, Fields] = {
     "hello": {"version": int, "pid": int, "host": str, "python": str, "time": NUMBER},
@@ -107,7 +111,7 @@ EVENTS: dict[str, Fields] = {
     "pong": {"n": int, "time": NUMBER},
     "refused": {"command": MAYBE_STR, "reason": MAYBE_STR, "error": str},
 }
-"""What an agent reports.
+"""What an agent sends to its supervisor.
 
 ``output``, ``said`` and ``fetched`` carry bytes as text (see `as_text`). ``said`` has one packet of
 a worker's line, and how long the log was when it came. ``exited`` counts the packets that were too

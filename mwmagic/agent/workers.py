@@ -10,9 +10,10 @@ from .cgroup import Oom
 from .log import Log
 from .process import Process
 from .reaper import Reaper
+from .relay import Relay
 from .spawn import spawn
 from .system import clocks, reason_of, waiting_in
-from .wire import CHUNK_BYTES, LOG_LOST, NOT_STARTED, REMAINS, as_bytes, as_text
+from .wire import LOG_LOST, NOT_STARTED, REMAINS, as_bytes, as_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
     from .outlet import Outlet
     from .zygotes import Zygote, Zygotes
 
-BACKLOG_BYTES = 8 << 20
-"""Waiting on standard output above which the rest of a log is dropped when its worker exits."""
-
 DRAIN_SECONDS = 2.0
 """After an exit, to wait for what still holds the log."""
 
@@ -36,26 +34,11 @@ FORK_SECONDS = 10.0
 PENDING_SECONDS = 1.0
 """Between two looks whether a zygote has forked a worker."""
 
-PACE_SECONDS = 0.002
-"""Between two rounds of output events."""
-
-TURN_PACKETS = 64
-"""Of one worker's line that are passed on before others have their turn."""
-
-LAST_PACKETS = 1024
-"""The same once it has exited: more than a socket holds, unless something still writes to it."""
-
 UNUSED: dict[str, Any] = {"cpu": 0.0, "memory": 0, "state": "?", "processes": 0}
 
 
 class Workers:
-    """The workers, from the commands that start them until their exits are reported.
-
-    Attributes
-    ----------
-    taken : int
-        Bytes of output that the busiest worker's log took in this turn.
-    """
+    """The workers, from the commands that start them until their exits are reported."""
 
     def __init__(
         self, loop: Loop, outlet: Outlet, family: Family, zygotes: Zygotes, closing: Closing
@@ -67,11 +50,10 @@ class Workers:
         self.closing = closing
         self.processes: dict[str, Process] = {}
         self.reaper = Reaper(family, self.processes, closing)
+        self.relay = Relay(loop, outlet, self.processes)
         self.oom = Oom()
         self.null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-        self.muted: list[Process] = []
-        self.taken = 0
-        self.forwarded = self.last_exit = 0.0
+        self.last_exit = 0.0
         self.sampled = time.monotonic()
 
     # Starting
@@ -131,13 +113,11 @@ class Workers:
 
     def began(self, process: Process) -> None:
         """Watch a worker that runs."""
-        log = process.log
         process.launched()
         self.family.mains[process.pid] = process.name
         process.pidfd = os.pidfd_open(process.pid)
         self.loop.watch(process.pidfd, lambda: self.exited(process))
-        self.loop.watch(log.reader, lambda: self.tee(log))
-        self.loop.watch(process.line.near.fileno(), lambda: self.listen(process))
+        self.relay.watch(process)
         fields = {"process": process.name, "pid": process.pid, "warm": process.warm}
         self.outlet.emit("started", **fields, **clocks())
         if process.deadline is not None and process.deadline > time.monotonic():
@@ -151,63 +131,6 @@ class Workers:
         self.outlet.emit("exited", **obituary(process.name, reason=reason, error=error))
 
     # While they live
-
-    def tee(self, log: Log) -> None:
-        """Move output to the log file."""
-        self.taken = max(self.taken, log.tee())
-        if log.ended:
-            self.loop.unwatch(log.reader)
-
-    def forward(self, now: float) -> None:
-        """Queue log for which there is credit and room, each worker in its turn.
-
-        Many small prints become one event: the first goes at once, what follows a moment later.
-        """
-        if now < self.forwarded + PACE_SECONDS:
-            return
-        while not self.outlet.full:
-            process = next((one for one in self.processes.values() if one.log.ready), None)
-            if process is None:
-                return
-            self.forwarded = now
-            self.processes[process.name] = self.processes.pop(process.name)
-            self.output(process, process.log.credit)
-
-    def output(self, process: Process, limit: int) -> None:
-        """Queue the next piece of a log."""
-        offset, data = process.log.piece(limit)
-        self.outlet.emit("output", process=process.name, offset=offset, data=as_text(data))
-
-    def listen(self, process: Process) -> None:
-        """Pass on what a worker says on its line; what has no room now stays in the socket."""
-        for _ in range(TURN_PACKETS):
-            if self.outlet.full:
-                self.loop.unwatch(process.line.near.fileno())
-                self.muted.append(process)
-                return
-            if not self.said(process):
-                return
-
-    def unmute(self) -> None:
-        """Listen again to the workers for whose words there was no room."""
-        if self.muted and not self.outlet.full:
-            muted, self.muted = self.muted, []
-            for process in muted:
-                near = process.line.near.fileno()
-                self.loop.watch(near, lambda process=process: self.listen(process))  # type: ignore[misc]
-
-    def said(self, process: Process) -> bool:
-        """Pass on one packet of a worker's line, and return whether there was one."""
-        packet = process.line.take()
-        if process.line.ended:
-            self.loop.unwatch(process.line.near.fileno())
-        if not packet:
-            return packet is not None
-        if not process.log.ended:
-            self.tee(process.log)  # which then holds all that was printed before
-        fields = {"size": process.log.size, "data": as_text(packet)}
-        self.outlet.emit("said", process=process.name, time=time.monotonic(), **fields)
-        return True
 
     def tell(self, command: dict[str, Any]) -> None:
         """Send a worker a packet, if it is still there."""
@@ -305,14 +228,14 @@ class Workers:
     def drained(self, process: Process) -> bool:
         """Whether nothing of a dead worker is left to wait for."""
         if not process.log.ended:
-            self.tee(process.log)
+            self.relay.tee(process.log)
         return process.log.ended and self.reaper.cleared(process.name)
 
     def finish(self, process: Process) -> None:
         """Report an exit, after the end of its log whatever the credit, and all that it said."""
         held = not process.log.ended
-        self.hang_up(process)
-        self.rest(process)
+        self.relay.hang_up(process)
+        self.relay.rest(process)
         error = self.error(process, held=held)
         how = dict(process.exit or {})
         if self.closing.parting and how.get("signal") == signal.SIGKILL:
@@ -325,25 +248,6 @@ class Workers:
         process.close()
         del self.processes[process.name]
         del self.family.mains[process.pid]
-
-    def hang_up(self, process: Process) -> None:
-        """Pass on what is left in a dead worker's line, and listen to it no more."""
-        for _ in range(LAST_PACKETS):
-            if not self.said(process):
-                break
-        self.loop.unwatch(process.line.near.fileno())
-        if process in self.muted:
-            self.muted.remove(process)
-        self.loop.unwatch(process.log.reader)
-
-    def rest(self, process: Process) -> None:
-        """Queue what is left of a dead worker's log, or its end if that is too much."""
-        log = process.log
-        while log.ready and len(self.outlet.waiting) < BACKLOG_BYTES:
-            self.output(process, log.credit)
-        if log.sent < log.size:
-            log.sent = max(log.sent, log.size - CHUNK_BYTES)
-            self.output(process, CHUNK_BYTES)
 
     def error(self, process: Process, *, held: bool) -> dict[str, str]:
         """Return reason and error of an exit after which something is not as it should be."""
@@ -370,7 +274,7 @@ class Workers:
 def obituary(
     process: str, *, reason: str | None = None, error: str | None = None
 ) -> dict[str, Any]:
-    """Return what is told of a worker that never ran."""
+    """Return the exit of a worker that never ran."""
     unknown = dict.fromkeys(("pid", "code", "signal", "report", "oom"))
     none = {"size": 0, "dropped": 0, "usage": {"cpu": 0.0, "memory": 0}}
     why = {"reason": reason, "error": error}

@@ -1,4 +1,4 @@
-"""The zygotes, as the agent sees them; the process itself is `zygote`."""
+"""The agent's handles on its zygotes; `zygote` is the process itself."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .process import Process
 
 LAST_BYTES = 2000
-"""Of what a zygote printed that are told when it dies."""
+"""How much of a zygote's output is quoted when it dies."""
 
 
 class Zygote:
