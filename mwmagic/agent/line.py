@@ -30,9 +30,7 @@ class Line:
             data, sender, flags, _ = self.near.recvmsg(PACKET_BYTES, CREDENTIALS_BYTES)
         except BlockingIOError:
             return None
-        except (
-            ConnectionResetError
-        ):  # raised once, before the remaining packets, if the worker left ours unread
+        except ConnectionResetError:  # raised once, if the worker left ours unread
             return self.take()
         if not sender:
             self.ended = True

@@ -79,8 +79,8 @@ COMMANDS: dict[str, Fields] = {
 }
 """What a supervisor sends to an agent.
 
-``look`` asks what the machine has, ``fetch`` for a piece of a file, and ``tell`` sends a packet down a
-worker's line.
+``look`` asks what the machine has and ``fetch`` for a piece of a file; ``tell`` sends a packet down
+a worker's line.
 """
 
 EVENTS: dict[str, Fields] = {

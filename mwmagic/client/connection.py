@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mwmagic import errors
-from mwmagic.model.messages import LIMIT, REQUESTS, VERSION, Message, check, decode, encode
+from mwmagic.model.messages import MESSAGE_BYTES, REQUESTS, VERSION, Message, check, decode, encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -219,8 +219,10 @@ class Connection:
 
     def _send(self, message: Message) -> None:
         line = encode(message)
-        if len(line) > LIMIT:  # the supervisor would hang up
-            raise errors.SupervisorError(f"a request of {len(line)} bytes; {LIMIT} are the most")
+        if len(line) > MESSAGE_BYTES:  # the supervisor would hang up
+            raise errors.SupervisorError(
+                f"a request of {len(line)} bytes; {MESSAGE_BYTES} are the most"
+            )
         try:
             self._socket.sendall(line)
         except OSError as error:

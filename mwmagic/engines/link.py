@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Protocol
 
-from mwmagic.model.messages import LIMIT
+from mwmagic.model.messages import MESSAGE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -73,7 +73,7 @@ class Pipes:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 env=None if env is None else dict(env),
-                limit=LIMIT,
+                limit=MESSAGE_BYTES,
                 start_new_session=True,
             )
         )

@@ -13,7 +13,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.agent import wire
-from mwmagic.agent.wire import COMMANDS, EVENTS, VERSION, encode
+from mwmagic.agent.wire import COMMANDS, EVENTS, MESSAGE_BYTES, VERSION, encode
 from mwmagic.errors import MessageError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "COMMANDS",
     "EVENTS",
-    "LIMIT",
+    "MESSAGE_BYTES",
     "REPLIES",
     "REQUESTS",
     "VERSION",
@@ -31,9 +31,6 @@ __all__ = [
     "decode",
     "encode",
 ]
-
-LIMIT = wire.MESSAGE_BYTES
-"""Bytes in a line at the most."""
 
 Message = dict[str, Any]
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.errors import MwmagicError, SupervisorError
-from mwmagic.model.messages import LIMIT, REQUESTS, VERSION, Message, check, decode, encode
+from mwmagic.model.messages import MESSAGE_BYTES, REQUESTS, VERSION, Message, check, decode, encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -103,7 +103,9 @@ class Server:
         unheard = self.path.with_suffix(".new")
         mask = os.umask(0o177)
         try:
-            self._server = await asyncio.start_unix_server(self._serve, unheard, limit=LIMIT)
+            self._server = await asyncio.start_unix_server(
+                self._serve, unheard, limit=MESSAGE_BYTES
+            )
         finally:
             os.umask(mask)
         unheard.rename(self.path)

@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
-from mwmagic.model.messages import LIMIT
+from mwmagic.model.messages import MESSAGE_BYTES
 
 if TYPE_CHECKING:
     from .machine import FakeMachine
@@ -29,8 +29,8 @@ class Wire:
     """
 
     def __init__(self, machine: FakeMachine) -> None:
-        self.commands = asyncio.StreamReader(limit=LIMIT)
-        self.events = asyncio.StreamReader(limit=LIMIT)
+        self.commands = asyncio.StreamReader(limit=MESSAGE_BYTES)
+        self.events = asyncio.StreamReader(limit=MESSAGE_BYTES)
         self.pid: int | None = None
         self._machine = machine
         self._broken = asyncio.Event()

@@ -44,7 +44,7 @@ def test_the_agent_and_the_zygote_alone_load_nothing_foreign():
 def test_both_sides_read_one_schema():
     assert messages.COMMANDS is wire.COMMANDS
     assert messages.EVENTS is wire.EVENTS
-    assert (messages.VERSION, messages.LIMIT) == (wire.VERSION, wire.MESSAGE_BYTES)
+    assert (messages.VERSION, messages.encode) == (wire.VERSION, wire.encode)
 
 
 def test_it_runs_as_a_directory_and_as_an_archive_too(speak, tmp_path):

@@ -13,7 +13,7 @@ import pytest
 from mwmagic.gang import Policy
 from mwmagic.model.cluster import make_tasks
 from mwmagic.model.config import Config
-from mwmagic.model.messages import LIMIT, REQUESTS, VERSION, check, decode, encode
+from mwmagic.model.messages import MESSAGE_BYTES, REQUESTS, VERSION, check, decode, encode
 from mwmagic.supervisor.supervisor import Supervisor
 from mwmagic.testing import FakeEngine, FakeMachine
 
@@ -59,7 +59,7 @@ async def supervised(folder, machines, script, *, tasks=2, restarts=1, engine=()
     one = Supervisor(Config("c", str(folder), names, os.getpid(), **options), folder / "s", made)
     await one.open()
     serving = asyncio.create_task(one.serve())
-    client = Client(*await asyncio.open_unix_connection(folder / "s", limit=LIMIT))
+    client = Client(*await asyncio.open_unix_connection(folder / "s", limit=MESSAGE_BYTES))
     await client.ask("hello", version=VERSION, owner=True)
     client.engine = made
     try:
