@@ -7,7 +7,7 @@ PIP = pip install --quiet --disable-pip-version-check
 # Two files of tests at a time: tests wait for processes half of their time.
 PYTEST = python -m pytest --numprocesses 2 --dist loadfile
 
-.PHONY: demo test lint unit colab docs lab clean
+.PHONY: demo test lint unit colab docs words lab clean
 
 demo: .venv/demo
 	.venv/bin/mwmagic demo
@@ -32,7 +32,11 @@ colab: .venv-colab/test
 # The pages that are generated from the code.
 docs: .venv/test
 	.venv/bin/python -m mwmagic.magics.reference > docs/reference.md
-	.venv/bin/python -m mwmagic.diagnosis > docs/failures.md
+	.venv/bin/python -m mwmagic.words > docs/failures.md
+
+# What tests/words/golden.txt holds of everything that is said about failures.
+words: .venv/test
+	.venv/bin/python tests/words/golden.py
 
 lab: .venv/demo
 	.venv/bin/jupyter lab notebooks/quickstart.ipynb

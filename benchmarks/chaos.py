@@ -27,6 +27,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mwmagic import runs
+from mwmagic.model.cause import Cause
+from mwmagic.model.symptom import Finding, Symptom
+from mwmagic.words import headline
 
 LABEL = "MWMAGIC_CHAOS"
 SECOND = 1.0
@@ -270,16 +273,16 @@ def expect_lost(chosen, kernel):
 
 
 def check_cause(chosen, answer):
-    cause = answer.get("status", {}).get("cause") or {}
-    said = f"{cause.get('task')} {cause.get('what')}"
-    wanted = {f"{chosen.target} killed by {chosen.signal.name}"}
+    cause = Cause.from_json(answer.get("status", {}).get("cause"))
+    wanted = [Finding(Symptom.KILLED, chosen.target, signal=chosen.signal)]
     if chosen.target == "agent":
-        how = ["lost with its agent on localhost"]
+        how = [{"host": "localhost"}]
         if chosen.signal is signal.SIGTERM:
-            how.append("ended with its agent, which got SIGTERM")
-        wanted = {f"worker:{index} {one}" for index in (0, 1) for one in how}
-    if said not in wanted:
-        chosen.faults.append(f"the cause is said to be: {said}")
+            how.append({"detail": "which got SIGTERM"})
+        tasks = ("worker:0", "worker:1")
+        wanted = [Finding(Symptom.AGENT_LOST, task, **one) for task in tasks for one in how]
+    if cause.finding not in wanted:
+        chosen.faults.append(f"the cause is said to be: {headline(cause)}")
 
 
 def numbers(path):

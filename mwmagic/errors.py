@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .client.run import Run
-    from .diagnosis import Cause
+    from .model.cause import Cause
 
 __all__ = [
     "BadArguments",
@@ -143,7 +143,7 @@ class WorkerFailed(RunFailed):
     run : object, optional
         The run that ended, as `mwmagic.Run`.
     cause : object, optional
-        The first failure, as `mwmagic.diagnosis.Cause`.
+        The first failure, as `mwmagic.model.cause.Cause`.
     """
 
     def __init__(self, message: str, *, run: Run | None = None, cause: Cause | None = None) -> None:

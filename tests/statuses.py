@@ -7,22 +7,24 @@ from dataclasses import fields, is_dataclass
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from mwmagic.model.cause import Cause
+from mwmagic.diagnosis.table import ENTRIES
+from mwmagic.model.cause import Cause, Notice, Stall
+from mwmagic.model.position import Position, Whereabouts
 from mwmagic.model.status import (
     Reached,
-    Remark,
     RunState,
     RunStatus,
     Setback,
-    StallStatus,
     TaskState,
     TaskStatus,
 )
+from mwmagic.model.symptom import Finding, Symptom
 
-KINDS = (Cause, Reached, Remark, RunStatus, Setback, StallStatus, TaskStatus)
+KINDS = (Cause, Finding, Notice, Position, Reached, RunStatus, Setback, Stall, TaskStatus)
 assert all(is_dataclass(kind) for kind in KINDS)
 NAMES = sorted({one.name for kind in KINDS for one in fields(kind)})
-WORDS = [state.value for state in (*RunState, *TaskState)] + ["nan", "worker:0", ""]
+IDS = (*RunState, *TaskState, *Symptom, *Whereabouts)
+WORDS = [one.value for one in IDS] + ["nan", "worker:0", ""]
 WHERE = ["file", "line", "function", "source", "cell"]
 
 
@@ -51,18 +53,19 @@ def _some(kind, anything, **known):
 
 
 def _status(anything):
-    remark = _some(Remark, anything, tasks=st.just(["worker:0"]))
-    cause = _some(
-        Cause,
-        anything,
-        task=st.just("worker:0"),
-        what=st.just("exited with code 1"),
-        where=st.dictionaries(st.sampled_from(WHERE), anything),
-    )
+    position = _some(Position, anything, whereabouts=st.sampled_from(list(Whereabouts)))
+    positions = st.lists(position, max_size=2)
+    symptoms = st.sampled_from(list(Symptom))
+    finding = _some(Finding, anything, symptom=symptoms, positions=positions)
+    known = st.sampled_from(list(ENTRIES))
+    notice = _some(Notice, anything, known=known, tasks=st.just(["worker:0"]), finding=finding)
+    where = st.dictionaries(st.sampled_from(WHERE), anything)
+    cause = _some(Cause, anything, known=known, finding=finding, where=where)
     task = _some(
         TaskStatus,
         anything,
         state=st.sampled_from(list(TaskState)),
+        finding=finding,
         progress=_some(Reached, anything, metrics=st.dictionaries(st.text(), st.floats())),
     )
     return _some(
@@ -71,7 +74,7 @@ def _status(anything):
         state=st.sampled_from(list(RunState)),
         tasks=st.dictionaries(st.text(), task, max_size=3),
         cause=cause,
-        stall=_some(StallStatus, anything, why=remark),
+        stall=_some(Stall, anything, why=notice, positions=positions),
         setbacks=st.lists(_some(Setback, anything, cause=cause), max_size=2),
-        notices=st.lists(remark, max_size=2),
+        notices=st.lists(notice, max_size=2),
     )

@@ -35,10 +35,10 @@ class Closing:
 
     @property
     def parting(self) -> dict[str, str]:
-        """Reason and error of a process that the agent takes along."""
+        """Reason of a process that the agent takes along, and what happened to the agent."""
         if self.cause is None:
             return {}
-        return {"reason": AGENT_LOST, "error": f"ended with its agent, {self.cause}"}
+        return {"reason": AGENT_LOST, "error": self.cause}
 
     @property
     def early(self) -> dict[str, str]:

@@ -13,11 +13,15 @@ from mwmagic.errors import (
     WaitTimeout,
     WorkerFailed,
 )
+from mwmagic.model.cause import Cause
 from mwmagic.model.cluster import TaskName, find_task
 from mwmagic.model.status import RunState, RunStatus, TaskState
 from mwmagic.record import Record
 from mwmagic.record.metrics import frame as metrics_frame
+from mwmagic.words.failure import explain
 from mwmagic.words.run import words
+
+from .stacks import Stacks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -221,7 +225,7 @@ class Run:
     def _judge(self) -> Run:
         cause = self.cause
         if self.state == "failed":
-            lines = cause.lines() if cause else ["no task says why"]
+            lines = explain(cause) if cause else ["no task says why"]
             text = f"run {self.number} failed: " + "\n".join(lines)
             raise WorkerFailed(text, run=self, cause=cause)
         if self.state == "stopped":
@@ -283,14 +287,14 @@ class Run:
             )
         return self.cluster.export(kind, *one)
 
-    def stacks(self) -> dict[str, Any]:
+    def stacks(self) -> Stacks:
         """Find out where each task is.
 
         Returns
         -------
-        dict
-            ``lines`` says of each task where it is, those that hold up the
-            others first; ``texts`` holds every thread's stack, by task.
+        Stacks
+            ``lines`` says where each task is, those that hold up the others
+            first; ``texts`` holds every thread's stack, by task.
 
         Raises
         ------
@@ -304,4 +308,5 @@ class Run:
         self._connection.wait(
             lambda _: self._ended() or self.status().examined > before, EXAMINE_SECONDS
         )
-        return self.record.stacks()
+        found = self.record.stacks()
+        return Stacks(found.positions, found.texts)

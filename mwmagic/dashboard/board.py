@@ -287,9 +287,8 @@ class Board:
 
     def _stacks(self) -> None:
         stacks = self.run.stacks()
-        texts = [f"--- {task} ---\n{text}" for task, text in stacks["texts"].items()]
         with self._lock:
-            for line in "\n".join([*stacks["lines"], *texts]).splitlines():
+            for line in stacks.full.splitlines():
                 self._feed.say(line)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from mwmagic.words.failure import explain
 from mwmagic.words.run import (
     attempt_words,
     fraction,
@@ -138,7 +139,7 @@ def header(view: View) -> dict[str, Any]:
         "ended": run.ended,
         "names": list(run.tasks),
         "size": _size(len(run.tasks)),
-        "cause": "\n".join(run.cause.lines()) if run.cause else "",
+        "cause": "\n".join(explain(run.cause)) if run.cause else "",
         "culprit": run.cause.task if run.cause else None,
         "notice": "\n".join(filter(None, [view.refusal, *remarks(run)])),
         "folder": shown(run.directory),

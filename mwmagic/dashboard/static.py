@@ -6,6 +6,7 @@ import base64
 import html
 from typing import TYPE_CHECKING
 
+from mwmagic.words.failure import explain
 from mwmagic.words.run import headline, metrics, place, reached, remarks, task_words, tone
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def _row(name: str, task: TaskStatus) -> str:
 def _cause(run: RunStatus) -> str:
     if not run.cause:
         return ""
-    lines = "\n".join(run.cause.lines())
+    lines = "\n".join(explain(run.cause))
     return f'<pre style="font-family:monospace">{html.escape(lines)}</pre>'
 
 

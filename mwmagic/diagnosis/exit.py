@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-import signal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.logs.failure import Failure
+from mwmagic.model.symptom import Finding, Symptom
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Exit", "describe"]
+__all__ = ["Exit"]
 
-LONGEST = 300
+EXCEPTION_CHARACTERS = 300
 """Characters of an exception's line."""
 
 _DUMP = re.compile(r"PerReplica:\{\n.*?\n\}", re.DOTALL)
@@ -32,7 +32,7 @@ class Exit:
         In which attempt.
     code, signal : int or None
         One of them, as the system reports it; neither when the process could
-        not be started or its machine was lost, which `error` then tells.
+        not be started or its machine was lost.
     time : float
         Monotonic seconds at which it became known.
     ended : bool
@@ -41,10 +41,15 @@ class Exit:
         Whether mwmagic ended it after it had failed and before it was gone.
     oom : bool or None
         Whether the kernel's out-of-memory killer did, where that can be known.
-    error : str or None
-        Why it could not be started, how it was lost, or what else is to be said.
+    detail : str or None
+        What the agent adds for people to read: why the process could not be
+        started, why the agent ended, or what else went wrong.
     lost : bool
         Whether its machine or agent is gone, and with it the process.
+    host : str or None
+        The machine whose agent is gone without a word.
+    stalled : float or None
+        Seconds without progress after which mwmagic ended it, if it did so for that.
     report : mapping or None
         The uncaught exception, as the worker's bootstrap reports it.
     tail : str
@@ -55,8 +60,8 @@ class Exit:
         The notebook's cell that it comes from, if it does.
     address : str
         Where the others expect its server.
-    asked : bool
-        Whether somebody had mwmagic send it a signal.
+    requested : bool
+        Whether the user had mwmagic send it a signal.
     stopped : bool
         Whether it was last seen stopped by a signal.
     """
@@ -69,14 +74,16 @@ class Exit:
     ended: bool = False
     cut: bool = False
     oom: bool | None = None
-    error: str | None = None
+    detail: str | None = None
     lost: bool = False
+    host: str | None = None
+    stalled: float | None = None
     report: Mapping[str, Any] | None = None
     tail: str = ""
     script: str = ""
     cell: str = ""
     address: str = ""
-    asked: bool = False
+    requested: bool = False
     stopped: bool = False
 
     @property
@@ -86,7 +93,7 @@ class Exit:
 
     @property
     def unknown(self) -> bool:
-        """Whether nobody knows how it ended, or it never began."""
+        """Whether it is not known how it ended, or it never began."""
         return self.code is None and self.signal is None
 
     @property
@@ -122,7 +129,7 @@ class Exit:
         message = _DUMP.sub("PerReplica:{...}", str(self.report.get("message", "")))
         kind = str(self.report.get("type", ""))
         text = f"{kind}: {Failure(kind, message, ()).summary}".rstrip(": ")
-        return text if len(text) <= LONGEST else f"{text[:LONGEST]} ..."
+        return text if len(text) <= EXCEPTION_CHARACTERS else f"{text[:EXCEPTION_CHARACTERS]} ..."
 
     @property
     def _meant(self) -> int:
@@ -138,23 +145,28 @@ class Exit:
         return (self._meant, None) if self.cut else (self.code, self.signal)
 
     @property
-    def how(self) -> str:
-        """How it ended, in words."""
-        if self.lost or self.unknown:
-            return self.error or "lost"
+    def finding(self) -> Finding:
+        """How it ended."""
         code, number = self.own
-        words = describe(code, number, oom=self.oom)
-        words += ", as somebody asked" if number and self.asked else ""
-        return f"{words}; {self.error}" if self.error else words
+        return Finding(
+            self._symptom,
+            self.task,
+            host=self.host,
+            seconds=self.stalled,
+            code=code,
+            signal=number,
+            requested=bool(number and self.requested),
+            detail=self.detail,
+        )
 
-
-def describe(code: int | None, number: int | None, *, oom: bool | None = None) -> str:
-    """Say in words how a process ended."""
-    if oom:
-        return "killed by the kernel's out-of-memory killer"
-    if number is not None:
-        try:
-            return f"killed by {signal.Signals(number).name}"
-        except ValueError:
-            return f"killed by signal {number}"
-    return "lost" if code is None else f"exited with code {code}"
+    @property
+    def _symptom(self) -> Symptom:
+        if self.stalled is not None:
+            return Symptom.STALLED
+        if self.lost:
+            return Symptom.AGENT_LOST
+        if self.unknown:
+            return Symptom.NOT_STARTED if self.detail else Symptom.UNKNOWN
+        if self.oom:
+            return Symptom.OUT_OF_MEMORY
+        return Symptom.EXITED if self.own[1] is None else Symptom.KILLED

@@ -1,10 +1,10 @@
 """The first failure of an attempt, found among the ends of its tasks.
 
 What happened first is the cause, by the monotonic clock of the machine it
-happened on; but a task that says that another one is gone was only hurt,
-however early it says so. Where all who failed were hurt, the one that they
-hold responsible is the cause, although it did not fail: it no longer answered,
-or it finished while they still needed it.
+happened on; but a task that reports that another one is gone was only hurt,
+however early it reports it. If all the tasks that failed were hurt, the one
+they hold responsible is the cause, although it did not fail itself: it stopped
+responding, or it finished while they still needed it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from mwmagic.logs.failure import find
 from mwmagic.logs.noise import Noise
 from mwmagic.model.cause import Cause
+from mwmagic.model.symptom import Finding, Symptom
 
 from .kind import blamed, is_consequence
 from .signs import recognise
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["diagnose"]
 
-LAST_LINES = 12
+LOG_LINES = 12
 """Lines of a log's end that a cause shows."""
 
 _SAVES = re.compile(r"\.(?:save\w*|export)\(")
@@ -60,7 +61,7 @@ def diagnose(exits: Sequence[Exit]) -> Cause | None:
 
 
 def _guilty(hurt: Sequence[Exit], others: Sequence[Exit]) -> Exit | None:
-    """Return who did not fail, but is responsible for those who were hurt."""
+    """Return the task that did not fail, but is responsible for those that were hurt."""
     name = blamed(hurt, _leader([*hurt, *others]))
     named = [end for end in others if end.task == name]
     early = [end for end in others if end.code == 0 and end.time <= hurt[0].time]
@@ -74,52 +75,50 @@ def _leader(exits: Iterable[Exit]) -> str:
 
 
 def _own(end: Exit, hurt: Sequence[Exit]) -> Cause:
-    """Tell of a task that failed by itself."""
+    """Return the cause for a task that failed by itself."""
     where = end.place((end.report or {}).get("where"))
     exception = end.exception
     if not end.report and (crash := find(end.tail, end.script)) is not None:
         exception = f"{crash.type}: {crash.summary}".strip(": ")
         where = end.place(vars(crash.own)) if crash.own else None
-    said = (end.tail, end.how) if end.signal in _CRASHES else (end.how, end.tail)
-    texts = (end.raised, *said)
-    return _cause(end, end.how, texts, hurt, exception=exception, where=where)
+    finding = end.finding
+    observed = (finding, finding.detail or "")
+    said = (end.tail, *observed) if end.signal in _CRASHES else (*observed, end.tail)
+    return _cause(end, finding, (end.raised, *said), hurt, exception=exception, where=where)
 
 
 def _blamed(end: Exit, hurt: Sequence[Exit]) -> Cause:
-    """Tell of a task that did not fail, but let the others down."""
+    """Return the cause for a task that did not fail, but failed the others."""
     first = hurt[0]
     source = str(((first.report or {}).get("where") or {}).get("source", ""))
+    where = None
     if end.code != 0:
-        what = "no longer answered the others, and was ended"
-        what = f"was stopped by a signal and {what}" if end.stopped else what
-        where = None
+        symptom = Symptom.STOPPED_BY_SIGNAL if end.stopped else Symptom.SILENT
     elif _SAVES.search(source):
-        what = "finished while another saved, which needs it"
+        symptom = Symptom.FINISHED_DURING_SAVE
         where = first.place((first.report or {}).get("where"))
     else:
-        what, where = "finished while others still needed it", None
-    return _cause(end, what, (what,), hurt, where=where)
+        symptom = Symptom.FINISHED_EARLY
+    finding = Finding(symptom, end.task, peer=first.task)
+    return _cause(end, finding, (finding,), hurt, where=where)
 
 
 def _cause(
     end: Exit,
-    what: str,
-    texts: Iterable[str],
+    finding: Finding,
+    evidence: Iterable[str | Finding],
     hurt: Sequence[Exit],
     *,
     exception: str | None = None,
     where: dict[str, Any] | None = None,
 ) -> Cause:
-    known = None if end.signal and end.asked else recognise(KNOWN, texts)
+    match = None if finding.requested else recognise(KNOWN, evidence)
     return Cause(
-        task=end.task,
-        what=what,
+        finding=finding,
         exception=exception,
         where=where,
-        known=known.name if known else None,
-        meaning=known.meaning if known else None,
-        remedy=known.remedy if known else None,
-        link=known.link if known else None,
+        known=match.known.name if match else None,
+        gaps=match.gaps if match else (),
         consequences=tuple(one.task for one in hurt if one is not end),
         log=_last(end.tail),
     )
@@ -129,4 +128,4 @@ def _last(tail: str) -> tuple[str, ...]:
     """Return the last lines of a log that say something."""
     noise = Noise()
     lines = [line for line in tail.splitlines() if not noise.hides(line) and line.strip()]
-    return tuple(lines[-LAST_LINES:])
+    return tuple(lines[-LOG_LINES:])

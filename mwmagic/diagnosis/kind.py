@@ -61,7 +61,7 @@ def is_consequence(end: Exit) -> bool:
     """Whether an exit only shows that another task is gone."""
     if end.unknown or end.code == 0:
         return False
-    # Who has said why it ends may be killed before it has ended.
+    # A task that has reported why it ends may be killed before it has ended.
     if end.signal not in (None, 6) and not end.report:
         return False
     if end.report and end.report.get("type") in PYTHON_ERRORS:
@@ -71,7 +71,7 @@ def is_consequence(end: Exit) -> bool:
 
 
 def kind(end: Exit) -> Failure:
-    """Tell what kind of failure an exit is."""
+    """Return what kind of failure an exit is."""
     if end.ended:
         return Failure.CONSEQUENCE
     if end.signal is None and _port_taken().search(end.tail):
@@ -93,14 +93,14 @@ def _named(end: Exit) -> set[str]:
 
 
 def blamed(hurt: Sequence[Exit], leader: str) -> str | None:
-    """Return the task that those who were hurt hold responsible, if it was not hurt itself.
+    """Return the task that the hurt ones hold responsible, if it was not hurt itself.
 
     Parameters
     ----------
     hurt : sequence of Exit
         Exits that are consequences.
     leader : str
-        The task with the coordination service: who cannot reach that means it.
+        The task with the coordination service, to which failures to reach that point.
     """
     names = {end.task for end in hurt}
     votes = Counter(name for end in hurt for name in sorted(_named(end) - names))

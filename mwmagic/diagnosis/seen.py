@@ -1,27 +1,30 @@
-"""What the logs and stacks of living tasks tell from outside."""
+"""What the logs and stacks of living tasks show from outside."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mwmagic.frameworks.patterns import collected
 from mwmagic.logs.phases import Phase
+from mwmagic.model.cause import Notice
+from mwmagic.model.symptom import Finding, Symptom
 
 from .signs import recognise
+from .stacks import position
 from .table import NOTICES, STALLS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from .stacks import Stack
-    from .table import Known
+    from mwmagic.model.position import Position
 
-__all__ = ["Notice", "Seen", "notices", "why_stalled"]
+    from .stacks import Stack
+
+__all__ = ["Seen", "notices", "why_stalled"]
 
 _IN_SAVE = re.compile(r'/\w*(?:checkpoint|sav)\w*\.py", line \d+ in \w*save')
 
@@ -82,47 +85,21 @@ class Seen:
         return self.stack is not None and self.stack.waits
 
 
-@dataclass(frozen=True)
-class Notice:
-    """Something about tasks that their user should know.
-
-    Parameters
-    ----------
-    name : str
-        The known failure that it is.
-    tasks : tuple of str
-        Whom it is about.
-    what : str
-        What is seen, in words.
-    meaning, remedy, link : str
-        See `mwmagic.diagnosis.table.Known`.
-    """
-
-    name: str
-    tasks: tuple[str, ...]
-    what: str
-    meaning: str
-    remedy: str
-    link: str
-
-    @classmethod
-    def of(cls, known: Known, tasks: Iterable[str], what: str) -> Notice:
-        """Return an entry of the table as said of tasks."""
-        return cls(known.name, tuple(tasks), what, known.meaning, known.remedy, known.link)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return it as JSON values."""
-        return asdict(self)
-
-
-def _elsewhere(seen: Seen) -> list[str]:
-    """Say that a server is not where the others expect it."""
+def _elsewhere(seen: Seen) -> list[Finding]:
+    """Find servers that are not where the others expect them."""
     away = [target for target in seen.targets if seen.address and target != seen.address]
-    return [f"{seen.task} listens at {target}, which is not its address" for target in away]
+    return [Finding(Symptom.ELSEWHERE, seen.task, address=target) for target in away]
+
+
+def _noticed(seen: Seen, *, others: bool) -> Iterable[tuple[Finding, str | Finding]]:
+    """Yield what can be noticed of a task, each with the evidence for it."""
+    alone = [Finding(Symptom.ALONE, seen.task)] if seen.alone and others else []
+    yield from ((finding, finding) for finding in (*alone, *_elsewhere(seen)))
+    yield Finding(Symptom.LOGGED, seen.task), seen.tail
 
 
 def notices(tasks: Sequence[Seen]) -> tuple[Notice, ...]:
-    """Return what the users of tasks should know though these go on, or ended well.
+    """Return what the user should know of tasks although these go on, or ended well.
 
     Parameters
     ----------
@@ -131,21 +108,18 @@ def notices(tasks: Sequence[Seen]) -> tuple[Notice, ...]:
     """
     found: dict[str, Notice] = {}
     for seen in tasks:
-        alone = f"{seen.task} trains, and never started a server for the others"
-        said = [alone] if seen.alone and len(tasks) > 1 else []
-        texts = {text: text for text in (*said, *_elsewhere(seen))}
-        texts[seen.tail] = f"as the log of {seen.task} says"
-        for known, text in product(NOTICES, texts):
-            filled = recognise([known], [text])
-            if filled is not None:
-                others = found[known.name].tasks if known.name in found else ()
-                tasks_of = dict.fromkeys((*others, seen.task))
-                found[known.name] = Notice.of(filled, tasks_of, texts[text])
+        noticed = list(_noticed(seen, others=len(tasks) > 1))
+        for known, (finding, evidence) in product(NOTICES, noticed):
+            match = recognise([known], [evidence])
+            if match is not None:
+                before = found[known.name].tasks if known.name in found else ()
+                concerned = tuple(dict.fromkeys((*before, seen.task)))
+                found[known.name] = Notice(known.name, concerned, finding, match.gaps)
     return tuple(found.values())
 
 
 def why_stalled(tasks: Sequence[Seen]) -> Notice | None:
-    """Tell what a gang without progress waits for.
+    """Return what a gang without progress waits for.
 
     Parameters
     ----------
@@ -157,15 +131,16 @@ def why_stalled(tasks: Sequence[Seen]) -> Notice | None:
     Notice or None
         None when nothing known explains it.
     """
-    for text, names in _stalls(tasks):
-        known = recognise(STALLS, [text])
-        if known is not None:
-            return Notice.of(known, names, text)
+    for finding in _stalls(tasks):
+        match = recognise(STALLS, [finding])
+        if match is not None:
+            concerned = tuple(one.task for one in finding.positions) or (finding.task,)
+            return Notice(match.known.name, concerned, finding, match.gaps)
     return None
 
 
-def _stalls(tasks: Sequence[Seen]) -> Iterable[tuple[str, list[str]]]:
-    """Yield what could explain a stall, with the tasks that are to blame, the surest first."""
+def _stalls(tasks: Sequence[Seen]) -> Iterable[Finding]:
+    """Yield what could explain a stall, of the tasks that are to blame, the surest first."""
     yield from _mistaken(tasks)
     yield from _refused(tasks)
     yield from _missing(tasks)
@@ -173,46 +148,46 @@ def _stalls(tasks: Sequence[Seen]) -> Iterable[tuple[str, list[str]]]:
     outside = [seen for seen in tasks if seen.stack is not None and not seen.waits]
     for seen in inside:
         if len(inside) < len(tasks) and seen.stack and _IN_SAVE.search(seen.stack.text):
-            yield f"{seen.task} waits for the others in a save, at {seen.stack.where}", [seen.task]
+            yield Finding(Symptom.WAITS_IN_SAVE, seen.task, place=seen.stack.where)
     if inside and outside:
-        at = ", ".join(f"{one.task} is at {one.stack.where}" for one in outside if one.stack)
-        yield f"{at} and keeps the others waiting", [one.task for one in outside]
-    places = Counter(seen.stack.where for seen in inside if seen.stack)
-    if len(places) > 1:
-        at = ", ".join(f"{one.task} at {one.stack.where}" for one in inside if one.stack)
-        yield f"all wait for each other in different places: {at}", [one.task for one in inside]
+        yield Finding(Symptom.KEEPS_OTHERS_WAITING, positions=_positions(outside))
+    positions = _positions(inside)
+    if len({one.place for one in positions}) > 1:
+        yield Finding(Symptom.DIFFERENT_PLACES, positions=positions)
 
 
-def _mistaken(tasks: Sequence[Seen]) -> Iterable[tuple[str, list[str]]]:
-    """Yield who listens where another should, or elsewhere."""
+def _positions(tasks: Sequence[Seen]) -> tuple[Position, ...]:
+    return tuple(position(seen.task, seen.stack) for seen in tasks)
+
+
+def _mistaken(tasks: Sequence[Seen]) -> Iterable[Finding]:
+    """Yield the tasks that listen where another should."""
     owners = {seen.address: seen.task for seen in tasks if seen.address}
     for seen in tasks:
         for target in seen.targets:
-            if owners.get(target, seen.task) != seen.task:
-                yield f"{seen.task} listens at the address of {owners[target]}", [seen.task]
+            owner = owners.get(target, seen.task)
+            if owner != seen.task:
+                yield Finding(Symptom.TAKES_ANOTHERS_ADDRESS, seen.task, peer=owner, address=target)
 
 
-def _refused(tasks: Sequence[Seen]) -> Iterable[tuple[str, list[str]]]:
-    """Yield whose second process the leader refused, as its log says."""
+def _refused(tasks: Sequence[Seen]) -> Iterable[Finding]:
+    """Yield the tasks whose second process the leader refused, by its log."""
     named = dict.fromkeys(
         ":".join(found) for one in tasks for sign in _twice() for found in sign.findall(one.tail)
     )
-    for name in named:
-        yield f"{name} has a second process, which tries to join as the same task", [name]
+    return (Finding(Symptom.SECOND_PROCESS, name) for name in named)
 
 
-def _missing(tasks: Sequence[Seen]) -> Iterable[tuple[str, list[str]]]:
-    """Yield who is waited for when the strategy is made."""
+def _missing(tasks: Sequence[Seen]) -> Iterable[Finding]:
+    """Yield the tasks that the others wait for when the strategy is created."""
     known = {seen.task: seen for seen in tasks}
     for seen in tasks:
         for name in seen.phase.waiting:
             other = known.get(name)
             if other is None:
-                text = f"{seen.task} waits for {name}, which is not in this cluster"
-                yield text, [seen.task]
+                yield Finding(Symptom.WAITS_FOR_MISSING_TASK, seen.task, peer=name)
             elif not other.phase.server:
-                at = f" at {other.stack.where}," if other.stack and other.stack.where else ""
-                text = f"{name},{at} has not reached the strategy, where {seen.task} waits for it"
-                yield text, [name]
+                place = other.stack.where if other.stack else None
+                yield Finding(Symptom.BEFORE_STRATEGY, name, peer=seen.task, place=place)
             elif not other.phase.joined:
-                yield f"{name} does not reach {seen.task}, which waits for it", [name]
+                yield Finding(Symptom.UNREACHABLE, name, peer=seen.task)

@@ -1,23 +1,25 @@
-"""Finds the signs of known failures in what a task said."""
+"""Recognises known failures by what a task said and how it behaved."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
+
+from mwmagic.model.symptom import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from .table import Known
+    from .known import Known
 
-__all__ = ["recognise"]
+__all__ = ["Match", "recognise"]
 
 GAP = "..."
 """What stands for anything in a sign."""
 
-WIDEST = 4000
+GAP_CHARACTERS = 4000
 """Characters between two parts of a sign at the most."""
 
 
@@ -28,35 +30,46 @@ def _pattern(sign: str) -> re.Pattern[str]:
     A gap at the end is the rest of the line, others are as short as can be.
     """
     head, *tail = (re.escape(part) for part in sign.split(GAP))
-    gaps = [rf"(.{{0,{WIDEST}}}?){part}" if part else r"([^\n]*)" for part in tail]
+    gaps = [rf"(.{{0,{GAP_CHARACTERS}}}?){part}" if part else r"([^\n]*)" for part in tail]
     return re.compile(head + "".join(gaps), re.DOTALL)
 
 
-def _filled(known: Known, match: re.Match[str]) -> Known:
-    """Return an entry with what its sign's gaps stand for."""
-    words = [word.strip() for word in match.groups()]
-    meaning, remedy = (
-        re.sub(r"\{(\d)\}", lambda gap: words[int(gap[1])], text)
-        for text in (known.meaning, known.remedy)
-    )
-    return replace(known, meaning=meaning, remedy=remedy)
+@dataclass(frozen=True)
+class Match:
+    """An entry that was recognised.
+
+    Parameters
+    ----------
+    known : Known
+        The entry.
+    gaps : tuple of str
+        What the gaps of its sign stand for.
+    """
+
+    known: Known
+    gaps: tuple[str, ...] = ()
 
 
-def recognise(table: Iterable[Known], texts: Iterable[str]) -> Known | None:
-    """Return the first entry with a sign in the first text that has any.
+def _match(known: Known, evidence: str | Finding) -> Match | None:
+    if isinstance(evidence, Finding):
+        return Match(known) if any(one.matches(evidence) for one in known.symptoms) else None
+    for sign in known.signs:
+        match = _pattern(sign).search(evidence)
+        if match is not None:
+            return Match(known, tuple(word.strip() for word in match.groups()))
+    return None
+
+
+def recognise(table: Iterable[Known], evidence: Iterable[str | Finding]) -> Match | None:
+    """Return the first entry that the first telling piece of evidence shows.
 
     Parameters
     ----------
     table : iterable of Known
         The entries, in the order in which they are tried.
-    texts : iterable of str
-        What to look into, the most telling first.
+    evidence : iterable of str or Finding
+        Foreign text, and what was observed; the most telling first.
     """
     entries = list(table)
-    for text in texts:
-        for known in entries:
-            for sign in known.signs:
-                match = _pattern(sign).search(text)
-                if match is not None:
-                    return _filled(known, match)
-    return None
+    found = (_match(known, one) for one in evidence for known in entries)
+    return next((match for match in found if match is not None), None)

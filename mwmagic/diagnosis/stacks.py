@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mwmagic.frameworks.patterns import either
+from mwmagic.model.position import Position, Whereabouts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
-__all__ = ["Stack", "Watch", "explain", "parse"]
+__all__ = ["Stack", "parse", "position", "positions"]
 
 _FRAME = re.compile(r'  File "(?P<file>.+)", line (?P<line>\d+) in (?P<function>.+)')
 _THREAD = re.compile(r"^(?:Current thread|Thread) 0x[0-9a-f]+.*$", re.MULTILINE)
@@ -72,40 +73,10 @@ def parse(text: str) -> Stack:
     return Stack(text, place, waits=waits)
 
 
-class Watch:
-    """Waits for the dump that a signal sets off.
-
-    Parameters
-    ----------
-    path : Path
-        The file that ``faulthandler`` appends to.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._start = self._size()
-        self._last = self._start
-
-    def _size(self) -> int:
-        return self._path.stat().st_size if self._path.exists() else 0
-
-    def complete(self) -> bool:
-        """Whether a dump came, and has not grown since the last look."""
-        size, last = self._size(), self._last
-        self._last = size
-        return size == last and size > self._start
-
-    def stack(self) -> Stack | None:
-        """Return the dump; None when none came."""
-        if self._size() == self._start:
-            return None
-        with self._path.open("rb") as file:
-            file.seek(self._start)
-            return parse(file.read().decode("utf-8", "replace"))
-
-
-def explain(stacks: Mapping[str, Stack | None], states: Mapping[str, str]) -> list[str]:
-    """Say of each task where it is, those that hold up the others first.
+def positions(
+    stacks: Mapping[str, Stack | None], states: Mapping[str, str]
+) -> tuple[Position, ...]:
+    """Return where each task is, those that hold up the others first.
 
     Parameters
     ----------
@@ -114,22 +85,21 @@ def explain(stacks: Mapping[str, Stack | None], states: Mapping[str, str]) -> li
     states : mapping of str to str
         Each process's state, as ``/proc/PID/stat`` has it (``T`` is stopped).
     """
-    lines = {task: _say(stack, states.get(task, "")) for task, stack in stacks.items()}
-    order: Sequence[str] = sorted(lines, key=lambda task: _waits(stacks[task]))
-    return [f"{task} {lines[task]}" for task in order]
+    order = sorted(stacks, key=lambda task: _waits(stacks[task]))
+    return tuple(position(task, stacks[task], states.get(task, "")) for task in order)
 
 
 def _waits(stack: Stack | None) -> bool:
     return stack is not None and stack.waits
 
 
-def _say(stack: Stack | None, state: str) -> str:
+def position(task: str, stack: Stack | None, state: str = "") -> Position:
+    """Return where a task is, by its stack and the state of its process."""
     if state == "T":
-        return "is stopped by a signal (SIGSTOP); SIGCONT lets it go on"
+        return Position(task, Whereabouts.STOPPED)
     if stack is None:
-        return "gives no answer (in a system call that cannot be interrupted?)"
+        return Position(task, Whereabouts.NO_ANSWER)
     if stack.where is None:
-        return "runs none of the user's code"
-    if stack.waits:
-        return f"waits inside an operation of the framework, at {stack.where}"
-    return f"is at {stack.where}, outside any operation of the framework"
+        return Position(task, Whereabouts.NO_USER_CODE)
+    inside = Whereabouts.IN_FRAMEWORK if stack.waits else Whereabouts.IN_USER_CODE
+    return Position(task, inside, stack.where)

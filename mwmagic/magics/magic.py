@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mwmagic.client.run import Run
+    from mwmagic.client.stacks import Stacks
     from mwmagic.record import Record
 
 __all__ = ["MWMagic"]
@@ -403,11 +404,10 @@ class MWMagic(Magics):
 
     @line_magic
     @_reads
-    def mw_stacks(self, given: Namespace, _cell: str) -> dict[str, Any]:
+    def mw_stacks(self, given: Namespace, _cell: str) -> Stacks:
         """Show where each task is."""
         stacks = self.latest().stacks()
-        full = (f"--- {task} ---\n{text}" for task, text in stacks["texts"].items())
-        self._say(given, "\n".join([*stacks["lines"], *(full if given.full else ())]))
+        self._say(given, stacks.full if given.full else str(stacks))
         return stacks
 
     @line_magic

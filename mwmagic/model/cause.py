@@ -1,35 +1,28 @@
-"""The cause of a failed run: which task failed first, of what, and what to do."""
+"""Why a run failed, and what else its user should know, as ids and fields.
+
+`mwmagic.words` turns them into sentences.
+"""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+from .position import Position  # noqa: TC001 - read to know how a stall is read back
+from .stored import Stored
+from .symptom import Finding, Symptom
 
-__all__ = ["Cause"]
-
-
-NAMED = 8
-"""Tasks that a sentence names at the most."""
-
-
-def _listed(tasks: Sequence[str]) -> str:
-    more = f" and {len(tasks) - NAMED} more" if len(tasks) > NAMED else ""
-    return ", ".join(tasks[:NAMED]) + more
+__all__ = ["Cause", "Notice", "Stall"]
 
 
 @dataclass(frozen=True)
-class Cause:
+class Cause(Stored):
     """The first failure of a run.
 
     Parameters
     ----------
-    task : str
-        The task that failed first.
-    what : str
-        How its process ended, in words.
+    finding : Finding
+        The task that failed first, and how.
     exception : str or None
         The uncaught exception, as ``Type: message`` in a line.
     where : dict or None
@@ -37,65 +30,72 @@ class Cause:
         ``function``, ``source``, and ``cell`` where a notebook's cell holds it.
     known : str or None
         The name of the known failure that it is.
-    meaning, remedy, link : str or None
-        What a known failure means, what to try, and where to read on.
+    gaps : tuple of str
+        What varies in the known failure's sign, as it was here.
     consequences : tuple of str
         The tasks whose failure followed from this one.
     log : tuple of str
-        The last lines that the task printed, TensorFlow's notices left out.
+        The last lines that the task printed, without the framework's notices.
     """
 
-    task: str
-    what: str
+    finding: Finding = field(default_factory=Finding)
     exception: str | None = None
     where: dict[str, Any] | None = None
     known: str | None = None
-    meaning: str | None = None
-    remedy: str | None = None
-    link: str | None = None
+    gaps: tuple[str, ...] = ()
     consequences: tuple[str, ...] = ()
     log: tuple[str, ...] = field(default=(), repr=False)
 
     @property
-    def headline(self) -> str:
-        """One line: the task, and how it ended."""
-        return f"{self.task} {self.what}"
+    def task(self) -> str:
+        """The task that failed first."""
+        return self.finding.task
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the cause as JSON values."""
-        return asdict(self)
+    @property
+    def symptom(self) -> Symptom:
+        """How it failed."""
+        return self.finding.symptom
 
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Cause:
-        """Read what `as_dict` returned."""
-        lists = {name: tuple(values.get(name, ())) for name in ("consequences", "log")}
-        return cls(**{**values, **lists})
 
-    def lines(self) -> list[str]:
-        """Say it all, a line each, the most useful first."""
-        return [*self._what(), *self._why(), *self._last()]
+@dataclass(frozen=True)
+class Notice(Stored):
+    """Something about tasks that their user should know.
 
-    def _what(self) -> list[str]:
-        lines = [self.headline + (f": {self.exception}" if self.exception else "")]
-        if self.where:
-            cell = f" ({self.where['cell']})" if self.where.get("cell") else ""
-            at = f"{self.where.get('file')}, line {self.where.get('line')}{cell}"
-            lines.append(f"  at {at}, in {self.where.get('function')}")
-            if self.where.get("source"):
-                lines.append(f"    {self.where['source']}")
-        return lines
+    Parameters
+    ----------
+    known : str
+        The name of the known failure that it is.
+    tasks : tuple of str
+        The tasks that it concerns.
+    finding : Finding
+        What was observed.
+    gaps : tuple of str
+        What varies in the known failure's sign, as it was here.
+    """
 
-    def _why(self) -> list[str]:
-        lines = [f"  {text}" for text in (self.meaning,) if text]
-        if self.remedy:
-            lines.append(f"  Try: {self.remedy}.")
-        if self.link:
-            lines.append(f"  See {self.link}")
-        if self.consequences:
-            lines.append(f"  {_listed(self.consequences)} failed as a consequence.")
-        return lines
+    known: str = ""
+    tasks: tuple[str, ...] = ()
+    finding: Finding = field(default_factory=Finding)
+    gaps: tuple[str, ...] = ()
 
-    def _last(self) -> list[str]:
-        if self.exception or not self.log:
-            return []
-        return [f"  The last that {self.task} printed:", *(f"    {line}" for line in self.log)]
+
+@dataclass(frozen=True)
+class Stall(Stored):
+    """A run whose tasks make no progress.
+
+    Parameters
+    ----------
+    seconds : float
+        For how long they had made none when they were examined.
+    guilty : str or None
+        The task that holds up the others.
+    positions : tuple of Position
+        Where each task is, those that hold up the others first.
+    why : Notice or None
+        What explains it, if that is known.
+    """
+
+    seconds: float = 0.0
+    guilty: str | None = None
+    positions: tuple[Position, ...] = ()
+    why: Notice | None = None

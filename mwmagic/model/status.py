@@ -5,16 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from .cause import Cause  # noqa: TC001 - read to know how a status is read back
+from .cause import Cause, Notice, Stall  # noqa: TC001 - read to know how a status is read back
 from .stored import Measured, Stored
+from .symptom import Finding  # noqa: TC001 - read to know how a status is read back
 
 __all__ = [
     "Reached",
-    "Remark",
     "RunState",
     "RunStatus",
     "Setback",
-    "StallStatus",
     "TaskState",
     "TaskStatus",
 ]
@@ -111,12 +110,8 @@ class TaskStatus(Stored):
         The file with what it prints.
     size : int
         Bytes in that file.
-    code, signal : int or None
-        How it ended: one of them, or neither where that is unknown.
-    oom : bool or None
-        Whether the kernel's out-of-memory killer ended it, where that can be known.
-    error : str or None
-        Why it could not be started, or how it was lost.
+    finding : Finding or None
+        How it ended, with why where that is known.
     ours : bool
         Whether mwmagic ended it, with the run or at the user's request.
     """
@@ -132,58 +127,22 @@ class TaskStatus(Stored):
     memory: float | None = None
     log: str | None = None
     size: int = 0
-    code: int | None = None
-    signal: int | None = None
-    oom: bool | None = None
-    error: str | None = None
+    finding: Finding | None = None
     ours: bool = False
+
+    @property
+    def code(self) -> int | None:
+        """Its exit code, if it exited."""
+        return self.finding.code if self.finding else None
+
+    @property
+    def signal(self) -> int | None:
+        """The signal that ended it, if one did."""
+        return self.finding.signal if self.finding else None
 
     def lost(self) -> TaskStatus:
         """Return it without its process, which ended in a way that nobody saw."""
         return replace(self, state=TaskState.ENDED, waits=()) if self.state.alive else self
-
-
-@dataclass(frozen=True)
-class Remark(Stored):
-    """Something about tasks that their user should know.
-
-    Parameters
-    ----------
-    name : str
-        The entry of the diagnosis table that it is.
-    tasks : tuple of str
-        The tasks that it is about.
-    what : str
-        What is seen.
-    meaning, remedy, link : str
-        What that means, what to try, and where to read on.
-    """
-
-    name: str = ""
-    tasks: tuple[str, ...] = ()
-    what: str = ""
-    meaning: str = ""
-    remedy: str = ""
-    link: str = ""
-
-
-@dataclass(frozen=True)
-class StallStatus(Stored):
-    """A gang that makes no progress.
-
-    Parameters
-    ----------
-    seconds : float
-        For how long it had made none when it was looked at.
-    lines : tuple of str
-        Where each task is, those that hold up the others first.
-    why : Remark or None
-        What explains it, where that is known.
-    """
-
-    seconds: float = 0.0
-    lines: tuple[str, ...] = ()
-    why: Remark | None = None
 
 
 @dataclass(frozen=True)
@@ -230,11 +189,11 @@ class RunStatus(Stored):
         The first failure of a run that failed.
     trouble : str or None
         Why its record is incomplete.
-    stall : StallStatus or None
+    stall : Stall or None
         Why it makes no progress at the moment.
     setbacks : tuple of Setback
         Why earlier attempts failed.
-    notices : tuple of Remark
+    notices : tuple of Notice
         What went otherwise than meant, though the run goes on or ended well.
     examined : int
         How many times the tasks' stacks were looked at.
@@ -252,9 +211,9 @@ class RunStatus(Stored):
     tasks: dict[str, TaskStatus] = field(default_factory=dict)
     cause: Cause | None = None
     trouble: str | None = None
-    stall: StallStatus | None = None
+    stall: Stall | None = None
     setbacks: tuple[Setback, ...] = ()
-    notices: tuple[Remark, ...] = ()
+    notices: tuple[Notice, ...] = ()
     examined: int = 0
 
     @property

@@ -11,6 +11,7 @@ import psutil
 
 from mwmagic.errors import ClusterError, NoRun
 from mwmagic.model.cluster import Task, TaskName, find_task
+from mwmagic.model.position import Examination
 from mwmagic.model.status import RunStatus
 
 from .metrics import history, metrics
@@ -131,8 +132,8 @@ class Record:
         """Return what a task printed, byte for byte; see `log_path` for the errors."""
         return self.log_path(task, attempt).read_bytes()
 
-    def stacks(self) -> dict[str, Any]:
-        """Return where each task was when the stacks were read last: ``lines`` and ``texts``.
+    def stacks(self) -> Examination:
+        """Return where each task was when the stacks were read last.
 
         Raises
         ------
@@ -140,11 +141,11 @@ class Record:
             They never were, or cannot be read any more.
         """
         stacks = _object(self.paths.stacks)
-        if not isinstance(stacks.get("lines"), list) or not isinstance(stacks.get("texts"), dict):
+        if "positions" not in stacks:
             raise NoRun(
                 f"there are no stacks of run {self.number}: `%mw_stacks` takes them while it runs"
             )
-        return stacks
+        return Examination.from_json(stacks)
 
     def events(self, kind: str | None = None) -> list[dict[str, Any]]:
         """Return what happened, or what of one kind, in order."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mwmagic.model.cluster import Task
+    from mwmagic.model.position import Examination
 
     from .paths import TaskPaths
 
@@ -137,11 +138,10 @@ class RunDirectory:
             text = json.dumps(finite({"format": FORMAT, **state}), indent=1, allow_nan=False)
             _replace(self.paths.state, text.encode() + b"\n")
 
-    def save_stacks(self, lines: list[str], texts: dict[str, str]) -> None:
-        """Keep where each task is: in words, and each one's stack."""
+    def save_stacks(self, found: Examination) -> None:
+        """Keep where each task is."""
         with self._writing():
-            text = json.dumps({"lines": lines, "texts": texts})
-            _replace(self.paths.stacks, text.encode())
+            _replace(self.paths.stacks, json.dumps(found.as_json()).encode())
 
     def event(self, kind: str, **fields: Any) -> None:  # noqa: ANN401 - JSON values
         """Append what happened, with the monotonic and the wall time."""

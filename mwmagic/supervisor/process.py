@@ -105,10 +105,10 @@ class Process:
         self.pid: int | None = None
         self.warm = False
         self.usage: dict[str, Any] = {}
-        self.stalled: str | None = None
+        self.stalled: float | None = None
         self.size = 0
         self._told_to_end: float | None = None
-        self._asked = False
+        self._requested = False
         self._terminal = Terminal()
         self._phases = Phases()
         self._training = Training()
@@ -146,9 +146,9 @@ class Process:
         if self._told_to_end is None:
             self._told_to_end = time
 
-    def asked(self) -> None:
-        """Note that somebody had it sent a signal."""
-        self._asked = True
+    def requested(self) -> None:
+        """Note that the user had it sent a signal."""
+        self._requested = True
 
     def _ended(self, event: Message, failed: float) -> bool:
         """Whether mwmagic ended a process that had not failed by then."""
@@ -170,14 +170,15 @@ class Process:
             ended=self._ended(event, failed),
             cut=self._ended(event, event["time"]) and not self._ended(event, failed),
             oom=event["oom"],
-            error=self.stalled or event["error"],
-            lost=self.stalled is not None or event["reason"] == AGENT_LOST,
+            detail=event["error"],
+            lost=event["reason"] == AGENT_LOST,
+            stalled=self.stalled,
             report=event["report"],
             tail="\n".join(self._tail),
             script=self.script,
             cell=self.cell,
             address=self.address,
-            asked=self._asked,
+            requested=self._requested,
             stopped=self.usage.get("state") == "T",
         )
         return self.exit
@@ -193,14 +194,14 @@ class Process:
         """Note that it could not be started."""
         self.state = TaskState.ENDED
         lost = reason == AGENT_LOST
-        self.exit = Exit(str(self.task), self.attempt, None, None, time, error=error, lost=lost)
+        self.exit = Exit(str(self.task), self.attempt, None, None, time, detail=error, lost=lost)
         return self.exit
 
     def lost(self, host: str, time: float, why: str | None = None) -> Exit:
         """Note that its agent is gone, and it with it."""
         self.state = TaskState.ENDED
-        text = f"lost with its agent on {host}" + (f": {why}" if why else "")
-        self.exit = Exit(str(self.task), self.attempt, None, None, time, error=text, lost=True)
+        end = Exit(str(self.task), self.attempt, None, None, time, detail=why, lost=True, host=host)
+        self.exit = end
         return self.exit
 
     def seen(self, stack: Stack | None = None) -> Seen:
@@ -217,7 +218,6 @@ class Process:
     def status(self) -> TaskStatus:
         """Return how the task is."""
         end, phase = self.exit, self._phases.phase
-        code, number = end.own if end else (None, None)
         return TaskStatus(
             state=self.state,
             address=self.address,
@@ -230,9 +230,6 @@ class Process:
             memory=self.usage.get("memory"),
             log=str(self.paths.log),
             size=self.size,
-            code=code,
-            signal=number,
-            oom=end.oom if end else None,
-            error=end.error if end else None,
+            finding=end.finding if end else None,
             ours=bool(end and end.ended),
         )

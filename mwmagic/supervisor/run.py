@@ -13,59 +13,48 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mwmagic import gang as g
-from mwmagic.diagnosis import (
-    Cause,
-    Exit,
-    Notice,
-    Seen,
-    diagnose,
-    kind,
-    notices,
-    stacks,
-    why_stalled,
-)
+from mwmagic.diagnosis import Exit, Seen, diagnose, kind, notices
 from mwmagic.errors import MwmagicError, SupervisorError
 from mwmagic.frameworks import framework_for
 from mwmagic.model import variables
 from mwmagic.model.status import (
-    Remark,
     RunState,
     RunStatus,
     Setback,
-    StallStatus,
     TaskState,
     TaskStatus,
 )
 from mwmagic.record.metrics import HISTORY, LOG, REPORT
 
 from .account import Account
+from .examine import Examiner
 from .place import BOOTSTRAP
 from .process import Process
 from .reports import History
-from .stall import Stall
+from .watchdog import Watchdog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from mwmagic.diagnosis.stacks import Stack
+    from mwmagic.model.cause import Cause, Notice, Stall
     from mwmagic.model.cluster import Task
     from mwmagic.model.config import Config
     from mwmagic.model.messages import Message
+    from mwmagic.model.position import Examination
     from mwmagic.record import RunDirectory
 
     from .place import Loss, Place
 
 __all__ = ["Order", "Run"]
 
-ANSWER = 2.0
-"""Seconds in which a process must have written its stack."""
-
-EVALUATED = 5.0
-"""Seconds without output or work after which who evaluates waits for a checkpoint in vain."""
+EVALUATED_SECONDS = 5.0
+"""Seconds without output or work after which an evaluator waits for a checkpoint in vain."""
 
 _STEP = (REPORT, "train", False)
 """The source, kind and finality of what Keras reports of a step."""
 
-CREDIT = 2**20
+CREDIT_BYTES = 2**20
 """Bytes of a worker's output that may be under way to the supervisor."""
 
 
@@ -98,10 +87,6 @@ class Order:
     cwd: str
     cell: str = ""
     given: Mapping[str, str] = field(default_factory=dict)
-
-
-def _remark(notice: Notice) -> Remark:
-    return Remark.from_json(notice.as_dict())
 
 
 class Run:
@@ -143,12 +128,9 @@ class Run:
         self._timers: dict[g.Due, asyncio.TimerHandle] = {}
         self._waiting: deque[g.Event] = deque()
         self._moving: asyncio.Task[None] | None = None
-        self._stall = Stall(config.stall)
-        self._evaluation = Stall(EVALUATED)
-        self._stuck: StallStatus | None = None
-        self._examined = 0
-        self._found: Mapping[str, stacks.Stack | None] = {}
-        self._examining: asyncio.Task[Any] | None = None
+        self._roles = g.roles(config.members)
+        self._examiner = Examiner(self, config.stall)
+        self._evaluation = Watchdog(EVALUATED_SECONDS)
         self._started = time.time()
         self._ended: float | None = None
         self._account = Account(config, self.gang.state.value, changed)
@@ -192,8 +174,8 @@ class Run:
         if process is None or process.state is not TaskState.RUNNING:
             raise SupervisorError(f"{task} has no process to send a signal to")
         self._note("signal", task=str(task), signal=number)
-        process.asked()
-        self._place.channel(task).send("signal", process=self._key(process), signal=number)
+        process.requested()
+        self._signal(process, number)
 
     # The gang.
 
@@ -276,9 +258,9 @@ class Run:
         for due in list(self._timers):
             self._cancel(due)
         self._ended = time.time()
-        self._notices = notices(self._seen({}))
+        self._notices = notices(self.seen({}))
         self.cause = diagnose(self._decisive()) if action.state is g.State.FAILED else None
-        self._note("ended", state=action.state.value, cause=self.cause and self.cause.as_dict())
+        self._note("ended", state=action.state.value, cause=self.cause and self.cause.as_json())
 
     def _set_back(self) -> None:
         """Keep why an attempt failed that another one follows."""
@@ -296,10 +278,9 @@ class Run:
 
     def _decisive(self) -> list[Exit]:
         """Return the exits among which the cause of the last attempt's failure is."""
-        roles = g.roles(self.gang.tasks)
-        hurtless = {str(task) for task, role in roles.items() if role is g.Role.AUXILIARY}
+        auxiliary = {str(task) for task, role in self._roles.items() if role is g.Role.AUXILIARY}
         last = [end for end in self._exits if end.attempt == self.gang.attempt]
-        return [end for end in last if end.task not in hurtless]
+        return [end for end in last if end.task not in auxiliary]
 
     def _cancel(self, due: g.Due) -> None:
         timer = self._timers.pop(due, None)
@@ -336,7 +317,7 @@ class Run:
             cwd=order.cwd,
             log=str(paths.log),
             report=str(paths.report),
-            credit=CREDIT,
+            credit=CREDIT_BYTES,
         )
 
     def _new(self, task: Task, attempt: int) -> Process:
@@ -390,107 +371,86 @@ class Run:
             if process is not None:
                 process.usage = usage
                 self._watch(process, event["time"])
-        self._judge_stall(event["time"])
+        self._examiner.judge(event["time"], running=self.gang.state is g.State.RUNNING)
         self._judge_evaluation(event["time"])
         self._changed()
 
-    def _seen(self, found: Mapping[str, stacks.Stack | None]) -> list[Seen]:
+    def seen(self, found: Mapping[str, Stack | None]) -> list[Seen]:
         """Return what is seen of the tasks that train, with the stacks that were found."""
-        roles = g.roles(self._config.members)
         return [
             process.seen(found.get(str(process.task)))
             for task, process in self._processes.items()
-            if roles[task] is g.Role.PEER and self._framework.log_level
+            if self._roles[task] is g.Role.PEER and self._framework.log_level
         ]
 
     # Stalls.
 
     def _watch(self, process: Process, now: float) -> None:
-        """Keep an eye on a task that trains, and on who evaluates when training is done."""
-        role = g.roles(self._config.members)[process.task]
-        watched = {g.Role.PEER: self._stall}
+        """Watch the progress of a task that trains, and of an evaluator when training is done."""
+        role = self._roles[process.task]
+        watched = {g.Role.PEER: self._examiner.watchdog}
         if self.gang.evaluating:
             watched[g.Role.AUXILIARY] = self._evaluation
         if role in watched:
             cpu = float(process.usage["cpu"])
             watched[role].seen(self._key(process), time=now, size=process.size, cpu=cpu)
 
-    def _judge_stall(self, now: float) -> None:
-        stalled = self.gang.state is g.State.RUNNING and self._stall.stalled(now)
-        if not stalled:
-            self._stuck = None
-        elif self._stuck is None and self._examining is None:
-            self._examining = asyncio.create_task(self._report_stall(self._stall.idle(now)))
-
     def _judge_evaluation(self, now: float) -> None:
-        """Stop who evaluates once nothing is left to do: by itself it may wait for ever."""
+        """Stop the evaluator once nothing is left to do: by itself it may wait for ever."""
         if self.gang.evaluating and self._evaluation.stalled(now):
-            for task, role in g.roles(self.gang.tasks).items():
+            for task, role in self._roles.items():
                 if role is g.Role.AUXILIARY:
                     self.handle(g.Stop(task, time=now))
 
     def examine(self) -> None:
-        """Find out where each task is; `stacks.json` in the record then tells.
+        """Find out where each task is; the record then says.
 
         Raises
         ------
         SupervisorError
             No task has a process.
         """
-        if not any(process.state is TaskState.RUNNING for process in self._processes.values()):
+        if not self.alive():
             raise SupervisorError("no task has a process whose stack could be shown")
-        if self._examining is None:
-            self._examining = asyncio.create_task(self._examine())
+        self._examiner.examine()
 
-    async def _report_stall(self, seconds: float) -> None:
-        """Say that the gang is stuck, and where each task is."""
-        lines = await self._examine()
-        why = why_stalled(self._seen(self._found))
-        self._stuck = StallStatus(seconds, tuple(lines), _remark(why) if why else None)
-        self._note("stalled", **self._stuck.as_json())
-        if self._config.on_stall == "restart" and lines:
-            self._end_stalled(lines[0].partition(" ")[0], seconds)
+    # What the examiner needs.
+
+    def alive(self) -> list[Process]:
+        """Return the processes that are running."""
+        return [one for one in self._processes.values() if one.state is TaskState.RUNNING]
+
+    def peers(self) -> list[str]:
+        """Return the tasks that train and have a process."""
+        return [str(one.task) for one in self.alive() if self._roles[one.task] is g.Role.PEER]
+
+    def dump(self, process: Process) -> None:
+        """Have a process write its stack."""
+        self._signal(process, signal.SIGUSR1)
+
+    def located(self, found: Examination) -> None:
+        """Keep where each task is."""
+        self.directory.save_stacks(found)
         self._changed()
 
-    async def _examine(self) -> list[str]:
-        """Have every process write its stack, and return where each is, in words."""
-        alive = [p for p in self._processes.values() if p.state is TaskState.RUNNING]
-        states = {str(p.task): str(p.usage.get("state", "")) for p in alive}
-        self._found = found = await self._stacks(alive)
-        lines = stacks.explain(found, states)
-        texts = {name: stack.text for name, stack in found.items() if stack is not None}
-        self.directory.save_stacks(lines, texts)
-        self._examined += 1
-        self._examining = None
-        self._changed()
-        return lines
+    def unexamined(self, error: Exception) -> None:
+        """Note why it could not be found out where the tasks are."""
+        self._note("unexamined", error=f"{type(error).__name__}: {error}")
 
-    async def _stacks(self, alive: list[Process]) -> dict[str, stacks.Stack | None]:
-        """Have processes write their stacks, and return them by task."""
-        watches = {}
-        for process in alive:
-            path = process.paths.stacks
-            # Before the bootstrap has registered its handler the signal would be deadly.
-            if path.exists():
-                watches[str(process.task)] = stacks.Watch(path)
+    def stalled(self, stall: Stall) -> None:
+        """Take in that no task makes progress, and end the task that holds up the others."""
+        self._note("stalled", **stall.as_json())
+        guilty = [one for one in self.alive() if str(one.task) == stall.guilty]
+        if self._config.on_stall == "restart":
+            for process in guilty:
+                process.stalled = stall.seconds
                 channel = self._place.channel(process.task)
-                channel.send("signal", process=self._key(process), signal=signal.SIGUSR1)
-        deadline = time.monotonic() + ANSWER
-        pending = set(watches)
-        while pending and time.monotonic() < deadline:
-            await asyncio.sleep(0.05)
-            pending = {task for task in pending if not watches[task].complete()}
-        names = [str(process.task) for process in alive]
-        return {name: watches[name].stack() if name in watches else None for name in names}
+                channel.send("end", process=self._key(process), grace=0.0)
+        self._changed()
 
-    def _end_stalled(self, name: str, seconds: float) -> None:
-        """Make a stall the failure of the task that holds up the others."""
-        process = next(p for p in self._processes.values() if str(p.task) == name)
-        process.stalled = (
-            f"made no progress for {seconds:.0f} s, and was ended (--on-stall restart)"
-        )
+    def _signal(self, process: Process, number: int) -> None:
         channel = self._place.channel(process.task)
-        channel.send("end", process=self._key(process), grace=0.0)
+        channel.send("signal", process=self._key(process), signal=number)
 
     def _output(self, process: Process, event: Message) -> None:
         for update in process.output(event):
@@ -519,7 +479,7 @@ class Run:
 
     def _exited(self, process: Process, end: Exit) -> None:
         self._exits.append(end)
-        self._stall.gone(self._key(process))
+        self._examiner.watchdog.gone(self._key(process))
         self._evaluation.gone(self._key(process))
         self._note(
             "exited",
@@ -529,7 +489,7 @@ class Run:
             code=end.code,
             signal=end.signal,
             ended=end.ended,
-            error=end.error,
+            finding=end.finding.as_json(),
             report=end.report,
         )
         self.handle(g.Exited(process.task, end.attempt, end.code, kind(end), end.moment))
@@ -559,10 +519,10 @@ class Run:
             tasks={str(task): self._task_status(task) for task in self.gang.tasks},
             cause=self.cause,
             trouble=self.directory.trouble,
-            stall=self._stuck,
+            stall=self._examiner.stall,
             setbacks=tuple(self._setbacks),
-            notices=tuple(_remark(notice) for notice in self._notices),
-            examined=self._examined,
+            notices=self._notices,
+            examined=self._examiner.times,
         )
 
     def _task_status(self, task: Task) -> TaskStatus:

@@ -1,1 +1,7 @@
 """What is known of runs, in words: the only place that turns it into sentences."""
+
+from __future__ import annotations
+
+from .failure import explain, headline
+
+__all__ = ["explain", "headline"]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from mwmagic.diagnosis import describe
 from mwmagic.model.status import RunState, TaskState
+
+from . import failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from mwmagic.model.status import Reached, RunStatus, StallStatus, TaskStatus
+    from mwmagic.model.status import Reached, RunStatus, TaskStatus
 
 __all__ = [
     "attempt_words",
@@ -69,7 +70,7 @@ def remarks(run: RunStatus) -> list[str]:
     Why it makes no progress, and what went otherwise than meant.
     """
     seen = [run.stall.why if run.stall else None, *run.notices]
-    return [f"{', '.join(one.tasks)}: {one.meaning} Try: {one.remedy}." for one in seen if one]
+    return [failure.remark(one) for one in seen if one]
 
 
 def attempt_words(run: RunStatus) -> str:
@@ -92,7 +93,7 @@ def _forming(run: RunStatus) -> str:
 
 def _running(run: RunStatus) -> str:
     if run.stall:
-        return _stalled(run.stall)
+        return failure.stalled(run.stall)
     starting = _named(run.tasks, TaskState.STARTING)
     if starting:
         return f"starting {', '.join(starting)}"
@@ -105,11 +106,6 @@ def _running(run: RunStatus) -> str:
     return "connected" if phases and set(phases) == {"connected"} else "running"
 
 
-def _stalled(stall: StallStatus) -> str:
-    why = [stall.why.what] if stall.why else stall.lines
-    return f"stalled: {why[0]}" if why else "stalled"
-
-
 def _ending(run: RunStatus) -> str:
     """Name the evaluator, which may take its time when training is done."""
     still = [name for name in _named(run.tasks, TaskState.RUNNING) if name.startswith("evaluator:")]
@@ -118,12 +114,12 @@ def _ending(run: RunStatus) -> str:
 
 def _backoff(run: RunStatus) -> str:
     cause = run.setbacks[-1].cause if run.setbacks else None
-    why = f": {cause.headline}" if cause else ""
+    why = f": {failure.headline(cause)}" if cause else ""
     return f"restarting {run.restarts} of {run.limit}{why}"
 
 
 def _failed(run: RunStatus) -> str:
-    return f"failed: {run.cause.headline}" if run.cause else "failed"
+    return f"failed: {failure.headline(run.cause)}" if run.cause else "failed"
 
 
 _WORDS: dict[RunState, Callable[[RunStatus], str]] = {
@@ -151,19 +147,13 @@ def task_words(task: TaskStatus) -> str:
 
 
 def _ended(task: TaskStatus) -> str:
-    if task.error:
-        return task.error
-    if task.code == 0:
-        return "finished"
-    if task.ours:
-        return "ended"  # by mwmagic, with the run: the signal is of no interest
-    return describe(task.code, task.signal, oom=task.oom)
+    return failure.ended(task.finding, ours=task.ours) if task.finding else "lost"
 
 
 def tone(task: TaskStatus) -> str:
     """Say how a task is in one of: absent, wait, run, good, bad, off."""
     if task.state is TaskState.ENDED:
-        if task.error is None and task.code == 0:
+        if task.code == 0 and not (task.finding and task.finding.detail):
             return "good"
         return "off" if task.ours else "bad"
     if task.state is TaskState.ABSENT:

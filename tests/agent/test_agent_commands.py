@@ -285,7 +285,7 @@ def test_sigterm_closes_it(agent):
     agent.wait("started")
     agent.child.terminate()
     exited = agent.wait("exited", code=None, signal=None)
-    assert exited["error"] == "ended with its agent, which got SIGTERM"
+    assert exited["error"] == "which got SIGTERM"
     assert agent.child.wait() == 0
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import dataclass
+
+from mwmagic.model.symptom import Finding, Symptom
 
 STRATEGY = """
 import tensorflow as tf
@@ -140,18 +143,23 @@ class Case:
     ----------
     name : str
         The entry that the diagnosis must find.
-    sign : str
-        The sign of it that must show.
+    sign : str or Finding
+        The sign or symptom of it that must show.
     script : str
         What every task of a cluster of two runs.
     """
 
     name: str
-    sign: str
+    sign: str | Finding
     script: str
 
     def __str__(self) -> str:
         return self.name
+
+
+def killed(number: int) -> Finding:
+    """Return the symptom of a process that a signal ended."""
+    return Finding(Symptom.KILLED, signal=number)
 
 
 CASES = (
@@ -295,7 +303,7 @@ CASES = (
     ),
     Case(
         "uneven-steps",
-        "finished while others still needed it",
+        Finding(Symptom.FINISHED_EARLY),
         GANG + "for _ in range(3 if first else 2):\n    total(tf.ones(3))",
     ),
     Case(
@@ -341,7 +349,7 @@ CASES = (
     Case("one-directory", "[Errno 17] File exists: ...", "import os\nos.mkdir('checkpoints')"),
     Case(
         "save-on-one",
-        "finished while another saved",
+        Finding(Symptom.FINISHED_DURING_SAVE),
         GANG + "with strategy.scope():\n"
         "    count = tf.Variable(\n"
         "        1.0,\n"
@@ -409,11 +417,15 @@ CASES = (
         "pickle", "cannot pickle '...' object", STRATEGY + "import pickle\npickle.dumps(strategy)"
     ),
     Case("input", "EOFError: EOF when reading a line", "name = input('Which data? ')"),
-    Case("crash", "killed by SIGSEGV", "import ctypes\nctypes.string_at(0)"),
-    Case("crash", "killed by SIGABRT", "import os\nos.abort()"),
     Case(
         "crash",
-        "killed by SIGBUS",
+        killed(signal.SIGSEGV),
+        "import ctypes\nctypes.string_at(0)",
+    ),
+    Case("crash", killed(signal.SIGABRT), "import os\nos.abort()"),
+    Case(
+        "crash",
+        killed(signal.SIGBUS),
         "import mmap, tempfile\n"
         "file = tempfile.TemporaryFile()\n"
         "file.truncate(4096)\n"
@@ -423,7 +435,7 @@ CASES = (
     ),
     Case(
         "crash",
-        "killed by SIGILL",
+        killed(signal.SIGILL),
         "import ctypes, mmap\n"
         "page = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)\n"
         "page.write(b'\\x0f\\x0b' if __import__('platform').machine() == 'x86_64' else bytes(4))\n"
@@ -450,12 +462,12 @@ PLAIN = (
 NOTED = (
     Case(
         "alone",
-        "trains, and never started a server for the others",
+        Finding(Symptom.ALONE),
         MODEL + "make().fit(*data(8), verbose=2)",
     ),
     Case(
         "alone",
-        "trains, and never started a server for the others",
+        Finding(Symptom.ALONE),
         "import os\ndel os.environ['TF_CONFIG']"
         + STRATEGY
         + MODEL
@@ -480,7 +492,7 @@ NOTED = (
     ),
     Case(
         "own-tf-config",
-        "listens at ..., which is not its address",
+        Finding(Symptom.ELSEWHERE),
         # A cluster of one, as a notebook's cell sets it that was meant for the notebook itself.
         "import json, os, socket\n"
         "with socket.create_server(('', 0)) as free:\n"
@@ -499,30 +511,30 @@ NOTED = (
 STUCK = (
     Case(
         "stalled-sizes",
-        "waits for ..., which is not in this cluster",
+        Finding(Symptom.WAITS_FOR_MISSING_TASK),
         CONFIG.format("config['cluster']['worker'].append('localhost:1')") + STRATEGY,
     ),
     Case(
         "stalled-twice",
-        "listens at the address of ...",
+        Finding(Symptom.TAKES_ANOTHERS_ADDRESS),
         CONFIG.format("config['task']['index'] = 1") + STRATEGY,
     ),
     Case(
         "stalled-second-process",
-        "has a second process, which tries to join as the same task",
+        Finding(Symptom.SECOND_PROCESS),
         GANG
         + "import multiprocessing\n"
         + "multiprocessing.get_context('spawn').Pool(1).map(str, range(3))",
     ),
     Case(
         "stalled-before-strategy",
-        "has not reached the strategy, where ... waits for it",
+        Finding(Symptom.BEFORE_STRATEGY),
         "import os, time\nif os.environ['MWMAGIC_TASK'] == 'worker:1':\n    time.sleep(600)"
         + STRATEGY,
     ),
     Case(
         "stalled-unreachable",
-        "does not reach ..., which waits for it",
+        Finding(Symptom.UNREACHABLE),
         CONFIG.format(
             "if config['task']['index'] == 1:\n    config['cluster']['worker'][0] = 'localhost:1'"
         )
@@ -530,7 +542,7 @@ STUCK = (
     ),
     Case(
         "stalled-save",
-        "waits for the others in a save",
+        Finding(Symptom.WAITS_IN_SAVE),
         GANG
         + COUNT
         + "import time\n"
@@ -539,13 +551,13 @@ STUCK = (
     ),
     Case(
         "stalled-outside",
-        "keeps the others waiting",
+        Finding(Symptom.KEEPS_OTHERS_WAITING),
         GANG
         + "import time\ntotal(tf.ones(3))\nif not first:\n    time.sleep(600)\ntotal(tf.ones(3))",
     ),
     Case(
         "stalled-places",
-        "wait for each other in different places",
+        Finding(Symptom.DIFFERENT_PLACES),
         GANG
         + "import time\n"
         + "tasks = context.context()\n"

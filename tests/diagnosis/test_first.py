@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from mwmagic.diagnosis import Cause, Exit, describe, diagnose, kind
-from mwmagic.diagnosis.__main__ import page
+from mwmagic.diagnosis import Exit, diagnose, kind
 from mwmagic.diagnosis.kind import is_consequence
+from mwmagic.diagnosis.known import Known
 from mwmagic.diagnosis.signs import recognise
-from mwmagic.diagnosis.table import KNOWN, NOTICES, STALLS, Known
+from mwmagic.diagnosis.table import ENTRIES, KNOWN, NOTICES, STALLS
 from mwmagic.gang import Failure
+from mwmagic.model.cause import Cause
+from mwmagic.model.symptom import Finding, Symptom
+from mwmagic.words.__main__ import page
+from mwmagic.words.failure import explain
 
 # As TensorFlow 2.21 and JAX 0.10 say it.
 RESET = (
@@ -73,14 +78,14 @@ def test_the_first_is_who_raised_first_not_who_was_gone_first(order):
 @pytest.mark.parametrize("message", [RESET, UNHEALTHY, NO_LEADER])
 def test_who_was_hurt_is_not_blamed_however_early(message):
     cause = diagnose([hurt(0, message, time=0.5), hurt(2, message, time=0.6), end(1, signal=9)])
-    assert (cause.task, cause.what) == ("worker:1", "killed by SIGKILL")
+    assert cause.finding == Finding(Symptom.KILLED, "worker:1", signal=9)
     assert cause.consequences == ("worker:0", "worker:2")
 
 
 def test_many_who_were_hurt_are_counted():
     cause = diagnose([*(hurt(index) for index in range(2, 5000)), end(1, signal=9)])
     assert len(cause.consequences) == 4998
-    assert "worker:9 and 4990 more failed as a consequence." in cause.lines()[4]
+    assert "worker:9 and 4990 more failed as a consequence." in explain(cause)[4]
 
 
 def test_who_says_why_it_ends_may_be_ended_before_it_has():
@@ -104,27 +109,32 @@ def test_only_hurt_tasks_name_who_let_them_down(message, blamed):
         ends.append(end(blamed, signal=9, ended=True, time=5.0))
     cause = diagnose(ends)
     if blamed is None:
-        assert (cause.task, cause.what) == ("worker:0", "exited with code 1")
+        assert cause.finding == Finding(Symptom.EXITED, "worker:0", code=1)
         assert cause.consequences == ("worker:1", "worker:2")
     else:
         assert cause.task == f"worker:{blamed}"
-        assert cause.what == "no longer answered the others, and was ended"
+        assert cause.symptom is Symptom.SILENT
         assert cause.known == "silent"
         assert cause.consequences == tuple(f"worker:{index}" for index in others)
 
 
 def test_a_stopped_process_is_told():
     stopped = end(1, signal=9, ended=True, stopped=True)
-    assert diagnose([hurt(0, UNHEALTHY), stopped]).known == "stopped"
+    cause = diagnose([hurt(0, UNHEALTHY), stopped])
+    assert (cause.symptom, cause.known) == (Symptom.STOPPED_BY_SIGNAL, "stopped")
 
 
 @pytest.mark.parametrize(
-    ("source", "known"), [("total()", "uneven-steps"), ("saver.save('x')", "save-on-one")]
+    ("source", "symptom", "known"),
+    [
+        ("total()", Symptom.FINISHED_EARLY, "uneven-steps"),
+        ("saver.save('x')", Symptom.FINISHED_DURING_SAVE, "save-on-one"),
+    ],
 )
-def test_who_finished_early_let_the_others_down(source, known):
+def test_who_finished_early_let_the_others_down(source, symptom, known):
     cause = diagnose([hurt(0, source=source, time=1.0), end(1, 0, time=0.5)])
     assert (cause.task, cause.known, cause.consequences) == ("worker:1", known, ("worker:0",))
-    assert cause.what.startswith("finished while ")
+    assert (cause.symptom, cause.finding.peer) == (symptom, "worker:0")
 
 
 def test_jax_names_ranks_and_aborts():
@@ -149,9 +159,9 @@ def test_a_connection_of_the_users_own_is_no_consequence():
         (end(0, report=raised("ModuleNotFoundError", "No module named 'x'")), Failure.PERMANENT),
         (end(0, report=raised("SyntaxError", "invalid syntax")), Failure.PERMANENT),
         (end(0, tail="E0000 add_port.cc:83] Failed to add port to server"), Failure.PORT),
-        (end(0, None, error="cannot run python: No such file"), Failure.PERMANENT),
-        (end(0, None, error="lost with its agent on a", lost=True), Failure.PRIMARY),
-        (end(0, error="processes [7] could not be ended and may still write"), Failure.PRIMARY),
+        (end(0, None, detail="cannot run python: No such file"), Failure.PERMANENT),
+        (end(0, None, host="a", lost=True), Failure.PRIMARY),
+        (end(0, detail="processes [7] could not be ended and may still write"), Failure.PRIMARY),
         (end(0, signal=9), Failure.PRIMARY),
         (end(0, signal=9, ended=True), Failure.CONSEQUENCE),
     ],
@@ -160,27 +170,72 @@ def test_kinds(exit_, expected):
     assert kind(exit_) is expected
 
 
-def test_how_a_process_ended_in_words():
-    assert describe(3, None) == "exited with code 3"
-    assert describe(None, 11) == "killed by SIGSEGV"
-    assert describe(None, 64) == "killed by SIGRTMAX"
-    assert describe(None, 99) == "killed by signal 99"
-    assert describe(None, 9, oom=True) == "killed by the kernel's out-of-memory killer"
-    assert describe(None, None) == "lost"
-    assert end(0, signal=9, asked=True).how == "killed by SIGKILL, as somebody asked"
-    assert end(0, error="the log lost 5 bytes").how == "exited with code 1; the log lost 5 bytes"
+def test_how_a_process_ended():
+    assert end(0, 3).finding == Finding(Symptom.EXITED, "worker:0", code=3)
+    assert end(0, signal=9, oom=True).finding.symptom is Symptom.OUT_OF_MEMORY
+    assert end(0, None).finding.symptom is Symptom.UNKNOWN
+    assert end(0, None, detail="no file").finding.symptom is Symptom.NOT_STARTED
+    lost = Finding(Symptom.AGENT_LOST, "worker:0", host="a")
+    assert end(0, None, lost=True, host="a").finding == lost
+    stalled = end(0, signal=9, stalled=7.0).finding
+    assert (stalled.symptom, stalled.seconds) == (Symptom.STALLED, 7.0)
+    assert end(0, signal=9, requested=True).finding.requested
+    assert not end(0, 3, requested=True).finding.requested
+    assert end(0, detail="the log lost 5 bytes").finding.detail == "the log lost 5 bytes"
+
+
+def test_a_requested_signal_is_no_known_failure():
+    assert diagnose([end(0, signal=9)]).known == "killed"
+    assert diagnose([end(0, signal=9, requested=True)]).known is None
+
+
+def test_why_a_process_could_not_be_started_is_recognised():
+    cause = diagnose([end(0, None, detail="cannot write the log x: No space left on device")])
+    assert cause.known == "disk-full"
+
+
+def test_a_finding_matches_by_its_symptom_and_the_fields_that_are_set():
+    table = [
+        Known("a", "", "", "", "", symptoms=(Finding(Symptom.KILLED, signal=9),)),
+        Known("b", "", "", "", "", symptoms=(Finding(Symptom.KILLED),)),
+    ]
+    killed = Finding(Symptom.KILLED, "worker:0", signal=9)
+    assert recognise(table, [killed]).known.name == "a"
+    assert recognise(table, [Finding(Symptom.KILLED, signal=15)]).known.name == "b"
+    assert recognise(table, [Finding(Symptom.EXITED, code=9)]) is None
+    assert recognise(table, ["killed by SIGKILL"]) is None, "our own words are no evidence"
 
 
 @pytest.mark.parametrize(
-    ("report", "how"),
+    "damaged",
     [
-        (raised("ValueError", "bad"), "exited with code 1"),
-        (raised("SystemExit", "3"), "exited with code 3"),
-        (raised("SystemExit", "no data"), "exited with code 1"),
+        None,
+        7,
+        [],
+        {},
+        {"finding": 7},
+        {"finding": {"symptom": []}},
+        {"finding": {"code": "x"}},
+        {"where": 3, "consequences": 5, "log": {"a": 1}, "newer": True},
     ],
 )
-def test_who_had_failed_before_it_was_ended_is_said_to_have_failed(report, how):
-    assert end(0, signal=9, cut=True, report=report).how == how
+def test_a_damaged_cause_reads_as_an_unknown_one(damaged):
+    cause = Cause.from_json(damaged)
+    assert cause.symptom is Symptom.UNKNOWN
+    assert explain(cause)
+
+
+@pytest.mark.parametrize(
+    ("report", "code"),
+    [
+        (raised("ValueError", "bad"), 1),
+        (raised("SystemExit", "3"), 3),
+        (raised("SystemExit", "no data"), 1),
+    ],
+)
+def test_who_had_failed_before_it_was_ended_is_said_to_have_failed(report, code):
+    found = end(0, signal=9, cut=True, report=report).finding
+    assert found == Finding(Symptom.EXITED, "worker:0", code=code)
 
 
 def test_an_exception_is_one_line_without_dumps():
@@ -209,23 +264,24 @@ def test_without_a_report_the_log_tells():
         '  File "/home/me/main.py", line 2 in <module>\n'
     )
     cause = diagnose([end(0, signal=11, tail=tail, script="/home/me/main.py")])
-    assert (cause.what, cause.known) == ("killed by SIGSEGV", "crash")
+    assert (cause.symptom, cause.finding.signal) == (Symptom.KILLED, 11)
+    assert cause.known == "crash"
     assert (cause.where["file"], cause.where["line"]) == ("/home/me/main.py", 2)
 
 
 def test_a_line_of_a_cell_is_told_as_the_notebook_counts_it():
     report = raised("ValueError", "bad")
     told = diagnose([end(0, report=report, script="main.py", cell="In [7]")])
-    assert told.lines()[1] == "  at main.py, line 9 (In [7], line 10), in <module>"
+    assert explain(told)[1] == "  at main.py, line 9 (In [7], line 10), in <module>"
     other = diagnose([end(0, report=report, script="/elsewhere/main.py", cell="In [7]")])
-    assert other.lines()[1] == "  at main.py, line 9, in <module>"
+    assert explain(other)[1] == "  at main.py, line 9, in <module>"
 
 
 def test_the_log_of_a_cause_has_no_notices():
     notice = "I0000 00:00:1795.1 42 grpc_server_lib.cc:467] Started server with target: grpc://a:1"
     cause = diagnose([end(0, signal=9, tail=f"one\n{notice}\n\ntwo\n")])
     assert cause.log == ("one", "two")
-    assert cause.lines()[-3:] == ["  The last that worker:0 printed:", "    one", "    two"]
+    assert explain(cause)[-3:] == ["  The last lines that worker:0 printed:", "    one", "    two"]
 
 
 def test_a_cause_says_it_all_and_survives_json():
@@ -238,28 +294,27 @@ def test_a_cause_says_it_all_and_survives_json():
             hurt(1),
         ]
     )
-    assert cause.lines() == [
+    assert explain(cause) == [
         "worker:0 exited with code 1: ModuleNotFoundError: No module named 'x.y'",
         "  at main.py, line 9, in <module>",
         "    import x.y",
-        f"  {cause.meaning}",
-        f"  Try: {cause.remedy}.",
+        f"  {ENTRIES['module-missing'].meaning.format('x.y')}",
+        f"  Try: {ENTRIES['module-missing'].remedy.format('x.y')}.",
         "  See https://ipython.readthedocs.io/en/stable/interactive/magics.html#magic-pip",
         "  worker:1 failed as a consequence.",
     ]
-    assert "no x.y in either" in cause.meaning
-    assert "what x.y belongs to" in cause.remedy
-    assert Cause.from_dict(cause.as_dict()) == cause
+    assert cause.gaps == ("x.y",)
+    assert Cause.from_json(json.loads(json.dumps(cause.as_json()))) == cause
 
 
 def test_signs_match_literally_but_for_their_gaps():
     table = [
-        Known("a", "", ("in (a.b) ... of ...",), "{0} {1}", "{1}", ""),
-        Known("b", "", ("b",), "", "", ""),
+        Known("a", "", "", "", "", signs=("in (a.b) ... of ...",)),
+        Known("b", "", "", "", "", signs=("b",)),
     ]
     found = recognise(table, ["nothing", "b\nin (a.b) x of y z\nmore"])
-    assert (found.name, found.meaning, found.remedy) == ("a", "x y z", "y z")
-    assert recognise(table, ["in (aXb) x of y", "b"]).name == "b"
+    assert (found.known.name, found.gaps) == ("a", ("x", "y z"))
+    assert recognise(table, ["in (aXb) x of y", "b"]).known.name == "b"
     assert recognise(table, ["in (aX) x of y"]) is None
 
 
@@ -267,7 +322,7 @@ def test_every_entry_is_whole():
     entries = (*KNOWN, *NOTICES, *STALLS)
     assert len({known.name for known in entries}) == len(entries)
     for known in entries:
-        assert known.signs
+        assert known.signs or known.symptoms
         assert known.link.startswith("https://")
         assert known.meaning.endswith(".")
         assert not known.remedy.endswith(".")

@@ -16,11 +16,12 @@ from provocations import CASES, GANG, NOTED, PLAIN, STUCK
 from mwmagic import Cluster
 from mwmagic.diagnosis import Exit, diagnose
 from mwmagic.diagnosis.signs import recognise
-from mwmagic.diagnosis.table import KNOWN, NOTICES, STALLS
+from mwmagic.diagnosis.table import ENTRIES
 from mwmagic.errors import WorkerFailed
+from mwmagic.model.symptom import Finding, Symptom
+from mwmagic.words.failure import remark
 
 pytestmark = [pytest.mark.slow, pytest.mark.tensorflow]
-NAMED = {known.name: known for known in (*KNOWN, *NOTICES, *STALLS)}
 
 WAITING = """
 import os, time
@@ -49,6 +50,8 @@ group = Path(sys.argv[1])
 (group / "cgroup.procs").write_text(str(os.getpid()))
 from mwmagic import Cluster
 from mwmagic.errors import WorkerFailed
+from mwmagic.model.symptom import Finding, Symptom
+from mwmagic.words.failure import remark
 with Cluster(2, warm=False, grace=0.1) as cluster:
     try:
         cluster.run("main.py").wait(60)
@@ -98,15 +101,17 @@ def failure(run):
 def shows(run, name, sign):
     """Whether the sign of an entry is in what a run said."""
     logs = [run.logs(task).decode() for task in run.cluster.tasks]
-    return bool(recognise([replace(NAMED[name], signs=(sign,))], [run.cause.what, *logs]))
+    signs, symptoms = ((), (sign,)) if isinstance(sign, Finding) else ((sign,), ())
+    entry = replace(ENTRIES[name], signs=signs, symptoms=symptoms)
+    return recognise([entry], [run.cause.finding, *logs]) is not None
 
 
 def assert_known(run, case):
     error = failure(run)
     assert error.cause.known == case.name, error
     assert shows(run, case.name, case.sign)
-    assert f"Try: {error.cause.remedy}." in str(error)
-    assert error.cause.link == NAMED[case.name].link
+    assert f"See {ENTRIES[case.name].link}" in str(error)
+    assert "Try: " in str(error)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -123,9 +128,9 @@ def test_what_keras_lacks_is_recognised(plain, launch, case):
 def test_what_ends_well_but_not_as_meant_is_noticed(gang, launch, case):
     run = launch(gang, case.script)
     run.wait(60)
-    noticed = {notice.name: notice for notice in run.status().notices}
+    noticed = {notice.known: notice for notice in run.status().notices}
     assert noticed[case.name].tasks == ("worker:0", "worker:1")
-    assert noticed[case.name].remedy == NAMED[case.name].remedy
+    assert ENTRIES[case.name].remedy in remark(noticed[case.name])
 
 
 @pytest.mark.parametrize("case", STUCK, ids=str)
@@ -135,8 +140,8 @@ def test_what_a_stalled_gang_waits_for_is_told(gang, launch, case):
     assert not run.over, run.cause
     why = run.status().stall.why
     assert why is not None, run.status().stall
-    assert why.name == case.name, run.status().stall
-    assert recognise([replace(NAMED[case.name], signs=(case.sign,))], [why.what])
+    assert why.known == case.name, run.status().stall
+    assert case.sign.matches(why.finding)
 
 
 def waiting(cluster, launch, folder):
@@ -155,15 +160,13 @@ def test_an_end_from_outside_is_told_from_one_that_was_asked_for(gang, launch, t
     run = waiting(gang, launch, tmp_path)
     os.kill(run.status().tasks["worker:1"].pid, number)
     cause = failure(run).cause
-    assert (cause.task, cause.what, cause.known) == (
-        "worker:1",
-        f"killed by {number.name}",
-        "killed",
-    )
+    assert cause.finding == Finding(Symptom.KILLED, "worker:1", signal=number)
+    assert cause.known == "killed"
     run = waiting(gang, launch, tmp_path)
     run.kill(1, number)
     cause = failure(run).cause
-    assert (cause.what, cause.known) == (f"killed by {number.name}, as somebody asked", None)
+    assert cause.finding == Finding(Symptom.KILLED, "worker:1", signal=number, requested=True)
+    assert cause.known is None
 
 
 def test_who_no_longer_answers_is_named_by_those_who_were_hurt(gang, launch):
@@ -180,16 +183,17 @@ def test_who_no_longer_answers_is_named_by_those_who_were_hurt(gang, launch):
 
 def test_a_lost_agent_is_told(tmp_path, launch):
     said = {
-        signal.SIGKILL: "lost with its agent on localhost",
-        signal.SIGTERM: "ended with its agent, which got SIGTERM",
+        signal.SIGKILL: {"host": "localhost"},
+        signal.SIGTERM: {"detail": "which got SIGTERM"},
     }
-    for number, what in said.items():
+    for number, fields in said.items():
         with Cluster(2, directory=tmp_path, warm=False) as cluster:
             run = waiting(cluster, launch, tmp_path)
             [agent] = agents_of(cluster._process.pid)
             os.kill(agent, number)
             cause = failure(run).cause
-        assert (cause.known, cause.what) == ("agent-lost", what)
+        assert cause.known == "agent-lost"
+        assert cause.finding == Finding(Symptom.AGENT_LOST, cause.task, **fields)
 
 
 @pytest.fixture
@@ -220,5 +224,7 @@ def test_every_sign_is_provoked():
     """What the tests above provoke by other means than a script is named here."""
     cases = {(case.name, case.sign) for case in (*CASES, *PLAIN, *NOTED, *STUCK)}
     others = {"killed", "stopped", "silent", "agent-lost", "oom-killed"}
-    signs = {(known.name, sign) for known in NAMED.values() for sign in known.signs}
+    signs = {
+        (known.name, sign) for known in ENTRIES.values() for sign in (*known.signs, *known.symptoms)
+    }
     assert {(name, sign) for name, sign in signs if name not in others} == cases

@@ -14,6 +14,7 @@ import pytest
 from processes import alive, eventually
 
 from mwmagic.errors import WorkerFailed
+from mwmagic.words import headline
 
 PAIRS = 50
 GAPS = (0.005, 0.02, 0.1)
@@ -100,7 +101,7 @@ def test_the_first_of_two_is_blamed_every_time(tmp_path, cluster):
         if known(run, first) > struck:
             late.append((gap, first, ways))
             continue
-        causes.append((gap, first, ways, run.cause.headline))
+        causes.append((gap, first, ways, headline(run.cause)))
         expected.append((gap, first, ways, f"worker:{first} {ENDS[ways[0]]}"))
     assert causes == expected
     assert len(late) <= PAIRS // 10, late

@@ -1,4 +1,5 @@
-from mwmagic.diagnosis.stacks import Stack, Watch, explain, parse
+from mwmagic.diagnosis.stacks import Stack, parse, positions
+from mwmagic.model.position import Position, Whereabouts
 
 COLLECTIVE = """Thread 0x00007f3c2a7fc6c0 (most recent call first):
   File "/usr/lib/python3.11/threading.py", line 324 in wait
@@ -39,22 +40,9 @@ def test_those_that_hold_up_the_others_come_first():
         "worker:2": None,
         "worker:3": None,
     }
-    assert explain(stacks, {"worker:2": "T", "worker:3": "D"}) == [
-        "worker:1 is at data.py:7 in load, outside any operation of the framework",
-        "worker:2 is stopped by a signal (SIGSTOP); SIGCONT lets it go on",
-        "worker:3 gives no answer (in a system call that cannot be interrupted?)",
-        "worker:0 waits inside an operation of the framework, at main.py:28 in train",
-    ]
-
-
-def test_a_dump_is_complete_when_it_grows_no_more(tmp_path):
-    path = tmp_path / "worker-0.stacks"
-    path.write_text("an earlier dump\n")
-    watch = Watch(path)
-    assert not watch.complete()
-    assert watch.stack() is None
-    with path.open("a") as file:
-        file.write(SLEEPING)
-    assert not watch.complete(), "it may still grow"
-    assert watch.complete()
-    assert watch.stack().where == "data.py:7 in load"
+    assert positions(stacks, {"worker:2": "T", "worker:3": "D"}) == (
+        Position("worker:1", Whereabouts.IN_USER_CODE, "data.py:7 in load"),
+        Position("worker:2", Whereabouts.STOPPED),
+        Position("worker:3", Whereabouts.NO_ANSWER),
+        Position("worker:0", Whereabouts.IN_FRAMEWORK, "main.py:28 in train"),
+    )

@@ -10,22 +10,25 @@ from hypothesis import given
 from statuses import RELAXED, json_values
 
 from mwmagic.gang import State
-from mwmagic.model.cause import Cause
+from mwmagic.model.cause import Cause, Notice, Stall
+from mwmagic.model.position import Position, Whereabouts
 from mwmagic.model.status import (
     Reached,
-    Remark,
     RunState,
     RunStatus,
     Setback,
-    StallStatus,
     TaskState,
     TaskStatus,
 )
+from mwmagic.model.symptom import Finding, Symptom
 
 NAN, INF = float("nan"), float("inf")
-REMARK = Remark("known", ("worker:1",), "it sleeps", "The others wait.", "look there", "https://x")
+AT = (Position("worker:1", Whereabouts.IN_USER_CODE, "main.py:3 in f"),)
+SLEEPS = Finding(Symptom.KEEPS_OTHERS_WAITING, positions=AT)
+NOTICE = Notice("stalled-outside", ("worker:1",), SLEEPS, ("gap",))
 WHERE = {"file": "main.py", "line": 3, "function": "f", "source": "f()"}
-CAUSE = Cause("worker:1", "exited with code 1", "OSError: once", WHERE, consequences=("worker:0",))
+EXITED = Finding(Symptom.EXITED, "worker:1", code=1)
+CAUSE = Cause(EXITED, "OSError: once", WHERE, consequences=("worker:0",))
 TASK = TaskStatus(
     TaskState.RUNNING,
     "localhost:1",
@@ -48,11 +51,15 @@ RUN = RunStatus(
     restarts=1,
     limit=3,
     started=1.5,
-    tasks={"worker:0": TASK, "worker:1": TaskStatus(), "ps:0": TaskStatus(TaskState.ENDED, code=1)},
+    tasks={
+        "worker:0": TASK,
+        "worker:1": TaskStatus(),
+        "ps:0": TaskStatus(TaskState.ENDED, finding=EXITED),
+    },
     trouble="no space left",
-    stall=StallStatus(60.0, ("worker:1 sleeps",), REMARK),
+    stall=Stall(60.0, "worker:1", AT, NOTICE),
     setbacks=(Setback(1, CAUSE),),
-    notices=(REMARK,),
+    notices=(NOTICE,),
     examined=1,
 )
 
@@ -104,9 +111,9 @@ def test_a_record_may_be_newer_or_older():
             {"tasks": {"worker:0": None, "worker:1": {"pid": "x", "waits": [1, "a"]}}},
             RunStatus(tasks={"worker:1": TaskStatus(waits=("a",))}),
         ),
-        ({"cause": {"task": "worker:0"}}, RunStatus()),
-        ({"cause": {"task": "a", "what": "b", "log": None}}, RunStatus(cause=Cause("a", "b"))),
-        ({"stall": {"lines": "abc", "why": []}}, RunStatus(stall=StallStatus())),
+        ({"cause": "worker:0"}, RunStatus()),
+        ({"cause": {"known": "b", "log": None}}, RunStatus(cause=Cause(known="b"))),
+        ({"stall": {"positions": "abc", "why": []}}, RunStatus(stall=Stall())),
         ({"setbacks": [None, 1, {"attempt": 2}]}, RunStatus(setbacks=(Setback(2),))),
         ([], RunStatus()),
         (None, RunStatus()),

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from mwmagic import Cluster, Task, runs
 from mwmagic.errors import ClusterError, MwmagicError, NoRun
+from mwmagic.model.position import Examination, Position, Whereabouts
 from mwmagic.record import FORMAT, Record, RunDirectory
 
 WORKER = Task("worker", 0)
@@ -146,8 +147,9 @@ def test_stacks_that_nobody_looked_for_are_said_to_be_missing(run):
     run.flush()
     with pytest.raises(NoRun, match="no stacks of run 1"):
         read_back(run).stacks()
-    run.save_stacks(["worker:0 is at main.py:1"], {})
-    assert read_back(run).stacks()["lines"] == ["worker:0 is at main.py:1"]
+    found = Examination((Position("worker:0", Whereabouts.IN_USER_CODE, "main.py:1 in f"),), {})
+    run.save_stacks(found)
+    assert read_back(run).stacks() == found
 
 
 @pytest.mark.parametrize("text", [None, "", "{", "[1]", '{"state": "run', "\0\0\0"])
@@ -206,7 +208,7 @@ def test_no_file_makes_the_reader_raise(run, data):
     assert all(isinstance(task, Task) for task in record.tasks)
     assert all(isinstance(entry, dict) for entry in [*record.events(), *record.metrics()])
     with suppress(NoRun):
-        assert {"lines", "texts"} <= {*record.stacks()}
+        assert isinstance(record.stacks(), Examination)
 
 
 def test_the_state_names_its_format_and_is_json_whatever_a_worker_prints(run):
@@ -230,7 +232,7 @@ def test_every_file_is_private(tmp_path):
         run.flush()
         run.event("one")
         run.metric(step=1)
-        run.save_stacks([], {})
+        run.save_stacks(Examination())
     finally:
         os.umask(mask)
     for path in [tmp_path / ".mwmagic", *(tmp_path / ".mwmagic").rglob("*")]:
@@ -253,7 +255,7 @@ def test_a_record_that_cannot_be_written_is_noted_and_raises_nothing(run):
     run.event("x")
     run.metric(x=1)
     run.task(WORKER, 1)
-    run.save_stacks([], {})
+    run.save_stacks(Examination())
     assert "Not a directory" in run.trouble
     with pytest.raises(NotADirectoryError):
         run.save_source("main.py", None, "code")

@@ -171,8 +171,8 @@ def test_what_is_lost_of_a_log_is_said(tmp_path):
     async def _(client):
         await client.launch()
         await client.state("finished", "failed")
-        [error] = [event["error"] for event in events(tmp_path) if event["event"] == "exited"]
-        assert "bytes of the log could not be had" in error
+        [end] = [event for event in events(tmp_path) if event["event"] == "exited"]
+        assert "bytes of the log could not be had" in end["finding"]["detail"]
 
 
 @pytest.mark.slow
@@ -212,6 +212,6 @@ def test_what_failed_first_is_told_by_one_clock(tmp_path):
     async def _(client):
         await client.launch()
         run = await client.state("failed")
-        assert run["cause"]["task"] == "worker:1"
+        assert run["cause"]["finding"]["task"] == "worker:1"
         moments = [event["moment"] for event in events(tmp_path) if event["event"] == "exited"]
         assert abs(moments[0] - moments[1]) < 1

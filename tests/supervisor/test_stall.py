@@ -6,7 +6,9 @@ import pytest
 
 from mwmagic.client.cluster import Cluster
 from mwmagic.errors import WorkerFailed
-from mwmagic.supervisor.stall import Stall
+from mwmagic.model.position import Position, Whereabouts
+from mwmagic.model.symptom import Symptom
+from mwmagic.supervisor.watchdog import Watchdog
 
 STUCK = """
 import json, os, time
@@ -18,6 +20,7 @@ print("up", flush=True)
 if attempt == 1:
     load_more()
 """
+AT = "main.py:6 in load_more"
 TENSORFLOW = """
 import json, os, time
 import tensorflow as tf
@@ -38,38 +41,38 @@ total()
 
 
 def test_silence_and_idleness_of_all_is_a_stall():
-    stall = Stall(10.0)
+    watchdog = Watchdog(10.0)
     for time in range(31):
         for task in "ab":
-            stall.seen(task, time=time, size=5, cpu=0.001 * time)
-        assert stall.stalled(time) == (time >= 10)
+            watchdog.seen(task, time=time, size=5, cpu=0.001 * time)
+        assert watchdog.stalled(time) == (time >= 10)
 
 
 @pytest.mark.parametrize(("size", "cpu"), [(1, 0.0), (0, 0.5)])
 def test_output_or_cpu_time_of_one_task_is_progress(size, cpu):
-    stall = Stall(10.0)
+    watchdog = Watchdog(10.0)
     for time in range(100):
-        stall.seen("a", time=time, size=0, cpu=0.0)
-        stall.seen("b", time=time, size=size * time, cpu=cpu * time)
-        assert not stall.stalled(time)
+        watchdog.seen("a", time=time, size=0, cpu=0.0)
+        watchdog.seen("b", time=time, size=size * time, cpu=cpu * time)
+        assert not watchdog.stalled(time)
 
 
 def test_those_left_by_a_task_that_ended_have_the_full_time_again():
-    stall = Stall(10.0)
+    watchdog = Watchdog(10.0)
     for time in range(9):
-        stall.seen("a", time=time, size=0, cpu=0.0)
-        stall.seen("b", time=time, size=0, cpu=0.0)
-    stall.gone("b")
+        watchdog.seen("a", time=time, size=0, cpu=0.0)
+        watchdog.seen("b", time=time, size=0, cpu=0.0)
+    watchdog.gone("b")
     for time in range(9, 18):
-        stall.seen("a", time=time, size=0, cpu=0.0)
-        assert not stall.stalled(time)
-    assert stall.stalled(18)
+        watchdog.seen("a", time=time, size=0, cpu=0.0)
+        assert not watchdog.stalled(time)
+    assert watchdog.stalled(18)
 
 
 def test_a_timeout_of_zero_is_never():
-    stall = Stall(0.0)
-    stall.seen("a", time=0.0, size=0, cpu=0.0)
-    assert not stall.stalled(1e9)
+    watchdog = Watchdog(0.0)
+    watchdog.seen("a", time=0.0, size=0, cpu=0.0)
+    assert not watchdog.stalled(1e9)
 
 
 def stalled(run):
@@ -83,14 +86,16 @@ def test_a_stalled_run_says_where_each_task_is(tmp_path):
     (tmp_path / "main.py").write_text(STUCK)
     with Cluster(2, warm=False, stall=1.5, directory=tmp_path) as cluster:
         run = cluster.run("main.py", cwd=tmp_path)
-        lines = list(stalled(run).lines)
-        assert lines == [
-            f"worker:{i} is at main.py:6 in load_more, outside any operation of the framework"
-            for i in (0, 1)
-        ]
-        assert run.words == f"stalled: {lines[0]}"
-        assert run.stacks()["lines"] == lines
-        assert "load_more" in run.stacks()["texts"]["worker:1"]
+        stall = stalled(run)
+        at = [Position(f"worker:{i}", Whereabouts.IN_USER_CODE, AT) for i in (0, 1)]
+        assert stall.positions == tuple(at)
+        assert stall.guilty == "worker:0"
+        stacks = run.stacks()
+        assert run.words == f"stalled: {stacks.lines[0]}"
+        assert stacks.positions == stall.positions
+        assert stacks.lines[1] == f"worker:1 is at {AT}, outside any operation of the framework"
+        assert "load_more" in stacks.texts["worker:1"]
+        assert f"--- worker:1 ---\n{stacks.texts['worker:1']}" in stacks.full
 
 
 @pytest.mark.slow
@@ -103,6 +108,7 @@ def test_a_stall_can_be_made_a_failure(tmp_path):
         with pytest.raises(WorkerFailed, match="worker:0 made no progress for") as caught:
             cluster.run("main.py", cwd=tmp_path).wait(60)
         assert caught.value.cause.task == "worker:0"
+        assert caught.value.cause.symptom is Symptom.STALLED
 
 
 @pytest.mark.slow
@@ -110,8 +116,8 @@ def test_a_stall_can_be_made_a_failure(tmp_path):
 def test_the_task_outside_the_collective_is_told_from_those_inside(tmp_path):
     (tmp_path / "main.py").write_text(TENSORFLOW)
     with Cluster(2, stall=5.0, directory=tmp_path) as cluster:
-        lines = list(stalled(cluster.run("main.py", cwd=tmp_path)).lines)
-    assert lines == [
-        "worker:1 is at main.py:13 in load_more, outside any operation of the framework",
-        "worker:0 waits inside an operation of the framework, at main.py:16 in <module>",
-    ]
+        positions = stalled(cluster.run("main.py", cwd=tmp_path)).positions
+    assert positions == (
+        Position("worker:1", Whereabouts.IN_USER_CODE, "main.py:13 in load_more"),
+        Position("worker:0", Whereabouts.IN_FRAMEWORK, "main.py:16 in <module>"),
+    )

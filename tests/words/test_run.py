@@ -12,17 +12,18 @@ from statuses import RELAXED, json_values
 from mwmagic.dashboard import static
 from mwmagic.dashboard.rows import View, header, row
 from mwmagic.dashboard.terminal import table
-from mwmagic.model.cause import Cause
+from mwmagic.model.cause import Cause, Notice, Stall
+from mwmagic.model.position import Position, Whereabouts
 from mwmagic.model.status import (
     Reached,
-    Remark,
     RunState,
     RunStatus,
     Setback,
-    StallStatus,
     TaskState,
     TaskStatus,
 )
+from mwmagic.model.symptom import Finding, Symptom
+from mwmagic.words.failure import remark
 from mwmagic.words.run import (
     clock,
     fraction,
@@ -44,24 +45,22 @@ def task(state="running", **fields):
     return TaskStatus(state=TaskState(state), **fields)
 
 
+def ended(symptom, *, ours=False, **fields):
+    return task("ended", finding=Finding(symptom, **fields), ours=ours)
+
+
 def run(state, *tasks, **fields):
     named = {f"worker:{index}": one for index, one in enumerate(tasks)}
     return RunStatus(**{"state": RunState(state), "tasks": named, "restarts": 1, **fields})
 
 
-CAUSE = Cause("worker:1", "exited with code 1")
-NCCL = Remark(
-    "nccl-ignored",
-    ("worker:0", "worker:1"),
-    "as the log of worker:1 says",
-    "This task sees no <GPU>.",
-    "take RING",
-)
-STALLED = Remark("stalled", ("worker:1",), "worker:1 sleeps", "The others wait.", "look there")
-REMARKS = [
-    "worker:1: The others wait. Try: look there.",
-    "worker:0, worker:1: This task sees no <GPU>. Try: take RING.",
-]
+CAUSE = Cause(Finding(Symptom.EXITED, "worker:1", code=1))
+AWAY = Finding(Symptom.ELSEWHERE, "worker:0", address="<host>:1")
+NOTICE = Notice("own-tf-config", ("worker:0", "worker:1"), AWAY)
+AT = (Position("worker:1", Whereabouts.IN_USER_CODE, "main.py:3 in f"),)
+SAVES = Finding(Symptom.WAITS_IN_SAVE, "worker:1", place="main.py:3 in f")
+STALLED = Stall(60.0, "worker:1", AT, Notice("stalled-save", ("worker:1",), SAVES))
+REMARKS = [remark(STALLED.why), remark(NOTICE)]
 HALF = Reached("train", 2, 3, 5, 10, {"loss": 0.123456, "nan": float("nan")}, 0.5)
 
 
@@ -80,14 +79,14 @@ HALF = Reached("train", 2, 3, 5, 10, {"loss": 0.123456, "nan": float("nan")}, 0.
         ),
         (run("running", task("ended"), task("ended")), "running"),
         (
-            run("running", task(), stall=StallStatus(lines=("worker:1 waits",))),
-            "stalled: worker:1 waits",
+            run("running", task(), stall=Stall(60.0, "worker:1", AT)),
+            "stalled: worker:1 is at main.py:3 in f, outside any operation of the framework",
         ),
         (
-            run("running", task(), stall=StallStatus(lines=("worker:1 waits",), why=STALLED)),
-            "stalled: worker:1 sleeps",
+            run("running", task(), stall=STALLED),
+            "stalled: worker:1 waits for the others in a save, at main.py:3 in f",
         ),
-        (run("running", task(), stall=StallStatus()), "stalled"),
+        (run("running", task(), stall=Stall()), "stalled"),
         (run("ending", task()), "ending"),
         (run("ending", tasks={"evaluator:0": task()}), "ending: evaluator:0 still runs"),
         (run("backoff", task(), limit=3), "restarting 1 of 3"),
@@ -119,12 +118,13 @@ def test_a_run_in_words(status, said):
         (task(phase="starting"), "running", "run"),
         (task(phase="training"), "training", "run"),
         (task(waits=("worker:1", "ps:0")), "waiting for worker:1, ps:0", "wait"),
-        (task("ended", code=0), "finished", "good"),
-        (task("ended", code=2), "exited with code 2", "bad"),
-        (task("ended", signal=11), "killed by SIGSEGV", "bad"),
-        (task("ended", signal=9, ours=True), "ended", "off"),
-        (task("ended", signal=9, oom=True), "killed by the kernel's out-of-memory killer", "bad"),
-        (task("ended", error="cannot enter /x"), "cannot enter /x", "bad"),
+        (ended(Symptom.EXITED, code=0), "finished", "good"),
+        (ended(Symptom.EXITED, code=0, detail="lost 5 bytes"), "lost 5 bytes", "bad"),
+        (ended(Symptom.EXITED, code=2), "exited with code 2", "bad"),
+        (ended(Symptom.KILLED, signal=11), "killed by SIGSEGV", "bad"),
+        (ended(Symptom.KILLED, ours=True, signal=9), "ended", "off"),
+        (ended(Symptom.OUT_OF_MEMORY), "killed by the kernel's out-of-memory killer", "bad"),
+        (ended(Symptom.NOT_STARTED, detail="no /x"), "could not be started: no /x", "bad"),
         (task("ended"), "lost", "bad"),
     ],
 )
@@ -187,8 +187,8 @@ def test_one_line_names_the_first_task_that_reports():
     ("fields", "said"),
     [
         ({}, []),
-        ({"stall": StallStatus(), "notices": (NCCL,)}, REMARKS[1:]),
-        ({"stall": StallStatus(why=STALLED), "notices": (NCCL,)}, REMARKS),
+        ({"stall": Stall(), "notices": (NOTICE,)}, REMARKS[1:]),
+        ({"stall": STALLED, "notices": (NOTICE,)}, REMARKS),
     ],
 )
 def test_remarks(fields, said):
@@ -198,14 +198,14 @@ def test_remarks(fields, said):
 def drawn(status):
     """Return what a terminal shows."""
     shown = StringIO()
-    Console(file=shown, width=200).print(table(status))
+    Console(file=shown, width=400).print(table(status))
     return shown.getvalue()
 
 
 def test_remarks_are_seen_wherever_a_run_is_shown():
-    status = run("finished", task("ended", code=0), notices=(NCCL,), ended=1.0)
+    status = run("finished", ended(Symptom.EXITED, code=0), notices=(NOTICE,), ended=1.0)
     assert static.text(status).endswith("\n" + REMARKS[1])
-    assert "no &lt;GPU&gt;. Try: take RING." in static.page(status)
+    assert "listens at &lt;host&gt;:1, not" in static.page(status)
     assert header(View(status))["notice"] == REMARKS[1]
     assert header(View(status, refusal="cannot"))["notice"] == "cannot\n" + REMARKS[1]
     assert REMARKS[1] in drawn(status)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-__all__ = ["Stall"]
+__all__ = ["Watchdog"]
 
-IDLE = 0.05
+IDLE_CORES = 0.05
 """Cores that a task may use and still count as idle: threads that wait do poll."""
 
 
@@ -21,11 +21,11 @@ class _Task:
 
 
 @dataclass
-class Stall:
+class Watchdog:
     """Watches the output and the CPU time of a gang's tasks.
 
-    A gang whose tasks are all silent and idle is stuck: whoever waits inside a
-    collective does nothing, and nor does the one that they wait for. One task
+    A gang whose tasks are all silent and idle is stuck: a task that waits inside a
+    collective does nothing, nor does the one that it waits for. One task
     that computes, or prints, is progress.
 
     Parameters
@@ -56,7 +56,7 @@ class Stall:
             self._tasks[task] = _Task(time, size, cpu, time)
             return
         span = max(time - last.seen, 1e-3)
-        busy = cpu - last.cpu > IDLE * span
+        busy = cpu - last.cpu > IDLE_CORES * span
         if busy or size != last.size:
             last.active = time
         last.size, last.cpu, last.seen = size, cpu, time

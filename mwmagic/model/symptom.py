@@ -1,0 +1,99 @@
+"""What was observed of a task, as an id with fields; `mwmagic.words` turns it into a sentence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from enum import Enum
+from typing import Any
+
+from .position import Position  # noqa: TC001 - read to know how a finding is read back
+from .stored import Stored
+
+__all__ = ["Finding", "Symptom"]
+
+
+class Symptom(str, Enum):
+    """What was observed of a task."""
+
+    # How its process ended.
+    UNKNOWN = "unknown"
+    NOT_STARTED = "not-started"
+    AGENT_LOST = "agent-lost"
+    EXITED = "exited"
+    KILLED = "killed"
+    OUT_OF_MEMORY = "out-of-memory"
+    STALLED = "stalled"
+    # How it failed the others without failing itself.
+    SILENT = "silent"
+    STOPPED_BY_SIGNAL = "stopped-by-signal"
+    FINISHED_EARLY = "finished-early"
+    FINISHED_DURING_SAVE = "finished-during-save"
+    # What its user should know although the run goes on.
+    ALONE = "alone"
+    ELSEWHERE = "elsewhere"
+    LOGGED = "logged"
+    # What keeps a run from making progress.
+    WAITS_FOR_MISSING_TASK = "waits-for-missing-task"
+    TAKES_ANOTHERS_ADDRESS = "takes-anothers-address"
+    SECOND_PROCESS = "second-process"
+    BEFORE_STRATEGY = "before-strategy"
+    UNREACHABLE = "unreachable"
+    WAITS_IN_SAVE = "waits-in-save"
+    KEEPS_OTHERS_WAITING = "keeps-others-waiting"
+    DIFFERENT_PLACES = "different-places"
+
+
+@dataclass(frozen=True)
+class Finding(Stored):
+    """A symptom, and what belongs to it.
+
+    Parameters
+    ----------
+    symptom : Symptom
+        What was observed.
+    task : str
+        Of which task.
+    peer : str or None
+        The other task that it involves.
+    place : str or None
+        The line of the user's code, as ``file:line in function``.
+    address : str or None
+        The address that it involves.
+    host : str or None
+        The machine that it involves.
+    code, signal : int or None
+        How the process ended, as the system reports it.
+    seconds : float or None
+        For how long.
+    requested : bool
+        Whether the user had the signal sent.
+    detail : str or None
+        What the system or an agent said about it, for people to read.
+    positions : tuple of Position
+        Where each task is that it involves.
+    """
+
+    symptom: Symptom = Symptom.UNKNOWN
+    task: str = ""
+    peer: str | None = None
+    place: str | None = None
+    address: str | None = None
+    host: str | None = None
+    code: int | None = None
+    signal: int | None = None
+    seconds: float | None = None
+    requested: bool = False
+    detail: str | None = None
+    positions: tuple[Position, ...] = ()
+
+    def matches(self, other: Finding) -> bool:
+        """Whether another finding has the same symptom, and every field that is set here."""
+        return self.symptom is other.symptom and all(
+            getattr(other, name) == value for name, value in self.given.items()
+        )
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The fields that are set, without the symptom."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)[1:]}
+        return {name: value for name, value in values.items() if value not in (None, "", False, ())}

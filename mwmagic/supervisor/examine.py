@@ -1,0 +1,185 @@
+"""Finds out where the tasks of a run are, on request and when they make no progress."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Protocol
+
+from mwmagic.diagnosis import why_stalled
+from mwmagic.diagnosis.stacks import parse, positions
+from mwmagic.model.cause import Stall
+from mwmagic.model.position import Examination
+
+from .watchdog import Watchdog
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from mwmagic.diagnosis import Seen
+    from mwmagic.diagnosis.stacks import Stack
+    from mwmagic.model.position import Position
+
+    from .process import Process
+
+__all__ = ["Dump", "Examined", "Examiner"]
+
+DUMP_SECONDS = 2.0
+"""Seconds in which a process must have written its stack."""
+
+POLL_SECONDS = 0.05
+"""Seconds between two looks at whether it has."""
+
+
+class Dump:
+    """Waits for the stack that a process writes when it gets a signal.
+
+    Parameters
+    ----------
+    path : Path
+        The file that ``faulthandler`` appends to.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._start = self._size()
+        self._last = self._start
+
+    def _size(self) -> int:
+        return self._path.stat().st_size if self._path.exists() else 0
+
+    def complete(self) -> bool:
+        """Whether a stack came, and has not grown since the last look."""
+        size, last = self._size(), self._last
+        self._last = size
+        return size == last and size > self._start
+
+    def stack(self) -> Stack | None:
+        """Return the stack; None when none came."""
+        if self._size() == self._start:
+            return None
+        with self._path.open("rb") as file:
+            file.seek(self._start)
+            return parse(file.read().decode("utf-8", "replace"))
+
+
+class Examined(Protocol):
+    """What an examiner needs of a run."""
+
+    def alive(self) -> list[Process]:
+        """Return the processes that are running."""
+
+    def peers(self) -> list[str]:
+        """Return the tasks that train and have a process."""
+
+    def dump(self, process: Process) -> None:
+        """Have a process write its stack."""
+
+    def seen(self, found: Mapping[str, Stack | None]) -> list[Seen]:
+        """Return what is seen of the tasks that train, with the stacks that were found."""
+
+    def located(self, found: Examination) -> None:
+        """Take in where each task is."""
+
+    def unexamined(self, error: Exception) -> None:
+        """Take in why it could not be found out."""
+
+    def stalled(self, stall: Stall) -> None:
+        """Take in that no task makes progress."""
+
+
+class Examiner:
+    """Finds out where the tasks of a run are, and whether they make progress.
+
+    Parameters
+    ----------
+    run : Examined
+        The run.
+    patience : float
+        Seconds without progress after which it counts as stalled; 0 is never.
+
+    Attributes
+    ----------
+    watchdog : Watchdog
+        What is told of the tasks' progress.
+    stall : Stall or None
+        Why the run makes no progress at the moment.
+    times : int
+        How many times the tasks were examined.
+    """
+
+    def __init__(self, run: Examined, patience: float) -> None:
+        self.watchdog = Watchdog(patience)
+        self.stall: Stall | None = None
+        self.times = 0
+        self._run = run
+        self._busy: asyncio.Task[None] | None = None
+
+    def examine(self) -> None:
+        """Find out where each task is, unless that is being done."""
+        if self._busy is None:
+            self._busy = asyncio.create_task(self._examine())
+
+    def judge(self, now: float, *, running: bool) -> None:
+        """Report a stall once, until there is progress again.
+
+        Parameters
+        ----------
+        now : float
+            Monotonic seconds.
+        running : bool
+            Whether the run is in a state in which it should make progress.
+        """
+        if not (running and self.watchdog.stalled(now)):
+            self.stall = None
+        elif self.stall is None and self._busy is None:
+            self._busy = asyncio.create_task(self._report(self.watchdog.idle(now)))
+
+    async def _examine(self) -> None:
+        await self._locate()
+
+    async def _report(self, seconds: float) -> None:
+        """Report a stall, also where nothing can be found out about it."""
+        peers = self._run.peers()
+        found, where = await self._locate()
+        names = [one.task for one in where if one.task in peers]
+        guilty = next(iter([*names, *peers]), None)
+        self.stall = Stall(seconds, guilty, where, why_stalled(self._run.seen(found)))
+        self._run.stalled(self.stall)
+
+    async def _locate(self) -> tuple[Mapping[str, Stack | None], tuple[Position, ...]]:
+        """Return each task's stack, and where that is."""
+        found: Mapping[str, Stack | None] = {}
+        alive = self._run.alive()
+        states = {str(process.task): str(process.usage.get("state", "")) for process in alive}
+        try:
+            found = await self._stacks(alive)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the run is stalled all the same
+            self._run.unexamined(error)
+        finally:
+            self._busy = None
+            self.times += 1
+        where = positions(found, states)
+        texts = {name: stack.text for name, stack in found.items() if stack is not None}
+        self._run.located(Examination(where, texts))
+        return found, where
+
+    async def _stacks(self, alive: Sequence[Process]) -> dict[str, Stack | None]:
+        """Have processes write their stacks, and return them by task."""
+        dumps = {str(one.task): self._ask(one) for one in alive}
+        pending = {task: dump for task, dump in dumps.items() if dump is not None}
+        deadline = time.monotonic() + DUMP_SECONDS
+        while pending and time.monotonic() < deadline:
+            await asyncio.sleep(POLL_SECONDS)
+            pending = {task: dump for task, dump in pending.items() if not dump.complete()}
+        return {task: dump.stack() if dump else None for task, dump in dumps.items()}
+
+    def _ask(self, process: Process) -> Dump | None:
+        path = process.paths.stacks
+        # Before the bootstrap has registered its handler the signal would be deadly.
+        if not path.exists():
+            return None
+        dump = Dump(path)
+        self._run.dump(process)
+        return dump

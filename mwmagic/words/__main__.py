@@ -1,0 +1,80 @@
+"""``python -m mwmagic.words`` prints the page of known failures."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from mwmagic.diagnosis.table import KNOWN, NOTICES, STALLS
+from mwmagic.model.position import Position, Whereabouts
+from mwmagic.model.symptom import Symptom
+
+from .failure import sentence
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from mwmagic.diagnosis.known import Known
+    from mwmagic.model.symptom import Finding
+
+__all__ = ["page"]
+
+_HEAD = """\
+# Known failures
+
+Generated from the table in `mwmagic/diagnosis/table.py` by `make docs`; a test keeps it current.
+When a run fails, stalls or does something unintended, mwmagic looks for the signs below in the
+exception and at the end of the log, where `...` stands for what varies. Signs in *italics* are what
+mwmagic itself observes of the processes. Each sign was provoked with the installed TensorFlow.
+"""
+
+_PARTS = (
+    ("What ends a run", KNOWN),
+    ("What keeps a run from making progress", STALLS),
+    ("What lets a run go on, but not as intended", NOTICES),
+)
+
+_PLACE = "main.py:7 in load"
+_SINGLE = (Position("worker:1", Whereabouts.IN_USER_CODE, _PLACE),)
+_SEVERAL = (Position("worker:0", Whereabouts.IN_FRAMEWORK, "main.py:9 in train"), *_SINGLE)
+_POSITIONS = {Symptom.KEEPS_OTHERS_WAITING: _SINGLE, Symptom.DIFFERENT_PLACES: _SEVERAL}
+_GAP = re.compile(r"\{\w+\}")
+
+
+def _observed(finding: Finding) -> str:
+    """Say a symptom of an example."""
+    positions = _POSITIONS.get(finding.symptom, ())
+    example = replace(
+        finding,
+        task="" if positions else "worker:1",
+        peer="worker:0",
+        place=_PLACE,
+        address="localhost:20001",
+        host="localhost",
+        positions=positions,
+    )
+    return f"- *{sentence(example)}*"
+
+
+def _quoted(sign: str) -> str:
+    return f"- `{sign}`" if "`" not in sign else f"- `` {sign} ``"
+
+
+def _entry(known: Known) -> str:
+    signs = "\n".join([*map(_observed, known.symptoms), *map(_quoted, known.signs)])
+    meaning, remedy = (_GAP.sub("`...`", text) for text in (known.meaning, known.remedy))
+    return f"### {known.title}\n\n{signs}\n\n{meaning}\n\nTry: {remedy}. [More]({known.link})\n"
+
+
+def _part(title: str, table: Iterable[Known]) -> str:
+    return "\n".join([f"## {title}\n", *map(_entry, table)])
+
+
+def page() -> str:
+    """Return the page, in Markdown."""
+    return "\n".join([_HEAD, *(_part(title, table) for title, table in _PARTS)])
+
+
+if __name__ == "__main__":
+    print(page(), end="")  # noqa: T201 - the page is its output

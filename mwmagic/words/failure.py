@@ -1,0 +1,225 @@
+"""Failures, notices and stalls in words."""
+
+from __future__ import annotations
+
+import re
+import signal
+from typing import TYPE_CHECKING
+
+from mwmagic.diagnosis.table import ENTRIES
+from mwmagic.model.position import Whereabouts
+from mwmagic.model.symptom import Symptom
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from mwmagic.diagnosis.known import Known
+    from mwmagic.model.cause import Cause, Notice, Stall
+    from mwmagic.model.position import Position
+    from mwmagic.model.symptom import Finding
+
+__all__ = ["ended", "explain", "headline", "observed", "position", "remark", "sentence", "stalled"]
+
+NAMED_TASKS = 8
+"""Tasks that a sentence names at most."""
+
+_GAP = re.compile(r"\{(\w+)\}")
+
+
+# What was observed.
+
+
+def _signal(number: int | None) -> str:
+    try:
+        return signal.Signals(number or 0).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _detailed(text: str, finding: Finding) -> str:
+    text += " at your request" if finding.requested else ""
+    return f"{text}; {finding.detail}" if finding.detail else text
+
+
+def _agent_lost(finding: Finding) -> str:
+    if finding.host:
+        why = f": {finding.detail}" if finding.detail else ""
+        return f"lost with its agent on {finding.host}{why}"
+    return f"ended with its agent, {finding.detail}" if finding.detail else "lost with its agent"
+
+
+def _before_strategy(finding: Finding) -> str:
+    at = f" (it is {_at(finding.place)})" if finding.place else ""
+    return f"has not reached the strategy, where {finding.peer} waits for it{at}"
+
+
+def _at(place: str | None) -> str:
+    return f"at {place}" if place else "outside your code"
+
+
+def _keeps_waiting(finding: Finding) -> str:
+    each = [f"{one.task} is {_at(one.place)}" for one in finding.positions]
+    verb = "keeps" if len(each) == 1 else "keep"
+    return f"{_listed(each)} and {verb} the others waiting"
+
+
+def _different_places(finding: Finding) -> str:
+    each = [f"{one.task} {_at(one.place)}" for one in finding.positions]
+    return f"all wait for each other in different places: {_listed(each)}"
+
+
+_OBSERVED: dict[Symptom, Callable[[Finding], str]] = {
+    Symptom.UNKNOWN: lambda _: "ended for an unknown reason",
+    Symptom.NOT_STARTED: lambda f: f"could not be started: {f.detail or 'nothing says why'}",
+    Symptom.AGENT_LOST: _agent_lost,
+    Symptom.EXITED: lambda f: _detailed(f"exited with code {f.code}", f),
+    Symptom.KILLED: lambda f: _detailed(f"killed by {_signal(f.signal)}", f),
+    Symptom.OUT_OF_MEMORY: lambda f: _detailed("killed by the kernel's out-of-memory killer", f),
+    Symptom.STALLED: lambda f: (
+        f"made no progress for {f.seconds or 0.0:.0f} s, and was ended (--on-stall restart)"
+    ),
+    Symptom.SILENT: lambda _: "stopped responding to the others, and was ended",
+    Symptom.STOPPED_BY_SIGNAL: lambda _: (
+        "was stopped by a signal, no longer responded to the others, and was ended"
+    ),
+    Symptom.FINISHED_EARLY: lambda _: "finished while others still needed it",
+    Symptom.FINISHED_DURING_SAVE: lambda f: (
+        f"finished while {f.peer or 'another task'} was saving, which needs every task"
+    ),
+    Symptom.ALONE: lambda _: "trains, and never started a server for the others",
+    Symptom.ELSEWHERE: lambda f: f"listens at {f.address}, which is not its address",
+    Symptom.LOGGED: lambda _: "says so in its log",
+    Symptom.WAITS_FOR_MISSING_TASK: lambda f: f"waits for {f.peer}, which is not in this cluster",
+    Symptom.TAKES_ANOTHERS_ADDRESS: lambda f: f"listens at the address of {f.peer}",
+    Symptom.SECOND_PROCESS: lambda _: "has a second process, which tries to join as the same task",
+    Symptom.BEFORE_STRATEGY: _before_strategy,
+    Symptom.UNREACHABLE: lambda f: f"cannot reach {f.peer}, which waits for it",
+    Symptom.WAITS_IN_SAVE: lambda f: f"waits for the others in a save, {_at(f.place)}",
+    Symptom.KEEPS_OTHERS_WAITING: _keeps_waiting,
+    Symptom.DIFFERENT_PLACES: _different_places,
+}
+
+
+def observed(finding: Finding) -> str:
+    """Say what was observed of a task, as what follows its name: ``killed by SIGKILL``."""
+    return _OBSERVED[finding.symptom](finding)
+
+
+def sentence(finding: Finding) -> str:
+    """Say what was observed, with the task's name."""
+    return f"{finding.task} {observed(finding)}".strip()
+
+
+def ended(finding: Finding, *, ours: bool = False) -> str:
+    """Say how a task's process ended, where there is little room.
+
+    Parameters
+    ----------
+    finding : Finding
+        How it ended.
+    ours : bool
+        Whether mwmagic ended it together with the run: then the signal does not matter.
+    """
+    exited = finding.symptom in (Symptom.EXITED, Symptom.KILLED, Symptom.OUT_OF_MEMORY)
+    if exited and finding.detail:
+        return finding.detail
+    if finding.symptom is Symptom.EXITED and finding.code == 0:
+        return "finished"
+    return "ended" if ours and exited else observed(finding)
+
+
+# Known failures.
+
+
+def _fill(text: str, finding: Finding, gaps: Sequence[str]) -> str:
+    """Put what a gap stands for in its place."""
+    values = {**finding.given, **{str(number): gap for number, gap in enumerate(gaps)}}
+    return _GAP.sub(lambda gap: str(values.get(gap[1], "...")), text)
+
+
+def _known(known: Known | None, finding: Finding, gaps: Sequence[str]) -> list[str]:
+    if known is None:
+        return []
+    meaning, remedy = (_fill(text, finding, gaps) for text in (known.meaning, known.remedy))
+    return [f"  {meaning}", f"  Try: {remedy}.", f"  See {known.link}"]
+
+
+def headline(cause: Cause) -> str:
+    """Say in a line which task failed first, and how."""
+    return f"{cause.task or 'a task'} {observed(cause.finding)}"
+
+
+def explain(cause: Cause) -> list[str]:
+    """Say everything about a failure, a line each, the most useful first."""
+    known = ENTRIES.get(cause.known or "")
+    exception = f": {cause.exception}" if cause.exception else ""
+    return [
+        headline(cause) + exception,
+        *_where(cause),
+        *_known(known, cause.finding, cause.gaps),
+        *_consequences(cause),
+        *_log(cause),
+    ]
+
+
+def _where(cause: Cause) -> list[str]:
+    where = cause.where
+    if not where:
+        return []
+    cell = f" ({where['cell']})" if where.get("cell") else ""
+    at = f"{where.get('file', '?')}, line {where.get('line', '?')}{cell}"
+    source = [f"    {where['source']}"] if where.get("source") else []
+    return [f"  at {at}, in {where.get('function', '?')}", *source]
+
+
+def _consequences(cause: Cause) -> list[str]:
+    if not cause.consequences:
+        return []
+    return [f"  {_listed(cause.consequences)} failed as a consequence."]
+
+
+def _listed(tasks: Sequence[str]) -> str:
+    more = len(tasks) - NAMED_TASKS
+    return ", ".join(tasks[:NAMED_TASKS]) + (f" and {more} more" if more > 0 else "")
+
+
+def _log(cause: Cause) -> list[str]:
+    if cause.exception or not cause.log:
+        return []
+    return [f"  The last lines that {cause.task} printed:", *(f"    {line}" for line in cause.log)]
+
+
+# What goes on, but not as intended.
+
+
+def remark(notice: Notice) -> str:
+    """Say in a line what the user should know, and what to try."""
+    known = ENTRIES.get(notice.known)
+    if known is None:
+        return f"{sentence(notice.finding)}."
+    texts = (known.meaning, known.remedy)
+    meaning, remedy = (_fill(text, notice.finding, notice.gaps) for text in texts)
+    return f"{_listed(notice.tasks)}: {meaning} Try: {remedy}."
+
+
+# Where tasks are.
+
+_WHEREABOUTS = {
+    Whereabouts.STOPPED: "is stopped by a signal (SIGSTOP); SIGCONT resumes it",
+    Whereabouts.NO_ANSWER: "does not answer (in an uninterruptible system call?)",
+    Whereabouts.NO_USER_CODE: "runs none of your code",
+    Whereabouts.IN_FRAMEWORK: "waits inside an operation of the framework, at {place}",
+    Whereabouts.IN_USER_CODE: "is at {place}, outside any operation of the framework",
+}
+
+
+def position(where: Position) -> str:
+    """Say in a line where a task is."""
+    return f"{where.task} {_WHEREABOUTS[where.whereabouts].format(place=where.place)}"
+
+
+def stalled(stall: Stall) -> str:
+    """Say in a line why a run makes no progress, or else where the first task is."""
+    if stall.why is not None:
+        return f"stalled: {sentence(stall.why.finding)}"
+    return f"stalled: {position(stall.positions[0])}" if stall.positions else "stalled"

@@ -1,0 +1,138 @@
+"""Where the tasks of a run are, and what is reported of a stall."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+
+from mwmagic.model.position import Examination, Position, Whereabouts
+from mwmagic.supervisor.examine import Dump, Examiner
+
+SLEEPING = """Current thread 0x00007f3c36082b80 (most recent call first):
+  File "/home/me/data.py", line 7 in load
+  File "/home/me/main.py", line 12 in <module>
+  File "/home/me/src/mwmagic/worker/bootstrap.py", line 186 in _execute
+  File "/home/me/src/mwmagic/agent/zygote.py", line 219 in <module>
+"""
+
+
+class FakeRun:
+    """A run whose processes write their stacks at once, or fail to."""
+
+    def __init__(self, folder, trains=("worker:0", "worker:1"), others=()):
+        self.stalls, self.found, self.errors = [], [], []
+        self.broken = False
+        self.trains = trains
+        self.processes = []
+        for task in (*others, *trains):
+            path = folder / f"{task}.stacks"
+            path.touch()
+            paths = SimpleNamespace(stacks=path)
+            self.processes.append(SimpleNamespace(task=task, usage={}, paths=paths))
+
+    def alive(self):
+        return self.processes
+
+    def peers(self):
+        return list(self.trains)
+
+    def dump(self, process):
+        if self.broken:
+            raise OSError("the agent is gone")
+        process.paths.stacks.write_text(SLEEPING)
+
+    def seen(self, found):
+        return []
+
+    def located(self, found):
+        self.found.append(found)
+
+    def unexamined(self, error):
+        self.errors.append(str(error))
+
+    def stalled(self, stall):
+        self.stalls.append(stall)
+
+
+def idle(examiner, run, seconds=20):
+    """Let the tasks do nothing for some seconds, and what that sets off come to its end."""
+
+    async def judge():
+        for time in range(seconds):
+            for process in run.processes:
+                examiner.watchdog.seen(process.task, time=time, size=0, cpu=0.0)
+            examiner.judge(float(time), running=True)
+            if examiner._busy is not None:
+                await examiner._busy
+
+    asyncio.run(judge())
+
+
+def test_a_stall_is_reported_once_with_where_each_task_is(tmp_path):
+    run = FakeRun(tmp_path)
+    examiner = Examiner(run, 5.0)
+    idle(examiner, run)
+    [stall] = run.stalls
+    at = [Position(task, Whereabouts.IN_USER_CODE, "data.py:7 in load") for task in run.trains]
+    assert (stall.seconds, stall.guilty, stall.positions) == (5.0, "worker:0", tuple(at))
+    assert examiner.stall is stall
+    texts = dict.fromkeys(run.trains, SLEEPING)
+    assert run.found == [Examination(tuple(at), texts)]
+    assert (examiner.times, run.errors) == (1, [])
+
+
+def test_progress_ends_a_stall_and_the_next_one_is_reported_too(tmp_path):
+    run = FakeRun(tmp_path)
+    examiner = Examiner(run, 5.0)
+    idle(examiner, run)
+    examiner.watchdog.seen("worker:0", time=20.0, size=9, cpu=0.0)
+    examiner.judge(20.0, running=True)
+    assert examiner.stall is None
+    idle(examiner, run)
+    assert len(run.stalls) == 2
+
+
+def test_a_stall_is_reported_also_where_the_tasks_cannot_be_examined(tmp_path):
+    run = FakeRun(tmp_path)
+    run.broken = True
+    examiner = Examiner(run, 5.0)
+    idle(examiner, run)
+    [stall] = run.stalls
+    assert stall.guilty == "worker:0"
+    assert {one.whereabouts for one in stall.positions} == set()
+    assert run.errors == ["the agent is gone"]
+    run.broken = False
+    examiner.judge(0.0, running=False)
+    idle(examiner, run)
+    assert len(run.stalls) == 2, "an error does not end the watch for stalls"
+    assert run.stalls[1].positions
+
+
+def test_a_task_that_does_not_train_is_not_guilty_of_a_stall(tmp_path):
+    run = FakeRun(tmp_path, others=("evaluator:0",))
+    examiner = Examiner(run, 5.0)
+    idle(examiner, run)
+    [stall] = run.stalls
+    assert [one.task for one in stall.positions] == ["evaluator:0", "worker:0", "worker:1"]
+    assert stall.guilty == "worker:0"
+
+
+def test_a_run_that_is_not_running_is_not_stalled(tmp_path):
+    run = FakeRun(tmp_path)
+    examiner = Examiner(run, 5.0)
+    examiner.watchdog.seen("worker:0", time=0.0, size=0, cpu=0.0)
+    examiner.judge(100.0, running=False)
+    assert (examiner.stall, run.stalls) == (None, [])
+
+
+def test_a_dump_is_complete_when_it_grows_no_more(tmp_path):
+    path = tmp_path / "worker-0.stacks"
+    path.write_text("an earlier dump\n")
+    dump = Dump(path)
+    assert not dump.complete()
+    assert dump.stack() is None
+    with path.open("a") as file:
+        file.write(SLEEPING)
+    assert not dump.complete(), "it may still grow"
+    assert dump.complete()
+    assert dump.stack().where == "data.py:7 in load"

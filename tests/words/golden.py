@@ -1,0 +1,90 @@
+"""Everything that mwmagic says of failures: ``make words`` writes it to ``golden.txt``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from mwmagic.diagnosis.table import ENTRIES
+from mwmagic.model.cause import Cause, Notice, Stall
+from mwmagic.model.position import Position, Whereabouts
+from mwmagic.model.symptom import Finding, Symptom
+from mwmagic.words.failure import ended, explain, headline, position, remark, sentence, stalled
+
+GOLDEN = Path(__file__).with_name("golden.txt")
+
+AT = "main.py:7 in load"
+ONE = (Position("worker:1", Whereabouts.IN_USER_CODE, AT),)
+TWO = (Position("worker:0", Whereabouts.IN_FRAMEWORK, "main.py:9 in train"), *ONE)
+FULL = Finding(
+    Symptom.EXITED,
+    "worker:1",
+    peer="worker:0",
+    place=AT,
+    address="localhost:20001",
+    code=1,
+    signal=9,
+    seconds=61.4,
+    positions=TWO,
+)
+ENDS = (Symptom.EXITED, Symptom.KILLED, Symptom.OUT_OF_MEMORY)
+SEVERAL = (Symptom.KEEPS_OTHERS_WAITING, Symptom.DIFFERENT_PLACES)
+KILLED = Finding(Symptom.KILLED, "worker:1", signal=9)
+FINDINGS = (
+    *(replace(FULL, symptom=one, task="" if one in SEVERAL else "worker:1") for one in Symptom),
+    Finding(Symptom.EXITED, "worker:1", code=0),
+    Finding(Symptom.EXITED, "worker:1", code=1, detail="the log lost 5 bytes"),
+    replace(KILLED, requested=True),
+    replace(KILLED, signal=99),
+    Finding(Symptom.AGENT_LOST, "worker:1", host="localhost"),
+    Finding(Symptom.AGENT_LOST, "worker:1", host="node-3", detail="preempted"),
+    Finding(Symptom.AGENT_LOST, "worker:1", detail="which got SIGTERM"),
+    Finding(Symptom.NOT_STARTED, "worker:1", detail="cannot enter /x"),
+    Finding(Symptom.KEEPS_OTHERS_WAITING, positions=ONE),
+    Finding(Symptom.BEFORE_STRATEGY, "worker:1", peer="worker:0"),
+)
+WHERE = {"file": "main.py", "line": 9, "function": "train", "source": "fit()", "cell": "In [7]"}
+CAUSES = (
+    Cause(FULL, "ValueError: bad", WHERE, "module-missing", ("x.y",), ("worker:0",)),
+    Cause(KILLED, known="killed", log=("one", "two")),
+    Cause(KILLED, consequences=tuple(f"worker:{index}" for index in range(2, 20))),
+    Cause(FULL, where={"file": "main.py"}, known="of another version"),
+    Cause(),
+)
+NOTICES = (
+    Notice("own-tf-config", ("worker:0",), replace(FULL, symptom=Symptom.ELSEWHERE)),
+    Notice("of another version", ("worker:0",), replace(FULL, symptom=Symptom.ALONE)),
+)
+STALLS = (
+    Stall(60.0),
+    Stall(60.0, "worker:0", TWO),
+    Stall(60.0, "worker:1", TWO, Notice("", ("worker:1",), Finding(Symptom.SECOND_PROCESS))),
+)
+
+
+def sections() -> dict[str, list[str]]:
+    """Return the words, by what they are about."""
+    return {
+        "what is observed": list(map(sentence, FINDINGS)),
+        "how a process ended, briefly": [ended(one) for one in FINDINGS if one.symptom in ENDS],
+        "ended by mwmagic": [ended(KILLED, ours=True)],
+        "headlines": list(map(headline, CAUSES)),
+        "causes": [line for cause in CAUSES for line in explain(cause)],
+        "notices": list(map(remark, NOTICES)),
+        "stalls": list(map(stalled, STALLS)),
+        "positions": [position(Position("worker:1", where, AT)) for where in Whereabouts],
+        "known failures": [
+            f"{known.name}: {known.title}\n  {known.meaning}\n  Try: {known.remedy}."
+            for known in ENTRIES.values()
+        ],
+    }
+
+
+def golden() -> str:
+    """Return the text of the golden file."""
+    parts = sections().items()
+    return "\n".join("\n".join([f"== {title} ==", *lines, ""]) for title, lines in parts)
+
+
+if __name__ == "__main__":
+    GOLDEN.write_text(golden(), encoding="utf-8")

@@ -1,0 +1,53 @@
+"""What is said of failures, and that nothing of it is taken for a sign."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+from golden import GOLDEN, golden
+
+import mwmagic
+from mwmagic.diagnosis.signs import recognise
+from mwmagic.diagnosis.table import ENTRIES
+from mwmagic.model.symptom import Symptom
+from mwmagic.words.failure import _OBSERVED
+
+ROOM = Path(mwmagic.__file__).parent
+READERS = ("diagnosis", "frameworks", "logs")
+"""The rooms that know what others print."""
+
+
+def test_the_words_are_the_golden_ones():
+    assert golden() == GOLDEN.read_text(encoding="utf-8"), "run `make words` and read the changes"
+
+
+def test_every_symptom_has_words():
+    assert set(_OBSERVED) == set(Symptom)
+
+
+def test_every_symptom_but_a_few_is_a_known_failure_of_its_own():
+    listed = [one.symptom for known in ENTRIES.values() for one in known.symptoms]
+    unlisted = {Symptom.UNKNOWN, Symptom.NOT_STARTED, Symptom.EXITED, Symptom.STALLED}
+    assert set(Symptom) - set(listed) == unlisted | {Symptom.LOGGED}
+
+
+def texts():
+    """Yield every text in the sources of the rooms that do not read what others print."""
+    for path in ROOM.rglob("*.py"):
+        if path.relative_to(ROOM).parts[0] not in READERS:
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    yield path, node.value
+
+
+@pytest.mark.parametrize("known", ENTRIES.values(), ids=lambda known: known.name)
+def test_no_sign_is_found_in_what_mwmagic_says_itself(known):
+    said = [line for line in golden().splitlines() if recognise([known], [line])]
+    assert said == []
+    found = [(str(path), text) for path, text in TEXTS if recognise([known], [text])]
+    assert found == []
+
+
+TEXTS = list(texts())
