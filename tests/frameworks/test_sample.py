@@ -73,7 +73,7 @@ def until(condition):
         time.sleep(0.01)
 
 def phase(task):
-    return run.status()["tasks"][task]["phase"]
+    return run.status().tasks[task].phase
 
 said = {"threads": thread_environment(1)["SAMPLE_THREADS"]}
 with Cluster(2, framework="sample", devices=4, warm=False) as cluster:
