@@ -21,6 +21,9 @@ __all__ = ["EVENTS", "Fits", "Watch"]
 HISTORY_VALUES = 1000
 """Values of a history that travel in one packet."""
 
+LAST = 2**53
+"""A step that comes after all others."""
+
 PACE_SECONDS = 0.5
 """Seconds of training over which its pace is taken at the least."""
 
@@ -115,7 +118,7 @@ class Watch:
     def batch_end(self, batch: int, logs: Any = None, **_: Any) -> None:
         """Report a step, unless the last report was just now."""
         now = time.monotonic()
-        step = int(batch) + 1
+        step = min(int(batch) + 1, self._place.get("steps", LAST))  # an execution may be cut
         self._pace.add(now - self._resumed, step - self._place.get("step", 0))
         self._place["step"] = step
         self._pending = logs
