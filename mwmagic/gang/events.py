@@ -59,7 +59,7 @@ class Failure(Enum):
     PRIMARY = "the task's own"
     CONSEQUENCE = "another task's failure seen from here"
     PERMANENT = "cannot succeed the next time either"
-    PORT = "somebody else took the port"
+    PORT = "another process took the port"
 
 
 # What a timer is for.
@@ -98,7 +98,7 @@ Due = Hurry | Backoff | StartAlone | EndAgain
 
 @dataclass(frozen=True)
 class Launch:
-    """Somebody launched a task; a second time replaces it while the gang forms."""
+    """A task is launched; a second time replaces it while the gang forms."""
 
     task: Task
     time: float = 0.0
@@ -131,7 +131,7 @@ class Exited:
 
 @dataclass(frozen=True)
 class Stop:
-    """Somebody stops the run, or one task of it."""
+    """The run is stopped, or one task of it."""
 
     task: Task | None = None
     grace: float | None = None
@@ -140,7 +140,7 @@ class Stop:
 
 @dataclass(frozen=True)
 class Restart:
-    """Somebody starts the gang again; not counted as a failure."""
+    """The gang is restarted by request; not counted as a failure."""
 
     time: float = 0.0
 

@@ -134,7 +134,7 @@ class Gang:
 
     @property
     def stopping(self) -> bool:
-        """Whether somebody stopped the run: then it is not started again."""
+        """Whether the run was stopped by request: then it is not started again."""
         return self._stopping
 
     @property
@@ -144,7 +144,7 @@ class Gang:
         return done and self._deadline == math.inf
 
     def launched(self, task: Task) -> bool:
-        """Whether somebody launched `task`."""
+        """Whether `task` was launched."""
         return task in self._launched
 
     def handle(self, event: Event) -> list[Action]:
@@ -254,7 +254,7 @@ class Gang:
 
     @property
     def _evaluates(self) -> bool:
-        """Whether somebody evaluates whom nobody stopped."""
+        """Whether an evaluator is alive that was not stopped."""
         return any(task in self._alive and task not in self._retired for task in self._evaluators)
 
     def _fail(self, event: Exited) -> list[Action]:

@@ -27,10 +27,10 @@ class Policy:
         replaceable task is started again alone as often, and at least
         `REPLACEMENTS` times, before its failure is everybody's.
     grace : float
-        Seconds between SIGTERM and SIGKILL when somebody stops the run, and
-        for who still serves when training is done.
+        Seconds between SIGTERM and SIGKILL when the run is stopped, and for
+        parameter servers when training is done.
     evaluation : float
-        Seconds that who evaluates has for the last time when training is done.
+        Time limit for the final evaluation, in seconds.
     backoff, backoff_limit : float
         Seconds before the first restart; doubled for each next one, up to the limit.
     healthy : float

@@ -60,7 +60,7 @@ CREDIT_BYTES = 2**20
 
 @dataclass(frozen=True)
 class Order:
-    """What somebody launched on a task.
+    """What is launched on a task.
 
     Parameters
     ----------
