@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Following", "follow", "pieces"]
 
-PAUSE = 0.1
+LOOK_SECONDS = 0.1
 """Seconds between two looks at the logs."""
 
 
@@ -97,7 +97,7 @@ def pieces(
     following = Following(run, task, raw=raw)
     over = False
     while not over:
-        over = run.ended_within(PAUSE)
+        over = run.ended_within(LOOK_SECONDS)
         yield following.new()
 
 

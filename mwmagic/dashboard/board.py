@@ -16,7 +16,7 @@ from .feed import Feed
 from .pages import Pages, Position
 from .rows import View
 from .static import page, text
-from .whole import LARGEST, Whole
+from .whole import DOWNLOAD_BYTES, Whole
 from .widget import VIEW, Widget
 
 if TYPE_CHECKING:
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Board"]
 
-TICK = 0.08
+FRAME_SECONDS = 0.08
 """Seconds between two frames at the least."""
 
-LOOK = 0.02
+LOOK_SECONDS = 0.02
 """Seconds between two looks at the logs, while there is nothing new in them."""
 
-SETTLED = 1.0
+SAVE_SECONDS = 1.0
 """Seconds between two updates of what is saved with the notebook, at the least."""
 
-SAVED = 30.0
+IDLE_SAVE_SECONDS = 30.0
 """The same while no word changes."""
 
 
@@ -66,7 +66,7 @@ class Board:
         self._refusal = ""
         self._pause: float | None = None
         self._wholes: dict[str, Whole] = {}
-        self._rest = TICK
+        self._rest = FRAME_SECONDS
         self._follow(run)
         self.widget = widget
         widget.state = self._feed.state()
@@ -170,7 +170,7 @@ class Board:
             return False
         since, saying = self._saved
         spent, changed = time.monotonic() - since, self._saying(run) != saying
-        if spent > SAVED or (changed and spent > SETTLED):
+        if spent > IDLE_SAVE_SECONDS or (changed and spent > SAVE_SECONDS):
             self._saved = (time.monotonic(), self._saying(run))
             self._update(self._bundle(live=True))
             self.widget.state = self._feed.state()
@@ -205,14 +205,14 @@ class Board:
             self._feed.finish()
         unsaved = self._save(view.run)
         sent = self._send()
-        self._rest = TICK if sent else LOOK
+        self._rest = FRAME_SECONDS if sent else LOOK_SECONDS
         # A frame that was sent may not have been the last.
         self._pause = 0.0 if sent else self._next_look(over=over, unsaved=unsaved)
 
     def _next_look(self, *, over: bool, unsaved: bool) -> float | None:
         """Return the seconds until the next look, if nothing is heard of the run before."""
         if self._pages.known and not over:
-            return LOOK
+            return LOOK_SECONDS
         held = self._pages.known and not self._pages.room(time.monotonic())
         return 1.0 if unsaved or held else None
 
@@ -252,7 +252,7 @@ class Board:
                 self._wholes[name] = self._feed.whole(task)
         whole = self._wholes[name]
         told = {"kind": "log", "id": content["id"], "size": whole.size}
-        if whole.size > LARGEST:
+        if whole.size > DOWNLOAD_BYTES:
             told["error"] = "Too large: see the path"
         self.widget.send(told, [whole.piece(at)])
 

@@ -28,28 +28,28 @@ if TYPE_CHECKING:
 
 __all__ = ["Feed"]
 
-AHEAD = 96_000
+AHEAD_BYTES = 96_000
 """Bytes that are read for a frame at the most."""
 
-TURN = 8_000
+TURN_BYTES = 8_000
 """Bytes of them that are read before it is seen whether those are enough.
 
 What is read of one task may not push another's last lines out of the journal.
 """
 
-PATIENCE = 2**20
+BEHIND_BYTES = 2**20
 """Bytes that a log may be ahead of its reader, which else jumps ahead: a page keeps fewer lines."""
 
-POINTS = 1000
+FRAME_POINTS = 1000
 """Points in a frame at the most."""
 
-PACE = 0.2
+PACE_SECONDS = 0.2
 """Seconds between two updates of what changes all the time."""
 
 MOVING = {"part", "place", "metrics", "usage"}
 """What of a row changes all the time."""
 
-CURRENT = 300
+DRAFT_CHARACTERS = 300
 """Characters that are shown of a line while it is being written."""
 
 
@@ -85,7 +85,7 @@ class Feed:
     def update(self, view: View) -> None:
         """Take a newer status."""
         run = view.run
-        due = run.over or time.monotonic() - self._paced >= PACE
+        due = run.over or time.monotonic() - self._paced >= PACE_SECONDS
         if self._taken in ((view, True), (view, due)):
             return  # nothing of it is new
         self._taken = (view, due)
@@ -130,18 +130,18 @@ class Feed:
         """Open the logs of processes that are new."""
         if run.attempt != self._attempt:
             self._attempt = run.attempt
-            self.collect(AHEAD)
+            self.collect(AHEAD_BYTES)
             self.say(f"attempt {self._attempt}")
         for index, task in enumerate(run.tasks.values()):
             follower, log = self._followers[index], task.log
             if log is not None and (follower is None or str(follower.path) != log):
                 self._close(index)
-                self._followers[index] = Follower(Path(log), self._guard, patience=PATIENCE)
+                self._followers[index] = Follower(Path(log), self._guard, patience=BEHIND_BYTES)
 
     def _close(self, index: int) -> None:
         follower = self._followers[index]
         if follower is not None:
-            while lines := follower.read(AHEAD):
+            while lines := follower.read(AHEAD_BYTES):
                 self._show(index, lines)
             self._show(index, follower.close())
 
@@ -188,13 +188,13 @@ class Feed:
         tuple or None
             None where it lacks nothing.
         """
-        turns = AHEAD // TURN
+        turns = AHEAD_BYTES // TURN_BYTES
         texts, text = self.journal.texts(at.text, limit)
-        while turns and text == self.journal.next and self.collect(TURN):
+        while turns and text == self.journal.next and self.collect(TURN_BYTES):
             texts, text = self.journal.texts(at.text, limit)
             turns -= 1
         self.series.read()
-        points, point = self.series.since(at.point, POINTS)
+        points, point = self.series.since(at.point, FRAME_POINTS)
         self._look()
         to = Position(text, point, self._state + 1)
         if to == at:
@@ -211,7 +211,7 @@ class Feed:
     def _look(self) -> None:
         """Note the lines that are still being written."""
         for index, follower in enumerate(self._followers):
-            text = follower.current[:CURRENT] if follower is not None else ""
+            text = follower.current[:DRAFT_CHARACTERS] if follower is not None else ""
             if text != self._live[index][1]:
                 self._state += 1
                 self._live[index] = (self._state, text)

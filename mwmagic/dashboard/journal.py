@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Journal", "Text"]
 
-LINES = 10_000
+KEPT_LINES = 10_000
 """Lines kept; the page keeps the same."""
 
-CHARACTERS = 4 * 2**20
+KEPT_CHARACTERS = 4 * 2**20
 """Characters kept in all of them."""
 
 TEXT_LINES, TEXT_CHARACTERS = 100, 4000
@@ -25,7 +25,7 @@ TEXT_LINES, TEXT_CHARACTERS = 100, 4000
 Each is one element in a page: an element for each line takes four times as long.
 """
 
-EXTRA = 12
+EXTRA_CHARACTERS = 12
 """Characters that a text costs beside its own."""
 
 
@@ -71,7 +71,7 @@ class Journal:
         self._texts.append(text)
         self._lines += text.lines
         self._size += len(text.text)
-        while self._lines > LINES or self._size > CHARACTERS:
+        while self._lines > KEPT_LINES or self._size > KEPT_CHARACTERS:
             oldest = self._texts.popleft()
             self._lines -= oldest.lines
             self._size -= len(oldest.text)
@@ -98,7 +98,7 @@ class Journal:
         end = max(start, self.first)
         while end < self.next and limit > 0:
             texts.append(self._texts[end - self.first])
-            limit -= len(texts[-1].text) + EXTRA
+            limit -= len(texts[-1].text) + EXTRA_CHARACTERS
             end += 1
         return texts, end
 

@@ -7,22 +7,22 @@ from typing import NamedTuple
 
 __all__ = ["Pages", "Position"]
 
-FRAME = 24_000
+FRAME_CHARACTERS = 24_000
 """Characters in a frame at the most."""
 
-WINDOW = 6 * FRAME
+WINDOW_CHARACTERS = 6 * FRAME_CHARACTERS
 """Characters that may be on their way to pages which have not answered yet."""
 
-LEAST = 4000
+LEAST_CHARACTERS = 4000
 """Characters that a frame should have room for; a page that does not answer gets no more."""
 
-OFTEN = 1.0
+QUESTION_SECONDS = 1.0
 """Seconds between two questions while little is sent."""
 
-PATIENCE = 1.0
+SILENCE_SECONDS = 1.0
 """Seconds that a question waits for the slowest page."""
 
-BLIND = 900
+BLIND_QUESTIONS = 900
 """Questions to a page that does not answer.
 
 While a cell blocks, kernels without subshells hear no page; the pages see
@@ -86,11 +86,11 @@ class Pages:
         if not self._pages:
             return 0
         if not self._waiting:
-            return FRAME
-        if time - self._asked > PATIENCE:
-            return LEAST
-        left = WINDOW - self._unanswered
-        return min(left, FRAME) if left >= LEAST else 0
+            return FRAME_CHARACTERS
+        if time - self._asked > SILENCE_SECONDS:
+            return LEAST_CHARACTERS
+        left = WINDOW_CHARACTERS - self._unanswered
+        return min(left, FRAME_CHARACTERS) if left >= LEAST_CHARACTERS else 0
 
     @property
     def known(self) -> bool:
@@ -110,8 +110,8 @@ class Pages:
         """Whether it is time for a question."""
         since = time - self._asked
         if self._waiting:
-            return since > PATIENCE
-        return since > OFTEN or self._unanswered > WINDOW // 2
+            return since > SILENCE_SECONDS
+        return since > QUESTION_SECONDS or self._unanswered > WINDOW_CHARACTERS // 2
 
     def send(self, position: Position, size: int, time: float) -> int:
         """Note that a frame is sent which takes every page to `position`.
@@ -140,6 +140,6 @@ class Pages:
         for name, page in list(self._pages.items()):
             page.blind += page.waiting
             page.waiting = True
-            if page.blind > BLIND:
+            if page.blind > BLIND_QUESTIONS:
                 del self._pages[name]
         return self._question

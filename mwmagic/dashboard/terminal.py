@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 
 __all__ = ["live", "table"]
 
-PER_SECOND = 4
+DRAWINGS_PER_SECOND = 4
 """Drawings per second."""
 
-BAR = 20
+BAR_COLUMNS = 20
 """Columns of a progress bar at the most."""
 
-WHOLE = 2
+WHOLE_COLUMNS = 2
 """The first columns, which are never cut: names and states."""
 
 STYLES = {"good": "green", "bad": "bold red", "run": "blue", "wait": "yellow"}
@@ -59,7 +59,11 @@ def table(run: RunStatus) -> Group:
     grid = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
     cells = [_cells(name, task) for name, task in _worst_first(run.tasks)]
     for column in range(5):
-        whole = max((row[column].cell_len for row in cells), default=0) if column < WHOLE else None
+        whole = (
+            max((row[column].cell_len for row in cells), default=0)
+            if column < WHOLE_COLUMNS
+            else None
+        )
         grid.add_column(no_wrap=True, overflow="ellipsis", min_width=whole)
     for row in cells:
         grid.add_row(*row)
@@ -85,7 +89,7 @@ def _cells(name: str, task: TaskStatus) -> list[Any]:
     style = STYLES.get(kind, "dim")
     bar: Any = ""
     if done is not None:
-        bar = ProgressBar(1.0, done, BAR, complete_style=style, finished_style=style)
+        bar = ProgressBar(1.0, done, BAR_COLUMNS, complete_style=style, finished_style=style)
     return [Text(name), Text(task_words(task), style=style), bar, Text(where), Text(values)]
 
 
@@ -118,7 +122,7 @@ def live(run: Run, console: Console | None = None) -> Iterator[Console]:
     with Live(
         _Picture(run),
         console=console,
-        refresh_per_second=PER_SECOND,
+        refresh_per_second=DRAWINGS_PER_SECOND,
         redirect_stdout=False,
         redirect_stderr=False,
     ):

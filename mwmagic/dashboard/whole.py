@@ -8,12 +8,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-__all__ = ["LARGEST", "PIECE", "Whole"]
+__all__ = ["DOWNLOAD_BYTES", "PIECE_BYTES", "Whole"]
 
-LARGEST = 200 * 2**20
+DOWNLOAD_BYTES = 200 * 2**20
 """Bytes that a page gathers at the most."""
 
-PIECE = 2**19
+PIECE_BYTES = 2**19
 """Bytes that go to a page at a time."""
 
 
@@ -48,6 +48,6 @@ class Whole:
             if start < size:
                 with path.open("rb") as file:
                     file.seek(start)
-                    return file.read(min(PIECE, size - start))
+                    return file.read(min(PIECE_BYTES, size - start))
             start -= size
         return b""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Supervisor"]
 
-FRAME = 0.1
+NEWS_SECONDS = 0.1
 """Seconds between two pieces of news at the least."""
 
 ORPHAN = 20.0
@@ -107,7 +107,7 @@ class Supervisor:
         if self.run is not None and self.run.over:
             self._tell()
         elif self._frame is None:
-            self._frame = asyncio.get_running_loop().call_later(FRAME, self._tell)
+            self._frame = asyncio.get_running_loop().call_later(NEWS_SECONDS, self._tell)
 
     def _tell(self) -> None:
         if self._frame is not None:

@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
-from mwmagic.dashboard.journal import CHARACTERS, LINES, TEXT_CHARACTERS, TEXT_LINES, Journal
-from mwmagic.dashboard.pages import BLIND, FRAME, LEAST, PATIENCE, WINDOW, Pages, Position
-from mwmagic.dashboard.whole import PIECE, Whole
+from mwmagic.dashboard.journal import (
+    KEPT_CHARACTERS,
+    KEPT_LINES,
+    TEXT_CHARACTERS,
+    TEXT_LINES,
+    Journal,
+)
+from mwmagic.dashboard.pages import (
+    BLIND_QUESTIONS,
+    FRAME_CHARACTERS,
+    LEAST_CHARACTERS,
+    SILENCE_SECONDS,
+    WINDOW_CHARACTERS,
+    Pages,
+    Position,
+)
+from mwmagic.dashboard.whole import PIECE_BYTES, Whole
 from mwmagic.logs.lines import Line, Mark
 
 
@@ -13,14 +27,14 @@ def test_more_is_sent_when_every_page_has_answered_or_after_a_while():
     assert pages.room(0.0) == 0
     pages.heard("one", Position())
     pages.heard("two", Position(5, 5, 5))
-    assert pages.room(0.0) == FRAME
+    assert pages.room(0.0) == FRAME_CHARACTERS
     assert pages.position() == Position()
-    question = pages.send(Position(9, 9, 9), WINDOW, 0.0)
+    question = pages.send(Position(9, 9, 9), WINDOW_CHARACTERS, 0.0)
     pages.heard("one", Position(9, 9, 9), question)
     assert pages.room(0.1) == 0
-    assert pages.room(PATIENCE + 0.1) == LEAST
+    assert pages.room(SILENCE_SECONDS + 0.1) == LEAST_CHARACTERS
     pages.heard("two", Position(9, 9, 9), question)
-    assert pages.room(0.2) == FRAME
+    assert pages.room(0.2) == FRAME_CHARACTERS
 
 
 def test_small_frames_do_not_wait_for_answers_and_few_ask_for_one():
@@ -29,7 +43,7 @@ def test_small_frames_do_not_wait_for_answers_and_few_ask_for_one():
     times = [2 + step / 20 for step in range(20)]
     questions = [pages.send(Position(step), 100, time) for step, time in enumerate(times)]
     assert [bool(question) for question in questions] == [True] + 19 * [False]
-    assert pages.room(2.9) == FRAME
+    assert pages.room(2.9) == FRAME_CHARACTERS
     pages.heard("page", Position(0), questions[0])
     assert pages.send(Position(20), 100, 3.1), "a second later"
 
@@ -37,13 +51,13 @@ def test_small_frames_do_not_wait_for_answers_and_few_ask_for_one():
 def test_an_answer_leaves_what_was_sent_since_on_its_way_and_another_word_asks_for_it_again():
     pages = Pages()
     pages.heard("page", Position())
-    question = pages.send(Position(5), WINDOW, 0.0)
+    question = pages.send(Position(5), WINDOW_CHARACTERS, 0.0)
     assert not pages.send(Position(7), 10, 0.1)
     pages.heard("page", Position(5), question)
     assert pages.position() == Position(7)
     pages.heard("page", Position(5))
     assert pages.position() == Position(5)
-    question = pages.send(Position(7), WINDOW, 0.2)
+    question = pages.send(Position(7), WINDOW_CHARACTERS, 0.2)
     pages.heard("page", Position(5), question)
     assert pages.position() == Position(5), "it missed the frame that asked"
 
@@ -51,24 +65,24 @@ def test_an_answer_leaves_what_was_sent_since_on_its_way_and_another_word_asks_f
 def test_a_page_that_never_answers_is_forgotten():
     pages = Pages()
     pages.heard("closed", Position())
-    for number in range(BLIND + 3):
-        pages.send(Position(number), 0, 2 * PATIENCE * number)
+    for number in range(BLIND_QUESTIONS + 3):
+        pages.send(Position(number), 0, 2 * SILENCE_SECONDS * number)
     assert not pages.known
 
 
 def test_the_journal_keeps_the_newest_lines_in_numbered_texts():
     journal = Journal()
-    journal.add(0, [Line(0, str(number)) for number in range(LINES + 10)])
-    assert (journal.first, journal.next) == (1, LINES // TEXT_LINES + 1)
+    journal.add(0, [Line(0, str(number)) for number in range(KEPT_LINES + 10)])
+    assert (journal.first, journal.next) == (1, KEPT_LINES // TEXT_LINES + 1)
     texts, end = journal.texts(0, 10**9)
     assert end == journal.next
-    assert lines(texts) == [str(number) for number in range(TEXT_LINES, LINES + 10)]
+    assert lines(texts) == [str(number) for number in range(TEXT_LINES, KEPT_LINES + 10)]
     assert {text.lines for text in texts} == {TEXT_LINES, 10}
     assert all(len(text.text) < TEXT_CHARACTERS for text in texts)
-    for _ in range(CHARACTERS // TEXT_CHARACTERS):
+    for _ in range(KEPT_CHARACTERS // TEXT_CHARACTERS):
         journal.add(1, [Line(0, "x" * (TEXT_CHARACTERS - 2)), Line(0, "long"), Line(0, "last")])
     texts, _ = journal.texts(0, 10**9)
-    assert sum(len(text.text) for text in texts) <= CHARACTERS
+    assert sum(len(text.text) for text in texts) <= KEPT_CHARACTERS
     assert [text.text.count("\n") for text in texts[-2:]] == [1, 0]
 
 
@@ -99,11 +113,13 @@ def test_whole_logs_come_in_pieces(tmp_path):
     first, second, missing = (tmp_path / name for name in ("a.log", "b.log", "c.log"))
     assert Whole([missing]).size == 0
     assert Whole([missing]).piece(0) == b""
-    first.write_bytes(bytes(range(256)) * (PIECE // 128 + 1))
+    first.write_bytes(bytes(range(256)) * (PIECE_BYTES // 128 + 1))
     second.write_bytes(b"short")
     alone, both = Whole([first]), Whole([first, second])
     second.write_bytes(b"short, at first")
-    assert gathered(alone) == [first.read_bytes()[at : at + PIECE] for at in (0, PIECE, 2 * PIECE)]
+    assert gathered(alone) == [
+        first.read_bytes()[at : at + PIECE_BYTES] for at in (0, PIECE_BYTES, 2 * PIECE_BYTES)
+    ]
     wanted = b"==> a.log <==\n" + first.read_bytes() + b"==> b.log <==\nshort"
     assert b"".join(gathered(both)) == wanted
     assert both.size == len(wanted)

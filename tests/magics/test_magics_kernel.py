@@ -111,6 +111,23 @@ def test_a_killed_kernel_leaves_nothing(kernel):
     assert not alive
 
 
+def test_a_run_is_lost_with_its_supervisor(kernel):
+    kernel.run(DECLARE)
+    kernel.run(SLEEP)
+    eventually(lambda: len(ours(kernel)) == 4)
+    below = psutil.Process(kernel.manager.provisioner.process.pid).children()
+    [supervisor] = [one for one in below if "supervisor" in " ".join(one.cmdline())]
+    registry = "get_ipython().magics_manager.registry"
+    assert kernel.run(f"run = {registry}['MWMagic'].latest()").error is None
+    os.kill(supervisor.pid, signal.SIGKILL)
+    assert kernel.run("import time\nwhile not run.over: time.sleep(0.01)").error is None
+    assert kernel.run("run").value == "<Run 1: lost with its supervisor>"
+    assert kernel.run("%mw_status").value == (
+        "run 1: lost with its supervisor\n  worker:0  lost\n  worker:1  lost"
+    )
+    assert kernel.run("%mw_runs").value.split()[:3] == ["1", "main", "lost"]
+
+
 def test_a_detached_cluster_is_found_by_the_next_kernel(kernel):
     kernel.run(DECLARE + " --detach")
     kernel.run(SLEEP)
