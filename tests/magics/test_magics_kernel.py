@@ -9,6 +9,8 @@ import psutil
 import pytest
 from processes import eventually
 
+from mwmagic.record import runs
+
 pytestmark = pytest.mark.slow
 
 DECLARE = "%mw_cluster 2 --no-warm --grace 0.2"
@@ -111,10 +113,10 @@ def test_a_killed_kernel_leaves_nothing(kernel):
     assert not alive
 
 
-def test_a_run_is_lost_with_its_supervisor(kernel):
+def test_a_run_is_lost_with_its_supervisor(kernel, tmp_path):
     kernel.run(DECLARE)
     kernel.run(SLEEP)
-    eventually(lambda: len(ours(kernel)) == 4)
+    eventually(lambda: all(task.pid for task in runs(tmp_path)[-1].status.tasks.values()))
     below = psutil.Process(kernel.manager.provisioner.process.pid).children()
     [supervisor] = [one for one in below if "supervisor" in " ".join(one.cmdline())]
     registry = "get_ipython().magics_manager.registry"
