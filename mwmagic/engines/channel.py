@@ -22,6 +22,15 @@ __all__ = ["Channel"]
 ANSWER_SECONDS = 30.0
 CLOSE_SECONDS = 5.0
 
+LEASE_SECONDS = 10.0
+"""Without a command for so long the agent on another machine ends its workers, and itself."""
+
+MARGIN_SECONDS = 2.0
+"""How much later than that the machine counts as lost here: it has let go by then."""
+
+PINGS = 4
+"""Pings in a lease."""
+
 CLOCK_PINGS = 5
 """Round trips by which a remote machine's clock is compared; the fastest counts."""
 
@@ -56,6 +65,7 @@ class Channel:
         self._next = 0
         self._hello: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self._closing = False
+        self._lease: asyncio.Task[None] | None = None
         self._reader = asyncio.create_task(self._read())
 
     @property
@@ -64,15 +74,19 @@ class Channel:
         return self._link.pid
 
     @classmethod
-    async def open(cls, host: Host, *, silence: float = 0.0, sample: float = 1.0) -> Channel:
+    async def open(
+        cls, host: Host, *, silence: float | None = None, sample: float = 1.0
+    ) -> Channel:
         """Start the agent on a machine and greet it.
 
         Parameters
         ----------
         host : Host
             The machine.
-        silence : float
-            Seconds without a command after which the agent ends its workers; 0 is never.
+        silence : float, optional
+            Seconds without a command after which the agent ends its workers; 0 is
+            never. By default `LEASE_SECONDS` on another machine, where neither side
+            can be sure to notice when the link between them breaks.
         sample : float
             Seconds between two reports of CPU and memory.
 
@@ -83,13 +97,30 @@ class Channel:
         """
         channel = cls(await host.connect(), host)
         parent = os.getpid() if host.here else None
+        silence = (0.0 if host.here else LEASE_SECONDS) if silence is None else silence
         channel.send("hello", version=VERSION, parent=parent, silence=silence, sample=sample)
         try:
             await channel._greeted()
         except BaseException:
             await channel.close()
             raise
+        if silence:
+            channel._lease = asyncio.create_task(channel._renew(silence))
         return channel
+
+    async def _renew(self, silence: float) -> None:
+        """Keep the agent's lease alive, and break the link when it does not answer in time.
+
+        There is no next ping before the last was answered: when only the way
+        back is broken the agent is to let go too.
+        """
+        while True:
+            await asyncio.sleep(silence / PINGS)
+            try:
+                await self.request("ping", seconds=silence + MARGIN_SECONDS)
+            except SupervisorError:
+                self._link.kill()
+                return
 
     async def _greeted(self) -> None:
         """Wait for the agent's greeting, and compare clocks with another machine."""
@@ -160,6 +191,7 @@ class Channel:
     async def close(self) -> None:
         """End the agent and everything it started."""
         self._closing = True
+        self._end_lease()
         self.send("close")
         self._link.close()
         try:
@@ -168,6 +200,10 @@ class Channel:
             self._link.kill()
             await self._link.wait()
         await self._reader
+
+    def _end_lease(self) -> None:
+        if self._lease is not None:
+            self._lease.cancel()
 
     async def _read(self) -> None:
         try:
@@ -213,6 +249,7 @@ class Channel:
             future.set_result(answer)
 
     def _gone(self) -> None:
+        self._end_lease()
         error = SupervisorError(f"the agent on {self.host.name} ended")
         for future in (self._hello, *self._answers.values()):
             self._settle(future, error)

@@ -45,6 +45,7 @@ class FakeAgent:
         self._wire = wire
         self._script = script
         self._sample = 0.0
+        self._silence = 0.0
         self._tasks = {asyncio.create_task(self._serve())}
         machine.agents.add(self)
 
@@ -62,12 +63,20 @@ class FakeAgent:
         self._wire.kill()
 
     async def _serve(self) -> None:
-        while line := await self._wire.commands.readline():
+        while line := await self._command():
             command = check(decode(line), COMMANDS)
             if command["type"] == "close":
                 break
             self._obey(command)
         self._close()
+
+    async def _command(self) -> bytes:
+        """Return the next line; none once the supervisor was silent for too long."""
+        line = self._wire.commands.readline()
+        try:
+            return await asyncio.wait_for(line, self._silence or None)
+        except asyncio.TimeoutError:
+            return b""
 
     def _close(self) -> None:
         """End as an agent does: with its workers, and then its output."""
@@ -95,7 +104,7 @@ class FakeAgent:
 
     def hello(self, command: Message) -> None:
         """Greet."""
-        self._sample = command["sample"]
+        self._sample, self._silence = command["sample"], command["silence"]
         own = {"pid": 0, "host": self.machine.name, "python": self.machine.has.python}
         self.emit("hello", version=VERSION, **own, **self._clocks())
         if self._sample:

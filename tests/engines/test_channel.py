@@ -225,6 +225,32 @@ def test_times_of_another_machine_are_told_in_our_own():
     run(test())
 
 
+DEAF = """
+for _ in range(CLOCK_PINGS + 3):
+    one = hear()
+    say(type="pong", n=one["n"], time=0)
+say(type="usage", time=0, processes={})
+time.sleep(600)
+"""
+
+
+def test_an_agent_that_no_longer_answers_is_lost_once(monkeypatch):
+    monkeypatch.setattr(module, "MARGIN_SECONDS", 0.05)
+
+    async def test():
+        deaf = DEAF.replace("CLOCK_PINGS", str(module.CLOCK_PINGS))
+        one = await opened(greet(deaf), here=False, silence=0.05)
+        heard = asyncio.Queue()
+        one.listener = heard.put_nowait
+        one.lost = lambda: heard.put_nowait("lost")
+        assert (await heard.get())["type"] == "usage"
+        assert await heard.get() == "lost"
+        await one.close()
+        assert heard.empty()
+
+    run(test())
+
+
 def test_a_stubborn_agent_is_killed(monkeypatch):
     monkeypatch.setattr(module, "CLOSE_SECONDS", 0.1)
 

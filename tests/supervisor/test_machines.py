@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from mwmagic.engines import channel
 from mwmagic.gang import Policy
 from mwmagic.model.cluster import make_tasks
 from mwmagic.model.config import Config
@@ -173,6 +174,31 @@ def test_what_is_lost_of_a_log_is_said(tmp_path):
         await client.state("finished", "failed")
         [end] = [event for event in events(tmp_path) if event["event"] == "exited"]
         assert "bytes of the log could not be had" in end["finding"]["detail"]
+
+
+@pytest.mark.slow
+def test_a_machine_that_cannot_be_reached_lets_go_before_it_is_replaced(tmp_path, monkeypatch):
+    monkeypatch.setattr(channel, "LEASE_SECONDS", 0.2)
+    monkeypatch.setattr(channel, "MARGIN_SECONDS", 0.1)
+    a, b, c = machines_of("abc")
+    left = []
+
+    async def train(worker):
+        if worker.attempt == 1:
+            await worker.hang()
+        left.append(len(b.workers))
+
+    @on(tmp_path, [a, b, c], train, engine={"most": 2})
+    async def _(client):
+        await client.launch()
+        await client.state("running")
+        while not b.workers:  # noqa: ASYNC110 - nothing tells of it here
+            await asyncio.sleep(0.005)
+        b.cut()
+        run = await client.state("finished", "failed")
+        assert (run["state"], run["attempt"]) == ("finished", 2)
+        assert client.engine.allocations == [frozenset(), {"b"}]
+        assert left == [0, 0]
 
 
 @pytest.mark.slow
