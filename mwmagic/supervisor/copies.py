@@ -83,8 +83,7 @@ class Copy:
                 data, size = await self._fetch(self.size, CHUNK_BYTES)
             except SupervisorError:
                 return  # not written yet, or nobody there who could be asked
-            if data:
-                self.put(self.size, data)
+            self.put(self.size, data)  # also nothing: the file is there
             if self.size >= size:
                 return
 

@@ -73,6 +73,9 @@ class Examined(Protocol):
     def peers(self) -> list[str]:
         """Return the tasks that train and have a process."""
 
+    async def refresh(self, process: Process) -> None:
+        """Have here what a process has written to its file of stacks."""
+
     def dump(self, process: Process) -> None:
         """Have a process write its stack."""
 
@@ -167,13 +170,18 @@ class Examiner:
 
     async def _stacks(self, alive: Sequence[Process]) -> dict[str, Stack | None]:
         """Have processes write their stacks, and return them by task."""
+        await self._refresh(alive)
         dumps = {str(one.task): self._ask(one) for one in alive}
         pending = {task: dump for task, dump in dumps.items() if dump is not None}
         deadline = time.monotonic() + DUMP_SECONDS
         while pending and time.monotonic() < deadline:
             await asyncio.sleep(POLL_SECONDS)
+            await self._refresh([one for one in alive if str(one.task) in pending])
             pending = {task: dump for task, dump in pending.items() if not dump.complete()}
         return {task: dump.stack() if dump else None for task, dump in dumps.items()}
+
+    async def _refresh(self, processes: Sequence[Process]) -> None:
+        await asyncio.gather(*(self._run.refresh(one) for one in processes))
 
     def _ask(self, process: Process) -> Dump | None:
         path = process.paths.stacks

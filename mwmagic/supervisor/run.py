@@ -424,6 +424,10 @@ class Run:
         """Return the tasks that train and have a process."""
         return [str(one.task) for one in self.alive() if self._roles[one.task] is g.Role.PEER]
 
+    async def refresh(self, process: Process) -> None:
+        """Fetch what a process has written to its file of stacks, where the disk is another."""
+        await self._place.pull(process.task, str(process.paths.stacks))
+
     def dump(self, process: Process) -> None:
         """Have a process write its stack."""
         self._signal(process, signal.SIGUSR1)

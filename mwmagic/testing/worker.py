@@ -106,6 +106,8 @@ class FakeWorker:
 
     async def run(self, script: Script) -> int | None:
         """Run the script to its end and return its exit code; None if a signal ended it."""
+        if variables.STACKS in self.env:
+            self.machine.write(self.env[variables.STACKS], b"")  # ready to be asked where it is
         self._running = asyncio.ensure_future(self._guarded(script))
         try:
             return await self._running

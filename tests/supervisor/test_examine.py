@@ -36,6 +36,9 @@ class FakeRun:
     def peers(self):
         return list(self.trains)
 
+    async def refresh(self, process):
+        pass
+
     def dump(self, process):
         if self.broken:
             raise OSError("the agent is gone")

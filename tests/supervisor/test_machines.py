@@ -163,6 +163,31 @@ def test_logs_of_machines_with_disks_of_their_own_are_kept_here(tmp_path):
             assert printed(task) == line.decode() * 14_000 + f"{name}\n"
 
 
+STACK = """Current thread 0x00007f3c36082b80 (most recent call first):
+  File "/home/me/data.py", line 7 in load
+  File "/home/me/src/mwmagic/worker/bootstrap.py", line 186 in _execute
+"""
+
+
+def test_tasks_on_machines_with_disks_of_their_own_are_found(tmp_path):
+    async def train(worker):
+        worker.stack = STACK
+        await worker.hang()
+
+    a, b = machines_of("ab", shared=False)
+
+    @on(tmp_path, [a, b], train)
+    async def _(client):
+        await client.launch()
+        while not (a.workers and b.workers):  # noqa: ASYNC110 - nothing tells of it here
+            await asyncio.sleep(0.005)
+        await client.state("running")
+        await client.ask("stacks")
+        await client.until(lambda news: (news.get("run") or {}).get("examined"))
+        [path] = tmp_path.glob(".mwmagic/runs/*/stacks.json")
+        assert path.read_text().count("data.py:7") == 2
+
+
 def test_what_is_lost_of_a_log_is_said(tmp_path):
     async def train(worker):
         worker.write(b"a" * 99_999)
