@@ -10,6 +10,8 @@ from functools import cache
 from types import NoneType
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
 
+from .numbers import decoded, encoded
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -46,8 +48,8 @@ class Stored:
 
 def as_json(value: object) -> Any:  # noqa: ANN401 - JSON values
     """Return dataclasses, enums and containers as JSON values."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
+    if isinstance(value, float):
+        return encoded(value)
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, Mapping):
@@ -90,11 +92,7 @@ def _number(value: object) -> float:
 
 
 def _measured(value: object) -> float:
-    if value in ("nan", "inf", "-inf"):
-        return float(str(value))
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError
-    return float(value)
+    return decoded(value)
 
 
 _READERS: dict[object, Callable[[object], Any]] = {

@@ -21,6 +21,9 @@ __all__ = ["EVENTS", "Fits", "Watch"]
 HISTORY_VALUES = 1000
 """Values of a history that travel in one packet."""
 
+EPOCHS_KEPT = 10
+"""Ends of epochs that a round of packets holds: of more, in 50 ms, the newest."""
+
 LAST = 2**53
 """A step that comes after all others."""
 
@@ -187,7 +190,8 @@ class Watch:
     def _put(self, kind: str, metrics: Mapping[str, Any], **more: Any) -> None:
         if self._outbox is not None:
             message = {"kind": kind, **self._place, **more}
-            key = (kind, more.get("final"), tuple(metrics))
+            epoch = self._place.get("epoch", 0) % EPOCHS_KEPT if "final" in more else None
+            key = (kind, epoch, tuple(metrics))
             self._outbox.put(key, message, self._values.read(metrics))
 
     def _history(self) -> Mapping[str, Any]:
