@@ -14,8 +14,8 @@ from mwmagic.record import TaskPaths
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mwmagic.logs.guard import Fault
     from mwmagic.model.cluster import TaskName
+    from mwmagic.model.fault import Fault
 
     from .run import Run
 

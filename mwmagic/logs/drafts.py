@@ -31,7 +31,10 @@ class Drafts:
 
     def feed(self, data: bytes) -> list[tuple[str, str]]:
         """Take the next bytes and return the first and last draft of each line they ended."""
-        text = self._decoder.decode(data)
+        return self.write(self._decoder.decode(data))
+
+    def write(self, text: str) -> list[tuple[str, str]]:
+        """Take the next text, if it is decoded already; see `feed`."""
         *ended, tail = text.split("\n")
         drawn = len(ended) if _DRAWN.search(text) else min(1, len(ended))
         lines = [self._end(piece) for piece in ended[:drawn]]

@@ -7,40 +7,21 @@ out. Such a line is lost to that parser; the process that reads it, and the run,
 from __future__ import annotations
 
 import traceback
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
+from mwmagic.model.fault import Fault
 from mwmagic.model.text import encodable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Fault", "Guard"]
+__all__ = ["Guard"]
 
 ERROR_CHARACTERS = 300
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Fault:
-    """What a parser raised.
-
-    Parameters
-    ----------
-    parser : str
-        Its name.
-    error : str
-        The exception, with the line of code that raised it.
-    """
-
-    parser: str
-    error: str
-
-    def __str__(self) -> str:
-        return f"mwmagic's {self.parser} parser failed on a line and skipped it: {self.error}"
 
 
 class Guard:
@@ -75,6 +56,14 @@ class Guard:
         except Exception as error:  # noqa: BLE001 - whatever it is, it costs no more than its line
             self._note(parser, error)
             return neutral
+
+    def around(self, parser: str, neutral: T, read: Callable[P, T]) -> Callable[P, T]:
+        """Return a parser that is called like another, under guard; see `call`."""
+
+        def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
+            return self.call(parser, neutral, read, *args, **kwargs)
+
+        return guarded
 
     def _note(self, parser: str, error: Exception) -> None:
         if parser not in self._faulty:

@@ -9,13 +9,18 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from .drafts import Drafts
 from .noise import NATIVE
 from .prints import said
 from .terminal import plain
 from .tqdm import TqdmBar, clock, tqdm_bar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .guard import Guard
 
 _NUMBER = r"[-+]?(?:\d+(?:\.\d*)?(?:e[-+]?\d+)?|nan|inf)"
 _BAR = re.compile(
@@ -94,8 +99,16 @@ class Progress:
             One for each finished line that tells something, then at most one for the
             line that is still being redrawn.
         """
-        ended = self._drafts.feed(data)
-        told = [self.line(last, first) for first, last in ended]
+        return self._read(self._drafts.feed(data), self.line)
+
+    def write(self, text: str, guard: Guard) -> list[Update]:
+        """Take the next text, decoded already, with each line under guard; see `feed`."""
+        return self._read(self._drafts.write(text), guard.around("progress", None, self.line))
+
+    def _read(
+        self, ended: list[tuple[str, str]], line: Callable[[str, str], Update | None]
+    ) -> list[Update]:
+        told = [line(last, first) for first, last in ended]
         self._told = None if ended else self._told
         current = self._bar(self._drafts.current, finished=False)
         if current != self._told:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from .guard import Fault
+    from mwmagic.model.fault import Fault
 
 __all__ = ["read"]
 

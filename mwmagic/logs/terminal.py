@@ -79,7 +79,11 @@ class Terminal:
 
     def feed(self, data: bytes) -> list[str]:
         """Take the next bytes and return the lines they finished, each exactly once."""
-        return self._write(self._held + self._decoder.decode(data))
+        return self.write(self._decoder.decode(data))
+
+    def write(self, text: str) -> list[str]:
+        """Take the next text, if it is decoded already; see `feed`."""
+        return self._write(self._held + text)
 
     def close(self) -> list[str]:
         """End the stream: return what is left as last lines, none if nothing shows."""

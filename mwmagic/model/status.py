@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from .cause import Cause, Notice, Stall  # noqa: TC001 - read to know how a status is read back
+from .fault import Fault  # noqa: TC001 - read to know how a status is read back
 from .stored import Measured, Stored
 from .symptom import Finding  # noqa: TC001 - read to know how a status is read back
 
@@ -197,6 +198,8 @@ class RunStatus(Stored):
         What went otherwise than meant, though the run goes on or ended well.
     examined : int
         How many times the tasks' stacks were looked at.
+    faults : tuple of Fault
+        The first of each parser that failed: what it tells may lack something.
     """
 
     number: int = 0
@@ -215,6 +218,7 @@ class RunStatus(Stored):
     setbacks: tuple[Setback, ...] = ()
     notices: tuple[Notice, ...] = ()
     examined: int = 0
+    faults: tuple[Fault, ...] = ()
 
     @property
     def over(self) -> bool:

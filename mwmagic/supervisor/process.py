@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import signal
-from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.agent.wire import AGENT_LOST
 from mwmagic.diagnosis import Exit, Seen
-from mwmagic.logs.noise import NATIVE
-from mwmagic.logs.phases import Phases
-from mwmagic.logs.terminal import Terminal
 from mwmagic.model.status import Reached, TaskState, TaskStatus
+from mwmagic.model.text import sendable
 
-from .training import Training
+from .output import Output
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from mwmagic.diagnosis.stacks import Stack
+    from mwmagic.logs.guard import Guard
     from mwmagic.logs.progress import Update
     from mwmagic.model.cluster import Task
     from mwmagic.model.messages import Message
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from .reports import History
 
 __all__ = ["Process"]
-
-TAIL = 200
-"""Lines of a log's end that are kept for the diagnosis."""
 
 _OURS = (None, signal.SIGKILL, signal.SIGTERM)
 """How a process ends that mwmagic ends: by a signal, or by itself after SIGTERM."""
@@ -47,10 +44,16 @@ def _reached(latest: Update | None) -> Reached | None:
     )
 
 
-def _informs(line: str) -> bool:
-    """Whether a line is one of the notices that only the most talkative level shows."""
-    notice = NATIVE.match(line)
-    return notice is not None and "I" in notice.group(1, 2)
+def _report(report: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return what can be used of a worker's report, whoever wrote it."""
+    if report is None:
+        return None
+    known: dict[str, Any] = sendable(report)
+    if not isinstance(known.get("time"), int | float):
+        known.pop("time", None)
+    if not isinstance(known.get("where"), dict):
+        known.pop("where", None)
+    return known
 
 
 class Process:
@@ -64,6 +67,8 @@ class Process:
         In which attempt it was started.
     paths : TaskPaths
         Where its log is, and what belongs to it.
+    guard : Guard
+        What the fault of a parser of its output is reported to.
     script : str
         The user's file.
     cell : str
@@ -86,6 +91,7 @@ class Process:
         task: Task,
         attempt: int,
         paths: TaskPaths,
+        guard: Guard,
         *,
         script: str = "",
         cell: str = "",
@@ -99,7 +105,6 @@ class Process:
         self.cell = cell
         self.address = address
         self.told = told
-        self._logs = False
         self.state = TaskState.STARTING
         self.exit: Exit | None = None
         self.pid: int | None = None
@@ -109,10 +114,7 @@ class Process:
         self.size = 0
         self._told_to_end: float | None = None
         self._requested = False
-        self._terminal = Terminal()
-        self._phases = Phases()
-        self._training = Training()
-        self._tail: deque[str] = deque(maxlen=TAIL)
+        self._output = Output(guard)
 
     def started(self, event: Message) -> None:
         """Note that it runs."""
@@ -122,24 +124,13 @@ class Process:
 
     def output(self, event: Message) -> list[Update]:
         """Read what it printed and return what that says of its progress."""
-        data = event["data"].encode("utf-8", "surrogateescape")
-        self.size = event["offset"] + len(data)
-        lines = self._terminal.feed(data)
-        self._tail.extend(lines)
-        for line in lines:
-            self._phases.feed(line)
-            self._logs = self._logs or _informs(line)
-        updates = self._training.printed(data)
-        if updates:
-            self._phases.train()
+        size, updates = self._output.feed(event["data"])
+        self.size = event["offset"] + size
         return updates
 
     def said(self, event: Message) -> Update | History | None:
         """Read what it reports beside its log; None where that is not a report."""
-        report = self._training.said(event["data"])
-        if report is not None:
-            self._phases.train()
-        return report
+        return self._output.said(event["data"])
 
     def told_to_end(self, time: float) -> None:
         """Note that mwmagic ends it from now on."""
@@ -157,10 +148,11 @@ class Process:
 
     def exited(self, event: Message) -> Exit:
         """Note how it ended."""
-        failed = (event["report"] or event).get("time") or event["time"]
+        report = _report(event["report"])
+        failed = float(report["time"] if report and "time" in report else event["time"])
         self.state = TaskState.ENDED
         self.size = max(self.size, event["size"])
-        self._tail.extend(self._terminal.close())
+        self._output.close()
         self.exit = Exit(
             task=str(self.task),
             attempt=self.attempt,
@@ -170,11 +162,11 @@ class Process:
             ended=self._ended(event, failed),
             cut=self._ended(event, event["time"]) and not self._ended(event, failed),
             oom=event["oom"],
-            detail=event["error"],
+            detail=sendable(event["error"]),
             lost=event["reason"] == AGENT_LOST,
             stalled=self.stalled,
-            report=event["report"],
-            tail="\n".join(self._tail),
+            report=report,
+            tail=self._output.tail,
             script=self.script,
             cell=self.cell,
             address=self.address,
@@ -209,15 +201,15 @@ class Process:
         return Seen(
             task=str(self.task),
             address=self.address,
-            tail="\n".join(self._tail),
-            phase=self._phases.phase,
-            verbose=self.told and (self.warm or self._logs),
+            tail=self._output.tail,
+            phase=self._output.phase,
+            verbose=self.told and (self.warm or self._output.informed),
             stack=stack,
         )
 
     def status(self) -> TaskStatus:
         """Return how the task is."""
-        end, phase = self.exit, self._phases.phase
+        end, phase = self.exit, self._output.phase
         return TaskStatus(
             state=self.state,
             address=self.address,
@@ -225,7 +217,7 @@ class Process:
             warm=self.warm,
             phase=phase.word,
             waits=phase.waiting,
-            progress=_reached(self._training.latest),
+            progress=_reached(self._output.training.latest),
             cpu=self.usage.get("cpu"),
             memory=self.usage.get("memory"),
             log=str(self.paths.log),

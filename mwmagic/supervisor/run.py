@@ -16,6 +16,7 @@ from mwmagic import gang as g
 from mwmagic.diagnosis import Exit, Seen, diagnose, kind, notices
 from mwmagic.errors import MwmagicError, SupervisorError
 from mwmagic.frameworks import framework_for
+from mwmagic.logs.guard import Guard
 from mwmagic.model import variables
 from mwmagic.model.status import (
     RunState,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from mwmagic.model.cause import Cause, Notice, Stall
     from mwmagic.model.cluster import Task
     from mwmagic.model.config import Config
+    from mwmagic.model.fault import Fault
     from mwmagic.model.messages import Message
     from mwmagic.model.position import Examination
     from mwmagic.record import RunDirectory
@@ -125,6 +127,8 @@ class Run:
         self._processes: dict[Task, Process] = {}
         self._keyed: dict[str, Process] = {}
         self._exits: list[Exit] = []
+        self._faults: list[Fault] = []
+        self._guard = Guard(self._misread)
         self._timers: dict[g.Due, asyncio.TimerHandle] = {}
         self._waiting: deque[g.Event] = deque()
         self._moving: asyncio.Task[None] | None = None
@@ -258,16 +262,19 @@ class Run:
         for due in list(self._timers):
             self._cancel(due)
         self._ended = time.time()
-        self._notices = notices(self.seen({}))
-        self.cause = diagnose(self._decisive()) if action.state is g.State.FAILED else None
+        self._notices = self._guard.call("notice", (), notices, self.seen({}))
+        self.cause = self._diagnosed() if action.state is g.State.FAILED else None
         self._note("ended", state=action.state.value, cause=self.cause and self.cause.as_json())
 
     def _set_back(self) -> None:
         """Keep why an attempt failed that another one follows."""
-        cause = diagnose(self._decisive()) if self.gang.state is g.State.BACKOFF else None
+        cause = self._diagnosed() if self.gang.state is g.State.BACKOFF else None
         if cause is not None:
             self._setbacks.append(Setback(self.gang.attempt, cause))
             self._note("setback", **self._setbacks[-1].as_json())
+
+    def _diagnosed(self) -> Cause | None:
+        return self._guard.call("diagnosis", None, diagnose, self._decisive())
 
     def _forgive(self, event: g.Exited) -> None:
         """Forget a failure that the gang goes on without: it explains no later one."""
@@ -326,6 +333,7 @@ class Run:
             task,
             attempt,
             self.directory.task(task, attempt),
+            self._guard,
             script=str(Path(order.cwd, order.script)),
             cell=order.cell,
             address=self._place.spec.addresses[task],
@@ -359,7 +367,9 @@ class Run:
             self._note("started", task=str(process.task), pid=process.pid, warm=process.warm)
             self._changed()
         elif event["type"] == "exited":
-            self._exited(process, process.exited(event))
+            bare = {**event, "report": None}
+            end = self._guard.call("report", None, process.exited, event)
+            self._exited(process, end or process.exited(bare))
         elif event["type"] == "refused" and event["command"] == "start":
             failed = process.failed(event["error"], time.monotonic(), event["reason"])
             self._exited(process, failed)
@@ -461,7 +471,7 @@ class Run:
             if update.metrics:
                 self._measured(process, LOG, asdict(update))
         channel = self._place.channel(process.task)
-        spent = len(event["data"].encode("utf-8", "surrogateescape"))
+        spent = process.size - event["offset"]
         channel.send("credit", process=event["process"], bytes=spent)
         self._changed()
 
@@ -496,7 +506,8 @@ class Run:
             finding=end.finding.as_json(),
             report=end.report,
         )
-        self.handle(g.Exited(process.task, end.attempt, end.code, kind(end), end.moment))
+        why = self._guard.call("failure", g.Failure.PRIMARY, kind, end)
+        self.handle(g.Exited(process.task, end.attempt, end.code, why, end.moment))
 
     def lost(self, loss: Loss) -> None:
         """Take in that an agent is gone, and its workers with it."""
@@ -527,6 +538,7 @@ class Run:
             setbacks=tuple(self._setbacks),
             notices=self._notices,
             examined=self._examiner.times,
+            faults=tuple(self._faults),
         )
 
     def _task_status(self, task: Task) -> TaskStatus:
@@ -541,6 +553,12 @@ class Run:
         self.directory.write({**self.status().as_json(), **account})
         if self.over:
             self.directory.flush()
+
+    def _misread(self, fault: Fault) -> None:
+        """Note, once for each parser, that it failed: what it says may lack something."""
+        self._faults.append(fault)
+        self._note("fault", **fault.as_json())
+        self._changed()
 
     def _note(self, event: str, **fields: Any) -> None:  # noqa: ANN401 - JSON values
         self.directory.event(event, **fields)

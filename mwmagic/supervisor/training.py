@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from mwmagic.logs.progress import Progress, Update
 
 from .reports import History, report_in
+
+if TYPE_CHECKING:
+    from mwmagic.logs.guard import Guard
 
 __all__ = ["Training"]
 
 
 class Training:
     """The training of one process.
+
+    Parameters
+    ----------
+    guard : Guard
+        What a parser's fault is reported to.
 
     Attributes
     ----------
@@ -22,16 +31,20 @@ class Training:
         What was wrong with a packet that was not a report.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
         self.latest: Update | None = None
         self.unreadable: str | None = None
         self._progress = Progress()
         self._reported: set[str] = set()
         self._placed = False  # reports tell where it is
 
-    def printed(self, data: bytes) -> list[Update]:
-        """Take the next bytes of the log; return what they say that is not reported."""
-        return [self._unreported(update) for update in self._progress.feed(data)]
+    def printed(self, text: str) -> list[Update]:
+        """Take the next text of the log; return what it says that is not reported."""
+        updates = self._guard.call("progress", None, self._progress.write, text, self._guard)
+        if updates is None:
+            self._progress = Progress()  # the old one's state may be anything
+        return [self._unreported(update) for update in updates or ()]
 
     def _unreported(self, update: Update) -> Update:
         metrics = {n: value for n, value in update.metrics.items() if n not in self._reported}

@@ -67,10 +67,11 @@ def line(run: RunStatus) -> str:
 def remarks(run: RunStatus) -> list[str]:
     """Say what a run's user should know besides, a line each.
 
-    Why it makes no progress, and what went otherwise than meant.
+    Why it makes no progress, what went otherwise than meant, and what could not be read.
     """
     seen = [run.stall.why if run.stall else None, *run.notices]
-    return [failure.remark(one) for one in seen if one]
+    told = [failure.remark(one) for one in seen if one]
+    return told + [str(fault) for fault in run.faults]
 
 
 def attempt_words(run: RunStatus) -> str:

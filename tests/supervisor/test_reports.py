@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mwmagic.logs.guard import Guard
 from mwmagic.supervisor.reports import History, report_in
 from mwmagic.supervisor.training import Training
 
@@ -20,18 +21,22 @@ def packet(kind="train", **fields):
     return json.dumps({"kind": kind, "metrics": metrics, **fields})
 
 
+def unexpected(fault):
+    raise AssertionError(str(fault))
+
+
 def trained(*said):
-    training = Training()
+    training = Training(Guard(unexpected))
     for one in said:
         if isinstance(one, bytes):
-            training.printed(one)
+            training.printed(one.decode())
         else:
             assert training.said(one) is not None
     return training.latest
 
 
 def test_a_report():
-    training = Training()
+    training = Training(Guard(unexpected))
     report = training.said(packet(epoch=1, epochs=3, step=4, steps=10, metrics={"loss": "NaN"}))
     assert (report.epoch, report.epochs, report.step, report.steps) == (1, 3, 4, 10)
     assert math.isnan(report.metrics["loss"])
@@ -48,9 +53,11 @@ def test_a_report_wins_over_the_log_before_and_after():
     for order in ((BAR, report), (report, BAR)):
         latest = trained(*order)
         assert (latest.step, latest.metrics) == (5, {"loss": 0.123, "accuracy": 0.5})
-    training = Training()
+    training = Training(Guard(unexpected))
     training.said(report)
-    assert [one.metrics for one in training.printed(BAR) if one.metrics] == [{"accuracy": 0.5}]
+    assert [one.metrics for one in training.printed(BAR.decode()) if one.metrics] == [
+        {"accuracy": 0.5}
+    ]
 
 
 def test_a_report_without_a_place_leaves_it_to_the_log():
@@ -108,7 +115,7 @@ def test_a_part_of_a_history():
     ],
 )
 def test_what_is_no_report_changes_nothing(data):
-    training = Training()
+    training = Training(Guard(unexpected))
     assert training.said(data) is None
     assert training.latest is None
     assert training.unreadable
@@ -116,4 +123,4 @@ def test_what_is_no_report_changes_nothing(data):
 
 @given(st.text() | st.recursive(st.none() | st.floats() | st.text(), st.lists).map(json.dumps))
 def test_garbage_never_raises(data):
-    Training().said(data)
+    Training(Guard(unexpected)).said(data)

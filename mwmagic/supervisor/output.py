@@ -1,0 +1,109 @@
+"""What one process prints, as its supervisor reads it."""
+
+from __future__ import annotations
+
+import codecs
+from collections import deque
+from typing import TYPE_CHECKING
+
+from mwmagic.logs.noise import NATIVE
+from mwmagic.logs.phases import Phases
+from mwmagic.logs.terminal import Terminal
+
+from .training import Training
+
+if TYPE_CHECKING:
+    from mwmagic.logs.guard import Guard
+    from mwmagic.logs.phases import Phase
+    from mwmagic.logs.progress import Update
+
+    from .reports import History
+
+__all__ = ["Output"]
+
+TAIL_LINES = 200
+"""Lines of a log's end that are kept for the diagnosis."""
+
+
+class Output:
+    """Reads a process's output once, for its end, its start-up and its progress.
+
+    Parameters
+    ----------
+    guard : Guard
+        What a parser's fault is reported to.
+
+    Attributes
+    ----------
+    training : Training
+        How far its training is.
+    informed : bool
+        Whether there was a notice that only the most verbose level shows.
+    """
+
+    def __init__(self, guard: Guard) -> None:
+        self.training = Training(guard)
+        self.informed = False
+        self._guard = guard
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._terminal = Terminal()
+        self._phases = Phases()
+        self._tail: deque[str] = deque(maxlen=TAIL_LINES)
+
+    @property
+    def tail(self) -> str:
+        """The last lines, as a terminal shows them."""
+        return "\n".join(self._tail)
+
+    @property
+    def phase(self) -> Phase:
+        """Where the process is in its start-up."""
+        return self._phases.phase
+
+    def feed(self, data: str) -> tuple[int, list[Update]]:
+        """Take the next output, in which an agent escaped the bytes that are not UTF-8.
+
+        Returns
+        -------
+        int, list of Update
+            How many bytes it was, and what it says of the progress.
+        """
+        size, text = self._decoded(data)
+        self._show(text)
+        updates = self.training.printed(text)
+        if updates:
+            self._phases.train()
+        return size, updates
+
+    def said(self, data: str) -> Update | History | None:
+        """Take what it reports beside its log; None where that is not a report."""
+        report = self._guard.call("report", None, self.training.said, data)
+        if report is not None:
+            self._phases.train()
+        return report
+
+    def close(self) -> None:
+        """Take what was not ended by a newline as the last line."""
+        self._tail.extend(self._guard.call("terminal", [], self._terminal.close))
+
+    def _decoded(self, data: str) -> tuple[int, str]:
+        """Return how many bytes were escaped in a text, and what they say."""
+        if data.isascii() and not self._decoder.getstate()[0]:
+            return len(data), data
+        raw = data.encode("utf-8", "surrogateescape")
+        return len(raw), self._decoder.decode(raw)
+
+    def _show(self, text: str) -> None:
+        lines = self._guard.call("terminal", None, self._terminal.write, text)
+        if lines is None:
+            self._terminal = Terminal()
+            return
+        self._tail.extend(lines)
+        for line in lines:
+            self._guard.call("start-up", None, self._start_up, line)
+
+    def _start_up(self, line: str) -> None:
+        self._phases.feed(line)
+        if not self.informed:
+            notice = NATIVE.match(line)
+            self.informed = notice is not None and "I" in notice.group(1, 2)
