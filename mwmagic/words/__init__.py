@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from .failure import explain, headline
+from .failure import explain, headline, remark
 
-__all__ = ["explain", "headline"]
+__all__ = ["explain", "headline", "remark"]
