@@ -72,8 +72,8 @@ def by_hand(directory):
 def by_mwmagic(cluster):
     """Launch on a cluster and wait for what both print."""
     begin = time.perf_counter()
-    run = cluster.run("main.py", cwd=cluster.config.root)
-    logs = [Path(cluster.config.root) / run.directory / f"attempt-1/worker-{i}.log" for i in (0, 1)]
+    run = cluster.run("main.py", cwd=cluster.options.root)
+    logs = [run.directory / f"attempt-1/worker-{i}.log" for i in (0, 1)]
     while not all(log.exists() and b"READY" in log.read_bytes() for log in logs):
         time.sleep(0.005)
     seconds = time.perf_counter() - begin

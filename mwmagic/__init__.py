@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import system
+from . import errors, system
+from .errors import *  # noqa: F403 - every error is public
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -23,6 +24,7 @@ system.check()
 __version__ = "0.1.0"
 
 __all__ = ["Cluster", "ClusterSpec", "Run", "Task", "__version__", "clusters", "runs"]
+__all__ += errors.__all__
 
 _HOMES = dict.fromkeys(("Cluster", "clusters"), "client.cluster")
 _HOMES |= dict.fromkeys(("ClusterSpec", "Task"), "model.cluster")

@@ -13,23 +13,17 @@ The hierarchy::
     │   └── SupervisorLost        the supervisor went away
     ├── MessageError              a message that no process of this version sends
     ├── BadArguments              a magic or command was given arguments it does not take
-    ├── WaitInterrupted           somebody interrupted waiting; the run goes on
+    ├── WaitInterrupted           waiting was interrupted; the run goes on
     ├── WaitTimeout               a run outlasted the time it was given (also a TimeoutError)
     └── RunFailed                 a run ended without success
         ├── WorkerFailed          a task failed, and with it the run
-        └── RunStopped            somebody stopped the run
+        └── RunStopped            the run was stopped before its end
 
 In a notebook each renders as its message alone: the traceback through this
 package would say nothing about the user's mistake.
 """
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from .client.run import Run
-    from .model.cause import Cause
 
 __all__ = [
     "BadArguments",
@@ -106,7 +100,7 @@ class BadArguments(MwmagicError):
 
 
 class WaitInterrupted(MwmagicError):
-    """Somebody interrupted waiting; the run goes on."""
+    """Waiting was interrupted; the run goes on."""
 
 
 class WaitTimeout(MwmagicError, TimeoutError):
@@ -124,13 +118,13 @@ class RunFailed(MwmagicError):
         The run that ended, as `mwmagic.Run`.
     """
 
-    def __init__(self, message: str, *, run: Run | None = None) -> None:
+    def __init__(self, message: str, *, run: object = None) -> None:
         super().__init__(message)
         self.run = run
 
 
 class RunStopped(RunFailed):
-    """Somebody stopped the run before its end."""
+    """The run was stopped before its end."""
 
 
 class WorkerFailed(RunFailed):
@@ -146,6 +140,6 @@ class WorkerFailed(RunFailed):
         The first failure, as `mwmagic.model.cause.Cause`.
     """
 
-    def __init__(self, message: str, *, run: Run | None = None, cause: Cause | None = None) -> None:
+    def __init__(self, message: str, *, run: object = None, cause: object = None) -> None:
         super().__init__(message, run=run)
         self.cause = cause

@@ -35,7 +35,7 @@ def cluster(tmp_path_factory):
 
 
 def launch(cluster, code, **options):
-    return cluster.run("main.py", source=code, cwd=cluster.config.root, **options)
+    return cluster.run("main.py", source=code, cwd=cluster.options.root, **options)
 
 
 def test_the_first_task_waits_for_the_second_and_then_they_train(cluster):

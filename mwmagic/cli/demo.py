@@ -15,13 +15,21 @@ from mwmagic.record import runs
 from mwmagic.words.run import reached
 
 if TYPE_CHECKING:
+    import argparse
+
     from mwmagic.record import Record
 
-__all__ = ["demo"]
+__all__ = ["add", "demo"]
 
 NAME = "quickstart.ipynb"
 SECONDS = 600
 """How long a cell may take: the first import of TensorFlow can be slow on a cold disk."""
+
+
+def add(command: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    command.add_argument("--directory", default="mwmagic-demo", help="Where (mwmagic-demo).")
+    command.set_defaults(action=lambda given: demo(Path(given.directory)))
 
 
 def _notebook() -> Path:

@@ -2,37 +2,32 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import warnings
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mwmagic.errors import (
-    ClusterError,
-    NoCluster,
-    NotInstalled,
-    SupervisorError,
-    SupervisorLost,
-)
+from mwmagic.errors import NoCluster, SupervisorError
 from mwmagic.frameworks import framework_for, tf_config
 from mwmagic.frameworks.requirements import check_installed
-from mwmagic.gang import Policy
-from mwmagic.model.cluster import ClusterSpec, Task, TaskName, find_task, make_tasks
-from mwmagic.model.config import CHIEF, KERAS_MODES, ON_STALL, Config
+from mwmagic.model.cluster import ClusterSpec, Task, TaskName, find_task
 from mwmagic.model.machine import MachineStatus
+from mwmagic.model.options import OPTIONS, ClusterOptions
+from mwmagic.model.signature import parameters, signature
+from mwmagic.model.start import Start
 
 from . import sockets
 from .connection import Connection, start_supervisor
-from .coordinator import Coordinator, check_coordinator, server_of
-from .export import export
+from .coordinator import Coordinator, server_of
+from .export import Shared, export
 from .inheritance import inherited
+from .lookup import connections, remove
+from .program import check_keras, read_program
 from .run import Run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from types import TracebackType
 
     from mwmagic.model.messages import Message
@@ -40,31 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["Cluster", "clusters"]
 
 CLOSE_SECONDS = 15.0
-
-
-def _read(path: Path) -> str:
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path} to run")
-    # Byte for byte, whatever encoding it declares: the interpreter is to judge that.
-    return path.read_bytes().decode("utf-8", "surrogateescape")
-
-
-def _variables(env: Mapping[str, str] | None) -> dict[str, str]:
-    """Return environment variables as text: ``env={"EPOCHS": 3}`` means the obvious."""
-    return {str(name): str(value) for name, value in (env or {}).items()}
-
-
-def _remove(path: Path) -> None:
-    """Remove a dead supervisor's socket, and its log beside it."""
-    path.unlink(missing_ok=True)
-    path.with_suffix(".log").unlink(missing_ok=True)
-
-
-def _check_keras(mode: str) -> None:
-    if mode not in KERAS_MODES:
-        raise ClusterError(f"unknown Keras mode {mode!r}; the modes are {', '.join(KERAS_MODES)}")
-    if mode == "legacy" and find_spec("tf_keras") is None:
-        raise NotInstalled('Keras 2 is not installed: pip install "tf-keras"')
+"""Time that a supervisor has to end everything."""
 
 
 def _spec(news: Message) -> ClusterSpec:
@@ -73,25 +44,22 @@ def _spec(news: Message) -> ClusterSpec:
     return ClusterSpec(tuple((Task.parse(name), at) for name, at in addresses.items()))
 
 
-def _config_of(news: Mapping[str, Any]) -> Config:
-    """Return what a running cluster was declared as."""
-    return Config(
-        name=news["name"],
-        directory=news["directory"],
-        tasks=[
-            name for name in news["addresses"] if not (news["coordinator"] and name == str(CHIEF))
-        ],
-        owner=os.getpid(),
-        framework=news["framework"],
-        engine=news["engine"],
-        keras=news["keras"],
-        devices=news["devices"],
-        gpus=news["gpus"],
-        threads=news["threads"],
-        given=news["given"],
-        coordinator=news["coordinator"],
-        policy=Policy(restarts=news["restarts"], grace=news["grace"]),
-        detach=news["detached"],
+def _check(options: ClusterOptions) -> None:
+    """Refuse what is known here, and not in the declaration, to be missing."""
+    framework_for(options.framework)
+    if options.coordinator:
+        server_of(options.framework)
+    check_keras(options.keras)
+
+
+def _start(options: ClusterOptions) -> Start:
+    """Add what only this process knows to a declaration."""
+    env = {**inherited(), **options.env}
+    module = framework_for(options.framework).module
+    return Start(
+        options,
+        env=env,
+        warm=options.warm and find_spec(module) is not None,
     )
 
 
@@ -100,52 +68,7 @@ class Cluster:
 
     Parameters
     ----------
-    workers : int
-        How many workers.
-    chief, evaluator : bool
-        Whether there is one besides.
-    ps : int
-        How many parameter servers.
-    coordinator : bool
-        Whether this process is the chief: the tasks run TensorFlow's servers
-        from now on, and ``ClusterCoordinator`` works here. TF_CONFIG is set
-        until the cluster ends.
-    name : str
-        Under which `attach` finds it again.
-    directory : path, optional
-        Below which the record is kept; by default the current one.
-    framework : str
-        ``tensorflow``, ``jax`` or ``torch``: what the processes read to meet.
-    engine : str
-        ``local``: what places tasks on machines.
-    keras : str
-        ``auto`` repairs what Keras 3 lacks under several workers, ``plain``
-        leaves it alone, ``legacy`` uses tf-keras.
-    devices : int
-        Virtual CPU devices per task; 0 leaves it to the framework.
-    gpus : int, optional
-        GPUs for each chief and worker; by default the machine's are divided
-        between them, and nobody has one where there are fewer than tasks.
-    threads : int, optional
-        Threads for each task's operations; 0 leaves them to the framework; by
-        default the machine's processors are divided between its tasks. What
-        the environment sets stays.
-    restarts : int
-        How many times in a row the gang starts again after a failure.
-    grace : float
-        Seconds between SIGTERM and SIGKILL when somebody stops a run.
-    stall : float
-        Seconds without any task's output or CPU time after which a run counts
-        as stalled; 0 is never.
-    on_stall : str
-        ``report`` says where each task is, ``restart`` makes it a failure too.
-    env : mapping of str to str, optional
-        Variables for the workers, besides those of this process.
-    warm : bool
-        Whether to keep a process that has imported the framework, to fork
-        workers from: they are ready in a fraction of a second.
-    detach : bool
-        Whether the cluster outlives this process.
+    {parameters}
 
     Raises
     ------
@@ -161,62 +84,15 @@ class Cluster:
     ...     run.wait()
     """
 
-    def __init__(
-        self,
-        workers: int = 1,
-        *,
-        chief: bool = False,
-        ps: int = 0,
-        evaluator: bool = False,
-        coordinator: bool = False,
-        name: str = "cluster",
-        directory: Path | str | None = None,
-        framework: str = "tensorflow",
-        engine: str = "local",
-        keras: str = "auto",
-        devices: int = 0,
-        gpus: int | None = None,
-        threads: int | None = None,
-        restarts: int = 0,
-        grace: float = Policy.grace,
-        stall: float = Config.stall,
-        on_stall: str = Config.on_stall,
-        env: Mapping[str, str] | None = None,
-        warm: bool = True,
-        detach: bool = False,
-    ) -> None:
-        _check_keras(keras)
-        if on_stall not in ON_STALL:
-            raise ClusterError(f"on_stall is {' or '.join(ON_STALL)}, not {on_stall!r}")
-        tasks = make_tasks(workers, chief=chief, ps=ps, evaluator=evaluator)
-        if coordinator:
-            check_coordinator(chief=chief, ps=ps, evaluator=evaluator, framework=framework)
-        module = framework_for(framework).module
-        given = _variables(env)
-        whole = {**inherited(), **given}
-        self.config = Config(
-            name=name,
-            directory=str(Path(directory or ".").resolve()),
-            tasks=[str(task) for task in tasks],
-            owner=os.getpid(),
-            framework=framework,
-            engine=engine,
-            keras=keras,
-            devices=devices,
-            gpus=gpus,
-            threads=threads,
-            coordinator=coordinator,
-            policy=Policy(restarts=restarts, grace=grace),
-            stall=stall,
-            on_stall=on_stall,
-            warm=warm and find_spec(module) is not None,
-            detach=detach,
-            env=whole,
-            given=given,
-        )
-        path = sockets.fresh(name, Path(self.config.directory))
-        process = start_supervisor(self.config, path)
-        self._bind(Connection(path, owner=True), process)
+    __signature__ = signature()
+
+    def __init__(self, workers: int = 1, **options: Any) -> None:  # noqa: ANN401 - see ClusterOptions
+        options["directory"] = str(Path(options.get("directory") or ".").resolve())
+        declared = ClusterOptions.declare(workers=workers, **options)
+        _check(declared)
+        path = sockets.fresh(declared.name, declared.root)
+        process = start_supervisor(_start(declared), path)
+        self._bind(Connection(path, owner=True), process, owner=True)
         try:
             self._coordinate()
         except BaseException:
@@ -236,48 +112,35 @@ class Cluster:
         """
         root = Path(directory or ".").resolve()
         refusals: list[str] = []
-        for path in sockets.existing(name, root):
-            found = cls._reach(path, refusals, owner=True)
-            if found is not None:
-                found._coordinate()  # noqa: SLF001 - of this class
-                return found
+        for connection in connections(sockets.existing(name, root), refusals, owner=True):
+            found = cls._of(connection, owner=True)
+            found._coordinate()  # noqa: SLF001 - of this class
+            return found
         if refusals:
             raise SupervisorError(f"cluster {name!r} of {root}: {refusals[0]}")
         raise NoCluster(f"no detached cluster {name!r} is running for {root}")
 
     @classmethod
-    def _reach(cls, path: Path, refusals: list[str], *, owner: bool) -> Cluster | None:
-        """Connect to the cluster behind a socket, or note why it does not want that."""
-        try:
-            return cls._connect(path, owner=owner)
-        except SupervisorError as error:
-            refusals.append(str(error))
-            return None
-
-    @classmethod
-    def _connect(cls, path: Path, *, owner: bool) -> Cluster | None:
-        """Return the cluster behind a socket; None, and no socket, where nobody listens."""
-        try:
-            connection = Connection(path, owner=owner)
-        except SupervisorLost:
-            _remove(path)
-            return None
+    def _of(cls, connection: Connection, *, owner: bool) -> Cluster:
+        """Return the cluster at the other end of a connection."""
         cluster = cls.__new__(cls)
-        cluster.config = _config_of(connection.news["cluster"])
-        cluster._bind(connection, None)  # noqa: SLF001 - of this class
+        cluster._bind(connection, None, owner=owner)  # noqa: SLF001 - of this class
         return cluster
 
-    def _bind(self, connection: Connection, process: subprocess.Popen[bytes] | None) -> None:
+    def _bind(
+        self, connection: Connection, process: subprocess.Popen[bytes] | None, *, owner: bool
+    ) -> None:
         self._connection = connection
         self._process = process
+        self._owner = owner
         self._coordinator: Coordinator | None = None
 
     def _coordinate(self) -> None:
         """Be the chief of the cluster from now on, where that is asked for."""
-        if not self.config.coordinator:
+        if not self.options.coordinator:
             return
-        self._coordinator = Coordinator(self.config)
-        self.serve()
+        self._coordinator = Coordinator(self.options.framework)
+        self._serve()
         self._connection.listen(self._follow)
         self._follow(self._connection.news)
 
@@ -289,12 +152,12 @@ class Cluster:
         else:
             self._coordinator.meet(_spec(news))
 
-    def serve(self) -> None:
+    def _serve(self) -> None:
         """Start the servers that this process coordinates, if they do not run."""
         run = self.latest
-        if run is None or run.over:
-            server = server_of(self.config.framework)
-            self.run(server.name, source=server.read_text(), cwd=self.config.directory)
+        if self.options.coordinator and (run is None or run.over):
+            server = server_of(self.options.framework)
+            self.run(server.name, source=server.read_text(), cwd=self.options.directory)
 
     def __enter__(self) -> Cluster:  # noqa: PYI034 - Self needs Python 3.11
         return self
@@ -309,8 +172,9 @@ class Cluster:
 
     def __repr__(self) -> str:
         if self.closed:
-            return f"Cluster {self.config.name!r}: ended"
-        head = f"Cluster {self.config.name!r} ({self.config.framework}, {self.config.engine})"
+            return f"Cluster {self.options.name!r}: ended"
+        options = self.options
+        head = f"Cluster {options.name!r} ({options.framework}, {options.engine})"
         lines = (
             f"  {task}  {at}" + ("" if task in self.tasks else "  this process")
             for task, at in self.spec.placed
@@ -318,9 +182,14 @@ class Cluster:
         return "\n".join([head, *lines])
 
     @property
+    def options(self) -> ClusterOptions:
+        """What the cluster was declared as, with what was updated since."""
+        return ClusterOptions.from_json(self._connection.news["cluster"]["options"])
+
+    @property
     def tasks(self) -> tuple[Task, ...]:
         """The tasks, in rank order."""
-        return self.config.members
+        return self.options.members
 
     @property
     def spec(self) -> ClusterSpec:
@@ -329,7 +198,7 @@ class Cluster:
 
     @property
     def closed(self) -> bool:
-        """Whether the cluster ended."""
+        """Whether the cluster ended, or `close` hung up on it."""
         return self._connection.lost
 
     @property
@@ -406,19 +275,20 @@ class Cluster:
         """
         folder = Path(cwd or ".").resolve()
         tasks = [] if task is None else [str(find_task(task, self.tasks))]
-        text = _read(folder / script) if source is None else source
+        text = read_program(folder / script) if source is None else source
         check_installed(text)
+        given = OPTIONS["env"].check(env or {})
         news = self._connection.request(
             "launch",
             tasks=tasks,
             script=str(script),
             source=text,
             args=[str(arg) for arg in args],
-            env={**inherited(), **self.config.given, **_variables(env)},
-            given=_variables(env),
+            env={**inherited(), **self.options.env, **given},
+            given=given,
             cwd=str(folder),
-            policy={} if restarts is None else {"restarts": restarts},
             cell=cell,
+            options={} if restarts is None else {"restarts": restarts},
         )
         return Run(self, self._connection, news["run"])
 
@@ -459,21 +329,49 @@ class Cluster:
         ClusterError
             The kind is unknown, or this cluster cannot be run in that way.
         """
-        given = {**self.config.given, **_variables(env)}
-        config = replace(self.config, shares=self._connection.news["cluster"]["shares"])
-        return export(kind, config, [str(script), *map(str, args)], given)
+        given = {**self.options.env, **OPTIONS["env"].check(env or {})}
+        shared = Shared(self.options, self._connection.news["cluster"]["shares"])
+        return export(kind, shared, [str(script), *map(str, args)], given)
+
+    def update(self, **changes: Any) -> ClusterOptions:  # noqa: ANN401 - see ClusterOptions
+        """Change options of the running cluster.
+
+        Parameters
+        ----------
+        changes
+            New values of ``restarts``, ``grace``, ``stall_timeout``, ``on_stall``,
+            ``env`` or ``detach``. Later launches use them; a run that is going
+            keeps what it was launched with.
+
+        Returns
+        -------
+        ClusterOptions
+            All options, as they are now.
+
+        Raises
+        ------
+        ClusterError
+            An option cannot be changed, or not to that value.
+        """
+        updated = self.options.updated(changes)
+        values = {name: getattr(updated, name) for name in changes}
+        self._connection.request("update", options=values)
+        return self.options
 
     def detach(self) -> None:
-        """Let the cluster outlive this process; `attach` finds it again."""
+        """Let the cluster outlive this process, its owner no more; `attach` finds it again."""
         self._connection.request("detach")
-        self.config = replace(self.config, detach=True)
-
-    def listen(self, listener: Callable[[Message], None]) -> Callable[[], None]:
-        """Have `listener` called with each snapshot, on a thread; return how to end that."""
-        return self._connection.listen(listener)
+        self._owner = False
 
     def close(self) -> None:
-        """End the cluster: every process, every port."""
+        """End the cluster if this process owns it; else hang up, and leave it running."""
+        if self._owner:
+            self.shutdown()
+        else:
+            self._hang_up()
+
+    def shutdown(self) -> None:
+        """End the cluster, whoever owns it: every process, every port."""
         if not self._connection.lost:
             try:
                 self._connection.request("close")
@@ -481,13 +379,16 @@ class Cluster:
             except SupervisorError:
                 pass  # gone, which is what was asked for; or it hangs, and is killed below
         gone = self._connection.lost
-        self._connection.close()
-        if self._coordinator is not None:
-            self._coordinator.leave()
+        self._hang_up()
         if self._process is not None:
             self._reap(self._process)
         if gone or self._process is not None:
-            _remove(self._connection.path)  # which a supervisor that was killed leaves behind
+            remove(self._connection.path)  # which a supervisor that was killed leaves behind
+
+    def _hang_up(self) -> None:
+        self._connection.close()
+        if self._coordinator is not None:
+            self._coordinator.leave()
 
     def _reap(self, process: subprocess.Popen[bytes]) -> None:
         try:
@@ -497,8 +398,11 @@ class Cluster:
             process.wait()
 
 
-def clusters(directory: Path | str | None = None) -> Iterable[Cluster]:
-    """Connect to each cluster of this user that runs, without owning it.
+Cluster.__doc__ = (Cluster.__doc__ or "").replace("    {parameters}", parameters())
+
+
+def clusters(directory: Path | str | None = None) -> Iterator[Cluster]:
+    """Connect to each cluster of this user that is running, without owning it.
 
     Parameters
     ----------
@@ -507,9 +411,9 @@ def clusters(directory: Path | str | None = None) -> Iterable[Cluster]:
     """
     root = None if directory is None else Path(directory).resolve()
     refusals: list[str] = []
-    for path in sockets.existing():
-        found = Cluster._reach(path, refusals, owner=False)  # noqa: SLF001 - of this module
-        if found is not None and root in (None, found.config.root):
+    for connection in connections(sockets.existing(), refusals, owner=False):
+        found = Cluster._of(connection, owner=False)  # noqa: SLF001 - of this module
+        if root in (None, found.options.root):
             yield found
     for refusal in refusals:
         warnings.warn(refusal, stacklevel=2)

@@ -18,7 +18,7 @@ from mwmagic.model.messages import MESSAGE_BYTES, REQUESTS, VERSION, Message, ch
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mwmagic.model.config import Config
+    from mwmagic.model.start import Start
 
 __all__ = ["Connection", "start_supervisor"]
 
@@ -34,12 +34,12 @@ main()
 """Starts a supervisor; its last argument is where this package is."""
 
 
-def start_supervisor(config: Config, path: Path) -> subprocess.Popen[bytes]:
+def start_supervisor(start: Start, path: Path) -> subprocess.Popen[bytes]:
     """Start a cluster's supervisor and wait until it listens.
 
     Parameters
     ----------
-    config : Config
+    start : Start
         The cluster.
     path : Path
         The socket it is to make.
@@ -63,7 +63,7 @@ def start_supervisor(config: Config, path: Path) -> subprocess.Popen[bytes]:
             start_new_session=True,
         )
     try:
-        answer = _first_line(process, config.as_json().encode() + b"\n")
+        answer = _first_line(process, start.as_line().encode() + b"\n")
     except BaseException:  # Ctrl-C too
         _discard(process, log)
         raise
@@ -88,7 +88,7 @@ def _discard(process: subprocess.Popen[bytes], log: Path) -> None:
     log.unlink(missing_ok=True)
 
 
-def _first_line(process: subprocess.Popen[bytes], config: bytes) -> dict[str, Any]:
+def _first_line(process: subprocess.Popen[bytes], start: bytes) -> dict[str, Any]:
     """Read what a new supervisor says of itself; it is ended when it says nothing."""
     if process.stdin is None or process.stdout is None:
         raise errors.SupervisorError("the supervisor was started without pipes")
@@ -96,7 +96,7 @@ def _first_line(process: subprocess.Popen[bytes], config: bytes) -> dict[str, An
     timer.start()
     try:
         with suppress(BrokenPipeError), process.stdin as stdin:  # gone: its log says why
-            stdin.write(config)
+            stdin.write(start)
         with process.stdout as stdout:
             line = stdout.readline()
     finally:

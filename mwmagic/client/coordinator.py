@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 from mwmagic.errors import ClusterError
 from mwmagic.frameworks import framework_for, frameworks
 from mwmagic.frameworks.environment import meeting_environment
-from mwmagic.model.config import CHIEF
+from mwmagic.model.cluster import CHIEF
 
 if TYPE_CHECKING:
     from mwmagic.model.cluster import ClusterSpec
-    from mwmagic.model.config import Config
 
-__all__ = ["Coordinator", "check_coordinator", "server_of"]
+__all__ = ["Coordinator", "server_of"]
 
 _WORKER = Path(__file__).parents[1] / "worker"
 
@@ -30,36 +29,17 @@ def server_of(framework: str) -> Path:
     return _WORKER / name
 
 
-def check_coordinator(*, chief: bool, ps: int, evaluator: bool, framework: str) -> None:
-    """Refuse a cluster that this process cannot coordinate.
-
-    Raises
-    ------
-    ClusterError
-        The message says what to change.
-    """
-    server_of(framework)
-    if chief:
-        raise ClusterError("with a coordinator this process is the chief; leave the chief out")
-    if evaluator:
-        raise ClusterError(
-            "with a coordinator the tasks run TensorFlow's servers alone; evaluate in this process"
-        )
-    if not ps:
-        raise ClusterError("a coordinator needs parameter servers; add 1 (--ps 1)")
-
-
 class Coordinator:
     """Keeps this process's environment as the chief of a cluster needs it.
 
     Parameters
     ----------
-    config : Config
-        The cluster, as asked for.
+    framework : str
+        The cluster's framework.
     """
 
-    def __init__(self, config: Config) -> None:
-        self._config = config
+    def __init__(self, framework: str) -> None:
+        self._framework = framework
         self._before: dict[str, str | None] = {}
         self._set: dict[str, str] = {}
         self._lock = Lock()
@@ -73,7 +53,7 @@ class Coordinator:
             The cluster, as placed; when it moves to other ports, call it again.
         """
         with self._lock:
-            wanted = meeting_environment(self._config.framework, spec, CHIEF, self._inherited())
+            wanted = meeting_environment(self._framework, spec, CHIEF, self._inherited())
             if wanted == self._set:
                 return
             self._before = {name: os.environ.get(name) for name in wanted} | self._before
@@ -86,7 +66,7 @@ class Coordinator:
         return {name: value for name, value in os.environ.items() if name not in self._set} | before
 
     def leave(self) -> None:
-        """Restore what was there before, but for what somebody has changed since."""
+        """Restore what was there before, but for what was changed since."""
         with self._lock:
             for name, value in self._set.items():
                 if os.environ.get(name) != value:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from mwmagic.model.cluster import Task
-    from mwmagic.model.config import Config
+    from mwmagic.model.options import ClusterOptions
 
-__all__ = ["KINDS", "export"]
+__all__ = ["KINDS", "Shared", "export"]
 
 _FIRST = 40000
 """Stands, with a task's rank added, for the port that the script finds for it."""
@@ -124,21 +125,37 @@ srun --kill-on-bad-exit=1 --distribution=block --output={name}-%j-%t.log \\
 """
 
 
-def _meeting(config: Config, host: str) -> dict[Task, dict[str, str]]:
+@dataclass(frozen=True)
+class Shared:
+    """A cluster, and what each task got of its machine.
+
+    Parameters
+    ----------
+    options : ClusterOptions
+        The cluster, as declared.
+    shares : mapping
+        For each task's name the variables of its share.
+    """
+
+    options: ClusterOptions
+    shares: Mapping[str, Mapping[str, str]]
+
+
+def _meeting(options: ClusterOptions, host: str) -> dict[Task, dict[str, str]]:
     """Return what each task needs to meet the others, with stand-ins for the ports."""
-    tasks = config.members
+    tasks = options.members
     addresses = [f"{host.format(rank)}:{_FIRST + rank}" for rank in range(len(tasks))]
     spec = ClusterSpec.place(tasks, addresses)
-    framework = framework_for(config.framework)
+    framework = framework_for(options.framework)
     return {task: framework.environment(spec, task) for task in tasks}
 
 
-def _exports(config: Config, env: Mapping[str, str]) -> str:
+def _exports(options: ClusterOptions, env: Mapping[str, str]) -> str:
     """Return the lines that set what all tasks have in common."""
     common = {
-        **backend_environment(config.framework, env),
+        **backend_environment(options.framework, env),
         **env,
-        **option_environment(config.framework, keras=config.keras, devices=config.devices),
+        **option_environment(options.framework, keras=options.keras, devices=options.devices),
     }
     return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in common.items())
 
@@ -152,46 +169,48 @@ def _assignment(name: str, value: str) -> str:
     return f'{name}="$(printf {shlex.quote(text)} {" ".join(ports)})"'
 
 
-def _script(config: Config, command: Sequence[str], env: Mapping[str, str], note: str) -> str:
-    meeting = _meeting(config, "localhost")
+def _script(shared: Shared, command: Sequence[str], env: Mapping[str, str], note: str) -> str:
+    options = shared.options
+    meeting = _meeting(options, "localhost")
     starts = []
     for task, variables in meeting.items():
-        own = {**config.shares.get(str(task), {}), **variables}
+        own = {**shared.shares.get(str(task), {}), **variables}
         words = [_assignment(name, value) for name, value in own.items() if name not in env]
         words = [f"start {task.slug}", *words, f'"$PYTHON" {shlex.join(command)}']
         starts.append(" \\\n    ".join(words))
-    peers = [task.slug for task, role in roles(config.members).items() if role is Role.PEER]
+    peers = [task.slug for task, role in roles(options.members).items() if role is Role.PEER]
     return _SCRIPT.format(
         script=command[0],
         count=len(meeting),
         note=note,
-        exports=_exports(config, env),
+        exports=_exports(options, env),
         starts="\n".join(starts),
         peers=" ".join(peers),
         number=len(peers),
     )
 
 
-def _slurm(config: Config, command: Sequence[str], env: Mapping[str, str], note: str) -> str:
-    odd = [str(task) for task in config.members if task.type in ("ps", "evaluator")]
+def _slurm(shared: Shared, command: Sequence[str], env: Mapping[str, str], note: str) -> str:
+    options = shared.options
+    odd = [str(task) for task in options.members if task.type in ("ps", "evaluator")]
     if odd:
         raise ClusterError(
             f"{', '.join(odd)} would never end under Slurm, which waits for every task; "
             "export a cluster of workers, or as a script"
         )
-    meeting = _meeting(config, "task-{}-host").values()
+    meeting = _meeting(options, "task-{}-host").values()
     variables = json.dumps(
         [{name: one[name] for name in one if name not in env} for one in meeting]
     )
     return _SLURM.format(
         script=command[0],
         name=re.sub(r"[^\w.-]", "-", Path(command[0]).stem),
-        count=len(config.tasks),
-        gpus=f"#SBATCH --gpus-per-task={config.gpus}\n" if config.gpus else "",
+        count=len(options.members),
+        gpus=f"#SBATCH --gpus-per-task={options.gpus}\n" if options.gpus else "",
         note=note,
-        exports=_exports(config, env),
+        exports=_exports(options, env),
         first=_FIRST,
-        slurm=list(framework_for(config.framework).slurm.items()),
+        slurm=list(framework_for(options.framework).slurm.items()),
         variables=shlex.quote(variables),
         command=shlex.join(command),
     )
@@ -203,15 +222,15 @@ KINDS = tuple(_KINDS)
 """What a run can be exported as."""
 
 
-def export(kind: str, config: Config, command: Sequence[str], env: Mapping[str, str]) -> str:
+def export(kind: str, shared: Shared, command: Sequence[str], env: Mapping[str, str]) -> str:
     """Return a script that runs a program on every task of a cluster.
 
     Parameters
     ----------
     kind : str
         ``script`` for the shell and one machine, ``slurm`` for ``sbatch``.
-    config : Config
-        The cluster, as asked for.
+    shared : Shared
+        The cluster.
     command : sequence of str
         The program's file and its arguments.
     env : mapping of str to str
@@ -222,11 +241,12 @@ def export(kind: str, config: Config, command: Sequence[str], env: Mapping[str, 
     ClusterError
         The kind is unknown, or such a cluster cannot be run in that way.
     """
-    framework = framework_for(config.framework)
+    options = shared.options
+    framework = framework_for(options.framework)
     if kind not in framework.export_kinds:
         kinds = ", ".join(framework.export_kinds)
         raise ClusterError(f"cannot export {kind!r}; the kinds are {kinds}")
-    if config.coordinator:
+    if options.coordinator:
         raise ClusterError("this process coordinates the cluster, so no script can; use a chief")
-    note = framework.export_note(keras=config.keras, devices=config.devices)
-    return _KINDS[kind](config, command, env, note)
+    note = framework.export_note(keras=options.keras, devices=options.devices)
+    return _KINDS[kind](shared, command, env, note)

@@ -15,6 +15,7 @@ from mwmagic.errors import (
 )
 from mwmagic.model.cause import Cause
 from mwmagic.model.cluster import TaskName, find_task
+from mwmagic.model.options import OPTIONS
 from mwmagic.model.status import RunState, RunStatus, TaskState
 from mwmagic.record import Record
 from mwmagic.record.metrics import frame as metrics_frame
@@ -186,7 +187,7 @@ class Run:
         ClusterError
             It has no end of its own: this process coordinates its servers.
         """
-        self.expect_end(timeout)
+        self._check_end(timeout)
         if progress is not None:
             stop = self._connection.listen(lambda _: progress(self.status()))
         try:
@@ -198,15 +199,9 @@ class Run:
             raise WaitTimeout(f"run {self.number} is still going after {timeout} s: {self!r}")
         return self._judge()
 
-    def expect_end(self, timeout: float | None) -> None:
-        """Refuse to wait for what has no end.
-
-        Raises
-        ------
-        ClusterError
-            This process coordinates the run's servers, which never end by themselves.
-        """
-        if self.cluster.config.coordinator and timeout is None and not self.over:
+    def _check_end(self, timeout: float | None) -> None:
+        """Refuse to wait for servers that this process coordinates: they never end."""
+        if self.cluster.options.coordinator and timeout is None and not self.over:
             raise ClusterError(
                 "this process coordinates the run's servers, which serve until they are stopped: "
                 "there is no end to wait for"
@@ -246,7 +241,8 @@ class Run:
         if self._ended():
             return
         name = None if task is None else str(find_task(task, self.cluster.tasks))
-        self._connection.request("stop", task=name, grace=grace)
+        seconds = None if grace is None else OPTIONS["grace"].check(grace)
+        self._connection.request("stop", task=name, grace=seconds)
         self._connection.wait(lambda _: self._gone(name), None)
 
     def _gone(self, task: str | None) -> bool:

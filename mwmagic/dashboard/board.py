@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.display import display
 
+from mwmagic.client.inside import listen
 from mwmagic.errors import MwmagicError
 from mwmagic.model.status import RunState
 from mwmagic.words.run import headline, words
@@ -72,7 +73,7 @@ class Board:
         widget.state = self._feed.state()
         widget.on_msg(self._hear)
         self._handle = self._display()
-        self._ignore = run.cluster.listen(lambda _: self._wake.set())
+        self._ignore = listen(run.cluster, lambda _: self._wake.set())
         self._thread = threading.Thread(target=self._serve, name="mwmagic-dashboard", daemon=True)
         self._thread.start()
 

@@ -20,14 +20,14 @@ from .local import LocalEngine
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mwmagic.model.config import Config
+    from mwmagic.model.options import ClusterOptions
 
 __all__ = ["ENGINES", "GROUP", "Engine", "Host", "agent_command", "engine_for", "engine_names"]
 
 GROUP = "mwmagic.engines"
 """The group of entry points by which other packages add engines."""
 
-ENGINES: dict[str, Callable[[Config], Engine]] = {"local": LocalEngine}
+ENGINES: dict[str, Callable[[ClusterOptions], Engine]] = {"local": LocalEngine}
 """The engines of this package by the name that ``--engine`` takes."""
 
 
@@ -36,7 +36,7 @@ def engine_names() -> list[str]:
     return list(dict.fromkeys([*ENGINES, *(point.name for point in entry_points(group=GROUP))]))
 
 
-def engine_for(options: Config) -> Engine:
+def engine_for(options: ClusterOptions) -> Engine:
     """Return a new engine for a declared cluster.
 
     Raises

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from mwmagic.model.cluster import Task
-    from mwmagic.model.config import Config
+    from mwmagic.model.options import ClusterOptions
 
 __all__ = ["LocalEngine"]
 
@@ -20,13 +20,13 @@ class LocalEngine:
 
     Parameters
     ----------
-    options : Config
+    options : ClusterOptions
         The cluster, as declared.
     """
 
     helpers: Collection[int] = ()
 
-    def __init__(self, options: Config) -> None:
+    def __init__(self, options: ClusterOptions) -> None:
         self.options = options
 
     async def allocate(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .completion import install
-from .magic import MWMagic
+from .extension import MWMagic, Registered
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -41,7 +41,7 @@ def unload(shell: InteractiveShell) -> None:
         delattr(shell, _UNDO)
 
 
-def _unregister(shell: InteractiveShell, magics: MWMagic) -> None:
+def _unregister(shell: InteractiveShell, magics: Registered) -> None:
     manager = shell.magics_manager
     for kind, names in magics.magics.items():
         for name in names:

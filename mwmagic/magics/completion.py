@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.core import completer
 
-from .arguments import PARSERS
+from .extension import MAGICS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
 __all__ = ["install"]
+
+_PARSERS = {one.name: one.parser for one in MAGICS}
 
 _LINE = re.compile(r"^\s*(?:[\w.]+\s*=\s*)?%{1,2}(?P<magic>mw_\w+)\s+(?P<rest>.*)$")
 """A magic's line, also as ``x = %mw_cluster``."""
@@ -37,7 +39,7 @@ def candidates(line: str) -> list[str] | None:
         None where the line is no magic of ours, or none of its options is asked for.
     """
     match = _LINE.match(line)
-    parser = PARSERS.get(match["magic"]) if match else None
+    parser = _PARSERS.get(match["magic"]) if match else None
     if match is None or parser is None:
         return None
     words = match["rest"].split()

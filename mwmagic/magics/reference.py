@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from .arguments import PARSERS
-from .magic import MWMagic
+from .extension import CONFIGURABLE, MAGICS
 
 if TYPE_CHECKING:
     import argparse
@@ -47,13 +46,13 @@ def _defaults() -> Iterator[str]:
     yield "## Defaults\n"
     yield "`%config MWMagic.restarts = 3` changes a default for the session.\n"
     yield "| option | default | meaning |\n|---|---|---|"
-    for name, trait in sorted(MWMagic.class_own_traits(config=True).items()):
-        yield f"| `MWMagic.{name}` | `{trait.default_value!r}` | {trait.help} |"
+    for name, option in sorted(CONFIGURABLE.items()):
+        yield f"| `MWMagic.{name}` | `{option.default!r}` | {option.help} |"
 
 
 def page() -> str:
     """Return the page, in Markdown."""
-    magics = [line for parser in PARSERS.values() for line in _magic(parser)]
+    magics = [line for one in MAGICS for line in _magic(one.parser)]
     return "\n".join([_HEAD, *magics, *_defaults()]) + "\n"
 
 

@@ -14,7 +14,7 @@ from mwmagic.errors import ClusterError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["TYPES", "ClusterSpec", "Task", "TaskName", "find_task", "make_tasks"]
+__all__ = ["CHIEF", "TYPES", "ClusterSpec", "Task", "TaskName", "find_task", "make_tasks"]
 
 TYPES = ("chief", "worker", "ps", "evaluator")
 """The task types that TensorFlow's cluster resolvers know, in rank order."""
@@ -85,6 +85,9 @@ class Task:
             raise ClusterError(f"{name!r} names no task; write 1, 'worker:1' or 'chief'")
         return cls(match["type"] or "worker", int(match["index"] or match["worker"] or 0))
 
+
+CHIEF = Task("chief", 0)
+"""What the owner of a cluster is, where it coordinates the cluster itself."""
 
 TaskName = Task | int | str
 """How a task may be named: ``1``, ``"worker:1"`` or ``Task("worker", 1)``."""

@@ -38,12 +38,23 @@ _MAYBE_NUMBER = (*wire.NUMBER, type(None))
 
 REQUESTS: dict[str, Fields] = {
     "hello": {"version": int, "owner": bool},
-    "launch": {"tasks": list, "script": str, "source": str, "args": list, "env": dict, "cwd": str},
+    "launch": {
+        "tasks": list,
+        "script": str,
+        "source": str,
+        "args": list,
+        "env": dict,
+        "given": dict,
+        "cwd": str,
+        "cell": str,
+        "options": dict,
+    },
     "stop": {"task": wire.MAYBE_STR, "grace": _MAYBE_NUMBER},
     "restart": {},
     "signal": {"task": str, "signal": int},
     "stacks": {},
     "snapshot": {},
+    "update": {"options": dict},
     "detach": {},
     "close": {},
 }

@@ -1,4 +1,4 @@
-"""``python -m mwmagic.supervisor SOCKET``, with the configuration on standard input."""
+"""``python -m mwmagic.supervisor SOCKET``, with a `Start` on standard input."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from mwmagic.errors import MwmagicError
-from mwmagic.model.config import Config
+from mwmagic.model.start import Start
 
 from . import orphans
 from .supervisor import Supervisor
@@ -24,9 +24,9 @@ def _say(**fields: object) -> None:
     os.close(nothing)
 
 
-async def _serve(config: Config, socket: Path) -> None:
+async def _serve(line: str, socket: Path) -> None:
     try:
-        supervisor = Supervisor(config, socket)
+        supervisor = Supervisor(Start.from_line(line), socket)
         await supervisor.open()
     except MwmagicError as error:
         _say(error=str(error), kind=type(error).__name__)
@@ -40,8 +40,7 @@ async def _serve(config: Config, socket: Path) -> None:
 def main() -> None:
     """Serve the cluster that standard input describes."""
     orphans.adopt()
-    config = Config.from_json(sys.stdin.readline())
-    asyncio.run(_serve(config, Path(sys.argv[1])))
+    asyncio.run(_serve(sys.stdin.readline(), Path(sys.argv[1])))
 
 
 if __name__ == "__main__":

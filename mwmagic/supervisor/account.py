@@ -18,14 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from mwmagic.model.cluster import Task
-    from mwmagic.model.config import Config
+    from mwmagic.model.options import ClusterOptions
 
     from .run import Order
 
 __all__ = ["Account"]
-
-OPTIONS = ("framework", "keras", "engine", "devices")
-"""The cluster's options that are recorded."""
 
 
 class Account:
@@ -33,8 +30,8 @@ class Account:
 
     Parameters
     ----------
-    config : Config
-        The cluster, as asked for.
+    options : ClusterOptions
+        The cluster, as declared.
     state : str
         The run's first state.
     changed : callable
@@ -48,10 +45,10 @@ class Account:
         To be given the metrics.
     """
 
-    def __init__(self, config: Config, state: str, changed: Callable[[], None]) -> None:
+    def __init__(self, options: ClusterOptions, state: str, changed: Callable[[], None]) -> None:
         self.durations = Durations(state, time.monotonic())
         self.extremes = Extremes()
-        self._config = config
+        self._options = options
         self._changed = changed
         self._provenance: dict[str, Any] = {}
         own = psutil.Process()
@@ -62,9 +59,9 @@ class Account:
         thread.start()
 
     def _learn(self, loop: asyncio.AbstractEventLoop) -> None:
-        framework = framework_for(self._config.framework).module
-        keras = "tf_keras" if self._config.keras == "legacy" else "keras"
-        found = {"versions": versions((framework, keras)), "git": commit(self._config.root)}
+        framework = framework_for(self._options.framework).module
+        keras = "tf_keras" if self._options.keras == "legacy" else "keras"
+        found = {"versions": versions((framework, keras)), "git": commit(self._options.root)}
         with suppress(RuntimeError):  # the loop is closed, and with it the record
             loop.call_soon_threadsafe(self._learned, found)
 
@@ -82,9 +79,11 @@ class Account:
         over : bool
             Whether the run is in its final state, which lasts no time.
         """
+        options = self._options.as_json()
+        del options["env"]  # what was given of it is in `launches`
         return {
             "supervisor": self._supervisor,
-            "options": {name: getattr(self._config, name) for name in OPTIONS},
+            "options": options,
             "launches": {str(task): self._launch(order) for task, order in orders.items()},
             "env": sorted({name for order in orders.values() for name in order.env}),
             "durations": self.durations.as_json(None if over else time.monotonic()),
@@ -94,6 +93,6 @@ class Account:
 
     def _launch(self, order: Order) -> dict[str, Any]:
         """Return what was launched, with the values of the variables that the user gave."""
-        given = {**self._config.given, **order.given}
+        given = {**self._options.env, **order.given}
         what = {"script": order.script, "source": order.source.name, "cell": order.cell}
         return {**what, "args": list(order.args), "cwd": order.cwd, "given": given}

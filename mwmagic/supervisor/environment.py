@@ -16,18 +16,22 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mwmagic.model.cluster import ClusterSpec, Task
-    from mwmagic.model.config import Config
+    from mwmagic.model.options import ClusterOptions
+    from mwmagic.model.start import Start
 
 __all__ = ["base_environment", "task_environment"]
 
+HEARTBEAT_SECONDS = 5.0
+"""Silence after which TensorFlow misses a peer."""
 
-def base_environment(config: Config, env: Mapping[str, str]) -> dict[str, str]:
+
+def base_environment(options: ClusterOptions, env: Mapping[str, str]) -> dict[str, str]:
     """Return what the workers of a cluster have in common.
 
     Parameters
     ----------
-    config : Config
-        The cluster, as asked for.
+    options : ClusterOptions
+        The cluster, as declared.
     env : mapping of str to str
         What workers inherit.
     """
@@ -35,20 +39,20 @@ def base_environment(config: Config, env: Mapping[str, str]) -> dict[str, str]:
         **default_environment(),
         **inheritable(env),
         "PYTHONUNBUFFERED": "1",
-        variables.KERAS: config.keras,
-        variables.HEARTBEAT: str(config.heartbeat),
-        variables.DEVICES: str(config.devices),
-        **option_environment(config.framework, keras=config.keras, devices=config.devices),
+        variables.KERAS: options.keras,
+        variables.HEARTBEAT: str(HEARTBEAT_SECONDS),
+        variables.DEVICES: str(options.devices),
+        **option_environment(options.framework, keras=options.keras, devices=options.devices),
     }
 
 
-def _share(config: Config, env: Mapping[str, str], share: Mapping[str, str]) -> dict[str, str]:
+def _share(start: Start, env: Mapping[str, str], share: Mapping[str, str]) -> dict[str, str]:
     """Return a task's share of its machine, but for what was set since the cluster was declared."""
-    return {name: value for name, value in share.items() if env.get(name) == config.env.get(name)}
+    return {name: value for name, value in share.items() if env.get(name) == start.env.get(name)}
 
 
 def task_environment(
-    config: Config,
+    start: Start,
     spec: ClusterSpec,
     task: Task,
     env: Mapping[str, str],
@@ -58,8 +62,8 @@ def task_environment(
 
     Parameters
     ----------
-    config : Config
-        The cluster, as asked for.
+    start : Start
+        The cluster, as its supervisor was told of it.
     spec : ClusterSpec
         The cluster, as placed.
     task : Task
@@ -70,6 +74,6 @@ def task_environment(
     share : mapping of str to str
         The variables of its share of the machine.
     """
-    base = base_environment(config, env)
-    meeting = meeting_environment(config.framework, spec, task, base)
-    return {**base, **_share(config, env, share), **meeting, variables.TASK: str(task)}
+    base = base_environment(start.options, env)
+    meeting = meeting_environment(start.options.framework, spec, task, base)
+    return {**base, **_share(start, env, share), **meeting, variables.TASK: str(task)}

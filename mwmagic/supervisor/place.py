@@ -15,8 +15,7 @@ from mwmagic.engines import engine_for
 from mwmagic.engines.engine import AGENT
 from mwmagic.errors import ClusterError
 from mwmagic.frameworks import framework_for
-from mwmagic.model.cluster import ClusterSpec
-from mwmagic.model.config import CHIEF
+from mwmagic.model.cluster import CHIEF, ClusterSpec
 from mwmagic.model.placement import spread
 
 from . import orphans
@@ -30,9 +29,9 @@ if TYPE_CHECKING:
     from mwmagic.engines import Engine, Host
     from mwmagic.engines.channel import Channel
     from mwmagic.model.cluster import Task
-    from mwmagic.model.config import Config
     from mwmagic.model.machine import MachineStatus
     from mwmagic.model.messages import Message
+    from mwmagic.model.start import Start
 
 __all__ = ["BOOTSTRAP", "Loss", "Place", "warm_command"]
 
@@ -78,8 +77,8 @@ class Place:
 
     Parameters
     ----------
-    config : Config
-        The cluster, as asked for.
+    start : Start
+        The cluster, as its supervisor was told of it.
     listener : callable
         Called with each event of an agent.
     lost : callable
@@ -87,7 +86,7 @@ class Place:
     changed : callable
         Called when more is known of a machine.
     engine : Engine, optional
-        What provides the machines; by default what `config` names.
+        What provides the machines; by default what was declared.
 
     Attributes
     ----------
@@ -101,17 +100,18 @@ class Place:
 
     def __init__(
         self,
-        config: Config,
+        start: Start,
         listener: Callable[[Message], None],
         lost: Callable[[Loss], None],
         changed: Callable[[], None],
         engine: Engine | None = None,
     ) -> None:
-        self.config = config
+        self.options = start.options
+        self._start = start
         self.spec: ClusterSpec
         self.broken = False
         self.said = ""
-        self._engine = engine or engine_for(config)
+        self._engine = engine or engine_for(start.options)
         self._listener = listener
         self._lost = lost
         self._changed = changed
@@ -177,7 +177,7 @@ class Place:
     async def _settle(self) -> None:
         """Get machines from the engine, with an agent and ports on each."""
         self.broken = True
-        members = self.config.members
+        members = self.options.members
         avoid = frozenset(self._avoid)
         hosts = await self._engine.allocate(members, avoid=avoid, told=self._told)
         shares = spread(members, [host.slots for host in hosts])
@@ -224,7 +224,7 @@ class Place:
 
     def _homed(self, node: Node) -> list[Task]:
         """Return the tasks whose ports a node holds; the owner's is beside the first task's."""
-        first = self.config.coordinator and node is self._of[self.config.members[0]]
+        first = self.options.coordinator and node is self._of[self.options.members[0]]
         return [CHIEF, *node.tasks] if first else list(node.tasks)
 
     # Shares and processes.
@@ -242,7 +242,7 @@ class Place:
 
     @property
     def _wants_gpus(self) -> bool:
-        return bool(self.config.gpus) and VISIBLE not in self.config.given
+        return bool(self.options.gpus) and VISIBLE not in self.options.env
 
     async def _prepare(self, node: Node) -> None:
         """Make a machine ready to start processes."""
@@ -250,10 +250,10 @@ class Place:
         if not node.alive:
             return
         node.share(self._shared(node))
-        if self.config.warm:
-            argv = warm_command(framework_for(self.config.framework).warm)
-            env = self._environment(node, node.tasks[0], self.config.env)
-            node.warm_up(argv, env, self.config.directory)
+        if self._start.warm:
+            argv = warm_command(framework_for(self.options.framework).warm)
+            env = self._environment(node, node.tasks[0], self._start.env)
+            node.warm_up(argv, env, self.options.directory)
         node.proceed()
         self._changed()
 
@@ -271,11 +271,11 @@ class Place:
         if machine is None:
             return {}
         own = {} if machine.visible is None else {VISIBLE: machine.visible}
-        rest = {name: value for name, value in self.config.env.items() if name != VISIBLE}
-        env = self.config.env if node.host.here else {**rest, **own}
-        counts = {"gpus": self.config.gpus, "threads": self.config.threads}
+        rest = {name: value for name, value in self._start.env.items() if name != VISIBLE}
+        env = self._start.env if node.host.here else {**rest, **own}
+        counts = {"gpus": self.options.gpus, "threads": self.options.threads}
         try:
-            return shares(node.tasks, machine, env, self.config.given, **counts)
+            return shares(node.tasks, machine, env, self.options.env, **counts)
         except ClusterError as error:
             if len(self._nodes) == 1:
                 raise
@@ -283,7 +283,7 @@ class Place:
 
     def _environment(self, node: Node, task: Task, env: Mapping[str, str]) -> dict[str, str]:
         share = node.shares.get(str(task), {})
-        return task_environment(self.config, self.spec, task, env, share)
+        return task_environment(self._start, self.spec, task, env, share)
 
     def start(
         self,

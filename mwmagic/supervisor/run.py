@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     from mwmagic.diagnosis.stacks import Stack
     from mwmagic.model.cause import Cause, Notice, Stall
     from mwmagic.model.cluster import Task
-    from mwmagic.model.config import Config
     from mwmagic.model.fault import Fault
     from mwmagic.model.messages import Message
     from mwmagic.model.position import Examination
+    from mwmagic.model.start import Start
     from mwmagic.record import RunDirectory
 
     from .place import Loss, Place
@@ -100,10 +100,8 @@ class Run:
         Where it is recorded.
     place : Place
         Where its tasks are.
-    config : Config
-        The cluster, as asked for.
-    policy : gang.Policy
-        What happens after a failure.
+    start : Start
+        The cluster, with the options that hold for this run.
     changed : callable
         Called whenever the status would differ.
     """
@@ -112,17 +110,18 @@ class Run:
         self,
         directory: RunDirectory,
         place: Place,
-        config: Config,
-        policy: g.Policy,
+        start: Start,
         changed: Callable[[], None],
     ) -> None:
         self.directory = directory
         self.orders: dict[Task, Order] = {}
         self.cause: Cause | None = None
-        self.gang = g.Gang(config.members, policy, time.monotonic())
+        self.options = options = start.options
+        policy = g.Policy(restarts=options.restarts, grace=options.grace)
+        self.gang = g.Gang(options.members, policy, time.monotonic())
         self._place = place
-        self._config = config
-        self._framework = framework_for(config.framework)
+        self._cluster = start
+        self._framework = framework_for(options.framework)
         self._changed = changed
         self._processes: dict[Task, Process] = {}
         self._keyed: dict[str, Process] = {}
@@ -132,15 +131,15 @@ class Run:
         self._timers: dict[g.Due, asyncio.TimerHandle] = {}
         self._waiting: deque[g.Event] = deque()
         self._moving: asyncio.Task[None] | None = None
-        self._roles = g.roles(config.members)
-        self._examiner = Examiner(self, config.stall)
+        self._roles = g.roles(options.members)
+        self._examiner = Examiner(self, options.stall_timeout)
         self._evaluation = Watchdog(EVALUATED_SECONDS)
         self._started = time.time()
         self._ended: float | None = None
-        self._account = Account(config, self.gang.state.value, changed)
+        self._account = Account(options, self.gang.state.value, changed)
         self._notices: tuple[Notice, ...] = ()
         self._setbacks: list[Setback] = []
-        self._note("created", tasks=list(config.tasks))
+        self._note("created", tasks=list(map(str, options.members)))
 
     @property
     def over(self) -> bool:
@@ -455,7 +454,7 @@ class Run:
         """Take in that no task makes progress, and end the task that holds up the others."""
         self._note("stalled", **stall.as_json())
         guilty = [one for one in self.alive() if str(one.task) == stall.guilty]
-        if self._config.on_stall == "restart":
+        if self.options.on_stall == "restart":
             for process in guilty:
                 process.stalled = stall.seconds
                 channel = self._place.channel(process.task)

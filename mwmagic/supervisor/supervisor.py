@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.errors import NoRun, RunActive
-from mwmagic.gang import Policy, State
+from mwmagic.gang import State
 from mwmagic.model.cluster import Task, find_task
 from mwmagic.record import RunDirectory
 from mwmagic.words.run import words
@@ -19,11 +19,12 @@ from .run import Order, Run
 from .server import Client, Server
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from mwmagic.engines import Engine
-    from mwmagic.model.config import Config
     from mwmagic.model.messages import Message
+    from mwmagic.model.start import Start
 
     from .place import Loss
 
@@ -41,22 +42,40 @@ class Supervisor:
 
     Parameters
     ----------
-    config : Config
-        The cluster, as asked for.
+    start : Start
+        The cluster, as declared, and what its owner knows.
     socket : Path
         Where clients connect.
     engine : Engine, optional
-        What provides the machines; by default what `config` names.
+        What provides the machines; by default what was declared.
+
+    Attributes
+    ----------
+    options : ClusterOptions
+        The declaration as it is now: some of it can be updated.
     """
 
-    def __init__(self, config: Config, socket: Path, engine: Engine | None = None) -> None:
-        self.config = config
+    def __init__(self, start: Start, socket: Path, engine: Engine | None = None) -> None:
+        self.options = start.options
+        self._start = start
+        self._own: dict[str, Any] = {}
         self.run: Run | None = None
-        self._detached = config.detach
-        self._place = Place(config, self._take, self._lost, self._changed, engine)
+        self._place = Place(start, self._take, self._lost, self._changed, engine)
         self._server = Server(socket, self._answer, self._abandoned)
         self._closed = asyncio.Event()
         self._frame: asyncio.TimerHandle | None = None
+        self._requests: dict[str, Callable[[Client, Message], None]] = {
+            "hello": self._look,
+            "snapshot": self._look,
+            "launch": self._launch,
+            "stop": self._stop,
+            "restart": self._restart,
+            "signal": self._signal,
+            "stacks": self._stacks,
+            "update": self._update,
+            "detach": self._detach,
+            "close": self._close,
+        }
 
     async def open(self) -> None:
         """Hold the ports and start listening."""
@@ -79,11 +98,11 @@ class Supervisor:
         await self._server.close()
 
     def _expect_owner(self) -> None:
-        if not self._server.owned and not self._detached:
+        if not self._server.owned and not self.options.detach:
             self._closed.set()
 
     def _abandoned(self) -> None:
-        if not self._detached:
+        if not self.options.detach:
             self._closed.set()
 
     # Agents.
@@ -119,23 +138,10 @@ class Supervisor:
 
     def snapshot(self) -> dict[str, Any]:
         """Return the cluster and its latest run as JSON values."""
-        spec = self._place.spec
         cluster = {
-            "name": self.config.name,
-            "directory": self.config.directory,
-            "framework": self.config.framework,
-            "engine": self.config.engine,
-            "keras": self.config.keras,
-            "devices": self.config.devices,
-            "gpus": self.config.gpus,
-            "threads": self.config.threads,
-            "given": self.config.given,
-            "coordinator": self.config.coordinator,
-            "restarts": self.config.policy.restarts,
-            "grace": self.config.policy.grace,
-            "detached": self._detached,
+            "options": self.options.as_json(),
             "pid": os.getpid(),
-            "addresses": {str(task): address for task, address in spec.placed},
+            "addresses": {str(task): address for task, address in self._place.spec.placed},
             "shares": self._place.shares,
             "machines": [asdict(machine) for machine in self._place.machines],
         }
@@ -144,15 +150,22 @@ class Supervisor:
     # Requests.
 
     def _answer(self, client: Client, message: Message) -> dict[str, Any]:
-        kind = message["type"]
-        if kind == "detach":
-            self._detached = True
-            self._server.disown(client)
-        elif kind == "close":
-            self._closed.set()
-        elif kind not in ("hello", "snapshot"):
-            getattr(self, f"_{kind}")(message)
+        self._requests[message["type"]](client, message)
         return self.snapshot()
+
+    def _look(self, _client: Client, _message: Message) -> None:
+        """Do nothing: the answer to every request is a snapshot."""
+
+    def _close(self, _client: Client, _message: Message) -> None:
+        self._closed.set()
+
+    def _detach(self, client: Client, _message: Message) -> None:
+        self.options = self.options.updated({"detach": True})
+        self._server.disown(client)
+
+    def _update(self, _client: Client, message: Message) -> None:
+        self.options = self.options.updated(message["options"])
+        self._changed()
 
     def _active(self) -> Run:
         if self.run is None or self.run.over:
@@ -160,16 +173,23 @@ class Supervisor:
         return self.run
 
     def _task(self, name: str) -> Task:
-        return find_task(name, self.config.members)
+        return find_task(name, self.options.members)
 
-    def _launch(self, message: Message) -> None:
-        tasks = [self._task(name) for name in message["tasks"]] or list(self.config.members)
+    def _launch(self, _client: Client, message: Message) -> None:
+        members = self.options.members
+        tasks = [self._task(name) for name in message["tasks"]] or list(members)
         run = self._forming(message)
-        alone = tasks[0] if len(tasks) == 1 and len(self.config.tasks) > 1 else None
+        alone = tasks[0] if len(tasks) == 1 and len(members) > 1 else None
         source = run.directory.save_source(message["script"], alone, message["source"])
-        args, env = tuple(message["args"]), message["env"]
-        cell, given = message.get("cell", ""), message.get("given", {})
-        order = Order(message["script"], source, args, env, message["cwd"], cell, given)
+        order = Order(
+            script=message["script"],
+            source=source,
+            args=tuple(message["args"]),
+            env=message["env"],
+            cwd=message["cwd"],
+            cell=message["cell"],
+            given=message["given"],
+        )
         for task in tasks:
             run.launch(task, order)
 
@@ -180,23 +200,25 @@ class Supervisor:
         if self.run is not None and not self.run.over:
             number, state = self.run.directory.number, words(self.run.status())
             raise RunActive(f"run {number} is still going ({state}); wait for it, or stop it first")
-        return self._begin(message["script"], message.get("policy") or {})
+        return self._begin(message["script"], message["options"])
 
-    def _begin(self, script: str, policy: dict[str, float]) -> Run:
-        directory = RunDirectory.create(
-            self.config.root, script.rpartition("/")[2].partition(".")[0]
-        )
-        chosen = Policy(**{**vars(self.config.policy), **policy})
-        self.run = Run(directory, self._place, self.config, chosen, self._changed)
+    def _begin(self, script: str, own: dict[str, Any]) -> Run:
+        """Begin a run; `own` are the options that are its own, not the cluster's."""
+        options = self.options.updated(own)
+        name = script.rpartition("/")[2].partition(".")[0]
+        directory = RunDirectory.create(self.options.root, name)
+        start = replace(self._start, options=options)
+        self._own = own
+        self.run = Run(directory, self._place, start, self._changed)
         self.run.write()
         directory.flush()  # its owner may ask for a log as soon as it knows of the run
         return self.run
 
-    def _stop(self, message: Message) -> None:
+    def _stop(self, _client: Client, message: Message) -> None:
         task = None if message["task"] is None else self._task(message["task"])
         self._active().stop(task, message["grace"])
 
-    def _restart(self, _message: Message) -> None:
+    def _restart(self, _client: Client, _message: Message) -> None:
         if self.run is None:
             raise NoRun("nothing ran on this cluster yet, so there is nothing to restart")
         if not self.run.over:
@@ -204,7 +226,7 @@ class Supervisor:
             return
         old = self.run
         script = next(order.script for order in old.orders.values())
-        run = self._begin(script, vars(old.gang.policy))
+        run = self._begin(script, self._own)
         for task, order in old.orders.items():
             run.launch(task, replace(order, source=run.directory.copy_source(order.source)))
 
@@ -216,8 +238,8 @@ class Supervisor:
             )
         run.restart()
 
-    def _signal(self, message: Message) -> None:
+    def _signal(self, _client: Client, message: Message) -> None:
         self._active().signal(self._task(message["task"]), message["signal"])
 
-    def _stacks(self, _message: Message) -> None:
+    def _stacks(self, _client: Client, _message: Message) -> None:
         self._active().examine()

@@ -13,8 +13,7 @@ import pytest
 from processes import eventually
 
 from mwmagic import Cluster, ClusterSpec, Task, clusters
-from mwmagic.client import cluster as api
-from mwmagic.client import sockets
+from mwmagic.client import program, sockets
 from mwmagic.errors import (
     ClusterError,
     NotInstalled,
@@ -33,8 +32,12 @@ SLEEP = "import time; print('up', flush=True); time.sleep(600)"
         ({"workers": -1}, "worker"),
         ({"ps": -2}, "ps"),
         ({"framework": "caffe"}, "unknown framework 'caffe'; the frameworks are tensorflow"),
-        ({"keras": "old"}, "unknown Keras mode 'old'; the modes are auto, plain, legacy"),
-        ({"on_stall": "panic"}, "on_stall is report or restart, not 'panic'"),
+        ({"keras": "old"}, "keras must be one of auto, plain, legacy, not 'old'"),
+        ({"grace": float("inf")}, "grace must be a finite number from 0, not inf"),
+        ({"stall": 3}, "a cluster has no option 'stall'; the options are workers, chief"),
+        ({"coordinator": True}, "a coordinator needs parameter servers"),
+        ({"coordinator": True, "ps": 1, "framework": "jax"}, "jax has no coordinator"),
+        ({"on_stall": "panic"}, "on_stall must be one of report, restart, not 'panic'"),
     ],
 )
 def test_a_description_that_cannot_work_starts_nothing(nothing_survives, options, said):
@@ -43,7 +46,7 @@ def test_a_description_that_cannot_work_starts_nothing(nothing_survives, options
 
 
 def test_keras_2_that_is_not_installed_is_named_with_its_command(monkeypatch):
-    monkeypatch.setattr(api, "find_spec", lambda name: None)
+    monkeypatch.setattr(program, "find_spec", lambda name: None)
     with pytest.raises(NotInstalled, match='pip install "tf-keras"'):
         Cluster(keras="legacy")
 
@@ -60,7 +63,7 @@ def test_a_cluster_shows_its_tasks_under_all_their_names(cluster, tmp_path):
     lines = repr(one).splitlines()
     assert lines[0] == "Cluster 'mine' (tensorflow, local)"
     assert lines[1] == f"  chief:0  {one.spec.addresses[Task('chief', 0)]}"
-    assert one.config.root == tmp_path
+    assert one.options.root == tmp_path
     assert one.latest is None
     [machine] = one.machines
     assert machine.tasks == tuple(map(str, one.tasks))
@@ -177,13 +180,60 @@ def test_all_clusters_are_found_or_those_of_a_directory(cluster, tmp_path):
     (tmp_path / "a").mkdir()
     cluster(1, name="here")
     cluster(1, name="there", directory="a")
-    assert {one.config.name for one in clusters()} == {"here", "there"}
-    assert [one.config.name for one in clusters("a")] == ["there"]
+    assert {one.options.name for one in clusters()} == {"here", "there"}
+    assert [one.options.name for one in clusters("a")] == ["there"]
     assert list(clusters("nowhere")) == []
     [found] = clusters("a")
     found.run("main.py", source=SLEEP)
     with pytest.raises(RunActive):
         found.run("main.py", source=SLEEP)
+
+
+@pytest.mark.slow
+def test_who_does_not_own_a_cluster_hangs_up_or_shuts_it_down(cluster):
+    one = cluster(1, name="here")
+    [guest] = clusters()
+    with guest:
+        assert guest.options == one.options
+    eventually(lambda: guest.closed)
+    assert one.run("main.py", source="print('still here')").wait(30).over
+    [guest] = clusters()
+    guest.shutdown()
+    assert one.closed
+    assert list(clusters()) == []
+
+
+@pytest.mark.slow
+def test_a_cluster_that_was_detached_is_left_running_when_its_block_ends(tmp_path):
+    with Cluster(1, warm=False, directory=tmp_path) as one:
+        one.detach()
+    [found] = clusters(tmp_path)
+    assert found.options.detach
+    found.shutdown()
+
+
+@pytest.mark.slow
+def test_options_of_a_running_cluster_are_updated_for_later_launches(cluster):
+    one = cluster(2, env={"A": "old"})
+    run = one.run("main.py", source=SLEEP)
+    updated = one.update(restarts=1, env={"A": "new"}, stall_timeout=5)
+    assert updated == one.options
+    assert (updated.restarts, updated.env, updated.stall_timeout) == (1, {"A": "new"}, 5.0)
+    assert run.status().limit == 0, "it keeps what it was launched with"
+    run.stop(grace=0)
+    code = "import os, sys; print(os.environ['A']); sys.exit(os.environ['MWMAGIC_ATTEMPT'] == '1')"
+    second = one.run("main.py", source=code).wait(30)
+    assert (second.status().attempt, second.logs(0)) == (2, b"new\n")
+    with pytest.raises(ClusterError, match="workers of a running cluster cannot be changed"):
+        one.update(workers=3)
+    with pytest.raises(ClusterError, match="grace must be a finite number"):
+        one.update(grace=float("nan"))
+    with pytest.raises(ClusterError, match="restarts must be a whole number"):
+        one.run("main.py", source=SLEEP, restarts=-1)
+    third = one.run("main.py", source=SLEEP)
+    with pytest.raises(ClusterError, match="grace must be a finite number"):
+        third.stop(grace=float("inf"))
+    third.stop(grace=0)
 
 
 @pytest.fixture
@@ -213,7 +263,7 @@ def stranger(own_sockets):
 def test_a_cluster_that_refuses_does_not_hide_the_others(cluster, stranger):
     cluster(1, name="zzz")
     with pytest.warns(UserWarning, match="another version"):
-        assert [one.config.name for one in clusters()] == ["zzz"]
+        assert [one.options.name for one in clusters()] == ["zzz"]
 
 
 @pytest.mark.slow

@@ -18,7 +18,8 @@ from mwmagic import Cluster
 from mwmagic.client import sockets
 from mwmagic.client.connection import Connection, start_supervisor
 from mwmagic.errors import ClusterError, MwmagicError, SupervisorError, SupervisorLost
-from mwmagic.model.config import Config
+from mwmagic.model.options import ClusterOptions
+from mwmagic.model.start import Start
 
 
 class Pretender:
@@ -160,15 +161,14 @@ def test_waiting_ends_with_the_time_or_the_supervisor(pretend):
     assert connection.wait(lambda news: news["run"]["number"] == 3, None)
 
 
-def config(tmp_path, **fields):
-    values = {"name": "c", "directory": str(tmp_path), "tasks": ["worker:0"], "owner": os.getpid()}
-    return Config(**{**values, "warm": False, **fields})
+def start(tmp_path, **fields):
+    return Start(ClusterOptions(name="c", directory=str(tmp_path)), **fields)
 
 
 def test_a_supervisor_that_cannot_start_says_why(tmp_path, nothing_survives):
     path = sockets.fresh("c", tmp_path)
     with pytest.raises(ClusterError, match=r"^unknown engine 'cloud'"):
-        start_supervisor(config(tmp_path, engine="cloud"), path)
+        start_supervisor(Start(ClusterOptions(directory=str(tmp_path), engine="cloud")), path)
     assert not list(sockets.directory().iterdir())
 
 
@@ -176,14 +176,14 @@ def test_a_supervisor_that_breaks_shows_its_last_words(tmp_path, nothing_survive
     path = sockets.fresh("c", tmp_path)
     path.with_suffix(".new").mkdir()  # where it would make its socket
     with pytest.raises(SupervisorError, match=r"(?s)did not start: .*Traceback.*OSError"):
-        start_supervisor(config(tmp_path), path)
+        start_supervisor(start(tmp_path), path)
     path.with_suffix(".new").rmdir()
     assert not list(sockets.directory().iterdir())
 
 
 def test_an_interpreter_that_does_not_start_is_told(tmp_path, monkeypatch, nothing_survives):
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    big = config(tmp_path, env={"X": "x" * 200_000})
+    big = start(tmp_path, env={"X": "x" * 200_000})
     with pytest.raises(SupervisorError, match="did not start"):
         start_supervisor(big, sockets.fresh("c", tmp_path))
 

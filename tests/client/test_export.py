@@ -11,11 +11,11 @@ import sys
 import pytest
 from processes import command, eventually, labelled
 
-from mwmagic.client.export import export
-from mwmagic.errors import ClusterError
-from mwmagic.model.cluster import make_tasks
-from mwmagic.model.config import Config
+from mwmagic import Cluster, clusters
+from mwmagic.client.export import Shared, export
+from mwmagic.errors import ClusterError, SupervisorError
 from mwmagic.model.machine import Machine
+from mwmagic.model.options import ClusterOptions
 from mwmagic.supervisor.shares import shares
 
 MEET = """
@@ -60,11 +60,10 @@ time.sleep(600)
 
 
 def config(framework="tensorflow", gpus=None, devices=0, **shape):
-    tasks = make_tasks(**{"workers": 2, **shape})
-    divided = shares(tasks, Machine(8), {}, {}, gpus=gpus and 0, threads=2)
-    names = [str(task) for task in tasks]
-    options = {"framework": framework, "gpus": gpus, "devices": devices, "shares": divided}
-    return Config("a", ".", names, 1, **options)
+    shape = {"workers": 2, **shape}
+    options = ClusterOptions(framework=framework, gpus=gpus, devices=devices, **shape)
+    divided = shares(options.members, Machine(8), {}, {}, gpus=gpus and 0, threads=2)
+    return Shared(options, divided)
 
 
 @pytest.fixture
@@ -189,9 +188,35 @@ def test_what_cannot_be_exported():
         export("pbs", config(), ["main.py"], {})
     with pytest.raises(ClusterError, match="ps:0 would never end under Slurm"):
         export("slurm", config(ps=1), ["main.py"], {})
-    alone = Config("a", ".", ["worker:0", "ps:0"], 1, coordinator=True)
+    alone = Shared(ClusterOptions(1, ps=1, coordinator=True), {})
     with pytest.raises(ClusterError, match="this process coordinates the cluster"):
         export("script", alone, ["main.py"], {})
+
+
+@pytest.mark.slow
+def test_a_cluster_that_was_attached_is_exported_as_it_was_declared(cluster, tmp_path):
+    """The declaration comes back whole, with what follows from it."""
+    names = ("CUDA_VISIBLE_DEVICES=-1", "OMP_NUM_THREADS=2", "export EPOCHS=2")
+    options = {"gpus": 0, "threads": 2, "env": {"EPOCHS": "2"}, "stall_timeout": 7, "grace": 0.5}
+    first = cluster(2, **options, on_stall="restart", restarts=3, detach=True)
+    text, declared = first.export("script", "main.py"), first.options
+    first._connection.close()
+    eventually(lambda: attached() is not None, "new owner")
+    with Cluster.attach() as second:
+        assert second.options == declared
+        assert second.export("script", "main.py") == text
+        assert all(name in text for name in names)
+        assert [one.options for one in clusters()] == [declared]
+
+
+def attached():
+    """Attach for a moment, unless the end of the owner has not come through."""
+    try:
+        found = Cluster.attach()
+    except SupervisorError:
+        return None
+    found._connection.close()
+    return found
 
 
 @pytest.mark.slow

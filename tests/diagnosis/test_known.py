@@ -64,7 +64,7 @@ with Cluster(2, warm=False, grace=0.1) as cluster:
 def gang(tmp_path_factory):
     """Two tasks, started from a process that has imported TensorFlow."""
     folder = tmp_path_factory.mktemp("gang")
-    with Cluster(2, directory=folder, grace=0.1, stall=2.0) as cluster:
+    with Cluster(2, directory=folder, grace=0.1, stall_timeout=2.0) as cluster:
         yield cluster
 
 

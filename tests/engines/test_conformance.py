@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
 
 import pytest
 
 from mwmagic.engines import engine_for
-from mwmagic.model.config import Config
+from mwmagic.model.options import ClusterOptions
 from mwmagic.testing import FakeEngine, FakeMachine
 from mwmagic.testing.conformance import CHECKS, Subject, perform
 
@@ -16,8 +15,8 @@ pytestmark = pytest.mark.usefixtures("nothing_survives")
 
 
 def local(folder):
-    config = Config("c", str(folder), ["worker:0"], os.getpid())
-    return Subject(lambda: engine_for(config), str(folder))
+    options = ClusterOptions(directory=str(folder))
+    return Subject(lambda: engine_for(options), str(folder))
 
 
 def three(folder, **options):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from importlib import metadata
 
 import pytest
@@ -13,11 +12,11 @@ from mwmagic.engines import ENGINES, GROUP, engine_for, engine_names
 from mwmagic.engines.local import LocalEngine
 from mwmagic.errors import ClusterError
 from mwmagic.model.cluster import make_tasks
-from mwmagic.model.config import Config
+from mwmagic.model.options import ClusterOptions
 
 
 def declared(engine):
-    return Config("c", "/", ["worker:0"], os.getpid(), engine=engine)
+    return ClusterOptions(directory="/", engine=engine)
 
 
 def test_an_engine_is_found_by_its_name():

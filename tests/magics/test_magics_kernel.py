@@ -151,6 +151,66 @@ def test_declaring_again_reuses_replaces_or_refuses(kernel):
     assert kernel.run(SLEEP).error.startswith("RunActive: run 1 is still going")
 
 
+def test_declaring_again_with_other_options_updates_the_cluster(kernel):
+    kernel.run(DECLARE)
+    before = ours(kernel)
+    told = kernel.run(DECLARE + " --env GIVEN=yes --stall-timeout 7 --restarts 1").text
+    assert told == (
+        "updated the cluster 'cluster': restarts 1 (was 0), stall timeout 7.0 (was 60.0), "
+        "env GIVEN\n"
+    )
+    kernel.run(SLEEP)
+    told = kernel.run("%mw_cluster --on-stall restart").text
+    assert told == (
+        "updated the cluster 'cluster': on stall restart (was report)\n"
+        "run 1 keeps what it was launched with; later launches change\n"
+    )
+    kernel.run("%mw_stop")
+    assert ours(kernel) == before
+    assert "reusing the cluster" in kernel.run("%mw_cluster 2").text
+    kernel.run("cluster = %mw_cluster --quiet")
+    names = ("restarts", "grace", "stall_timeout", "on_stall", "env", "warm")
+    shown = kernel.run(f"[getattr(cluster.options, name) for name in {names}]").value
+    assert shown == "[1, 0.2, 7.0, 'restart', {'GIVEN': 'yes'}, False]"
+    kernel.run("%%mw_worker\nimport os; print(os.environ['GIVEN'])")
+    kernel.run("%mw_wait")
+    assert kernel.run("%mw_logs 0").text == "yes\n"
+
+
+def test_a_cluster_that_is_running_can_be_detached(kernel):
+    kernel.run(DECLARE)
+    kernel.run(SLEEP)
+    assert kernel.run(DECLARE + " --detach").text == "updated the cluster 'cluster': detach\n"
+    assert "reusing the cluster" in kernel.run(DECLARE).text, "it stays detached"
+    kernel.manager.restart_kernel(now=True)
+    kernel.client.wait_for_ready(timeout=60)
+    kernel.run("%load_ext mwmagic")
+    assert "reusing the cluster 'cluster'" in kernel.run("%mw_cluster").text
+    assert "run 1: running" in kernel.run("%mw_status").value
+    assert kernel.run("%mw_stop --cluster").error is None
+
+
+def test_what_cannot_be_updated_replaces_the_cluster_or_is_refused(kernel):
+    kernel.run(DECLARE)
+    kernel.run(SLEEP)
+    error = kernel.run("%mw_cluster --chief --ps 2").error
+    assert error.startswith("BadArguments: the cluster 'cluster' is busy with run 1")
+    assert "only another cluster can have chief, ps 2 (was 0)" in error
+    assert "`%mw_stop` the run first, or give the new cluster a --name" in error
+    kernel.run("%mw_stop")
+    replaced = kernel.run("%mw_cluster --chief --ps 2")
+    assert replaced.text == "replaced the cluster 'cluster': chief, ps 2 (was 0)\n"
+    tasks = ["chief:0", "worker:0", "worker:1", "ps:0", "ps:1"]
+    assert [line.split()[0] for line in replaced.value.splitlines()[1:]] == tasks
+    assert kernel.run(DECLARE).text == "replaced the cluster 'cluster': no chief, ps 0 (was 2)\n"
+
+
+def test_a_default_that_cannot_work_is_refused_where_it_is_used(kernel):
+    kernel.run("%config MWMagic.grace = float('inf')")
+    error = kernel.run("%mw_cluster 2").error
+    assert error.startswith("ClusterError: grace must be a finite number from 0, not inf")
+
+
 def test_kill_restart_and_runs(kernel):
     kernel.run(DECLARE)
     kernel.run(SLEEP)
@@ -194,7 +254,8 @@ def test_a_result_can_be_assigned_whatever_the_cell_shows(kernel):
     ("line", "message"),
     [
         ("%mw_cluster", "say how many workers to declare: `%mw_cluster 2`"),
-        ("%mw_cluster two", "argument N: invalid int value: 'two'"),
+        ("%mw_cluster two", "argument N: workers must be a whole number from 0, not 'two'"),
+        ("%mw_cluster 2 --grace inf", "grace must be a finite number from 0, not 'inf'"),
         ("%mw_cluster 0", "a cluster needs at least 1 worker"),
         ("%mw_cluster 2 --work", "unrecognized arguments: --work"),
         ("%mw_cluster 2 --env A", "'A' is not NAME=VALUE"),
@@ -220,7 +281,7 @@ def test_an_unknown_task_leaves_the_file_as_it_was(kernel, tmp_path):
 
 
 def test_help_and_completion(kernel):
-    assert "how many workers" in kernel.run("%mw_cluster --help").text
+    assert "Number of workers" in kernel.run("%mw_cluster --help").text
     assert "--framework" in kernel.complete("%mw_cluster 2 --fr")
     assert "--restarts" in kernel.complete("x = %mw_cluster --")
     assert set(kernel.complete("%mw_cluster --keras ")) >= {"auto", "plain", "legacy"}

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from mwmagic.frameworks.environment import early, forkable
 from mwmagic.model.cluster import ClusterSpec, make_tasks
-from mwmagic.model.config import Config
+from mwmagic.model.options import ClusterOptions
+from mwmagic.model.start import Start
 from mwmagic.supervisor.environment import task_environment
 
 TASKS = make_tasks(2)
@@ -16,9 +15,8 @@ SPEC = ClusterSpec.place(TASKS, ["localhost:1111", "node-2:2222"])
 
 
 def environment(env=None, **options):
-    names = [str(task) for task in TASKS]
-    config = Config(name="c", directory="/", tasks=names, owner=os.getpid(), **options)
-    return task_environment(config, SPEC, TASKS[1], env or {}, {})
+    start = Start(ClusterOptions(workers=2, name="c", directory="/", **options))
+    return task_environment(start, SPEC, TASKS[1], env or {}, {})
 
 
 def test_what_only_the_notebook_is_meant_to_see_is_left_out():

@@ -105,7 +105,7 @@ def test_a_busy_cluster_refuses_another_run(cluster):
     one.run("main.py", source=SLEEP)
     with pytest.raises(RunActive, match=r"run 1 is still going \(.+\); wait for it, or stop it"):
         one.run("main.py", source=SLEEP)
-    assert len(list((one.config.root / ".mwmagic/runs").glob("0*"))) == 1
+    assert len(list((one.options.root / ".mwmagic/runs").glob("0*"))) == 1
 
 
 def test_what_cannot_be_launched_is_refused_before_there_is_a_run(cluster, tmp_path):

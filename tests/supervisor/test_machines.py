@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from mwmagic.engines import channel
-from mwmagic.gang import Policy
-from mwmagic.model.cluster import make_tasks
-from mwmagic.model.config import Config
 from mwmagic.model.messages import MESSAGE_BYTES, REQUESTS, VERSION, check, decode, encode
+from mwmagic.model.options import ClusterOptions
+from mwmagic.model.start import Start
 from mwmagic.supervisor.supervisor import Supervisor
 from mwmagic.testing import FakeEngine, FakeMachine
 
@@ -41,6 +39,7 @@ class Client:
 
     async def launch(self, **fields):
         order = {"script": "main.py", "source": "", "args": [], "env": {}, "cwd": "/"}
+        order |= {"given": {}, "cell": "", "options": {}}
         return (await self.ask("launch", tasks=[], **{**order, **fields}))["run"]
 
     async def state(self, *states):
@@ -52,12 +51,12 @@ class Client:
 
 
 @asynccontextmanager
-async def supervised(folder, machines, script, *, tasks=2, restarts=1, engine=(), **config):
-    names = [str(task) for task in make_tasks(tasks)]
-    policy = Policy(restarts=restarts)
-    options = {"warm": False, "policy": policy, "env": {}, **config}
+async def supervised(
+    folder, machines, script, *, tasks=2, restarts=1, engine=(), warm=False, **config
+):
+    options = ClusterOptions(tasks, name="c", directory=str(folder), restarts=restarts, **config)
     made = FakeEngine(machines, script, **dict(engine))
-    one = Supervisor(Config("c", str(folder), names, os.getpid(), **options), folder / "s", made)
+    one = Supervisor(Start(options, warm=warm), folder / "s", made)
     await one.open()
     serving = asyncio.create_task(one.serve())
     client = Client(*await asyncio.open_unix_connection(folder / "s", limit=MESSAGE_BYTES))

@@ -16,7 +16,8 @@ from processes import agents_of, alive, children, eventually
 from mwmagic import Cluster, Task, runs
 from mwmagic.client import sockets
 from mwmagic.errors import NoCluster, SupervisorError, SupervisorLost, WorkerFailed
-from mwmagic.model.config import Config
+from mwmagic.model.options import ClusterOptions
+from mwmagic.model.start import Start
 
 SLEEP = "import time; print('up', flush=True); time.sleep(600)"
 
@@ -171,7 +172,7 @@ def test_a_detached_cluster_outlives_its_owner_and_gets_another(own):
     owner.child.wait()
     eventually(lambda: attached() is not None, "new owner")
     with Cluster.attach() as cluster:
-        assert cluster.config.detach
+        assert cluster.options.detach
         assert cluster.tasks == (Task("worker", 0), Task("worker", 1))
         run = cluster.latest
         assert (run.number, run.state) == (1, "running")
@@ -203,7 +204,7 @@ def test_a_cluster_is_detached_later(own):
     owner.child.wait()
     assert not [pid for pid in family if not alive(pid)]
     with Cluster.attach() as cluster:
-        assert cluster.config.detach
+        assert cluster.options.detach
     eventually(lambda: gone(family), "end of everybody")
 
 
@@ -222,11 +223,11 @@ def test_attaching_finds_the_cluster_of_a_directory_and_name(cluster, tmp_path):
     cluster(1, name="here").detach()
     cluster(1, name="here", directory="other").detach()
     with Cluster.attach("here", "other") as other:
-        assert other.config.root == tmp_path / "other"
+        assert other.options.root == tmp_path / "other"
     with pytest.raises(NoCluster):
         Cluster.attach("there")
     with Cluster.attach("here") as here:
-        assert here.config.root == tmp_path
+        assert here.options.root == tmp_path
 
 
 @pytest.mark.slow
@@ -252,8 +253,8 @@ def test_a_supervisor_that_nobody_comes_to_ends(tmp_path, nothing_survives):
 
 
 def cluster_config(root):
-    config = Config("orphan", str(root), ["worker:0"], os.getpid(), warm=False)
-    return config.as_json() + "\n"
+    options = ClusterOptions(name="orphan", directory=str(root))
+    return Start(options).as_line() + "\n"
 
 
 @pytest.mark.slow

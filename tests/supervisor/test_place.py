@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import os
 
 import pytest
 
 from mwmagic.errors import ClusterError, SupervisorError
-from mwmagic.model.cluster import ClusterSpec, make_tasks
-from mwmagic.model.config import Config
+from mwmagic.model.cluster import ClusterSpec
+from mwmagic.model.options import ClusterOptions
+from mwmagic.model.start import Start
 from mwmagic.supervisor import place as module
 from mwmagic.supervisor.node import WARM
 from mwmagic.supervisor.place import Place
@@ -23,13 +23,14 @@ class Scene:
     def __init__(self, machines, tasks=2, *, config=(), **engine):
         self.machines = machines
         self.engine = FakeEngine(machines, forever, **engine)
-        names = [str(task) for task in make_tasks(tasks)]
-        options = {"warm": False, **dict(config)}
+        options = dict(config)
+        warm, env = options.pop("warm", False), options.pop("env", {})
         self.heard, self.losses = asyncio.Queue(), asyncio.Queue()
-        self.config = Config("c", "/", names, os.getpid(), **options)
+        self.options = ClusterOptions(tasks, name="c", directory="/", **options)
+        self.told = Start(self.options, env=env, warm=warm)
         self.changes = asyncio.Queue()
         told = (one.put_nowait for one in (self.heard, self.losses))
-        self.place = Place(self.config, *told, lambda: self.changes.put_nowait(1), self.engine)
+        self.place = Place(self.told, *told, lambda: self.changes.put_nowait(1), self.engine)
 
     async def __aenter__(self):
         await self.place.open()
@@ -39,7 +40,7 @@ class Scene:
         await self.place.close()
 
     def start(self, index, **env):
-        task = self.config.members[index]
+        task = self.options.members[index]
         rest = {"cwd": "/", "log": f"/dev/null/{index}", "report": None, "credit": 0}
         self.place.start(task, env=env, own={}, process=f"p{index}", argv=["x"], **rest)
 
@@ -156,7 +157,7 @@ def test_a_start_that_waits_is_withdrawn():
 def test_new_ports_are_held_before_the_old_ones_are_given_back():
     @on(lambda: Scene(made("a", "b")))
     async def _(scene):
-        place, members = scene.place, scene.config.members
+        place, members = scene.place, scene.options.members
         assert place.spec == ClusterSpec.place(members, ["a:20000", "b:20000"])
         await place.rebind()
         assert place.spec == ClusterSpec.place(members, ["a:20001", "b:20001"])
@@ -169,10 +170,10 @@ def test_new_ports_are_held_before_the_old_ones_are_given_back():
 
 
 def test_a_coordinator_has_a_port_beside_the_first_task():
-    @on(lambda: Scene(made("a", "b"), config={"coordinator": True}))
+    @on(lambda: Scene(made("a", "b"), 1, config={"coordinator": True, "ps": 1}))
     async def _(scene):
         hosts = [address.split(":")[0] for address in scene.place.spec.addresses.values()]
-        assert list(map(str, scene.place.spec.tasks)) == ["chief:0", "worker:0", "worker:1"]
+        assert list(map(str, scene.place.spec.tasks)) == ["chief:0", "worker:0", "ps:0"]
         assert hosts == ["a", "a", "b"]
 
 
@@ -192,7 +193,7 @@ def test_tasks_are_spread_by_slots():
 def test_a_lost_machine_is_told_once_with_its_tasks_and_replaced_at_the_next_chance():
     @on(lambda: Scene(made("a", "b", "c"), most=2, config=WARMING))
     async def _(scene):
-        place, (worker0, worker1) = scene.place, scene.config.members
+        place, (worker0, worker1) = scene.place, scene.options.members
         scene.start(0)
         await scene.until("started")
         old = place.channel(worker0)
@@ -387,6 +388,6 @@ def test_a_file_of_another_disk_is_pulled_when_it_is_needed(tmp_path):
     @on(lambda: Scene([far, near]))
     async def _(scene):
         far.disk[path] = bytearray(b"stack")
-        for task in scene.config.members:
+        for task in scene.options.members:
             await scene.place.pull(task, path)
         assert (tmp_path / "stacks").read_bytes() == b"stack"

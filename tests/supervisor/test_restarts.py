@@ -316,7 +316,7 @@ def test_a_directory_that_cannot_be_written_is_told(cluster, tmp_path):
 def test_the_snapshots_come_to_who_listens(cluster):
     one = cluster(1)
     seen = []
-    stop = one.listen(lambda news: seen.append(news["run"] and news["run"]["state"]))
+    stop = one._connection.listen(lambda news: seen.append(news["run"] and news["run"]["state"]))
     run = one.run("main.py", source="print('x')").wait(30)
     eventually(lambda: seen and seen[-1] == "finished")
     stop()

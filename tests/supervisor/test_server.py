@@ -124,9 +124,13 @@ def test_a_client_that_leaves_in_mid_line_harms_nobody(wire, one):
 def test_a_mistake_in_a_request_does_not_end_the_cluster(wire, one):
     wire.greet()
     launch = {"tasks": [], "script": "a.py", "source": "", "args": [], "env": {}, "cwd": "/"}
-    answer = wire.ask("launch", id=2, **{**launch, "policy": {"nonsense": 1}})
-    assert answer["kind"] == "SupervisorError"
+    launch |= {"given": {}, "cell": "", "options": {}}
+    answer = wire.ask("launch", id=2, **{**launch, "options": {"nonsense": 1}})
+    assert answer["kind"] == "ClusterError"
     assert "nonsense" in answer["error"]
+    answer = wire.ask("launch", id=3, **{**launch, "source": "\ud800"})
+    assert answer["kind"] == "SupervisorError"
+    assert "surrogates not allowed" in answer["error"]
     assert one.run("main.py", source="").wait(30).state == "finished"
 
 

@@ -14,7 +14,6 @@ from mwmagic import Cluster
 from mwmagic.errors import ClusterError
 from mwmagic.frameworks.environment import early
 from mwmagic.model.cluster import make_tasks
-from mwmagic.model.config import Config
 from mwmagic.model.machine import Gpu, Machine
 from mwmagic.supervisor.shares import shares
 
@@ -152,7 +151,6 @@ def test_tasks_get_their_share_unless_it_is_set_later(driver, cluster, tmp_path)
     ]
     run = tasks.run("main.py", env={"CUDA_VISIBLE_DEVICES": "1", "OMP_NUM_THREADS": "2"}).wait()
     assert json.loads(run.logs(1)) == ["1", "2", "7"]
-    assert Config.from_json(tasks.config.as_json()) == tasks.config
 
 
 @pytest.mark.slow
@@ -182,7 +180,7 @@ def test_an_attached_cluster_knows_its_shares(driver, cluster):
     [machine] = tasks.machines
     assert [gpu.name for gpu in machine.machine.gpus] == ["Tesla T4"] * 2
     tasks._connection.close()
-    again = Cluster.attach(tasks.config.name)
+    again = Cluster.attach(tasks.options.name)
     try:
         assert "CUDA_VISIBLE_DEVICES=1" in again.export("script", "main.py")
     finally:

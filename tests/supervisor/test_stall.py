@@ -84,7 +84,7 @@ def stalled(run):
 @pytest.mark.slow
 def test_a_stalled_run_says_where_each_task_is(tmp_path):
     (tmp_path / "main.py").write_text(STUCK)
-    with Cluster(2, warm=False, stall=1.5, directory=tmp_path) as cluster:
+    with Cluster(2, warm=False, stall_timeout=1.5, directory=tmp_path) as cluster:
         run = cluster.run("main.py", cwd=tmp_path)
         stall = stalled(run)
         at = [Position(f"worker:{i}", Whereabouts.IN_USER_CODE, AT) for i in (0, 1)]
@@ -101,7 +101,7 @@ def test_a_stalled_run_says_where_each_task_is(tmp_path):
 @pytest.mark.slow
 def test_a_stall_can_be_made_a_failure(tmp_path):
     (tmp_path / "main.py").write_text(STUCK)
-    options = {"warm": False, "stall": 1.5, "on_stall": "restart", "directory": tmp_path}
+    options = {"warm": False, "stall_timeout": 1.5, "on_stall": "restart", "directory": tmp_path}
     with Cluster(2, restarts=1, **options) as cluster:
         assert cluster.run("main.py", cwd=tmp_path).wait(60).status().attempt == 2
     with Cluster(2, restarts=0, **options) as cluster:
@@ -115,7 +115,7 @@ def test_a_stall_can_be_made_a_failure(tmp_path):
 @pytest.mark.tensorflow
 def test_the_task_outside_the_collective_is_told_from_those_inside(tmp_path):
     (tmp_path / "main.py").write_text(TENSORFLOW)
-    with Cluster(2, stall=5.0, directory=tmp_path) as cluster:
+    with Cluster(2, stall_timeout=5.0, directory=tmp_path) as cluster:
         positions = stalled(cluster.run("main.py", cwd=tmp_path)).positions
     assert positions == (
         Position("worker:1", Whereabouts.IN_USER_CODE, "main.py:13 in load_more"),

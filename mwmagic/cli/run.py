@@ -1,0 +1,105 @@
+"""``mwmagic run``: a script on every task of a new cluster."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from mwmagic.client.arguments import add_cluster_options, typed
+from mwmagic.client.cluster import Cluster
+from mwmagic.client.following import follow, pieces
+from mwmagic.errors import BadArguments, WorkerFailed
+from mwmagic.words.run import remarks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mwmagic.client.run import Run
+
+__all__ = ["INTERRUPTED", "add"]
+
+INTERRUPTED = 130
+"""The exit code after Ctrl-C: 128 and SIGINT's number, as shells have it."""
+
+_COLOURS = (36, 33, 32, 35, 34, 31)
+
+
+def add(command: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    add_cluster_options(command, notebook=False)
+    command.add_argument("--raw", action="store_true", help="Show the framework's notices too.")
+    what = "Keep a live table of the tasks below what they print."
+    command.add_argument("--dashboard", action="store_true", help=what)
+    # In one: on its own, a script would take a `--` that follows it for argparse's.
+    what = "The file that every task runs, and its arguments."
+    command.add_argument("command", nargs=argparse.REMAINDER, metavar="SCRIPT [ARG ...]", help=what)
+    command.set_defaults(action=_run)
+
+
+def _run(given: argparse.Namespace) -> int:
+    script, *args = given.command[given.command[:1] == ["--"] :] or [None]
+    if script is None:
+        raise BadArguments("there is no script to run: mwmagic run -n 2 main.py")
+    options = typed(given)
+    # One process per task is started once: importing beforehand gains nothing.
+    warm = bool(options.get("restarts"))
+    with Cluster(**{"warm": warm, **options}) as cluster:
+        run = cluster.run(script, args=args)
+        return _finish(run, _table if given.dashboard else _lines, raw=given.raw)
+
+
+def _lines(run: Run, *, raw: bool) -> None:
+    """Print the lines of a run until its end."""
+    label = _labels(run)
+    for task, line in follow(run, raw=raw):
+        print(label[task], line, flush=True)
+    for remark in remarks(run.status()):
+        print(f"mwmagic: {remark}", file=sys.stderr)
+
+
+def _table(run: Run, *, raw: bool) -> None:
+    """Print the lines of a run until its end, above a live table of its tasks."""
+    from mwmagic.dashboard.terminal import live
+
+    label = _labels(run)
+    with live(run) as console:
+        for lines in filter(None, pieces(run, raw=raw)):
+            told = "\n".join(f"{label[task]} {line}" for task, line in lines)
+            console.out(told, highlight=False)
+
+
+def _finish(run: Run, show: Callable[..., None], *, raw: bool) -> int:
+    """Show a run until its end; return the exit code of the first failure."""
+    try:
+        show(run, raw=raw)
+        run.wait()
+    except KeyboardInterrupt:
+        run.stop()
+        print(f"mwmagic: run {run.number} stopped", file=sys.stderr)
+        return INTERRUPTED
+    except WorkerFailed as error:
+        print(f"mwmagic: {error}", file=sys.stderr)
+        return _code(run)
+    return 0
+
+
+def _labels(run: Run) -> dict[str, str]:
+    """Return what stands before each task's lines, in colour on a terminal."""
+    names = list(run.status().tasks)
+    width = max(map(len, names))
+    texts = {name: f"[{name}]{'':{width - len(name)}}" for name in names}
+    if not sys.stdout.isatty() or "NO_COLOR" in os.environ:
+        return texts
+    colours = {name: _COLOURS[number % len(_COLOURS)] for number, name in enumerate(names)}
+    return {name: f"\x1b[{colours[name]}m{text}\x1b[0m" for name, text in texts.items()}
+
+
+def _code(run: Run) -> int:
+    """Return a shell's exit code for the run: the first failure's, or 128 and its signal."""
+    status = run.status()
+    task = status.tasks.get(status.cause.task) if status.cause else None
+    if task is not None and task.signal:
+        return 128 + task.signal
+    return (task.code if task is not None else None) or 1

@@ -1,0 +1,117 @@
+"""The options of a cluster as arguments on a line, for magics and the command line alike."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from mwmagic.errors import ClusterError
+from mwmagic.frameworks import FRAMEWORKS
+from mwmagic.model.option import read_setting
+from mwmagic.model.options import OPTIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mwmagic.model.option import Option
+
+__all__ = ["add_cluster_options", "add_env", "add_option", "choices", "reader", "typed"]
+
+
+def add_option(parser: argparse.ArgumentParser, option: Option, **changes: Any) -> None:  # noqa: ANN401 - argparse's
+    """Add an option to a parser; what was not typed is not in its namespace.
+
+    Parameters
+    ----------
+    parser : ArgumentParser
+        The parser.
+    option : Option
+        The option.
+    changes
+        Arguments of ``add_argument`` in place of those that follow from the option;
+        ``flags`` are its positional ones.
+    """
+    facts = {"dest": option.name, "default": argparse.SUPPRESS, "help": _help(option)}
+    facts |= _FACTS.get(option.kind, _value)(option)
+    flags = changes.pop("flags", option.flags or (f"--{option.name.replace('_', '-')}",))
+    if not flags[0].startswith("-"):
+        del facts["dest"]
+    parser.add_argument(*flags, **{**facts, **changes})
+
+
+def add_cluster_options(parser: argparse.ArgumentParser, *, notebook: bool) -> None:
+    """Add the options that declare a cluster: those of a notebook, or of the command line.
+
+    In a notebook the first, the number of workers, needs no flag.
+    """
+    first = {"flags": ("workers",), "nargs": "?"} if notebook else {}
+    for option in OPTIONS.values():
+        if option.notebook if notebook else option.command:
+            add_option(parser, option, **(first if option.name == "workers" else {}))
+
+
+def choices(option: Option) -> list[str]:
+    """Return the values of an option, where they are few: of frameworks, those that are known."""
+    return list(FRAMEWORKS) if option.name == "framework" else list(option.choices)
+
+
+def add_env(parser: argparse.ArgumentParser, text: str) -> None:
+    """Add ``--env`` to a parser of something else than a cluster."""
+    add_option(parser, OPTIONS["env"], help=text, default={})
+
+
+def typed(namespace: argparse.Namespace) -> dict[str, Any]:
+    """Return the options of a cluster that were typed."""
+    return {name: value for name, value in vars(namespace).items() if name in OPTIONS}
+
+
+def reader(read: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Return a reader of text whose errors argparse shows."""
+
+    def shown(text: str) -> Any:  # noqa: ANN401 - as `read`
+        try:
+            return text if text == argparse.SUPPRESS else read(text)  # the default, in Python 3.10
+        except ClusterError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return shown
+
+
+class _Merge(argparse.Action):
+    """Collects variables of which each is typed on its own."""
+
+    def __call__(
+        self,
+        _parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,  # noqa: ANN401 - argparse's
+        _flag: str | None = None,
+    ) -> None:
+        setattr(namespace, self.dest, {**getattr(namespace, self.dest, {}), **values})
+
+
+def _help(option: Option) -> str:
+    text = option.help
+    if option.kind is bool and option.default:
+        text = f"Do not {text[0].lower()}{text[1:]}"
+    elif option.kind is not bool and option.default not in (None, {}):
+        text = f"{text[:-1]} (default: {option.default})."
+    return text.replace("%", "%%")
+
+
+def _flag(option: Option) -> dict[str, Any]:
+    return {"action": "store_const", "const": not option.default}
+
+
+def _variables(option: Option) -> dict[str, Any]:
+    return {"action": _Merge, "type": reader(read_setting), "metavar": option.metavar}
+
+
+def _value(option: Option) -> dict[str, Any]:
+    names = choices(option)
+    if names:
+        return {"choices": names}
+    return {"type": reader(option.read), "metavar": option.metavar or option.name.upper()}
+
+
+_FACTS: dict[type, Callable[[Option], dict[str, Any]]] = {bool: _flag, dict: _variables}

@@ -1,0 +1,36 @@
+"""What this package's own displays and magics need of clusters and runs, and users do not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mwmagic.model.messages import Message
+
+    from .cluster import Cluster
+    from .run import Run
+
+__all__ = ["check_end", "listen", "serve"]
+
+
+def listen(cluster: Cluster, listener: Callable[[Message], None]) -> Callable[[], None]:
+    """Have `listener` called with each snapshot, on a thread; return how to end that."""
+    return cluster._connection.listen(listener)  # noqa: SLF001 - of this package
+
+
+def serve(cluster: Cluster) -> None:
+    """Start the servers that this process coordinates, if there are any and they do not run."""
+    cluster._serve()  # noqa: SLF001 - of this package
+
+
+def check_end(run: Run, timeout: float | None) -> None:
+    """Refuse to wait for what has no end.
+
+    Raises
+    ------
+    ClusterError
+        This process coordinates the run's servers, which never end by themselves.
+    """
+    run._check_end(timeout)  # noqa: SLF001 - of this package

@@ -1,0 +1,49 @@
+"""The supervisors of this user that are running, and connections to them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mwmagic.errors import SupervisorError, SupervisorLost
+
+from .connection import Connection
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+__all__ = ["connections", "remove"]
+
+
+def connections(paths: Iterable[Path], refusals: list[str], *, owner: bool) -> Iterator[Connection]:
+    """Connect to the supervisor behind each socket.
+
+    Parameters
+    ----------
+    paths : iterable of Path
+        The sockets; one where nobody listens any more is removed.
+    refusals : list of str
+        Gets what the supervisors say that refuse.
+    owner : bool
+        Whether to become the owner of the cluster.
+    """
+    for path in paths:
+        connection = _connection(path, refusals, owner=owner)
+        if connection is not None:
+            yield connection
+
+
+def _connection(path: Path, refusals: list[str], *, owner: bool) -> Connection | None:
+    try:
+        return Connection(path, owner=owner)
+    except SupervisorLost:
+        remove(path)
+    except SupervisorError as error:
+        refusals.append(str(error))
+    return None
+
+
+def remove(path: Path) -> None:
+    """Remove a dead supervisor's socket, and its log beside it."""
+    path.unlink(missing_ok=True)
+    path.with_suffix(".log").unlink(missing_ok=True)

@@ -1,0 +1,111 @@
+"""``%mw_cluster``: declare a cluster, or go on with the one there is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mwmagic.client.arguments import add_cluster_options, typed
+from mwmagic.client.cluster import Cluster
+from mwmagic.client.inside import serve
+from mwmagic.errors import BadArguments
+from mwmagic.model.repetition import Change, Outcome, Repetition, repeat
+
+from .magic import magic
+from .parser import Parser
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Mapping
+
+    from .session import Session
+
+__all__ = ["mw_cluster"]
+
+_PARSER = Parser(
+    "%mw_cluster",
+    "Declare a cluster: hold a port for each task, warm up, show the addresses. Repeated, it goes "
+    "on with the cluster there is, updates it, or replaces it where it cannot be updated.",
+)
+add_cluster_options(_PARSER, notebook=True)
+
+
+@magic(_PARSER)
+def mw_cluster(session: Session, given: Namespace, _cell: str) -> Cluster:
+    """Declare a cluster."""
+    asked = {"name": session.defaults()["name"], **typed(given)}
+    old = session.find(asked["name"])
+    if old is None:
+        cluster = _declare(session, asked)
+    else:
+        repetition = repeat(old.options, asked, session.defaults())
+        cluster = _ACTIONS[repetition.outcome](session, old, repetition)
+    session.use(cluster)
+    return cluster
+
+
+def _declare(session: Session, asked: Mapping[str, Any]) -> Cluster:
+    if "workers" not in asked and "chief" not in asked:
+        raise BadArguments(
+            f"there is no cluster {asked['name']!r} to go on with, so say how many workers "
+            "to declare: `%mw_cluster 2`"
+        )
+    return _new(session, {"workers": 0, **session.defaults(), **asked})
+
+
+def _new(session: Session, options: Mapping[str, Any]) -> Cluster:
+    session.displays.prepare()
+    return Cluster(**options)
+
+
+def _reuse(session: Session, old: Cluster, repetition: Repetition) -> Cluster:
+    name = repetition.options.name
+    session.say(f"reusing the cluster {name!r}; `%mw_stop --cluster` ends it")
+    serve(old)
+    return old
+
+
+def _update(session: Session, old: Cluster, repetition: Repetition) -> Cluster:
+    old.update(**{change.name: change.new for change in repetition.changes})
+    session.say(f"updated the cluster {old.options.name!r}: {_words(repetition)}")
+    run = old.latest
+    if run is not None and not run.over and any(map(_later, repetition.changes)):
+        session.say(f"run {run.number} keeps what it was launched with; later launches change")
+    serve(old)
+    return old
+
+
+def _replace(session: Session, old: Cluster, repetition: Repetition) -> Cluster:
+    name, why = repetition.options.name, _words(repetition)
+    run = old.latest
+    if run is not None and not run.over:
+        raise BadArguments(
+            f"the cluster {name!r} is busy with run {run.number} ({run.words}), and "
+            f"only another cluster can have {why}; `%mw_stop` the run first, or give the new "
+            "cluster a --name"
+        )
+    old.shutdown()
+    new = _new(session, {**repetition.options.as_json(), "directory": "."})
+    session.say(f"replaced the cluster {name!r}: {why}")
+    return new
+
+
+_ACTIONS = {Outcome.REUSE: _reuse, Outcome.UPDATE: _update, Outcome.REPLACE: _replace}
+
+
+def _later(change: Change) -> bool:
+    """Whether a change holds for later launches only."""
+    return change.name != "detach"
+
+
+def _words(repetition: Repetition) -> str:
+    return ", ".join(_word(change) for change in repetition.changes)
+
+
+def _word(change: Change) -> str:
+    name = change.name.replace("_", " ")
+    if isinstance(change.new, bool):
+        return name if change.new else f"no {name}"
+    if isinstance(change.new, dict):
+        differ = [one for one in change.new if change.new[one] != change.old.get(one)]
+        return f"{name} {', '.join(differ)}"
+    return f"{name} {change.new} (was {change.old})"

@@ -1,0 +1,86 @@
+"""``%mw_stop`` and ``%mw_kill``: end a run, a task, or the cluster."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+from mwmagic.client.arguments import add_option
+from mwmagic.errors import BadArguments, NoRun
+from mwmagic.model.options import OPTIONS
+
+from .magic import magic
+from .parser import Parser
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from mwmagic.client.cluster import Cluster
+    from mwmagic.client.run import Run
+
+    from .session import Session
+
+__all__ = ["mw_kill", "mw_stop"]
+
+
+def _stop() -> Parser:
+    parser = Parser(
+        "%mw_stop", "Stop the run; where nothing runs, end the cluster and free its ports."
+    )
+    add = parser.add_argument
+    add("task", nargs="?", help="Stop only an evaluator, or a worker beside parameter servers.")
+    what = "Seconds between SIGTERM and SIGKILL (as declared for the cluster)."
+    add_option(parser, OPTIONS["grace"], default=None, help=what)
+    add("--cluster", action="store_true", help="End the cluster too.")
+    return parser
+
+
+@magic(_stop(), shows=True)
+def mw_stop(session: Session, given: Namespace, _cell: str) -> Cluster | None:
+    """Stop the run, or end the cluster."""
+    if session.gone:
+        session.say("nothing is running")
+        return None
+    cluster = session.cluster()
+    run = cluster.latest
+    active = run is not None and not run.over
+    if run is not None and active:
+        run.stop(given.task, given.grace)
+        what = f"run {run.number}" if run.over else f"{given.task} of run {run.number}"
+        session.say(f"stopped {what}")
+    elif given.task is not None:
+        raise NoRun(f"nothing is running, so there is no {given.task} to stop")
+    if given.cluster or not active:
+        cluster.shutdown()
+        session.say(f"ended the cluster {cluster.options.name!r}; nothing is left running")
+    if run is not None:
+        session.displays.finish(run)
+    return cluster
+
+
+def _kill() -> Parser:
+    parser = Parser("%mw_kill", "Send a task's process a signal: a fault on purpose.")
+    parser.add_argument("task", help="The task: 1, worker:1 or chief.")
+    parser.add_argument("--signal", default="KILL", help="The signal's name or number (KILL).")
+    return parser
+
+
+@magic(_kill(), shows=True)
+def mw_kill(session: Session, given: Namespace, _cell: str) -> Run:
+    """Send a task's process a signal."""
+    number = _signal(given.signal)
+    run = session.latest()
+    run.kill(given.task, number)
+    session.say(f"sent {number.name} to {run.cluster.spec.find(given.task)}")
+    return run
+
+
+def _signal(text: str) -> signal.Signals:
+    """Read a signal's name or number."""
+    try:
+        if text.isdecimal():
+            return signal.Signals(int(text))
+        return signal.Signals[f"SIG{text.upper().removeprefix('SIG')}"]
+    except (KeyError, ValueError):
+        known = "KILL, TERM, INT, STOP, CONT, USR1 and the others of signal(7)"
+        raise BadArguments(f"there is no signal {text!r}; there are {known}") from None

@@ -1,0 +1,43 @@
+"""``%mw_export``: a script that does a run where mwmagic is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mwmagic.client.export import KINDS
+
+from .magic import magic
+from .parser import Parser
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from .session import Session
+
+__all__ = ["mw_export"]
+
+_SUFFIXES = {"script": ".sh", "slurm": ".sbatch"}
+
+
+def _export() -> Parser:
+    parser = Parser(
+        "%mw_export",
+        "Write a script that does the latest run without mwmagic: for a shell, or for Slurm.",
+    )
+    parser.add_argument("kind", choices=KINDS, help="For the shell and one machine, or sbatch.")
+    parser.add_argument("--file", metavar="FILE", help="Where to write it (main.sh, main.sbatch).")
+    return parser
+
+
+@magic(_export(), shows=True)
+def mw_export(session: Session, given: Namespace, _cell: str) -> Path:
+    """Write a script that does the latest run without mwmagic."""
+    run = session.latest()
+    text = run.export(given.kind)
+    name = Path(run.status().script).with_suffix(_SUFFIXES[given.kind]).name
+    path = Path(given.file or name)
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o755)
+    session.say(f"wrote {path}")
+    return path

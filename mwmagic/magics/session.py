@@ -1,0 +1,126 @@
+"""What the magics of one notebook share: its clusters, its displays, and its defaults."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mwmagic.client.cluster import Cluster
+from mwmagic.errors import NoCluster, NoRun
+from mwmagic.record import runs
+
+from .display import Displays
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mwmagic.client.run import Run
+    from mwmagic.record import Record
+
+__all__ = ["Session"]
+
+
+class Session:
+    """The state behind the magics.
+
+    Parameters
+    ----------
+    shell : InteractiveShell
+        IPython.
+    defaults : callable
+        Returns the cluster options that ``%config`` gives, as they are now.
+
+    Attributes
+    ----------
+    quiet : bool
+        Whether the magic that is being executed is to show nothing.
+    """
+
+    def __init__(self, shell: Any, defaults: Callable[[], dict[str, Any]]) -> None:  # noqa: ANN401 - IPython is not typed
+        self.shell = shell
+        self.defaults = defaults
+        self.displays = Displays()
+        self.quiet = False
+        self._clusters: dict[str, Cluster] = {}
+        self._current = ""
+
+    def close(self) -> None:
+        """End every cluster that does not outlive the kernel."""
+        for cluster in self._clusters.values():
+            if not cluster.options.detach:
+                cluster.close()
+        self._clusters.clear()
+        self.displays.close()
+
+    def say(self, text: str) -> None:
+        """Print a line, unless the magic is to show nothing."""
+        if not self.quiet:
+            print(text)  # noqa: T201 - the output of the cell
+
+    def use(self, cluster: Cluster) -> None:
+        """Make a cluster the one that magics act on."""
+        self._current = cluster.options.name
+        self._clusters[self._current] = cluster
+
+    def find(self, name: str) -> Cluster | None:
+        """Return a cluster of this notebook, or one that an earlier kernel left running."""
+        own = self._clusters.get(name)
+        if own is not None and not own.closed:
+            return own
+        try:
+            return Cluster.attach(name)
+        except NoCluster:
+            return None
+
+    @property
+    def gone(self) -> bool:
+        """Whether there is no cluster to act on, or it ended."""
+        cluster = self._clusters.get(self._current)
+        return cluster is None or cluster.closed
+
+    def cluster(self) -> Cluster:
+        """Return the cluster that magics act on.
+
+        Raises
+        ------
+        NoCluster
+            None was declared, or it ended.
+        """
+        cluster = self._clusters.get(self._current)
+        if cluster is None:
+            raise NoCluster("no cluster was declared; `%mw_cluster 2` declares one of 2 workers")
+        if cluster.closed:
+            raise NoCluster(
+                f"the cluster {self._current!r} ended; `%mw_cluster` with its options declares it"
+            )
+        return cluster
+
+    def latest(self) -> Run:
+        """Return the latest run.
+
+        Raises
+        ------
+        NoRun
+            Nothing was launched yet.
+        """
+        run = self.cluster().latest
+        if run is None:
+            raise NoRun("nothing was launched yet; a `%%mw_worker` cell launches its code")
+        return run
+
+    def record(self, number: int | None = None) -> Record:
+        """Return what is recorded of a run: of the latest, or of the one with this number.
+
+        Raises
+        ------
+        NoRun
+            There is no such run.
+        """
+        if number is None and not self.gone:
+            return self.latest().record
+        known = {record.number: record for record in runs()}
+        if not known:
+            raise NoRun("no runs are recorded here yet; a `%%mw_worker` cell launches one")
+        chosen = max(known) if number is None else number
+        if chosen not in known:
+            raise NoRun(f"there is no run {chosen}; %mw_runs lists those there are")
+        return known[chosen]

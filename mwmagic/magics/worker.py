@@ -1,0 +1,127 @@
+"""``%%mw_worker``, ``%mw_wait`` and ``%mw_restart``: launch code and wait for it."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mwmagic.client.arguments import add_env, add_option, reader
+from mwmagic.client.inside import check_end
+from mwmagic.errors import WaitInterrupted
+from mwmagic.model.cluster import TYPES, Task
+from mwmagic.model.option import read_seconds
+from mwmagic.model.options import OPTIONS
+
+from .magic import magic
+from .parser import Parser
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from mwmagic.client.run import Run
+
+    from .session import Session
+
+__all__ = ["mw_restart", "mw_wait", "mw_worker"]
+
+_SECONDS = reader(read_seconds)
+
+
+def _worker() -> Parser:
+    parser = Parser(
+        "%%mw_worker",
+        "Write the cell to a file and launch it, in the background: on every task, or on one, "
+        "which joins the run whose other tasks other cells launch.",
+    )
+    add = parser.add_argument
+    add("--index", type=int, metavar="I", help="Launch it on this task only.")
+    add("--type", choices=list(TYPES), help="The task's type.")
+    add("--file", default="main.py", metavar="FILE", help="Where to write the cell (main.py).")
+    add("--args", default="", metavar="'A B'", help="The script's arguments, in quotes.")
+    add_env(parser, "An environment variable for this run's workers.")
+    add_option(parser, OPTIONS["restarts"], default=None)
+    add("--wait", action="store_true", help="Wait for the end, as %%mw_wait does.")
+    add("--timeout", type=_SECONDS, metavar="S", help="With --wait: seconds to wait at most.")
+    add("--no-run", action="store_true", help="Only write the file.")
+    return parser
+
+
+@magic(_worker(), shows=True)
+def mw_worker(session: Session, given: Namespace, cell: str) -> Run | None:
+    """Write the cell to a file and launch it."""
+    cluster = None if given.no_run else session.cluster()
+    task = _task(given)
+    if cluster is not None and task is not None:
+        cluster.spec.find(task)
+    Path(given.file).write_text(cell, encoding="utf-8")
+    if cluster is None:
+        session.say(f"wrote {given.file}")
+        return None
+    run = cluster.run(
+        given.file,
+        source=cell,
+        args=shlex.split(given.args),
+        env=given.env,
+        task=task,
+        restarts=given.restarts,
+        cell=_cell(session),
+    )
+    _show(session, run)
+    if given.wait:
+        _wait(session, run, given.timeout, quiet=True)
+    return run
+
+
+def _task(given: Namespace) -> Task | None:
+    if given.index is None and given.type is None:
+        return None
+    return Task(given.type or "worker", given.index or 0)
+
+
+def _cell(session: Session) -> str:
+    """Name the cell that is being executed, whose input is the latest in the history.
+
+    ``execution_count`` is its number only up to IPython 8, later the next one's.
+    """
+    if session.shell is None or session.shell.history_manager is None:
+        return ""
+    return f"In [{len(session.shell.history_manager.input_hist_parsed) - 1}]"
+
+
+def _show(session: Session, run: Run) -> None:
+    if not session.quiet:
+        session.displays.show(run)
+
+
+_WAIT = Parser("%mw_wait", "Wait for the run; raise WorkerFailed, with the cause, if it fails.")
+_WAIT.add_argument("--timeout", type=_SECONDS, metavar="S", help="Seconds to wait at most.")
+
+
+@magic(_WAIT)
+def mw_wait(session: Session, given: Namespace, _cell: str) -> Run:
+    """Wait for the run."""
+    return _wait(session, session.latest(), given.timeout, quiet=given.quiet)
+
+
+def _wait(session: Session, run: Run, timeout: float | None, *, quiet: bool) -> Run:
+    check_end(run, timeout)
+    try:
+        if not quiet:
+            session.displays.wait(run, timeout)
+        return run.wait(0.0 if not quiet and timeout is not None else timeout)
+    except KeyboardInterrupt:
+        raise WaitInterrupted(
+            f"stopped waiting; run {run.number} goes on ({run.words}). "
+            "`%mw_wait` waits again, `%mw_stop` stops it"
+        ) from None
+    finally:
+        session.displays.finish(run)
+
+
+@magic(Parser("%mw_restart", "Start the gang again with the same code."), shows=True)
+def mw_restart(session: Session, _given: Namespace, _cell: str) -> Run:
+    """Start the gang again."""
+    run = session.cluster().restart()
+    _show(session, run)
+    return run

@@ -1,0 +1,108 @@
+"""What a repeated declaration does to the cluster that is running."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from .option import Option, Repeated
+from .options import OPTIONS, ClusterOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["Change", "Outcome", "Repetition", "repeat"]
+
+
+class Outcome(Enum):
+    """What becomes of the running cluster."""
+
+    REUSE = "reuse"
+    UPDATE = "update"
+    REPLACE = "replace"
+
+
+@dataclass(frozen=True)
+class Change:
+    """One option that is to have another value."""
+
+    name: str
+    old: Any
+    new: Any
+
+
+@dataclass(frozen=True)
+class Repetition:
+    """What a repeated declaration comes to.
+
+    Parameters
+    ----------
+    outcome : Outcome
+        What becomes of the running cluster.
+    options : ClusterOptions
+        The options that there are then.
+    changes : tuple of Change
+        What is updated, or what the cluster is replaced for.
+    """
+
+    outcome: Outcome
+    options: ClusterOptions
+    changes: tuple[Change, ...] = ()
+
+
+def repeat(
+    running: ClusterOptions, typed: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> Repetition:
+    """Decide what a repeated declaration does.
+
+    With a number of workers it describes the whole cluster; without, it goes
+    on with the one there is, changed by what was typed. What was typed always
+    holds afterwards.
+
+    Parameters
+    ----------
+    running : ClusterOptions
+        The cluster there is.
+    typed : mapping
+        The options that were typed.
+    defaults : mapping
+        The session's own defaults, for what was not.
+
+    Raises
+    ------
+    ClusterError
+        The cluster that is asked for cannot work.
+    """
+    whole = "workers" in typed
+    same = {name: getattr(running, name) for name in _named(Repeated.IGNORED)}
+    base = defaults if whole else {**running.as_json()}
+    env = {} if whole else running.env
+    asked = {**typed, "env": {**env, **typed.get("env", {})}}
+    wanted = ClusterOptions(**{**base, **asked, **same})
+    compared = [one.name for one in OPTIONS.values() if _counts(one, typed, whole=whole)]
+    needs = _changes(running, wanted, compared)
+    if needs:
+        return Repetition(Outcome.REPLACE, wanted, needs)
+    updates = {name: getattr(wanted, name) for name in _named(Repeated.UPDATE) if name in typed}
+    if "env" in updates:
+        updates["env"] = {**running.env, **wanted.env}
+    updated = running.updated(updates)
+    changes = _changes(running, updated, list(updates))
+    return Repetition(Outcome.UPDATE if changes else Outcome.REUSE, updated, changes)
+
+
+def _named(repeated: Repeated) -> list[str]:
+    return [one.name for one in OPTIONS.values() if one.repeated is repeated]
+
+
+def _counts(option: Option, typed: Mapping[str, Any], *, whole: bool) -> bool:
+    """Whether another value of an option needs another cluster."""
+    if option.repeated is Repeated.MUST_MATCH:
+        return whole or option.name in typed
+    return option.repeated is Repeated.MUST_MATCH_IF_TYPED and option.name in typed
+
+
+def _changes(old: ClusterOptions, new: ClusterOptions, names: list[str]) -> tuple[Change, ...]:
+    changes = (Change(name, getattr(old, name), getattr(new, name)) for name in names)
+    return tuple(change for change in changes if change.old != change.new)

@@ -1,0 +1,38 @@
+"""The options as Python shows them: a signature and a table for a docstring."""
+
+from __future__ import annotations
+
+import textwrap
+from inspect import Parameter, Signature
+
+from .options import OPTIONS
+
+__all__ = ["parameters", "signature"]
+
+_WIDTH = 92
+
+
+def signature() -> Signature:
+    """Return the signature of a callable that takes the options, the first by position."""
+    first, *others = OPTIONS.values()
+    return Signature(
+        [
+            Parameter(
+                option.name,
+                Parameter.POSITIONAL_OR_KEYWORD if option is first else Parameter.KEYWORD_ONLY,
+                default=option.default,
+                annotation=option.annotation,
+            )
+            for option in (first, *others)
+        ]
+    )
+
+
+def parameters() -> str:
+    """Return the options as the section of a docstring lists parameters."""
+    entries = (
+        f"{option.name} : {option.annotation.replace(' | ', ' or ')}, default {option.default!r}\n"
+        + textwrap.indent(textwrap.fill(option.help, _WIDTH), "    ")
+        for option in OPTIONS.values()
+    )
+    return textwrap.indent("\n".join(entries), "    ")

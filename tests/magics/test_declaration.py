@@ -1,0 +1,117 @@
+"""One option, told once: every place that shows it takes it from its declaration."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+
+import pytest
+from traitlets import TraitError
+
+from mwmagic import Cluster
+from mwmagic.cli import main, parser
+from mwmagic.client.arguments import choices, typed
+from mwmagic.errors import BadArguments
+from mwmagic.magics.cluster import mw_cluster
+from mwmagic.magics.extension import CONFIGURABLE, MAGICS, MWMagic
+from mwmagic.magics.reference import page
+from mwmagic.model.option import Repeated
+from mwmagic.model.options import OPTIONS
+
+
+def flags(option):
+    return [*(option.flags or [f"--{option.name.replace('_', '-')}"])]
+
+
+def command_line():
+    [commands] = [one for one in parser()._actions if isinstance(one, argparse._SubParsersAction)]
+    return commands.choices["run"]
+
+
+@pytest.mark.parametrize("option", OPTIONS.values(), ids=OPTIONS)
+def test_an_option_is_everywhere_it_belongs(option):
+    shown = inspect.signature(Cluster).parameters[option.name]
+    assert (shown.default, shown.annotation) == (option.default, option.annotation)
+    text = " ".join(inspect.getdoc(Cluster).split())
+    assert f"{option.name} : " in text
+    # The docstring's lines may be broken at a hyphen.
+    assert option.help.replace(" ", "") in text.replace(" ", "")
+    in_magic = set(mw_cluster.parser._option_string_actions)
+    own = {"workers"} if option.name == "workers" else set()
+    if option.notebook and not own:
+        assert set(flags(option)) <= in_magic
+        assert f"`{flags(option)[-1]}" in page()
+    else:
+        assert not set(flags(option)) & in_magic
+    assert (flags(option)[-1] in command_line()._option_string_actions) is option.command
+
+
+@pytest.mark.parametrize("option", CONFIGURABLE.values(), ids=CONFIGURABLE)
+def test_a_default_of_the_session_is_a_trait(option):
+    trait = MWMagic.class_traits(config=True)[option.name]
+    assert (trait.default_value, trait.help) == (option.default, option.help)
+    assert f"| `MWMagic.{option.name}` | `{option.default!r}` | {option.help} |" in page()
+    with pytest.raises(TraitError):
+        trait._validate(None, object())
+
+
+def test_what_was_not_typed_is_not_there():
+    assert typed(mw_cluster.parser.read("")) == {}
+    assert typed(mw_cluster.parser.read("2")) == {"workers": 2}
+    line = "2 --chief --no-warm --gpus none --threads auto --grace 1 --env A=b --env C=d=e"
+    assert typed(mw_cluster.parser.read(line)) == {
+        "workers": 2,
+        "chief": True,
+        "warm": False,
+        "gpus": 0,
+        "threads": None,
+        "grace": 1.0,
+        "env": {"A": "b", "C": "d=e"},
+    }
+
+
+@pytest.mark.parametrize("flag", ["--grace", "--stall-timeout"])
+@pytest.mark.parametrize("text", ["inf", "nan", "1e400", "-1", "soon"])
+def test_what_is_no_time_is_refused_by_magics_and_command_line(flag, text, capsys):
+    name = flag[2:].replace("-", "_")
+    said = f"{name} must be a finite number from 0, not '{text}'"
+    with pytest.raises(BadArguments, match=said):
+        mw_cluster.parser.read(f"2 {flag}={text}")
+    with pytest.raises(SystemExit):
+        main(["run", f"{flag}={text}", "main.py"])
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("magic", "line"),
+    [
+        ("mw_stop", "--grace=inf"),
+        ("mw_wait", "--timeout=nan"),
+        ("mw_worker", "--timeout=1e400"),
+        ("mw_worker", "--restarts=-1"),
+        ("mw_worker", "--env A"),
+    ],
+)
+def test_other_magics_refuse_it_too(magic, line):
+    [found] = [one for one in MAGICS if one.name == magic]
+    with pytest.raises(BadArguments):
+        found.parser.read(line)
+
+
+def test_frameworks_are_those_that_are_known(monkeypatch):
+    assert choices(OPTIONS["framework"]) == ["tensorflow", "jax", "torch"]
+    assert mw_cluster.parser.choices("--keras") == ["auto", "plain", "legacy"]
+    with pytest.raises(BadArguments, match="invalid choice: 'caffe'"):
+        mw_cluster.parser.read("2 --framework caffe")
+
+
+def test_every_magic_says_what_it_does():
+    for one in MAGICS:
+        assert one.parser.description.endswith(".")
+        assert all(action.help for action in one.parser._actions)
+        assert one.parser.format_help()
+
+
+def test_only_what_names_the_cluster_is_ignored():
+    ignored = [name for name, one in OPTIONS.items() if one.repeated is Repeated.IGNORED]
+    assert ignored == ["name", "directory"]

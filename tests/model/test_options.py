@@ -1,0 +1,159 @@
+"""A cluster's options: what they are, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+
+import pytest
+
+from mwmagic.errors import ClusterError
+from mwmagic.model.cluster import make_tasks
+from mwmagic.model.option import Repeated, read_seconds
+from mwmagic.model.options import OPTIONS, ClusterOptions
+from mwmagic.model.start import Start
+
+OTHER = {
+    "workers": 3,
+    "chief": True,
+    "ps": 2,
+    "evaluator": True,
+    "name": "mine",
+    "directory": "/there",
+    "framework": "jax",
+    "keras": "legacy",
+    "devices": 4,
+    "gpus": 2,
+    "threads": 0,
+    "restarts": 5,
+    "grace": 0.5,
+    "stall_timeout": 7.0,
+    "on_stall": "restart",
+    "env": {"A": "b"},
+    "warm": False,
+    "detach": True,
+}
+"""Another value for every option that has one."""
+
+
+def test_there_is_another_value_for_every_option_below():
+    assert set(OTHER) == set(OPTIONS) - {"coordinator", "engine"}
+
+
+def test_options_cross_processes_whole():
+    options = ClusterOptions(**OTHER)
+    values = json.loads(json.dumps(options.as_json()))
+    assert ClusterOptions.from_json(values) == options
+    assert ClusterOptions.from_json({**values, "of_a_later_version": 1}) == options
+    start = Start(options, env={"PATH": "/bin"}, warm=True)
+    assert Start.from_line(start.as_line()) == start
+    assert "\n" not in start.as_line()
+
+
+def test_every_option_is_described():
+    for name, option in OPTIONS.items():
+        assert option.name == name
+        assert option.kind in (bool, int, float, str, dict)
+        assert option.help.endswith("."), name
+        assert isinstance(option.repeated, Repeated)
+        assert option.check(option.default) == option.default, name
+    assert [one.name for one in fields(ClusterOptions)] == list(OPTIONS)
+
+
+@pytest.mark.parametrize("name", ["grace", "stall_timeout"])
+@pytest.mark.parametrize(
+    "value", [float("inf"), float("nan"), -1, -0.1, "3", True, None, 10**400, [], b"3"]
+)
+def test_what_is_no_time(name, value):
+    with pytest.raises(ClusterError, match=f"^{name} must be a finite number from 0, not .*; the"):
+        ClusterOptions(**{name: value})
+
+
+@pytest.mark.parametrize("name", ["grace", "stall_timeout"])
+@pytest.mark.parametrize("text", ["inf", "nan", "1e400", "-1", "", "3s", "-inf"])
+def test_what_is_no_time_on_a_line(name, text):
+    with pytest.raises(ClusterError, match=f"^{name} must be a finite number from 0, not '{text}'"):
+        OPTIONS[name].read(text)
+    with pytest.raises(ClusterError, match="is not a finite number of seconds from 0"):
+        read_seconds(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("workers", 1.5, "a whole number from 0"),
+        ("restarts", -1, "a whole number from 0"),
+        ("devices", True, "a whole number from 0"),
+        ("gpus", -1, "a whole number from 0 or None"),
+        ("threads", "2", "a whole number from 0 or None"),
+        ("keras", "new", "one of auto, plain, legacy"),
+        ("on_stall", None, "one of report, restart|text"),
+        ("chief", 1, "True or False"),
+        ("detach", "yes", "True or False"),
+        ("name", " ", "text that is not blank"),
+        ("env", ["A"], "a mapping from the names of variables"),
+        ("env", {"A=B": 1}, "a mapping from the names of variables"),
+        ("env", {"A": "\0"}, "a mapping from the names of variables"),
+    ],
+)
+def test_what_is_no_value(name, value, said):
+    with pytest.raises(ClusterError, match=rf"^{name} must be ({said})"):
+        ClusterOptions(**{name: value})
+
+
+def test_an_error_does_not_repeat_a_long_value():
+    with pytest.raises(ClusterError) as error:
+        ClusterOptions(name="\0" * 10**6)
+    assert len(str(error.value)) < 300
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("gpus", "none", 0),
+        ("gpus", "2", 2),
+        ("threads", "auto", None),
+        ("threads", "0", 0),
+        ("grace", "0", 0.0),
+        ("env", "A=b=c", {"A": "b=c"}),
+        ("name", "mine", "mine"),
+    ],
+)
+def test_what_is_read_on_a_line(name, text, value):
+    assert OPTIONS[name].read(text) == value
+
+
+def test_variables_may_be_given_as_numbers():
+    assert ClusterOptions(env={"EPOCHS": 3}).env == {"EPOCHS": "3"}
+
+
+def test_the_tasks_follow_from_the_options():
+    options = ClusterOptions(2, chief=True, ps=1)
+    assert options.members == make_tasks(2, chief=True, ps=1)
+
+
+@pytest.mark.parametrize("shape", [{"workers": 0}, {"workers": 0, "chief": True, "ps": 1}])
+def test_a_cluster_that_cannot_work(shape):
+    with pytest.raises(ClusterError):
+        ClusterOptions(**shape)
+
+
+@pytest.mark.parametrize("more", [{}, {"ps": 1, "chief": True}, {"ps": 1, "evaluator": True}])
+def test_a_cluster_that_nobody_can_coordinate(more):
+    with pytest.raises(ClusterError, match="coordinator"):
+        ClusterOptions(coordinator=True, **more)
+
+
+@pytest.mark.parametrize("name", sorted(OTHER))
+def test_only_what_may_change_is_updated(name):
+    options = ClusterOptions()
+    if OPTIONS[name].repeated is Repeated.UPDATE:
+        assert getattr(options.updated({name: OTHER[name]}), name) == OTHER[name]
+    else:
+        with pytest.raises(ClusterError, match=f"^{name} of a running cluster cannot be changed"):
+            options.updated({name: OTHER[name]})
+
+
+def test_an_option_that_does_not_exist():
+    with pytest.raises(ClusterError, match="no option 'stall'; the options are workers, chief, ps"):
+        ClusterOptions.declare(stall=3)
