@@ -10,6 +10,7 @@ from IPython.display import display
 
 from mwmagic.client.inside import listen
 from mwmagic.errors import MwmagicError
+from mwmagic.logs.guard import Guard
 from mwmagic.model.status import RunState
 from mwmagic.words.run import headline, words
 
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from mwmagic.model.status import RunStatus
 
 __all__ = ["Board"]
+
+RETRY_SECONDS = 1.0
+"""Until the next look at a run after one that failed."""
 
 FRAME_SECONDS = 0.08
 """Seconds between two frames at the least."""
@@ -67,6 +71,7 @@ class Board:
         self._refusal = ""
         self._pause: float | None = None
         self._wholes: dict[str, Whole] = {}
+        self._guard = Guard(lambda fault: self._feed.say(str(fault)))
         self._rest = FRAME_SECONDS
         self._follow(run)
         self.widget = widget
@@ -193,9 +198,11 @@ class Board:
         while not self._closed:
             self._wake.wait(self._pause)
             self._wake.clear()
+            # A step that fails says no more when the next is due; later launches need this thread.
+            self._pause, self._rest = RETRY_SECONDS, FRAME_SECONDS
             with self._lock:
                 if not self._closed:
-                    self._step()
+                    self._guard.call("dashboard", None, self._step)
             time.sleep(self._rest)
 
     def _step(self) -> None:
@@ -272,6 +279,8 @@ class Board:
             self._actions[kind]()
         except MwmagicError as error:
             refusal = str(error)
+        except Exception as error:  # noqa: BLE001 - the buttons must work again
+            refusal = f"{type(error).__name__}: {error}"
         with self._lock:
             self._doing, self._refusal = "", refusal
         self._wake.set()

@@ -10,6 +10,7 @@ from mwmagic.logs.follower import Follower
 from mwmagic.logs.guard import Guard
 from mwmagic.logs.lines import Line, Mark, shortened
 from mwmagic.model.status import TaskState
+from mwmagic.model.text import encodable, sendable
 from mwmagic.record import RunPaths
 
 from .journal import Journal
@@ -90,7 +91,7 @@ class Feed:
             return  # nothing of it is new
         self._taken = (view, due)
         version = self._state + 1
-        new = header(view)
+        new = sendable(header(view))
         if new != self._header[1]:
             self._header, self._state = (version, new), version
         now = time.monotonic()
@@ -98,7 +99,7 @@ class Feed:
         for index, task in enumerate(run.tasks.values()):
             self._loads[index].take(task.cpu, now)
             share = self._loads[index].share if task.state is TaskState.RUNNING else None
-            self._note(self._rows[index], row(task, share), version, due=due)
+            self._note(self._rows[index], sendable(row(task, share)), version, due=due)
         self._follow(run)
 
     def _note(
@@ -112,7 +113,7 @@ class Feed:
 
     def say(self, text: str) -> None:
         """Add a line of our own."""
-        self.journal.add(-1, [Line(Mark.NOTE, text)])
+        self.journal.add(-1, [Line(Mark.NOTE, encodable(text))])
 
     def state(self, since: int = 0) -> dict[str, Any]:
         """Return the state, or what changed of it since a version."""
@@ -193,7 +194,7 @@ class Feed:
         while turns and text == self.journal.next and self.collect(TURN_BYTES):
             texts, text = self.journal.texts(at.text, limit)
             turns -= 1
-        self.series.read()
+        self._guard.call("metrics", False, self.series.read)  # noqa: FBT003 - neutral
         points, point = self.series.since(at.point, FRAME_POINTS)
         self._look()
         to = Position(text, point, self._state + 1)
@@ -206,7 +207,8 @@ class Feed:
     def _told(self, point: Point) -> list[Any]:
         """Return a point as a page is told it."""
         x = int(point.x) if point.x.is_integer() else point.x  # shorter
-        return [self._names.index(point.key.task), *point.key[1:], x, point.y]
+        task, attempt, metric = point.key
+        return [self._names.index(task), attempt, encodable(metric), x, point.y]
 
     def _look(self) -> None:
         """Note the lines that are still being written."""

@@ -6,6 +6,7 @@ import base64
 import html
 from typing import TYPE_CHECKING
 
+from mwmagic.model.text import encodable
 from mwmagic.words.failure import explain
 from mwmagic.words.run import headline, metrics, place, reached, remarks, task_words, tone
 
@@ -43,7 +44,7 @@ def text(run: RunStatus) -> str:
     width = max(map(len, run.tasks), default=0)
     for name, task in run.tasks.items():
         lines.append(f"  {name:<{width}}  {task_words(task)}  {reached(task.progress)}".rstrip())
-    return "\n".join([*lines, *remarks(run)])
+    return encodable("\n".join([*lines, *remarks(run)]))
 
 
 def page(
@@ -70,7 +71,7 @@ def page(
     # A page that takes the live view out for a moment says how high that was.
     height = f"min-height:var(--{label},0)" if label else ""
     name = f"mwmagic-static {UNTYPESET} {label}"
-    return f'<div class="{name}" style="{height}">{"".join(parts)}</div>'
+    return encodable(f'<div class="{name}" style="{height}">{"".join(parts)}</div>')
 
 
 def _row(name: str, task: TaskStatus) -> str:
@@ -98,7 +99,7 @@ def _picture(run: RunStatus, points: Sequence[Point]) -> str:
         return ""
     first, last = chosen[0].y, chosen[-1].y
     words = html.escape(f"{metric}: {first:.4g} at first, {last:.4g} at last")
-    picture = base64.b64encode(chart(chosen, list(run.tasks)).encode()).decode()
+    picture = base64.b64encode(encodable(chart(chosen, list(run.tasks))).encode()).decode()
     source = f"data:image/svg+xml;base64,{picture}"
     return f'<div><img alt="{words}" src="{source}" width="{WIDTH}"><br>{words}</div>'
 

@@ -8,6 +8,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from mwmagic.errors import BadArguments
+from mwmagic.model.text import encodable
 
 from .guard import Guard
 from .lines import LINE_CHARACTERS, Hidden, Line, Lines, Mark, fold
@@ -137,7 +138,8 @@ class _View:
         """Return what is shown of a line; of a long one, where the whole is."""
         if len(line) <= LINE_CHARACTERS:
             return line
-        return f"{line[:LINE_CHARACTERS]} … ({len(line):,} characters; see {self._path})"
+        place = encodable(str(self._path))
+        return f"{line[:LINE_CHARACTERS]} … ({len(line):,} characters; see {place})"
 
     def _lines(self, start: int) -> Iterator[str]:
         """Yield the lines that are wanted, from a place in the log on."""

@@ -177,3 +177,26 @@ def test_a_flood_leaves_the_kernel_answering_and_the_end_right(kernel):
         last = (task, str(lines - 1))  # another task's may come long after it
         kernel.until(lambda last=last: last in page.lines, "the last line")
     eventually(lambda: kernel.look() or "run 1: finished" in kernel.board["data"]["text/plain"])
+
+
+FAULT = """
+from mwmagic.dashboard.feed import Feed
+frame = Feed.frame
+def faulty(self, *args):
+    Feed.frame = frame
+    raise RuntimeError("lone \\ud800")
+Feed.frame = faulty
+"""
+
+
+def test_a_fault_of_the_dashboard_is_noted_and_it_goes_on(kernel, tmp_path):
+    (tmp_path / "go").touch()
+    kernel.run(FAULT)
+    kernel.run(DECLARE)
+    kernel.run(COUNT)
+    page = kernel.page("page")
+    kernel.until(lambda: counted(page, 300), "every line")
+    kernel.until(lambda: page.header["over"], "the end")
+    assert len([line for _, line in page.lines if "RuntimeError" in line]) == 1
+    kernel.run(COUNT)
+    kernel.until(lambda: page.run == 2 and counted(page, 300), "every line of another run")

@@ -1,0 +1,59 @@
+"""What a page is sent of a run."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from mwmagic.dashboard.feed import Feed
+from mwmagic.dashboard.pages import Position
+from mwmagic.dashboard.rows import View
+from mwmagic.dashboard.static import page, text
+from mwmagic.logs.noise import Noise
+from mwmagic.model.status import RunStatus
+
+ODD = "lone \ud800 \udcff"
+
+
+@pytest.fixture
+def view(tmp_path):
+    log = tmp_path / "attempt-1/worker-0.log"
+    log.parent.mkdir()
+    log.write_bytes(b"good\nbad\n\xed\xa0\x80\n")
+    entry = {"wall": 1.0, "task": "worker:0", "attempt": 1, "kind": "print", "source": "log"}
+    metrics = {"loss": 0.5, ODD: 1.0}
+    record = json.dumps({**entry, "step": 1, "metrics": metrics})
+    (tmp_path / "metrics.jsonl").write_text(record + "\n")
+    task = {"state": "ended", "log": str(log), "error": ODD, "progress": {"metrics": metrics}}
+    cause = {"task": "worker:0", "exception": ODD, "log": [ODD]}
+    run = {"number": 1, "directory": str(tmp_path), "state": "failed", "attempt": 1}
+    return View(RunStatus.from_json({**run, "tasks": {"worker:0": task}, "cause": cause}), "", ODD)
+
+
+def frame(feed):
+    message, _ = feed.frame(Position(), 10_000)
+    return message
+
+
+def test_whatever_a_worker_says_can_be_sent_and_saved(view):
+    feed = Feed(view)
+    feed.say(ODD)
+    message = frame(feed)
+    assert message["points"]
+    data = json.dumps(message, ensure_ascii=False, allow_nan=False).encode()
+    assert "lone \N{REPLACEMENT CHARACTER}" in data.decode()
+    assert page(view.run, feed.series.points).encode()
+    assert text(view.run).encode()
+
+
+def test_a_parser_that_raises_costs_its_line_and_is_noted_once(view, monkeypatch):
+    def hides(_self, line):
+        if "bad" in line:
+            raise RuntimeError(ODD)
+        return False
+
+    monkeypatch.setattr(Noise, "hides", hides)
+    lines = [line for one in frame(Feed(view))["texts"] for line in one.text.split("\n")]
+    assert {"good", "bad"} <= {*lines}
+    assert len([line for line in lines if "RuntimeError" in line]) == 1
