@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from mwmagic.model.fault import Fault
 
-__all__ = ["read"]
+__all__ = ["pattern", "read"]
 
 CHUNK_BYTES = 2**20
 """What is read at a time."""
@@ -61,7 +61,14 @@ def read(
     return [*lines, *(f"... {fault}" for fault in faults)]
 
 
-def _pattern(text: str) -> re.Pattern[str]:
+def pattern(text: str) -> re.Pattern[str]:
+    """Return what ``--grep`` takes, compiled.
+
+    Raises
+    ------
+    BadArguments
+        It is not a valid regular expression.
+    """
     try:
         return re.compile(text)
     except re.error as error:
@@ -100,7 +107,7 @@ class _View:
         self._guard = guard
         self._raw = raw
         self._ansi = ansi
-        self._wanted = None if grep is None else _pattern(grep)
+        self._wanted = None if grep is None else pattern(grep)
 
     def all(self) -> list[str]:
         """Return all lines."""

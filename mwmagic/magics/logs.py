@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from mwmagic.client.following import follow
 from mwmagic.errors import NoRun
-from mwmagic.logs.reading import read
+from mwmagic.logs.reading import pattern, read
 from mwmagic.model.cluster import Task, TaskName
 
 from .magic import magic
@@ -72,7 +71,7 @@ def _one(given: Namespace, record: Record, task: TaskName) -> list[str]:
 
 def _follow(given: Namespace, run: Run) -> None:
     """Print the lines that come, until the run is over."""
-    wanted = re.compile(given.grep or "")
+    wanted = pattern(given.grep or "")
     for task, line in follow(run, given.task, raw=given.raw):
         if wanted.search(line):
             print(line if given.task is not None else f"[{task}] {line}")  # noqa: T201

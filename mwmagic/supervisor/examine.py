@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from mwmagic.diagnosis import Seen
     from mwmagic.diagnosis.stacks import Stack
+    from mwmagic.logs.guard import Guard
     from mwmagic.model.position import Position
 
     from .process import Process
@@ -101,6 +102,8 @@ class Examiner:
         The run.
     patience : float
         Seconds without progress after which it counts as stalled; 0 is never.
+    guard : Guard
+        What a fault in the explanation of a stall is reported to.
 
     Attributes
     ----------
@@ -112,11 +115,12 @@ class Examiner:
         How many times the tasks were examined.
     """
 
-    def __init__(self, run: Examined, patience: float) -> None:
+    def __init__(self, run: Examined, patience: float, guard: Guard) -> None:
         self.watchdog = Watchdog(patience)
         self.stall: Stall | None = None
         self.times = 0
         self._run = run
+        self._guard = guard
         self._busy: asyncio.Task[None] | None = None
 
     def examine(self) -> None:
@@ -148,7 +152,8 @@ class Examiner:
         found, where = await self._locate()
         names = [one.task for one in where if one.task in peers]
         guilty = next(iter([*names, *peers]), None)
-        self.stall = Stall(seconds, guilty, where, why_stalled(self._run.seen(found)))
+        why = self._guard.call("stall", None, why_stalled, self._run.seen(found))
+        self.stall = Stall(seconds, guilty, where, why)
         self._run.stalled(self.stall)
 
     async def _locate(self) -> tuple[Mapping[str, Stack | None], tuple[Position, ...]]:

@@ -132,7 +132,7 @@ class Run:
         self._waiting: deque[g.Event] = deque()
         self._moving: asyncio.Task[None] | None = None
         self._roles = g.roles(options.members)
-        self._examiner = Examiner(self, options.stall_timeout)
+        self._examiner = Examiner(self, options.stall_timeout, self._guard)
         self._evaluation = Watchdog(EVALUATED_SECONDS)
         self._started = time.time()
         self._ended: float | None = None

@@ -1,0 +1,33 @@
+"""What ``%mw_runs`` shows of records in any condition."""
+
+from __future__ import annotations
+
+import pytest
+
+from mwmagic.magics.tables import RunTable
+from mwmagic.record import RunDirectory, runs
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b'{"format": 99, "state": 3, "tasks": ["worker:0"], "supervisor": "me"}',
+        b'{"state": "finished", "tasks": {"worker:0": 1, "who?": {}}}',
+        b"\xff\xfe",
+    ],
+)
+def test_a_damaged_record_is_listed_with_the_others(tmp_path, data):
+    whole = RunDirectory.create(tmp_path, "whole")
+    whole.write({"state": "finished", "tasks": {"worker:0": {}, "worker:1": {}}})
+    whole.flush()
+    RunDirectory.create(tmp_path, "damaged").paths.state.write_bytes(data)
+    RunDirectory.create(tmp_path, "empty")
+    table = RunTable(runs(tmp_path))
+    first, second, third = repr(table).splitlines()
+    assert first.split()[:4] == ["1", "whole", "finished", "2"]
+    assert second.split()[:2] == ["2", "damaged"]
+    assert third.split()[:3] == ["3", "empty", "lost"]
+    assert "damaged" in table._repr_html_()
