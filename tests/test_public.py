@@ -2,10 +2,32 @@
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
+
 import pytest
 from processes import printed
 
 import mwmagic
+from mwmagic import errors
+
+PUBLIC = {"Cluster", "ClusterSpec", "Run", "Task", "__version__", "clusters", "runs"}
+
+
+def test_what_users_import_is_at_the_top():
+    assert set(mwmagic.__all__) == PUBLIC | set(errors.__all__)
+    assert mwmagic.WorkerFailed is errors.WorkerFailed
+
+
+def test_errors_import_nothing_of_the_package():
+    body = ast.walk(ast.parse(Path(errors.__file__).read_text()))
+    modules = [node.module for node in body if isinstance(node, ast.ImportFrom)]
+    assert modules == ["__future__"]
+
+
+def test_what_is_inside_a_cluster_is_not_public():
+    public = {name for name in dir(mwmagic.Cluster) if not name.startswith("_")}
+    assert not public & {"config", "listen", "serve", "warm", "expect_end"}
 
 
 @pytest.mark.parametrize("name", mwmagic.__all__)

@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import subprocess
 import warnings
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.errors import NoCluster, SupervisorError
-from mwmagic.frameworks import framework_for, tf_config
+from mwmagic.frameworks import tf_config
 from mwmagic.frameworks.requirements import check_installed
 from mwmagic.model.cluster import ClusterSpec, Task, TaskName, find_task
 from mwmagic.model.machine import MachineStatus
 from mwmagic.model.options import OPTIONS, ClusterOptions
 from mwmagic.model.signature import parameters, signature
-from mwmagic.model.start import Start
 
 from . import sockets
 from .connection import Connection, start_supervisor
 from .coordinator import Coordinator, server_of
+from .declaration import declared
 from .export import Shared, export
 from .inheritance import inherited
 from .lookup import connections, remove
-from .program import check_keras, read_program
+from .program import read_program
 from .run import Run
 
 if TYPE_CHECKING:
@@ -42,25 +41,6 @@ def _spec(news: Message) -> ClusterSpec:
     """Return a cluster's tasks and addresses."""
     addresses = news["cluster"]["addresses"]
     return ClusterSpec(tuple((Task.parse(name), at) for name, at in addresses.items()))
-
-
-def _check(options: ClusterOptions) -> None:
-    """Refuse what is known here, and not in the declaration, to be missing."""
-    framework_for(options.framework)
-    if options.coordinator:
-        server_of(options.framework)
-    check_keras(options.keras)
-
-
-def _start(options: ClusterOptions) -> Start:
-    """Add what only this process knows to a declaration."""
-    env = {**inherited(), **options.env}
-    module = framework_for(options.framework).module
-    return Start(
-        options,
-        env=env,
-        warm=options.warm and find_spec(module) is not None,
-    )
 
 
 class Cluster:
@@ -87,11 +67,9 @@ class Cluster:
     __signature__ = signature()
 
     def __init__(self, workers: int = 1, **options: Any) -> None:  # noqa: ANN401 - see ClusterOptions
-        options["directory"] = str(Path(options.get("directory") or ".").resolve())
-        declared = ClusterOptions.declare(workers=workers, **options)
-        _check(declared)
-        path = sockets.fresh(declared.name, declared.root)
-        process = start_supervisor(_start(declared), path)
+        start = declared(workers=workers, **options)
+        path = sockets.fresh(start.options.name, start.options.root)
+        process = start_supervisor(start, path)
         self._bind(Connection(path, owner=True), process, owner=True)
         try:
             self._coordinate()

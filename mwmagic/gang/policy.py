@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mwmagic.model.options import ClusterOptions
+
 __all__ = ["PORT_TRIES", "REPLACEMENTS", "Policy"]
 
 PORT_TRIES = 3
@@ -46,8 +48,8 @@ class Policy:
         Seconds that the others have to save too after the first exit 42.
     """
 
-    restarts: int = 0
-    grace: float = 3.0
+    restarts: int = ClusterOptions.restarts
+    grace: float = ClusterOptions.grace
     evaluation: float = 600.0
     backoff: float = 0.5
     backoff_limit: float = 30.0

@@ -13,7 +13,7 @@ import pytest
 from processes import eventually
 
 from mwmagic import Cluster, ClusterSpec, Task, clusters
-from mwmagic.client import program, sockets
+from mwmagic.client import declaration, sockets
 from mwmagic.errors import (
     ClusterError,
     NotInstalled,
@@ -46,7 +46,7 @@ def test_a_description_that_cannot_work_starts_nothing(nothing_survives, options
 
 
 def test_keras_2_that_is_not_installed_is_named_with_its_command(monkeypatch):
-    monkeypatch.setattr(program, "find_spec", lambda name: None)
+    monkeypatch.setattr(declaration, "find_spec", lambda name: None)
     with pytest.raises(NotInstalled, match='pip install "tf-keras"'):
         Cluster(keras="legacy")
 
@@ -199,7 +199,7 @@ def test_who_does_not_own_a_cluster_hangs_up_or_shuts_it_down(cluster):
     assert one.run("main.py", source="print('still here')").wait(30).over
     [guest] = clusters()
     guest.shutdown()
-    assert one.closed
+    eventually(lambda: one.closed)
     assert list(clusters()) == []
 
 

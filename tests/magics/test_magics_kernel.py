@@ -120,7 +120,7 @@ def test_a_run_is_lost_with_its_supervisor(kernel, tmp_path):
     below = psutil.Process(kernel.manager.provisioner.process.pid).children()
     [supervisor] = [one for one in below if "supervisor" in " ".join(one.cmdline())]
     registry = "get_ipython().magics_manager.registry"
-    assert kernel.run(f"run = {registry}['MWMagic'].latest()").error is None
+    assert kernel.run(f"run = {registry}['MWMagic'].session.latest()").error is None
     os.kill(supervisor.pid, signal.SIGKILL)
     assert kernel.run("import time\nwhile not run.over: time.sleep(0.01)").error is None
     assert kernel.run("run").value == "<Run 1: lost with its supervisor>"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import stat
@@ -11,7 +12,10 @@ from pathlib import Path
 import pytest
 from processes import eventually
 
-from mwmagic.model.messages import VERSION, encode
+from mwmagic.model.messages import REQUESTS, VERSION, encode
+from mwmagic.model.options import ClusterOptions
+from mwmagic.model.start import Start
+from mwmagic.supervisor.supervisor import Supervisor
 
 pytestmark = pytest.mark.slow
 
@@ -165,3 +169,11 @@ def test_clients_come_and_go(one):
     descriptors = Path(f"/proc/{one._process.pid}/fd")
     eventually(lambda: len(list(descriptors.iterdir())) < 30)
     assert one.run("main.py", source="").wait(30).state == "finished"
+
+
+def test_the_supervisor_answers_every_request_there_is(tmp_path):
+    async def known():
+        start = Start(ClusterOptions(directory=str(tmp_path)))
+        return set(Supervisor(start, tmp_path / "s")._requests)
+
+    assert asyncio.run(known()) == set(REQUESTS)

@@ -1,0 +1,42 @@
+"""A declaration, checked against what is installed, and what its supervisor is told of it."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from mwmagic.errors import NotInstalled
+from mwmagic.frameworks import framework_for
+from mwmagic.model.options import ClusterOptions
+from mwmagic.model.start import Start
+
+from .coordinator import server_of
+from .inheritance import inherited
+
+__all__ = ["declared"]
+
+
+def declared(**options: Any) -> Start:  # noqa: ANN401 - see ClusterOptions
+    """Check a declaration, and add what only this process knows.
+
+    Raises
+    ------
+    ClusterError
+        The description cannot work.
+    NotInstalled
+        What it needs is missing.
+    """
+    directory = Path(options.get("directory") or ".").resolve()
+    wanted = ClusterOptions.declare(**{**options, "directory": str(directory)})
+    framework = framework_for(wanted.framework)
+    if wanted.coordinator:
+        server_of(wanted.framework)
+    _check_keras(wanted.keras)
+    warm = wanted.warm and find_spec(framework.module) is not None
+    return Start(wanted, env={**inherited(), **wanted.env}, warm=warm)
+
+
+def _check_keras(mode: str) -> None:
+    if mode == "legacy" and find_spec("tf_keras") is None:
+        raise NotInstalled('Keras 2 is not installed: pip install "tf-keras"')
