@@ -24,38 +24,47 @@ __all__ = ["mw_kill", "mw_stop"]
 
 
 def _stop() -> Parser:
-    parser = Parser(
-        "%mw_stop", "Stop the run; where nothing runs, end the cluster and free its ports."
-    )
+    parser = Parser("%mw_stop", "Stop the run. The cluster stays; --cluster ends it too.")
     add = parser.add_argument
     add("task", nargs="?", help="Stop only an evaluator, or a worker beside parameter servers.")
     what = "Seconds between SIGTERM and SIGKILL (as declared for the cluster)."
     add_option(parser, OPTIONS["grace"], default=None, help=what)
-    add("--cluster", action="store_true", help="End the cluster too.")
+    add("--cluster", action="store_true", help="End the cluster too, and free its ports.")
     return parser
 
 
 @magic(_stop(), shows=True)
 def mw_stop(session: Session, given: Namespace, _cell: str) -> Cluster | None:
-    """Stop the run, or end the cluster."""
+    """Stop the run; end the cluster only where that is asked for."""
+    if given.cluster and given.task is not None:
+        raise BadArguments(
+            f"--cluster ends every task, not only {given.task}; leave one of them out"
+        )
     if session.gone:
         session.say("nothing is running")
         return None
     cluster = session.cluster()
+    _stop_run(session, cluster, given)
+    if given.cluster:
+        cluster.shutdown()
+        session.say(f"ended the cluster {cluster.options.name!r}; nothing is left running")
+    if cluster.latest is not None:
+        session.displays.finish(cluster.latest)
+    return cluster
+
+
+def _stop_run(session: Session, cluster: Cluster, given: Namespace) -> None:
+    """Stop the run that is going, or a task of it; say so where there is none."""
     run = cluster.latest
-    active = run is not None and not run.over
-    if run is not None and active:
+    if run is not None and not run.over:
         run.stop(given.task, given.grace)
         what = f"run {run.number}" if run.over else f"{given.task} of run {run.number}"
         session.say(f"stopped {what}")
     elif given.task is not None:
         raise NoRun(f"nothing is running, so there is no {given.task} to stop")
-    if given.cluster or not active:
-        cluster.shutdown()
-        session.say(f"ended the cluster {cluster.options.name!r}; nothing is left running")
-    if run is not None:
-        session.displays.finish(run)
-    return cluster
+    elif not given.cluster:
+        name = cluster.options.name
+        session.say(f"nothing is running; `%mw_stop --cluster` ends the cluster {name!r}")
 
 
 def _kill() -> Parser:

@@ -90,13 +90,18 @@ def test_wait_can_be_interrupted_and_the_run_goes_on(kernel):
     assert kernel.run("%mw_stop").text == "stopped run 1\n"
 
 
-def test_stop_ends_the_run_and_then_the_cluster(kernel):
+def test_stop_ends_the_run_and_the_cluster_only_where_that_is_asked_for(kernel):
     kernel.run(DECLARE)
     kernel.run(SLEEP)
     eventually(lambda: len(ours(kernel)) == 4)
     assert kernel.run("%mw_stop").text == "stopped run 1\n"
     eventually(lambda: len(ours(kernel)) == 2)
-    assert "nothing is left running" in kernel.run("%mw_stop").text
+    told = "nothing is running; `%mw_stop --cluster` ends the cluster 'cluster'\n"
+    assert [kernel.run("%mw_stop").text for _ in range(2)] == [told] * 2
+    assert len(ours(kernel)) == 2, "the cluster is still there"
+    error = kernel.run("%mw_stop 1 --cluster").error
+    assert error.startswith("BadArguments: --cluster ends every task, not only 1")
+    assert "nothing is left running" in kernel.run("%mw_stop --cluster").text
     assert ours(kernel) == []
     assert kernel.run("%mw_wait").error.startswith("NoCluster: ")
     assert kernel.run("%mw_stop").text == "nothing is running\n"

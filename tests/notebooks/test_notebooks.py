@@ -74,7 +74,7 @@ def read(name):
 def test_a_notebook_opens_with_what_it_shows_and_ends_with_nothing_running(name):
     texts, codes = read(name)
     assert texts[0].source.startswith("# ")
-    assert "%mw_stop" in codes[-1].source
+    assert "%mw_stop --cluster" in codes[-1].source
 
 
 @pytest.mark.parametrize("name", NAMES)
