@@ -21,7 +21,7 @@ import tempfile
 import threading
 from pathlib import Path
 
-from mwmagic.supervisor.place import BOOTSTRAP
+from mwmagic.supervisor.preparation import BOOTSTRAP
 
 CALLS = """
 import time

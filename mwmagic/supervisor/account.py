@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mwmagic.model.cluster import Task
     from mwmagic.model.options import ClusterOptions
 
-    from .run import Order
+    from .order import Order
 
 __all__ = ["Account"]
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from .process import Process
 
-__all__ = ["Dump", "Examined", "Examiner"]
+__all__ = ["Dump", "Examiner", "Listener", "Source"]
 
 DUMP_SECONDS = 2.0
 """Seconds in which a process must have written its stack."""
@@ -65,8 +65,8 @@ class Dump:
             return parse(file.read().decode("utf-8", "replace"))
 
 
-class Examined(Protocol):
-    """What an examiner needs of a run."""
+class Source(Protocol):
+    """The processes that an examiner looks at."""
 
     def alive(self) -> list[Process]:
         """Return the processes that are running."""
@@ -83,6 +83,10 @@ class Examined(Protocol):
     def seen(self, found: Mapping[str, Stack | None]) -> list[Seen]:
         """Return what is seen of the tasks that train, with the stacks that were found."""
 
+
+class Listener(Protocol):
+    """What an examiner reports to."""
+
     def located(self, found: Examination) -> None:
         """Take in where each task is."""
 
@@ -98,8 +102,10 @@ class Examiner:
 
     Parameters
     ----------
-    run : Examined
-        The run.
+    source : Source
+        The run's processes.
+    listener : Listener
+        Is given what was found out about them.
     patience : float
         Seconds without progress after which it counts as stalled; 0 is never.
     guard : Guard
@@ -115,11 +121,12 @@ class Examiner:
         How many times the tasks were examined.
     """
 
-    def __init__(self, run: Examined, patience: float, guard: Guard) -> None:
+    def __init__(self, source: Source, listener: Listener, patience: float, guard: Guard) -> None:
         self.watchdog = Watchdog(patience)
         self.stall: Stall | None = None
         self.times = 0
-        self._run = run
+        self._source = source
+        self._listener = listener
         self._guard = guard
         self._busy: asyncio.Task[None] | None = None
 
@@ -148,29 +155,29 @@ class Examiner:
 
     async def _report(self, seconds: float) -> None:
         """Report a stall, also where nothing can be found out about it."""
-        peers = self._run.peers()
+        peers = self._source.peers()
         found, where = await self._locate()
         names = [one.task for one in where if one.task in peers]
         guilty = next(iter([*names, *peers]), None)
-        why = self._guard.call("stall", None, why_stalled, self._run.seen(found))
+        why = self._guard.call("stall", None, why_stalled, self._source.seen(found))
         self.stall = Stall(seconds, guilty, where, why)
-        self._run.stalled(self.stall)
+        self._listener.stalled(self.stall)
 
     async def _locate(self) -> tuple[Mapping[str, Stack | None], tuple[Position, ...]]:
         """Return each task's stack, and where that is."""
         found: Mapping[str, Stack | None] = {}
-        alive = self._run.alive()
+        alive = self._source.alive()
         states = {str(process.task): str(process.usage.get("state", "")) for process in alive}
         try:
             found = await self._stacks(alive)
         except Exception as error:  # noqa: BLE001 - whatever it is, the run is stalled all the same
-            self._run.unexamined(error)
+            self._listener.unexamined(error)
         finally:
             self._busy = None
             self.times += 1
         where = positions(found, states)
         texts = {name: stack.text for name, stack in found.items() if stack is not None}
-        self._run.located(Examination(where, texts))
+        self._listener.located(Examination(where, texts))
         return found, where
 
     async def _stacks(self, alive: Sequence[Process]) -> dict[str, Stack | None]:
@@ -186,7 +193,7 @@ class Examiner:
         return {task: dump.stack() if dump else None for task, dump in dumps.items()}
 
     async def _refresh(self, processes: Sequence[Process]) -> None:
-        await asyncio.gather(*(self._run.refresh(one) for one in processes))
+        await asyncio.gather(*(self._source.refresh(one) for one in processes))
 
     def _ask(self, process: Process) -> Dump | None:
         path = process.paths.stacks
@@ -194,5 +201,5 @@ class Examiner:
         if not path.exists():
             return None
         dump = Dump(path)
-        self._run.dump(process)
+        self._source.dump(process)
         return dump

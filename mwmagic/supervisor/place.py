@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import time
 import traceback
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import mwmagic.worker
 from mwmagic.engines import engine_for
-from mwmagic.engines.engine import AGENT
-from mwmagic.errors import ClusterError
-from mwmagic.frameworks import framework_for
 from mwmagic.model.cluster import CHIEF, ClusterSpec
 from mwmagic.model.placement import spread
 
 from . import orphans
-from .environment import task_environment
 from .node import Node
-from .shares import VISIBLE, shares
+from .preparation import Preparation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -33,21 +26,13 @@ if TYPE_CHECKING:
     from mwmagic.model.messages import Message
     from mwmagic.model.start import Start
 
-__all__ = ["BOOTSTRAP", "Loss", "Place", "warm_command"]
-
-BOOTSTRAP = Path(mwmagic.worker.__file__).with_name("bootstrap.py")
-"""The file that runs a user's file."""
+__all__ = ["Loss", "Place"]
 
 LOOK_SECONDS = 2.0
 """How long a cluster's start waits for a machine's GPUs, if nobody asked for a number of them."""
 
 WHY_SECONDS = 0.4
 """How long a loss waits for the scheduler's word: less than the gang waits for a first cause."""
-
-
-def warm_command(modules: Sequence[str]) -> list[str]:
-    """Return the command of a process that imports modules, to be forked from."""
-    return [sys.executable, str(AGENT), "zygote", str(BOOTSTRAP), *modules]
 
 
 @dataclass(frozen=True)
@@ -107,7 +92,7 @@ class Place:
         engine: Engine | None = None,
     ) -> None:
         self.options = start.options
-        self._start = start
+        self._preparation = Preparation(start)
         self.spec: ClusterSpec
         self.broken = False
         self.said = ""
@@ -236,54 +221,16 @@ class Place:
         not, unless it asks for GPUs.
         """
         ready = [self._spawn(self._prepare(node)) for node in self._nodes]
-        done, _ = await asyncio.wait(ready, timeout=None if self._wants_gpus else LOOK_SECONDS)
+        limit = None if self._preparation.wants_gpus else LOOK_SECONDS
+        done, _ = await asyncio.wait(ready, timeout=limit)
         for one in done:
             one.result()
 
-    @property
-    def _wants_gpus(self) -> bool:
-        return bool(self.options.gpus) and VISIBLE not in self.options.env
-
     async def _prepare(self, node: Node) -> None:
-        """Make a machine ready to start processes."""
         await asyncio.wait([node.looking])
-        if not node.alive:
-            return
-        node.share(self._shared(node))
-        if self._start.warm:
-            argv = warm_command(framework_for(self.options.framework).warm)
-            env = self._environment(node, node.tasks[0], self._start.env)
-            node.warm_up(argv, env, self.options.directory)
-        node.proceed()
-        self._changed()
-
-    def _shared(self, node: Node) -> dict[str, dict[str, str]]:
-        """Return what each task on a machine gets of it; nothing is set where that is unknown.
-
-        Raises
-        ------
-        ClusterError
-            It has fewer GPUs than asked for.
-        """
-        machine = node.machine
-        if machine is None and self._wants_gpus:
-            raise ClusterError(f"the GPUs on {node.host.name} are unknown: {node.unknown}")
-        if machine is None:
-            return {}
-        own = {} if machine.visible is None else {VISIBLE: machine.visible}
-        rest = {name: value for name, value in self._start.env.items() if name != VISIBLE}
-        env = self._start.env if node.host.here else {**rest, **own}
-        counts = {"gpus": self.options.gpus, "threads": self.options.threads}
-        try:
-            return shares(node.tasks, machine, env, self.options.env, **counts)
-        except ClusterError as error:
-            if len(self._nodes) == 1:
-                raise
-            raise ClusterError(f"on {node.host.name}: {error}") from None
-
-    def _environment(self, node: Node, task: Task, env: Mapping[str, str]) -> dict[str, str]:
-        share = node.shares.get(str(task), {})
-        return task_environment(self._start, self.spec, task, env, share)
+        if node.alive:
+            self._preparation.prepare(node, self.spec, alone=len(self._nodes) == 1)
+            self._changed()
 
     def start(
         self,
@@ -304,7 +251,11 @@ class Place:
             The other fields of the agent's ``start``.
         """
         node = self._of[task]
-        node.start(lambda: {**self._environment(node, task, env), **own}, **command)
+        environment = self._preparation.environment
+        node.start(
+            lambda: {**environment(node, self.spec, task, env), **own},
+            **command,
+        )
 
     def withdraw(self, process: str) -> bool:
         """Forget a start that still waits; return whether there was one."""

@@ -14,8 +14,9 @@ from mwmagic.model.cluster import Task, find_task
 from mwmagic.record import RunDirectory
 from mwmagic.words.run import words
 
+from .order import Order
 from .place import Place
-from .run import Order, Run
+from .run import Run
 from .server import Client, Server
 
 if TYPE_CHECKING:

@@ -147,7 +147,7 @@ async def a_process_is_ended(subject: Subject) -> None:
 
 async def each_machine_has_a_warm_process(subject: Subject) -> None:
     """A warm process on each machine imports what it is told to."""
-    from mwmagic.supervisor.place import warm_command
+    from mwmagic.supervisor.preparation import warm_command
 
     async with session_of(subject) as session:
         argv, env = warm_command(["json"]), dict(os.environ)

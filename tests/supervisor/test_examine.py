@@ -78,7 +78,7 @@ def idle(examiner, run, seconds=20):
 
 def test_a_stall_is_reported_once_with_where_each_task_is(tmp_path):
     run = FakeRun(tmp_path)
-    examiner = Examiner(run, 5.0, Guard(unexpected))
+    examiner = Examiner(run, run, 5.0, Guard(unexpected))
     idle(examiner, run)
     [stall] = run.stalls
     at = [Position(task, Whereabouts.IN_USER_CODE, "data.py:7 in load") for task in run.trains]
@@ -91,7 +91,7 @@ def test_a_stall_is_reported_once_with_where_each_task_is(tmp_path):
 
 def test_progress_ends_a_stall_and_the_next_one_is_reported_too(tmp_path):
     run = FakeRun(tmp_path)
-    examiner = Examiner(run, 5.0, Guard(unexpected))
+    examiner = Examiner(run, run, 5.0, Guard(unexpected))
     idle(examiner, run)
     examiner.watchdog.seen("worker:0", time=20.0, size=9, cpu=0.0)
     examiner.judge(20.0, running=True)
@@ -103,7 +103,7 @@ def test_progress_ends_a_stall_and_the_next_one_is_reported_too(tmp_path):
 def test_a_stall_is_reported_also_where_the_tasks_cannot_be_examined(tmp_path):
     run = FakeRun(tmp_path)
     run.broken = True
-    examiner = Examiner(run, 5.0, Guard(unexpected))
+    examiner = Examiner(run, run, 5.0, Guard(unexpected))
     idle(examiner, run)
     [stall] = run.stalls
     assert stall.guilty == "worker:0"
@@ -118,7 +118,7 @@ def test_a_stall_is_reported_also_where_the_tasks_cannot_be_examined(tmp_path):
 
 def test_a_task_that_does_not_train_is_not_guilty_of_a_stall(tmp_path):
     run = FakeRun(tmp_path, others=("evaluator:0",))
-    examiner = Examiner(run, 5.0, Guard(unexpected))
+    examiner = Examiner(run, run, 5.0, Guard(unexpected))
     idle(examiner, run)
     [stall] = run.stalls
     assert [one.task for one in stall.positions] == ["evaluator:0", "worker:0", "worker:1"]
@@ -127,7 +127,7 @@ def test_a_task_that_does_not_train_is_not_guilty_of_a_stall(tmp_path):
 
 def test_a_run_that_is_not_running_is_not_stalled(tmp_path):
     run = FakeRun(tmp_path)
-    examiner = Examiner(run, 5.0, Guard(unexpected))
+    examiner = Examiner(run, run, 5.0, Guard(unexpected))
     examiner.watchdog.seen("worker:0", time=0.0, size=0, cpu=0.0)
     examiner.judge(100.0, running=False)
     assert (examiner.stall, run.stalls) == (None, [])

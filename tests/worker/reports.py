@@ -9,7 +9,7 @@ import subprocess
 import sys
 from contextlib import contextmanager
 
-from mwmagic.supervisor.place import BOOTSTRAP
+from mwmagic.supervisor.preparation import BOOTSTRAP
 
 KERAS = {"CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3", "TF_NUM_INTRAOP_THREADS": "1"}
 

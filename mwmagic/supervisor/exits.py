@@ -1,0 +1,80 @@
+"""How the processes of a run ended, and why an attempt failed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mwmagic import gang as g
+from mwmagic.diagnosis import diagnose, kind
+from mwmagic.model.status import Setback
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mwmagic.diagnosis import Exit
+    from mwmagic.logs.guard import Guard
+    from mwmagic.model.cause import Cause
+    from mwmagic.model.cluster import Task
+    from mwmagic.record import RunDirectory
+
+__all__ = ["Exits"]
+
+
+class Exits:
+    """The exits of a run's processes.
+
+    Parameters
+    ----------
+    directory : RunDirectory
+        The run's record.
+    roles : mapping of Task to Role
+        The tasks and what the gang needs of them.
+    guard : Guard
+        Calls the diagnosis, which reads what workers print.
+
+    Attributes
+    ----------
+    setbacks : list of Setback
+        The attempts that failed and were followed by another, each with its cause.
+    """
+
+    def __init__(self, directory: RunDirectory, roles: Mapping[Task, g.Role], guard: Guard) -> None:
+        self._directory = directory
+        self._auxiliary = {str(task) for task, role in roles.items() if role is g.Role.AUXILIARY}
+        self._guard = guard
+        self.setbacks: list[Setback] = []
+        self._exits: list[Exit] = []
+
+    def add(self, end: Exit) -> g.Failure:
+        """Record an exit and return what kind of failure it is."""
+        self._exits.append(end)
+        self._directory.event(
+            "exited",
+            task=end.task,
+            attempt=end.attempt,
+            moment=end.moment,
+            code=end.code,
+            signal=end.signal,
+            ended=end.ended,
+            finding=end.finding.as_json(),
+            report=end.report,
+        )
+        return self._guard.call("failure", g.Failure.PRIMARY, kind, end)
+
+    def forgive(self, task: Task, attempt: int) -> None:
+        """Forget a failure that the gang survives: it explains no later one."""
+        forgiven = (str(task), attempt)
+        self._exits = [end for end in self._exits if (end.task, end.attempt) != forgiven]
+
+    def cause(self, attempt: int) -> Cause | None:
+        """Return why an attempt failed; an evaluator is never the cause."""
+        ended = [end for end in self._exits if end.attempt == attempt]
+        decisive = [end for end in ended if end.task not in self._auxiliary]
+        return self._guard.call("diagnosis", None, diagnose, decisive)
+
+    def set_back(self, attempt: int) -> None:
+        """Record why an attempt failed that another one follows."""
+        cause = self.cause(attempt)
+        if cause is not None:
+            self.setbacks.append(Setback(attempt, cause))
+            self._directory.event("setback", **self.setbacks[-1].as_json())

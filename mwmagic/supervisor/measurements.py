@@ -1,0 +1,60 @@
+"""What the tasks of a run measure, on its way to the record."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from mwmagic.record.metrics import HISTORY, LOG, REPORT
+
+from .reports import History
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from mwmagic.logs.progress import Update
+    from mwmagic.record import RunDirectory
+    from mwmagic.record.summary import Extremes
+
+    from .process import Process
+
+__all__ = ["Measurements"]
+
+_STEP = (REPORT, "train", False)
+"""The source, kind and finality of what Keras reports of a step."""
+
+
+class Measurements:
+    """Records metrics, printed ones and reported ones.
+
+    Parameters
+    ----------
+    directory : RunDirectory
+        The run's record.
+    extremes : Extremes
+        Keeps the last and the best value of each metric.
+    """
+
+    def __init__(self, directory: RunDirectory, extremes: Extremes) -> None:
+        self._directory = directory
+        self._extremes = extremes
+
+    def printed(self, process: Process, updates: Iterable[Update]) -> None:
+        """Record what a process printed."""
+        for update in updates:
+            if update.metrics:
+                self._record(process, LOG, asdict(update))
+
+    def reported(self, process: Process, report: Update | History | None) -> None:
+        """Record what a process reported beside its log, if it is a report."""
+        if isinstance(report, History):
+            self._record(process, REPORT, {"kind": HISTORY, **asdict(report)})
+        elif report is not None and report.metrics:
+            self._record(process, REPORT, asdict(report))
+
+    def _record(self, process: Process, source: str, entry: dict[str, Any]) -> None:
+        entry = {"source": source, "attempt": process.attempt, **entry}
+        self._directory.metric(task=str(process.task), **entry)
+        # Of what Keras reports the best is that of an epoch, not of one step.
+        if entry["kind"] != HISTORY and (source, entry["kind"], entry["final"]) != _STEP:
+            self._extremes.take(str(process.task), entry)

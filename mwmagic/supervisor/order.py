@@ -1,0 +1,43 @@
+"""What is launched on a task."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+__all__ = ["Order"]
+
+
+@dataclass(frozen=True)
+class Order:
+    """What is launched on a task.
+
+    Parameters
+    ----------
+    script : str
+        The file as the user names it; ``sys.argv[0]`` and tracebacks show it.
+    source : Path
+        The copy of its code in the record, which is what runs.
+    args : tuple of str
+        The script's arguments.
+    env : mapping of str to str
+        The environment that the process inherits.
+    cwd : str
+        The directory that it runs in.
+    cell : str
+        The notebook cell that the code comes from, if it comes from one.
+    given : mapping of str to str
+        The variables of `env` that were given with the launch itself.
+    """
+
+    script: str
+    source: Path
+    args: tuple[str, ...]
+    env: Mapping[str, str]
+    cwd: str
+    cell: str = ""
+    given: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,178 @@
+"""The processes of a run, and what is sent to them."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mwmagic import gang as g
+from mwmagic.frameworks import framework_for
+from mwmagic.model import variables
+from mwmagic.model.status import TaskState
+
+from .preparation import BOOTSTRAP
+from .process import Process
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from mwmagic.diagnosis import Exit, Seen
+    from mwmagic.diagnosis.stacks import Stack
+    from mwmagic.logs.guard import Guard
+    from mwmagic.model.cluster import Task
+    from mwmagic.record import RunDirectory
+
+    from .order import Order
+    from .place import Place
+
+__all__ = ["Processes"]
+
+CREDIT_BYTES = 2**20
+"""Bytes of a worker's output that may be on their way to the supervisor."""
+
+
+class Processes:
+    """The processes of a run; of each task the latest one.
+
+    Parameters
+    ----------
+    directory : RunDirectory
+        The run's record.
+    place : Place
+        The machines that the tasks run on.
+    framework : str
+        The name of the framework that they use.
+    roles : mapping of Task to Role
+        The tasks and what the gang needs of them.
+    guard : Guard
+        What the faults of parsers are reported to.
+    """
+
+    def __init__(
+        self,
+        directory: RunDirectory,
+        place: Place,
+        framework: str,
+        roles: Mapping[Task, g.Role],
+        guard: Guard,
+    ) -> None:
+        self._directory = directory
+        self._place = place
+        self._framework = framework_for(framework)
+        self._roles = roles
+        self._guard = guard
+        self._latest: dict[Task, Process] = {}
+        self._keyed: dict[str, Process] = {}
+
+    def __iter__(self) -> Iterator[Process]:
+        return iter(self._latest.values())
+
+    def of(self, task: Task) -> Process | None:
+        """Return a task's process, whatever its state."""
+        return self._latest.get(task)
+
+    def keyed(self, key: str) -> Process | None:
+        """Return the process that agents know by a key, if it is one of this run."""
+        return self._keyed.get(key)
+
+    def key(self, process: Process) -> str:
+        """Return the key that agents know a process by."""
+        return f"{self._directory.number}/{process.attempt}/{process.task}"
+
+    def alive(self) -> list[Process]:
+        """Return the processes that are running."""
+        return [one for one in self if one.state is TaskState.RUNNING]
+
+    def peers(self) -> list[str]:
+        """Return the tasks that train and have a process."""
+        return [str(one.task) for one in self.alive() if self._roles[one.task] is g.Role.PEER]
+
+    def seen(self, found: Mapping[str, Stack | None]) -> list[Seen]:
+        """Return what is seen of the tasks that train, with the stacks that were found."""
+        return [
+            process.seen(found.get(str(process.task)))
+            for process in self
+            if self._roles[process.task] is g.Role.PEER and self._framework.log_level
+        ]
+
+    # Starting.
+
+    def new(self, task: Task, attempt: int, order: Order) -> Process:
+        """Return a task's next process, which is not started yet."""
+        process = self._latest[task] = Process(
+            task,
+            attempt,
+            self._directory.task(task, attempt),
+            self._guard,
+            script=str(Path(order.cwd, order.script)),
+            cell=order.cell,
+            address=self._place.spec.addresses[task],
+            told=self._framework.logs_start(order.env),
+        )
+        self._keyed[self.key(process)] = process
+        return process
+
+    def start(self, task: Task, attempt: int, order: Order) -> None:
+        """Start a task's next process."""
+        process = self.new(task, attempt, order)
+        paths = process.paths
+        paths.report.unlink(missing_ok=True)
+        own = {
+            variables.ATTEMPT: str(attempt),
+            variables.REPORT: str(paths.report),
+            variables.RUN: str(self._directory.path),
+            variables.SOURCE: str(order.source),
+            variables.STACKS: str(paths.stacks),
+        }
+        self._place.start(
+            task,
+            process=self.key(process),
+            argv=[sys.executable, str(BOOTSTRAP), order.script, *order.args],
+            env=order.env,
+            own=own,
+            cwd=order.cwd,
+            log=str(paths.log),
+            report=str(paths.report),
+            credit=CREDIT_BYTES,
+        )
+
+    # Sending.
+
+    def signal(self, process: Process, number: int) -> None:
+        """Send a process a signal."""
+        channel = self._place.channel(process.task)
+        channel.send("signal", process=self.key(process), signal=number)
+
+    def end(self, process: Process, grace: float) -> Exit | None:
+        """End a process; return its exit where it had not been started yet."""
+        process.told_to_end(time.monotonic())
+        if self._place.withdraw(self.key(process)):
+            return process.withdrawn(time.monotonic())
+        self._send_end(process, grace)
+        return None
+
+    def kill(self, process: Process) -> None:
+        """Kill a process for its own fault: unlike with `end`, its exit is a failure."""
+        self._send_end(process, 0.0)
+
+    def _send_end(self, process: Process, grace: float) -> None:
+        channel = self._place.channel(process.task)
+        channel.send("end", process=self.key(process), grace=grace)
+
+    def credit(self, process: Process, spent: int) -> None:
+        """Let the agent send as many bytes of output as were taken in."""
+        channel = self._place.channel(process.task)
+        channel.send("credit", process=self.key(process), bytes=spent)
+
+    # Stacks.
+
+    async def refresh(self, process: Process) -> None:
+        """Fetch a process's file of stacks, where it is on another disk."""
+        await self._place.pull(process.task, str(process.paths.stacks))
+
+    def dump(self, process: Process) -> None:
+        """Have a process write its stack."""
+        self.signal(process, signal.SIGUSR1)
