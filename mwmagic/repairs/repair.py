@@ -48,21 +48,13 @@ class Repair:
     defective: Callable[[], bool]
     apply: Callable[[], None]
 
-    def __str__(self) -> str:
-        """Return the feature and its thread, as the announcement shows them."""
-        return self.feature if self._in_source else f"{self.feature} ({self.link})"
-
     @property
     def url(self) -> str:
         """The address of the thread, or of the line in Keras's source."""
-        if self._in_source:
+        if ".py#L" in self.link:
             return f"https://github.com/keras-team/keras/blob/v{READ}/keras/src/{self.link}"
         repository, number = self.link.split("#")
         return f"https://github.com/{repository}/issues/{number}"
-
-    @property
-    def _in_source(self) -> bool:
-        return ".py#L" in self.link
 
 
 def says(function: Any, *phrases: str) -> bool:

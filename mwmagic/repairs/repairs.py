@@ -64,7 +64,7 @@ def apply(version: str, announce: Callable[[str], None]) -> None:
         repair.apply()
     _leave_tracebacks_to_the_user()
     if needed:
-        versions.at_first_use(lambda: announce(_line(version, needed)))
+        versions.at_first_use(lambda: announce(_line(version)))
 
 
 def _is_needed(repair: Repair) -> bool:
@@ -74,14 +74,11 @@ def _is_needed(repair: Repair) -> bool:
         return False  # another Keras, without the function that is defective in this one
 
 
-def _line(version: str, needed: list[Repair]) -> str:
-    line = (
-        f"mwmagic: Keras {version} under MultiWorkerMirroredStrategy: "
-        f"repaired {', '.join(map(str, needed))}; --keras plain turns this off"
-    )
-    if not versions.is_newer(version):
-        return line
-    return f"{line}. mwmagic's tests cover Keras up to 3.{versions.LAST_COVERED}; this one is newer"
+def _line(version: str) -> str:
+    line = f"mwmagic: repaired Keras {version} for several workers, as docs/keras.md describes"
+    if versions.is_newer(version):
+        line += f"; tested up to 3.{versions.LAST_COVERED}, this one is newer"
+    return f"{line}; --keras plain turns this off"
 
 
 def _leave_tracebacks_to_the_user() -> None:
