@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from io import TextIOWrapper
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from mwmagic import __version__
+from mwmagic.client.usage import ConciseParser
 from mwmagic.errors import MwmagicError, RunStopped
 
 from . import clusters, demo, logs, run
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable, Sequence
 
 __all__ = ["main", "parser"]
@@ -27,9 +28,17 @@ _COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
 }
 
 
+class _Parser(ConciseParser):
+    """Prints one clear error and exits."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print what is wrong and exit with the code of a usage error."""
+        self.exit(2, self.explained(message) + "\n")
+
+
 def parser() -> argparse.ArgumentParser:
     """Return the command line's parser."""
-    top = argparse.ArgumentParser("mwmagic", description="Multi-worker training on this machine.")
+    top = _Parser("mwmagic", description="Multi-worker training on this machine.")
     top.add_argument("--version", action="version", version=f"mwmagic {__version__}")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
     for name, (what, add) in _COMMANDS.items():

@@ -196,7 +196,10 @@ class Run:
             if progress is not None:
                 stop()
         if not ended:
-            raise WaitTimeout(f"run {self.number} is still going after {timeout} s: {self!r}")
+            raise WaitTimeout(
+                f"run {self.number} is still going after {timeout:g} s ({self.words}); "
+                "wait() waits again, stop() stops it"
+            )
         return self._judge()
 
     def _check_end(self, timeout: float | None) -> None:

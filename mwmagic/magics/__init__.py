@@ -20,7 +20,7 @@ def load(shell: InteractiveShell) -> None:
     """Register the magics with a shell."""
     magics = MWMagic(shell)
     shell.register_magics(magics)
-    forget = install(shell)
+    forget = install(shell, magics.session)
 
     def undo() -> None:
         forget()

@@ -25,7 +25,9 @@ def _export() -> Parser:
         "%mw_export",
         "Write a script that does the latest run without mwmagic: for a shell, or for Slurm.",
     )
-    parser.add_argument("kind", choices=KINDS, help="For the shell and one machine, or sbatch.")
+    kinds = f"{{{','.join(KINDS)}}}"
+    what = "A shell script for one machine, or a batch script for Slurm's sbatch."
+    parser.add_argument("kind", choices=KINDS, metavar=kinds, help=what)
     parser.add_argument("--file", metavar="FILE", help="Where to write it (main.sh, main.sbatch).")
     return parser
 

@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
+from mwmagic.client.usage import ConciseParser
 from mwmagic.errors import BadArguments
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = ["HelpShown", "Parser"]
 
 
 class HelpShown(Exception):
-    """The help was asked for and has been printed."""
+    """The help was requested and has been printed."""
 
 
-class Parser(argparse.ArgumentParser):
+class Parser(ConciseParser):
     """Parses a magic's line; raises one clear error where argparse would exit.
 
     Parameters
     ----------
     prog : str
-        The magic as it is written: ``%mw_stop``, or ``%%mw_worker`` for one of a cell.
+        The magic as it is written: ``%mw_stop``, or ``%%mw_worker`` for a cell magic.
     description : str
         What it does.
     """
@@ -36,9 +40,9 @@ class Parser(argparse.ArgumentParser):
         Raises
         ------
         BadArguments
-            The line is not what the magic takes.
+            The magic does not take these arguments.
         HelpShown
-            It asked for the help.
+            The line requested the help.
         """
         try:
             words = shlex.split(line, comments=True)
@@ -48,17 +52,21 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise what argparse would print."""
-        usage = " ".join(self.format_usage().split())
-        raise BadArguments(f"{self.prog}: {message}\n{usage}\n{self.prog} --help tells more")
+        raise BadArguments(self.explained(message))
 
-    def flags(self) -> list[str]:
-        """Return the options, as completion offers them."""
-        return sorted(flag for flag in self._option_string_actions if flag.startswith("--"))
-
-    def choices(self, flag: str) -> list[str]:
-        """Return the values that an option takes, where they are few."""
-        action = self._option_string_actions.get(flag)
-        return [str(choice) for choice in (action and action.choices) or ()]
+    def expected(self, words: Sequence[str]) -> argparse.Action | None:
+        """Return the argument that the word after `words` is a value of, if there is one."""
+        positionals = iter(self._get_positional_actions())
+        pending, taken = next(positionals, None), False
+        for word in words:
+            action = self._option_string_actions.get(word)
+            if taken:
+                taken = False
+            elif action is not None:
+                taken = action.nargs != 0
+            elif not word.startswith("-"):
+                pending = next(positionals, None)
+        return self._option_string_actions[words[-1]] if taken else pending
 
 
 class _Help(argparse.Action):

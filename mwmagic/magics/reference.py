@@ -16,7 +16,7 @@ __all__ = ["page"]
 _HEAD = """# Reference
 
 Generated from the magics' own help by `make docs`; a test keeps it current.
-Every magic prints its help with `--help`, completes its options, and treats what follows `#` as a
+Every magic prints its help with `--help`, completes its arguments, and treats what follows `#` as a
 comment. `{name}` and `$name` in its line are replaced by the notebook's variables; the body of a
 `%%` cell stays as it is.
 """

@@ -94,6 +94,10 @@ class Session:
             )
         return cluster
 
+    def tasks(self) -> list[str]:
+        """Return the names of the tasks that magics act on; none where there is no cluster."""
+        return [] if self.gone else [str(task) for task in self.cluster().tasks]
+
     def latest(self) -> Run:
         """Return the latest run.
 

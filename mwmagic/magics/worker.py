@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from mwmagic.client.arguments import add_env, add_option, reader
 from mwmagic.client.inside import check_end
-from mwmagic.errors import WaitInterrupted
+from mwmagic.errors import WaitInterrupted, WaitTimeout
 from mwmagic.model.cluster import TYPES, Task
 from mwmagic.model.option import read_seconds
 from mwmagic.model.options import OPTIONS
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 __all__ = ["mw_restart", "mw_wait", "mw_worker"]
 
 _SECONDS = reader(read_seconds)
+
+_NEXT = "`%mw_wait` waits again, `%mw_stop` stops it"
+"""What to do about a run that is still going."""
 
 
 def _worker() -> Parser:
@@ -98,7 +101,7 @@ _WAIT = Parser("%mw_wait", "Wait for the run; raise WorkerFailed, with the cause
 _WAIT.add_argument("--timeout", type=_SECONDS, metavar="S", help="Seconds to wait at most.")
 
 
-@magic(_WAIT)
+@magic(_WAIT, shows=True)
 def mw_wait(session: Session, given: Namespace, _cell: str) -> Run:
     """Wait for the run."""
     return _wait(session, session.latest(), given.timeout, quiet=given.quiet)
@@ -110,11 +113,12 @@ def _wait(session: Session, run: Run, timeout: float | None, *, quiet: bool) -> 
         if not quiet:
             session.displays.wait(run, timeout)
         return run.wait(0.0 if not quiet and timeout is not None else timeout)
+    except WaitTimeout:
+        told = f"run {run.number} is still going after {timeout:g} s ({run.words})"
+        raise WaitTimeout(f"{told}. {_NEXT}") from None
     except KeyboardInterrupt:
-        raise WaitInterrupted(
-            f"stopped waiting; run {run.number} goes on ({run.words}). "
-            "`%mw_wait` waits again, `%mw_stop` stops it"
-        ) from None
+        told = f"stopped waiting; run {run.number} goes on ({run.words})"
+        raise WaitInterrupted(f"{told}. {_NEXT}") from None
     finally:
         session.displays.finish(run)
 

@@ -138,11 +138,20 @@ def test_what_cannot_be_done_is_2_and_one_line(args, said, capsys):
 @pytest.mark.parametrize(
     "args", [[], ["dance"], ["run", "--bogus", "x"], ["run", "--env", "A", "x"]]
 )
-def test_arguments_that_make_no_sense_show_the_usage(args, capsys):
+def test_arguments_that_make_no_sense_are_one_error_and_the_next_step(args, capsys):
     with pytest.raises(SystemExit) as ended:
         main(args)
     assert ended.value.code == 2
-    assert "usage: mwmagic" in capsys.readouterr().err
+    said, step = capsys.readouterr().err.splitlines()
+    command = " ".join(["mwmagic", *args[:1]]) if args[:1] == ["run"] else "mwmagic"
+    assert said.startswith(f"{command}: ")
+    assert step == f"`{command} --help` lists what it takes"
+
+
+def test_a_misspelled_option_is_named_with_the_one_that_was_meant(capsys):
+    with pytest.raises(SystemExit):
+        main(["run", "--gpsu", "2", "main.py"])
+    assert "unrecognized arguments: --gpsu; did you mean --gpus?" in capsys.readouterr().err
 
 
 def test_the_version(capsys):

@@ -100,9 +100,28 @@ def test_other_magics_refuse_it_too(magic, line):
 
 def test_frameworks_are_those_that_are_known(monkeypatch):
     assert choices(OPTIONS["framework"]) == ["tensorflow", "jax", "torch"]
-    assert mw_cluster.parser.choices("--keras") == ["auto", "plain", "legacy"]
+    assert mw_cluster.parser.expected(["2", "--keras"]).choices == ["auto", "plain", "legacy"]
     with pytest.raises(BadArguments, match="invalid choice: 'caffe'"):
         mw_cluster.parser.read("2 --framework caffe")
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("2 --gpu 1", "--gpu 1; did you mean --gpus?"),
+        ("2 --restart=1", "--restart=1; did you mean --restarts?"),
+        ("2 --evalutor --gpsu", "--evalutor --gpsu; did you mean --evaluator and --gpus?"),
+        ("--workers 2", "--workers; did you mean N without a flag?"),
+        ("2 --wrok", "--wrok"),
+        ("2 3", "3"),
+    ],
+)
+def test_an_unknown_option_is_refused_with_the_one_that_was_meant(line, meant):
+    with pytest.raises(BadArguments) as refused:
+        mw_cluster.parser.read(line)
+    assert str(refused.value) == (
+        f"%mw_cluster: unrecognized arguments: {meant}\n`%mw_cluster --help` lists what it takes"
+    )
 
 
 def test_every_magic_says_what_it_does():

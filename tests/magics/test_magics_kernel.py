@@ -41,7 +41,7 @@ def test_a_cell_runs_on_every_task_and_the_log_tells(kernel, tmp_path):
     assert kernel.run(HELLO).error is None
     assert (tmp_path / "main.py").read_text() == HELLO.partition("\n")[2]
     waited = kernel.run("%mw_wait")
-    assert waited.value == "<Run 1: finished>"
+    assert waited.value is None, "the line that it shows says so"
     assert kernel.run("%mw_logs 1").text == "hello from 1\n"
     assert kernel.run("%mw_logs").text == (
         "--- worker:0 ---\nhello from 0\n--- worker:1 ---\nhello from 1\n"
@@ -59,7 +59,8 @@ def test_two_cells_make_one_run(kernel):
     assert status["text/plain"].startswith("run 1: waiting for worker:1, not launched")
     assert "waiting for worker:1, not launched" in kernel.run("%mw_status").value
     kernel.run("%%mw_worker --index 1\nprint('second')")
-    assert kernel.run("%mw_wait").value == "<Run 1: finished>"
+    kernel.run("run = %mw_wait")
+    assert kernel.run("run").value == "<Run 1: finished>"
     assert kernel.run("%mw_logs 0").text == "first\n"
     assert kernel.run("%mw_logs 1").text == "second\n"
 
@@ -88,6 +89,18 @@ def test_wait_can_be_interrupted_and_the_run_goes_on(kernel):
     assert error.startswith("WaitInterrupted: stopped waiting; run 1 goes on")
     assert "finished" not in kernel.run("%mw_status").value
     assert kernel.run("%mw_stop").text == "stopped run 1\n"
+
+
+def test_a_wait_that_times_out_says_how_long_it_was_and_what_to_do(kernel):
+    kernel.run(DECLARE)
+    kernel.run(SLEEP)
+    said = "WaitTimeout: run 1 is still going after 0.3 s ("
+    step = "). `%mw_wait` waits again, `%mw_stop` stops it"
+    for line in ("%mw_wait --timeout 0.3", "%mw_wait --timeout 0.3 --quiet"):
+        error = kernel.run(line).error
+        assert error.startswith(said)
+        assert error.endswith(step)
+    kernel.run("%mw_stop")
 
 
 def test_stop_ends_the_run_and_the_cluster_only_where_that_is_asked_for(kernel):
@@ -262,9 +275,10 @@ def test_a_result_can_be_assigned_whatever_the_cell_shows(kernel):
         ("%mw_cluster two", "argument N: workers must be a whole number from 0, not 'two'"),
         ("%mw_cluster 2 --grace inf", "grace must be a finite number from 0, not 'inf'"),
         ("%mw_cluster 0", "a cluster needs at least 1 worker"),
-        ("%mw_cluster 2 --work", "unrecognized arguments: --work"),
+        ("%mw_cluster 2 --gpu", "unrecognized arguments: --gpu; did you mean --gpus?\n`%mw_cl"),
         ("%mw_cluster 2 --env A", "'A' is not NAME=VALUE"),
         ("%mw_cluster 2 --keras new", "invalid choice: 'new'"),
+        ("%mw_export", "the following arguments are required: {script,slurm}\n`%mw_export --h"),
         ("%mw_wait", "no cluster was declared; `%mw_cluster 2` declares one"),
         ("%mw_logs 0 'unclosed", "No closing quotation"),
         ("%mw_kill 1 --signal NOPE", "there is no signal 'NOPE'"),
@@ -275,6 +289,7 @@ def test_bad_input_is_one_clear_error(kernel, line, message):
     error = kernel.run(line).error
     assert message in error
     assert "Traceback" not in error
+    assert "usage:" not in error
 
 
 def test_an_unknown_task_leaves_the_file_as_it_was(kernel, tmp_path):
@@ -292,6 +307,15 @@ def test_help_and_completion(kernel):
     assert set(kernel.complete("%mw_cluster --keras ")) >= {"auto", "plain", "legacy"}
     assert "--index" in kernel.complete("%%mw_worker --in")
     assert "--index" not in kernel.complete("%%mw_worker\nx = 1 --in")
+    assert kernel.complete("%mw_export ") == ["script", "slurm"]
+    assert kernel.complete("%mw_export --file x s") == ["script", "slurm"]
+    assert "chief:0" not in kernel.complete("%mw_logs "), "there is no cluster yet"
+    kernel.run("%mw_cluster 2 --chief --no-warm")
+    tasks = ["chief:0", "worker:0", "worker:1"]
+    for magic in ("%mw_logs ", "%mw_logs --raw --tail 5 ", "%mw_kill ", "%mw_stop "):
+        assert kernel.complete(magic) == tasks
+    assert kernel.complete("%mw_logs worker:") == tasks[1:]
+    assert kernel.complete("%mw_logs worker:1 ") != tasks
 
 
 def test_unloading_leaves_nothing(kernel):
@@ -315,5 +339,6 @@ def test_configured_defaults(kernel):
     kernel.run("%config MWMagic.restarts = 1")
     kernel.run(DECLARE)
     kernel.run("%%mw_worker\nimport os, sys\nsys.exit(os.environ['MWMAGIC_ATTEMPT'] == '1')")
-    assert kernel.run("%mw_wait").value == "<Run 1: finished>"
+    kernel.run("run = %mw_wait")
+    assert kernel.run("run").value == "<Run 1: finished>"
     assert kernel.run("%mw_runs").value.split()[-2:] == ["2", "attempts"]

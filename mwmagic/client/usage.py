@@ -1,0 +1,51 @@
+"""Lines that do not parse: what is wrong, and what was probably meant."""
+
+from __future__ import annotations
+
+import argparse
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["ConciseParser"]
+
+CLOSE_LIMIT = 0.65
+"""How alike two names must be, from 0 to 1, for one to be a misspelling of the other."""
+
+
+class ConciseParser(argparse.ArgumentParser):
+    """Reports a line that it cannot parse without listing every option there is."""
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Parse a line, of which nothing may be left over."""
+        given, extra = super().parse_known_args(args, namespace)
+        if extra:
+            hints = dict.fromkeys(filter(None, map(self._meant, extra)))
+            meant = f"; did you mean {' and '.join(hints)}?" if hints else ""
+            self.error(f"unrecognized arguments: {' '.join(extra)}{meant}")
+        return given, extra
+
+    def explained(self, message: str) -> str:
+        """Return an error with the next step."""
+        return f"{self.prog}: {message}\n`{self.prog} --help` lists what it takes"
+
+    def flags(self) -> list[str]:
+        """Return the options, as completion offers them."""
+        return sorted(flag for flag in self._option_string_actions if flag.startswith("--"))
+
+    def _meant(self, word: str) -> str | None:
+        """Return what a word that is no option of this parser's was probably meant to be."""
+        name = word.lstrip("-").partition("=")[0]
+        if not word.startswith("-") or not name:
+            return None
+        for action in self._get_positional_actions():
+            if action.dest == name:
+                return f"{action.metavar or action.dest} without a flag"
+        known = {flag.lstrip("-"): flag for flag in self.flags()}
+        begun = [one for one in known if one.startswith(name)]
+        found = begun or get_close_matches(name, known, 1, CLOSE_LIMIT)
+        return known[found[0]] if found else None
