@@ -9,19 +9,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mwmagic.errors import ClusterError
+from mwmagic.errors import ClusterError, NoRun
 from mwmagic.frameworks import framework_for
 from mwmagic.frameworks.environment import backend_environment, option_environment
 from mwmagic.gang import Role, roles
 from mwmagic.model.cluster import ClusterSpec
+from mwmagic.model.options import ClusterOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from mwmagic.model.cluster import Task
-    from mwmagic.model.options import ClusterOptions
+    from mwmagic.record import Record
 
-__all__ = ["KINDS", "Shared", "export"]
+__all__ = ["KINDS", "Shared", "export", "export_record", "launched"]
 
 _FIRST = 40000
 """Stands, with a task's rank added, for the port that the script finds for it."""
@@ -250,3 +251,46 @@ def export(kind: str, shared: Shared, command: Sequence[str], env: Mapping[str, 
         raise ClusterError("this process coordinates the cluster, so no script can; use a chief")
     note = framework.export_note(keras=options.keras, devices=options.devices)
     return _KINDS[kind](shared, command, env, note)
+
+
+def launched(record: Record) -> tuple[str, list[str], dict[str, str]]:
+    """Return the file that every task of a run was launched with, its arguments and variables.
+
+    Raises
+    ------
+    ClusterError
+        The tasks do not all run the same.
+    """
+    launches = {
+        event["task"]: (event["script"], event["args"], event.get("env", {}))
+        for event in record.events("launch")
+    }
+    if not launches:
+        raise NoRun(f"nothing was launched in run {record.number}")
+    one, *others = launches.values()
+    if any(other != one for other in others):
+        raise ClusterError(
+            f"the tasks of run {record.number} do not all run the same file, with the same "
+            "arguments and variables"
+        )
+    return one
+
+
+def export_record(kind: str, record: Record) -> str:
+    """Return a script that does a recorded run again, whether or not its cluster is there.
+
+    Raises
+    ------
+    ClusterError
+        Its cluster cannot be run in that way.
+    NoRun
+        The record does not say enough.
+    """
+    script, args, env = launched(record)
+    info = record.info
+    options, shares, launches = (info.get(name) for name in ("options", "shares", "launches"))
+    if not (isinstance(options, dict) and isinstance(shares, dict) and isinstance(launches, dict)):
+        raise NoRun(f"the record of run {record.number} does not say what it ran on; run it again")
+    declared: dict[str, str] = next((one.get("given", {}) for one in launches.values()), {})
+    shared = Shared(ClusterOptions.from_json(options), shares)
+    return export(kind, shared, [script, *args], {**declared, **env})

@@ -36,12 +36,17 @@ class Following:
         Only this task's.
     raw : bool
         Whether to keep the framework's notices.
+    ansi : bool
+        Whether to keep the colours.
     """
 
-    def __init__(self, run: Run, task: TaskName | None = None, *, raw: bool = False) -> None:
+    def __init__(
+        self, run: Run, task: TaskName | None = None, *, raw: bool = False, ansi: bool = False
+    ) -> None:
         self._run = run
         self._wanted = None if task is None else str(find_task(task, run.cluster.tasks))
         self._raw = raw
+        self._ansi = ansi
         self._faults: list[Fault] = []
         self._guard = Guard(self._faults.append)
         self._followers: dict[tuple[str, int], Follower] = {}
@@ -75,12 +80,12 @@ class Following:
 
     def _follower(self, name: str, attempt: int, log: Path) -> Follower:
         if (name, attempt) not in self._followers:
-            self._followers[name, attempt] = Follower(log, self._guard)
+            self._followers[name, attempt] = Follower(log, self._guard, ansi=self._ansi)
         return self._followers[name, attempt]
 
 
 def pieces(
-    run: Run, task: TaskName | None = None, *, raw: bool = False
+    run: Run, task: TaskName | None = None, *, raw: bool = False, ansi: bool = False
 ) -> Iterator[list[tuple[str, str]]]:
     """Yield what the tasks have printed since the last look, until the run is over.
 
@@ -94,7 +99,7 @@ def pieces(
     SupervisorLost
         The supervisor went away first.
     """
-    following = Following(run, task, raw=raw)
+    following = Following(run, task, raw=raw, ansi=ansi)
     over = False
     while not over:
         over = run.ended_within(LOOK_SECONDS)

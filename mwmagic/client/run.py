@@ -22,6 +22,7 @@ from mwmagic.record.metrics import frame as metrics_frame
 from mwmagic.words.failure import explain
 from mwmagic.words.run import words
 
+from .export import launched
 from .stacks import Stacks
 
 if TYPE_CHECKING:
@@ -274,17 +275,7 @@ class Run:
         ClusterError
             The tasks run different files, or this cluster cannot be run in that way.
         """
-        launches = {
-            event["task"]: (event["script"], event["args"], event.get("env", {}))
-            for event in self.record.events("launch")
-        }
-        one, *others = launches.values()
-        if any(other != one for other in others):
-            raise ClusterError(
-                f"the tasks of run {self.number} do not all run the same file, with the same "
-                "arguments and variables"
-            )
-        return self.cluster.export(kind, *one)
+        return self.cluster.export(kind, *launched(self.record))
 
     def stacks(self) -> Stacks:
         """Find out where each task is.

@@ -58,9 +58,11 @@ class Board:
         The first run to show.
     widget : Widget
         What shows it.
+    notice : str
+        What the page says of the run for as long as it goes on.
     """
 
-    def __init__(self, run: Run, widget: Widget) -> None:
+    def __init__(self, run: Run, widget: Widget, notice: str = "") -> None:
         self._lock = threading.RLock()
         self._wake = threading.Event()
         self._settled = threading.Event()
@@ -69,6 +71,7 @@ class Board:
         self._doing = ""
         self._actions = {"stop": self._stop, "restart": self._restart, "stacks": self._stacks}
         self._refusal = ""
+        self._notice = notice
         self._pause: float | None = None
         self._wholes: dict[str, Whole] = {}
         self._guard = Guard(lambda fault: self._feed.say(str(fault)))
@@ -82,9 +85,10 @@ class Board:
         self._thread = threading.Thread(target=self._serve, name="mwmagic-dashboard", daemon=True)
         self._thread.start()
 
-    def show(self, run: Run) -> None:
+    def show(self, run: Run, notice: str = "") -> None:
         """Show a run below the cell that is being executed."""
         with self._lock:
+            self._notice, self._refusal = notice, ""
             same = run.number == self.run.number
             self._leave(f"run {run.number} goes on below" if same else None)
             if not same:
@@ -117,7 +121,8 @@ class Board:
         self._pages.restart()
 
     def _view(self) -> View:
-        return View(self.run.status(), self._doing, self._refusal)
+        run = self.run.status()
+        return View(run, self._doing, self._refusal or ("" if run.over else self._notice))
 
     # What is saved.
 

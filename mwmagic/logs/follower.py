@@ -32,14 +32,18 @@ class Follower:
     patience : int, optional
         Bytes: a follower further behind than this jumps ahead, and says so in a line of
         its own. By default it never does.
+    ansi : bool
+        Keep the colours.
     """
 
-    def __init__(self, path: Path, guard: Guard, *, patience: int | None = None) -> None:
+    def __init__(
+        self, path: Path, guard: Guard, *, patience: int | None = None, ansi: bool = False
+    ) -> None:
         self.path = path
         self._guard = guard
         self._patience = patience
         self._offset = 0
-        self._lines = Lines(guard)
+        self._lines = Lines(guard, ansi=ansi)
 
     @property
     def behind(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from . import show
 from .completion import install
 from .extension import MWMagic, Registered
 
@@ -21,9 +22,11 @@ def load(shell: InteractiveShell) -> None:
     magics = MWMagic(shell)
     shell.register_magics(magics)
     forget = install(shell, magics.session)
+    hide = show.install(shell, magics.session.displays)
 
     def undo() -> None:
         forget()
+        hide()
         magics.close()
         _unregister(shell, magics)
 

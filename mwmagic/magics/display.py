@@ -6,7 +6,9 @@ from threading import TIMEOUT_MAX
 from typing import TYPE_CHECKING
 
 from IPython.core.getipython import get_ipython
+from IPython.display import display
 
+from mwmagic.dashboard.series import Series
 from mwmagic.dashboard.static import page as status_html
 from mwmagic.dashboard.static import text as status_text
 
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from mwmagic.client.run import Run
     from mwmagic.dashboard.board import Board
     from mwmagic.dashboard.widget import Widget
+    from mwmagic.model.status import RunStatus
+    from mwmagic.record import Record
 
 __all__ = ["Displays", "status_html", "status_text"]
 
@@ -40,8 +44,34 @@ class Displays:
 
             self._spare = Widget()
 
-    def show(self, run: Run) -> None:
-        """Show a run below the cell that is being executed."""
+    def show_any(self, run: Run) -> None:
+        """Show a run below the cell that is being executed: with its dashboard, or how it ended."""
+        if run.over:
+            self.keep(run.record, run.status())
+        else:
+            self.show(run)
+
+    def keep(self, record: Record, status: RunStatus) -> None:
+        """Show how a run is at this moment, with nothing live."""
+        if not _in_kernel():
+            print(status_text(status))  # noqa: T201 - the output of the cell
+            return
+        series = Series(record.paths.metrics)
+        while series.read():
+            pass
+        html = status_html(status, series.points, live=not status.over)
+        display({"text/plain": status_text(status), "text/html": html}, raw=True)
+
+    def show(self, run: Run, notice: str = "") -> None:
+        """Show a run below the cell that is being executed.
+
+        Parameters
+        ----------
+        run : Run
+            The latest of its cluster.
+        notice : str
+            What its dashboard says besides for as long as it goes on.
+        """
         if not _in_kernel():
             print(status_text(run.status()))  # noqa: T201 - the output of the cell
             return
@@ -49,12 +79,12 @@ class Displays:
             self._boards.pop(cluster).close()
         board = self._boards.get(run.cluster)
         if board is not None:
-            board.show(run)
+            board.show(run, notice)
             return
         from mwmagic.dashboard.board import Board
         from mwmagic.dashboard.widget import Widget
 
-        self._boards[run.cluster] = Board(run, self._spare or Widget())
+        self._boards[run.cluster] = Board(run, self._spare or Widget(), notice)
         self._spare = None
 
     def wait(self, run: Run, timeout: float | None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mwmagic.client.export import KINDS
+from mwmagic.client.export import KINDS, export_record
 
 from .magic import magic
 from .parser import Parser
@@ -35,9 +35,10 @@ def _export() -> Parser:
 @magic(_export(), shows=True)
 def mw_export(session: Session, given: Namespace, _cell: str) -> Path:
     """Write a script that does the latest run without mwmagic."""
-    run = session.latest()
-    text = run.export(given.kind)
-    name = Path(run.status().script).with_suffix(_SUFFIXES[given.kind]).name
+    run = session.run()
+    record = session.record() if run is None else run.record
+    text = export_record(given.kind, record) if run is None else run.export(given.kind)
+    name = Path(record.status.script).with_suffix(_SUFFIXES[given.kind]).name
     path = Path(given.file or name)
     path.write_text(text, encoding="utf-8")
     path.chmod(0o755)

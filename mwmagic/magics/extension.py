@@ -17,6 +17,7 @@ from .export import mw_export
 from .logs import mw_logs
 from .looking import mw_runs, mw_stacks, mw_status
 from .session import Session
+from .show import mw_show
 from .worker import mw_restart, mw_wait, mw_worker
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ MAGICS = (
     mw_worker,
     mw_wait,
     mw_status,
+    mw_show,
     mw_logs,
     mw_stop,
     mw_restart,

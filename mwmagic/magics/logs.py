@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
-from mwmagic.client.following import follow
-from mwmagic.errors import NoRun
+from mwmagic.client.following import pieces
+from mwmagic.errors import BadArguments, NoRun
 from mwmagic.logs.reading import pattern, read
+from mwmagic.logs.terminal import plain
 from mwmagic.model.cluster import Task, TaskName
 
 from .magic import magic
@@ -14,6 +16,7 @@ from .parser import Parser
 
 if TYPE_CHECKING:
     from argparse import Namespace
+    from collections.abc import Sequence
 
     from mwmagic.client.run import Run
     from mwmagic.record import Record
@@ -40,11 +43,10 @@ def _logs() -> Parser:
 @magic(_logs(), shows=True)
 def mw_logs(session: Session, given: Namespace, _cell: str) -> str | None:
     """Show what tasks printed."""
-    record = session.record(given.run)
-    if given.follow and given.run is None:
-        _follow(given, session.latest())
-        return None
-    text = "\n".join(_lines(given, record))
+    run = _going(session, given) if given.follow else None
+    if run is not None:
+        return "\n".join(_follow(session, given, run))
+    text = "\n".join(_lines(given, session.record(given.run)))
     if not given.out:
         session.say(text)
     return text
@@ -69,9 +71,44 @@ def _one(given: Namespace, record: Record, task: TaskName) -> list[str]:
     return read(path, raw=given.raw, ansi=given.ansi, tail=given.tail, grep=given.grep)
 
 
-def _follow(given: Namespace, run: Run) -> None:
-    """Print the lines that come, until the run is over."""
+def _going(session: Session, given: Namespace) -> Run | None:
+    """Return the run to follow; None where it is over, so that its log is all there is."""
+    if given.attempt is not None:
+        raise BadArguments("--follow shows each attempt as it comes; leave out --attempt")
+    run = session.run(given.run)
+    if run is not None:
+        return run
+    record = session.record(given.run)
+    if not record.status.over:
+        raise BadArguments(
+            f"run {record.number} is not of this notebook's cluster, so it cannot be followed "
+            "here; leave out --follow to see its logs so far"
+        )
+    return None
+
+
+def _follow(session: Session, given: Namespace, run: Run) -> list[str]:
+    """Print the last lines there are, and those that come, until the run is over."""
     wanted = pattern(given.grep or "")
-    for task, line in follow(run, given.task, raw=given.raw):
-        if wanted.search(line):
-            print(line if given.task is not None else f"[{task}] {line}")  # noqa: T201
+    tail, shown = given.tail, []
+    for lines in pieces(run, given.task, raw=given.raw, ansi=given.ansi):
+        found = [(task, line) for task, line in lines if wanted.search(plain(line))]
+        for text in _last(found, tail, named=given.task is None):
+            session.say(text)
+            shown.append(text)
+        tail = 0
+    return shown
+
+
+def _last(lines: Sequence[tuple[str, str]], count: int, *, named: bool) -> list[str]:
+    """Return the last lines of each task, and before them how many others there are; 0 is all."""
+    kept: list[str] = []
+    found: Counter[str] = Counter()
+    for task, line in reversed(lines):
+        found[task] += 1
+        if count <= 0 or found[task] <= count:
+            kept.append(f"[{task}] {line}" if named else line)
+    if len(kept) < len(lines):
+        left = len(lines) - len(kept)
+        kept.append(f"... {left} earlier lines not shown, `--tail 0` shows them")
+    return kept[::-1]

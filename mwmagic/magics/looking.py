@@ -23,9 +23,8 @@ __all__ = ["mw_runs", "mw_stacks", "mw_status"]
 @magic(Parser("%mw_status", "Show the run and each of its tasks."))
 def mw_status(session: Session, _given: Namespace, _cell: str) -> StatusTable:
     """Show the run and its tasks."""
-    if session.gone:
-        return StatusTable(session.record().status)
-    return StatusTable(session.latest().status())
+    run = session.run()
+    return StatusTable(session.record().status if run is None else run.status())
 
 
 _STACKS = Parser("%mw_stacks", "Show where each task is: those that hold up the others first.")
@@ -41,6 +40,6 @@ def mw_stacks(session: Session, given: Namespace, _cell: str) -> Stacks:
 
 
 @magic(Parser("%mw_runs", "List the runs recorded here."))
-def mw_runs(_session: Session, _given: Namespace, _cell: str) -> RunTable:
+def mw_runs(session: Session, _given: Namespace, _cell: str) -> RunTable:
     """List the runs."""
-    return RunTable(runs())
+    return RunTable(runs(session.directory))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.client.cluster import Cluster
@@ -11,7 +12,7 @@ from mwmagic.record import runs
 from .display import Displays
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from mwmagic.client.run import Run
     from mwmagic.record import Record
@@ -108,8 +109,22 @@ class Session:
         """
         run = self.cluster().latest
         if run is None:
-            raise NoRun("nothing was launched yet; a `%%mw_worker` cell launches its code")
+            raise NoRun(
+                "nothing was launched on this cluster yet; a `%%mw_worker` cell launches its code, "
+                "and `%mw_runs` lists earlier runs"
+            )
         return run
+
+    def run(self, number: int | None = None) -> Run | None:
+        """Return the latest run of the cluster, unless there is none or another is asked for."""
+        run = None if self.gone else self.cluster().latest
+        return run if run is not None and number in (None, run.number) else None
+
+    @property
+    def directory(self) -> Path:
+        """The directory whose runs are shown: the cluster's, wherever the notebook went since."""
+        cluster = self._clusters.get(self._current)
+        return Path() if cluster is None else cluster.options.root
 
     def record(self, number: int | None = None) -> Record:
         """Return what is recorded of a run: of the latest, or of the one with this number.
@@ -119,12 +134,23 @@ class Session:
         NoRun
             There is no such run.
         """
-        if number is None and not self.gone:
-            return self.latest().record
-        known = {record.number: record for record in runs()}
+        run = self.run(number)
+        if run is not None:
+            return run.record
+        known = {record.number: record for record in runs(self.directory)}
         if not known:
-            raise NoRun("no runs are recorded here yet; a `%%mw_worker` cell launches one")
-        chosen = max(known) if number is None else number
-        if chosen not in known:
-            raise NoRun(f"there is no run {chosen}; %mw_runs lists those there are")
-        return known[chosen]
+            raise NoRun("nothing was launched yet; a `%%mw_worker` cell launches its code")
+        if number is None:
+            return self._last([*known.values()])
+        if number not in known:
+            raise NoRun(f"there is no run {number}; %mw_runs lists those there are")
+        return known[number]
+
+    def _last(self, records: Sequence[Record]) -> Record:
+        """Return the last run of a cluster of this name, else of any; say so if it is another's."""
+        mine = (record for record in reversed(records) if record.cluster == self._current)
+        record = next(mine, records[-1])
+        going = "" if record.status.over else ", which another process owns"
+        if going or record.cluster not in (self._current, ""):
+            self.say(f"run {record.number} is of the cluster {record.cluster!r}{going}")
+        return record

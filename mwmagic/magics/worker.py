@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shlex
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mwmagic.client.arguments import add_env, add_option, reader
 from mwmagic.client.inside import check_end
-from mwmagic.errors import WaitInterrupted, WaitTimeout
+from mwmagic.errors import BadArguments, RunActive, WaitInterrupted, WaitTimeout
 from mwmagic.model.cluster import TYPES, Task
 from mwmagic.model.option import read_seconds
 from mwmagic.model.options import OPTIONS
@@ -18,7 +19,9 @@ from .parser import Parser
 
 if TYPE_CHECKING:
     from argparse import Namespace
+    from collections.abc import Iterator
 
+    from mwmagic.client.cluster import Cluster
     from mwmagic.client.run import Run
 
     from .session import Session
@@ -50,9 +53,13 @@ def _worker() -> Parser:
     return parser
 
 
-@magic(_worker(), shows=True)
+_WORKER = _worker()
+
+
+@magic(_WORKER, shows=True)
 def mw_worker(session: Session, given: Namespace, cell: str) -> Run | None:
     """Write the cell to a file and launch it."""
+    _check(given)
     cluster = None if given.no_run else session.cluster()
     task = _task(given)
     if cluster is not None and task is not None:
@@ -61,19 +68,45 @@ def mw_worker(session: Session, given: Namespace, cell: str) -> Run | None:
     if cluster is None:
         session.say(f"wrote {given.file}")
         return None
-    run = cluster.run(
-        given.file,
-        source=cell,
-        args=shlex.split(given.args),
-        env=given.env,
-        task=task,
-        restarts=given.restarts,
-        cell=_cell(session),
-    )
+    with _showing(session, cluster):
+        run = cluster.run(
+            given.file,
+            source=cell,
+            args=shlex.split(given.args),
+            env=given.env,
+            task=task,
+            restarts=given.restarts,
+            cell=_cell(session),
+        )
     _show(session, run)
     if given.wait:
         _wait(session, run, given.timeout, quiet=True)
     return run
+
+
+_LAUNCHING = ("index", "type", "args", "env", "restarts", "wait", "timeout")
+"""What a launch takes, and writing a file does not."""
+
+
+def _check(given: Namespace) -> None:
+    """Refuse what would have no effect."""
+    if given.no_run:
+        for name in _LAUNCHING:
+            if getattr(given, name) != _WORKER.get_default(name):
+                raise BadArguments(f"--no-run launches nothing, so leave out --{name}")
+    if given.timeout is not None and not given.wait:
+        raise BadArguments("--timeout says how long --wait waits: add --wait, or leave it out")
+
+
+@contextmanager
+def _showing(session: Session, cluster: Cluster) -> Iterator[None]:
+    """Where a run goes on that is in the way, show it below this cell."""
+    try:
+        yield
+    except RunActive as error:
+        if cluster.latest is not None and not session.quiet:
+            session.displays.show(cluster.latest, str(error))
+        raise
 
 
 def _task(given: Namespace) -> Task | None:
@@ -126,6 +159,8 @@ def _wait(session: Session, run: Run, timeout: float | None, *, quiet: bool) -> 
 @magic(Parser("%mw_restart", "Start the gang again with the same code."), shows=True)
 def mw_restart(session: Session, _given: Namespace, _cell: str) -> Run:
     """Start the gang again."""
-    run = session.cluster().restart()
+    cluster = session.cluster()
+    with _showing(session, cluster):
+        run = cluster.restart()
     _show(session, run)
     return run

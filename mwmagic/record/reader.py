@@ -86,6 +86,12 @@ class Record:
         return self.paths.name
 
     @property
+    def cluster(self) -> str:
+        """The name of the cluster that it ran on; empty where that is not known."""
+        options = self.info.get("options")
+        return str(options.get("name", "")) if isinstance(options, dict) else ""
+
+    @property
     def state(self) -> str:
         """Where the run is in one word, as `mwmagic.model.status.RunState` names it."""
         return self.status.state.value

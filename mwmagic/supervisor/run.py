@@ -332,7 +332,8 @@ class Run:
     def write(self) -> None:
         """Write the run's state to its record; the last one is there on return."""
         account = self._account.as_json(self.orders, over=self.over)
-        self.directory.write({**self.status().as_json(), **account})
+        shares = self._place.shares  # for a script that does the run again
+        self.directory.write({**self.status().as_json(), **account, "shares": shares})
         if self.over:
             self.directory.flush()
 

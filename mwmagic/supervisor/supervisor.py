@@ -8,7 +8,7 @@ import signal
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
-from mwmagic.errors import NoRun, RunActive
+from mwmagic.errors import ClusterError, NoRun, RunActive
 from mwmagic.gang import State
 from mwmagic.model.cluster import Task, find_task
 from mwmagic.record import RunDirectory
@@ -180,6 +180,7 @@ class Supervisor:
         members = self.options.members
         tasks = [self._task(name) for name in message["tasks"]] or list(members)
         run = self._forming(message)
+        self._check_own(run, message["options"])
         alone = tasks[0] if len(tasks) == 1 and len(members) > 1 else None
         source = run.directory.save_source(message["script"], alone, message["source"])
         order = Order(
@@ -202,6 +203,16 @@ class Supervisor:
             number, state = self.run.directory.number, words(self.run.status())
             raise RunActive(f"run {number} is still going ({state}); wait for it, or stop it first")
         return self._begin(message["script"], message["options"])
+
+    def _check_own(self, run: Run, own: dict[str, Any]) -> None:
+        """Refuse options that a later launch of a run gives otherwise than the first did."""
+        for name, value in own.items():
+            first = getattr(run.options, name)
+            if value != first:
+                raise ClusterError(
+                    f"run {run.directory.number}, which waits for its other tasks, was launched "
+                    f"with {name} {first}; say {name} {value} in its first launch, or leave it out"
+                )
 
     def _begin(self, script: str, own: dict[str, Any]) -> Run:
         """Begin a run; `own` are the options that are its own, not the cluster's."""

@@ -53,6 +53,22 @@ def test_two_pages_lose_nothing_and_agree(kernel, tmp_path):
     assert [row["state"] for row in first.rows.values()] == ["finished"] * 2
 
 
+def test_a_run_that_is_in_the_way_says_so_below_the_cell_that_it_refused(kernel, tmp_path):
+    kernel.run(DECLARE)
+    kernel.run(SLEEP)
+    page = kernel.page("page")
+    kernel.until(lambda: page.header, "the run")
+    assert page.header["notice"] == ""
+    told = "run 1 is still going"
+    with pytest.raises(AssertionError, match=told):
+        kernel.run(SLEEP)
+    kernel.until(lambda: page.header["notice"].startswith(told), "the notice")
+    kernel.error = ""
+    kernel.run("%mw_stop --quiet")
+    kernel.until(lambda: page.header["over"], "the end")
+    assert page.header["notice"] == "", "it is no longer true"
+
+
 def test_a_page_that_asks_twice_is_answered(kernel, tmp_path):
     (tmp_path / "go").touch()
     kernel.run(DECLARE)

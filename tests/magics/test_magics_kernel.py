@@ -60,7 +60,7 @@ def test_two_cells_make_one_run(kernel):
     assert "waiting for worker:1, not launched" in kernel.run("%mw_status").value
     kernel.run("%%mw_worker --index 1\nprint('second')")
     kernel.run("run = %mw_wait")
-    assert kernel.run("run").value == "<Run 1: finished>"
+    assert kernel.run("str(run)").value == "'<Run 1: finished>'"
     assert kernel.run("%mw_logs 0").text == "first\n"
     assert kernel.run("%mw_logs 1").text == "second\n"
 
@@ -141,7 +141,7 @@ def test_a_run_is_lost_with_its_supervisor(kernel, tmp_path):
     assert kernel.run(f"run = {registry}['MWMagic'].session.latest()").error is None
     os.kill(supervisor.pid, signal.SIGKILL)
     assert kernel.run("import time\nwhile not run.over: time.sleep(0.01)").error is None
-    assert kernel.run("run").value == "<Run 1: lost with its supervisor>"
+    assert kernel.run("str(run)").value == "'<Run 1: lost with its supervisor>'"
     assert kernel.run("%mw_status").value == (
         "run 1: lost with its supervisor\n  worker:0  lost\n  worker:1  lost"
     )
@@ -259,7 +259,9 @@ def test_options_variables_and_results(kernel):
 def test_a_result_can_be_assigned_whatever_the_cell_shows(kernel):
     kernel.run(DECLARE)
     kernel.run(HELLO)
-    assert kernel.run("run = %mw_wait --quiet\nrun").value == "<Run 1: finished>"
+    [*_, shown] = kernel.run("run = %mw_wait --quiet\nrun").shown.values()
+    assert shown["text/plain"].startswith("run 1: finished\n  worker:0  finished")
+    assert kernel.run("str(run)").value == "'<Run 1: finished>'"
     silent = kernel.run("%mw_wait --quiet")
     assert (silent.text, silent.value) == ("", None)
     printed = kernel.run("log = %mw_logs 0")
@@ -340,5 +342,5 @@ def test_configured_defaults(kernel):
     kernel.run(DECLARE)
     kernel.run("%%mw_worker\nimport os, sys\nsys.exit(os.environ['MWMAGIC_ATTEMPT'] == '1')")
     kernel.run("run = %mw_wait")
-    assert kernel.run("run").value == "<Run 1: finished>"
+    assert kernel.run("str(run)").value == "'<Run 1: finished>'"
     assert kernel.run("%mw_runs").value.split()[-2:] == ["2", "attempts"]
