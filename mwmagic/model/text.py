@@ -1,10 +1,12 @@
-"""Text and JSON values as every encoder takes them, whatever they hold."""
+"""Text and JSON values that every encoder and every reader accepts."""
 
 from __future__ import annotations
 
 import math
 import re
 from typing import TYPE_CHECKING, Any
+
+from .numbers import encoded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,14 +22,14 @@ def encodable(text: str) -> str:
 
 
 def finite(value: Any) -> Any:  # noqa: ANN401 - JSON values
-    """Return JSON values with null for the numbers that JSON lacks: NaN and the infinities."""
-    return _mapped(value, _number)
+    """Return JSON values with the numbers that JSON lacks spelled as `encoded` spells them."""
+    return _mapped(value, lambda one: encoded(one) if isinstance(one, float) else one)
 
 
 def sendable(value: Any) -> Any:  # noqa: ANN401 - JSON values
     """Return JSON values that any encoder writes and any reader takes.
 
-    They are finite, and their texts are encodable.
+    NaN and the infinities become null, and texts are encodable.
     """
     return _mapped(value, _leaf)
 

@@ -218,7 +218,11 @@ def test_the_state_names_its_format_and_is_json_whatever_a_worker_prints(run):
     data = run.paths.state.read_bytes()
     info = json.loads(data, parse_constant=pytest.fail)
     assert info["format"] == FORMAT
-    assert info["tasks"]["worker:0"] == {"loss": None, "text": "\udcff", "more": [None, [1.5]]}
+    assert info["tasks"]["worker:0"] == {
+        "loss": "NaN",
+        "text": "\udcff",
+        "more": ["Infinity", [1.5]],
+    }
 
 
 def test_every_file_is_private(tmp_path):
