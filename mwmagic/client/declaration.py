@@ -1,4 +1,4 @@
-"""A declaration, checked against what is installed, and what its supervisor is told of it."""
+"""Checks a declaration, and prepares it for the supervisor."""
 
 from __future__ import annotations
 
@@ -23,15 +23,16 @@ def declared(**options: Any) -> Start:  # noqa: ANN401 - see ClusterOptions
     Raises
     ------
     ClusterError
-        The description cannot work.
+        The declaration is invalid, or asks for what the framework cannot do.
     NotInstalled
-        What it needs is missing.
+        A package that it needs is missing.
     """
     directory = Path(options.get("directory") or ".").resolve()
     wanted = ClusterOptions.declare(**{**options, "directory": str(directory)})
     framework = framework_for(wanted.framework)
     if wanted.coordinator:
         server_of(wanted.framework)
+    framework.check(wanted.members)
     _check_keras(wanted.keras)
     warm = wanted.warm and find_spec(framework.module) is not None
     return Start(wanted, env={**inherited(), **wanted.env}, warm=warm)

@@ -37,6 +37,8 @@ SLEEP = "import time; print('up', flush=True); time.sleep(600)"
         ({"stall": 3}, "a cluster has no option 'stall'; the options are workers, chief"),
         ({"coordinator": True}, "a coordinator needs parameter servers"),
         ({"coordinator": True, "ps": 1, "framework": "jax"}, "jax has no coordinator"),
+        ({"evaluator": True, "framework": "jax"}, "workers only; remove evaluator:0 or use"),
+        ({"ps": 1, "chief": True, "framework": "torch"}, "workers only; remove ps:0 or use"),
         ({"on_stall": "panic"}, "on_stall must be one of report, restart, not 'panic'"),
     ],
 )
