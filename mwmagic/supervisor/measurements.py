@@ -38,6 +38,7 @@ class Measurements:
     def __init__(self, directory: RunDirectory, extremes: Extremes) -> None:
         self._directory = directory
         self._extremes = extremes
+        self._noted: set[tuple[str, int]] = set()
 
     def printed(self, process: Process, updates: Iterable[Update]) -> None:
         """Record what a process printed."""
@@ -46,11 +47,21 @@ class Measurements:
                 self._record(process, LOG, asdict(update))
 
     def reported(self, process: Process, report: Update | History | None) -> None:
-        """Record what a process reported beside its log, if it is a report."""
-        if isinstance(report, History):
+        """Record what a process reported beside its log; note once what cannot be read."""
+        if report is None:
+            self._note_unreadable(process)
+        elif isinstance(report, History):
             self._record(process, REPORT, {"kind": HISTORY, **asdict(report)})
-        elif report is not None and report.metrics:
+        elif report.metrics:
             self._record(process, REPORT, asdict(report))
+
+    def _note_unreadable(self, process: Process) -> None:
+        key = (str(process.task), process.attempt)
+        if process.unreadable is None or key in self._noted:
+            return
+        self._noted.add(key)
+        task, attempt = key
+        self._directory.event("unreadable", task=task, attempt=attempt, error=process.unreadable)
 
     def _record(self, process: Process, source: str, entry: dict[str, Any]) -> None:
         entry = {"source": source, "attempt": process.attempt, **entry}

@@ -132,6 +132,11 @@ class Process:
         """Read what it reports beside its log; None where that is not a report."""
         return self._output.said(event["data"])
 
+    @property
+    def unreadable(self) -> str | None:
+        """Why the latest packet that was not a report could not be read."""
+        return self._output.training.unreadable
+
     def told_to_end(self, time: float) -> None:
         """Note that mwmagic ends it from now on."""
         if self._told_to_end is None:

@@ -1,4 +1,4 @@
-"""How far a task's training is, from what it reports or else from what it prints."""
+"""How far a task's training has come, from its reports or else from its output."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class Training:
     Parameters
     ----------
     guard : Guard
-        What a parser's fault is reported to.
+        Reports the faults of parsers.
 
     Attributes
     ----------
     latest : Update or None
         Where it is, and the latest value of each metric.
     unreadable : str or None
-        What was wrong with a packet that was not a report.
+        What was wrong with the latest packet that was not a report.
     """
 
     def __init__(self, guard: Guard) -> None:
@@ -37,10 +37,10 @@ class Training:
         self.unreadable: str | None = None
         self._progress = Progress()
         self._reported: set[str] = set()
-        self._placed = False  # reports tell where it is
+        self._placed = False  # its reports say where it is
 
     def printed(self, text: str) -> list[Update]:
-        """Take the next text of the log; return what it says that is not reported."""
+        """Take the next text of the log; return its metrics that are not reported as well."""
         updates = self._guard.call("progress", None, self._progress.write, text, self._guard)
         if updates is None:
             self._progress = Progress()  # the old one's state may be anything

@@ -124,3 +124,13 @@ def test_what_is_no_report_changes_nothing(data):
 @given(st.text() | st.recursive(st.none() | st.floats() | st.text(), st.lists).map(json.dumps))
 def test_garbage_never_raises(data):
     Training(Guard(unexpected)).said(data)
+
+
+@pytest.mark.slow
+def test_a_packet_that_cannot_be_read_is_noted_once_for_each_task(cluster):
+    code = "from mwmagic.worker.line import line\nfor _ in range(3):\n    line().send(b'{}')"
+    run = cluster(2).run("main.py", source=code).wait(30)
+    noted = run.record.events("unreadable")
+    assert sorted(event["task"] for event in noted) == ["worker:0", "worker:1"]
+    assert all("kind of report" in event["error"] for event in noted)
+    assert all(event["attempt"] == 1 for event in noted)
