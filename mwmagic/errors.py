@@ -10,6 +10,7 @@ The hierarchy::
     ├── RunActive                 a run is still going where a new one was asked for
     ├── NotInstalled              a library that was asked for is missing
     ├── SupervisorError           the supervisor could not be started, or refused a request
+    │   ├── ClusterOwned          the cluster belongs to another process
     │   └── SupervisorLost        the supervisor went away
     ├── MessageError              a message that no process of this version sends
     ├── BadArguments              a magic or command was given arguments it does not take
@@ -28,6 +29,7 @@ from __future__ import annotations
 __all__ = [
     "BadArguments",
     "ClusterError",
+    "ClusterOwned",
     "MessageError",
     "MwmagicError",
     "NoCluster",
@@ -89,6 +91,10 @@ class NotInstalled(MwmagicError):
 
 class SupervisorError(MwmagicError):
     """The supervisor could not be started, or refused a request."""
+
+
+class ClusterOwned(SupervisorError):
+    """The cluster belongs to another process."""
 
 
 class SupervisorLost(SupervisorError):

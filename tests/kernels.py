@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from contextlib import contextmanager
 
@@ -24,9 +25,9 @@ def execute(client, code):
 
 
 @contextmanager
-def started(directory, speak):
-    """Start a kernel in a directory, and yield what speaks to it."""
-    manager, client = start_new_kernel(cwd=str(directory))
+def started(directory, speak, **env):
+    """Start a kernel in a directory, with further variables, and yield what speaks to it."""
+    manager, client = start_new_kernel(cwd=str(directory), env={**os.environ, **env})
     try:
         yield speak(manager, client)
     finally:

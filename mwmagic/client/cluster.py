@@ -85,17 +85,19 @@ class Cluster:
         ------
         NoCluster
             There is none of that name below `directory`.
+        ClusterOwned
+            There is one, but it belongs to another process.
         SupervisorError
-            There is one, but it has an owner already, or is of another version.
+            There is one, but it is of another version.
         """
         root = Path(directory or ".").resolve()
-        refusals: list[str] = []
+        refusals: list[SupervisorError] = []
         for connection in connections(sockets.existing(name, root), refusals, owner=True):
             found = cls._of(connection, owner=True)
             found._coordinate()  # noqa: SLF001 - of this class
             return found
         if refusals:
-            raise SupervisorError(f"cluster {name!r} of {root}: {refusals[0]}")
+            raise type(refusals[0])(f"cluster {name!r} of {root}: {refusals[0]}")
         raise NoCluster(f"no detached cluster {name!r} is running for {root}")
 
     @classmethod
@@ -388,10 +390,10 @@ def clusters(directory: Path | str | None = None) -> Iterator[Cluster]:
         Only those whose record is kept below it.
     """
     root = None if directory is None else Path(directory).resolve()
-    refusals: list[str] = []
+    refusals: list[SupervisorError] = []
     for connection in connections(sockets.existing(), refusals, owner=False):
         found = Cluster._of(connection, owner=False)  # noqa: SLF001 - of this module
         if root in (None, found.options.root):
             yield found
     for refusal in refusals:
-        warnings.warn(refusal, stacklevel=2)
+        warnings.warn(str(refusal), stacklevel=2)

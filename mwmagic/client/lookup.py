@@ -15,15 +15,17 @@ if TYPE_CHECKING:
 __all__ = ["connections", "remove"]
 
 
-def connections(paths: Iterable[Path], refusals: list[str], *, owner: bool) -> Iterator[Connection]:
+def connections(
+    paths: Iterable[Path], refusals: list[SupervisorError], *, owner: bool
+) -> Iterator[Connection]:
     """Connect to the supervisor behind each socket.
 
     Parameters
     ----------
     paths : iterable of Path
         The sockets; one where nobody listens any more is removed.
-    refusals : list of str
-        Gets what the supervisors say that refuse.
+    refusals : list of SupervisorError
+        Gets the errors of the supervisors that refuse.
     owner : bool
         Whether to become the owner of the cluster.
     """
@@ -33,13 +35,13 @@ def connections(paths: Iterable[Path], refusals: list[str], *, owner: bool) -> I
             yield connection
 
 
-def _connection(path: Path, refusals: list[str], *, owner: bool) -> Connection | None:
+def _connection(path: Path, refusals: list[SupervisorError], *, owner: bool) -> Connection | None:
     try:
         return Connection(path, owner=owner)
     except SupervisorLost:
         remove(path)
     except SupervisorError as error:
-        refusals.append(str(error))
+        refusals.append(error)
     return None
 
 

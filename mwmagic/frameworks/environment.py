@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
+from mwmagic.model.variables import SESSION
+
 from . import framework_for, frameworks
 
 if TYPE_CHECKING:
@@ -46,7 +48,7 @@ import sets the two of Intel's OpenMP itself (``sklearn/__init__.py``), and Tens
 imports scikit-learn, in the notebook as in the warm process.
 """
 
-_KERNEL_ONLY = ("JPY_PARENT_PID", "JPY_SESSION_NAME")
+_KERNEL_ONLY = ("JPY_PARENT_PID", SESSION)
 _BACKEND = "KERAS_BACKEND"
 _LEGACY = {"TF_USE_LEGACY_KERAS": "1"}
 _THREADS = {"OMP_NUM_THREADS": 1}

@@ -32,8 +32,11 @@ add_cluster_options(_PARSER, notebook=True)
 @magic(_PARSER)
 def mw_cluster(session: Session, given: Namespace, _cell: str) -> Cluster:
     """Declare a cluster."""
-    asked = {"name": session.defaults()["name"], **typed(given)}
-    old = session.find(asked["name"])
+    asked = typed(given)
+    if "name" in asked:
+        old = session.find(asked["name"])
+    else:
+        asked["name"], old = session.default()
     if old is None:
         cluster = _declare(session, asked)
     else:

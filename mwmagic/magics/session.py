@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.client.cluster import Cluster
-from mwmagic.errors import NoCluster, NoRun
+from mwmagic.errors import ClusterOwned, NoCluster, NoRun
+from mwmagic.model.options import OPTIONS
 from mwmagic.record import runs
 
 from .display import Displays
+from .name import names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,6 +45,7 @@ class Session:
         self.quiet = False
         self._clusters: dict[str, Cluster] = {}
         self._current = ""
+        self._own = ""
 
     def close(self) -> None:
         """End every cluster that does not outlive the kernel."""
@@ -71,6 +74,28 @@ class Session:
             return Cluster.attach(name)
         except NoCluster:
             return None
+
+    def default(self) -> tuple[str, Cluster | None]:
+        """Return the name of a cluster for which none is given, and that cluster, if there is one.
+
+        Where that name belongs to another process, this notebook has the next that is free.
+        """
+        configured = str(self.defaults()["name"])
+        if configured != OPTIONS["name"].default:
+            return configured, self.find(configured)
+        taken: ClusterOwned | None = None
+        for name in [self._own] if self._own else names():
+            try:
+                found = self.find(name)
+            except ClusterOwned as error:
+                taken = taken or error
+                continue
+            if taken is not None:
+                self.say(f"the name is taken, so this cluster is {name!r} ({taken})")
+            self._own = name
+            return name, found
+        self._own = ""  # it was taken since
+        return self.default()
 
     @property
     def gone(self) -> bool:
@@ -148,9 +173,10 @@ class Session:
 
     def _last(self, records: Sequence[Record]) -> Record:
         """Return the last run of a cluster of this name, else of any; say so if it is another's."""
-        mine = (record for record in reversed(records) if record.cluster == self._current)
+        name = self._current or next(names())
+        mine = (record for record in reversed(records) if record.cluster == name)
         record = next(mine, records[-1])
         going = "" if record.status.over else ", which another process owns"
-        if going or record.cluster not in (self._current, ""):
+        if going or record.cluster not in (name, ""):
             self.say(f"run {record.number} is of the cluster {record.cluster!r}{going}")
         return record

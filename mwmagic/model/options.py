@@ -62,7 +62,7 @@ class ClusterOptions:
     )
     name: str = _option(
         "cluster",
-        "Name under which the cluster is found again.",
+        "Name under which the cluster is found again; a notebook uses that of its file, if known.",
         Repeated.IGNORED,
         configurable=True,
     )

@@ -36,5 +36,8 @@ DEVICES = "MWMAGIC_DEVICES"
 LINE = "MWMAGIC_LINE"
 """The descriptor of the worker's private line, which its children do not get."""
 
+SESSION = "JPY_SESSION_NAME"
+"""The notebook's file, in the environment of a kernel that Jupyter's server started."""
+
 RESUME_CODE = 42
 """The exit code of TensorFlow's ``PreemptionCheckpointHandler``: saved, start me again."""

@@ -11,8 +11,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mwmagic.errors import MwmagicError, SupervisorError
+import psutil
+
+from mwmagic.errors import ClusterOwned, MwmagicError, SupervisorError
 from mwmagic.model.messages import MESSAGE_BYTES, REQUESTS, VERSION, Message, check, decode, encode
+from mwmagic.model.text import encodable
+from mwmagic.model.variables import SESSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +26,16 @@ __all__ = ["Client", "Server"]
 
 BACKLOG = 2**20
 """Bytes a client may leave unread before it is spared all news but the last."""
+
+
+def _described(pid: int) -> str:
+    """Name a process, and its notebook where Jupyter says which."""
+    try:
+        notebook = psutil.Process(pid).environ().get(SESSION, "")
+    except psutil.Error:
+        notebook = ""
+    name = encodable(notebook.rpartition("/")[2])
+    return f"process {pid} ({name})" if name else f"process {pid}"
 
 
 @dataclass(eq=False)
@@ -168,12 +182,20 @@ class Server:
                 f"this supervisor speaks version {VERSION}, not {message['version']}; "
                 f"restart the kernel after an upgrade, or end the cluster with `kill {os.getpid()}`"
             )
-        if message["owner"] and self.owned:
-            raise SupervisorError("this cluster has an owner already")
+        if message["owner"]:
+            self._check_free()
         client.greeted = True
         if message["owner"]:
             client.owner = True
             self._watch(client)
+
+    def _check_free(self) -> None:
+        for client in self._clients:
+            if client.owner:
+                raise ClusterOwned(
+                    f"it has an owner already, {_described(client.pid)}; give another cluster "
+                    "another name, or end this one where it belongs, with `%mw_stop --cluster`"
+                )
 
     def _watch(self, client: Client) -> None:
         """Notice the owner's death even while a child of its holds the socket open."""

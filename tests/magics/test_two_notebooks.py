@@ -1,0 +1,48 @@
+"""Two kernels in one folder: each has its own cluster, and a restarted one finds it again."""
+
+from __future__ import annotations
+
+import pytest
+from conftest import Kernel
+from kernels import started
+
+pytestmark = pytest.mark.slow
+
+DECLARE = "%mw_cluster 2 --no-warm --grace 0.2"
+SLEEP = "%%mw_worker\nimport time\nprint('up', flush=True)\ntime.sleep(600)\n"
+SESSION = {"JPY_SESSION_NAME": "/home/somebody/train.ipynb"}
+
+
+def test_two_notebooks_in_one_folder(kernel, tmp_path):
+    with started(tmp_path, Kernel, **SESSION) as train:
+        train.run("%load_ext mwmagic")
+        declared = train.run(DECLARE + " --detach")
+        assert declared.value.startswith("Cluster 'train' ")
+        assert declared.text == ""
+        train.run(SLEEP)
+
+        other = kernel.run("%mw_status")
+        assert other.text == "run 1 is of the cluster 'train', which another process owns\n"
+        error = kernel.run(DECLARE + " --name train").error
+        pid = train.manager.provisioner.process.pid
+        assert error.startswith(f"ClusterOwned: cluster 'train' of {tmp_path}: ")
+        assert f"it has an owner already, process {pid} (train.ipynb)" in error
+        assert "another name, or end this one where it belongs, with `%mw_stop --cluster`" in error
+
+        # A copy of the notebook, as it were.
+        kernel.run(f"import os; os.environ.update({SESSION})")
+        declared = kernel.run(DECLARE)
+        assert declared.text.startswith("the name is taken, so this cluster is 'train-2' (")
+        assert declared.value.startswith("Cluster 'train-2' ")
+        assert "reusing the cluster 'train-2'" in kernel.run("%mw_cluster").text
+        kernel.run("%%mw_worker\nprint('mine')")
+        kernel.run("%mw_wait")
+        assert kernel.run("%mw_logs 0").text == "mine\n"
+
+        train.manager.restart_kernel(now=True)
+        train.client.wait_for_ready(timeout=60)
+        train.run("%load_ext mwmagic")
+        assert "reusing the cluster 'train'" in train.run("%mw_cluster").text
+        assert train.run("%mw_status").value.startswith("run 1: running")
+        assert "ended the cluster 'train'" in train.run("%mw_stop --cluster").text
+    assert kernel.run("%mw_stop --cluster").error is None
