@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from conftest import Kernel
 from kernels import started
 
 pytestmark = pytest.mark.slow
@@ -14,7 +13,7 @@ SESSION = {"JPY_SESSION_NAME": "/home/somebody/train.ipynb"}
 
 
 def test_two_notebooks_in_one_folder(kernel, tmp_path):
-    with started(tmp_path, Kernel, **SESSION) as train:
+    with started(tmp_path, type(kernel), **SESSION) as train:
         train.run("%load_ext mwmagic")
         declared = train.run(DECLARE + " --detach")
         assert declared.value.startswith("Cluster 'train' ")
