@@ -1,7 +1,7 @@
-"""Keras 3 made to work under MultiWorkerMirroredStrategy, in any script.
+"""Makes Keras 3 work under MultiWorkerMirroredStrategy, in any script.
 
-Workers that mwmagic starts do not need it. A script whose TF_CONFIG comes from elsewhere
-says, before or after it imports Keras::
+Workers that mwmagic starts do not need this. A script whose TF_CONFIG comes from elsewhere
+imports it, before or after Keras::
 
     import mwmagic.keras
 

@@ -1,4 +1,4 @@
-"""Whether this operating system can hold a gang."""
+"""Checks that the operating system can run a gang."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["check"]
 
 
 def check(platform: str = sys.platform) -> None:
-    """Refuse an operating system that lacks what holding a gang needs.
+    """Refuse an operating system that lacks what a gang needs.
 
     Parameters
     ----------
@@ -24,7 +24,7 @@ def check(platform: str = sys.platform) -> None:
     """
     if platform == "win32":
         raise UnsupportedPlatform(
-            "mwmagic holds processes together with what Linux offers and Windows does not; "
+            "mwmagic needs Linux to keep its processes together, and this is Windows; "
             "install WSL2 (`wsl --install`) and run Jupyter inside it"
         )
     if not platform.startswith("linux"):

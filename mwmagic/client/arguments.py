@@ -19,7 +19,7 @@ __all__ = ["add_cluster_options", "add_env", "add_option", "choices", "reader", 
 
 
 def add_option(parser: argparse.ArgumentParser, option: Option, **changes: Any) -> None:  # noqa: ANN401 - argparse's
-    """Add an option to a parser; what was not typed is not in its namespace.
+    """Add an option to a parser; an option that is not typed is absent from the namespace.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def choices(option: Option) -> list[str]:
 
 
 def add_env(parser: argparse.ArgumentParser, text: str) -> None:
-    """Add ``--env`` to a parser of something else than a cluster."""
+    """Add ``--env`` to a parser of another command."""
     add_option(parser, OPTIONS["env"], help=text, default={})
 
 

@@ -21,16 +21,16 @@ _WORKER = Path(__file__).parents[1] / "worker"
 
 
 def server_of(framework: str) -> Path:
-    """Return what the other tasks of a coordinator run."""
+    """Return the program that a coordinator's other tasks run."""
     name = framework_for(framework).server
     if name is None:
         having = ", ".join(one.name for one in frameworks() if one.server is not None)
-        raise ClusterError(f"a cluster of {framework} has no coordinator; use --framework {having}")
+        raise ClusterError(f"{framework} has no coordinator; use --framework {having}")
     return _WORKER / name
 
 
 class Coordinator:
-    """Keeps this process's environment as the chief of a cluster needs it.
+    """Sets the environment variables that make this process the chief of a cluster.
 
     Parameters
     ----------
@@ -45,12 +45,12 @@ class Coordinator:
         self._lock = Lock()
 
     def meet(self, spec: ClusterSpec) -> None:
-        """Set what TensorFlow reads to meet the cluster, where that is not set yet.
+        """Set the variables by which TensorFlow finds the cluster, unless they are set.
 
         Parameters
         ----------
         spec : ClusterSpec
-            The cluster, as placed; when it moves to other ports, call it again.
+            The cluster, as placed; call this again when it moves to other ports.
         """
         with self._lock:
             wanted = meeting_environment(self._framework, spec, CHIEF, self._inherited())
@@ -61,12 +61,12 @@ class Coordinator:
             os.environ.update(wanted)
 
     def _inherited(self) -> dict[str, str]:
-        """Return the environment as it is without this cluster."""
+        """Return the environment as it would be without this cluster."""
         before = {name: value for name, value in self._before.items() if value is not None}
         return {name: value for name, value in os.environ.items() if name not in self._set} | before
 
     def leave(self) -> None:
-        """Restore what was there before, but for what was changed since."""
+        """Restore the previous values, except of variables that were changed since."""
         with self._lock:
             for name, value in self._set.items():
                 if os.environ.get(name) != value:

@@ -1,4 +1,4 @@
-"""A run as a script for where notebooks do not go; it needs no mwmagic there."""
+"""Exports a run as a script for the shell or Slurm, which needs no mwmagic."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
 __all__ = ["KINDS", "Shared", "export", "export_record", "launched"]
 
-_FIRST = 40000
-"""Stands, with a task's rank added, for the port that the script finds for it."""
+_PORTS_FROM = 40000
+"""The first placeholder: plus a task's rank, it stands for the port that the script finds."""
 
 _PORT = re.compile(r"\b4\d{4}\b")
 
 _SCRIPT = """\
 #!/usr/bin/env bash
 # Runs {script} on {count} tasks of this machine. It fails when a task does, and ends the others.
-# PYTHON is the interpreter (python3), LOGS the directory of what the tasks print (logs).
+# PYTHON is the interpreter (default: python3), LOGS the directory of the logs (default: logs).
 {note}set -um  # each task in a process group of its own
 PYTHON=${{PYTHON:-python3}}
 LOGS=${{LOGS:-logs}}
@@ -72,7 +72,7 @@ start() {{  # NAME VARIABLE=VALUE ... COMMAND ...
 
 {starts}
 
-# Those who train; when all have, who only serves or evaluates is ended.
+# The tasks that train; when they have finished, those that only serve or evaluate are ended.
 PEERS=' {peers} '
 left={number}
 while ((left)); do
@@ -93,13 +93,13 @@ _SLURM = """\
 #SBATCH --ntasks={count}
 {gpus}#SBATCH --output={name}-%j.log
 # Runs {script} on {count} tasks; when one fails, Slurm ends the others.
-# What the nodes and the partition are, options of `sbatch` say.
+# Choose nodes and partition with options of `sbatch`.
 {note}PYTHON=${{PYTHON:-python3}}
 {exports}
 NODES=$(scontrol show hostnames "$SLURM_JOB_NODELIST") || exit 1
 export NODES
 
-# Each task finds out who it is, and becomes the program.
+# Each task finds its rank, sets its variables and becomes the program.
 LAUNCH=$(cat <<'END'
 import json, os, re, sys
 rank, hosts = int(os.environ["SLURM_PROCID"]), []
@@ -128,7 +128,7 @@ srun --kill-on-bad-exit=1 --distribution=block --output={name}-%j-%t.log \\
 
 @dataclass(frozen=True)
 class Shared:
-    """A cluster, and what each task got of its machine.
+    """A cluster, and each task's share of its machine.
 
     Parameters
     ----------
@@ -143,16 +143,16 @@ class Shared:
 
 
 def _meeting(options: ClusterOptions, host: str) -> dict[Task, dict[str, str]]:
-    """Return what each task needs to meet the others, with stand-ins for the ports."""
+    """Return the variables by which each task meets the others, with placeholders for ports."""
     tasks = options.members
-    addresses = [f"{host.format(rank)}:{_FIRST + rank}" for rank in range(len(tasks))]
+    addresses = [f"{host.format(rank)}:{_PORTS_FROM + rank}" for rank in range(len(tasks))]
     spec = ClusterSpec.place(tasks, addresses)
     framework = framework_for(options.framework)
     return {task: framework.environment(spec, task) for task in tasks}
 
 
 def _exports(options: ClusterOptions, env: Mapping[str, str]) -> str:
-    """Return the lines that set what all tasks have in common."""
+    """Return the lines that set the variables that all tasks share."""
     common = {
         **backend_environment(options.framework, env),
         **env,
@@ -162,8 +162,8 @@ def _exports(options: ClusterOptions, env: Mapping[str, str]) -> str:
 
 
 def _assignment(name: str, value: str) -> str:
-    """Return ``NAME=VALUE`` for the shell, the stand-ins replaced by the ports found."""
-    ports = [f'"${{PORTS[{int(found) - _FIRST}]}}"' for found in _PORT.findall(value)]
+    """Return ``NAME=VALUE`` for the shell, with the ports found in place of placeholders."""
+    ports = [f'"${{PORTS[{int(found) - _PORTS_FROM}]}}"' for found in _PORT.findall(value)]
     if not ports:
         return f"{name}={shlex.quote(value)}"
     text = _PORT.sub("%s", value.replace("%", "%%").replace("\\", "\\\\"))
@@ -210,7 +210,7 @@ def _slurm(shared: Shared, command: Sequence[str], env: Mapping[str, str], note:
         gpus=f"#SBATCH --gpus-per-task={options.gpus}\n" if options.gpus else "",
         note=note,
         exports=_exports(options, env),
-        first=_FIRST,
+        first=_PORTS_FROM,
         slurm=list(framework_for(options.framework).slurm.items()),
         variables=shlex.quote(variables),
         command=shlex.join(command),
@@ -220,7 +220,7 @@ def _slurm(shared: Shared, command: Sequence[str], env: Mapping[str, str], note:
 _KINDS = {"script": _script, "slurm": _slurm}
 
 KINDS = tuple(_KINDS)
-"""What a run can be exported as."""
+"""The kinds of script that a run can be exported as."""
 
 
 def export(kind: str, shared: Shared, command: Sequence[str], env: Mapping[str, str]) -> str:
@@ -248,7 +248,10 @@ def export(kind: str, shared: Shared, command: Sequence[str], env: Mapping[str, 
         kinds = ", ".join(framework.export_kinds)
         raise ClusterError(f"cannot export {kind!r}; the kinds are {kinds}")
     if options.coordinator:
-        raise ClusterError("this process coordinates the cluster, so no script can; use a chief")
+        raise ClusterError(
+            "this process coordinates the cluster, which a script cannot do; "
+            "declare the cluster with a chief instead"
+        )
     note = framework.export_note(keras=options.keras, devices=options.devices)
     return _KINDS[kind](shared, command, env, note)
 

@@ -1,4 +1,4 @@
-"""What every task of a run prints, as it prints it."""
+"""Follows what the tasks of a run print."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Following", "follow", "pieces"]
 
 LOOK_SECONDS = 0.1
-"""Seconds between two looks at the logs."""
+"""Pause between two looks at the logs."""
 
 
 class Following:
@@ -64,7 +64,7 @@ class Following:
         return lines
 
     def _one(self, name: str, path: Path, *, last: bool) -> list[str]:
-        """Read on in a task's log, and to the end in those of attempts that are over."""
+        """Read the new lines of a task's log, and the rest of those of past attempts."""
         paths = TaskPaths(path)
         lines: list[str] = []
         for attempt in range(self._current.get(name, self._first), paths.attempt + 1):
@@ -92,7 +92,7 @@ def pieces(
     Yields
     ------
     list of tuple
-        Each line with its task's name; none where nothing came.
+        Each line with its task's name; empty if there is nothing new.
 
     Raises
     ------

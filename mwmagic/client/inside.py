@@ -1,4 +1,4 @@
-"""What this package's own displays and magics need of clusters and runs, and users do not."""
+"""Internals of clusters and runs, for this package's own displays and magics."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ __all__ = ["check_end", "listen", "serve"]
 
 
 def listen(cluster: Cluster, listener: Callable[[Message], None]) -> Callable[[], None]:
-    """Have `listener` called with each snapshot, on a thread; return how to end that."""
+    """Call `listener` with each snapshot, on a thread; return a function that ends that."""
     return cluster._connection.listen(listener)  # noqa: SLF001 - of this package
 
 
 def serve(cluster: Cluster) -> None:
-    """Start the servers that this process coordinates, if there are any and they do not run."""
+    """Start the servers that this process coordinates, if there are any and they are down."""
     cluster._serve()  # noqa: SLF001 - of this package
 
 
 def check_end(run: Run, timeout: float | None) -> None:
-    """Refuse to wait for what has no end.
+    """Refuse to wait for a run that never ends by itself.
 
     Raises
     ------

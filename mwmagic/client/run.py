@@ -36,12 +36,13 @@ if TYPE_CHECKING:
 __all__ = ["Run"]
 
 EXAMINE_SECONDS = 60.0
+"""Time limit for the tasks to be examined."""
 
 
 class Run:
     """One execution of code on a cluster.
 
-    `Cluster.run` makes it; what it says of itself is as of now.
+    `Cluster.run` returns it; its properties are always current.
     """
 
     def __init__(self, cluster: Cluster, connection: Connection, news: Mapping[str, Any]) -> None:
@@ -57,17 +58,17 @@ class Run:
 
     @property
     def record(self) -> Record:
-        """What is kept of the run on disk."""
+        """The run's record on disk."""
         return Record(self.directory, self.number)
 
     @property
     def state(self) -> str:
-        """Where it is in one word, as `mwmagic.model.status.RunState` names it."""
+        """Its state in one word, as `mwmagic.model.status.RunState` names it."""
         return self.status().state.value
 
     @property
     def words(self) -> str:
-        """Where it is, in a few words."""
+        """Its state in a few words."""
         return words(self.status())
 
     @property
@@ -81,7 +82,7 @@ class Run:
         return self.status().cause
 
     def status(self) -> RunStatus:
-        """Return how the run and each of its tasks is."""
+        """Return the status of the run and of each task."""
         news = self._connection.news["run"]
         if news is not None and news["number"] == self.number:
             self._take(news)
@@ -97,10 +98,10 @@ class Run:
             self._news, self._last = news, RunStatus.from_json(news)
 
     def _left(self) -> RunStatus:
-        """Return how the run is once nothing is heard of it any more.
+        """Return the run's status after the connection ended.
 
-        Its record says whether it ended, or goes on where this side hung up; the
-        last news may be newer than what a supervisor wrote that was killed.
+        Its record says whether it ended, or whether it still runs after this side hung
+        up. If the supervisor was killed, the last news may be newer than the record.
         """
         kept = self.record.status
         if kept.state is not RunState.LOST and (kept.over or self._connection.closed):
@@ -108,7 +109,7 @@ class Run:
         return self._last.lost()
 
     def _ended(self) -> bool:
-        """Whether it reached its end; a run that was lost did not."""
+        """Return whether it reached its end; a run that was lost did not."""
         status = self.status()
         return status.over and status.state is not RunState.LOST
 
@@ -123,7 +124,7 @@ class Run:
         return self.record.log(find_task(task, self.cluster.tasks), attempt)
 
     def metrics(self, *, frame: bool = False) -> Any:  # noqa: ANN401 - pandas may be missing
-        """Return what the tasks have measured until now.
+        """Return what the tasks have measured so far.
 
         Parameters
         ----------
@@ -166,9 +167,9 @@ class Run:
         Parameters
         ----------
         timeout : float, optional
-            Seconds to wait at the most.
+            Seconds to wait at most.
         progress : callable, optional
-            Called with each new status meanwhile.
+            Called with each new status while waiting.
 
         Returns
         -------
@@ -180,7 +181,7 @@ class Run:
         WorkerFailed
             A task failed.
         RunStopped
-            Somebody stopped it.
+            It was stopped.
         WaitTimeout
             It is still going.
         SupervisorLost
@@ -204,7 +205,7 @@ class Run:
         return self._judge()
 
     def _check_end(self, timeout: float | None) -> None:
-        """Refuse to wait for servers that this process coordinates: they never end."""
+        """Refuse to wait for servers that this process coordinates, since they never end."""
         if self.cluster.options.coordinator and timeout is None and not self.over:
             raise ClusterError(
                 "this process coordinates the run's servers, which serve until they are stopped: "
@@ -212,7 +213,7 @@ class Run:
             )
 
     def ended_within(self, seconds: float) -> bool:
-        """Wait so long at the most; return whether the run is over.
+        """Wait for at most that long; return whether the run is over.
 
         Raises
         ------
@@ -255,7 +256,7 @@ class Run:
         return status.state is not RunState.LOST and (status.over or ended)
 
     def kill(self, task: TaskName, signal: int = signals.SIGKILL) -> None:
-        """Send a task's process a signal: a fault on purpose.
+        """Send a task's process a signal, to inject a fault.
 
         Raises
         ------
@@ -268,7 +269,7 @@ class Run:
         self._connection.request("signal", task=name, signal=int(signal))
 
     def export(self, kind: str) -> str:
-        """Return a script that does this run again, where mwmagic is not; see `Cluster.export`.
+        """Return a script that repeats this run without mwmagic; see `Cluster.export`.
 
         Raises
         ------
@@ -289,10 +290,10 @@ class Run:
         Raises
         ------
         NoRun, SupervisorError
-            The run is over, or ends before anybody looked; or no task has a process.
+            The run is over or about to be, or no task has a process.
         """
         if self._ended():
-            raise NoRun(f"run {self.number} is over; there is no process to look into")
+            raise NoRun(f"run {self.number} is over; there is no process to examine")
         before = self.status().examined
         self._connection.request("stacks")
         self._connection.wait(

@@ -19,27 +19,27 @@ if TYPE_CHECKING:
 
 __all__ = ["directory", "existing", "fresh"]
 
-LONGEST = 100
-"""Bytes in a socket's path; the kernel takes 107 (``sun_path``)."""
+PATH_BYTES = 100
+"""The longest path of a socket; the kernel takes 107 (``sun_path``)."""
 
-NAME = 40
-"""Bytes of it that its last part may take."""
+NAME_BYTES = 40
+"""The longest last part of such a path."""
 
 
 def directory() -> Path:
-    """Return the directory of this user's sockets, made if need be.
+    """Return the directory of this user's sockets, created if necessary.
 
     It is the same for a kernel and a shell of the same user, unlike
-    ``XDG_RUNTIME_DIR``, and does not go when the user logs out.
+    ``XDG_RUNTIME_DIR``, and is not removed when the user logs out.
 
     Raises
     ------
     SupervisorError
-        Somebody else could write there.
+        Other users could write there.
     """
     name = f"mwmagic-{os.getuid()}"
     path = Path(tempfile.gettempdir()) / name
-    if len(os.fsencode(path)) > LONGEST - NAME:
+    if len(os.fsencode(path)) > PATH_BYTES - NAME_BYTES:
         path = Path("/tmp") / name  # noqa: S108 - checked below
     with suppress(FileExistsError):
         path.mkdir(mode=0o700)
@@ -52,8 +52,8 @@ def _check_private(path: Path) -> None:
     mine = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
     if not mine or stat.S_IMODE(status.st_mode) & 0o077:
         raise SupervisorError(
-            f"{path} must be a directory of yours with mode 0700, since whoever can write there "
-            "can run code as you; remove it, or set TMPDIR to a private directory"
+            f"{path} must be a directory of yours with mode 0700, since anyone who can write "
+            "there can run code as you; remove it, or set TMPDIR to a private directory"
         )
 
 
@@ -69,6 +69,6 @@ def fresh(name: str, root: Path) -> Path:
 
 
 def existing(name: str | None = None, root: Path | None = None) -> Iterator[Path]:
-    """Return the sockets there are, of one cluster or of all."""
+    """Yield the existing sockets, of one cluster or of all."""
     pattern = "*.sock" if name is None or root is None else f"{_prefix(name, root)}-*.sock"
     yield from sorted(directory().glob(pattern))

@@ -16,7 +16,7 @@ from .supervisor import Supervisor
 
 
 def _say(**fields: object) -> None:
-    """Tell whoever started this process, once, and let go of its pipe."""
+    """Answer the process that started this one, once, and close the pipe to it."""
     sys.stdout.write(json.dumps(fields) + "\n")
     sys.stdout.flush()
     nothing = os.open(os.devnull, os.O_WRONLY)
@@ -33,7 +33,7 @@ async def _serve(line: str, socket: Path) -> None:
         return
     _say(ready=str(socket))
     await supervisor.serve()
-    # Whoever started this process removes it too, but may be gone.
+    # The client that started this process removes it too, but may be gone.
     socket.with_suffix(".log").unlink(missing_ok=True)
 
 

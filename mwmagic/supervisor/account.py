@@ -26,7 +26,7 @@ __all__ = ["Account"]
 
 
 class Account:
-    """Keeps account of a run: what was launched, what it came from, what it came to.
+    """Collects the facts of a run: what was launched, from which versions, with what result.
 
     Parameters
     ----------
@@ -35,14 +35,14 @@ class Account:
     state : str
         The run's first state.
     changed : callable
-        Called once what the run came from is known, which may take git seconds.
+        Called when the versions and the git commit are known; git may take seconds.
 
     Attributes
     ----------
     durations : Durations
-        To be told of each state.
+        The seconds in each state; `enter` each new state here.
     extremes : Extremes
-        To be given the metrics.
+        The last and the best metrics; pass each entry to `take`.
     """
 
     def __init__(self, options: ClusterOptions, state: str, changed: Callable[[], None]) -> None:
@@ -70,7 +70,7 @@ class Account:
         self._changed()
 
     def as_json(self, orders: Mapping[Task, Order], *, over: bool) -> dict[str, Any]:
-        """Return it as JSON values.
+        """Return the facts as JSON values.
 
         Parameters
         ----------
@@ -80,7 +80,7 @@ class Account:
             Whether the run is in its final state, which lasts no time.
         """
         options = self._options.as_json()
-        del options["env"]  # what was given of it is in `launches`
+        del options["env"]  # `launches` holds the values that were given
         return {
             "supervisor": self._supervisor,
             "options": options,

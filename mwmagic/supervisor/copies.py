@@ -19,7 +19,7 @@ __all__ = ["Copy", "Logs"]
 
 
 class Copy:
-    """A file here that is to have what the file of the same path has on another machine.
+    """A local copy of a file on another machine, at the same path.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ class Copy:
     Attributes
     ----------
     size : int
-        How far the copy goes.
+        The number of bytes that the copy reaches to.
     """
 
     def __init__(self, channel: Channel, path: str) -> None:
@@ -41,7 +41,7 @@ class Copy:
         self._holes: list[tuple[int, int]] = []
 
     def put(self, offset: int, data: bytes) -> None:
-        """Take in a piece that came by itself; what it leaves out is fetched by `fill`."""
+        """Write a piece that the agent sent; `fill` fetches the gap that it may leave before it."""
         if offset > self.size:
             self._holes.append((self.size, offset))
         self.size = max(self.size, offset + len(data))
@@ -77,32 +77,32 @@ class Copy:
                 del self._holes[0]
 
     async def pull(self) -> None:
-        """Fetch what was appended to the file since the last time; nothing if there is none."""
+        """Fetch what was appended to the file since the last call, if the file exists."""
         while True:
             try:
                 data, size = await self._fetch(self.size, CHUNK_BYTES)
             except SupervisorError:
-                return  # not written yet, or nobody there who could be asked
-            self.put(self.size, data)  # also nothing: the file is there
+                return  # the file does not exist yet, or the agent is gone
+            self.put(self.size, data)  # even if empty, since the file exists
             if self.size >= size:
                 return
 
     async def _fetch(self, offset: int, count: int) -> tuple[bytes, int]:
-        """Return a piece of the file, and how long that is."""
+        """Return a piece of the file, and the size of the file."""
         piece = min(count, CHUNK_BYTES)
         answer = await self._channel.request("fetch", path=self._path, offset=offset, bytes=piece)
         return as_bytes(answer["data"]), int(answer["size"])
 
 
 class Logs:
-    """Keeps here the logs of the processes on another machine, and withholds exits until then.
+    """Copies the logs of another machine's processes; holds exits back until a log is complete.
 
     Parameters
     ----------
     channel : Channel
         The connection to that machine's agent.
     listener : callable
-        Called with each event, an exit only once the log is here to its last byte.
+        Called with each event; with an exit only once the log is here to its last byte.
     """
 
     def __init__(self, channel: Channel, listener: Callable[[Message], None]) -> None:
@@ -113,12 +113,12 @@ class Logs:
         self._filling: dict[str, tuple[asyncio.Task[None], Message]] = {}
 
     def begin(self, process: str, log: str, report: str | None) -> None:
-        """Keep the log of a process, and the report that it may leave."""
+        """Start to copy the log of a process, and the report that it may leave."""
         self._copies[process] = Copy(self._channel, log)
         self._reports[process] = Copy(self._channel, report) if report else None
 
     def take(self, event: Message) -> None:
-        """Take in an event."""
+        """Pass an event on, or hold it back."""
         copy = self._copies.get(event.get("process", ""))
         if copy is not None and event["type"] == "output":
             copy.put(event["offset"], as_bytes(event["data"]))
@@ -132,7 +132,7 @@ class Logs:
         self._listener(event)
 
     def flush(self) -> None:
-        """Report the exits withheld: the agent is gone, and what is missing with it."""
+        """Report the exits held back: the agent is gone, and with it what is missing."""
         filling, self._filling = self._filling, {}
         for task, event in filling.values():
             task.cancel()
@@ -145,7 +145,7 @@ class Logs:
         except SupervisorError as error:
             if event["error"] is None:
                 event["reason"] = LOG_LOST
-                event["error"] = f"{lacks} bytes of the log could not be had: {error}"
+                event["error"] = f"{lacks} bytes of the log could not be fetched: {error}"
         if report is not None and event["report"]:
             await report.pull()
         if self._filling.pop(event["process"], None) is not None:

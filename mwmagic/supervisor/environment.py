@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 __all__ = ["base_environment", "task_environment"]
 
 HEARTBEAT_SECONDS = 5.0
-"""Silence after which TensorFlow misses a peer."""
+"""Silence after which TensorFlow considers a peer lost."""
 
 
 def base_environment(options: ClusterOptions, env: Mapping[str, str]) -> dict[str, str]:
-    """Return what the workers of a cluster have in common.
+    """Return the environment that all workers of a cluster share.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ def base_environment(options: ClusterOptions, env: Mapping[str, str]) -> dict[st
 
 
 def _share(start: Start, env: Mapping[str, str], share: Mapping[str, str]) -> dict[str, str]:
-    """Return a task's share of its machine, but for what was set since the cluster was declared."""
+    """Return a task's share of its machine, without what was set since the declaration."""
     return {name: value for name, value in share.items() if env.get(name) == start.env.get(name)}
 
 
@@ -63,14 +63,14 @@ def task_environment(
     Parameters
     ----------
     start : Start
-        The cluster, as its supervisor was told of it.
+        The cluster, as declared, and what its owner knows.
     spec : ClusterSpec
         The cluster, as placed.
     task : Task
         One of its tasks.
     env : mapping of str to str
-        What workers inherit; what the framework needs to meet wins over it,
-        except for ``KERAS_BACKEND``.
+        What workers inherit; the variables that the framework needs to meet the other
+        tasks take precedence, except for ``KERAS_BACKEND``.
     share : mapping of str to str
         The variables of its share of the machine.
     """

@@ -47,9 +47,9 @@ class Node:
     machine : Machine or None
         What it has, once `looking` is done.
     looking : asyncio.Task
-        Ends when the agent has said what the machine has, or that it cannot.
+        Ends when the agent has said what the machine has, or why it cannot.
     unknown : str
-        Why it cannot.
+        Why it is not known what the machine has.
     shares : dict
         For each task's name the variables of its share.
     warm : Warm
@@ -110,13 +110,13 @@ class Node:
         self.machine = Machine.read(answer["machine"])
 
     def keep(self, ports: Sequence[int]) -> None:
-        """Release the ports held so far: `ports` are held in their place."""
+        """Release the previous ports, which `ports` replace."""
         if self._ports:
             self.channel.send("release", ports=self._ports)
         self._ports = list(ports)
 
     async def pull(self, path: str) -> None:
-        """Have here what was written to a file there; nothing to do where the disk is shared."""
+        """Fetch what was written to a file there, unless the disk is shared."""
         if not self.host.shared:
             copy = self._copies.setdefault(path, Copy(self.channel, path))
             await copy.pull()
@@ -129,7 +129,7 @@ class Node:
     # Processes.
 
     def share(self, shares: dict[str, dict[str, str]]) -> None:
-        """Set the tasks' shares of the machine; no process starts before."""
+        """Set the tasks' shares of the machine; no process starts before that."""
         self.shares = shares
         self._known = True
 
@@ -142,10 +142,10 @@ class Node:
         self.channel.send("warm", key=WARM, argv=list(argv), env=env, cwd=cwd)
 
     def start(self, environment: Callable[[], dict[str, str]], **command: Any) -> None:  # noqa: ANN401 - JSON values
-        """Start a process: forked from the warm process where there is one like it.
+        """Start a process, forked from the warm process if their environments allow it.
 
-        While that one still imports the framework, the start waits for it: a
-        second import beside it would take longer. It also waits until the
+        While the warm process is importing the framework, the start waits for it: a
+        second import at the same time would take longer. It also waits until the
         machine is shared out.
 
         Parameters
@@ -166,11 +166,11 @@ class Node:
         self.channel.send("start", env=env, zygote=zygote, **command)
 
     def withdraw(self, process: str) -> bool:
-        """Forget a start that still waits; return whether there was one."""
+        """Cancel a start that is still waiting; return whether there was one."""
         return self._waiting.pop(process, None) is not None
 
     def proceed(self) -> None:
-        """Start what waited, if it need not wait any longer."""
+        """Start the waiting processes that need not wait any longer."""
         waiting, self._waiting = self._waiting, {}
         for start in waiting.values():
             start()

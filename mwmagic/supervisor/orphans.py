@@ -1,7 +1,7 @@
 """What a lost agent leaves behind on this machine.
 
-An agent's workers die with it, but what they had started in sessions of their
-own does not. The kernel gives it to the nearest ancestor that asks for it.
+An agent's workers die with it, but processes that they started in sessions of their
+own do not. The kernel hands those to the nearest ancestor that asked for orphans.
 """
 
 from __future__ import annotations
@@ -20,36 +20,36 @@ if TYPE_CHECKING:
 
 __all__ = ["adopt", "end"]
 
-_PR_SET_CHILD_SUBREAPER = 36
-_PR_GET_CHILD_SUBREAPER = 37
+PR_SET_CHILD_SUBREAPER = 36
+PR_GET_CHILD_SUBREAPER = 37
 
 _LOOKS = 200
-"""How often to look for orphans before those left are given up."""
+"""Looks for orphans before the remaining ones are given up."""
 
-_PAUSE = 0.005
+_PAUSE_SECONDS = 0.005
 """Seconds between two looks."""
 
 
 def adopt() -> None:
     """Ask the kernel for the orphans among this process's descendants."""
     libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
+    if libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "prctl failed")
 
 
 def _adopts() -> bool:
     answer = ctypes.c_int()
-    ctypes.CDLL(None).prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(answer), 0, 0, 0)
+    ctypes.CDLL(None).prctl(PR_GET_CHILD_SUBREAPER, ctypes.byref(answer), 0, 0, 0)
     return bool(answer.value)
 
 
 def end(agents: Collection[int]) -> None:
-    """End and reap the orphans that came to this process; nothing, unless it adopts.
+    """Kill and reap the orphans that this process adopted, if it adopts any.
 
     Parameters
     ----------
     agents : collection of int
-        The ids of the only children that are its own.
+        The ids of the children that are not orphans.
     """
     for _ in range(_LOOKS if _adopts() else 0):
         orphans = [child.pid for child in psutil.Process().children() if child.pid not in agents]
@@ -59,4 +59,4 @@ def end(agents: Collection[int]) -> None:
             with suppress(ProcessLookupError, ChildProcessError):
                 os.kill(pid, signal.SIGKILL)
                 os.waitpid(pid, os.WNOHANG)
-        time.sleep(_PAUSE)
+        time.sleep(_PAUSE_SECONDS)

@@ -31,12 +31,12 @@ class Output:
     Parameters
     ----------
     guard : Guard
-        What a parser's fault is reported to.
+        Reports the faults of parsers.
 
     Attributes
     ----------
     training : Training
-        How far its training is.
+        How far its training has come.
     informed : bool
         Whether there was a notice that only the most verbose level shows.
     """
@@ -66,7 +66,7 @@ class Output:
         Returns
         -------
         int, list of Update
-            How many bytes it was, and what it says of the progress.
+            How many bytes it was, and the progress that it shows.
         """
         size, text = self._decoded(data)
         self._show(text)
@@ -76,14 +76,14 @@ class Output:
         return size, updates
 
     def said(self, data: str) -> Update | History | None:
-        """Take what it reports beside its log; None where that is not a report."""
+        """Read a packet of its private line; return None if it is not a report."""
         report = self._guard.call("report", None, self.training.said, data)
         if report is not None:
             self._phases.train()
         return report
 
     def close(self) -> None:
-        """Take what was not ended by a newline as the last line."""
+        """Take unfinished text as the last line."""
         self._tail.extend(self._guard.call("terminal", [], self._terminal.close))
 
     def _decoded(self, data: str) -> tuple[int, str]:

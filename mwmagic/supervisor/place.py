@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 __all__ = ["Loss", "Place"]
 
 LOOK_SECONDS = 2.0
-"""How long a cluster's start waits for a machine's GPUs, if nobody asked for a number of them."""
+"""How long a cluster's start waits to learn a machine's GPUs, if no number was asked for."""
 
 WHY_SECONDS = 0.4
-"""How long a loss waits for the scheduler's word: less than the gang waits for a first cause."""
+"""Time limit for the scheduler to explain a loss: less than the gang waits for a first cause."""
 
 
 @dataclass(frozen=True)
 class Loss:
-    """A machine that is gone.
+    """A machine that was lost.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class Place:
     Parameters
     ----------
     start : Start
-        The cluster, as its supervisor was told of it.
+        The cluster, as declared, and what its owner knows.
     listener : callable
         Called with each event of an agent.
     lost : callable
@@ -80,7 +80,7 @@ class Place:
     broken : bool
         Whether an agent is gone, and with it the ports that it held.
     said : str
-        The scheduler's latest words.
+        The scheduler's latest message.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class Place:
         return {name: share for node in self._nodes for name, share in node.shares.items()}
 
     async def pull(self, task: Task, path: str) -> None:
-        """Have here what a task wrote to a file, where its machine has a disk of its own."""
+        """Fetch what a task wrote to a file, if its machine has a disk of its own."""
         await self._of[task].pull(path)
 
     def channel(self, task: Task) -> Channel:
@@ -129,7 +129,7 @@ class Place:
         Raises
         ------
         MwmagicError, OSError
-            Ports or agents cannot be had; none is left.
+            Ports or agents are not available; none is left behind.
         """
         try:
             await self._settle()
@@ -143,7 +143,7 @@ class Place:
         Raises
         ------
         MwmagicError, OSError
-            No ports or agents can be had; a later call tries again.
+            No ports or agents are available; a later call tries again.
         """
         if self.broken:
             await self._settle()
@@ -180,7 +180,7 @@ class Place:
         self.said = words
 
     async def _connect(self, hosts: Sequence[Host]) -> None:
-        """Have an agent on exactly these machines; those that have one already keep it."""
+        """Have an agent run on exactly these machines; existing ones are kept."""
         kept = {node.host: node for node in self._nodes if node.alive and node.host in hosts}
         await asyncio.gather(*(node.close() for node in self._nodes if node.host not in kept))
         new = [host for host in hosts if host not in kept]
@@ -258,7 +258,7 @@ class Place:
         )
 
     def withdraw(self, process: str) -> bool:
-        """Forget a start that still waits; return whether there was one."""
+        """Cancel a start that is still waiting; return whether there was one."""
         return any(node.withdraw(process) for node in self._nodes)
 
     # Losses.
@@ -272,14 +272,14 @@ class Place:
         self._spawn(self._explain(node, time.monotonic()))
 
     def _spawn(self, coroutine: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        """Begin what `close` cancels."""
+        """Start work that `close` cancels."""
         task = asyncio.create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
     async def _explain(self, node: Node, moment: float) -> None:
-        """Report a loss, with the scheduler's word where it has one at once."""
+        """Report a loss, with the scheduler's explanation if it comes in time."""
         why = None
         try:
             why = await asyncio.wait_for(self._engine.why(node.host), WHY_SECONDS)

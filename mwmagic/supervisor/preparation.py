@@ -1,4 +1,4 @@
-"""Makes a machine ready for its tasks: their shares of it, and its warm process."""
+"""Prepares a machine for its tasks: their shares of it, and its warm process."""
 
 from __future__ import annotations
 

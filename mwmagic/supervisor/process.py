@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Process"]
 
 _OURS = (None, signal.SIGKILL, signal.SIGTERM)
-"""How a process ends that mwmagic ends: by a signal, or by itself after SIGTERM."""
+"""How a process ends when mwmagic ends it: by a signal, or by itself after SIGTERM."""
 
 
 def _reached(latest: Update | None) -> Reached | None:
@@ -45,7 +45,7 @@ def _reached(latest: Update | None) -> Reached | None:
 
 
 def _report(report: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return what can be used of a worker's report, whoever wrote it."""
+    """Return the usable part of a report, which any code in a worker may have written."""
     if report is None:
         return None
     known: dict[str, Any] = sendable(report)
@@ -64,24 +64,24 @@ class Process:
     task : Task
         The task.
     attempt : int
-        In which attempt it was started.
+        The attempt in which it was started.
     paths : TaskPaths
-        Where its log is, and what belongs to it.
+        Its log and the files beside it.
     guard : Guard
-        What the fault of a parser of its output is reported to.
+        Reports the faults of parsers of its output.
     script : str
         The user's file.
     cell : str
-        The notebook's cell that it comes from, if it does.
+        The notebook cell that it comes from, if it comes from one.
     address : str
-        Where the others expect its server.
+        Where the other tasks expect its server.
     told : bool
-        Whether TensorFlow is told to log what it does.
+        Whether TensorFlow logs its start-up.
 
     Attributes
     ----------
     state : TaskState
-        Where it is; never ``absent``.
+        Its state; never ``absent``.
     exit : Exit or None
         How it ended.
     """
@@ -123,13 +123,13 @@ class Process:
         self.warm = event["warm"]
 
     def output(self, event: Message) -> list[Update]:
-        """Read what it printed and return what that says of its progress."""
+        """Read what it printed and return the progress that it shows."""
         size, updates = self._output.feed(event["data"])
         self.size = event["offset"] + size
         return updates
 
     def said(self, event: Message) -> Update | History | None:
-        """Read what it reports beside its log; None where that is not a report."""
+        """Read a packet of its private line; return None if it is not a report."""
         return self._output.said(event["data"])
 
     @property
@@ -138,16 +138,16 @@ class Process:
         return self._output.training.unreadable
 
     def told_to_end(self, time: float) -> None:
-        """Note that mwmagic ends it from now on."""
+        """Note that mwmagic is ending it."""
         if self._told_to_end is None:
             self._told_to_end = time
 
     def requested(self) -> None:
-        """Note that the user had it sent a signal."""
+        """Note that the user sent it a signal."""
         self._requested = True
 
     def _ended(self, event: Message, failed: float) -> bool:
-        """Whether mwmagic ended a process that had not failed by then."""
+        """Return whether mwmagic ended the process before it failed."""
         told = self._told_to_end is not None and failed >= self._told_to_end
         return told and event["signal"] in _OURS
 
@@ -195,14 +195,14 @@ class Process:
         return self.exit
 
     def lost(self, host: str, time: float, why: str | None = None) -> Exit:
-        """Note that its agent is gone, and it with it."""
+        """Note that it is gone, together with its agent."""
         self.state = TaskState.ENDED
         end = Exit(str(self.task), self.attempt, None, None, time, detail=why, lost=True, host=host)
         self.exit = end
         return self.exit
 
     def seen(self, stack: Stack | None = None) -> Seen:
-        """Return what it shows, wherever it is."""
+        """Return what is observed of it now."""
         return Seen(
             task=str(self.task),
             address=self.address,
@@ -213,7 +213,7 @@ class Process:
         )
 
     def status(self) -> TaskStatus:
-        """Return how the task is."""
+        """Return the task's status."""
         end, phase = self.exit, self._output.phase
         return TaskStatus(
             state=self.state,

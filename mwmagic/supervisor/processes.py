@@ -48,7 +48,7 @@ class Processes:
     roles : mapping of Task to Role
         The tasks and what the gang needs of them.
     guard : Guard
-        What the faults of parsers are reported to.
+        Reports the faults of parsers.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Processes:
         return [str(one.task) for one in self.alive() if self._roles[one.task] is g.Role.PEER]
 
     def seen(self, found: Mapping[str, Stack | None]) -> list[Seen]:
-        """Return what is seen of the tasks that train, with the stacks that were found."""
+        """Return the observations of the tasks that train, with the stacks that were found."""
         return [
             process.seen(found.get(str(process.task)))
             for process in self
@@ -163,14 +163,14 @@ class Processes:
         channel.send("end", process=self.key(process), grace=grace)
 
     def credit(self, process: Process, spent: int) -> None:
-        """Let the agent send as many bytes of output as were taken in."""
+        """Let the agent send as many more bytes of output as were read."""
         channel = self._place.channel(process.task)
         channel.send("credit", process=self.key(process), bytes=spent)
 
     # Stacks.
 
     async def refresh(self, process: Process) -> None:
-        """Fetch a process's file of stacks, where it is on another disk."""
+        """Fetch a process's file of stacks, if it is on another disk."""
         await self._place.pull(process.task, str(process.paths.stacks))
 
     def dump(self, process: Process) -> None:

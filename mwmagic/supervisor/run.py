@@ -1,4 +1,4 @@
-"""A run while it lives: the gang's actions carried out, its events taken in."""
+"""A live run: carries out the gang's actions, and feeds it with events."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Run:
     start : Start
         The cluster, with the options that hold for this run.
     changed : callable
-        Called whenever the status would differ.
+        Called whenever the status may have changed.
     """
 
     def __init__(
@@ -98,10 +98,10 @@ class Run:
         """Whether it reached its final state."""
         return self.gang.state.final
 
-    # What people ask for.
+    # Requests.
 
     def launch(self, task: Task, order: Order) -> None:
-        """Launch a task, or launch it anew while others are missing."""
+        """Launch a task, or replace its launch while others are missing."""
         self.orders[task] = order
         what = {"script": order.script, "args": list(order.args), "env": dict(order.given)}
         self._note("launch", task=str(task), **what)
@@ -139,7 +139,7 @@ class Run:
     # The gang.
 
     def handle(self, event: g.Event) -> None:
-        """Give the gang an event, in turn, and do what it says."""
+        """Pass the gang an event, in order, and carry out its actions."""
         if self._moving is not None:
             self._waiting.append(event)
             return
@@ -164,7 +164,7 @@ class Run:
         self._changed()
 
     async def _move(self, actions: list[g.Action]) -> None:
-        """Hold new ports, then go on where the gang stood."""
+        """Hold new ports, then carry out the actions that need them."""
         try:
             await self._place.rebind()
         except (MwmagicError, OSError) as error:
@@ -178,7 +178,7 @@ class Run:
             self.handle(self._waiting.popleft())
 
     def _unplaced(self, actions: list[g.Action], error: str) -> None:
-        """Do all but start processes, which have no place."""
+        """Carry out all actions but starts, which fail for want of a place."""
         self._perform([action for action in actions if not isinstance(action, g.Start)])
         for action in actions:
             if isinstance(action, g.Start):
@@ -237,10 +237,10 @@ class Run:
     def _due(self, due: g.Due) -> None:
         self.handle(g.Timer(due, time.monotonic()))
 
-    # What agents say.
+    # Events of agents.
 
     def take(self, event: Message) -> None:
-        """Take an agent's event in, if it is about a process of this run."""
+        """Handle an agent's event, if it is about a process of this run."""
         process = self._processes.keyed(event["process"])
         if process is None:
             return
@@ -272,7 +272,7 @@ class Run:
         self._changed()
 
     def _judge_evaluation(self, now: float) -> None:
-        """Stop the evaluator once nothing is left to do: by itself it may wait for ever."""
+        """Stop the evaluator once it has nothing left to do: it may never end by itself."""
         if self.gang.evaluating:
             for task in self._stalls.evaluated(now):
                 self.handle(g.Stop(task, time=now))
@@ -292,7 +292,7 @@ class Run:
         self.handle(g.Exited(process.task, end.attempt, end.code, why, end.moment))
 
     def lost(self, loss: Loss) -> None:
-        """Take in that an agent is gone, and its workers with it."""
+        """Handle the loss of an agent, and of its workers with it."""
         self._note("lost", host=loss.host, tasks=list(map(str, loss.tasks)), why=loss.why)
         for task in loss.tasks:
             process = self._processes.of(task)
@@ -302,7 +302,7 @@ class Run:
     # The record.
 
     def status(self) -> RunStatus:
-        """Return how the run is."""
+        """Return the run's status."""
         return RunStatus(
             number=self.directory.number,
             directory=str(self.directory.path),
@@ -324,13 +324,13 @@ class Run:
         )
 
     def _task_status(self, task: Task) -> TaskStatus:
-        """Return how a task is; its address may be newer than its process."""
+        """Return a task's status; its address may be newer than its process."""
         process = self._processes.of(task)
         status = TaskStatus() if process is None else process.status()
         return replace(status, address=self._place.spec.addresses[task])
 
     def write(self) -> None:
-        """Write the run's state to its record; the last one is there on return."""
+        """Write the run's state to its record; a final state is on disk on return."""
         account = self._account.as_json(self.orders, over=self.over)
         shares = self._place.shares  # for a script that does the run again
         self.directory.write({**self.status().as_json(), **account, "shares": shares})
@@ -338,7 +338,7 @@ class Run:
             self.directory.flush()
 
     def _misread(self, fault: Fault) -> None:
-        """Note, once for each parser, that it failed: what it says may lack something."""
+        """Record the first fault of a parser, whose results may be incomplete."""
         self._faults.append(fault)
         self._note("fault", **fault.as_json())
         self._changed()

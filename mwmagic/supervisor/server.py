@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Client", "Server"]
 
-BACKLOG = 2**20
-"""Bytes a client may leave unread before it is spared all news but the last."""
+BACKLOG_BYTES = 2**20
+"""Bytes that a client may leave unread before it gets only the latest news."""
 
 
 def _described(pid: int) -> str:
@@ -40,7 +40,7 @@ def _described(pid: int) -> str:
 
 @dataclass(eq=False)
 class Client:
-    """Somebody connected to the supervisor."""
+    """A connection to the supervisor."""
 
     writer: asyncio.StreamWriter
     greeted: bool = False
@@ -52,15 +52,15 @@ class Client:
     def send(self, message: Message) -> None:
         """Send a message."""
         if message["type"] == "reply":
-            self._latest = None  # its result is newer
+            self._latest = None  # the reply is newer
         if not self.writer.is_closing():
             self.writer.write(encode(message))
 
     def news(self, message: Message) -> None:
-        """Send what a later message replaces: only the last, to who reads slowly."""
+        """Send a message that a later one replaces; a slow reader gets only the latest."""
         if self._behind is not None:
             self._latest = message
-        elif self.writer.transport.get_write_buffer_size() < BACKLOG:
+        elif self.writer.transport.get_write_buffer_size() < BACKLOG_BYTES:
             self.send(message)
         else:
             self._latest = message
@@ -113,7 +113,7 @@ class Server:
 
     async def open(self) -> None:
         """Start listening."""
-        # Whoever finds a socket that refuses takes it for a dead one and removes it.
+        # A client that finds a socket which refuses it takes it for a dead one and removes it.
         unheard = self.path.with_suffix(".new")
         mask = os.umask(0o177)
         try:
@@ -125,14 +125,14 @@ class Server:
         unheard.rename(self.path)
 
     async def close(self) -> None:
-        """Hang up on everybody."""
+        """Hang up on all clients."""
         self._server.close()
         for client in list(self._clients):
             client.writer.close()
         self.path.unlink(missing_ok=True)
 
     def broadcast(self, message: Message) -> None:
-        """Tell everybody the news."""
+        """Send the news to all clients."""
         for client in self._clients:
             if client.greeted:
                 client.news(message)
@@ -144,7 +144,7 @@ class Server:
             while line := await reader.readline():
                 self._request(client, line)
         except (ConnectionError, ValueError):
-            pass  # gone, or a line without end: hang up
+            pass  # the client is gone, or sent a line without end: hang up
         finally:
             self._drop(client)
 
@@ -159,7 +159,7 @@ class Server:
         except MwmagicError as error:
             self._refuse(client, number, type(error).__name__, str(error))
         except OSError as error:
-            self._refuse(client, number, "SupervisorError", f"the supervisor cannot: {error}")
+            self._refuse(client, number, "SupervisorError", f"the supervisor failed: {error}")
         except Exception as error:  # noqa: BLE001 - hanging up would end the owner's cluster
             traceback.print_exc()
             self._refuse(client, number, "SupervisorError", f"the supervisor failed: {error!r}")
@@ -173,7 +173,7 @@ class Server:
         if message["type"] == "hello":
             self._greet(client, message)
         elif not client.greeted:
-            raise SupervisorError("a connection begins with hello")
+            raise SupervisorError("the first request of a connection must be hello")
         return self._answer(client, message)
 
     def _greet(self, client: Client, message: Message) -> None:
@@ -198,7 +198,7 @@ class Server:
                 )
 
     def _watch(self, client: Client) -> None:
-        """Notice the owner's death even while a child of its holds the socket open."""
+        """Notice the owner's death even while one of its children holds the socket open."""
         try:
             client.death = os.pidfd_open(client.pid)
         except ProcessLookupError:
@@ -206,7 +206,7 @@ class Server:
         asyncio.get_running_loop().add_reader(client.death, self._drop, client)
 
     def disown(self, client: Client) -> None:
-        """Make an owner a mere client, whose going means nothing."""
+        """Make an owner an ordinary client, whose end does not matter."""
         client.owner = False
         self._unwatch(client)
 

@@ -19,7 +19,7 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 """The GPUs that a process may use."""
 
 NONE = "-1"
-"""What that variable holds for no GPU: an empty value reads like a forgotten one."""
+"""The value that hides all GPUs: an empty one would look like a mistake."""
 
 
 def visible_gpus(machine: Machine, env: Mapping[str, str]) -> tuple[list[str], str | None]:
@@ -59,7 +59,7 @@ def _too_few(trains: int, each: int, have: Sequence[str], why: str | None) -> Cl
 def _gpus(
     tasks: Sequence[Task], machine: Machine, env: Mapping[str, str], each: int | None
 ) -> list[dict[str, str]]:
-    """Return what each task sees; those that only serve or evaluate see no GPU."""
+    """Return each task's GPUs; those that only serve or evaluate get none."""
     if each == 0:
         return [{VISIBLE: NONE} for _ in tasks]
     have, why = visible_gpus(machine, env)
@@ -104,10 +104,10 @@ def shares(
     machine : Machine
         What it has.
     env, given : mapping of str to str
-        What the tasks inherit there, and what of it was given for them: that stays.
+        What the tasks inherit there, and the part that the user gave, which stays as it is.
     gpus : int, optional
-        GPUs for each task that trains; by default as many as there are for
-        each, and none where there are fewer than tasks.
+        GPUs for each task that trains; by default they are divided evenly, and no task
+        gets one if there are fewer than tasks.
     threads : int, optional
         Threads for each task; 0 leaves them to the framework; by default the
         machine's processors, divided.

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 __all__ = ["Stalls"]
 
 EVALUATED_SECONDS = 5.0
-"""Seconds without output or work after which an evaluator waits for a checkpoint in vain."""
+"""Idle time after which an evaluator is taken to wait for a checkpoint that never comes."""
 
 
 class Stalls:
-    """The stalls of a run.
+    """Detects the stalls of a run, and acts on them.
 
     Parameters
     ----------
@@ -43,9 +43,9 @@ class Stalls:
     directory : RunDirectory
         The run's record.
     changed : callable
-        Called whenever the run's status would differ.
+        Called whenever the run's status may have changed.
     guard : Guard
-        What a fault in the explanation of a stall is reported to.
+        Reports a fault in the explanation of a stall.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Stalls:
 
     @property
     def current(self) -> Stall | None:
-        """Why the run makes no progress at the moment."""
+        """The stall that the run is in, if it is in one."""
         return self._examiner.stall
 
     @property
@@ -77,7 +77,7 @@ class Stalls:
         return self._examiner.times
 
     def watch(self, process: Process, now: float, *, evaluating: bool) -> None:
-        """Take in what a process did so far; an evaluator counts when training is done."""
+        """Note what a process did so far; evaluators count once training is done."""
         watched = {g.Role.PEER: self._examiner.watchdog}
         if evaluating:
             watched[g.Role.AUXILIARY] = self._evaluation
@@ -126,7 +126,7 @@ class Stalls:
         self._directory.event("unexamined", error=f"{type(error).__name__}: {error}")
 
     def stalled(self, stall: Stall) -> None:
-        """Take in that no task makes progress, and kill the task that holds up the others."""
+        """Record a stall, and kill the task that holds up the others if that was asked for."""
         self._directory.event("stalled", **stall.as_json())
         guilty = [one for one in self._processes.alive() if str(one.task) == stall.guilty]
         if self._restarts:

@@ -1,4 +1,4 @@
-"""Whether a gang that lives makes no progress."""
+"""Detects that a live gang makes no progress."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 __all__ = ["Watchdog"]
 
 IDLE_CORES = 0.05
-"""Cores that a task may use and still count as idle: threads that wait do poll."""
+"""Cores that a task may use and still count as idle, since waiting threads poll."""
 
 
 @dataclass
 class _Task:
-    """When a task was last seen to do something."""
+    """When a task was last active, and what it had done by then."""
 
     active: float
     size: int = 0
@@ -25,7 +25,7 @@ class Watchdog:
     """Watches the output and the CPU time of a gang's tasks.
 
     A gang whose tasks are all silent and idle is stuck: a task that waits inside a
-    collective does nothing, nor does the one that it waits for. One task
+    collective does nothing, and neither does the one that it waits for. A single task
     that computes, or prints, is progress.
 
     Parameters
@@ -38,7 +38,7 @@ class Watchdog:
     _tasks: dict[str, _Task] = field(default_factory=dict)
 
     def seen(self, task: str, *, time: float, size: int, cpu: float) -> None:
-        """Take in what a task did so far.
+        """Note what a task did so far.
 
         Parameters
         ----------
@@ -62,7 +62,7 @@ class Watchdog:
         last.size, last.cpu, last.seen = size, cpu, time
 
     def gone(self, task: str) -> None:
-        """Forget a task whose process ended: those left have the full time again."""
+        """Forget a task whose process ended; the others get the full time again."""
         self._tasks.pop(task, None)
         for other in self._tasks.values():
             other.active = max(other.active, other.seen)
@@ -72,5 +72,5 @@ class Watchdog:
         return min((time - task.active for task in self._tasks.values()), default=0.0)
 
     def stalled(self, time: float) -> bool:
-        """Whether the gang is stuck."""
+        """Return whether the gang is stuck."""
         return bool(self._tasks) and 0 < self.timeout <= self.idle(time)

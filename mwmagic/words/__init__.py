@@ -1,4 +1,4 @@
-"""What is known of runs, in words: the only place that turns it into sentences."""
+"""Puts what is known of runs into words; no other room does."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["ended", "explain", "headline", "observed", "position", "remark", "sentence", "stalled"]
 
 NAMED_TASKS = 8
-"""Tasks that a sentence names at most."""
+"""The most tasks that a sentence names."""
 
 _GAP = re.compile(r"\{(\w+)\}")
 
@@ -101,7 +101,7 @@ _OBSERVED: dict[Symptom, Callable[[Finding], str]] = {
 
 
 def observed(finding: Finding) -> str:
-    """Say what was observed of a task, as what follows its name: ``killed by SIGKILL``."""
+    """Say what was observed of a task, without its name: ``killed by SIGKILL``."""
     return _OBSERVED[finding.symptom](finding)
 
 
@@ -111,14 +111,14 @@ def sentence(finding: Finding) -> str:
 
 
 def ended(finding: Finding, *, ours: bool = False) -> str:
-    """Say how a task's process ended, where there is little room.
+    """Say briefly how a task's process ended.
 
     Parameters
     ----------
     finding : Finding
         How it ended.
     ours : bool
-        Whether mwmagic ended it together with the run: then the signal does not matter.
+        Whether mwmagic ended it together with the run, so that the signal does not matter.
     """
     exited = finding.symptom in (Symptom.EXITED, Symptom.KILLED, Symptom.OUT_OF_MEMORY)
     if exited and finding.detail:
@@ -132,7 +132,7 @@ def ended(finding: Finding, *, ours: bool = False) -> str:
 
 
 def _fill(text: str, finding: Finding, gaps: Sequence[str]) -> str:
-    """Put what a gap stands for in its place."""
+    """Fill the gaps of a text."""
     values = {**finding.given, **{str(number): gap for number, gap in enumerate(gaps)}}
     return _GAP.sub(lambda gap: str(values.get(gap[1], "...")), text)
 
@@ -150,7 +150,7 @@ def headline(cause: Cause) -> str:
 
 
 def explain(cause: Cause) -> list[str]:
-    """Say everything about a failure, a line each, the most useful first."""
+    """Say everything about a failure in several lines, the most useful first."""
     known = ENTRIES.get(cause.known or "")
     exception = f": {cause.exception}" if cause.exception else ""
     return [
@@ -219,7 +219,7 @@ def position(where: Position) -> str:
 
 
 def stalled(stall: Stall) -> str:
-    """Say in a line why a run makes no progress, or else where the first task is."""
+    """Say in a line why a run makes no progress, or else where its first task is."""
     if stall.why is not None:
         return f"stalled: {sentence(stall.why.finding)}"
     return f"stalled: {position(stall.positions[0])}" if stall.positions else "stalled"

@@ -59,15 +59,15 @@ def headline(run: RunStatus) -> str:
 
 
 def line(run: RunStatus) -> str:
-    """Say in one line where a run is and what its first task that reports has reached."""
+    """Say in one line where a run is, and how far the first task that reports has come."""
     told = [task.progress for task in run.tasks.values() if task.progress is not None]
     return "  ".join([headline(run), *map(reached, told[:1])])
 
 
 def remarks(run: RunStatus) -> list[str]:
-    """Say what a run's user should know besides, a line each.
+    """Say what else a run's user should know, a line each.
 
-    Why it makes no progress, what went otherwise than meant, and what could not be read.
+    Why it makes no progress, what did not go as intended, and what could not be read.
     """
     seen = [run.stall.why if run.stall else None, *run.notices]
     told = [failure.remark(one) for one in seen if one]
@@ -80,7 +80,7 @@ def attempt_words(run: RunStatus) -> str:
 
 
 def run_tone(run: RunStatus) -> str:
-    """Say how a run is in one of: wait, run, good, bad, off."""
+    """Classify a run's state as wait, run, good, bad or off."""
     return _TONES[run.state]
 
 
@@ -108,7 +108,7 @@ def _running(run: RunStatus) -> str:
 
 
 def _ending(run: RunStatus) -> str:
-    """Name the evaluator, which may take its time when training is done."""
+    """Name the evaluator, which may run on for a while after training."""
     still = [name for name in _named(run.tasks, TaskState.RUNNING) if name.startswith("evaluator:")]
     return f"ending: {', '.join(still)} still runs" if still else "ending"
 
@@ -152,7 +152,7 @@ def _ended(task: TaskStatus) -> str:
 
 
 def tone(task: TaskStatus) -> str:
-    """Say how a task is in one of: absent, wait, run, good, bad, off."""
+    """Classify a task's state as absent, wait, run, good, bad or off."""
     if task.state is TaskState.ENDED:
         if task.code == 0 and not (task.finding and task.finding.detail):
             return "good"
@@ -163,7 +163,7 @@ def tone(task: TaskStatus) -> str:
 
 
 def fraction(task: TaskStatus) -> float | None:
-    """Return how much of its training a task has done, from 0 to 1; None if it does not say."""
+    """Return how much of its training a task has done, from 0 to 1; None if unknown."""
     told = task.progress
     if told is None:
         return None
@@ -176,7 +176,7 @@ def fraction(task: TaskStatus) -> float | None:
 
 
 def left(task: TaskStatus) -> str:
-    """Say how long a task's training will still take, as it looks now: ``1:07 left``."""
+    """Say how much longer a task's training takes at its present pace: ``1:07 left``."""
     seconds = _seconds_left(task)
     return "" if seconds is None else f"{clock(seconds)} left"
 
@@ -215,7 +215,7 @@ def _places(progress: Reached | None) -> list[str]:
 
 
 def metrics(progress: Reached | None) -> list[tuple[str, str]]:
-    """Return the latest metrics, with four digits."""
+    """Return the latest metrics, with four significant digits."""
     told = {} if progress is None else progress.metrics
     return [(name, f"{value:.4g}") for name, value in told.items()]
 

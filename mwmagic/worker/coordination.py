@@ -1,10 +1,10 @@
-"""How soon TensorFlow notices that a peer is gone, and in which order the peers go.
+"""How soon TensorFlow notices that a peer is gone, and in which order peers end.
 
 The tasks of a MultiWorkerMirroredStrategy send heartbeats to the coordination
 service in the first of them, the leader, which gives up on a silent task after
-ten seconds. TensorFlow has a setting for that, but its strategy leaves it alone.
-The others report an error if the leader is gone before they are: after a
-training that went well, too.
+ten seconds. TensorFlow has a setting for that, but its strategy does not use it.
+The others report an error if the leader ends before they do, even after a
+successful training.
 """
 
 # ruff: noqa: ANN401 - TensorFlow has no annotations
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import ModuleType
 
-__all__ = ["PATIENCE", "configure_heartbeat", "install", "take_leave"]
+__all__ = ["LEAVE_SECONDS", "configure_heartbeat", "install", "take_leave"]
 
-PATIENCE = 5.0
-"""Seconds that a leader waits at most for the others to end."""
+LEAVE_SECONDS = 5.0
+"""Time limit for a leader's wait for the others to end."""
 
 _CONTEXT = "tensorflow.python.eager.context"
 _TIMEOUT = "heartbeat_timeout_in_ms"
-_GRACE = 0.1  # seconds from a task's farewell to its end, on a busy machine
+_FAREWELL_SECONDS = 0.1  # from a task's farewell to its end, on a busy machine
 
 
 def install(seconds: float) -> None:
-    """Arrange for a shorter heartbeat timeout, once TensorFlow is imported.
+    """Set a shorter heartbeat timeout as soon as TensorFlow is imported.
 
     Call it before a strategy is made. It imports nothing.
 
@@ -49,7 +49,7 @@ def install(seconds: float) -> None:
 
 
 def configure_heartbeat(seconds: float, context: ModuleType) -> None:
-    """Give TensorFlow's strategy a heartbeat timeout where it names none.
+    """Give TensorFlow's strategy a heartbeat timeout, unless it sets one.
 
     Which tasks take part, and which of them leads, stays TensorFlow's own
     choice, and without a strategy nothing is configured: parameter servers,
@@ -77,24 +77,24 @@ def configure_heartbeat(seconds: float, context: ModuleType) -> None:
 
 
 def take_leave() -> None:
-    """Let the leader end after the others; call it last in a process that ends well.
+    """Let the leader end after the others; call this last in a process that succeeded.
 
     The others tell the leader through the coordination service that they are
     about to end. It returns at once where TensorFlow has no such service, and
-    after `PATIENCE` where a task goes on working.
+    after `LEAVE_SECONDS` if a task keeps working.
     """
     module = sys.modules.get(_CONTEXT)
     context = module.context_safe() if module else None
     if not _of_workers(_jobs(context)):
         return
-    # The service may be gone, and then some versions of TensorFlow wait for it without an end.
+    # The service may be gone, and some versions of TensorFlow then wait for it forever.
     farewell = threading.Thread(target=_bid_farewell, args=(context,), daemon=True)
     farewell.start()
-    farewell.join(PATIENCE)
+    farewell.join(LEAVE_SECONDS)
 
 
 def _of_workers(jobs: Iterable[Any]) -> bool:
-    """Whether these are the jobs of a strategy whose tasks are all alike."""
+    """Return whether these are the jobs of a strategy whose tasks are all alike."""
     names = {job.name for job in jobs}
     return bool(names) and names <= {"chief", "worker"}
 
@@ -106,8 +106,8 @@ def _jobs(context: Any) -> tuple[Any, ...]:
 
 
 def _bid_farewell(context: Any) -> None:
-    """Tell the leader, or hear it from all the others."""
-    # What failed before, or another version's interface: this process ends in any case.
+    """Say goodbye to the leader; the leader waits for that from all the others."""
+    # An earlier failure, or another version's interface: this process ends in any case.
     with contextlib.suppress(Exception):
         leader = context.coordination_service.service_leader
         own = context.host_address_space()
@@ -116,7 +116,7 @@ def _bid_farewell(context: Any) -> None:
             return
         for task in _tasks(_jobs(context)) - {leader}:
             context.get_config_key_value(_farewell(task))
-        time.sleep(_GRACE)
+        time.sleep(_FAREWELL_SECONDS)
 
 
 def _tasks(jobs: Iterable[Any]) -> set[str]:

@@ -13,10 +13,10 @@ __all__ = ["install"]
 
 
 def install(count: int) -> None:
-    """Show TensorFlow `count` logical CPUs as soon as user code imports it.
+    """Give TensorFlow `count` logical CPUs as soon as user code imports it.
 
-    No environment variable does so. JAX takes ``JAX_NUM_CPU_DEVICES``, which
-    the supervisor sets.
+    TensorFlow has no environment variable for that. JAX has ``JAX_NUM_CPU_DEVICES``,
+    which the supervisor sets.
 
     Parameters
     ----------

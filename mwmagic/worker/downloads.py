@@ -1,7 +1,7 @@
-"""Downloads that several workers of one machine begin at once.
+"""Downloads that several workers of one machine start at once.
 
-Keras writes a download to its place in the cache as it comes. A worker that
-looks there meanwhile takes the part for the whole, or writes into the same file.
+Keras writes a download straight to its place in the cache. A worker that looks
+there meanwhile takes a part for the whole, or writes into the same file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MODULES = ("keras.src.utils.file_utils", "tf_keras.src.utils.data_utils")
 
 
 def install() -> None:
-    """Arrange for Keras's downloads to come to their place as a whole.
+    """Make Keras's downloads appear in the cache only when they are complete.
 
     Call it before the user's code runs. It imports nothing.
     """
@@ -38,7 +38,7 @@ def _repair(module: ModuleType) -> None:
 
 
 def whole(retrieve: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that downloads to a file of this process's own, and then renames it.
+    """Return a function that downloads to a private file, and then renames it.
 
     Parameters
     ----------

@@ -1,9 +1,9 @@
 # ruff: noqa: ANN401 - Keras has no annotations
-"""Reports what Keras computes in `fit`, without text and without a word of the user's.
+"""Reports what Keras computes in `fit`, without parsing text or changing the user's code.
 
-`CallbackList` is where every backend's `fit` learns that a batch or an epoch has ended, so
-it is watched there: the user's callbacks, their order, their logs and Keras's choice to
-call them in another thread stay as they are.
+Every backend's `fit` calls `CallbackList` when a batch or an epoch ends, so that class is
+observed: the user's callbacks, their order, their logs and Keras's choice to call them
+in another thread stay as they are.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ATTRIBUTE = "_mwmagic_watch"
 
 
 def install() -> None:
-    """Arrange for reports of `fit`, once Keras or tf-keras is imported; it imports neither."""
+    """Report each `fit` once Keras or tf-keras is imported; this imports neither."""
     for name in ("keras", "tf_keras"):
         after_import(name, _install)
 
@@ -36,7 +36,7 @@ def _install(keras: ModuleType) -> None:
 
     callbacks = getattr(getattr(keras, "callbacks", None), "CallbackList", None)
     if callbacks is None or not all(hasattr(callbacks, name) for name in EVENTS):
-        return  # another Keras: its bars are read instead
+        return  # an unknown Keras: its progress bars are read instead
     fits = Fits(keras.metrics.Mean)
     for name, (before, after) in EVENTS.items():
         _observe(callbacks, name, before, after, fits)
@@ -44,7 +44,7 @@ def _install(keras: ModuleType) -> None:
 
 
 def _observe(callbacks: Any, name: str, before: Any, after: Any, fits: Any) -> None:
-    """Have a watch told of an event before the callbacks are, and again after them."""
+    """Notify a watch of an event before the callbacks get it, and again after them."""
     original: Callable[..., Any] = getattr(callbacks, name)
 
     @wraps(original)
@@ -52,24 +52,24 @@ def _observe(callbacks: Any, name: str, before: Any, after: Any, fits: Any) -> N
         watch = vars(self).get(_ATTRIBUTE)
         if watch is None:
             watch = vars(self)[_ATTRIBUTE] = fits.watch(self)
-        _tell(watch, before, args, kwargs)
+        _notify(watch, before, args, kwargs)
         fits.depth += 1
         try:
             return original(self, *args, **kwargs)
         finally:
             fits.depth -= 1
-            _tell(watch, after, args, kwargs)
+            _notify(watch, after, args, kwargs)
 
     setattr(callbacks, name, observed)
 
 
-def _tell(watch: Watch, method: Any, args: Any, kwargs: Any) -> None:
-    """Tell a watch of an event; where it fails, training goes on without it."""
+def _notify(watch: Watch, method: Any, args: Any, kwargs: Any) -> None:
+    """Notify a watch of an event; if that fails, training continues without the watch."""
     if method is None or not watch.awake:
         return
     try:
         method(watch, *args, **kwargs)
-    except Exception as error:  # noqa: BLE001 - another Keras may do anything
+    except Exception as error:  # noqa: BLE001 - an unknown Keras may do anything
         watch.awake = False
         text = f"mwmagic: this fit is no longer reported: {type(error).__name__}: {error}"
         if sys.stderr is not None:

@@ -43,7 +43,7 @@ class LayoutReport:
         return "\n".join([*lines, *map(self._advice, self.unmatched)])
 
     def _advice(self, key: str) -> str:
-        """Say what to write for a key that matches nothing."""
+        """Suggest a replacement for a key that matches nothing."""
         ends = [path for path, *_ in self.rows if path.endswith(f"/{key}")]
         hint = f"; did you mean {ends[0]!r} or {'.*' + key!r}?" if ends else ""
         return f"the LayoutMap's {key!r} matches no variable's whole path{hint}"
@@ -98,6 +98,6 @@ def layout_report(model: Any) -> LayoutReport:
     layout_map = getattr(keras.distribution.distribution(), "_layout_map", None)
     if layout_map is None:
         return LayoutReport(rows)
-    # A key may also name what a layer puts out.
+    # A key may also name a layer's output.
     outputs = [f"{layer.path}/output" for layer in model._flatten_layers()]  # noqa: SLF001 - no public way
     return LayoutReport(rows, _unmatched(layout_map, [*(row[0] for row in rows), *outputs]))

@@ -1,7 +1,7 @@
 """The private line from a worker to its supervisor, beside the log.
 
-It is a socket of packets, one JSON object each. What it carries must never hold up or
-break a training: if the socket is full, or nobody listens, it takes nothing.
+It is a socket of packets, one JSON object each. Sending must never delay or break training:
+if the socket is full the packet is refused, and if the other end is gone it is dropped.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["Line", "descriptor", "line"]
 
 
 class Line:
-    """One end of the line; only the process that opened it can speak.
+    """One end of the line; only the process that opened it can send.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class Line:
         return self._socket is not None
 
     def send(self, packet: bytes, seconds: float = 0.0) -> bool:
-        """Send a packet; return whether it is done with, sent or not.
+        """Send a packet, or drop it if the line is closed.
 
         Parameters
         ----------
@@ -53,7 +53,7 @@ class Line:
         Returns
         -------
         bool
-            False where there was no room.
+            False if there was no room for it.
         """
         if self._socket is None:
             return True
@@ -63,7 +63,7 @@ class Line:
             self._socket.send(packet, self._flags)
         except BlockingIOError:
             return False
-        except (OSError, ValueError):  # nobody listens any more, or code closed the descriptor
+        except (OSError, ValueError):  # the other end is gone, or user code closed the descriptor
             self.close()
         return True
 
@@ -86,19 +86,19 @@ def _wait_for_room(one: socket.socket, seconds: float) -> None:
 
 @cache
 def descriptor() -> int | None:
-    """Return the line's descriptor, kept from this process's children from now on."""
+    """Return the line's descriptor, which children no longer inherit from now on."""
     text = os.environ.pop(variables.LINE, "")
     try:
         number = int(text)
         os.set_inheritable(number, False)  # noqa: FBT003 - positional only
     except (OSError, ValueError):
-        return None  # no line, or the number of another process's
+        return None  # there is no line, or the number is another process's
     return number
 
 
 @cache
 def line() -> Line | None:
-    """Return this process's line, unless it has none."""
+    """Return this process's line, if it has one."""
     number = descriptor()
     try:
         return None if number is None else Line(number)

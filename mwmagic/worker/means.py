@@ -1,9 +1,9 @@
 # ruff: noqa: ANN401 - Keras has no annotations, and its state in a step is private
 """The means of the last steps, from the running means that Keras keeps.
 
-Keras gives its callbacks the mean over the epoch so far. From two such means and how many
-samples each is over follows the mean of the steps between: for two readings in a row that
-is the value of one step. What is no mean, a precision, say, stays as Keras gives it.
+Keras gives its callbacks the mean over the epoch so far. Two such means and their sample
+counts yield the mean of the steps between them: for two readings in a row, the value of
+one step. Metrics that are not means, such as precision, stay as Keras gives them.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Means"]
 
-_LIKE = 1e-3
-"""How far, relatively, a log may be from the mean that it comes from."""
+_TOLERANCE_RATIO = 1e-3
+"""The largest relative difference between a log and the mean that it comes from."""
 
 
 class Means:
@@ -61,10 +61,10 @@ class Means:
         return means
 
     def _since(self, model: Any, name: str, value: Any, *, apart: bool) -> float | None:
-        """Return one metric's mean; None where Keras gives nothing sensible.
+        """Return one metric's mean; None if Keras gives nothing sensible.
 
-        Under several workers tf-keras adds the workers' values up until the epoch has
-        ended, so there it is the mean of this worker's own samples.
+        With several workers tf-keras adds up the workers' values until the epoch ends, so
+        in that case this is the mean of this worker's own samples.
         """
         own = self._legacy and apart
         given = 0.0 if own else number(value)
@@ -73,7 +73,7 @@ class Means:
             if count <= 0:
                 continue
             value = total / count if own else given
-            if not apart and abs(total / count - value) > _LIKE * abs(value) + 1e-9:
+            if not apart and abs(total / count - value) > _TOLERANCE_RATIO * abs(value) + 1e-9:
                 continue
             return self._difference(name, value, count)
         return None if own else given
@@ -113,7 +113,7 @@ def _apart(model: Any) -> bool:
 
 def _state(model: Any, metric: Any) -> tuple[float, float]:
     """Return the sum and the count that a mean is made of, on this worker."""
-    state = getattr(model, "_jax_state", None)  # while JAX trains, variables are not kept up
+    state = getattr(model, "_jax_state", None)  # while JAX trains, variables are not updated
     if not state or "metrics_variables" not in state:
         return _local_sum(metric.total), _local_sum(metric.count)
     places = {id(variable): at for at, variable in enumerate(model.metrics_variables)}

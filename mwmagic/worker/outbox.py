@@ -1,4 +1,4 @@
-"""What a worker reports, throttled: of values that come too fast the newest count."""
+"""Throttles what a worker reports: of values that come too fast, the newest are sent."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ GAP_SECONDS = 0.05
 """Seconds between two rounds of packets."""
 
 LAST_SECONDS = 0.5
-"""Seconds to wait for room for what is left at the end."""
+"""Time limit for sending what is left at the end."""
 
-WAITING = 500
-"""Messages that wait at the most; of more the oldest go."""
+WAITING_LIMIT = 500
+"""The most messages that wait; beyond that the oldest are dropped."""
 
 Message = tuple["Mapping[str, Any]", "Mapping[str, Any]"]
 
@@ -37,9 +37,9 @@ class Outbox:
     """Messages on their way out.
 
     A message that comes within `GAP_SECONDS` of the last round waits for the next one, and
-    gives way to a newer one of the same key. A thread sends what waits: the last value
+    a newer message with the same key replaces it. A thread sends what waits: the last value
     of a fast loop must not wait for the end of a slow validation. The thread also reads
-    tensors, since the process that computes them must not wait for them.
+    tensors, so that the training loop need not wait for their values.
 
     Parameters
     ----------
@@ -64,16 +64,16 @@ class Outbox:
         return self._line.open and os.getpid() == self._process
 
     def due(self) -> bool:
-        """Whether a message would go out now."""
+        """Return whether a message would be sent at once."""
         return time.monotonic() - self._sent >= GAP_SECONDS
 
     def put(self, key: Hashable, message: Mapping[str, Any], metrics: Mapping[str, Any]) -> None:
-        """Send a message, or have it wait.
+        """Send a message, or let it wait.
 
         Parameters
         ----------
         key : hashable
-            What the message is about; a newer one with the same key takes its place.
+            What the message is about; a newer one with the same key replaces it.
         message : mapping
             What it says besides, as JSON values.
         metrics : mapping
@@ -84,7 +84,7 @@ class Outbox:
         with self._adding:
             self._waiting.pop(key, None)  # the newest goes last
             self._waiting[key] = (message, metrics)
-            if len(self._waiting) > WAITING:
+            if len(self._waiting) > WAITING_LIMIT:
                 del self._waiting[next(iter(self._waiting))]
         if self.due() and all(type(value) in (int, float) for value in metrics.values()):
             self.flush()
@@ -92,7 +92,7 @@ class Outbox:
             self._wake()
 
     def flush(self, seconds: float = 0.0) -> None:
-        """Send what waits, unless another thread is at it; wait so long for room, in all."""
+        """Send what waits, unless another thread is doing so; wait that long for room in total."""
         if not self.open or not self._sending.acquire(timeout=seconds):
             return
         try:
@@ -130,14 +130,14 @@ class Outbox:
 
 
 def _packet(message: Mapping[str, Any]) -> bytes:
-    """Return a message as one packet; nothing where it would be too long."""
+    """Return a message as one packet; empty if it would be too long."""
     packet = json.dumps(message, separators=(",", ":"), allow_nan=False).encode()
     return packet if len(packet) <= PACKET_BYTES else b""
 
 
 @cache
 def outbox() -> Outbox | None:
-    """Return this process's outbox; None where nobody listens."""
+    """Return this process's outbox; None if it has no line."""
     to = line()
     return None if to is None else Outbox(to)
 

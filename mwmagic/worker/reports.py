@@ -28,20 +28,20 @@ def report(
 ) -> None:
     """Report where training is, and what it measures.
 
-    The dashboard shows it, ``run.metrics()`` returns it and the record keeps it. A few
-    microseconds are all it takes, so call it in every step: of calls that come faster
-    than some tens a second the newest of the same names counts, and the last one always
-    does. Without a cluster it does nothing.
+    The dashboard shows it, ``run.metrics()`` returns it and the record keeps it. A call
+    takes a few microseconds, so call it in every step: calls are throttled to some tens
+    a second, of which the newest with the same names counts, and the last one is always
+    sent. Without a cluster it does nothing.
 
     Parameters
     ----------
     step, epoch : int, optional
-        Which one was done, counted as you like.
+        The step or epoch that was done, counted as you like.
     steps, epochs : int, optional
         How many there are: steps in an epoch, epochs in all.
     **metrics : float
-        Anything that ``float`` accepts, a NumPy, TensorFlow, JAX or PyTorch scalar, say.
-        Of a value that is distributed over replicas this worker's first part counts.
+        Anything that ``float`` accepts, such as a NumPy, TensorFlow, JAX or PyTorch scalar.
+        If a value is distributed over replicas, this worker's first part counts.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""TensorFlow's own server, for the task that TF_CONFIG names: serves until it is ended."""
+"""Runs TensorFlow's own server for the task that TF_CONFIG names, until it is ended."""
 
 import tensorflow as tf
 

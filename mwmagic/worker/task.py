@@ -1,7 +1,7 @@
 """Which task this process is, for code that runs on every task of a cluster.
 
-It reads what the framework itself reads, so it also works under a plain TF_CONFIG, without
-any cluster, and in a script started in another way.
+It reads the variables that the framework itself reads, so it also works with a plain
+TF_CONFIG, without any cluster, and in scripts that mwmagic did not start.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _number(names: Sequence[str]) -> int | None:
 
 
 def _rank() -> int | None:
-    """Return this process's rank, where a framework reads one."""
+    """Return this process's rank, if a framework's variable holds one."""
     return _number([name for one in frameworks() for name in one.ranks])
 
 
@@ -77,9 +77,9 @@ def this_task() -> Task:
 
 
 def is_chief() -> bool:
-    """Return whether this process is the one that writes for all.
+    """Return whether this process is the one that writes files for all.
 
-    With TF_CONFIG the rule is that of TensorFlow's guides: the chief or, without one, the
+    With TF_CONFIG it follows the rule of TensorFlow's guides: the chief or, without one, the
     first worker. A process without a cluster is its own chief; an evaluator is not.
     """
     if not _tf_config().get("task"):
@@ -108,7 +108,7 @@ def _scratch() -> Path:
 
 
 def write_path(path: AnyPath) -> AnyPath:
-    """Return where this task writes a file of which only the chief's copy is kept.
+    """Return the path for this task to write a file to, of which only the chief's is kept.
 
     Saving takes part in collectives, so every worker must do it, but only the chief may
     write to `path`. The others write to a temporary directory that is removed when the

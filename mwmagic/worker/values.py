@@ -1,4 +1,4 @@
-"""Read a number from whatever a user's code calls one."""
+"""Reads numbers from whatever values user code passes."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _DISTRIBUTED = "tensorflow.python.distribute"
 
 
 def local(value: Any) -> Any:  # noqa: ANN401 - of any framework
-    """Return what this process has of a value, or of a Keras variable.
+    """Return this process's part of a value, or of a Keras variable.
 
-    TensorFlow would sum or average the parts of a distributed variable over all
-    workers, in a collective that the others do not take part in.
+    TensorFlow would sum or average a distributed variable over all workers, in a
+    collective in which the others do not take part.
     """
     if type(value).__module__.startswith("keras.src.backend"):
         value = getattr(value, "_value", value)
@@ -34,7 +34,7 @@ def number(value: Any) -> float:  # noqa: ANN401 - of any framework
     Raises
     ------
     Exception
-        It is none: whatever ``float`` or the value's own type raises.
+        It is not a number: whatever ``float`` or the value's own type raises.
     """
     part = local(value)
     try:
@@ -44,10 +44,10 @@ def number(value: Any) -> float:  # noqa: ANN401 - of any framework
 
 
 def _held(value: Any) -> Any:  # noqa: ANN401 - of any framework
-    """Return what to keep of a value until it is sent.
+    """Return the form in which a value is kept until it is sent.
 
-    A tensor is kept, since reading it takes long and most are never sent; a
-    NumPy array is read, since the loop may go on to change it in place.
+    A tensor is kept as it is, since reading takes long and most are never sent; a
+    NumPy array is read at once, since the loop may change it in place later.
     """
     if type(value) in (int, float):
         return value
@@ -61,7 +61,7 @@ def _held(value: Any) -> Any:  # noqa: ANN401 - of any framework
 
 
 class Values:
-    """Reads metrics; a bad one costs itself and one line on standard error."""
+    """Reads metrics; a bad one is dropped, with one line on standard error."""
 
     def __init__(self) -> None:
         self._refused: set[str] = set()
@@ -75,7 +75,7 @@ class Values:
         return self._each(metrics, number)
 
     def listed(self, name: str, values: Sequence[Any]) -> list[float | str]:
-        """Return the numbers of one metric, as JSON values; NaN for one that is bad."""
+        """Return the numbers of one metric, as JSON values; NaN for a bad one."""
         return [self.numbers({name: value}).get(name, "NaN") for value in values]
 
     def numbers(self, metrics: Mapping[str, Any]) -> dict[str, float | str]:
@@ -92,7 +92,7 @@ class Values:
         return found
 
     def refuse(self, name: str, why: str) -> None:
-        """Say once that something is not reported."""
+        """Say, once for each name, that something is not reported."""
         name = name[:NAME_CHARACTERS]
         if name in self._refused or len(self._refused) > NAME_CHARACTERS:
             return

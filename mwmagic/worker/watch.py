@@ -1,5 +1,5 @@
 # ruff: noqa: ANN401 - Keras has no annotations
-"""What one `fit` or `evaluate` does, as its callbacks learn it, reported as numbers."""
+"""Reports the progress of one `fit` or `evaluate`, as its callbacks are told of it."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 __all__ = ["EVENTS", "Fits", "Watch"]
 
 HISTORY_VALUES = 1000
-"""Values of a history that travel in one packet."""
+"""The values of a history that one packet carries."""
 
 EPOCHS_KEPT = 10
-"""Ends of epochs that a round of packets holds: of more, in 50 ms, the newest."""
+"""The epoch ends that one round of packets holds; of more in 50 ms the newest."""
 
-LAST = 2**53
-"""A step that comes after all others."""
+STEPS_LIMIT = 2**53
+"""More steps than any epoch has."""
 
 PACE_SECONDS = 0.5
-"""Seconds of training over which its pace is taken at the least."""
+"""The shortest stretch of training over which the pace is measured."""
 
 
 class Pace:
@@ -41,7 +41,7 @@ class Pace:
         self._compiled = False
 
     def add(self, seconds: float, steps: int) -> None:
-        """Take in how long some steps took."""
+        """Add the time that some steps took."""
         if not self._compiled:
             self._compiled = True
             return
@@ -54,7 +54,7 @@ class Pace:
 
 
 class Fits:
-    """All that `fit` is called for in this process.
+    """All calls of `fit` in this process.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class Fits:
     Attributes
     ----------
     depth : int
-        How many callbacks are being called now: a `fit` inside one is not reported.
+        How many callbacks are active: a `fit` called by one is not reported.
     """
 
     def __init__(self, mean: type) -> None:
@@ -83,7 +83,7 @@ class Watch:
     Attributes
     ----------
     awake : bool
-        Whether it still wants to be told.
+        Whether it still takes events.
     """
 
     def __init__(self, fits: Fits, callbacks: Any, means: Means) -> None:
@@ -100,7 +100,7 @@ class Watch:
         self.awake = self._outbox is not None
 
     def train_begin(self, *_: Any, **__: Any) -> None:
-        """Say that there is a `fit`, before it prints anything."""
+        """Report the start of a `fit`, before it prints anything."""
         if self._fits.depth:
             self.awake = False
             return
@@ -119,9 +119,9 @@ class Watch:
         self._resumed = time.monotonic()
 
     def batch_end(self, batch: int, logs: Any = None, **_: Any) -> None:
-        """Report a step, unless the last report was just now."""
+        """Report a step, unless the last report was a moment ago."""
         now = time.monotonic()
-        step = min(int(batch) + 1, self._place.get("steps", LAST))  # an execution may be cut
+        step = min(int(batch) + 1, self._place.get("steps", STEPS_LIMIT))  # the last may be short
         self._pace.add(now - self._resumed, step - self._place.get("step", 0))
         self._place["step"] = step
         self._pending = logs
@@ -130,11 +130,11 @@ class Watch:
             self._send_batch()
 
     def resume(self, *_: Any, **__: Any) -> None:
-        """Note that the callbacks are done and training goes on."""
+        """Note that the callbacks have returned and training continues."""
         self._resumed = time.monotonic()
 
     def epoch_end(self, epoch: int, logs: Any = None, **_: Any) -> None:
-        """Report an epoch: what it measured in training, and apart from it in validation."""
+        """Report an epoch: its training metrics and, separately, its validation metrics."""
         self._send_batch()
         self._place.update(epoch=int(epoch) + 1)
         if self._place.get("step"):
@@ -147,7 +147,7 @@ class Watch:
             self._put("validation", validation, final=True)
 
     def epoch_told(self, _: int, logs: Any = None, **__: Any) -> None:
-        """Report what callbacks added to an epoch, the learning rate, say."""
+        """Report what callbacks added to an epoch, such as the learning rate."""
         added = {
             name: values[-1]
             for name, values in self._history().items()
@@ -180,7 +180,7 @@ class Watch:
             self._put("evaluate", logs, final=True)
 
     def _send_batch(self) -> None:
-        """Report the newest step, if it has not been."""
+        """Report the newest step, unless that was done."""
         pending, self._pending = self._pending, None
         if pending is not None:
             pace = self._pace.seconds_per_step
@@ -204,7 +204,7 @@ def _is_chief() -> bool:
     try:
         return is_chief()
     except MwmagicError:
-        return True  # the environment is malformed, which the framework tells the user
+        return True  # the environment is malformed, as the framework will say
 
 
 EVENTS: dict[str, tuple[Any, Any]] = {
@@ -216,4 +216,4 @@ EVENTS: dict[str, tuple[Any, Any]] = {
     "on_test_begin": (Watch.test_begin, None),
     "on_test_end": (Watch.test_end, None),
 }
-"""What a watch does before and after the callbacks hear of an event."""
+"""What a watch does before and after the callbacks get an event."""

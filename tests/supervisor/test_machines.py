@@ -197,7 +197,7 @@ def test_what_is_lost_of_a_log_is_said(tmp_path):
         await client.launch()
         await client.state("finished", "failed")
         [end] = [event for event in events(tmp_path) if event["event"] == "exited"]
-        assert "bytes of the log could not be had" in end["finding"]["detail"]
+        assert "bytes of the log could not be fetched" in end["finding"]["detail"]
 
 
 @pytest.mark.slow

@@ -307,7 +307,7 @@ def test_a_run_outlives_its_record(cluster, tmp_path):
 def test_a_directory_that_cannot_be_written_is_told(cluster, tmp_path):
     one = cluster(1)
     (tmp_path / ".mwmagic").write_text("a file, where a folder should be")
-    with pytest.raises(SupervisorError, match=r"the supervisor cannot: .*\.mwmagic"):
+    with pytest.raises(SupervisorError, match=r"the supervisor failed: .*\.mwmagic"):
         one.run("main.py", source="")
     (tmp_path / ".mwmagic").unlink()
     assert one.run("main.py", source="").wait(30).number == 1

@@ -80,12 +80,12 @@ def test_a_client_of_another_version_is_told_what_to_do(wire, one):
     assert (answer["type"], answer["id"]) == ("error", 7)
     assert f"speaks version {VERSION}, not {VERSION + 1}" in answer["error"]
     assert f"kill {one._process.pid}" in answer["error"]
-    assert wire.ask("snapshot", id=8)["error"] == "a connection begins with hello"
+    assert wire.ask("snapshot", id=8)["error"] == "the first request of a connection must be hello"
     assert wire.greet()["type"] == "reply"
 
 
 def test_nothing_is_done_for_who_does_not_greet(wire, one):
-    assert "begins with hello" in wire.ask("close", id=1)["error"]
+    assert "must be hello" in wire.ask("close", id=1)["error"]
     assert not one.closed
 
 
