@@ -52,7 +52,7 @@ def load_ipython_extension(ipython: InteractiveShell) -> None:
 
 
 def unload_ipython_extension(ipython: InteractiveShell) -> None:
-    """Remove the magics and end their clusters."""
+    """Remove the magics and end their clusters, unless they are being reloaded."""
     from .magics import unload
 
     unload(ipython)

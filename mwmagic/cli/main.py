@@ -12,6 +12,7 @@ from mwmagic.client.usage import ConciseParser
 from mwmagic.errors import MwmagicError, RunStopped
 
 from . import clusters, demo, logs, run
+from .request import Terminated, die
 
 if TYPE_CHECKING:
     import argparse
@@ -68,6 +69,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (MwmagicError, FileNotFoundError) as error:
         print(f"mwmagic: {error}", file=sys.stderr)
         return 2
+    except Terminated as request:
+        die(request)
+        return 128 + request.number
     except KeyboardInterrupt:
         return run.INTERRUPTED
     except BrokenPipeError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from mwmagic.client.arguments import add_cluster_options, typed
@@ -12,6 +13,8 @@ from mwmagic.client.cluster import Cluster
 from mwmagic.client.following import follow, pieces
 from mwmagic.errors import BadArguments, WorkerFailed
 from mwmagic.words.run import remarks
+
+from .request import Terminated, listening
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +48,7 @@ def _run(given: argparse.Namespace) -> int:
     options = typed(given)
     # One process per task is started once: importing beforehand gains nothing.
     warm = bool(options.get("restarts"))
-    with Cluster(**{"warm": warm, **options}) as cluster:
+    with listening(), Cluster(**{"warm": warm, **options}) as cluster:
         run = cluster.run(script, args=args)
         return _finish(run, _table if given.dashboard else _lines, raw=given.raw)
 
@@ -75,14 +78,26 @@ def _finish(run: Run, show: Callable[..., None], *, raw: bool) -> int:
     try:
         show(run, raw=raw)
         run.wait()
-    except KeyboardInterrupt:
-        run.stop()
-        print(f"mwmagic: run {run.number} stopped", file=sys.stderr)
+    except KeyboardInterrupt as request:
+        _stop(run)
+        with suppress(OSError):  # of a terminal that was closed
+            print(f"mwmagic: run {run.number} stopped", file=sys.stderr)
+        if isinstance(request, Terminated):
+            raise
         return INTERRUPTED
     except WorkerFailed as error:
         print(f"mwmagic: {error}", file=sys.stderr)
         return _code(run)
     return 0
+
+
+def _stop(run: Run) -> None:
+    """Stop a run with its grace, and without when asked to a second time."""
+    try:
+        run.stop()
+    except KeyboardInterrupt:
+        run.stop(grace=0.0)
+        raise
 
 
 def _labels(run: Run) -> dict[str, str]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
+import os
 import subprocess
 import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mwmagic.errors import NoCluster, SupervisorError
+from mwmagic.errors import MwmagicError, NoCluster, SupervisorError
 from mwmagic.frameworks import tf_config
 from mwmagic.frameworks.requirements import check_installed
 from mwmagic.model.cluster import ClusterSpec, Task, TaskName, find_task
@@ -34,7 +37,10 @@ if TYPE_CHECKING:
 __all__ = ["Cluster", "clusters"]
 
 CLOSE_SECONDS = 15.0
-"""Time that a supervisor has to end everything."""
+"""Time that a supervisor has to end everything, beside a run's grace."""
+
+FAREWELL_SECONDS = 1.0
+"""Time that a supervisor has to answer an owner that exits."""
 
 
 def _spec(news: Message) -> ClusterSpec:
@@ -114,6 +120,15 @@ class Cluster:
         self._process = process
         self._owner = owner
         self._coordinator: Coordinator | None = None
+        self._home = os.getpid()
+        if owner:
+            atexit.register(self._farewell)
+
+    def _farewell(self) -> None:
+        """Have the supervisor end the cluster, which it does with grace after this process."""
+        if os.getpid() == self._home and not self.closed:  # and not a fork of it
+            with suppress(MwmagicError):
+                self._connection.request("close", seconds=FAREWELL_SECONDS)
 
     def _coordinate(self) -> None:
         """Be the chief of the cluster from now on, where that is asked for."""
@@ -342,6 +357,7 @@ class Cluster:
         """Let the cluster outlive this process, its owner no more; `attach` finds it again."""
         self._connection.request("detach")
         self._owner = False
+        atexit.unregister(self._farewell)
 
     def close(self) -> None:
         """End the cluster if this process owns it; else hang up, and leave it running."""
@@ -351,11 +367,14 @@ class Cluster:
             self._hang_up()
 
     def shutdown(self) -> None:
-        """End the cluster, whoever owns it: every process, every port."""
+        """End the cluster, whoever owns it: every process, every port.
+
+        A run that is going is stopped with its grace.
+        """
         if not self._connection.lost:
             try:
                 self._connection.request("close")
-                self._connection.wait(lambda _: False, CLOSE_SECONDS)
+                self._connection.wait(lambda _: False, self.options.grace + CLOSE_SECONDS)
             except SupervisorError:
                 pass  # gone, which is what was asked for; or it hangs, and is killed below
         gone = self._connection.lost
@@ -366,6 +385,7 @@ class Cluster:
             remove(self._connection.path)  # which a supervisor that was killed leaves behind
 
     def _hang_up(self) -> None:
+        atexit.unregister(self._farewell)
         self._connection.close()
         if self._coordinator is not None:
             self._coordinator.leave()

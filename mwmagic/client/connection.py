@@ -171,8 +171,23 @@ class Connection:
             if listener in self._listeners:
                 self._listeners.remove(listener)
 
-    def request(self, kind: str, **fields: Any) -> Message:  # noqa: ANN401 - JSON values
+    def request(
+        self,
+        kind: str,
+        *,
+        seconds: float | None = None,
+        **fields: Any,  # noqa: ANN401 - JSON values
+    ) -> Message:
         """Ask the supervisor something and return its answer.
+
+        Parameters
+        ----------
+        kind : str
+            The request's type.
+        seconds : float, optional
+            How long to wait for the answer.
+        **fields
+            The request's fields.
 
         Raises
         ------
@@ -186,7 +201,7 @@ class Connection:
             number = self._next
             self._send(check({"type": kind, "id": number, **fields}, REQUESTS))
             ready = self._changed.wait_for(
-                lambda: number in self._answers or self._lost, ANSWER_SECONDS
+                lambda: number in self._answers or self._lost, seconds or ANSWER_SECONDS
             )
             answer = self._answers.pop(number, None)
         if answer is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from typing import TYPE_CHECKING
 
 from . import show
@@ -17,9 +18,13 @@ _UNDO = "_mwmagic_undo"
 """The shell's attribute that holds what unloading must undo."""
 
 
+_KEPT = "_mwmagic_kept"
+"""The shell's attribute that holds the session that a reload goes on with."""
+
+
 def load(shell: InteractiveShell) -> None:
     """Register the magics with a shell."""
-    magics = MWMagic(shell)
+    magics = MWMagic(shell, vars(shell).pop(_KEPT, None))
     shell.register_magics(magics)
     forget = install(shell, magics.session)
     hide = show.install(shell, magics.session.displays)
@@ -27,14 +32,23 @@ def load(shell: InteractiveShell) -> None:
     def undo() -> None:
         forget()
         hide()
-        magics.close()
+        if _reloading():
+            setattr(shell, _KEPT, magics.session)
+        else:
+            magics.close()
         _unregister(shell, magics)
 
     setattr(shell, _UNDO, undo)
 
 
+def _reloading() -> bool:
+    """Return whether IPython unloads the extension only to load it again, which it does not say."""
+    calls = traceback.walk_stack(None)
+    return any(frame.f_code.co_name == "reload_extension" for frame, _ in calls)
+
+
 def unload(shell: InteractiveShell) -> None:
-    """Remove the magics from a shell and end their clusters.
+    """Remove the magics from a shell and end their clusters; a reload keeps those.
 
     IPython does not do so by itself: it would go on offering them.
     """

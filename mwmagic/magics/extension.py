@@ -68,9 +68,10 @@ def _trait(option: Option) -> TraitType[Any, Any]:
 class Registered(Magics):
     """The magics, bound to a session."""
 
-    def __init__(self, shell: Any) -> None:  # noqa: ANN401 - IPython is not typed
+    def __init__(self, shell: Any, session: Session | None = None) -> None:  # noqa: ANN401 - IPython is not typed
         super().__init__(shell)
-        self.session = Session(shell, self._defaults)
+        self.session = session or Session(shell, self._defaults)
+        self.session.defaults = self._defaults
         for one in MAGICS:
             self.magics[one.kind][one.name] = one.bound(self.session)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,9 @@ NEWS_SECONDS = 0.1
 ORPHAN = 20.0
 """Seconds in which an owner must have connected."""
 
+LATE_SECONDS = 5.0
+"""Seconds after its grace at which a run that is being closed is no longer waited for."""
+
 
 class Supervisor:
     """The process that owns one cluster's gang.
@@ -64,6 +68,8 @@ class Supervisor:
         self._place = Place(start, self._take, self._lost, self._changed, engine)
         self._server = Server(socket, self._answer, self._abandoned)
         self._closed = asyncio.Event()
+        self._hurried = False
+        self._stirred = asyncio.Event()
         self._frame: asyncio.TimerHandle | None = None
         self._requests: dict[str, Callable[[Client, Message], None]] = {
             "hello": self._look,
@@ -84,26 +90,53 @@ class Supervisor:
         await self._server.open()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            loop.add_signal_handler(number, self._closed.set)
+            loop.add_signal_handler(number, self._asked)
         loop.call_later(ORPHAN, self._expect_owner)
 
     async def serve(self) -> None:
         """Serve until somebody closes the cluster or its owner is gone."""
         await self._closed.wait()
         if self.run is not None and not self.run.over:
-            self.run.stop(None, 0.0)
+            await self._end(self.run)
         await self._place.close()
         self._tell()
         if self.run is not None:
             self.run.directory.flush()
         await self._server.close()
 
+    async def _end(self, run: Run) -> None:
+        """Stop a run: with its grace, unless the owner vanished without a word."""
+        if not self._hurried:
+            run.stop(None, None)
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._quiet(run), run.options.grace + LATE_SECONDS)
+        if not run.over:
+            run.stop(None, 0.0)
+
+    async def _quiet(self, run: Run) -> None:
+        """Wait until a run is over, or nobody is to wait for it any longer."""
+        while not run.over and not self._hurried:
+            self._stirred.clear()
+            await self._stirred.wait()
+
+    def _asked(self) -> None:
+        """Close because a signal asks for it; the second one does not wait."""
+        if self._closed.is_set():
+            self._hurry()
+        self._closed.set()
+
+    def _hurry(self) -> None:
+        self._hurried = True
+        self._stirred.set()
+
     def _expect_owner(self) -> None:
-        if not self._server.owned and not self.options.detach:
-            self._closed.set()
+        if not self._server.owned:
+            self._abandoned()
 
     def _abandoned(self) -> None:
-        if not self.options.detach:
+        """Close at once, unless the owner has asked for it before it went."""
+        if not self.options.detach and not self._closed.is_set():
+            self._hurry()
             self._closed.set()
 
     # Agents.
@@ -124,6 +157,7 @@ class Supervisor:
     # News.
 
     def _changed(self) -> None:
+        self._stirred.set()
         if self.run is not None and self.run.over:
             self._tell()
         elif self._frame is None:

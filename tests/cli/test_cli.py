@@ -180,22 +180,34 @@ def workers(process):
     return [int(process.stdout.readline().split()[-1]) for _ in range(2)]
 
 
+SAVE = """
+    import os, pathlib, signal, sys, time
+    def save(*_):
+        time.sleep(0.2)
+        pathlib.Path("saved-" + os.environ["MWMAGIC_TASK"]).touch()
+        sys.exit(0)
+    signal.signal(signal.SIGTERM, save)
+    print("up", os.getpid(), flush=True)
+    time.sleep(600)
+"""
+
+
 @pytest.mark.slow
-def test_ctrl_c_stops_all_and_lets_them_save(script, here):
-    script("""
-        import os, pathlib, signal, sys, time
-        def save(*_):
-            pathlib.Path("saved-" + os.environ["MWMAGIC_TASK"]).touch()
-            sys.exit(0)
-        signal.signal(signal.SIGTERM, save)
-        print("up", os.getpid(), flush=True)
-        time.sleep(600)
-    """)
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [
+        (signal.SIGINT, 130),
+        (signal.SIGTERM, -signal.SIGTERM),
+        (signal.SIGHUP, -signal.SIGHUP),
+    ],
+)
+def test_what_asks_the_command_to_end_lets_the_workers_save(script, here, number, code):
+    script(SAVE)
     with started("run", "-n", "2", "main.py", start_new_session=True) as process:
         pids = workers(process)
-        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+        os.killpg(process.pid, number)  # as a terminal does
         out, err = process.communicate(timeout=30)
-    assert (process.returncode, out, err) == (130, "", "mwmagic: run 1 stopped\n")
+    assert (process.returncode, out, err) == (code, "", "mwmagic: run 1 stopped\n")
     assert not [pid for pid in pids if alive(pid)]
     assert sorted(path.name for path in here.glob("saved-*")) == [
         "saved-worker:0",
@@ -205,15 +217,40 @@ def test_ctrl_c_stops_all_and_lets_them_save(script, here):
 
 
 @pytest.mark.slow
-def test_ctrl_c_twice_does_not_wait(script):
+def test_under_nohup_a_closed_terminal_means_nothing(script):
+    script(SAVE.replace("time.sleep(600)", "os.path.exists('on') or time.sleep(0.05)"))
+    command = "trap '' HUP; exec " + " ".join([*COMMAND, "run", "-n", "2", "main.py"])
+    options = {"stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(["/bin/sh", "-c", command], **options) as process:
+        workers(process)
+        process.send_signal(signal.SIGHUP)
+        process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert runs()[-1].state == "finished"
+
+
+@pytest.mark.slow
+def test_stopping_clusters_lets_the_workers_save(script, here):
+    script(SAVE)
+    with started("run", "-n", "2", "main.py") as process:
+        pids = workers(process)
+        assert main(["stop"]) == 0
+        process.communicate(timeout=30)
+    assert not [pid for pid in pids if alive(pid)]
+    assert len(list(here.glob("saved-*"))) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_asked_twice_the_command_does_not_wait(script, number):
     script("import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + SLEEP)
     with started("run", "-n", "2", "--grace", "600", "main.py") as process:
         pids = workers(process)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         eventually(lambda: runs()[-1].info["state"] == "ending")
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         _, err = process.communicate(timeout=30)
-    assert (process.returncode, err) == (130, "")
+    assert (process.returncode, err) == (130 if number == signal.SIGINT else -number, "")
     assert not [pid for pid in pids if alive(pid)]
 
 

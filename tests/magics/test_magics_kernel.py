@@ -337,6 +337,62 @@ def test_unloading_leaves_nothing(kernel):
     assert kernel.run(DECLARE).error is None
 
 
+SAVE = """%%mw_worker
+import os, pathlib, signal, sys, time
+def save(*_):
+    time.sleep(0.5)
+    pathlib.Path("saved-" + os.environ["MWMAGIC_TASK"]).touch()
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+print("up", flush=True)
+time.sleep(600)
+"""
+
+
+def training(kernel):
+    """Launch workers that save when they get SIGTERM; return once they would."""
+    kernel.run("%mw_cluster 2 --no-warm --grace 10")
+    kernel.run(SAVE)
+    eventually(lambda: kernel.run("%mw_logs").text.count("up") == 2)
+
+
+def saved(tmp_path):
+    return sorted(path.name for path in tmp_path.glob("saved-*"))
+
+
+def test_unloading_lets_the_workers_save(kernel, tmp_path):
+    training(kernel)
+    assert kernel.run("%unload_ext mwmagic").error is None
+    assert saved(tmp_path) == ["saved-worker:0", "saved-worker:1"]
+    assert ours(kernel) == []
+
+
+def test_reloading_keeps_what_runs(kernel, tmp_path):
+    training(kernel)
+    before = sorted(one.pid for one in ours(kernel))
+    assert kernel.run("%reload_ext mwmagic").error is None
+    assert sorted(one.pid for one in ours(kernel)) == before
+    assert "stopped" not in kernel.run("%mw_status").value
+    assert kernel.run("%mw_stop").text == "stopped run 1\n"
+    assert saved(tmp_path) == ["saved-worker:0", "saved-worker:1"]
+    assert "ended the cluster" in kernel.run("%mw_stop --cluster").text
+    assert ours(kernel) == []
+
+
+@pytest.mark.parametrize("end", ["shut down", "exit"])
+def test_a_kernel_that_ends_lets_the_workers_save(kernel, tmp_path, end):
+    training(kernel)
+    left = ours(kernel)
+    if end == "exit":
+        kernel.send("exit")
+        kernel.manager.provisioner.process.wait(30)
+    kernel.manager.shutdown_kernel()
+    gone, alive = psutil.wait_procs(left, timeout=30)
+    assert (len(gone), alive) == (4, [])
+    assert saved(tmp_path) == ["saved-worker:0", "saved-worker:1"]
+    assert runs(tmp_path)[-1].state == "stopped"
+
+
 def test_configured_defaults(kernel):
     kernel.run("%config MWMagic.restarts = 1")
     kernel.run(DECLARE)

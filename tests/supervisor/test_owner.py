@@ -54,6 +54,70 @@ def test_everything_ends_when_the_owner(own, end):
         os.kill(int(fork.read_text()), signal.SIGKILL)
 
 
+SAVE = """
+import os, pathlib, signal, sys, time
+def save(*_):
+    time.sleep(0.3)
+    pathlib.Path("saved-" + os.environ["MWMAGIC_TASK"]).touch()
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+pathlib.Path("up-" + os.environ["MWMAGIC_TASK"]).touch()
+time.sleep(600)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("end", ["returns", "raises", "closes"])
+def test_an_owner_that_ends_lets_the_workers_save(own, end):
+    owner = own()
+    owner.workers()
+    Path("main.py").write_text(SAVE)
+    up = "len([name for name in os.listdir() if name.startswith('up-')]) == 2"
+    wait = f"[time.sleep(0.01) for _ in iter(lambda: {up}, True)]; "
+    owner.does("run.stop(); run = cluster.run('main.py'); " + wait + ENDS[end])
+    eventually(lambda: gone([owner.supervisor]), "end of the supervisor")
+    assert sorted(path.name for path in Path().glob("saved-*")) == [
+        "saved-worker:0",
+        "saved-worker:1",
+    ]
+
+
+@pytest.mark.slow
+def test_what_an_owner_forks_ends_nothing(own):
+    owner = own()
+    family = [owner.supervisor, *agents_of(owner.supervisor), *owner.workers()]
+    fork = "child = os.fork() or sys.exit(); os.waitpid(child, 0); "
+    owner.does(fork + "os.mkdir('forked'); time.sleep(600)")
+    eventually(lambda: Path("forked").exists())
+    assert all(map(alive, family))
+    assert runs()[-1].state == "running"
+
+
+@pytest.mark.slow
+def test_a_supervisor_that_is_asked_to_end_lets_the_workers_save(cluster):
+    one = cluster()
+    one.run("main.py", source=SAVE)
+    eventually(lambda: len(list(Path().glob("up-*"))) == 2)
+    os.kill(one._process.pid, signal.SIGTERM)
+    with pytest.raises(SupervisorLost):
+        one._connection.wait(lambda _: False, 30)
+    assert len(list(Path().glob("saved-*"))) == 2
+
+
+@pytest.mark.slow
+def test_a_supervisor_that_is_asked_to_end_twice_does_not_wait(cluster):
+    one = cluster(grace=600)
+    deaf = SAVE.replace("SIGTERM, save", "SIGTERM, signal.SIG_IGN")
+    run = one.run("main.py", source=deaf)
+    eventually(lambda: len(list(Path().glob("up-*"))) == 2)
+    os.kill(one._process.pid, signal.SIGTERM)
+    eventually(lambda: run.state == "ending")
+    os.kill(one._process.pid, signal.SIGTERM)
+    with pytest.raises(SupervisorLost):
+        one._connection.wait(lambda _: False, 30)
+    assert run.state == "stopped"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_everything_ends_when_the_supervisor_is_asked_to(cluster, number):

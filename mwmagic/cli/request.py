@@ -1,0 +1,58 @@
+"""The signals that ask a command to end, as exceptions: what it began is ended with them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+
+__all__ = ["Terminated", "die", "listening"]
+
+_NUMBERS = (signal.SIGTERM, signal.SIGHUP)
+"""What schedulers, service managers, containers and closing terminals send."""
+
+
+class Terminated(KeyboardInterrupt):
+    """A signal asks this process to end, as Ctrl-C does.
+
+    Parameters
+    ----------
+    number : int
+        The signal's.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def _raise(number: int, _frame: FrameType | None) -> None:
+    raise Terminated(number)
+
+
+@contextmanager
+def listening() -> Iterator[None]:
+    """Raise `Terminated` for these signals, but for those that are ignored, as under nohup."""
+    main = threading.current_thread() is threading.main_thread()
+    heard = [one for one in _NUMBERS if main and signal.getsignal(one) is signal.SIG_DFL]
+    for number in heard:
+        signal.signal(number, _raise)
+    try:
+        yield
+    finally:
+        for number in heard:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def die(request: Terminated) -> None:
+    """Die of the signal, so that whatever sent it sees that it was obeyed."""
+    with suppress(OSError):
+        sys.stdout.flush()
+    os.kill(os.getpid(), request.number)
