@@ -280,6 +280,7 @@ HANDLERS: dict[str, Callable[[Agent, dict[str, Any]], None]] = {
     "start": Agent.start,
     "end": lambda agent, command: agent.workers.end(command),
     "signal": lambda agent, command: agent.workers.signal(command),
+    "ask": lambda agent, command: agent.workers.ask(command),
     "credit": lambda agent, command: agent.workers.credit(command),
     "tell": lambda agent, command: agent.workers.tell(command),
     "fetch": Agent.fetch,

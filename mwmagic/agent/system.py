@@ -37,6 +37,13 @@ def contents(path: str, limit: int = CHUNK_BYTES) -> bytes | None:
         os.close(descriptor)
 
 
+def catches(pid: int, number: int) -> bool:
+    """Return whether a process has a handler for a signal, as the kernel knows it."""
+    status = contents(f"/proc/{pid}/status") or b""
+    masks = [line.split()[1] for line in status.splitlines() if line.startswith(b"SigCgt:")]
+    return any(int(mask, 16) >> (number - 1) & 1 for mask in masks)
+
+
 def waiting_in(descriptor: int) -> bytes:
     """Return what is in a pipe now."""
     try:

@@ -71,6 +71,7 @@ COMMANDS: dict[str, Fields] = {
     },
     "end": {"process": MAYBE_STR, "grace": NUMBER},
     "signal": {"process": str, "signal": int},
+    "ask": {"process": str, "signal": int},
     "credit": {"process": str, "bytes": int},
     "tell": {"process": str, "data": str},
     "fetch": {"id": int, "path": str, "offset": int, "bytes": int},
@@ -80,7 +81,7 @@ COMMANDS: dict[str, Fields] = {
 """What a supervisor sends to an agent.
 
 ``look`` asks what the machine has and ``fetch`` for a piece of a file; ``tell`` sends a packet down
-a worker's line.
+a worker's line. ``ask`` sends a signal only to a process that catches it, which it then cannot end.
 """
 
 EVENTS: dict[str, Fields] = {

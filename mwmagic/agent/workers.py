@@ -12,7 +12,7 @@ from .process import Process
 from .reaper import Reaper
 from .relay import Relay
 from .spawn import spawn
-from .system import clocks, reason_of, waiting_in
+from .system import catches, clocks, reason_of, waiting_in
 from .wire import LOG_LOST, NOT_STARTED, REMAINS, as_bytes, as_text
 
 TYPE_CHECKING = False
@@ -142,6 +142,14 @@ class Workers:
         """Send a signal to a worker's main process, if it is still there."""
         process = self.processes.get(command["process"])
         if process:
+            process.signal(command["signal"])
+
+    def ask(self, command: dict[str, Any]) -> None:
+        """Send a worker a signal if it catches it, and if it is still there."""
+        process = self.processes.get(command["process"])
+        if process and process.pid and not process.exit:
+            if not catches(process.pid, command["signal"]):
+                raise ValueError(f"{process.name} does not catch signal {command['signal']}")
             process.signal(command["signal"])
 
     def credit(self, command: dict[str, Any]) -> None:

@@ -1,6 +1,6 @@
 """Where each task is: the stacks that ``faulthandler`` wrote, read.
 
-The bootstrap registers ``faulthandler`` for SIGUSR1, so a dump comes even from
+The bootstrap registers ``faulthandler`` for a signal, so a dump comes even from
 a process whose main thread is inside a C call, such as a collective.
 """
 
@@ -74,7 +74,9 @@ def parse(text: str) -> Stack:
 
 
 def positions(
-    stacks: Mapping[str, Stack | None], states: Mapping[str, str]
+    stacks: Mapping[str, Stack | None],
+    states: Mapping[str, str],
+    deaf: Mapping[str, Whereabouts] | None = None,
 ) -> tuple[Position, ...]:
     """Return where each task is, those that hold up the others first.
 
@@ -84,9 +86,16 @@ def positions(
         By task; None where no dump came.
     states : mapping of str to str
         Each process's state, as ``/proc/PID/stat`` has it (``T`` is stopped).
+    deaf : mapping of str to Whereabouts, optional
+        Why those tasks cannot be asked that cannot.
     """
     order = sorted(stacks, key=lambda task: _waits(stacks[task]))
-    return tuple(position(task, stacks[task], states.get(task, "")) for task in order)
+    known = {
+        task: Position(task, why) for task, why in (deaf or {}).items() if states.get(task) != "T"
+    }
+    return tuple(
+        known.get(task) or position(task, stacks[task], states.get(task, "")) for task in order
+    )
 
 
 def _waits(stack: Stack | None) -> bool:

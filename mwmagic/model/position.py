@@ -17,6 +17,8 @@ class Whereabouts(str, Enum):
     IN_FRAMEWORK = "in-framework"
     NO_USER_CODE = "no-user-code"
     NO_ANSWER = "no-answer"
+    NOT_BEGUN = "not-begun"
+    NO_HANDLER = "no-handler"
     STOPPED = "stopped"
 
 

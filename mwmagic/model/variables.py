@@ -22,7 +22,10 @@ REPORT = "MWMAGIC_REPORT"
 """The file for an uncaught exception, as JSON."""
 
 STACKS = "MWMAGIC_STACKS"
-"""The file to which SIGUSR1 writes the stack of every thread."""
+"""The file to which `STACKS_SIGNAL` writes the stack of every thread."""
+
+STACKS_SIGNAL = 50
+"""A real-time signal, which user code leaves alone; it may want SIGUSR1 for itself."""
 
 KERAS = "MWMAGIC_KERAS"
 """``auto``, ``plain`` or ``legacy``."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from mwmagic.diagnosis import why_stalled
 from mwmagic.diagnosis.stacks import parse, positions
 from mwmagic.model.cause import Stall
-from mwmagic.model.position import Examination
+from mwmagic.model.position import Examination, Whereabouts
 
 from .watchdog import Watchdog
 
@@ -175,7 +175,8 @@ class Examiner:
         finally:
             self._busy = None
             self.times += 1
-        where = positions(found, states)
+        deaf = {str(one.task): one.deaf for one in alive if one.deaf is not None}
+        where = positions(found, states, deaf)
         texts = {name: stack.text for name, stack in found.items() if stack is not None}
         self._listener.located(Examination(where, texts))
         return found, where
@@ -189,7 +190,12 @@ class Examiner:
         while pending and time.monotonic() < deadline:
             await asyncio.sleep(POLL_SECONDS)
             await self._refresh([one for one in alive if str(one.task) in pending])
-            pending = {task: dump for task, dump in pending.items() if not dump.complete()}
+            deaf = {str(one.task) for one in alive if one.deaf is not None}
+            pending = {
+                task: dump
+                for task, dump in pending.items()
+                if task not in deaf and not dump.complete()
+            }
         return {task: dump.stack() if dump else None for task, dump in dumps.items()}
 
     async def _refresh(self, processes: Sequence[Process]) -> None:
@@ -197,8 +203,8 @@ class Examiner:
 
     def _ask(self, process: Process) -> Dump | None:
         path = process.paths.stacks
-        # Before the bootstrap has registered its handler the signal would be deadly.
-        if not path.exists():
+        process.deaf = None if path.exists() else Whereabouts.NOT_BEGUN
+        if process.deaf is not None:
             return None
         dump = Dump(path)
         self._source.dump(process)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mwmagic.logs.progress import Update
     from mwmagic.model.cluster import Task
     from mwmagic.model.messages import Message
+    from mwmagic.model.position import Whereabouts
     from mwmagic.record import TaskPaths
 
     from .reports import History
@@ -84,6 +85,8 @@ class Process:
         Its state; never ``absent``.
     exit : Exit or None
         How it ended.
+    deaf : Whereabouts or None
+        Why it could not be asked for its stack, when it was last.
     """
 
     def __init__(
@@ -107,6 +110,7 @@ class Process:
         self.told = told
         self.state = TaskState.STARTING
         self.exit: Exit | None = None
+        self.deaf: Whereabouts | None = None
         self.pid: int | None = None
         self.warm = False
         self.usage: dict[str, Any] = {}

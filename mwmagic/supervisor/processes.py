@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 import time
 from pathlib import Path
@@ -175,4 +174,5 @@ class Processes:
 
     def dump(self, process: Process) -> None:
         """Have a process write its stack."""
-        self.signal(process, signal.SIGUSR1)
+        channel = self._place.channel(process.task)
+        channel.send("ask", process=self.key(process), signal=variables.STACKS_SIGNAL)

@@ -13,6 +13,7 @@ from mwmagic import gang as g
 from mwmagic.diagnosis import notices
 from mwmagic.errors import MwmagicError, SupervisorError
 from mwmagic.logs.guard import Guard
+from mwmagic.model.position import Whereabouts
 from mwmagic.model.status import (
     RunState,
     RunStatus,
@@ -259,6 +260,8 @@ class Run:
         elif event["type"] == "refused" and event["command"] == "start":
             failed = process.failed(event["error"], time.monotonic(), event["reason"])
             self._exited(process, failed)
+        elif event["type"] == "refused" and event["command"] == "ask":
+            process.deaf = Whereabouts.NO_HANDLER
 
     def usage(self, event: Message) -> None:
         """Note the CPU and memory that the processes use."""

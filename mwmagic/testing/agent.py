@@ -229,6 +229,7 @@ _HANDLERS: dict[str, Callable[[FakeAgent, Message], None]] = {
     "credit": FakeAgent.credit,
     "end": FakeAgent.end,
     "signal": FakeAgent.signal,
+    "ask": FakeAgent.signal,
     "fetch": FakeAgent.fetch,
     "tell": FakeAgent.tell,
     "ping": FakeAgent.ping,

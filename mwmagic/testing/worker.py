@@ -43,7 +43,7 @@ class FakeWorker:
     told : asyncio.Queue of str
         The packets that came on its line from the supervisor.
     stack : str
-        What it writes to its stacks file on SIGUSR1.
+        What it writes to its stacks file when it is asked.
     """
 
     def __init__(
@@ -125,8 +125,8 @@ class FakeWorker:
             return 1
 
     def take(self, number: int) -> None:
-        """Take a signal: SIGUSR1 writes the stack, SIGSTOP does nothing, all others end it."""
-        if number == signal.SIGUSR1:
+        """Take a signal: one writes the stack, SIGSTOP does nothing, all others end it."""
+        if number == variables.STACKS_SIGNAL:
             self.machine.write(self.env[variables.STACKS], self.stack.encode())
         elif number not in (signal.SIGSTOP, signal.SIGCONT) and self.signal is None:
             self.signal = number

@@ -54,14 +54,14 @@ def _find_package() -> None:
 
 
 def _enable_stacks() -> None:
-    """Dump every thread's stack on SIGUSR1; works inside a blocked collective too."""
+    """Dump every thread's stack on a signal; works inside a blocked collective too."""
     from mwmagic.model import variables
 
     faulthandler.enable()
     path = os.environ.get(variables.STACKS)
     if path:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        faulthandler.register(signal.SIGUSR1, file=descriptor, all_threads=True)
+        faulthandler.register(variables.STACKS_SIGNAL, file=descriptor, all_threads=True)
 
 
 def _install_fixes() -> None:

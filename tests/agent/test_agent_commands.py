@@ -195,6 +195,33 @@ def test_a_worker_has_no_descriptors_or_signals_of_others(agent):
     assert signals_of(signals) == {"SigBlk": set(), "SigIgn": ignored_by_python}
 
 
+def test_a_signal_that_asks_something_ends_nothing(agent):
+    agent.start("a", "import time\nprint('bare', flush=True)\ntime.sleep(600)")
+    agent.says("a", "bare")
+    agent.say("ask", process="a", signal=50)
+    agent.wait("refused", command="ask", process="a")
+    code = """
+        import os, signal, sys, time
+        caught = False
+        def answer(*_):
+            global caught
+            caught = True
+            print("answer", flush=True)
+        signal.signal(50, answer)
+        print("ready", flush=True)
+        while not caught:
+            time.sleep(0.01)
+        os.execv(sys.executable, [sys.executable, "-c", "print('new', flush=True); input()"])
+        """
+    agent.start("b", code)
+    agent.says("b", "ready")
+    agent.say("ask", process="b", signal=50)
+    agent.says("b", "answer")
+    agent.say("ask", process="gone", signal=50)
+    agent.say("ping", n=1)
+    agent.wait("pong")
+
+
 def test_a_signal_reaches_the_main_process_only(agent):
     agent.start(
         "a",

@@ -33,7 +33,7 @@ class FakeRun:
             path = folder / f"{task}.stacks"
             path.touch()
             paths = SimpleNamespace(stacks=path)
-            self.processes.append(SimpleNamespace(task=task, usage={}, paths=paths))
+            self.processes.append(SimpleNamespace(task=task, usage={}, paths=paths, deaf=None))
 
     def alive(self):
         return self.processes
@@ -131,6 +131,20 @@ def test_a_run_that_is_not_running_is_not_stalled(tmp_path):
     examiner.watchdog.seen("worker:0", time=0.0, size=0, cpu=0.0)
     examiner.judge(100.0, running=False)
     assert (examiner.stall, run.stalls) == (None, [])
+
+
+def test_a_task_that_cannot_be_asked_is_not_waited_for_and_says_why(tmp_path):
+    run = FakeRun(tmp_path)
+    new, _ = run.processes
+    new.paths.stacks.unlink()
+    run.dump = lambda process: setattr(process, "deaf", Whereabouts.NO_HANDLER)
+    examiner = Examiner(run, run, 5.0, Guard(unexpected))
+    idle(examiner, run)
+    [stall] = run.stalls
+    assert [one.whereabouts for one in stall.positions] == [
+        Whereabouts.NOT_BEGUN,
+        Whereabouts.NO_HANDLER,
+    ]
 
 
 def test_a_dump_is_complete_when_it_grows_no_more(tmp_path):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
+from processes import eventually
 
 from mwmagic.client.cluster import Cluster
-from mwmagic.errors import WorkerFailed
+from mwmagic.errors import NoRun, SupervisorError, WorkerFailed
 from mwmagic.model.position import Position, Whereabouts
 from mwmagic.model.symptom import Symptom
 from mwmagic.supervisor.watchdog import Watchdog
@@ -96,6 +99,47 @@ def test_a_stalled_run_says_where_each_task_is(tmp_path):
         assert stacks.lines[1] == f"worker:1 is at {AT}, outside any operation of the framework"
         assert "load_more" in stacks.texts["worker:1"]
         assert f"--- worker:1 ---\n{stacks.texts['worker:1']}" in stacks.full
+
+
+UNUSUAL = """
+import json, os, signal, sys, time
+index = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
+signal.signal(signal.SIGUSR1, [signal.SIG_DFL, lambda *_: sys.exit(9), signal.SIG_DFL][index])
+print("up", flush=True)
+if index == 2:
+    os.execv(sys.executable, [sys.executable, "-c", "print('up', flush=True); input()"])
+time.sleep(600)
+"""
+
+
+@pytest.mark.slow
+def test_looking_into_tasks_ends_none_and_calls_no_handler_of_theirs(tmp_path):
+    (tmp_path / "main.py").write_text(UNUSUAL.replace("input()", "import time; time.sleep(600)"))
+    with Cluster(3, warm=False, directory=tmp_path) as cluster:
+        run = cluster.run("main.py", cwd=tmp_path)
+        run._connection.wait(lambda _: run.over or len(run.status().tasks) == 3, 60)
+        logs = [run.directory / f"attempt-1/worker-{index}.log" for index in range(3)]
+        ups = [b"up\n", b"up\n", b"up\nup\n"]
+        eventually(lambda: [log.exists() and log.read_bytes() for log in logs] == ups)
+        found = {one.task: one.whereabouts for one in run.stacks().positions}
+        assert found == {
+            "worker:0": Whereabouts.IN_USER_CODE,
+            "worker:1": Whereabouts.IN_USER_CODE,
+            "worker:2": Whereabouts.NO_HANDLER,
+        }
+        assert not run.over
+        assert not [one.state for one in run.status().tasks.values() if one.state != "running"]
+
+
+@pytest.mark.slow
+def test_workers_that_are_only_starting_survive_being_asked(tmp_path):
+    (tmp_path / "main.py").write_text("pass")
+    with Cluster(4, warm=False, directory=tmp_path) as cluster:
+        run = cluster.run("main.py", cwd=tmp_path)
+        while not run.over:
+            with suppress(NoRun, SupervisorError):
+                run.stacks()
+        run.wait(60)
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ import pytest
 from processes import eventually
 from programs import HELPER, PROGRAMS
 
+from mwmagic.model import variables
 from mwmagic.worker import bootstrap
 
 BOOTSTRAP = bootstrap.__file__
@@ -316,7 +317,7 @@ def test_sigusr1_writes_every_stack(folder, monkeypatch):
     with subprocess.Popen(command, stdout=subprocess.PIPE) as worker:
         worker.stdout.readline()
         for times in (1, 2):
-            worker.send_signal(signal.SIGUSR1)
+            worker.send_signal(variables.STACKS_SIGNAL)
             eventually(lambda n=times: stacks.read_text().count("in blocked") == n, "a dump")
         worker.kill()
     text = stacks.read_text()
