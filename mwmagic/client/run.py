@@ -20,7 +20,7 @@ from mwmagic.model.status import RunState, RunStatus, TaskState
 from mwmagic.record import Record
 from mwmagic.record.metrics import frame as metrics_frame
 from mwmagic.words.failure import explain
-from mwmagic.words.run import words
+from mwmagic.words.run import spent, words
 
 from .export import launched
 from .stacks import Stacks
@@ -226,6 +226,7 @@ class Run:
         cause = self.cause
         if self.state == "failed":
             lines = explain(cause) if cause else ["no task says why"]
+            lines = [*lines, *spent(self.status())]
             text = f"run {self.number} failed: " + "\n".join(lines)
             raise WorkerFailed(text, run=self, cause=cause)
         if self.state == "stopped":

@@ -96,6 +96,9 @@ class Listener(Protocol):
     def stalled(self, stall: Stall) -> None:
         """Take in that no task makes progress."""
 
+    def resumed(self) -> None:
+        """Take in that a stall is over."""
+
 
 class Examiner:
     """Finds out where the tasks of a run are, and whether they make progress.
@@ -129,6 +132,7 @@ class Examiner:
         self._listener = listener
         self._guard = guard
         self._busy: asyncio.Task[None] | None = None
+        self._stalled = False
 
     def examine(self) -> None:
         """Find out where each task is, unless that is being done."""
@@ -136,7 +140,7 @@ class Examiner:
             self._busy = asyncio.create_task(self._examine())
 
     def judge(self, now: float, *, running: bool) -> None:
-        """Report a stall once, until there is progress again.
+        """Report a stall once, and its end when there is progress again.
 
         Parameters
         ----------
@@ -145,10 +149,16 @@ class Examiner:
         running : bool
             Whether the run is in a state in which it should make progress.
         """
-        if not (running and self.watchdog.stalled(now)):
-            self.stall = None
+        self._stalled = running and self.watchdog.stalled(now)
+        if not self._stalled:
+            self._resume()
         elif self.stall is None and self._busy is None:
             self._busy = asyncio.create_task(self._report(self.watchdog.idle(now)))
+
+    def _resume(self) -> None:
+        if self.stall is not None:
+            self.stall = None
+            self._listener.resumed()
 
     async def _examine(self) -> None:
         await self._locate()
@@ -157,6 +167,8 @@ class Examiner:
         """Report a stall, also where nothing can be found out about it."""
         peers = self._source.peers()
         found, where = await self._locate()
+        if not self._stalled:  # any more
+            return
         names = [one.task for one in where if one.task in peers]
         guilty = next(iter([*names, *peers]), None)
         why = self._guard.call("stall", None, why_stalled, self._source.seen(found))

@@ -134,3 +134,8 @@ class Stalls:
                 process.stalled = stall.seconds
                 self._processes.kill(process)
         self._changed()
+
+    def resumed(self) -> None:
+        """Note that the stall is over."""
+        self._directory.event("resumed")
+        self._changed()

@@ -74,6 +74,14 @@ def remarks(run: RunStatus) -> list[str]:
     return told + [str(fault) for fault in run.faults]
 
 
+def spent(run: RunStatus) -> list[str]:
+    """Say, in a line, that a run that failed had used up its restarts."""
+    if run.state is not RunState.FAILED or not 0 < run.limit <= run.restarts:
+        return []
+    many = f"all {run.limit} restarts" if run.limit > 1 else "its restart"
+    return [f"  This was attempt {run.attempt}: {many} had been used up (--restarts)."]
+
+
 def attempt_words(run: RunStatus) -> str:
     """Name the attempt where it is not the first."""
     return f"attempt {run.attempt}" if run.attempt > 1 else ""

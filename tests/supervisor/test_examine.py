@@ -27,6 +27,7 @@ class FakeRun:
     def __init__(self, folder, trains=("worker:0", "worker:1"), others=()):
         self.stalls, self.found, self.errors = [], [], []
         self.broken = False
+        self.resumptions = 0
         self.trains = trains
         self.processes = []
         for task in (*others, *trains):
@@ -60,6 +61,9 @@ class FakeRun:
 
     def stalled(self, stall):
         self.stalls.append(stall)
+
+    def resumed(self):
+        self.resumptions += 1
 
 
 def idle(examiner, run, seconds=20):
@@ -95,9 +99,24 @@ def test_progress_ends_a_stall_and_the_next_one_is_reported_too(tmp_path):
     idle(examiner, run)
     examiner.watchdog.seen("worker:0", time=20.0, size=9, cpu=0.0)
     examiner.judge(20.0, running=True)
-    assert examiner.stall is None
+    assert (examiner.stall, run.resumptions) == (None, 1)
     idle(examiner, run)
-    assert len(run.stalls) == 2
+    assert (len(run.stalls), run.resumptions) == (2, 1)
+
+
+def test_a_stall_that_ends_while_it_is_looked_into_is_not_reported(tmp_path):
+    run = FakeRun(tmp_path)
+    examiner = Examiner(run, run, 5.0, Guard(unexpected))
+
+    async def resume():
+        for process in run.processes:
+            examiner.watchdog.seen(process.task, time=0.0, size=0, cpu=0.0)
+        examiner.judge(6.0, running=True)
+        examiner.judge(7.0, running=False)
+        await examiner._busy
+
+    asyncio.run(resume())
+    assert (len(run.found), run.stalls, examiner.stall, run.resumptions) == (1, [], None, 0)
 
 
 def test_a_stall_is_reported_also_where_the_tasks_cannot_be_examined(tmp_path):

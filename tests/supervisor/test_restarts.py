@@ -65,6 +65,7 @@ def test_the_restarts_come_to_an_end(cluster):
     run = one.run("main.py", source="raise OSError('again')", restarts=1)
     with pytest.raises(WorkerFailed, match="worker:0 exited with code 1: OSError: again") as failed:
         run.wait(30)
+    assert "This was attempt 2: its restart had been used up" in str(failed.value)
     assert failed.value.run is run
     assert failed.value.cause.where["source"] == "raise OSError('again')"
     assert run.status().attempt == 2
@@ -72,9 +73,10 @@ def test_the_restarts_come_to_an_end(cluster):
 
 def test_a_mistake_in_the_code_is_not_tried_again(cluster):
     run = cluster(1, restarts=5).run("main.py", source="if True print()")
-    with pytest.raises(WorkerFailed, match="SyntaxError"):
+    with pytest.raises(WorkerFailed, match="SyntaxError") as failed:
         run.wait(30)
     assert run.status().attempt == 1
+    assert "used up" not in str(failed.value)
 
 
 def test_42_means_resume(cluster):

@@ -143,6 +143,21 @@ def test_workers_that_are_only_starting_survive_being_asked(tmp_path):
 
 
 @pytest.mark.slow
+def test_a_stall_that_resolves_is_over(tmp_path):
+    wait = "import os, time\nprint('up', flush=True)\nwhile not os.path.exists('go'): time.sleep(1)"
+    (tmp_path / "main.py").write_text(wait)
+    with Cluster(2, warm=False, stall_timeout=1.5, directory=tmp_path) as cluster:
+        run = cluster.run("main.py", cwd=tmp_path)
+        assert stalled(run)
+        (tmp_path / "go").touch()
+        run.wait(60)
+        assert run.status().stall is None
+        assert run.record.status.stall is None
+        kinds = [event["event"] for event in run.record.events()]
+        assert kinds.index("stalled") < kinds.index("resumed") < kinds.index("ended")
+
+
+@pytest.mark.slow
 def test_a_stall_can_be_made_a_failure(tmp_path):
     (tmp_path / "main.py").write_text(STUCK)
     options = {"warm": False, "stall_timeout": 1.5, "on_stall": "restart", "directory": tmp_path}
