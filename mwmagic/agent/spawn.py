@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 
+VARIABLE_BYTES = 128 << 10
+"""The most that the kernel takes of one variable: MAX_ARG_STRLEN of execve(2)."""
+
+
 def spawn(
     argv: list[str], env: dict[str, str], cwd: str, ends: tuple[int, int], line: int | None = None
 ) -> tuple[int, int]:
@@ -61,9 +65,16 @@ def execute(
         os.execvpe(as_bytes(argv[0]), [as_bytes(word) for word in argv], variables)  # noqa: S606 - no shell is wanted
     except (OSError, ValueError, IndexError) as error:
         reason = reason_of(error)
-        os.write(answer, as_bytes(f"{stage}: {reason}")[:4096])
+        os.write(answer, as_bytes(f"{stage}: {reason}{too_long(env)}")[:4096])
     finally:
         os._exit(127)
+
+
+def too_long(env: dict[str, str]) -> str:
+    """Name the variables that are longer than the kernel lets any be."""
+    sizes = {name: len(as_bytes(name)) + len(as_bytes(env[name])) + 2 for name in env}
+    over = [f"{name} has {size} bytes" for name, size in sizes.items() if size > VARIABLE_BYTES]
+    return f" (of the variables {', '.join(over)}; {VARIABLE_BYTES} are the most)" if over else ""
 
 
 def adopt(agent: int, stdin: int, stdout: int) -> None:

@@ -115,7 +115,14 @@ class Workers:
         """Watch a worker that runs."""
         process.launched()
         self.family.mains[process.pid] = process.name
-        process.pidfd = os.pidfd_open(process.pid)
+        try:
+            process.pidfd = os.pidfd_open(process.pid)
+        except OSError as error:  # it would run unwatched
+            os.kill(process.pid, signal.SIGKILL)
+            os.waitpid(process.pid, 0)
+            text = f"cannot watch its process: {reason_of(error)}"
+            self.failed(process, reason=NOT_STARTED, error=text)
+            return
         self.loop.watch(process.pidfd, lambda: self.exited(process))
         self.relay.watch(process)
         fields = {"process": process.name, "pid": process.pid, "warm": process.warm}

@@ -12,6 +12,7 @@ from __future__ import annotations
 import signal
 
 from mwmagic.model.symptom import Finding, Symptom
+from mwmagic.model.variables import RESUME_CODE
 
 from .known import Known
 
@@ -368,6 +369,16 @@ KNOWN = (
             Finding(Symptom.KILLED, signal=signal.SIGBUS),
             Finding(Symptom.KILLED, signal=signal.SIGILL),
         ),
+    ),
+    Known(
+        "resume",
+        "Exit code 42: saved, start me again",
+        "With code 42, which TensorFlow's PreemptionCheckpointHandler uses, a task says that it "
+        "has saved and wants to be started again, and the others are given time to save too. "
+        "A run without restarts left, or a task that ends so at once, fails with it.",
+        "`--restarts 1` lets the gang resume; use another code if nothing was saved",
+        "https://www.tensorflow.org/guide/migrate/fault_tolerance",
+        symptoms=(Finding(Symptom.EXITED, code=RESUME_CODE),),
     ),
     Known(
         "killed",

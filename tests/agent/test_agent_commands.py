@@ -134,6 +134,7 @@ def test_a_name_in_use_is_refused(agent):
         ({"log": "/nowhere/a.log"}, "cannot write the log /nowhere/a.log: No such file"),
         ({"log": "/"}, "cannot write the log /: Is a directory"),
         ({"log": "a\0b"}, "embedded null"),
+        ({"env": {"LONG": "x" * 200_000}}, "of the variables LONG has 200006 bytes"),
         ({"env": {"A=B": "c"}}, "illegal environment variable name"),
     ],
 )

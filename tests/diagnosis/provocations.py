@@ -417,6 +417,7 @@ CASES = (
         "pickle", "cannot pickle '...' object", STRATEGY + "import pickle\npickle.dumps(strategy)"
     ),
     Case("input", "EOFError: EOF when reading a line", "name = input('Which data? ')"),
+    Case("resume", Finding(Symptom.EXITED, code=42), "import sys\nsys.exit(42)"),
     Case(
         "crash",
         killed(signal.SIGSEGV),
