@@ -59,7 +59,7 @@ class Cluster:
     Raises
     ------
     ClusterError
-        The description cannot work.
+        The declaration is invalid.
     NotInstalled, SupervisorError
         It cannot be started.
 
@@ -131,7 +131,7 @@ class Cluster:
                 self._connection.request("close", seconds=FAREWELL_SECONDS)
 
     def _coordinate(self) -> None:
-        """Be the chief of the cluster from now on, where that is asked for."""
+        """Make this process the cluster's chief, if it was declared as the coordinator."""
         if not self.options.coordinator:
             return
         self._coordinator = Coordinator(self.options.framework)
@@ -148,7 +148,7 @@ class Cluster:
             self._coordinator.meet(_spec(news))
 
     def _serve(self) -> None:
-        """Start the servers that this process coordinates, if they do not run."""
+        """Start the servers that this process coordinates, if they are not running."""
         run = self.latest
         if self.options.coordinator and (run is None or run.over):
             server = server_of(self.options.framework)
@@ -178,7 +178,7 @@ class Cluster:
 
     @property
     def options(self) -> ClusterOptions:
-        """What the cluster was declared as, with what was updated since."""
+        """The options that the cluster was declared with, including later updates."""
         return ClusterOptions.from_json(self._connection.news["cluster"]["options"])
 
     @property
@@ -188,7 +188,7 @@ class Cluster:
 
     @property
     def spec(self) -> ClusterSpec:
-        """The tasks and their addresses, as they are now."""
+        """The tasks and their current addresses."""
         return _spec(self._connection.news)
 
     @property
@@ -198,7 +198,7 @@ class Cluster:
 
     @property
     def machines(self) -> tuple[MachineStatus, ...]:
-        """The machines that the tasks are on, as they are now."""
+        """The machines that the tasks run on, in their current state."""
         return tuple(map(MachineStatus.read, self._connection.news["cluster"]["machines"]))
 
     @property
@@ -246,18 +246,18 @@ class Cluster:
         source : str, optional
             The code, where it is not to be read from `script`.
         cwd : path, optional
-            Where it runs; by default the current directory.
+            The directory that it runs in; by default the current one.
         restarts : int, optional
-            How many times in a row the gang starts again after a failure,
-            where it is not as declared for the cluster.
+            How many times in a row the gang restarts after a failure; by default
+            as declared for the cluster.
         cell : str
-            The notebook's cell that holds `source` below its first line, as
-            ``In [7]``: failures then tell the line in it too.
+            The notebook cell that holds `source` below its first line, as
+            ``In [7]``: failures then also name the line in the cell.
 
         Returns
         -------
         Run
-            It goes on in the background.
+            It continues in the background.
 
         Raises
         ------
@@ -288,12 +288,12 @@ class Cluster:
         return Run(self, self._connection, news["run"])
 
     def restart(self) -> Run:
-        """Start the latest run's gang again; as a new run where it is over.
+        """Restart the latest run's gang, as a new run if that one is over.
 
         Raises
         ------
         NoRun
-            Nothing ran yet.
+            Nothing has been run yet.
         RunActive
             The latest run is being stopped.
         """
@@ -306,7 +306,7 @@ class Cluster:
         args: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
     ) -> str:
-        """Return a script that runs a file on every task, where mwmagic is not.
+        """Return a script that runs a file on every task without mwmagic.
 
         Parameters
         ----------
@@ -335,13 +335,13 @@ class Cluster:
         ----------
         changes
             New values of ``restarts``, ``grace``, ``stall_timeout``, ``on_stall``,
-            ``env`` or ``detach``. Later launches use them; a run that is going
-            keeps what it was launched with.
+            ``env`` or ``detach``. Later launches use them; an active run keeps
+            the options that it was launched with.
 
         Returns
         -------
         ClusterOptions
-            All options, as they are now.
+            All options, with the changes.
 
         Raises
         ------
@@ -354,13 +354,13 @@ class Cluster:
         return self.options
 
     def detach(self) -> None:
-        """Let the cluster outlive this process, its owner no more; `attach` finds it again."""
+        """Give up the cluster, which then outlives this process; `attach` finds it again."""
         self._connection.request("detach")
         self._owner = False
         atexit.unregister(self._farewell)
 
     def close(self) -> None:
-        """End the cluster if this process owns it; else hang up, and leave it running."""
+        """End the cluster if this process owns it; otherwise hang up and leave it running."""
         if self._owner:
             self.shutdown()
         else:

@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 __all__ = ["Connection", "start_supervisor"]
 
 START_SECONDS = 60.0
+"""Time limit for a new supervisor to listen."""
+
 ANSWER_SECONDS = 60.0
+"""Time limit for an answer to a request."""
 
 _PROGRAM = """\
 import sys
@@ -42,14 +45,14 @@ def start_supervisor(start: Start, path: Path) -> subprocess.Popen[bytes]:
     start : Start
         The cluster.
     path : Path
-        The socket it is to make.
+        The socket that it is to create.
 
     Raises
     ------
     SupervisorError
-        It did not start; the message holds what it said.
+        It did not start; the message includes what it printed.
     MwmagicError
-        The cluster cannot be had, for the reason that it gave.
+        The supervisor could not start the cluster, for the reason in the message.
     """
     log = path.with_suffix(".log")
     with log.open("wb") as errors_file:
@@ -89,7 +92,7 @@ def _discard(process: subprocess.Popen[bytes], log: Path) -> None:
 
 
 def _first_line(process: subprocess.Popen[bytes], start: bytes) -> dict[str, Any]:
-    """Read what a new supervisor says of itself; it is ended when it says nothing."""
+    """Read a new supervisor's answer; it is killed if none comes in time."""
     if process.stdin is None or process.stdout is None:
         raise errors.SupervisorError("the supervisor was started without pipes")
     timer = threading.Timer(START_SECONDS, process.kill)
@@ -120,7 +123,7 @@ class Connection:
     Raises
     ------
     SupervisorLost
-        Nobody listens there.
+        No supervisor listens there.
 
     Attributes
     ----------
@@ -161,7 +164,7 @@ class Connection:
         return self._closed
 
     def listen(self, listener: Callable[[Message], None]) -> Callable[[], None]:
-        """Have `listener` called with each snapshot, on a thread; return how to end that."""
+        """Call `listener` with each snapshot, on a thread; return a function that ends that."""
         with self._changed:
             self._listeners.append(listener)
         return lambda: self._forget(listener)
@@ -205,13 +208,13 @@ class Connection:
             )
             answer = self._answers.pop(number, None)
         if answer is None:
-            raise self._gone() if ready else errors.SupervisorError(f"no answer to {kind!r}")
+            raise self._gone() if ready else self._silent(kind)
         if answer["type"] == "error":
             raise getattr(errors, answer["kind"], errors.SupervisorError)(answer["error"])
         return dict(answer["result"])
 
     def wait(self, done: Callable[[Message], bool], timeout: float | None) -> bool:
-        """Wait until the news satisfies `done`; return whether it does.
+        """Wait until the latest snapshot satisfies `done`; return whether it does.
 
         Raises
         ------
@@ -227,7 +230,7 @@ class Connection:
     def close(self) -> None:
         """Hang up."""
         self._closed = True
-        # The thread that reads keeps the descriptor open; the other side is not to wait for it.
+        # The reading thread keeps the descriptor open; the other side must not wait for that.
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
@@ -236,12 +239,19 @@ class Connection:
         line = encode(message)
         if len(line) > MESSAGE_BYTES:  # the supervisor would hang up
             raise errors.SupervisorError(
-                f"a request of {len(line)} bytes; {MESSAGE_BYTES} are the most"
+                f"the request has {len(line)} bytes, and {MESSAGE_BYTES} are the limit; "
+                "pass large data in a file"
             )
         try:
             self._socket.sendall(line)
         except OSError as error:
             raise self._gone() from error
+
+    def _silent(self, kind: str) -> errors.SupervisorError:
+        return errors.SupervisorError(
+            f"the supervisor did not answer {kind!r} in {ANSWER_SECONDS:g} s; try again, or end it "
+            f"with `kill {self.news['cluster'].get('pid', 'PID')}`"
+        )
 
     def _gone(self) -> errors.SupervisorLost:
         return errors.SupervisorLost(
@@ -280,6 +290,6 @@ class Connection:
     def _tell(self, listener: Callable[[Message], None]) -> None:
         try:
             listener(self.news)
-        except Exception:  # noqa: BLE001 - whoever listens, the connection goes on
+        except Exception:  # noqa: BLE001 - a listener's fault must not end the connection
             self._forget(listener)
             traceback.print_exc()

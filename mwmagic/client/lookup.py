@@ -23,7 +23,7 @@ def connections(
     Parameters
     ----------
     paths : iterable of Path
-        The sockets; one where nobody listens any more is removed.
+        The sockets; a dead one is removed.
     refusals : list of SupervisorError
         Gets the errors of the supervisors that refuse.
     owner : bool

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 __all__ = ["Dump", "Examiner", "Listener", "Source"]
 
 DUMP_SECONDS = 2.0
-"""Seconds in which a process must have written its stack."""
+"""Time limit for a process to write its stack."""
 
 POLL_SECONDS = 0.05
-"""Seconds between two looks at whether it has."""
+"""Pause between two looks at the file of stacks."""
 
 
 class Dump:
@@ -51,13 +51,13 @@ class Dump:
         return self._path.stat().st_size if self._path.exists() else 0
 
     def complete(self) -> bool:
-        """Whether a stack came, and has not grown since the last look."""
+        """Return whether a stack was written and has not grown since the last look."""
         size, last = self._size(), self._last
         self._last = size
         return size == last and size > self._start
 
     def stack(self) -> Stack | None:
-        """Return the stack; None when none came."""
+        """Return the stack; None if none was written."""
         if self._size() == self._start:
             return None
         with self._path.open("rb") as file:
@@ -75,26 +75,26 @@ class Source(Protocol):
         """Return the tasks that train and have a process."""
 
     async def refresh(self, process: Process) -> None:
-        """Have here what a process has written to its file of stacks."""
+        """Fetch a process's file of stacks, if it is on another disk."""
 
     def dump(self, process: Process) -> None:
         """Have a process write its stack."""
 
     def seen(self, found: Mapping[str, Stack | None]) -> list[Seen]:
-        """Return what is seen of the tasks that train, with the stacks that were found."""
+        """Return the observations of the tasks that train, with the stacks that were found."""
 
 
 class Listener(Protocol):
     """What an examiner reports to."""
 
     def located(self, found: Examination) -> None:
-        """Take in where each task is."""
+        """Record where each task is."""
 
     def unexamined(self, error: Exception) -> None:
-        """Take in why it could not be found out."""
+        """Record why it could not be found out."""
 
     def stalled(self, stall: Stall) -> None:
-        """Take in that no task makes progress."""
+        """React to a stall."""
 
     def resumed(self) -> None:
         """Take in that a stall is over."""
@@ -108,16 +108,16 @@ class Examiner:
     source : Source
         The run's processes.
     listener : Listener
-        Is given what was found out about them.
+        What is told the results.
     patience : float
         Seconds without progress after which it counts as stalled; 0 is never.
     guard : Guard
-        What a fault in the explanation of a stall is reported to.
+        Reports a fault in the explanation of a stall.
 
     Attributes
     ----------
     watchdog : Watchdog
-        What is told of the tasks' progress.
+        Watches the tasks' progress.
     stall : Stall or None
         Why the run makes no progress at the moment.
     times : int
@@ -135,7 +135,7 @@ class Examiner:
         self._stalled = False
 
     def examine(self) -> None:
-        """Find out where each task is, unless that is being done."""
+        """Find out where each task is, unless an examination is under way."""
         if self._busy is None:
             self._busy = asyncio.create_task(self._examine())
 
@@ -164,7 +164,7 @@ class Examiner:
         await self._locate()
 
     async def _report(self, seconds: float) -> None:
-        """Report a stall, also where nothing can be found out about it."""
+        """Report a stall, even if nothing can be found out about it."""
         peers = self._source.peers()
         found, where = await self._locate()
         if not self._stalled:  # any more
@@ -176,7 +176,7 @@ class Examiner:
         self._listener.stalled(self.stall)
 
     async def _locate(self) -> tuple[Mapping[str, Stack | None], tuple[Position, ...]]:
-        """Return each task's stack, and where that is."""
+        """Return each task's stack and position."""
         found: Mapping[str, Stack | None] = {}
         alive = self._source.alive()
         states = {str(process.task): str(process.usage.get("state", "")) for process in alive}

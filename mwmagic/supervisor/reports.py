@@ -1,4 +1,4 @@
-"""What a worker reports over its private line, which may be anything."""
+"""Reads what a worker sends on its private line, which may be anything."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 __all__ = ["History", "report_in"]
 
 LARGEST_COUNT = 10**12
-"""Epochs, steps and fits that are counted at the most."""
+"""The largest number of an epoch, a step or a fit."""
 
 _KINDS = ("train", "validation", "evaluate", "report")
 
 
 @dataclass(frozen=True)
 class History:
-    """A part of what a `fit` returned.
+    """A part of the history that a `fit` returned.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ class History:
     name : str
         The metric.
     start : int
-        How many epochs come before.
+        How many epochs precede it.
     values : tuple of float
         One for each epoch.
     """
@@ -51,18 +51,18 @@ def report_in(data: str) -> Update | History:
         It is not a report.
     """
     if len(data) > PACKET_BYTES:
-        raise ValueError("a report that is too long")
+        raise ValueError(f"the report is longer than {PACKET_BYTES} bytes")
     try:
         said = json.loads(data, parse_constant=_refused)
     except RecursionError:
-        raise ValueError("a report that is nested too deeply") from None
+        raise ValueError("the report is nested too deeply") from None
     if not isinstance(said, dict):
-        raise ValueError("a report is a JSON object")  # noqa: TRY004 - one error for all
+        raise ValueError("the report is not a JSON object")  # noqa: TRY004 - one error for all
     return _history(said) if said.get("kind") == "history" else _update(said)
 
 
 def _refused(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
+    raise ValueError(f"{name} is not valid JSON")
 
 
 def _update(said: Mapping[str, Any]) -> Update:
@@ -72,7 +72,7 @@ def _update(said: Mapping[str, Any]) -> Update:
     if not isinstance(metrics, dict) or len(metrics) > METRICS:
         raise ValueError("metrics are an object of names and numbers, and not too many")
     if any(len(name) > NAME_CHARACTERS for name in metrics):
-        raise ValueError("a metric with too long a name")
+        raise ValueError(f"a metric's name is longer than {NAME_CHARACTERS} characters")
     return Update(
         kind=kind,
         epoch=_count(said.get("epoch")),
@@ -89,9 +89,9 @@ def _history(said: Mapping[str, Any]) -> History:
     fit, start = _count(said.get("fit")), _count(said.get("start"))
     name, values = said.get("name"), said.get("values")
     if fit is None or start is None or not isinstance(name, str) or not isinstance(values, list):
-        raise ValueError("a history has fit, start, name and values")
+        raise ValueError("a history needs fit, start, name and values")
     if len(name) > NAME_CHARACTERS:
-        raise ValueError("a metric with too long a name")
+        raise ValueError(f"a metric's name is longer than {NAME_CHARACTERS} characters")
     return History(fit, name, start, tuple(decoded(value) for value in values))
 
 

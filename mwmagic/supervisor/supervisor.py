@@ -1,4 +1,4 @@
-"""The supervisor: owns a cluster, its ports and its run, and says how they are."""
+"""The supervisor: owns a cluster, its ports and its run, and sends their status."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["Supervisor"]
 
 NEWS_SECONDS = 0.1
-"""Seconds between two pieces of news at the least."""
+"""The shortest time between two snapshots."""
 
 ORPHAN = 20.0
 """Seconds in which an owner must have connected."""
@@ -94,7 +94,7 @@ class Supervisor:
         loop.call_later(ORPHAN, self._expect_owner)
 
     async def serve(self) -> None:
-        """Serve until somebody closes the cluster or its owner is gone."""
+        """Serve until a client closes the cluster or its owner is gone."""
         await self._closed.wait()
         if self.run is not None and not self.run.over:
             await self._end(self.run)

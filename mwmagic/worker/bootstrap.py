@@ -27,11 +27,11 @@ from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
-LONGEST = 8000
-"""Characters of an exception's text in the report."""
+MESSAGE_CHARACTERS = 8000
+"""The most of an exception's text that the report holds."""
 
-LINGER = 5.0
-"""Seconds that exit handlers may take after a failure.
+LINGER_SECONDS = 5.0
+"""Time limit for exit handlers after a failure.
 
 JAX's and TensorFlow's wait for the other processes, which wait for this one.
 """
@@ -137,7 +137,7 @@ def _main_module(script: str) -> types.ModuleType:
 
 
 def _own(filename: str, script: str) -> bool:
-    """Whether a file is the user's: the script, or a module beside it."""
+    """Return whether a file is the user's: the script, or a module beside it."""
     if filename == script:
         return True
     beside = filename.startswith(f"{Path(script).parent}/")
@@ -162,7 +162,7 @@ def _place(
 
 
 def _first(error: BaseException) -> BaseException:
-    """Return the error that set off a chain of them."""
+    """Return the error that started a chain."""
     seen = {id(error)}
     while error.__cause__ is not None and id(error.__cause__) not in seen:
         error = error.__cause__
@@ -171,16 +171,16 @@ def _first(error: BaseException) -> BaseException:
 
 
 def _message(error: BaseException) -> str:
-    """Return what an error says; TensorFlow tells the cause at the end of a long text."""
+    """Return an error's text; TensorFlow names the cause at the end of a long one."""
     try:
-        text, half = str(error), LONGEST // 2
-        return text if len(text) <= LONGEST else f"{text[:half]}\n...\n{text[-half:]}"
+        text, half = str(error), MESSAGE_CHARACTERS // 2
+        return text if len(text) <= MESSAGE_CHARACTERS else f"{text[:half]}\n...\n{text[-half:]}"
     except Exception:  # noqa: BLE001 - the user's own `__str__` may raise anything
-        return "<its text cannot be had>"
+        return "<its text is not available>"
 
 
 def _report(error: BaseException, script: str) -> None:
-    """Tell the supervisor, in a file, what was raised and where."""
+    """Report to the supervisor, in a file, what was raised and where."""
     moment = time.monotonic()
     from mwmagic.model import variables
 
@@ -189,7 +189,7 @@ def _report(error: BaseException, script: str) -> None:
         return
     first = _first(error)
     report = {"type": type(first).__name__, "message": _message(first), "time": moment}
-    # Without it the exit code and the log still tell; the record may be gone.
+    # Without it the exit code and the log remain; the record may be gone.
     with contextlib.suppress(OSError):
         # At once, since this process may be killed while it looks for the place.
         _write(path, report)
@@ -237,9 +237,9 @@ def _print(error: BaseException) -> int:
 
 
 def _dismantle(script: str) -> None:
-    """Let go of the user's modules, so that what they hold is finalized.
+    """Drop the user's modules, so that the objects they hold are finalized.
 
-    Writers of TensorFlow, for one, write what they still hold when they are.
+    TensorFlow's writers, for example, write out their buffers then.
     """
     for name, module in list(sys.modules.items()):
         if name == "__main__" or _own(getattr(module, "__file__", None) or "", script):
@@ -248,7 +248,7 @@ def _dismantle(script: str) -> None:
 
 
 def _flush() -> None:
-    """Write what open files hold, which the interpreter would do when it finalizes them."""
+    """Flush open files, as the interpreter does when it finalizes them."""
     files = [one for one in gc.get_objects() if issubclass(type(one), io.IOBase)]
     buffers = (io.BufferedWriter, io.BufferedRandom)
     for file in [*sorted(files, key=lambda one: isinstance(one, buffers)), sys.stdout, sys.stderr]:
@@ -265,7 +265,7 @@ def _forsake_others() -> None:
 
 
 def _send_reports() -> None:
-    """Send the last of what was reported, if anything was."""
+    """Send the last reports, if there are any."""
     outbox = sys.modules.get("mwmagic.worker.outbox")
     if outbox is not None:
         outbox.farewell()
@@ -279,7 +279,7 @@ def _take_leave() -> None:
 
 
 def _is_success(code: object) -> bool:
-    """Return whether an exit code is no failure; a task that wants to be resumed has saved."""
+    """Return whether an exit code means success; a task that asks to be resumed has saved."""
     from mwmagic.model import variables
 
     return code in (None, 0, variables.RESUME_CODE)
@@ -288,8 +288,8 @@ def _is_success(code: object) -> bool:
 def _leave(code: int, script: str, process: int) -> None:
     """Exit as the interpreter would, but without tearing the framework down.
 
-    That takes TensorFlow a second and more, and after a failure it can wait for
-    ever for the other processes.
+    That takes TensorFlow a second or more, and after a failure it may wait forever
+    for the other processes.
 
     Parameters
     ----------
@@ -303,7 +303,7 @@ def _leave(code: int, script: str, process: int) -> None:
     well = _is_success(code)
     if not well:
         _forsake_others()
-        timer = threading.Timer(LINGER, os._exit, (code if code > 0 else 128 - code,))
+        timer = threading.Timer(LINGER_SECONDS, os._exit, (code if code > 0 else 128 - code,))
         timer.daemon = True
         timer.start()
     _send_reports()

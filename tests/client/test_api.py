@@ -273,7 +273,7 @@ def test_a_request_that_is_too_large_ends_nothing(cluster, monkeypatch):
     one = cluster(1)
     with monkeypatch.context() as patch:
         patch.setattr("mwmagic.client.connection.MESSAGE_BYTES", 10_000)
-        with pytest.raises(SupervisorError, match="10000 are the most"):
+        with pytest.raises(SupervisorError, match="10000 are the limit"):
             one.run("main.py", source="x" * 10_000)
     assert one.run("main.py", source="print('x')").wait(30).logs(0) == b"x\n"
 

@@ -173,7 +173,7 @@ def test_odd_exceptions_are_reported(folder):
         raise Odd
     """
     told, _ = report(folder, code)
-    assert (told["type"], told["message"]) == ("Odd", "<its text cannot be had>")
+    assert (told["type"], told["message"]) == ("Odd", "<its text is not available>")
     told, _ = report(folder, "error = ValueError('x')\nraise error from error")
     assert told["type"] == "ValueError"
     told, _ = report(
@@ -343,7 +343,7 @@ def test_a_failed_worker_does_not_hang(folder, hang, end, code):
     write(folder / "main.py", HANGS[hang] + end)
     driver = (
         f"import sys; sys.path[0] = {FOLDER!r}\n"
-        "import bootstrap; bootstrap.LINGER = 0.05; bootstrap.main(['main.py'])"
+        "import bootstrap; bootstrap.LINGER_SECONDS = 0.05; bootstrap.main(['main.py'])"
     )
     done = run(sys.executable, "-c", driver)
     assert done.returncode == code
@@ -356,7 +356,7 @@ def test_a_worker_that_succeeds_waits_for_its_threads(folder):
     write(folder / "main.py", code + "import atexit; atexit.register(print, 'after')")
     driver = (
         f"import sys; sys.path[0] = {FOLDER!r}\n"
-        "import bootstrap; bootstrap.LINGER = 0; bootstrap.main(['main.py'])"
+        "import bootstrap; bootstrap.LINGER_SECONDS = 0; bootstrap.main(['main.py'])"
     )
     done = run(sys.executable, "-c", driver)
     assert (done.returncode, done.stdout) == (0, b"after\n")
