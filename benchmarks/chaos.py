@@ -1,14 +1,14 @@
-"""Ends and stops each of mwmagic's processes at random moments, and looks at what is left.
+"""Kills and stops each of mwmagic's processes at random moments, and checks what is left.
 
     python benchmarks/chaos.py [--rounds 200] [--seed 1]
 
-A round is a process of its own that owns a cluster, as a kernel does, with two workers that print
-numbered lines, each with a child in a session of its own that prints too. A signal hits one of the
-processes at a random moment. Then no process may be left after a second, every line that was
-printed must be in the logs, the record must read back, and the cause must be the right one.
+A round is a separate process that owns a cluster, as a kernel does, with two workers that print
+numbered lines. Each worker has a child in its own session that prints too. A signal hits one of the
+processes at a random moment. After a second no process may be left, every printed line must be in
+the logs, the record must be readable, and the cause must be correct.
 
-The warm process is a real one, forked from for each worker; the framework that it has imported is
-an empty module, so that a round takes a second.
+The warm process is real and each worker is forked from it, but the framework that it has imported
+is an empty module, so that a round takes about a second.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from mwmagic.model.symptom import Finding, Symptom
 from mwmagic.words import headline
 
 LABEL = "MWMAGIC_CHAOS"
-SECOND = 1.0
-"""In which all must be gone."""
+GONE_SECONDS = 1.0
+"""How long all processes may take to disappear."""
 
-PATIENCE = 30.0
-"""Seconds to wait for anything else."""
+WAIT_SECONDS = 30.0
+"""How long to wait for anything else."""
 
-PIPE = 64 << 10
-"""Bytes that a pipe holds: what the end of the agent itself may cost."""
+PIPE_BYTES = 64 << 10
+"""The capacity of a pipe: this much output may be lost when the agent itself dies."""
 
 WRITER = """
 import os, signal, sys, time
@@ -95,7 +95,7 @@ for line in sys.stdin:
 
 @dataclass
 class Round:
-    """What is done in a round, and what came of it."""
+    """What is done in a round, and its result."""
 
     target: str
     signal: signal.Signals
@@ -135,8 +135,8 @@ def command(pid):
         return ""
 
 
-def until(condition, seconds=PATIENCE):
-    """Wait until something holds; return the seconds that took, or None."""
+def until(condition, seconds=WAIT_SECONDS):
+    """Wait until a condition holds; return the seconds that this took, or None."""
     began = time.monotonic()
     while not condition():
         if time.monotonic() - began > seconds:
@@ -146,7 +146,7 @@ def until(condition, seconds=PATIENCE):
 
 
 class Kernel:
-    """A process that owns a cluster, and does what it is told."""
+    """A process that owns a cluster and obeys commands."""
 
     def __init__(self, folder, label, chosen):
         environment = {
@@ -186,7 +186,7 @@ class Kernel:
 
 
 def find(kernel, target):
-    """Return the process of a name, or None while there is none."""
+    """Return the id of the target process, or None while there is none."""
     if target == "kernel":
         return kernel.process.pid
     if target == "supervisor":
@@ -201,7 +201,7 @@ def find(kernel, target):
 
 
 def choose(generator):
-    """Choose a round."""
+    """Choose a random round."""
     target = generator.choice(["worker:0", "worker:1", "agent", "zygote", "supervisor", "kernel"])
     kind = generator.choice([signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP])
     restarts = generator.choice([0, 0, 1]) if target.startswith("worker") else 0
@@ -210,7 +210,7 @@ def choose(generator):
 
 
 def play(chosen, folder, label):
-    """Play a round."""
+    """Run a round."""
     (folder / "sides").mkdir()
     (folder / "torch.py").write_text("")
     (folder / "writer.py").write_text(WRITER)
@@ -221,7 +221,7 @@ def play(chosen, folder, label):
         settle(chosen, kernel)
     finally:
         kernel.end()
-    gone = until(lambda: not processes(label), SECOND)
+    gone = until(lambda: not processes(label), GONE_SECONDS)
     chosen.seconds = gone if gone is not None else float("inf")
     left = [f"{pid} {command(pid)[:80]}" for pid in processes(label)]
     for pid in processes(label):
@@ -233,7 +233,7 @@ def play(chosen, folder, label):
 
 
 def strike(chosen, kernel):
-    """Send the signal, once there is somebody to get it."""
+    """Send the signal, once the target process exists."""
     found = []
     until(lambda: found.append(find(kernel, chosen.target)) or found[-1])
     time.sleep(chosen.delay)
@@ -248,7 +248,7 @@ def strike(chosen, kernel):
 
 
 def settle(chosen, kernel):
-    """See what came of it, and end what goes on."""
+    """Check what the signal did, and end the cluster."""
     fails = chosen.deadly and chosen.target not in ("zygote", "supervisor", "kernel")
     if chosen.deadly and chosen.target in ("supervisor", "kernel"):
         kernel.process.wait() if chosen.target == "kernel" else expect_lost(chosen, kernel)
@@ -269,7 +269,7 @@ def expect_lost(chosen, kernel):
     answer = kernel.ask("wait")
     wanted = "RunStopped" if chosen.signal is signal.SIGTERM else "SupervisorLost"
     if answer.get("error") not in (wanted, "SupervisorLost"):
-        chosen.faults.append(f"the kernel heard {answer.get('error')}")
+        chosen.faults.append(f"the kernel got the error {answer.get('error')}")
 
 
 def check_cause(chosen, answer):
@@ -282,16 +282,16 @@ def check_cause(chosen, answer):
         tasks = ("worker:0", "worker:1")
         wanted = [Finding(Symptom.AGENT_LOST, task, **one) for task in tasks for one in how]
     if cause.finding not in wanted:
-        chosen.faults.append(f"the cause is said to be: {headline(cause)}")
+        chosen.faults.append(f"the reported cause is: {headline(cause)}")
 
 
 def numbers(path):
-    """Return how many numbers a worker noted."""
+    """Return how many numbers a worker wrote down."""
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
 def check_logs(chosen, folder):
-    """Compare what is in the logs with what was written."""
+    """Compare the logs with what was written."""
     lines = defaultdict(list)
     for log in folder.glob(".mwmagic/runs/*/attempt-*/*.log"):
         for line in log.read_text().splitlines():
@@ -307,7 +307,7 @@ def check_logs(chosen, folder):
         elif not done <= len(right) <= begun:
             missing = [number * 37 % 1500 + 20 for number in range(len(right), done)]
             chosen.lost += sum(missing)
-    allowed = 2 * PIPE if chosen.target == "agent" and chosen.signal is signal.SIGKILL else 0
+    allowed = 2 * PIPE_BYTES if chosen.target == "agent" and chosen.signal is signal.SIGKILL else 0
     if chosen.lost > allowed:
         chosen.faults.append(f"{chosen.lost} bytes of log are missing")
 
@@ -322,11 +322,11 @@ def check_record(chosen, folder):
         chosen.faults.append(f"the record says {record.state}")
     kinds = [event["event"] for event in record.events()]
     if kinds[:1] != ["created"] or {str(task) for task in record.tasks} != {"worker:0", "worker:1"}:
-        chosen.faults.append(f"the record tells {record.tasks} and {kinds}")
+        chosen.faults.append(f"the record has {record.tasks} and {kinds}")
 
 
 def rounds(count, seed):
-    """Play rounds; yield each."""
+    """Run rounds; yield each."""
     generator = random.Random(seed)
     for index in range(count):
         chosen = choose(generator)
@@ -336,7 +336,7 @@ def rounds(count, seed):
 
 
 def table(played):
-    """Return what came of rounds, a line for each target and signal."""
+    """Return the results of rounds, one line for each target and signal."""
     kinds = defaultdict(list)
     for one in played:
         kinds[one.target.partition(":")[0], one.signal.name].append(one)

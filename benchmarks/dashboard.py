@@ -1,9 +1,9 @@
-"""What the dashboard costs, in a real JupyterLab and Chromium, beside what Jupyter has itself.
+"""What the dashboard costs in a real JupyterLab and Chromium, compared with Jupyter's own widgets.
 
-``python benchmarks/dashboard.py`` reports, in one run: how long a printed line takes to the
-screen and what it weighs on the websocket, against ``ipywidgets.HTML`` and ``Output``; what two
-workers that print 100,000 lines each do to the page, to a cell, and to their own run; what 2, 16
-and 64 tasks cost; and whether 1,000,000 lines leave the kernel answering.
+``python benchmarks/dashboard.py`` reports, in one run: how long a printed line takes to reach the
+screen and how many bytes it takes on the websocket, compared with ``ipywidgets.HTML`` and
+``Output``; how two workers that print 100,000 lines each affect the page, other cells and their
+own run; what 2, 16 and 64 tasks cost; and whether the kernel stays responsive with 1,000,000 lines.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from lab import CHROMIUM, QUIET, Notebook, Server  # noqa: E402
 from processes import eventually  # noqa: E402
 
 RATE, SECONDS = 100, 10
-"""Lines per second and writer, and how long, where the dashboard is compared with others."""
+"""Lines per second and writer, and the duration, for the comparison with other widgets."""
 
 PARTS = ["latency", "floods", "tasks"]
 LINE = 'f"step {step} of a training with loss=0.4321 at {time.time():.6f}{index}"'
-"""The last digit tells two workers apart that print at the same moment."""
+"""The last digit distinguishes two workers that print at the same time."""
 WATCH = """
 window.seen = new Map();
 window.shown = 0;
@@ -98,7 +98,7 @@ def flood(lines):
 
 
 class Traffic:
-    """The bytes that a page gets over its websockets."""
+    """The bytes that a page receives over its websockets."""
 
     def __init__(self, page):
         self.bytes = 0
@@ -109,7 +109,7 @@ class Traffic:
 
 
 class Cells(threading.Thread):
-    """Executes a small cell again and again, beside the page, and notes how long it takes."""
+    """Executes a small cell repeatedly, outside the page, and notes how long each takes."""
 
     def __init__(self, connection):
         super().__init__(daemon=True)
@@ -138,7 +138,7 @@ class Bench:
         self.server, self.browser, self.folder, self.count = server, browser, folder, 0
 
     def open(self, *texts):
-        """Open a notebook of these cells in a page that is watched."""
+        """Open a notebook with these cells in an instrumented page."""
         self.count += 1
         self.context = self.browser.new_context(viewport={"width": 1280, "height": 1400})
         self.context.set_default_timeout(300_000)
@@ -156,8 +156,8 @@ class Bench:
         self.server.end_kernels()
 
     def page(self):
-        told = self.devtools.send("Performance.getMetrics")["metrics"]
-        return {one["name"]: one["value"] for one in told}
+        metrics = self.devtools.send("Performance.getMetrics")["metrics"]
+        return {one["name"]: one["value"] for one in metrics}
 
     def kernel(self):
         """Return the kernel's process and its connection file."""
@@ -178,13 +178,13 @@ def ms(values):
 
 
 def execute(notebook, count=1):
-    """Run so many cells, from the one that is chosen."""
+    """Run `count` cells, starting with the selected one."""
     for _ in range(count):
         notebook.command("notebook:run-cell-and-select-next")
 
 
 def steady(bench, name, *texts, lines):
-    """Print how long lines take from print to pixels, and what they weigh on the way."""
+    """Print how long lines take from print to pixels, and how many bytes are sent."""
     notebook = bench.open(*texts)
     before = bench.traffic.bytes
     notebook.run()
@@ -205,7 +205,7 @@ LINE_BYTES = len("step 5000 of a training with loss=0.4321 at 1700000000.0000000
 
 
 def floods(bench, lines, workers=2):
-    """Print what a flood does to the page, to cells and to the run itself."""
+    """Print how a flood of output affects the page, cells and the run itself."""
     plain = (
         "import time\nfrom mwmagic import Cluster\nfrom pathlib import Path\n"
         f"Path('plain.py').write_text({flood(lines).partition(chr(10))[2]!r})\n"
@@ -245,7 +245,7 @@ def floods(bench, lines, workers=2):
 
 
 def tasks(bench, counts, seconds=8):
-    """Print what a second of a run costs, by the number of its tasks."""
+    """Print what a second of a run costs, by the number of tasks."""
     code = cells.worker(
         "for step in range(1, 10**6):\n"
         '    print(f"step {step}/1000000 loss={1 / step:.6f} acc=0.5", flush=True)\n'

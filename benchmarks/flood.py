@@ -1,8 +1,8 @@
-"""What it costs a worker to print a lot while nobody reads it.
+"""What it costs a worker to print a lot while no one reads it.
 
-``python benchmarks/flood.py`` has a process print line by line, and 1,000 lines at once, in turns
-into a file, through a pipe into ``cat``, and as a worker whose log mwmagic keeps. It prints how
-long the process takes, and the ratio to the file. All print unbuffered, as workers do.
+``python benchmarks/flood.py`` runs a process that prints line by line, and 1,000 lines at once, in
+turn into a file, through a pipe into ``cat``, and as a worker whose log mwmagic keeps. It reports
+how long the process takes, and the ratio to the file. All print unbuffered, as workers do.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mwmagic import Cluster
 
 LINE = "step 5000 of a training with loss=0.4321 and accuracy=0.98765\n"
 SIZES = {1: 20 << 20, 1000: 200 << 20}
-"""Lines that are printed at once, and the bytes of all of them, more or less."""
+"""The number of lines printed at once, and roughly the bytes in total."""
 
 MAIN = f"""
 import sys, time
@@ -57,7 +57,7 @@ WAYS = {"file": into_file, "cat": into_cat, "mwmagic": into_log}
 
 
 def seconds(way: str, folder: Path, lines: int) -> float:
-    """Return how long a process takes to print all, which must then be there."""
+    """Return how long a process takes to print everything, and check that it arrived."""
     count = SIZES[lines] // (lines * len(LINE))
     log = WAYS[way](folder, [str(lines), str(count)])
     size = log.stat().st_size
@@ -68,7 +68,7 @@ def seconds(way: str, folder: Path, lines: int) -> float:
 
 
 def compare(folder: Path, lines: int, rounds: int) -> None:
-    """Print the times of all ways, which take turns."""
+    """Print the times of all ways, measured in turn."""
     times: dict[str, list[float]] = {way: [] for way in WAYS}
     for _ in range(rounds):
         for way, values in times.items():

@@ -1,7 +1,7 @@
-"""What an event costs the gang's state machine, by the number of its tasks.
+"""What an event costs the gang's state machine, by the number of tasks.
 
 Run it with ``python benchmarks/gang.py``. An event about one task should cost the same in a gang of
-10,000 as in one of 2; what starts everybody is told per task.
+10,000 as in one of 2; an event that starts all tasks is measured per task.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 
 SIZES = (2, 10, 100, 1_000, 10_000)
 EVENTS = 4_000
-"""How many events of a kind are timed for each size, in as many gangs as that takes."""
+"""How many events of each kind are timed per size, in as many gangs as necessary."""
 
 WARM = 10
-"""Small gangs that take the same events right before: building a large one empties the caches."""
+"""Small gangs that process the same events first: building a large one empties the caches."""
 
 Case = tuple[Gang, list[Event]]
 
 
 def formed(size: int, *, ps: int = 0) -> Gang:
-    """Return a gang that runs; with a ps, workers are replaceable."""
+    """Return a running gang; with a ps, its workers are replaceable."""
     workers = max(size - 2, 1) if ps else size
     gang = Gang(make_tasks(workers, chief=bool(ps), ps=ps), Policy(restarts=10**6, grace=0.0))
     for task in gang.tasks:
@@ -84,7 +84,7 @@ def late(size: int) -> Case:
 
 
 def restarts(size: int) -> Case:
-    """Return the exit that starts all again."""
+    """Return the exit that restarts all tasks."""
     gang = formed(size)
     gang.handle(Restart())
     for task in gang.tasks[:-1]:
@@ -99,9 +99,9 @@ ONE: dict[str, Callable[[int], Case]] = {
     "a stop ends all": stops,
     "an exit while all end": consequences,
     "a worker is replaced": replacements,
-    "an exit told too late": late,
+    "an exit of an earlier attempt": late,
 }
-ALL: dict[str, Callable[[int], Case]] = {"all start again, per task": restarts}
+ALL: dict[str, Callable[[int], Case]] = {"all restart, per task": restarts}
 
 
 def microseconds(make: Callable[[int], Case], size: int, *, least: int) -> float:

@@ -1,15 +1,15 @@
-"""How fast Keras 3 trains under two workers with the repair, beside tf_keras.
+"""How fast Keras 3 with the repairs trains on two workers, compared with tf_keras.
 
     python benchmarks/keras_speed.py [--workers 2] [--pairs 11] [--steps 40]
 
 Both libraries train the same networks in the same worker processes, one epoch
-each in turn, and each as often before the other as after it; so whatever else
-the machine does falls on both. There is a small dense network, the
-convolutional one of the multi-worker tutorial, and that one with
-BatchNormalization. For each it prints the median step of either library, by
-the clock and in time of a processor, and the median and the quartiles of the
-ratio within a pair. The second figure depends less on who else is there, but
-leaves out the waiting. `--workers 1` tells what Keras itself makes of it.
+each in turn, and each equally often before and after the other, so that any
+other load on the machine affects both. The networks are a small dense one, the
+convolutional one of the multi-worker tutorial, and the latter with
+BatchNormalization. For each it prints the median step of both libraries in wall
+and processor time, and the median and the quartiles of the ratio within a pair.
+Processor time depends less on other load, but does not include waiting.
+`--workers 1` shows the difference between the libraries themselves.
 """
 
 import argparse
@@ -64,7 +64,7 @@ def worker(options):
 
 
 def pair(models, data, steps, turned):
-    """Train both models, and return the wall and the processor time of a step of each."""
+    """Train both models, and return the wall and processor time of a step of each."""
     times = []
     for model in reversed(models) if turned else models:
         start = time.perf_counter(), time.process_time()

@@ -1,13 +1,13 @@
-"""What reporting costs: a call of `report()`, and a step of `fit` with the reports of it.
+"""What reporting costs: a call of `report()`, and a step of `fit` that reports.
 
 ::
 
     python benchmarks/report.py [--steps N] [--rounds N] [--no-keras]
 
-It runs a worker that reports down a line, which this process reads. A call is compared with
-`print` of the same numbers into a file, unbuffered as a worker prints. A step of a small
-dense model is compared with the same step while nothing is reported, in turns, so that both
-see the same machine.
+It runs a worker that reports on a line, which this process reads. A call is compared with
+`print` of the same numbers into a file, unbuffered as in a worker. A step of a small dense
+model is compared with the same step without reports, in turn, so that both run under the
+same conditions.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ print(f"median ratio {statistics.median(found):.3f}")
 
 
 def _worker(code: str) -> None:
-    """Run code as a worker whose reports are read, and show what it prints."""
+    """Run code as a worker whose reports are read, and show its output."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     packets = [0]
 

@@ -1,8 +1,8 @@
 """How long a gang of two takes from its launch to its first collective.
 
-Three ways in one run, in turn: by hand as the tutorial does it (two plain ``python``
-processes), by mwmagic with cold workers, and by mwmagic with workers forked from its warm
-process. Prints seconds and the ratio to the way by hand; compare ratios, not seconds.
+It compares three ways in one run, in turn: by hand as in the tutorial (two plain ``python``
+processes), mwmagic with cold workers, and mwmagic with workers forked from its warm
+process. It prints seconds and the ratio to the way by hand; compare ratios, not seconds.
 
     python benchmarks/start.py [ROUNDS]
 """
@@ -44,7 +44,7 @@ def free_ports(count):
 
 
 def by_hand(directory):
-    """Start two processes with TF_CONFIG and wait for what both print."""
+    """Start two processes with TF_CONFIG and wait for the output of both."""
     addresses = [f"localhost:{port}" for port in free_ports(2)]
     begin = time.perf_counter()
     workers = []
@@ -70,7 +70,7 @@ def by_hand(directory):
 
 
 def by_mwmagic(cluster):
-    """Launch on a cluster and wait for what both print."""
+    """Launch on a cluster and wait for the output of both."""
     begin = time.perf_counter()
     run = cluster.run("main.py", cwd=cluster.options.root)
     logs = [run.directory / f"attempt-1/worker-{i}.log" for i in (0, 1)]

@@ -1,8 +1,8 @@
-"""What dividing the processors between the tasks of a machine changes.
+"""How dividing the processors among the tasks of a machine affects training.
 
 ``python benchmarks/threads.py`` trains with TensorFlow's own number of threads
-(``--threads 0``: as many as processors, in each process) and with the divided
-one (``--threads auto``), in turns, and prints the times and their ratio.
+(``--threads 0``: as many as there are processors, in each process) and with the
+divided one (``--threads auto``), in turn, and prints the times and their ratio.
 """
 
 from __future__ import annotations

@@ -3,25 +3,25 @@
 The hierarchy::
 
     MwmagicError
-    ├── UnsupportedPlatform       this operating system cannot hold a gang
+    ├── UnsupportedPlatform       this operating system lacks what a gang needs
     ├── ClusterError              a cluster description that cannot work (also a ValueError)
-    ├── NoCluster                 a magic that needs a cluster found none
+    ├── NoCluster                 a command that needs a cluster found none
     ├── NoRun                     there is no such run
-    ├── RunActive                 a run is still going where a new one was asked for
-    ├── NotInstalled              a library that was asked for is missing
+    ├── RunActive                 a run is still active, so a new one cannot start
+    ├── NotInstalled              a required library is missing
     ├── SupervisorError           the supervisor could not be started, or refused a request
     │   ├── ClusterOwned          the cluster belongs to another process
     │   └── SupervisorLost        the supervisor went away
     ├── MessageError              a message that no process of this version sends
-    ├── BadArguments              a magic or command was given arguments it does not take
+    ├── BadArguments              a magic or command got arguments that it does not accept
     ├── WaitInterrupted           waiting was interrupted; the run goes on
-    ├── WaitTimeout               a run outlasted the time it was given (also a TimeoutError)
+    ├── WaitTimeout               a run took longer than the timeout (also a TimeoutError)
     └── RunFailed                 a run ended without success
         ├── WorkerFailed          a task failed, and with it the run
-        └── RunStopped            the run was stopped before its end
+        └── RunStopped            the run was stopped before it ended
 
-In a notebook each renders as its message alone: the traceback through this
-package would say nothing about the user's mistake.
+In a notebook each of them renders as its message alone, because a traceback
+through this package would say nothing about the user's mistake.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ __all__ = [
 
 
 class MwmagicError(Exception):
-    """Anything this package refuses or reports.
+    """The base class of all errors that this package raises.
 
-    The message says what happened, what exists, and the next step.
+    The message says what happened, what exists, and what to do next.
     """
 
     def _render_traceback_(self) -> list[str]:
@@ -66,7 +66,7 @@ class MessageError(MwmagicError):
 
 
 class UnsupportedPlatform(MwmagicError):
-    """This operating system lacks what holding a gang needs."""
+    """This operating system lacks what a gang needs."""
 
 
 class ClusterError(MwmagicError, ValueError):
@@ -82,11 +82,11 @@ class NoRun(MwmagicError):
 
 
 class RunActive(MwmagicError):
-    """A run is still going where a new one was asked for."""
+    """A run is still active, so a new one cannot start."""
 
 
 class NotInstalled(MwmagicError):
-    """A library that was asked for is missing."""
+    """A required library is missing."""
 
 
 class SupervisorError(MwmagicError):
@@ -102,7 +102,7 @@ class SupervisorLost(SupervisorError):
 
 
 class BadArguments(MwmagicError):
-    """A magic or command was given arguments that it does not take."""
+    """A magic or command got arguments that it does not accept."""
 
 
 class WaitInterrupted(MwmagicError):
@@ -110,7 +110,7 @@ class WaitInterrupted(MwmagicError):
 
 
 class WaitTimeout(MwmagicError, TimeoutError):
-    """A run outlasted the time that waiting was given."""
+    """A run took longer than the timeout."""
 
 
 class RunFailed(MwmagicError):
@@ -130,7 +130,7 @@ class RunFailed(MwmagicError):
 
 
 class RunStopped(RunFailed):
-    """The run was stopped before its end."""
+    """The run was stopped before it ended."""
 
 
 class WorkerFailed(RunFailed):

@@ -1,1 +1,1 @@
-"""The agent: one small process per machine that starts and watches workers."""
+"""The agent: one small process per machine that starts and watches the workers."""

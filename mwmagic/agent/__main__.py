@@ -1,8 +1,8 @@
 """Starts the agent, or a zygote: ``python -I -S DIR/__main__.py [zygote BOOTSTRAP MODULE ...]``.
 
-The modules beside this file import each other as parts of a package, whose name here is no one
-else's: a zygote's workers may import any module of the user's. The file is run as such because
-Python takes longer to run a directory or an archive.
+The modules next to this file import each other as parts of a package. The package has a unique
+name, because a zygote's workers may import any of the user's modules. This file is run directly
+because Python takes longer to start a directory or an archive.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ PACKAGE = "_mwmagic_agent"
 
 
 def make_package() -> None:
-    """Make a package of this file's directory, wherever that is."""
+    """Make this file's directory a package, wherever it is."""
     package = type(sys)(PACKAGE)
     package.__path__ = [__file__.rpartition("/")[0] or "."]
     sys.modules[PACKAGE] = package

@@ -1,11 +1,11 @@
 """The agent: the one process on a machine that starts, watches and ends its workers.
 
-It needs nothing but the standard library, so that an engine can run it anywhere. Commands arrive
-on standard input and events leave on standard output (see `wire`). Everything it starts ends with
-it: when standard input ends, when the parent that it watches dies, or when no command has come
-for too long.
+It needs only the standard library, so that an engine can run it anywhere. Commands arrive on
+standard input and events leave on standard output (see `wire`). The agent ends, and everything it
+started with it, when standard input ends, when the parent that it watches dies, or when no command
+has arrived for too long.
 
-It has one thread, because the kernel ties a child's death signal to the thread that forked it.
+It is single-threaded, because the kernel ties a child's death signal to the thread that forked it.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-SMALL_BYTES = 8 << 10
-"""Output below which more of it is let gather in the pipe."""
+GATHER_BYTES = 8 << 10
+"""The amount of output below which the agent lets more of it gather in the pipe."""
 
 GATHER_SECONDS = 0.001
-"""For that: to look at every line that is printed slows its worker."""
+"""How long it does so: handling each printed line separately would slow down the worker."""
 
 TICK_SECONDS = 60.0
 """The longest sleep."""
 
 RETRY_SECONDS = 0.002
-"""Between two tries to write the last events."""
+"""The interval between attempts to write the last events."""
 
 STDIN, STDOUT = 0, 1
 
@@ -78,19 +78,19 @@ class Agent:
                 self.settle(time.monotonic())
                 self.workers.relay.forward(time.monotonic())
                 self.flush()
-                if 0 < self.workers.relay.taken < SMALL_BYTES:
+                if 0 < self.workers.relay.taken < GATHER_BYTES:
                     time.sleep(GATHER_SECONDS)
         finally:
             self.family.kill(self.family.look())
         self.leave()
 
     def connect(self) -> None:
-        """Listen to commands, the reader of the events, and signals."""
+        """Watch the commands, the reader of the events, and signals."""
         try:
             self.loop.watch(STDIN, self.read)
         except PermissionError:
             sys.exit("the agent's standard input must be a pipe or a socket, its lifeline")
-        with suppress(PermissionError):  # a file: it never blocks
+        with suppress(PermissionError):  # a file, which never blocks
             self.loop.watch(STDOUT, self.writable, 0)
         reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
@@ -101,7 +101,7 @@ class Agent:
         self.loop.watch(reader, lambda: self.signalled(reader))
 
     def signalled(self, reader: int) -> None:
-        """Close on SIGTERM; when a child has died, look at once for what else there is to kill."""
+        """Close on SIGTERM; when a child has died, look at once for processes to kill."""
         numbers = waiting_in(reader)
         if signal.SIGTERM in numbers:
             self.closing.cause = "which got SIGTERM"
@@ -110,7 +110,7 @@ class Agent:
             self.workers.reaper.hurry()
 
     def pause(self) -> float:
-        """Return the seconds to sleep if nothing happens."""
+        """Return how many seconds to sleep if nothing happens."""
         now = time.monotonic()
         workers = self.workers
         moments = [now + TICK_SECONDS, *workers.moments(now), *self.looks.moments()]
@@ -123,7 +123,7 @@ class Agent:
         return max(0.0, min(moments) - now)
 
     def settle(self, now: float) -> None:
-        """Do what is due at a moment."""
+        """Do what is due at a given time."""
         if self.silence > 0 and now - self.heard > self.silence:
             self.closing.cause = "which had heard nothing for too long"
             self.close()
@@ -133,27 +133,27 @@ class Agent:
             self.workers.measure(now)
 
     def finished(self) -> bool:
-        """Whether the agent may exit."""
+        """Return whether the agent may exit."""
         if self.closing.since is None:
             return False
         return self.closing.late or not (self.workers.processes or self.workers.reaper.left)
 
     def close(self, drain_seconds: float = 0.0) -> None:
-        """End everything, and then the agent, if need be after some seconds for its reader."""
+        """End everything and then the agent, which may give its reader some seconds."""
         if self.closing.since is None:
             self.closing.drain_seconds = drain_seconds
             self.closing.since = time.monotonic()
             self.workers.doom()
 
     def leave(self) -> None:
-        """Give the reader a moment to take the last events."""
+        """Give the reader some time to take the last events."""
         outlet, deadline = self.outlet, time.monotonic() + self.closing.drain_seconds
         while outlet.waiting and not outlet.broken and time.monotonic() < deadline:
             select.select([], [STDOUT], [], RETRY_SECONDS)
             outlet.flush()
 
     def writable(self) -> None:
-        """Note that the reader is gone, if there was nothing to write; else `flush` finds out."""
+        """Note that the reader is gone if nothing is to be written; otherwise `flush` does."""
         self.outlet.broken |= not self.interest
 
     def flush(self) -> None:
@@ -170,7 +170,7 @@ class Agent:
     # Commands
 
     def read(self) -> None:
-        """Take commands from standard input, whose end is the end of everything."""
+        """Read commands from standard input; its end ends everything."""
         try:
             data = os.read(STDIN, wire.CHUNK_BYTES)
         except BlockingIOError:
@@ -191,19 +191,19 @@ class Agent:
             self.refuse({}, f"a command is longer than {wire.MESSAGE_BYTES} bytes")
 
     def obey(self, line: bytes) -> None:
-        """Do what a line says, or say why not."""
+        """Carry out the command in a line, or say why not."""
         command: dict[str, Any] = {}
         try:
             command = wire.parsed(line)
             fault = wire.fault(command, wire.COMMANDS)
             if fault:
-                raise ValueError(fault[:500])  # noqa: TRY301 - one answer to all
+                raise ValueError(fault[:500])  # noqa: TRY301 - one answer to all bad commands
             HANDLERS[command["type"]](self, command)
         except (ValueError, TypeError, OverflowError, OSError) as error:
             self.refuse(command, str(error))
 
     def refuse(self, command: dict[str, Any], error: str, reason: str | None = None) -> None:
-        """Say why a command is not obeyed."""
+        """Say why a command is not carried out."""
         kind = command.get("type")
         known = {key: command[key] for key in ("process", "id", "key") if key in command}
         kind = kind if isinstance(kind, str) else None
@@ -221,7 +221,7 @@ class Agent:
         self.outlet.emit("hello", version=wire.VERSION, **own, **clocks())
 
     def watch_parent(self, parent: int) -> None:
-        """Close when a process dies: another may hold the other end of standard input open."""
+        """Close when the parent dies: another process may keep our standard input open."""
         try:
             pidfd = os.pidfd_open(parent)
         except ProcessLookupError:
@@ -236,7 +236,7 @@ class Agent:
         self.close()
 
     def look(self, command: dict[str, Any]) -> None:
-        """Tell what this machine has."""
+        """Report what this machine has."""
         self.looks.look(command["id"])
 
     def hold(self, command: dict[str, Any]) -> None:
@@ -287,11 +287,11 @@ HANDLERS: dict[str, Callable[[Agent, dict[str, Any]], None]] = {
     "ping": Agent.ping,
     "close": lambda agent, _: agent.close(DRAIN_SECONDS),
 }
-"""What obeys each of `wire.COMMANDS`."""
+"""What carries out each of `wire.COMMANDS`."""
 
 
 def check_strings(command: dict[str, Any]) -> None:
-    """Raise ValueError unless a command's argv and env can be a process's."""
+    """Raise ValueError unless a process can be started with a command's argv and env."""
     argv, env = command["argv"], command["env"]
     if not argv or not all(isinstance(word, str) for word in [*argv, *env.values()]):
-        raise ValueError("argv and env hold strings, and argv at least one")
+        raise ValueError("argv and env must hold strings, and argv at least one")

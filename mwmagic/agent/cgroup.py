@@ -1,4 +1,4 @@
-"""The control group that this process is in: its memory limit and its out-of-memory kills."""
+"""This process's control group: its memory limit and its out-of-memory kills."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def files(second: str, first: str) -> Iterable[str]:
-    """Yield where a file may be, by its name in version 2 and 1, also as a container sees it."""
+    """Yield the possible paths of a file, named as in cgroup v2 and v1, also inside a container."""
     for line in as_text(contents("/proc/self/cgroup") or b"").splitlines():
         _, controllers, path = line.split(":", 2)
         for place in (path.rstrip("/"), ""):
@@ -31,7 +31,7 @@ def memory_limit() -> int | None:
 
 
 class Oom:
-    """The kernel's count of processes killed for memory in this process's control group."""
+    """The kernel's count of out-of-memory kills in this process's control group."""
 
     def __init__(self) -> None:
         self.claimed = 0
@@ -46,12 +46,12 @@ class Oom:
         return None
 
     def mark(self) -> int | None:
-        """Return the count of kills that no worker's exit has accounted for."""
+        """Return the number of kills that are not yet attributed to a worker's exit."""
         count = self.read(self.path)
         return None if count is None else count - self.claimed
 
     def claim(self, since: int | None) -> bool | None:
-        """Return whether the count has grown since a mark, and account for one kill."""
+        """Return whether the count has grown since a mark, and attribute one kill."""
         now = self.mark()
         if now is None or since is None:
             return None

@@ -6,8 +6,8 @@ import time
 
 from .wire import AGENT_LOST, ENDED_EARLY
 
-PATIENCE_SECONDS = 3.0
-"""After which closing no longer waits for what cannot be killed."""
+UNKILLABLE_SECONDS = 3.0
+"""How long closing waits for processes that cannot be killed."""
 
 
 class Closing:
@@ -16,11 +16,11 @@ class Closing:
     Attributes
     ----------
     since : float or None
-        The moment from which on everything ends.
+        When everything began to end.
     cause : str or None
-        What ended the agent, unless it was asked to close.
+        Why the agent ends, unless it was asked to close.
     drain_seconds : float
-        How long its reader may take for the last events.
+        How long the reader may take to read the last events.
     """
 
     def __init__(self) -> None:
@@ -31,16 +31,16 @@ class Closing:
     @property
     def late(self) -> bool:
         """Whether there is no time left to wait for anything."""
-        return self.since is not None and time.monotonic() > self.since + PATIENCE_SECONDS
+        return self.since is not None and time.monotonic() > self.since + UNKILLABLE_SECONDS
 
     @property
     def parting(self) -> dict[str, str]:
-        """Reason of a process that the agent takes along, and what happened to the agent."""
+        """The reason for a process that ends with the agent, and what happened to the agent."""
         if self.cause is None:
             return {}
         return {"reason": AGENT_LOST, "error": self.cause}
 
     @property
     def early(self) -> dict[str, str]:
-        """Reason and error of a process that ends before it has started."""
+        """The reason and the error for a process that ends before it has started."""
         return self.parting or {"reason": ENDED_EARLY, "error": "ended before it had started"}

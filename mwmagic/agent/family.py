@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 UNKNOWN = "\0"
-"""The owner of a process that died before its owner could be found out."""
+"""The owner of a process that died before its owner could be determined."""
 
 ENVIRONMENT_BYTES = 4 << 20
 """How much of a process's environment is searched for its label."""
@@ -55,12 +55,12 @@ class Row:
 
     @property
     def alive(self) -> bool:
-        """Whether it still has anything to end."""
-        return self.state not in "ZX" or self.threads > 1  # the first may end before the others
+        """Whether any of its threads is still alive."""
+        return self.state not in "ZX" or self.threads > 1  # the first one may end first
 
 
 def table() -> list[Row]:
-    """Return every process that this one may see."""
+    """Return all processes that this one can see."""
     rows = []
     for name in os.listdir("/proc"):  # noqa: PTH208 - pathlib costs a third of the start-up
         if name.isdigit():
@@ -73,8 +73,8 @@ def table() -> list[Row]:
 class Family:
     """The agent's descendants, each with the name of the worker that it belongs to.
 
-    What a worker leaves behind becomes a child of the agent, which is a subreaper. It is known by
-    its session, by the label in its environment, or because it was seen under its worker before.
+    What a worker leaves behind becomes a child of the agent, which is a subreaper. It is recognised
+    by its session, by the label in its environment, or because it was seen below its worker before.
     """
 
     def __init__(self) -> None:
@@ -87,7 +87,7 @@ class Family:
         return pid in self.mains or pid in self.helpers
 
     def look(self) -> list[Row]:
-        """Return the descendants, with those that are dead but still there."""
+        """Return the descendants, including zombies."""
         children: dict[int, list[Row]] = {}
         for row in table():
             children.setdefault(row.parent, []).append(row)
@@ -111,13 +111,13 @@ class Family:
         return known or (UNKNOWN if self.dead(row.pid) else None)
 
     def dead(self, pid: int) -> bool:
-        """Whether a process has ended, or is about to: its environment goes with its memory."""
+        """Return whether a process has ended or is about to, as its environment is gone."""
         stat = contents(f"/proc/{pid}/stat")
         row = Row(pid, stat) if stat else None
         return row is None or not (row.alive and row.mapped)
 
     def labelled(self, pid: int) -> str | None:
-        """Return the name in the label of a process's environment."""
+        """Return the worker's name in the label in a process's environment."""
         start = as_bytes(f"{LABEL}={self.agent}/")
         for variable in (contents(f"/proc/{pid}/environ", ENVIRONMENT_BYTES) or b"").split(b"\0"):
             if variable.startswith(start):
@@ -125,10 +125,10 @@ class Family:
         return None
 
     def kill(self, rows: Iterable[Row]) -> None:
-        """Kill processes with their groups, which a fork in progress cannot escape."""
+        """Kill processes with their process groups, so that a fork in progress cannot escape."""
         own = os.getpgid(0)
         for row in (row for row in rows if row.alive):
             target = row.pid if row.group == own else -row.group
-            # It may be gone by now, or have changed its user and be out of reach.
+            # It may be gone by now, or out of reach because it changed its user.
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(target, signal.SIGKILL)

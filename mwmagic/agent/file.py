@@ -13,18 +13,18 @@ if TYPE_CHECKING:
 
 
 def piece(path: str, offset: int, count: int) -> dict[str, Any]:
-    """Return a piece of a regular file, one chunk at most, and how long the file is.
+    """Return a piece of a regular file, at most one chunk, and the size of the file.
 
     Raises
     ------
     OSError
         It cannot be read.
     ValueError
-        It is not a regular file, or there can be no such piece.
+        It is not a regular file, or the piece is impossible.
     """
     if offset < 0 or count < 0:
         raise ValueError(f"there is no piece of {count} bytes at {offset}")
-    # Of a pipe, neither opening nor reading may wait for its other end.
+    # If it is a pipe, neither opening nor reading may wait for the other end.
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
     descriptor = os.open(as_bytes(path), flags)
     try:

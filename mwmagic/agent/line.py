@@ -1,4 +1,4 @@
-"""A worker's private line: packets of text, both ways, beside its output."""
+"""A worker's private line: packets of text in both directions, separate from its output."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ CREDENTIALS_BYTES = socket.CMSG_SPACE(12)
 
 
 class Line:
-    """A pair of connected sockets that keep the boundaries of what is sent.
+    """A pair of connected sockets that preserve the boundaries of packets.
 
-    A packet that is not read stays in the socket. So the kernel throttles a worker that sends too
-    much, and the agent's memory does not grow.
+    A packet that is not read stays in the socket. The kernel thus applies backpressure to a worker
+    that sends too much, and the agent's memory does not grow.
     """
 
     def __init__(self) -> None:
         self.near, self.far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.near.setblocking(False)  # noqa: FBT003 - it has no keywords
-        # The kernel then adds the sender to each packet, so an empty one differs from the end.
+        # The kernel then adds the sender to each packet, so an empty packet differs from the end.
         self.near.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         self.ended = False
         self.dropped = 0
 
     def take(self) -> bytes | None:
-        """Return the next packet, empty if it is not to be passed on, or None if there is none."""
+        """Return the next packet, empty if it must not be forwarded, or None if there is none."""
         try:
             data, sender, flags, _ = self.near.recvmsg(PACKET_BYTES, CREDENTIALS_BYTES)
         except BlockingIOError:
             return None
-        except ConnectionResetError:  # raised once, if the worker left ours unread
+        except ConnectionResetError:  # raised once, if the worker left packets of ours unread
             return self.take()
         if not sender:
             self.ended = True
@@ -41,7 +41,7 @@ class Line:
         return data
 
     def tell(self, data: bytes) -> None:
-        """Send the worker a packet, or raise OSError if it does not take any."""
+        """Send the worker a packet; raise OSError if it does not accept any."""
         self.near.send(data, socket.MSG_NOSIGNAL)
 
     def close(self) -> None:

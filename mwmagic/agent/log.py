@@ -1,4 +1,4 @@
-"""A worker's output, on its way to a file and a reader."""
+"""A worker's output on its way to a file and to a reader."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from contextlib import suppress
 from .wire import CHUNK_BYTES, as_bytes
 
 LAG_BYTES = 4 << 20
-"""How far a reader may be behind before the log skips ahead."""
+"""How far a reader may fall behind before the log skips ahead."""
 
 
 class Log:
-    """One worker's output: a pipe whose bytes go to a file at once, and on to a reader by credit.
+    """One worker's output: a pipe whose bytes go to a file at once, and to a reader by credit.
 
-    Nothing is kept in memory: what is forwarded is read back from the file.
+    Nothing is buffered in memory: what is forwarded is read back from the file.
     """
 
     def __init__(self, path: str, credit: int) -> None:
@@ -29,11 +29,11 @@ class Log:
 
     @property
     def ready(self) -> bool:
-        """Whether there is something to forward, and credit for it."""
+        """Whether there is output to forward, and credit for it."""
         return self.size > self.sent and self.credit > 0
 
     def tee(self) -> int:
-        """Move what is in the pipe to the file; return how many bytes there were."""
+        """Move the contents of the pipe to the file, and return the number of bytes."""
         try:
             data = os.read(self.reader, CHUNK_BYTES)
         except BlockingIOError:
@@ -55,14 +55,14 @@ class Log:
         self.writer = -1
 
     def piece(self, limit: int) -> tuple[int, bytes]:
-        """Return the offset and bytes to forward next, at most `limit`."""
+        """Return the offset and the bytes to forward next, at most `limit`."""
         if self.size - self.sent > LAG_BYTES:
             self.sent = self.size - CHUNK_BYTES
         offset = self.sent
         data = b""
-        with suppress(OSError):  # a file system that fails to read ends no training
+        with suppress(OSError):  # a file system that cannot be read must not end the training
             data = os.pread(self.file, min(limit, CHUNK_BYTES), offset)
-        self.sent = offset + len(data) if data else self.size  # or someone truncated the file
+        self.sent = offset + len(data) if data else self.size  # the file may have been truncated
         self.credit -= len(data)
         return offset, data
 

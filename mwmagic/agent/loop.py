@@ -1,4 +1,4 @@
-"""What is ready is called back, in order."""
+"""The event loop: callbacks for ready descriptors, in order."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 class Loop:
     """Calls back when descriptors are ready, in the order in which they became so.
 
-    The kernel's ready list keeps that order, so exits are seen as they happened even if this
-    process could not run meanwhile.
+    The kernel's ready list keeps that order, so exits are seen in the order in which they happened,
+    even if this process could not run in the meantime.
     """
 
     def __init__(self) -> None:
@@ -33,9 +33,9 @@ class Loop:
             self.epoll.unregister(descriptor)
 
     def turn(self, pause: float) -> None:
-        """Wait for what is ready, some seconds at most, and call back."""
+        """Wait for ready descriptors, at most `pause` seconds, and call back."""
         ready = [(one, self.callbacks.get(one)) for one, _ in self.epoll.poll(pause)]
         for descriptor, callback in ready:
-            # An earlier callback may have closed it, and opened another with its number.
+            # An earlier callback may have closed it and opened another with the same number.
             if callback and callback is self.callbacks.get(descriptor):
                 callback()

@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     from .outlet import Outlet
 
 TOOL = "nvidia-smi"
-"""The driver's own tool: asking a framework would take seconds and memory of each GPU."""
+"""The driver's own tool: asking a framework would take seconds, and memory on each GPU."""
 
 QUERY = [TOOL, "--query-gpu=index,name,memory.total", "--format=csv,noheader"]
 
 GPU_SECONDS = 20.0
-"""In which the tool must have answered."""
+"""How long the tool may take to answer."""
 
 SIOCGIFADDR = 0x8915
 GLOBAL_SCOPE = "00"
 
 
 def machine() -> dict[str, Any]:
-    """Return what the agent finds out about this machine without running another program."""
+    """Return what can be found out about this machine without running another program."""
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return {
         "host": os.uname().nodename,
@@ -55,11 +55,11 @@ def python() -> str:
 
 
 def addresses() -> dict[str, list[str]]:
-    """Return the addresses by which others may reach this machine, for each interface."""
+    """Return the addresses at which others may reach this machine, by interface."""
     found: dict[str, list[str]] = {}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
         for _, name in socket.if_nameindex():
-            with suppress(OSError):  # it has none
+            with suppress(OSError):  # it has no address
                 request = struct.pack("256s", name.encode()[:15])
                 packed = fcntl.ioctl(one.fileno(), SIOCGIFADDR, request)[20:24]
                 found[name] = [socket.inet_ntoa(packed)]
@@ -84,7 +84,7 @@ def listed(text: str) -> list[dict[str, Any]]:
 
 
 class Query:
-    """A child that asks the driver for GPUs, while the agent goes on."""
+    """A child process that asks the driver for GPUs, while the agent continues."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -109,7 +109,7 @@ class Query:
         signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
 
     def found(self, status: int) -> dict[str, Any]:
-        """Return the GPUs, and why there are none."""
+        """Return the GPUs, or why there are none."""
         said = as_text(os.pread(self.output, CHUNK_BYTES, 0)).strip()
         gpus = [] if status else listed(said)
         return {"gpus": gpus, "why": None if gpus else self.why(status, said)}
@@ -141,7 +141,7 @@ class Looks:
         self.queries: set[Query] = set()
 
     def look(self, number: int) -> None:
-        """Begin to answer."""
+        """Start to answer."""
         query = Query(number)
         self.queries.add(query)
         self.family.helpers.add(query.pid)
@@ -166,5 +166,5 @@ class Looks:
                 query.expire()
 
     def moments(self) -> list[float]:
-        """Return when something is due if nothing happens."""
+        """Return when the queries expire."""
         return [query.deadline for query in self.queries]

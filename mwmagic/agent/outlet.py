@@ -7,7 +7,7 @@ import os
 from .wire import CHUNK_BYTES, encode
 
 QUEUE_BYTES = 256 << 10
-"""Backpressure: above this, waiting on standard output, no more of logs and lines is queued."""
+"""Backpressure: while this much waits on standard output, no logs or packets are queued."""
 
 
 class Outlet:
@@ -21,7 +21,7 @@ class Outlet:
 
     @property
     def full(self) -> bool:
-        """Whether what can wait has to: logs and what workers say, but no exits and answers."""
+        """Whether logs and workers' packets have to wait; exits and answers never do."""
         return len(self.waiting) >= QUEUE_BYTES
 
     def emit(self, kind: str, **fields: object) -> None:
@@ -29,7 +29,7 @@ class Outlet:
         self.waiting += encode({"type": kind, **fields})
 
     def flush(self) -> None:
-        """Write what the reader takes now."""
+        """Write as much as the reader takes now."""
         try:
             while self.waiting and not self.broken:
                 del self.waiting[: os.write(self.descriptor, self.waiting[:CHUNK_BYTES])]

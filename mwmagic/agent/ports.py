@@ -9,25 +9,25 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-MOST_PORTS = 4096
-"""That one command may hold; about 28,000 are free on a machine."""
+PORTS_LIMIT = 4096
+"""The most that one command may hold; about 28,000 are free on a machine."""
 
 
 class Ports:
-    """Placeholders that keep ports free for workers which bind beside them.
+    """Placeholders that keep ports free for workers, which bind the same ports.
 
-    A placeholder is bound with SO_REUSEPORT and never listens, so it gets no connections, and the
-    kernel hands its port to nobody who does not ask for that very port with SO_REUSEPORT, as gRPC
-    does, or SO_REUSEADDR, as PyTorch does.
+    A placeholder is bound with SO_REUSEPORT and never listens, so it gets no connections. The
+    kernel gives its port only to a socket that asks for that very port with SO_REUSEPORT, as gRPC
+    does, or with SO_REUSEADDR, as PyTorch does.
     """
 
     def __init__(self) -> None:
         self.held: dict[int, socket.socket] = {}
 
     def hold(self, count: int) -> list[int]:
-        """Hold `count` more ports, all or none."""
-        if not 0 <= count <= MOST_PORTS:
-            raise ValueError(f"{count} ports cannot be held: 0 to {MOST_PORTS} can")
+        """Hold `count` more ports: all of them or none."""
+        if not 0 <= count <= PORTS_LIMIT:
+            raise ValueError(f"{count} ports cannot be held; 0 to {PORTS_LIMIT} can")
         taken: list[socket.socket] = []
         try:
             taken.extend(self.placeholder() for _ in range(count))
@@ -54,7 +54,7 @@ class Ports:
                 one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             one.bind((address, 0))
-            # Only now, so that the kernel chooses a port that no other socket shares.
+            # Set only now, so that the kernel chooses a port that no other socket shares.
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         except OSError:
             one.close()

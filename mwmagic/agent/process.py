@@ -39,12 +39,12 @@ class Process:
 
     @property
     def dying(self) -> bool:
-        """Whether nothing of it may stay alive."""
+        """Whether none of its processes may stay alive."""
         return self.doomed or self.exit is not None
 
     @property
     def exited_at(self) -> float:
-        """The moment of its exit."""
+        """The time of its exit."""
         return float(self.exit["time"]) if self.exit else 0.0
 
     @property
@@ -54,23 +54,23 @@ class Process:
         return {**self.command["env"], **own}
 
     def signal(self, number: int) -> None:
-        """Send a signal to the main process, if it is there."""
+        """Send a signal to the main process, if it exists."""
         if self.pidfd >= 0 and not self.exit:
             signal.pidfd_send_signal(self.pidfd, number)
             self.shot |= number == signal.SIGKILL
 
     def end(self, deadline: float, *, gently: bool) -> None:
-        """Ask it to end, once, and let it be killed at a deadline, the earliest of all given."""
+        """Ask it to end, once, and have it killed at the earliest of all given deadlines."""
         if gently and self.deadline is None:
             self.signal(signal.SIGTERM)
         self.deadline = min(deadline, self.deadline or deadline)
 
     def used(self, cpu: float, memory: int) -> None:
-        """Keep the most that it was seen to use, with all that it started."""
+        """Keep the maximum that it was seen to use, including its descendants."""
         self.cpu, self.memory = max(self.cpu, cpu), max(self.memory, memory)
 
     def report(self) -> dict[str, Any] | None:
-        """Return the JSON object that the worker left about its exit."""
+        """Return the JSON object in which the worker reported why it exits."""
         path = self.command["report"]
         data = contents(path, CHUNK_BYTES + 1) if path else None
         try:

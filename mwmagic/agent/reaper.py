@@ -1,4 +1,4 @@
-"""The end of what must not live on."""
+"""The end of processes that must not live on."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from .family import Family, Row
     from .process import Process
 
-RESCAN_SECONDS = 0.002
-"""Between two looks for descendants that are to die, at first."""
+FIRST_RESCAN_SECONDS = 0.002
+"""Interval between two scans for descendants that must die, at first."""
 
-RESCANS_SECONDS = 0.2
-"""The same if they do not die."""
+LATER_RESCAN_SECONDS = 0.2
+"""The interval it grows to while they do not die."""
 
 
 class Reaper:
@@ -25,7 +25,7 @@ class Reaper:
     Attributes
     ----------
     left : dict
-        The descendants that are to die, by their owner, as they were last seen.
+        The descendants that must die, by owner, when last seen.
     """
 
     def __init__(self, family: Family, processes: dict[str, Process], closing: Closing) -> None:
@@ -33,12 +33,12 @@ class Reaper:
         self.processes = processes
         self.closing = closing
         self.left: dict[str | None, list[int]] = {}
-        self.rescan, self.delay, self.clear = 0.0, RESCAN_SECONDS, 0
+        self.rescan, self.delay, self.clear = 0.0, FIRST_RESCAN_SECONDS, 0
 
     def reap(self) -> None:
-        """Wait for the orphans that came to the agent, so that none stays a zombie."""
+        """Wait for the orphans that the agent adopted, so that none stays a zombie."""
         if any(not process.pid for process in self.processes.values()):
-            return  # one of them may be a worker on its way from a zygote
+            return  # one of them may be a worker that a zygote has just forked
         while True:
             try:
                 info = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -50,26 +50,26 @@ class Reaper:
 
     @property
     def purging(self) -> bool:
-        """Whether there may be descendants that are to die."""
+        """Whether there may be descendants that must die."""
         dying = any(process.dying for process in self.processes.values())
         return dying or bool(self.left) or self.closing.since is not None
 
     def purge(self, now: float) -> None:
-        """Kill the descendants of workers that have ended or are to end."""
+        """Kill the descendants of workers that have ended or must end."""
         if now < self.rescan or not self.purging:
             return
         rows = [row for row in self.family.look() if self.lost(row)]
         self.family.kill(row for row in rows if row.owner != UNKNOWN)
         self.left.clear()
-        for row in rows:  # the dead count too: what they forked last may be too new to be seen
+        for row in rows:  # zombies count too: what they forked last may be too new to be seen
             self.left.setdefault(row.owner, []).append(row.pid)
-        # One look may miss a process that forks and ends while it lasts.
+        # One scan may miss a process that forks and ends during the scan.
         self.clear = 0 if self.left else self.clear + 1
         self.rescan = now + self.delay
-        self.delay = min(2 * self.delay, RESCANS_SECONDS)
+        self.delay = min(2 * self.delay, LATER_RESCAN_SECONDS)
 
     def lost(self, row: Row) -> bool:
-        """Whether a descendant may not live on; not if its worker's exit was reported."""
+        """Return whether a descendant must die; any must, once its worker's exit is reported."""
         if self.closing.since is not None or row.owner == UNKNOWN:
             return True
         if row.owner is None:
@@ -78,13 +78,13 @@ class Reaper:
         return process is None or process.dying
 
     def hurry(self) -> None:
-        """Look at once for descendants that are to die, and often again."""
-        self.rescan, self.delay, self.clear = 0.0, RESCAN_SECONDS, 0
+        """Look for descendants that must die now, and often from now on."""
+        self.rescan, self.delay, self.clear = 0.0, FIRST_RESCAN_SECONDS, 0
 
     def remains(self, name: str) -> list[int]:
-        """Return what a worker left behind and is still there."""
+        """Return the processes that a worker left behind and that still exist."""
         return self.left.get(name, []) + self.left.get(UNKNOWN, [])
 
     def cleared(self, name: str) -> bool:
-        """Whether nothing that a worker left behind is to be waited for."""
+        """Return whether nothing that a worker left behind has to be waited for."""
         return not self.left.keys() & {name, UNKNOWN} and self.clear != 1

@@ -1,4 +1,4 @@
-"""Passes on what workers print and send."""
+"""Forwards what workers print and send."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ if TYPE_CHECKING:
     from .process import Process
 
 BACKLOG_BYTES = 8 << 20
-"""Waiting on standard output above which the rest of a log is dropped when its worker exits."""
+"""While this much waits on standard output, the rest of an exited worker's log is dropped."""
 
 PACE_SECONDS = 0.002
-"""Between two rounds of output events."""
+"""The interval between two rounds of output events."""
 
 TURN_PACKETS = 64
-"""Of one worker's line that are passed on before others have their turn."""
+"""How many packets of one worker are forwarded before the others have their turn."""
 
 LAST_PACKETS = 1024
-"""The same once it has exited: more than a socket holds, unless something still writes to it."""
+"""How many are forwarded once it has exited: more than a socket holds."""
 
 
 class Relay:
-    """Moves output to the log files and on to the reader, with the packets of the lines.
+    """Moves output to the log files and to the reader, and packets from the lines to the reader.
 
     Attributes
     ----------
     taken : int
-        Bytes of output that the busiest worker's log took in this turn.
+        Bytes of output that the busiest worker produced in this turn.
     """
 
     def __init__(self, loop: Loop, outlet: Outlet, processes: dict[str, Process]) -> None:
@@ -44,12 +44,12 @@ class Relay:
         self.forwarded = 0.0
 
     def watch(self, process: Process) -> None:
-        """Begin to listen to a worker."""
+        """Start to watch a worker's output and line."""
         self.loop.watch(process.log.reader, lambda: self.tee(process.log))
         self.listen_to(process)
 
     def listen_to(self, process: Process) -> None:
-        """Hear what a worker says on its line from now on."""
+        """Receive a worker's packets from now on."""
         self.loop.watch(process.line.near.fileno(), lambda: self.listen(process))
 
     def tee(self, log: Log) -> None:
@@ -59,9 +59,9 @@ class Relay:
             self.loop.unwatch(log.reader)
 
     def forward(self, now: float) -> None:
-        """Queue log for which there is credit and room, each worker in its turn.
+        """Queue output for which there is credit and room, from the workers in turn.
 
-        Many small prints become one event: the first goes at once, what follows a moment later.
+        Many small prints become one event: the first is sent at once, the others a little later.
         """
         if now < self.forwarded + PACE_SECONDS:
             return
@@ -79,7 +79,7 @@ class Relay:
         self.outlet.emit("output", process=process.name, offset=offset, data=as_text(data))
 
     def listen(self, process: Process) -> None:
-        """Pass on what a worker says on its line; what has no room now stays in the socket."""
+        """Forward a worker's packets; those for which there is no room stay in the socket."""
         for _ in range(TURN_PACKETS):
             if self.outlet.full:
                 self.loop.unwatch(process.line.near.fileno())
@@ -89,27 +89,27 @@ class Relay:
                 return
 
     def unmute(self) -> None:
-        """Listen again to the workers for whose words there was no room."""
+        """Listen again to the workers for whose packets there was no room."""
         if self.muted and not self.outlet.full:
             muted, self.muted = self.muted, []
             for process in muted:
                 self.listen_to(process)
 
     def said(self, process: Process) -> bool:
-        """Pass on one packet of a worker's line, and return whether there was one."""
+        """Forward one packet from a worker's line, and return whether there was one."""
         packet = process.line.take()
         if process.line.ended:
             self.loop.unwatch(process.line.near.fileno())
         if not packet:
             return packet is not None
         if not process.log.ended:
-            self.tee(process.log)  # which then holds all that was printed before
+            self.tee(process.log)  # so that it holds everything printed before the packet
         fields = {"size": process.log.size, "data": as_text(packet)}
         self.outlet.emit("said", process=process.name, time=time.monotonic(), **fields)
         return True
 
     def hang_up(self, process: Process) -> None:
-        """Pass on what is left in a dead worker's line, and listen to it no more."""
+        """Forward what is left in a dead worker's line, and stop listening to it."""
         for _ in range(LAST_PACKETS):
             if not self.said(process):
                 break
@@ -119,7 +119,7 @@ class Relay:
         self.loop.unwatch(process.log.reader)
 
     def rest(self, process: Process) -> None:
-        """Queue what is left of a dead worker's log, or its end if that is too much."""
+        """Queue the rest of a dead worker's log, or only its end if that is too much."""
         log = process.log
         while log.ready and len(self.outlet.waiting) < BACKLOG_BYTES:
             self.output(process, log.credit)
@@ -128,6 +128,6 @@ class Relay:
             self.output(process, CHUNK_BYTES)
 
     def moments(self, now: float) -> list[float]:
-        """Return when something is due if nothing happens, and the reader takes more."""
+        """Return when something is due if nothing happens and the reader takes more."""
         ready = any(one.log.ready for one in self.processes.values())
         return [max(now, self.forwarded + PACE_SECONDS)] if ready else []

@@ -1,4 +1,4 @@
-"""A worker's process, forked and executed."""
+"""Fork a process and execute a command in it."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ def spawn(
 ) -> tuple[int, int]:
     """Fork and execute a command in a session of its own that dies with this process.
 
-    Its standard input and its output are the `ends`; beside them it inherits a `line`.
+    Its standard input and its output are the `ends`; it also inherits a `line`.
 
     Returns
     -------
     tuple[int, int]
-        The process id, and a pipe that ends without a byte once the command runs, or else says
-        why it does not.
+        The process id, and a pipe that ends without a byte once the command runs, or else has
+        the reason why it does not.
     """
     reply, answer = os.pipe2(os.O_CLOEXEC)
     agent = os.getpid()
-    # Until its signal handlers are reset a child would answer for the agent.
+    # Until its signal handlers are reset, the child would handle signals as the agent does.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
         pid = os.fork()

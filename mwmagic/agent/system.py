@@ -1,4 +1,4 @@
-"""The kernel's services that Python has no short way to."""
+"""Kernel services for which Python has no concise interface."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def catches(pid: int, number: int) -> bool:
 
 
 def waiting_in(descriptor: int) -> bytes:
-    """Return what is in a pipe now."""
+    """Return the current contents of a pipe."""
     try:
         return os.read(descriptor, CHUNK_BYTES)
     except BlockingIOError:
@@ -53,10 +53,10 @@ def waiting_in(descriptor: int) -> bytes:
 
 
 def clocks() -> dict[str, Any]:
-    """Return the moment on both clocks."""
+    """Return the current time on both clocks."""
     return {"time": time.monotonic(), "wall": time.time()}
 
 
 def reason_of(error: BaseException) -> str:
-    """Return what an error says, without its number."""
+    """Return the message of an error, without its number."""
     return getattr(error, "strerror", None) or str(error)

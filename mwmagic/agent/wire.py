@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 
-TYPE_CHECKING = False  # importing typing costs as much as everything else here together
+TYPE_CHECKING = False  # importing typing would cost as much as everything else here
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any, NoReturn
@@ -16,28 +16,28 @@ if TYPE_CHECKING:
     Fields = dict[str, "type | tuple[type, ...]"]
 
 VERSION = 1
-"""Both sides of a connection must have the same."""
+"""The version of the protocol; both ends must have the same."""
 
 MESSAGE_BYTES = 64 << 20
 """The longest message: a launch carries the code and an environment."""
 
 CHUNK_BYTES = 64 << 10
-"""The most of a file that one event carries, be it a log or a file that was asked for."""
+"""The most bytes of a log, or of a file that was asked for, that one event carries."""
 
 PACKET_BYTES = 64 << 10
 """The longest packet that a worker may send on its line."""
 
 LABEL = "MWMAGIC_PROCESS"
-"""The variable by which a worker's descendants are recognised: the agent's id, and a name."""
+"""The variable by which a worker's descendants are recognised: the agent's pid and a name."""
 
 LABEL_BYTES = 256
-"""Room for a label in a zygote's environment, which its workers write over."""
+"""The room for a label in a zygote's environment, which its workers overwrite."""
 
 LINE = "MWMAGIC_LINE"
-"""The variable with the number of the descriptor that is the worker's end of its line."""
+"""The variable with the descriptor of the worker's end of its line."""
 
 ORDER_DESCRIPTORS = 4
-"""What a zygote gets with each order: the request, the output, the answer's pipe, the line."""
+"""A zygote gets these with each order: the request, the output, the answer's pipe, the line."""
 
 AGENT_LOST = "agent-lost"
 NOT_STARTED = "not-started"
@@ -45,8 +45,8 @@ ENDED_EARLY = "ended-early"
 LOG_LOST = "log-lost"
 REMAINS = "remains"
 REASONS = (AGENT_LOST, NOT_STARTED, ENDED_EARLY, LOG_LOST, REMAINS)
-"""Why `exited` has an ``error``: the agent ended and took the process along; the process could not
-be started; it was ended before it had started; bytes of its log are lost; something that it left
+"""Why `exited` has an ``error``: the agent ended, and the process with it; the process could not be
+started; it was ended before it had started; bytes of its log are lost; a process that it left
 behind could not be ended."""
 
 NUMBER = (int, float)
@@ -80,8 +80,9 @@ COMMANDS: dict[str, Fields] = {
 }
 """What a supervisor sends to an agent.
 
-``look`` asks what the machine has and ``fetch`` for a piece of a file; ``tell`` sends a packet down
-a worker's line. ``ask`` sends a signal only to a process that catches it, which it then cannot end.
+``look`` asks what the machine has, ``fetch`` asks for a piece of a file, and ``tell`` sends a
+packet to a worker on its line. ``ask`` sends a signal only to a process that catches it, so that
+the signal cannot end the process.
 """
 
 EVENTS: dict[str, Fields] = {
@@ -114,19 +115,19 @@ EVENTS: dict[str, Fields] = {
 }
 """What an agent sends to its supervisor.
 
-``output``, ``said`` and ``fetched`` carry bytes as text (see `as_text`). ``said`` has one packet of
-a worker's line, and how long the log was when it came. ``exited`` counts the packets that were too
-long to be passed on.
+``output``, ``said`` and ``fetched`` carry bytes as text (see `as_text`). ``said`` has one packet
+from a worker's line, and the size of the log when it arrived. ``exited`` counts the packets that
+were too long to be forwarded.
 """
 
 
 def as_text(data: bytes) -> str:
-    """Return bytes as text that JSON can carry and `as_bytes` turns back."""
+    """Return bytes as text that JSON can carry and that `as_bytes` turns back."""
     return data.decode("utf-8", "surrogateescape")
 
 
 def as_bytes(text: str) -> bytes:
-    """Return the bytes that a text stands for, whatever the locale."""
+    """Return the bytes of a text, independently of the locale."""
     return text.encode("utf-8", "surrogateescape")
 
 
@@ -142,7 +143,7 @@ def parsed(line: bytes) -> dict[str, Any]:
 
 
 def refused_constant(name: str) -> NoReturn:
-    """Refuse the numbers that Python's JSON has and JSON has not."""
+    """Refuse NaN and the infinities, which Python's parser accepts but JSON does not."""
     raise ValueError(f"{name} is not a number")
 
 
@@ -152,7 +153,7 @@ def encode(message: Mapping[str, Any]) -> bytes:
 
 
 def fault(message: Mapping[str, Any], table: Mapping[str, Fields]) -> str | None:
-    """Return what is wrong with a message by a table of the schema, or None if nothing is."""
+    """Return what is wrong with a message according to a table of the schema, if anything."""
     kind = message.get("type")
     if not isinstance(kind, str) or kind not in table:
         return f"unknown message {kind!r}; known are {', '.join(table)}"

@@ -1,4 +1,4 @@
-"""The workers: started, listened to, ended, and reported when they have exited."""
+"""Starts workers, forwards their output, ends them and reports their exits."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from .zygotes import Zygote, Zygotes
 
 DRAIN_SECONDS = 2.0
-"""After an exit, to wait for what still holds the log."""
+"""How long to wait, after an exit, for processes that still have the log open."""
 
 FORK_SECONDS = 10.0
-"""That a zygote may take to fork a worker."""
+"""How long a zygote may take to fork a worker."""
 
-PENDING_SECONDS = 1.0
-"""Between two looks whether a zygote has forked a worker."""
+FORK_CHECK_SECONDS = 1.0
+"""The interval between checks whether a zygote has forked a worker."""
 
 UNUSED: dict[str, Any] = {"cpu": 0.0, "memory": 0, "state": "?", "processes": 0}
 
@@ -67,13 +67,13 @@ class Workers:
             log = Log(command["log"], command["credit"])
         except (OSError, ValueError) as error:
             text = f"cannot write the log {command['log']}: {reason_of(error)}"
-            self.outlet.emit("exited", **obituary(name, reason=NOT_STARTED, error=text))
+            self.outlet.emit("exited", **no_exit(name, reason=NOT_STARTED, error=text))
             return
         process = self.processes[name] = Process(command, log, self.oom.mark())
         self.launch(process, self.zygotes.get(command["zygote"]))
 
     def launch(self, process: Process, zygote: Zygote | None) -> None:
-        """Fork a worker, from a zygote if there is one that is ready."""
+        """Fork a worker, from a zygote if one is ready."""
         ready = zygote is not None and zygote.seconds is not None
         reply = zygote.fork(process) if zygote is not None and ready else None
         process.warm = reply is not None
@@ -86,7 +86,7 @@ class Workers:
         self.loop.watch(reply, lambda: self.answered(process, reply))
 
     def spawn(self, process: Process) -> int:
-        """Start a worker from nothing."""
+        """Start a worker without a zygote."""
         ends, line = (self.null, process.log.writer), process.line.far.fileno()
         argv, cwd = process.command["argv"], process.command["cwd"]
         process.pid, reply = spawn(argv, process.environment, cwd, ends, line)
@@ -94,7 +94,7 @@ class Workers:
         return reply
 
     def answered(self, process: Process, reply: int) -> None:
-        """Take a new worker's answer: its process id if it is warm, an error, or nothing."""
+        """Handle a new worker's answer: its process id if it is warm, an error, or nothing."""
         answer = waiting_in(reply)
         self.loop.unwatch(reply)
         os.close(reply)
@@ -112,7 +112,7 @@ class Workers:
             self.began(process)
 
     def began(self, process: Process) -> None:
-        """Watch a worker that runs."""
+        """Watch a worker that is running."""
         process.launched()
         self.family.mains[process.pid] = process.name
         try:
@@ -128,25 +128,25 @@ class Workers:
         fields = {"process": process.name, "pid": process.pid, "warm": process.warm}
         self.outlet.emit("started", **fields, **clocks())
         if process.deadline is not None and process.deadline > time.monotonic():
-            process.signal(signal.SIGTERM)  # it was asked to end before it had begun
+            process.signal(signal.SIGTERM)  # it was asked to end before it had started
 
     def failed(self, process: Process, *, reason: str, error: str) -> None:
         """Report a worker that could not be started."""
         self.family.mains.pop(process.pid, None)
         process.close()
         del self.processes[process.name]
-        self.outlet.emit("exited", **obituary(process.name, reason=reason, error=error))
+        self.outlet.emit("exited", **no_exit(process.name, reason=reason, error=error))
 
-    # While they live
+    # While they are alive
 
     def tell(self, command: dict[str, Any]) -> None:
-        """Send a worker a packet, if it is still there."""
+        """Send a worker a packet, if it still exists."""
         process = self.processes.get(command["process"])
         if process:
             process.line.tell(as_bytes(command["data"]))
 
     def signal(self, command: dict[str, Any]) -> None:
-        """Send a signal to a worker's main process, if it is still there."""
+        """Send a signal to a worker's main process, if it still exists."""
         process = self.processes.get(command["process"])
         if process:
             process.signal(command["signal"])
@@ -166,7 +166,7 @@ class Workers:
             process.log.credit += command["bytes"]
 
     def measure(self, now: float) -> None:
-        """Report what every worker uses, with all that it started."""
+        """Report what every worker uses, including its descendants."""
         self.sampled = now
         processes: dict[str, dict[str, Any]] = {}
         for row in (row for row in self.family.look() if row.alive):
@@ -182,7 +182,7 @@ class Workers:
         if processes and not self.outlet.full:
             self.outlet.emit("usage", time=now, processes=processes)
 
-    # Ends
+    # Ending
 
     def end(self, command: dict[str, Any]) -> None:
         """End one worker or all."""
@@ -193,14 +193,14 @@ class Workers:
                 process.end(deadline, gently=grace > 0)
 
     def doom(self) -> None:
-        """Let all be killed, now."""
+        """Have all workers killed now."""
         for process in self.processes.values():
             process.doomed = True
         self.reaper.left[None] = []
         self.reaper.hurry()
 
     def expire(self, now: float) -> None:
-        """Doom the workers whose time is up, and a zygote that keeps one of its own waiting."""
+        """Doom the workers whose time is up, and kill a zygote that takes too long to fork one."""
         for process in self.processes.values():
             if not process.doomed and process.deadline is not None and now >= process.deadline:
                 process.doomed = True
@@ -211,7 +211,7 @@ class Workers:
                 os.kill(zygote.pid, signal.SIGKILL)  # its workers then start cold
 
     def settle(self, now: float) -> None:
-        """Kill what is to die, and report the workers that have exited."""
+        """Kill what must die, and report the workers that have exited."""
         self.expire(now)
         self.reaper.reap()
         self.reaper.purge(now)
@@ -221,7 +221,7 @@ class Workers:
                 self.finish(process)
 
     def exited(self, process: Process) -> None:
-        """Take note of a worker's exit; it is reported when its log is complete."""
+        """Note a worker's exit, which is reported once its log is complete."""
         pid, status, usage = os.wait4(process.pid, os.WNOHANG)
         if not pid:
             return
@@ -229,7 +229,7 @@ class Workers:
         os.close(process.pidfd)
         code = os.waitstatus_to_exitcode(status)
         moment = clocks()
-        # Exits seen at once keep their order in their times too.
+        # Exits that are seen at the same time keep their order in their times too.
         moment["time"] = self.last_exit = max(moment["time"], self.last_exit + 1e-6)
         known = self.oom.mark() is not None or code != -signal.SIGKILL
         oom: bool | None = False if known else None
@@ -241,13 +241,13 @@ class Workers:
         self.reaper.hurry()
 
     def drained(self, process: Process) -> bool:
-        """Whether nothing of a dead worker is left to wait for."""
+        """Return whether nothing of a dead worker is left to wait for."""
         if not process.log.ended:
             self.relay.tee(process.log)
         return process.log.ended and self.reaper.cleared(process.name)
 
     def finish(self, process: Process) -> None:
-        """Report an exit, after the end of its log whatever the credit, and all that it said."""
+        """Report an exit, after the rest of the log, whatever the credit, and of the packets."""
         held = not process.log.ended
         self.relay.hang_up(process)
         self.relay.rest(process)
@@ -259,13 +259,13 @@ class Workers:
         own = {"pid": process.pid, "size": process.log.size, "report": process.report()}
         own |= {"usage": {"cpu": process.cpu, "memory": process.memory}}
         own |= {"dropped": process.line.dropped}
-        self.outlet.emit("exited", **{**obituary(process.name), **own, **how, **error})
+        self.outlet.emit("exited", **{**no_exit(process.name), **own, **how, **error})
         process.close()
         del self.processes[process.name]
         del self.family.mains[process.pid]
 
     def error(self, process: Process, *, held: bool) -> dict[str, str]:
-        """Return reason and error of an exit after which something is not as it should be."""
+        """Return the reason and the error if something is wrong after an exit."""
         if process.log.error:
             return {"reason": LOG_LOST, "error": process.log.error}
         left = self.reaper.remains(process.name)
@@ -280,16 +280,14 @@ class Workers:
         processes = self.processes.values()
         moments = [one.deadline for one in processes if one.deadline is not None and not one.doomed]
         if any(not one.pid for one in processes):
-            moments.append(now + PENDING_SECONDS)
+            moments.append(now + FORK_CHECK_SECONDS)
         if self.reaper.purging:
             moments.append(self.reaper.rescan)
         return moments
 
 
-def obituary(
-    process: str, *, reason: str | None = None, error: str | None = None
-) -> dict[str, Any]:
-    """Return the exit of a worker that never ran."""
+def no_exit(process: str, *, reason: str | None = None, error: str | None = None) -> dict[str, Any]:
+    """Return the fields of `exited` for a worker that never ran."""
     unknown = dict.fromkeys(("pid", "code", "signal", "report", "oom"))
     none = {"size": 0, "dropped": 0, "usage": {"cpu": 0.0, "memory": 0}}
     why = {"reason": reason, "error": error}

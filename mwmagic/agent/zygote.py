@@ -1,13 +1,14 @@
-"""The zygote: a process that has imported a framework, and forks workers that need not.
+"""The zygote: a process that has imported a framework and forks workers, which need not import it.
 
 The agent starts it as ``python DIR/__main__.py zygote BOOTSTRAP MODULE [MODULE ...]`` with a
-socket as standard input. It says one line of JSON when the imports have ended, then each byte on
-the socket asks for one worker and brings four descriptors: a file with the request, the worker's
-output, a pipe on which the worker answers with its process id or with the reason why there is none,
-and the worker's end of its line.
+socket as standard input. It writes one line of JSON when the imports are done. Then each byte on
+the socket asks for one worker and comes with four descriptors: a file with the request, the
+worker's output, a pipe on which the worker answers with its process id or with the reason why it
+could not be started, and the worker's end of its line.
 
-It runs no operation of the framework, and has one thread, since a fork copies only one. OpenBLAS is
-told so before the imports; a worker's own ``OPENBLAS_NUM_THREADS`` comes too late for it.
+It runs no operation of the framework and has a single thread, because a fork copies only one.
+OpenBLAS is limited to one thread before the imports; a worker's own ``OPENBLAS_NUM_THREADS`` comes
+too late for it.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ LIBC.getenv.restype = ctypes.c_void_p
 
 
 def take_socket() -> socket.socket:
-    """Move the socket away from standard input, where what is imported might read."""
+    """Move the socket away from standard input, which imported code might read."""
     channel = socket.socket(fileno=os.dup(0))
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
@@ -48,13 +49,13 @@ def take_socket() -> socket.socket:
 
 
 def hide_folder() -> None:
-    """Take this file's folder off the import path, where the interpreter has put it."""
+    """Remove this file's folder from the import path, where the interpreter has put it."""
     if sys.path and sys.path[0] == str(Path(__file__).resolve().parent):
         del sys.path[0]
 
 
 def load(path: str) -> ModuleType:
-    """Load the worker's first module from a file."""
+    """Load the workers' bootstrap module from a file."""
     spec = importlib.util.spec_from_file_location("mwmagic_bootstrap", path)
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} is not a Python file")
@@ -64,7 +65,7 @@ def load(path: str) -> ModuleType:
 
 
 def import_all(names: Iterable[str]) -> list[str]:
-    """Import modules, and return what went wrong."""
+    """Import modules, and return the errors."""
     missing = []
     for name in names:
         try:
@@ -75,7 +76,7 @@ def import_all(names: Iterable[str]) -> list[str]:
 
 
 def prepare(bootstrap: str, names: list[str]) -> ModuleType:
-    """Do what all workers share; raise RuntimeError if that would be of no use."""
+    """Do what all workers have in common; raise RuntimeError if that would be useless."""
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     module = load(bootstrap)
     missing = import_all(names)
@@ -88,7 +89,7 @@ def prepare(bootstrap: str, names: list[str]) -> ModuleType:
 
 
 def settle() -> None:
-    """Leave nothing that a worker would print or write to."""
+    """Leave nothing buffered that a worker would print, and no garbage that it would touch."""
     sys.stdout.flush()
     sys.stderr.flush()
     LIBC.fflush(None)
@@ -96,13 +97,13 @@ def settle() -> None:
     gc.freeze()
 
 
-def say(channel: socket.socket, **words: object) -> None:
-    """Tell the agent."""
-    channel.sendall(json.dumps(words).encode("ascii") + b"\n")
+def say(channel: socket.socket, **fields: object) -> None:
+    """Send the agent a message."""
+    channel.sendall(json.dumps(fields).encode("ascii") + b"\n")
 
 
 def serve(channel: socket.socket, agent: int) -> list[str]:
-    """Fork workers until the agent is gone; return, in a worker only, its argv."""
+    """Fork workers until the agent is gone; return only in a worker, with its argv."""
     while True:
         orders = gathered(channel)
         middle, own = forked(orders)
@@ -114,7 +115,7 @@ def serve(channel: socket.socket, agent: int) -> list[str]:
 
 
 def gathered(channel: socket.socket) -> list[list[int]]:
-    """Wait until workers are asked for; return the descriptors of each."""
+    """Wait until workers are requested; return the descriptors of each."""
     orders: list[list[int]] = []
     while not orders or select.select([channel], [], [], 0)[0]:
         asked, descriptors, _, _ = socket.recv_fds(channel, 1, ORDER_DESCRIPTORS)
@@ -125,15 +126,16 @@ def gathered(channel: socket.socket) -> list[list[int]]:
 
 
 def forked(orders: list[list[int]]) -> tuple[int, list[int]]:
-    """Fork workers that the agent will have as children.
+    """Fork workers that become children of the agent.
 
-    They are forked by a process between, which exits at once, and the agent adopts orphans. One
-    such process serves all, since each fork copies the page tables of a large process.
+    They are forked by an intermediate process, which exits at once, and the agent adopts orphans.
+    One such process forks all of them, because each fork copies the page tables of a large process.
 
     Returns
     -------
     tuple[int, list[int]]
-        In a worker the id of the process between and the worker's own descriptors, else nothing.
+        In a worker, the id of the intermediate process and the worker's descriptors; otherwise
+        nothing.
     """
     try:
         child = os.fork()
@@ -149,22 +151,22 @@ def forked(orders: list[list[int]]) -> tuple[int, list[int]]:
         try:
             if not os.fork():
                 return middle, order
-        except OSError as error:  # noqa: PERF203 - each has its own answer
+        except OSError as error:  # noqa: PERF203 - each order gets its own answer
             os.write(order[2], f"cannot fork: {error.strerror}".encode())
     os._exit(0)
 
 
 def refuse(answer: int, reason: str) -> NoReturn:
-    """Say why there is no worker."""
+    """Say why the worker cannot be started."""
     os.write(answer, as_bytes(reason)[:4096])
     os._exit(127)
 
 
 def become(order: list[int], agent: int, middle: int) -> list[str]:
-    """Turn a fresh fork into the process that was asked for, and return its argv."""
+    """Turn a fresh fork into the requested process, and return its argv."""
     letter, output, answer, line = order
     request = json.loads(os.pread(letter, os.fstat(letter).st_size, 0))
-    os.setsid()  # first, since the label has the agent kill the process group
+    os.setsid()  # first, because with the label the agent may kill the process group
     for target in (1, 2):
         os.dup2(output, target)
     try:
@@ -193,7 +195,7 @@ def join(agent: int, middle: int) -> None:
 
 
 def dress(env: dict[bytes, bytes]) -> None:
-    """Replace the whole environment, also where the kernel shows the label to the agent."""
+    """Replace the whole environment, including the label where the agent reads it in /proc."""
     label = env[LABEL.encode()]
     place, room = LIBC.getenv(LABEL.encode()), len(os.environ[LABEL])
     ctypes.memmove(place, label.ljust(room, b"\0")[:room], room)
@@ -202,9 +204,9 @@ def dress(env: dict[bytes, bytes]) -> None:
 
 
 def reseed() -> None:
-    """Give the worker random numbers of its own.
+    """Give the worker its own random numbers.
 
-    TensorFlow and Keras draw their seeds from these, and make their own state at the first use.
+    TensorFlow and Keras draw their seeds from these generators when they are first used.
     """
     random.seed()
     numpy = sys.modules.get("numpy")
@@ -219,7 +221,7 @@ def main() -> tuple[ModuleType, list[str]]:
     hide_folder()
     try:
         module = prepare(sys.argv[2], sys.argv[3:])
-    except Exception as error:  # noqa: BLE001 - a file that is run may raise anything
+    except Exception as error:  # noqa: BLE001 - imported code may raise anything
         say(channel, error=f"{type(error).__name__}: {error}"[:5000])
         sys.exit(1)
     settle()
@@ -228,7 +230,7 @@ def main() -> tuple[ModuleType, list[str]]:
 
 
 def run(package: str) -> None:
-    """Import and fork; in a worker, become what ``python BOOTSTRAP ...`` would be."""
+    """Import and fork; in a worker, do what ``python BOOTSTRAP ...`` would do."""
     bootstrap, argv = main()
     for name in [name for name in sys.modules if name.partition(".")[0] == package]:
         del sys.modules[name]

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from .outlet import Outlet
     from .process import Process
 
-LAST_BYTES = 2000
-"""How much of a zygote's output is quoted when it dies."""
+QUOTED_BYTES = 2000
+"""How much of a zygote's output is quoted when the zygote dies."""
 
 
 class Zygote:
-    """A process that has imported what workers need, and forks them on request."""
+    """A process that has imported what workers need and forks them on request."""
 
     def __init__(self, command: dict[str, Any]) -> None:
         self.key: str = command["key"]
@@ -43,17 +43,17 @@ class Zygote:
         self.pidfd = os.pidfd_open(self.pid)
 
     def hear(self) -> None:
-        """Read what it says: a line of JSON, once, when its imports have ended."""
+        """Read its only message: one line of JSON when its imports are done."""
         try:
             said = parsed(self.socket.recv(CHUNK_BYTES))
         except (OSError, ValueError):
-            return  # it has said nothing before it died
+            return  # it died without a message
         self.error = said.get("error")
         if self.error is None:
             self.seconds = time.monotonic() - self.began
 
     def fork(self, process: Process) -> int | None:
-        """Ask for a worker; return the pipe on which it will answer, or None if it cannot."""
+        """Request a worker; return the pipe on which it will answer, or None if that fails."""
         words = process.command["argv"]
         request = {"argv": words, "env": process.environment, "cwd": process.command["cwd"]}
         letter = os.memfd_create("request")
@@ -72,11 +72,11 @@ class Zygote:
         return reply
 
     def last_words(self, status: int) -> str:
-        """Return why it died, from what it said and printed."""
+        """Return why it died, from its message and its output."""
         code = os.waitstatus_to_exitcode(status)
         how = f"exited with code {code}" if code >= 0 else f"was killed by signal {-code}"
-        start = max(0, os.fstat(self.output).st_size - LAST_BYTES)
-        said = waiting_in(self.reply) or os.pread(self.output, LAST_BYTES, start)
+        start = max(0, os.fstat(self.output).st_size - QUOTED_BYTES)
+        said = waiting_in(self.reply) or os.pread(self.output, QUOTED_BYTES, start)
         text = said.decode("utf-8", "replace").strip()
         return f"the warm process {how}: {self.error or text}".rstrip(": ")
 
@@ -88,7 +88,7 @@ class Zygote:
 
 
 class Zygotes:
-    """All zygotes, by the key under which they were asked for."""
+    """All zygotes, by the key with which they were requested."""
 
     def __init__(self, loop: Loop, outlet: Outlet, family: Family, closing: Closing) -> None:
         self.loop = loop
@@ -102,7 +102,7 @@ class Zygotes:
         return self.known.get(key) if key is not None else None
 
     def warm(self, command: dict[str, Any]) -> None:
-        """Start a zygote, or say again that it is ready."""
+        """Start a zygote, or report again that it is ready."""
         key = command["key"]
         if key in self.known:
             self.warmed(self.known[key])
@@ -118,7 +118,7 @@ class Zygotes:
         self.loop.watch(zygote.pidfd, lambda: self.cooled(zygote))
 
     def heard_from(self, zygote: Zygote) -> None:
-        """Report that a zygote is ready; it says nothing else."""
+        """Report that a zygote is ready; it sends no other message."""
         zygote.hear()
         self.loop.unwatch(zygote.socket.fileno())
         self.warmed(zygote)

@@ -137,7 +137,7 @@ class Feed:
             follower, log = self._followers[index], task.log
             if log is not None and (follower is None or str(follower.path) != log):
                 self._close(index)
-                self._followers[index] = Follower(Path(log), self._guard, patience=BEHIND_BYTES)
+                self._followers[index] = Follower(Path(log), self._guard, lag_bytes=BEHIND_BYTES)
 
     def _close(self, index: int) -> None:
         follower = self._followers[index]

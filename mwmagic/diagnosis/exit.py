@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["Exit"]
 
 EXCEPTION_CHARACTERS = 300
-"""Characters of an exception's line."""
+"""The longest line in which an exception is shown."""
 
 _DUMP = re.compile(r"PerReplica:\{\n.*?\n\}", re.DOTALL)
 
@@ -27,43 +27,43 @@ class Exit:
     Parameters
     ----------
     task : str
-        Its name, such as ``worker:1``.
+        The task's name, such as ``worker:1``.
     attempt : int
-        In which attempt.
+        The number of the attempt.
     code, signal : int or None
-        One of them, as the system reports it; neither when the process could
-        not be started or its machine was lost.
+        One of them, as reported by the system; neither if the process could not
+        be started or its machine was lost.
     time : float
-        Monotonic seconds at which it became known.
+        When the exit became known, in monotonic seconds.
     ended : bool
-        Whether mwmagic ended it, before it had failed.
+        Whether mwmagic ended the process before it had failed.
     cut : bool
-        Whether mwmagic ended it after it had failed and before it was gone.
+        Whether mwmagic ended the process after it had failed, but before it exited.
     oom : bool or None
-        Whether the kernel's out-of-memory killer did, where that can be known.
+        Whether the kernel's out-of-memory killer ended it, if that can be known.
     detail : str or None
-        What the agent adds for people to read: why the process could not be
+        A message from the agent for people to read: why the process could not be
         started, why the agent ended, or what else went wrong.
     lost : bool
-        Whether its machine or agent is gone, and with it the process.
+        Whether the machine or its agent is gone, and the process with it.
     host : str or None
-        The machine whose agent is gone without a word.
+        The machine whose agent disappeared without a message.
     stalled : float or None
-        Seconds without progress after which mwmagic ended it, if it did so for that.
+        Seconds without progress, if mwmagic ended the process because of a stall.
     report : mapping or None
-        The uncaught exception, as the worker's bootstrap reports it.
+        The uncaught exception, as reported by the worker's bootstrap.
     tail : str
-        The end of what it printed, as a terminal would show it.
+        The end of its output, as a terminal would show it.
     script : str
         The user's file.
     cell : str
-        The notebook's cell that it comes from, if it does.
+        The notebook's cell that the script comes from, if any.
     address : str
-        Where the others expect its server.
+        The address at which the other tasks expect its server.
     requested : bool
-        Whether the user had mwmagic send it a signal.
+        Whether mwmagic sent it a signal at the user's request.
     stopped : bool
-        Whether it was last seen stopped by a signal.
+        Whether it was stopped by a signal when last seen.
     """
 
     task: str
@@ -88,23 +88,23 @@ class Exit:
 
     @property
     def failed(self) -> bool:
-        """Whether it ended badly, and not because mwmagic ended it."""
+        """Whether it failed by itself, rather than being ended by mwmagic."""
         return self.code != 0 and not self.ended
 
     @property
     def unknown(self) -> bool:
-        """Whether it is not known how it ended, or it never began."""
+        """Whether it never started, or it is not known how it ended."""
         return self.code is None and self.signal is None
 
     @property
     def moment(self) -> float:
-        """When it failed: when the exception was raised, or else when it was gone."""
+        """When it failed: when the exception was raised, or else when it exited."""
         return float(self.report["time"]) if self.report and "time" in self.report else self.time
 
     def place(self, where: Mapping[str, Any] | None) -> dict[str, Any] | None:
-        """Return a line of the user's code, with where it is in the notebook.
+        """Return a line of the user's code, with its place in the notebook.
 
-        A cell's first line is the magic, so the file's first is its second.
+        A cell's first line is the magic, so the file's first line is the cell's second.
         """
         if not where:
             return None
@@ -114,26 +114,26 @@ class Exit:
 
     @property
     def raised(self) -> str:
-        """The uncaught exception in full, as ``Type: message``; empty without one."""
+        """The full uncaught exception, as ``Type: message``; empty without one."""
         if not self.report:
             return ""
         return f"{self.report.get('type', '')}: {self.report.get('message', '')}"
 
     @property
     def exception(self) -> str | None:
-        """The uncaught exception in a line."""
+        """The uncaught exception on one line."""
         if not self.report:
             return None
         if self.report.get("type") == "SystemExit" and str(self.report.get("message")).isdecimal():
-            return None  # the exit code says it
+            return None  # the exit code says so already
         message = _DUMP.sub("PerReplica:{...}", str(self.report.get("message", "")))
         kind = str(self.report.get("type", ""))
         text = f"{kind}: {Failure(kind, message, ()).summary}".rstrip(": ")
         return text if len(text) <= EXCEPTION_CHARACTERS else f"{text[:EXCEPTION_CHARACTERS]} ..."
 
     @property
-    def _meant(self) -> int:
-        """The exit code that it would have had."""
+    def _intended_code(self) -> int:
+        """The exit code that it would have had if mwmagic had not ended it."""
         report = self.report or {}
         message = str(report.get("message", ""))
         exits = report.get("type") == "SystemExit" and message.isdecimal()
@@ -141,8 +141,8 @@ class Exit:
 
     @property
     def own(self) -> tuple[int | None, int | None]:
-        """Its code and signal; those of its own failure where mwmagic cut it short after that."""
-        return (self._meant, None) if self.cut else (self.code, self.signal)
+        """Its code and signal; those of its own failure if mwmagic ended it after that."""
+        return (self._intended_code, None) if self.cut else (self.code, self.signal)
 
     @property
     def finding(self) -> Finding:

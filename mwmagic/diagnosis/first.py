@@ -1,10 +1,10 @@
-"""The first failure of an attempt, found among the ends of its tasks.
+"""The first failure of an attempt, found among the exits of its tasks.
 
-What happened first is the cause, by the monotonic clock of the machine it
-happened on; but a task that reports that another one is gone was only hurt,
-however early it reports it. If all the tasks that failed were hurt, the one
-they hold responsible is the cause, although it did not fail itself: it stopped
-responding, or it finished while they still needed it.
+The earliest failure is the cause, by the monotonic clock of the machine on
+which it happened. But if a task reports that another one is gone, its failure is
+only a consequence, however early it is reported. If all failures are
+consequences, the cause is the task that they blame, although it did not fail
+itself: it stopped responding, or it finished while the others still needed it.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 __all__ = ["diagnose"]
 
 LOG_LINES = 12
-"""Lines of a log's end that a cause shows."""
+"""How many lines from the end of the log a cause shows."""
 
 _SAVES = re.compile(r"\.(?:save\w*|export)\(")
 
 _CRASHES = (signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV)
-"""Signals that a process gets for what it does itself: its last words say more."""
+"""Signals that a process causes itself: the end of its output says more than they do."""
 
 
 def diagnose(exits: Sequence[Exit]) -> Cause | None:
@@ -46,25 +46,27 @@ def diagnose(exits: Sequence[Exit]) -> Cause | None:
     Cause or None
         None when no task failed.
     """
-    hurt: list[Exit] = []
-    own: list[Exit] = []
-    others: list[Exit] = []
+    consequences: list[Exit] = []
+    primary: list[Exit] = []
+    not_failed: list[Exit] = []
     for end in sorted(exits, key=lambda end: end.moment):
-        kept = others if not end.failed else hurt if is_consequence(end) else own
-        kept.append(end)
-    if own:
-        return _own(own[0], hurt)
-    if not hurt:
+        failures = consequences if is_consequence(end) else primary
+        (failures if end.failed else not_failed).append(end)
+    if primary:
+        return _failed(primary[0], consequences)
+    if not consequences:
         return None
-    guilty = _guilty(hurt, others)
-    return _own(hurt[0], hurt) if guilty is None else _blamed(guilty, hurt)
+    guilty = _guilty(consequences, not_failed)
+    if guilty is None:
+        return _failed(consequences[0], consequences)
+    return _blamed(guilty, consequences)
 
 
-def _guilty(hurt: Sequence[Exit], others: Sequence[Exit]) -> Exit | None:
-    """Return the task that did not fail, but is responsible for those that were hurt."""
-    name = blamed(hurt, _leader([*hurt, *others]))
-    named = [end for end in others if end.task == name]
-    early = [end for end in others if end.code == 0 and end.time <= hurt[0].time]
+def _guilty(consequences: Sequence[Exit], not_failed: Sequence[Exit]) -> Exit | None:
+    """Return the task that did not fail, but caused the failures of the others."""
+    name = blamed(consequences, _leader([*consequences, *not_failed]))
+    named = [end for end in not_failed if end.task == name]
+    early = [end for end in not_failed if end.code == 0 and end.time <= consequences[0].time]
     return next(iter([*named, *early]), None)
 
 
@@ -74,8 +76,8 @@ def _leader(exits: Iterable[Exit]) -> str:
     return "chief:0" if "chief:0" in names else "worker:0"
 
 
-def _own(end: Exit, hurt: Sequence[Exit]) -> Cause:
-    """Return the cause for a task that failed by itself."""
+def _failed(end: Exit, consequences: Sequence[Exit]) -> Cause:
+    """Return the cause if it is a task that failed."""
     where = end.place((end.report or {}).get("where"))
     exception = end.exception
     if not end.report and (crash := find(end.tail, end.script)) is not None:
@@ -84,12 +86,13 @@ def _own(end: Exit, hurt: Sequence[Exit]) -> Cause:
     finding = end.finding
     observed = (finding, finding.detail or "")
     said = (end.tail, *observed) if end.signal in _CRASHES else (*observed, end.tail)
-    return _cause(end, finding, (end.raised, *said), hurt, exception=exception, where=where)
+    evidence = (end.raised, *said)
+    return _cause(end, finding, evidence, consequences, exception=exception, where=where)
 
 
-def _blamed(end: Exit, hurt: Sequence[Exit]) -> Cause:
-    """Return the cause for a task that did not fail, but failed the others."""
-    first = hurt[0]
+def _blamed(end: Exit, consequences: Sequence[Exit]) -> Cause:
+    """Return the cause if it is a task that did not fail, but made the others fail."""
+    first = consequences[0]
     source = str(((first.report or {}).get("where") or {}).get("source", ""))
     where = None
     if end.code != 0:
@@ -100,14 +103,14 @@ def _blamed(end: Exit, hurt: Sequence[Exit]) -> Cause:
     else:
         symptom = Symptom.FINISHED_EARLY
     finding = Finding(symptom, end.task, peer=first.task)
-    return _cause(end, finding, (finding,), hurt, where=where)
+    return _cause(end, finding, (finding,), consequences, where=where)
 
 
 def _cause(
     end: Exit,
     finding: Finding,
     evidence: Iterable[str | Finding],
-    hurt: Sequence[Exit],
+    consequences: Sequence[Exit],
     *,
     exception: str | None = None,
     where: dict[str, Any] | None = None,
@@ -119,13 +122,13 @@ def _cause(
         where=where,
         known=match.known.name if match else None,
         gaps=match.gaps if match else (),
-        consequences=tuple(one.task for one in hurt if one is not end),
+        consequences=tuple(one.task for one in consequences if one is not end),
         log=_last(end.tail),
     )
 
 
 def _last(tail: str) -> tuple[str, ...]:
-    """Return the last lines of a log that say something."""
+    """Return the last lines of a log that mean something to a user."""
     noise = Noise()
     lines = [line for line in tail.splitlines() if not noise.hides(line) and line.strip()]
     return tuple(lines[-LOG_LINES:])

@@ -1,4 +1,4 @@
-"""Whose failure an exit is, which decides what the gang does next."""
+"""What kind of failure an exit is, which decides what the gang does next."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 __all__ = ["blamed", "is_consequence", "kind"]
 
 PYTHON_ERRORS = ("BrokenPipeError", "ConnectionRefusedError", "ConnectionResetError")
-"""Python's own errors with such texts: those of the user's connections."""
+"""Python's own errors with the text of a consequence: they come from the user's connections."""
 
 PERMANENT = ("SyntaxError", "IndentationError", "TabError", "ImportError", "ModuleNotFoundError")
-"""Exceptions of a start-up that cannot go better the next time."""
+"""Exceptions that would be raised again by the next attempt."""
 
 
 @cache
@@ -46,22 +46,22 @@ def _leader() -> re.Pattern[str]:
 
 @cache
 def _blames() -> tuple[list[re.Pattern[str]], list[re.Pattern[str]]]:
-    """Return how errors name the responsible tasks, and the responsible ranks."""
+    """Return the patterns with which errors name responsible tasks, and responsible ranks."""
     tasks = collected(lambda one: one.blames)
     ranks = collected(lambda one: one.blames_ranks)
     return [re.compile(text, re.MULTILINE) for text in tasks], [re.compile(text) for text in ranks]
 
 
 def _text(end: Exit) -> str:
-    """Return what a task said last: its exception, or what its native code printed."""
+    """Return the last output of a task: its exception, or what its native code printed."""
     return end.raised or end.tail
 
 
 def is_consequence(end: Exit) -> bool:
-    """Whether an exit only shows that another task is gone."""
+    """Return whether an exit only shows that another task is gone."""
     if end.unknown or end.code == 0:
         return False
-    # A task that has reported why it ends may be killed before it has ended.
+    # A task that has reported its exception may be killed before it exits.
     if end.signal not in (None, 6) and not end.report:
         return False
     if end.report and end.report.get("type") in PYTHON_ERRORS:
@@ -84,7 +84,7 @@ def kind(end: Exit) -> Failure:
 
 
 def _named(end: Exit) -> set[str]:
-    """Return the tasks that an exit's own words hold responsible."""
+    """Return the tasks that an exit's output blames."""
     text = _text(end)
     tasks, ranks = _blames()
     named = {f"{job}:{index}" for one in tasks for job, index in one.findall(text)}
@@ -92,20 +92,20 @@ def _named(end: Exit) -> set[str]:
     return named | {f"worker:{rank}" for found in listed for rank in found.split()}
 
 
-def blamed(hurt: Sequence[Exit], leader: str) -> str | None:
-    """Return the task that the hurt ones hold responsible, if it was not hurt itself.
+def blamed(consequences: Sequence[Exit], leader: str) -> str | None:
+    """Return the task that failures blame, unless it is one of those that failed.
 
     Parameters
     ----------
-    hurt : sequence of Exit
-        Exits that are consequences.
+    consequences : sequence of Exit
+        Failures that are consequences of another one.
     leader : str
-        The task with the coordination service, to which failures to reach that point.
+        The task that runs the coordination service; it is to blame if that cannot be reached.
     """
-    names = {end.task for end in hurt}
-    votes = Counter(name for end in hurt for name in sorted(_named(end) - names))
+    names = {end.task for end in consequences}
+    votes = Counter(name for end in consequences for name in sorted(_named(end) - names))
     if votes:
         return votes.most_common(1)[0][0]
-    if leader not in names and any(_leader().search(_text(end)) for end in hurt):
+    if leader not in names and any(_leader().search(_text(end)) for end in consequences):
         return leader
     return None

@@ -1,4 +1,4 @@
-"""What is known of one failure."""
+"""A known failure."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ __all__ = ["Known"]
 
 @dataclass(frozen=True)
 class Known:
-    """A failure that is known.
+    """A known failure.
 
     Parameters
     ----------
     name : str
-        Its id, as the documentation, the record and the tests have it.
+        Its id in the documentation, the record and the tests.
     title : str
         What it is, in a few words.
     meaning : str
-        What it means, in a sentence or two.
+        What it means, in one or two sentences.
     remedy : str
         What to try.
     link : str
-        Where to read on.
+        Where to read more.
     symptoms : tuple of Finding
-        What mwmagic itself observes of it. A finding matches if it has the same
-        symptom and every field that is set here.
+        What mwmagic itself observes. A finding matches if it has the same symptom
+        and every field that is set here.
     signs : tuple of str
-        What TensorFlow, Keras, Python or the system print, with ``...`` for what
-        varies. mwmagic prints none of it.
+        What TensorFlow, Keras, Python or the system print, with ``...`` for the
+        parts that vary. mwmagic prints none of this itself.
     """
 
     name: str

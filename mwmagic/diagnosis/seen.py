@@ -1,4 +1,4 @@
-"""What the logs and stacks of living tasks show from outside."""
+"""What the logs and stacks of living tasks show."""
 
 from __future__ import annotations
 
@@ -41,22 +41,22 @@ def _twice() -> list[re.Pattern[str]]:
 
 @dataclass(frozen=True)
 class Seen:
-    """What is seen of a task.
+    """What can be seen of a task from outside.
 
     Parameters
     ----------
     task : str
-        Its name.
+        The task's name.
     address : str
-        Where the others expect its server.
+        The address at which the other tasks expect its server.
     tail : str
         The end of its log.
     phase : Phase
-        What its log says of its start-up.
+        What its log shows of its start-up.
     verbose : bool
-        Whether TensorFlow's notices are in that log.
+        Whether its log contains TensorFlow's notices.
     code : int or None
-        How it exited, if it did.
+        Its exit code, if it exited.
     stack : Stack or None
         Where it is, if that is known.
     """
@@ -71,12 +71,12 @@ class Seen:
 
     @property
     def alone(self) -> bool:
-        """Whether it trains without ever having met the others."""
+        """Whether it trains without having met the other tasks."""
         return self.verbose and self.phase.training and not self.phase.server
 
     @property
     def targets(self) -> list[str]:
-        """Where its own server is, by its log."""
+        """The addresses of its own server, according to its log."""
         return [target for one in _targets() for target in one.findall(self.tail)]
 
     @property
@@ -86,20 +86,20 @@ class Seen:
 
 
 def _elsewhere(seen: Seen) -> list[Finding]:
-    """Find servers that are not where the others expect them."""
+    """Find servers that are not at the address where the other tasks expect them."""
     away = [target for target in seen.targets if seen.address and target != seen.address]
     return [Finding(Symptom.ELSEWHERE, seen.task, address=target) for target in away]
 
 
 def _noticed(seen: Seen, *, others: bool) -> Iterable[tuple[Finding, str | Finding]]:
-    """Yield what can be noticed of a task, each with the evidence for it."""
+    """Yield what is noteworthy about a task, each finding with its evidence."""
     alone = [Finding(Symptom.ALONE, seen.task)] if seen.alone and others else []
     yield from ((finding, finding) for finding in (*alone, *_elsewhere(seen)))
     yield Finding(Symptom.LOGGED, seen.task), seen.tail
 
 
 def notices(tasks: Sequence[Seen]) -> tuple[Notice, ...]:
-    """Return what the user should know of tasks although these go on, or ended well.
+    """Return what the user should know about tasks that are running or have succeeded.
 
     Parameters
     ----------
@@ -119,17 +119,17 @@ def notices(tasks: Sequence[Seen]) -> tuple[Notice, ...]:
 
 
 def why_stalled(tasks: Sequence[Seen]) -> Notice | None:
-    """Return what a gang without progress waits for.
+    """Return why a gang makes no progress.
 
     Parameters
     ----------
     tasks : sequence of Seen
-        The tasks that train, with their stacks where these could be had.
+        The tasks that train, with their stacks if these could be read.
 
     Returns
     -------
     Notice or None
-        None when nothing known explains it.
+        None if no known failure explains it.
     """
     for finding in _stalls(tasks):
         match = recognise(STALLS, [finding])
@@ -140,7 +140,7 @@ def why_stalled(tasks: Sequence[Seen]) -> Notice | None:
 
 
 def _stalls(tasks: Sequence[Seen]) -> Iterable[Finding]:
-    """Yield what could explain a stall, of the tasks that are to blame, the surest first."""
+    """Yield possible explanations of a stall, each of a task to blame, the most certain first."""
     yield from _mistaken(tasks)
     yield from _refused(tasks)
     yield from _missing(tasks)
@@ -161,7 +161,7 @@ def _positions(tasks: Sequence[Seen]) -> tuple[Position, ...]:
 
 
 def _mistaken(tasks: Sequence[Seen]) -> Iterable[Finding]:
-    """Yield the tasks that listen where another should."""
+    """Yield the tasks that listen at another task's address."""
     owners = {seen.address: seen.task for seen in tasks if seen.address}
     for seen in tasks:
         for target in seen.targets:
@@ -171,7 +171,7 @@ def _mistaken(tasks: Sequence[Seen]) -> Iterable[Finding]:
 
 
 def _refused(tasks: Sequence[Seen]) -> Iterable[Finding]:
-    """Yield the tasks whose second process the leader refused, by its log."""
+    """Yield the tasks whose second process the leader rejected, according to its log."""
     named = dict.fromkeys(
         ":".join(found) for one in tasks for sign in _twice() for found in sign.findall(one.tail)
     )
@@ -179,7 +179,7 @@ def _refused(tasks: Sequence[Seen]) -> Iterable[Finding]:
 
 
 def _missing(tasks: Sequence[Seen]) -> Iterable[Finding]:
-    """Yield the tasks that the others wait for when the strategy is created."""
+    """Yield the tasks for which the creation of the strategy is waiting."""
     known = {seen.task: seen for seen in tasks}
     for seen in tasks:
         for name in seen.phase.waiting:

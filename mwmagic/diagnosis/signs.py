@@ -1,4 +1,4 @@
-"""Recognises known failures by what a task said and how it behaved."""
+"""Recognises known failures by what a task printed and how it behaved."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 __all__ = ["Match", "recognise"]
 
 GAP = "..."
-"""What stands for anything in a sign."""
+"""The placeholder for any text in a sign."""
 
 GAP_CHARACTERS = 4000
-"""Characters between two parts of a sign at the most."""
+"""The longest text between two parts of a sign."""
 
 
 @cache
 def _pattern(sign: str) -> re.Pattern[str]:
-    """Return the regular expression of a sign; its groups are what the gaps stand for.
+    """Return the regular expression of a sign, with a group for each gap.
 
-    A gap at the end is the rest of the line, others are as short as can be.
+    A gap at the end matches the rest of the line, others as little as possible.
     """
     head, *tail = (re.escape(part) for part in sign.split(GAP))
     gaps = [rf"(.{{0,{GAP_CHARACTERS}}}?){part}" if part else r"([^\n]*)" for part in tail]
@@ -43,7 +43,7 @@ class Match:
     known : Known
         The entry.
     gaps : tuple of str
-        What the gaps of its sign stand for.
+        The text in the gaps of its sign.
     """
 
     known: Known
@@ -61,14 +61,14 @@ def _match(known: Known, evidence: str | Finding) -> Match | None:
 
 
 def recognise(table: Iterable[Known], evidence: Iterable[str | Finding]) -> Match | None:
-    """Return the first entry that the first telling piece of evidence shows.
+    """Return the first entry that matches the first conclusive piece of evidence.
 
     Parameters
     ----------
     table : iterable of Known
         The entries, in the order in which they are tried.
     evidence : iterable of str or Finding
-        Foreign text, and what was observed; the most telling first.
+        Foreign text and observations, the most conclusive first.
     """
     entries = list(table)
     found = (_match(known, one) for one in evidence for known in entries)

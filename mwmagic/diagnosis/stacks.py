@@ -1,7 +1,7 @@
-"""Where each task is: the stacks that ``faulthandler`` wrote, read.
+"""Find out where each task is from the stacks that ``faulthandler`` wrote.
 
-The bootstrap registers ``faulthandler`` for a signal, so a dump comes even from
-a process whose main thread is inside a C call, such as a collective.
+The bootstrap registers ``faulthandler`` for a signal, so even a process whose
+main thread is inside a C call, such as a collective, dumps its stacks.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class Stack:
     text : str
         Every thread's stack, as ``faulthandler`` writes it.
     where : str or None
-        The user's own innermost line, as ``file:line in function``.
+        The innermost line of the user's own code, as ``file:line in function``.
     waits : bool
-        Whether that line is inside an operation of the framework.
+        Whether that line has called an operation of the framework.
     """
 
     text: str
@@ -51,7 +51,7 @@ class Stack:
 
 
 def _main_thread(text: str) -> list[re.Match[str]]:
-    """Return the frames of the thread that runs the user's file, the innermost first."""
+    """Return the frames of the thread that runs the user's file, innermost first."""
     threads = [list(_FRAME.finditer(part)) for part in _THREAD.split(text)]
     mains = [frames for frames in threads if any(_is_own(frame) for frame in frames)]
     return mains[-1] if mains else (threads[-1] if threads else [])
@@ -62,7 +62,7 @@ def _is_own(frame: re.Match[str]) -> bool:
 
 
 def parse(text: str) -> Stack:
-    """Read one dump."""
+    """Parse one dump."""
     frames = _main_thread(text)
     users = [f for f in frames if not _LIBRARY.search(f["file"]) and not _is_own(f)]
     if not users:
@@ -78,16 +78,16 @@ def positions(
     states: Mapping[str, str],
     deaf: Mapping[str, Whereabouts] | None = None,
 ) -> tuple[Position, ...]:
-    """Return where each task is, those that hold up the others first.
+    """Return where each task is, the tasks that hold up the others first.
 
     Parameters
     ----------
     stacks : mapping of str to Stack or None
-        By task; None where no dump came.
+        The stack of each task; None if it wrote no dump.
     states : mapping of str to str
-        Each process's state, as ``/proc/PID/stat`` has it (``T`` is stopped).
+        The state of each process, as in ``/proc/PID/stat`` (``T`` means stopped).
     deaf : mapping of str to Whereabouts, optional
-        Why those tasks cannot be asked that cannot.
+        The tasks that cannot be asked for their stack, and why.
     """
     order = sorted(stacks, key=lambda task: _waits(stacks[task]))
     known = {
@@ -103,7 +103,7 @@ def _waits(stack: Stack | None) -> bool:
 
 
 def position(task: str, stack: Stack | None, state: str = "") -> Position:
-    """Return where a task is, by its stack and the state of its process."""
+    """Return where a task is, from its stack and the state of its process."""
     if state == "T":
         return Position(task, Whereabouts.STOPPED)
     if stack is None:

@@ -1,10 +1,10 @@
 """The failures that people run into, each with its meaning and what to do.
 
 An entry is recognised by what mwmagic observes (its symptoms) or by what others
-print (its signs), with ``...`` for what varies. In a meaning or remedy ``{0}``
-is what stands for the first ``...``, and ``{peer}`` that field of the symptom.
-The more special entry comes first. Each symptom and sign was provoked with the
-installed TensorFlow, by a test of the entry's name.
+print (its signs), with ``...`` for the parts that vary. In a meaning or remedy
+``{0}`` is the text in the first ``...``, and ``{peer}`` that field of the
+symptom. More specific entries come first. Each symptom and sign was provoked
+with the installed TensorFlow, by a test with the entry's name.
 """
 
 from __future__ import annotations
@@ -337,7 +337,7 @@ KNOWN = (
         "https://docs.python.org/3/library/functions.html#input",
         signs=("EOFError: EOF when reading a line",),
     ),
-    # Ends from outside.
+    # Ended from outside.
     Known(
         "stopped",
         "A worker was stopped by a signal",
@@ -403,7 +403,7 @@ KNOWN = (
         symptoms=(Finding(Symptom.AGENT_LOST),),
     ),
 )
-"""What ends a run."""
+"""Failures that end a run."""
 
 NOTICES = (
     Known(
@@ -445,7 +445,7 @@ NOTICES = (
         symptoms=(Finding(Symptom.ELSEWHERE),),
     ),
 )
-"""What lets a run go on, but not as intended."""
+"""Problems with which a run goes on, but not as intended."""
 
 STALLS = (
     Known(
@@ -520,7 +520,7 @@ STALLS = (
         symptoms=(Finding(Symptom.KEEPS_OTHERS_WAITING),),
     ),
 )
-"""What keeps a run from making progress."""
+"""Problems that keep a run from making progress."""
 
 ENTRIES = {known.name: known for known in (*KNOWN, *NOTICES, *STALLS)}
-"""Every entry by its name."""
+"""Every entry, by name."""

@@ -1,9 +1,9 @@
-"""Engines: what provides a cluster with machines.
+"""Engines: they provide a cluster with machines.
 
-An engine only says which machines there are and how an agent is started on
-each; everything else is the supervisor's and the agent's work. Other packages
-add an engine with an entry point in the group ``mwmagic.engines``: its name is
-what ``--engine`` takes, its value a callable that takes the declared options
+An engine only says which machines there are and how to start an agent on each;
+the supervisor and the agents do everything else. Other packages add an engine
+with an entry point in the group ``mwmagic.engines``: its name is the one that
+``--engine`` takes, and its value is a callable that takes the declared options
 and returns an `Engine`.
 """
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 __all__ = ["ENGINES", "GROUP", "Engine", "Host", "agent_command", "engine_for", "engine_names"]
 
 GROUP = "mwmagic.engines"
-"""The group of entry points by which other packages add engines."""
+"""The group of entry points with which other packages add engines."""
 
 ENGINES: dict[str, Callable[[ClusterOptions], Engine]] = {"local": LocalEngine}
-"""The engines of this package by the name that ``--engine`` takes."""
+"""The engines of this package by name, as ``--engine`` takes it."""
 
 
 def engine_names() -> list[str]:

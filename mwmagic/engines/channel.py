@@ -1,4 +1,4 @@
-"""A connection to an agent: commands out, events in."""
+"""A connection to an agent: commands go out, events come in."""
 
 from __future__ import annotations
 
@@ -23,34 +23,34 @@ ANSWER_SECONDS = 30.0
 CLOSE_SECONDS = 5.0
 
 LEASE_SECONDS = 10.0
-"""Without a command for so long the agent on another machine ends its workers, and itself."""
+"""How long an agent on another machine waits for a command before it ends everything."""
 
 MARGIN_SECONDS = 2.0
-"""How much later than that the machine counts as lost here: it has let go by then."""
+"""How much later the machine counts as lost here, so that its agent has ended by then."""
 
-PINGS = 4
-"""Pings in a lease."""
+LEASE_PINGS = 4
+"""The number of pings per lease."""
 
 CLOCK_PINGS = 5
-"""Round trips by which a remote machine's clock is compared; the fastest counts."""
+"""The number of round trips that compare a remote machine's clock; the fastest counts."""
 
 
 class Channel:
-    """An agent, spoken to over a link.
+    """A connection to an agent over a link.
 
     Parameters
     ----------
     link : Link
-        Where its commands and events go.
+        Carries the commands and events.
     host : Host
-        The machine that it runs on.
+        The machine that the agent runs on.
 
     Attributes
     ----------
     listener : callable
-        Called with each event that answers no request; times in it are this process's.
+        Called with each event that is not an answer; times in it are on this process's clock.
     lost : callable
-        Called once, when the agent is gone without having been closed.
+        Called once, if the agent disappears without having been closed.
     skew : float
         Seconds by which the machine's monotonic clock is ahead of this one's.
     """
@@ -70,7 +70,7 @@ class Channel:
 
     @property
     def pid(self) -> int | None:
-        """The child process that carries the link, if there is one."""
+        """The id of the child process that carries the link, if there is one."""
         return self._link.pid
 
     @classmethod
@@ -84,16 +84,16 @@ class Channel:
         host : Host
             The machine.
         silence : float, optional
-            Seconds without a command after which the agent ends its workers; 0 is
-            never. By default `LEASE_SECONDS` on another machine, where neither side
-            can be sure to notice when the link between them breaks.
+            Seconds without a command after which the agent ends its workers; 0 means
+            never. By default `LEASE_SECONDS` on another machine, because neither side
+            can rely on noticing a broken link.
         sample : float
             Seconds between two reports of CPU and memory.
 
         Raises
         ------
         OSError, SupervisorError
-            The agent cannot be started, does not answer, or is of another version.
+            The agent cannot be started, does not answer, or has another version.
         """
         channel = cls(await host.connect(), host)
         parent = os.getpid() if host.here else None
@@ -109,13 +109,13 @@ class Channel:
         return channel
 
     async def _renew(self, silence: float) -> None:
-        """Keep the agent's lease alive, and break the link when it does not answer in time.
+        """Renew the agent's lease, and break the link if the agent does not answer in time.
 
-        There is no next ping before the last was answered: when only the way
-        back is broken the agent is to let go too.
+        Each ping waits for the answer to the previous one: if only the way back
+        is broken, the agent's lease must expire too.
         """
         while True:
-            await asyncio.sleep(silence / PINGS)
+            await asyncio.sleep(silence / LEASE_PINGS)
             try:
                 await self.request("ping", seconds=silence + MARGIN_SECONDS)
             except SupervisorError:
@@ -135,14 +135,14 @@ class Channel:
             self.skew = min(trips)[1]
 
     async def _compare(self) -> tuple[float, float]:
-        """Return how long a ping took, and how far the clock is ahead by it."""
+        """Return the duration of a ping, and how far the agent's clock is ahead."""
         sent = time.monotonic()
         answer = await self.request("ping")
         back = time.monotonic()
         return back - sent, float(answer["time"]) - (sent + back) / 2
 
     def send(self, kind: str, **fields: Any) -> None:  # noqa: ANN401 - JSON values
-        """Send a command; nothing happens when the agent is gone, which `lost` reports."""
+        """Send a command; if the agent is gone nothing happens, as `lost` reports that."""
         self._link.write(encode(check({"type": kind, **fields}, COMMANDS)))
 
     async def request(
@@ -152,19 +152,19 @@ class Channel:
         seconds: float | None = None,
         **fields: Any,  # noqa: ANN401 - JSON values
     ) -> Message:
-        """Send a command that has an answer, and return that.
+        """Send a command, wait for its answer, and return that.
 
         Parameters
         ----------
         kind, **fields
-            The command, but for its number.
+            The command, without its number.
         seconds : float, optional
             How long to wait; by default `ANSWER_SECONDS`.
 
         Raises
         ------
         SupervisorError
-            The agent refuses, is gone, or does not answer in time.
+            The agent refuses the command, is gone, or does not answer in time.
         """
         self._next += 1
         number = self._next
@@ -178,12 +178,12 @@ class Channel:
             del self._answers[number]
 
     async def hold(self, count: int) -> list[int]:
-        """Have the agent hold so many ports on its machine and return them.
+        """Have the agent hold `count` ports on its machine, and return them.
 
         Raises
         ------
         SupervisorError
-            The agent cannot, or is gone.
+            The agent cannot hold them, or is gone.
         """
         answer = await self.request("hold", count=count)
         return [int(port) for port in answer["ports"]]
@@ -209,10 +209,10 @@ class Channel:
         try:
             while line := await self._link.events.readline():
                 self._take(check(decode(line), EVENTS))
-        except Exception:  # noqa: BLE001 - an agent that nobody hears must not go on
+        except Exception:  # noqa: BLE001 - an agent that is not listened to must not go on
             traceback.print_exc()
         if not self._closing:
-            self._link.kill()  # it may have closed its output alone
+            self._link.kill()  # it may have closed only its output
             await self._link.wait()
         self._gone()
 
@@ -232,7 +232,7 @@ class Channel:
         return SupervisorError(f"the agent on {self.host.name} refuses: {event['error']}")
 
     def _dated(self, event: Message) -> Message:
-        """Return an event with this process's times."""
+        """Return an event with its times on this process's clock."""
         for part in (event, event.get("report")):
             if self.skew and part and "time" in part:
                 part["time"] -= self.skew
@@ -253,10 +253,10 @@ class Channel:
         error = SupervisorError(f"the agent on {self.host.name} ended")
         for future in (self._hello, *self._answers.values()):
             self._settle(future, error)
-        self._hello.cancelled() or self._hello.exception()  # nobody may wait for it any more
+        self._hello.cancelled() or self._hello.exception()  # marks it as retrieved
         if not self._closing:
             self.lost()
 
 
 _NUMBERED = {"ping": "n", "pong": "n"}
-"""The field that numbers a request and its answer, where it is not ``id``."""
+"""The field with the number of a request and of its answer, if it is not ``id``."""

@@ -1,4 +1,4 @@
-"""The contract between a supervisor and what provides it with machines."""
+"""The contract between a supervisor and the engine that provides its machines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["AGENT", "Engine", "Host", "agent_command"]
 
 AGENT = Path(mwmagic.agent.__file__).with_name("__main__.py")
-"""The program that runs on each machine."""
+"""The agent's program, which runs on each machine."""
 
 
 def agent_command(python: str = sys.executable) -> tuple[str, ...]:
@@ -34,17 +34,17 @@ class Host:
     Parameters
     ----------
     name : str
-        What the engine calls it; no two of its machines share a name.
+        Its name, which is unique among the engine's machines.
     address : str
-        The host name or IP address under which the other machines reach it.
+        The host name or IP address at which the other machines reach it.
     command : tuple of str
-        Started by the supervisor; its standard input and output are the agent's.
+        The command that the supervisor starts; its standard input and output are the agent's.
     slots : int, optional
-        How many tasks fit at most; by default any number.
+        The most tasks that it can run; by default any number.
     shared : bool
-        Whether it sees the disk that the record is written to.
+        Whether it shares the disk that the record is written to.
     here : bool
-        Whether the command is the agent itself, on this machine, not a client of a remote one.
+        Whether the command is the agent itself on this machine, not a client of a remote agent.
     env : mapping of str to str, optional
         The command's environment; by default the supervisor's.
     """
@@ -69,14 +69,14 @@ class Host:
 
 
 class Engine(Protocol):
-    """Says which machines a cluster gets; all else is the supervisor's and the agent's work.
+    """Decides which machines a cluster gets; the supervisor and the agents do the rest.
 
-    `mwmagic.testing.conformance` holds an engine to what is said here.
+    `mwmagic.testing.conformance` checks that an engine fulfils this contract.
 
     Attributes
     ----------
     helpers : collection of int
-        The ids of the child processes that the engine itself has running, such as ``salloc``.
+        The ids of the engine's own child processes, such as ``salloc``.
     """
 
     @property
@@ -86,9 +86,9 @@ class Engine(Protocol):
     async def allocate(
         self, tasks: Sequence[Task], *, avoid: Collection[str], told: Callable[[str], None]
     ) -> Sequence[Host]:
-        """Return the machines to run `tasks` on from now on.
+        """Return the machines on which to run `tasks` from now on.
 
-        It is called again after a machine was lost, or could not be reached. A
+        It is called again after a machine was lost or could not be reached. A
         machine that it returns again keeps its agent and its warm process.
 
         Parameters
@@ -96,22 +96,22 @@ class Engine(Protocol):
         tasks : sequence of Task
             In rank order; machines get contiguous shares of them, in the order returned.
         avoid : collection of str
-            The names of machines that were lost. An engine that has no others may offer them.
+            The names of machines that were lost. They may be returned if there are no others.
         told : callable
-            Called with the scheduler's words while the allocation waits.
+            Called with the scheduler's messages while the allocation is pending.
 
         Raises
         ------
         MwmagicError
-            The machines cannot be had.
+            The machines are not available.
         """
 
     async def why(self, host: Host) -> str | None:
-        """Return what the scheduler says about a machine just lost, such as "preempted".
+        """Return what the scheduler says about a machine that was just lost, such as "preempted".
 
-        The loss is reported without it if it takes longer than `WHY_SECONDS` of
+        The loss is reported without this if it takes longer than `WHY_SECONDS` of
         `mwmagic.supervisor.place`.
         """
 
     async def release(self) -> None:
-        """Give the machines back; harmless twice, and after a failed or cancelled `allocate`."""
+        """Give the machines back; safe to call twice and after a failed or cancelled `allocate`."""

@@ -1,4 +1,4 @@
-"""Links: the two streams between a supervisor and an agent."""
+"""Links: the two byte streams between a supervisor and an agent."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ __all__ = ["Link", "Pipes"]
 
 
 class Link(Protocol):
-    """What an agent's commands and events travel over.
+    """Carries an agent's commands and events.
 
     Attributes
     ----------
     events : asyncio.StreamReader
         The agent's standard output.
     pid : int or None
-        The child of this process that carries the link, if there is one.
+        The id of this process's child that carries the link, if there is one.
     """
 
     events: asyncio.StreamReader
     pid: int | None
 
     def write(self, data: bytes) -> None:
-        """Write to the agent's standard input; nothing happens once that is closed."""
+        """Write to the agent's standard input; does nothing once that is closed."""
 
     def close(self) -> None:
         """Close the agent's standard input, which ends it."""
@@ -38,7 +38,7 @@ class Link(Protocol):
         """Break the link at once."""
 
     async def wait(self) -> None:
-        """Wait until nothing of the link is left on this machine."""
+        """Wait until the link's processes on this machine are gone."""
 
 
 class Pipes:
@@ -47,7 +47,7 @@ class Pipes:
     Parameters
     ----------
     process : asyncio.subprocess.Process
-        It has pipes for its standard input and output.
+        A process with pipes as standard input and output.
     """
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
@@ -93,5 +93,5 @@ class Pipes:
             self._process.kill()
 
     async def wait(self) -> None:
-        """Wait for the process's end."""
+        """Wait until the process has ended."""
         await self._process.wait()

@@ -1,6 +1,6 @@
-"""What is particular to each framework, one class for each.
+"""What mwmagic knows about each framework, in one class per framework.
 
-To add one, write a subclass of `Framework` in a module of its own and list it here.
+To add a framework, write a subclass of `Framework` in its own module and list it here.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ __all__ = [
 ]
 
 FRAMEWORKS: dict[str, Framework] = {}
-"""The frameworks by the name that ``--framework`` takes."""
+"""The frameworks by name, as ``--framework`` takes it."""
 
 
 def register(framework: Framework) -> None:
-    """Make a framework known to this process, before it reads any log."""
+    """Register a framework in this process; it must not have read any log yet."""
     FRAMEWORKS[framework.name] = framework
 
 
@@ -41,12 +41,12 @@ def frameworks() -> tuple[Framework, ...]:
 
 
 def framework_for(name: str) -> Framework:
-    """Return a framework by its name.
+    """Return the framework of a name.
 
     Raises
     ------
     ClusterError
-        There is none of that name.
+        There is no framework of that name.
     """
     if name not in FRAMEWORKS:
         known = ", ".join(FRAMEWORKS)

@@ -1,4 +1,4 @@
-"""The environment variables of tasks, as they follow from the frameworks."""
+"""The environment variables of tasks, derived from what the frameworks need."""
 
 from __future__ import annotations
 
@@ -43,22 +43,22 @@ _EARLY = (
 _LATE = ("CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES", "KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK")
 """Variables with such a prefix that no import reads.
 
-The driver reads the CUDA ones in its ``cuInit``, which no import calls. Scikit-learn's
-import sets the two of Intel's OpenMP itself (``sklearn/__init__.py``), and TensorFlow
-imports scikit-learn, in the notebook as in the warm process.
+The driver reads the CUDA variables in ``cuInit``, which no import calls. Importing
+scikit-learn sets Intel OpenMP's two variables (``sklearn/__init__.py``), and TensorFlow
+imports scikit-learn, both in the notebook and in the warm process.
 """
 
 _KERNEL_ONLY = ("JPY_PARENT_PID", SESSION)
 _BACKEND = "KERAS_BACKEND"
 _LEGACY = {"TF_USE_LEGACY_KERAS": "1"}
 _THREADS = {"OMP_NUM_THREADS": 1}
-"""What PyTorch and NumPy's libraries read, and the fewest threads that work."""
+"""The variable that PyTorch and NumPy's libraries read, and the minimum that works."""
 
 
 def _without_proxy(spec: ClusterSpec, env: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that keep the tasks' own connections off any proxy.
+    """Return the variables that keep connections between tasks away from any proxy.
 
-    With ``http_proxy`` alone set, gRPC asks the proxy for the other worker and
+    If only ``http_proxy`` is set, gRPC asks the proxy for the other worker and
     both hang silently (tensorflow/tensorflow#50626).
     """
     hosts = {address.rpartition(":")[0] for address in spec.addresses.values()}
@@ -69,7 +69,7 @@ def _without_proxy(spec: ClusterSpec, env: Mapping[str, str]) -> dict[str, str]:
 
 
 def backend_environment(framework: str, env: Mapping[str, str]) -> dict[str, str]:
-    """Return the Keras backend of a framework, unless the user has chosen one."""
+    """Return the variable for the framework's Keras backend, unless the user has set it."""
     backend = framework_for(framework).keras_backend
     return {} if backend is None or _BACKEND in env else {_BACKEND: backend}
 
@@ -77,23 +77,24 @@ def backend_environment(framework: str, env: Mapping[str, str]) -> dict[str, str
 def meeting_environment(
     framework: str, spec: ClusterSpec, task: Task, env: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the variables by which a task meets the others, and nothing else.
+    """Return the variables that a task needs to meet the others, and no more.
 
     Parameters
     ----------
     framework : str
-        Its name.
+        The framework's name.
     spec : ClusterSpec
-        The cluster, as placed.
+        The cluster with its addresses.
     task : Task
         One of its tasks.
     env : mapping of str to str
-        What the task inherits. Its KERAS_BACKEND and the hosts in its no_proxy stay.
+        The environment that the task inherits. Its KERAS_BACKEND and the hosts in its
+        no_proxy are kept.
 
     Raises
     ------
     ClusterError
-        The framework does not know such a task.
+        The framework does not support such a task.
     """
     return {
         **backend_environment(framework, env),
@@ -104,21 +105,21 @@ def meeting_environment(
 
 
 def default_environment() -> dict[str, str]:
-    """Return the variables that every task has unless the user set them."""
+    """Return the variables that every task gets unless the user sets them."""
     return {name: value for one in frameworks() for name, value in one.defaults.items()}
 
 
 def option_environment(framework: str, *, keras: str, devices: int) -> dict[str, str]:
-    """Return the variables of every task that follow from the cluster's options.
+    """Return the variables that follow from the cluster's options, for every task.
 
     Parameters
     ----------
     framework : str
-        Its name.
+        The framework's name.
     keras : str
         ``legacy`` makes ``tf.keras`` Keras 2.
     devices : int
-        Virtual CPU devices of each task; 0 leaves them to the framework.
+        Virtual CPU devices of each task; 0 leaves the number to the framework.
     """
     legacy = _LEGACY if keras == "legacy" else {}
     return {**legacy, **framework_for(framework).settings(devices)}
@@ -126,10 +127,10 @@ def option_environment(framework: str, *, keras: str, devices: int) -> dict[str,
 
 def thread_environment(count: int) -> dict[str, str]:
     """Return the variables that give a task `count` threads."""
-    fewest = dict(_THREADS)
+    minimums = dict(_THREADS)
     for one in frameworks():
-        fewest |= one.threads
-    return {name: str(max(count, least)) for name, least in fewest.items()}
+        minimums |= one.threads
+    return {name: str(max(count, minimum)) for name, minimum in minimums.items()}
 
 
 def inheritable(env: Mapping[str, str]) -> dict[str, str]:
@@ -142,10 +143,10 @@ def inheritable(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def set_by_user(env: Mapping[str, str]) -> dict[str, str]:
-    """Return `env` without what the import of a framework sets for itself.
+    """Return `env` without the variables that importing a framework has set.
 
-    With the log level that JAX's import sets, a worker would no longer log which
-    tasks it waits for. TensorFlow imports JAX too, through Keras, where JAX is installed.
+    With the log level that importing JAX sets, a worker would no longer log which tasks
+    it waits for. TensorFlow also imports JAX, through Keras, if JAX is installed.
     """
     imported = {pair for one in frameworks() for pair in one.imports_set.items()}
     return {name: value for name, value in env.items() if (name, value) not in imported}
@@ -153,14 +154,14 @@ def set_by_user(env: Mapping[str, str]) -> dict[str, str]:
 
 @cache
 def _timing() -> tuple[tuple[str, ...], frozenset[str]]:
-    """Return the prefixes of early variables, and the names of those that are not."""
+    """Return the prefixes of early variables, and the names that are exceptions."""
     prefixes = {prefix for one in frameworks() for prefix in one.early}
     late = {name for one in frameworks() for name in one.late}
     return (*_EARLY, *prefixes), frozenset({*_LATE, *late})
 
 
 def early(env: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that must agree for a worker to be forked from a warm process."""
+    """Return the variables that a worker must share with the warm process it is forked from."""
     prefixes, late = _timing()
     return {
         name: value for name, value in env.items() if name.startswith(prefixes) and name not in late
@@ -175,8 +176,8 @@ def forkable(env: Mapping[str, str], warm: Mapping[str, str]) -> bool:
     env : mapping of str to str
         The worker's environment.
     warm : mapping of str to str
-        The early variables of the warm process. It imports with one OpenBLAS
-        thread, since otherwise it could not be forked; a worker that asks for more
-        starts cold.
+        The early variables of the warm process. It imports with a single OpenBLAS
+        thread, because it could not be forked otherwise; a worker that needs more
+        threads starts cold.
     """
     return env.get("OPENBLAS_NUM_THREADS", "1") == "1" and early(env) == warm

@@ -1,4 +1,4 @@
-"""What mwmagic has to know about a framework."""
+"""What mwmagic needs to know about a framework."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ __all__ = ["GLOO_CONNECTED", "GLOO_NOTICE", "Framework", "Milestone"]
 
 
 class Milestone(NamedTuple):
-    """A line by which a framework shows how far a task's start-up is.
+    """A line of a framework's log that shows how far a task's start-up is.
 
     Attributes
     ----------
     kind : str
-        ``server``: it listens for the others. ``joined``: it reached the
+        ``server``: the task listens for the others. ``joined``: it reached the
         coordination service. ``connected``: all tasks have met. ``missing``:
-        it still waits for the ``count`` tasks that the pattern captures.
-        ``stragglers``: the next lines name some of them. ``straggler``: such a
-        line; the pattern captures ``job`` and ``index``. ``arrived``: that
-        task has come.
+        it still waits for a number of tasks, which the pattern captures as
+        ``count``. ``stragglers``: the next lines name some of them.
+        ``straggler``: such a line; the pattern captures ``job`` and ``index``.
+        ``arrived``: that task has joined.
     pattern : str
         A regular expression.
     native : bool
-        Whether the line is one of absl's C++ logging; the pattern is matched
-        where its text begins. Otherwise the pattern is searched for in the
-        whole line.
+        Whether the line comes from absl's C++ logging; then the pattern is
+        matched at the start of its text. Otherwise the whole line is searched
+        for the pattern.
     """
 
     kind: str
@@ -40,7 +40,7 @@ class Milestone(NamedTuple):
 
 
 GLOO_NOTICE = r"\[Gloo\] Rank \d+ is connected to \d+ peer ranks\. Expected [\w ]+: \d+$"
-"""What Gloo prints while it connects; every framework here uses it on CPUs."""
+"""What Gloo prints while it connects; all frameworks here use it on CPUs."""
 
 GLOO_CONNECTED = Milestone(
     "connected",
@@ -48,95 +48,96 @@ GLOO_CONNECTED = Milestone(
     r"Expected number of connected peer ranks is : \1(?!\d)",
     native=False,
 )
-"""The same once it has reached all the others."""
+"""What Gloo prints once it is connected to all other ranks."""
 
 
 class Framework:
-    """One framework; a subclass states what differs from these defaults.
+    """A framework; a subclass declares what differs from these defaults.
 
-    Everything about logs is data: regular expressions as text, compiled by the
-    modules that read logs when they first need them. These modules often cannot
-    know which framework printed a line (Keras on JAX imports TensorFlow), so they
-    look for what any registered framework prints.
+    Everything about logs is data: regular expressions as text, which the modules
+    that read logs compile on first use. These modules often cannot know which
+    framework printed a line (Keras on JAX imports TensorFlow), so they look for
+    the output of any registered framework.
 
     Attributes
     ----------
     name : str
-        What ``--framework`` takes.
+        The name that ``--framework`` takes.
     title : str
-        How messages call it.
+        Its name in messages.
     module : str
         Its Python module.
     requirements : mapping of str to str
-        For each module that user code may import, what pip installs it.
+        The modules that user code may import, each with the pip package that provides it.
     warm : tuple of str
-        The modules that a warm process imports, where they are installed.
+        The modules that a warm process imports, if they are installed.
     task_types : tuple of str
-        The types of task that it knows.
+        The task types that it supports.
     ranks, sizes : tuple of str
-        The variables that hold a process's rank, and how many processes there are.
+        The variables for a process's rank and for the number of processes.
     keras_backend : str or None
         The value of KERAS_BACKEND; None leaves the choice to Keras.
     holds_port : mapping of str to str
         Variables that let its server bind a port that mwmagic holds.
     slurm : mapping of str to str
-        Variables of a task, and those of Slurm that hold their values there.
+        Variables of a task, with the Slurm variables that provide their values.
     defaults : mapping of str to str
-        Variables that every task has unless the user set them, whatever its
+        Variables that every task gets unless the user sets them, with any
         framework, since Keras imports more than one.
     device_variable : str or None
-        The variable that holds the number of virtual CPU devices.
+        The variable for the number of virtual CPU devices.
     early : tuple of str
-        Prefixes of variables that may be read while it is imported.
+        Prefixes of variables that may be read during the import.
     late : tuple of str
-        Those variables with such a prefix that are read only after the import.
+        Variables with such a prefix that are only read after the import.
     not_inherited : tuple of str
-        Variables of the notebook's own environment that would mislead a task.
+        Variables of the notebook's environment that would mislead a task.
     imports_set : mapping of str to str
-        Variables that its import sets in the process that imports it.
+        Variables that importing it sets in the importing process.
     threads : mapping of str to int
-        Variables that hold a number of threads, with the smallest that works.
+        Variables for a number of threads, each with the minimum that works.
     log_level : tuple of (str, str), optional
-        The variable, and its value, at which its log shows which tasks listen
-        and which have joined; None if it never does.
+        The variable, and its value, with which the log shows which tasks listen
+        and which have joined; None if the log never does.
     server : str or None
         The file in ``mwmagic/worker`` that the tasks of a coordinator run; None
-        if no process can coordinate a cluster from outside.
+        if a cluster cannot be coordinated from outside.
     export_kinds : tuple of str
-        The kinds of script that its runs can be exported as.
+        The kinds of script as which its runs can be exported.
     notices : tuple of str
-        How lines begin that mean nothing to a user.
+        The beginnings of lines that mean nothing to a user.
     native_notices : mapping of str to str
-        For files of absl's C++ logging the warnings and errors that are harmless.
+        Harmless warnings and errors of absl's C++ logging, by source file.
     native_failures : tuple of str
-        What makes even a line of absl's info level worth reading.
+        Text that makes a line worth reading even at absl's info level.
     continuations : tuple of str
-        How further lines of a notice begin.
+        The beginnings of further lines of a notice.
     graph_dumps, batch_dumps : tuple of str
-        Ends of lines after which a protocol buffer or a batch's arrays follow.
+        The ends of lines that precede a protocol buffer or a batch's arrays.
     batch_lines : tuple of str
-        How lines of such arrays begin.
+        The beginnings of lines of such arrays.
     milestones : tuple of Milestone
-        How its log shows the phases of a start-up.
+        The lines that show the phases of a start-up.
     server_addresses : tuple of str
-        How its log tells the address of a task's server, captured.
+        The line with the address of a task's server, which is captured.
     duplicates : tuple of str
-        How the leader's log names a task that joins twice: job and index, captured.
+        The line in the leader's log that names a task that joined twice; job and
+        index are captured.
     consequences : tuple of str
-        What an error says when another task is gone; case does not matter.
+        Text of errors raised because another task is gone; case does not matter.
     mismatches : tuple of str
-        What it says, often in the same message, when the tasks do not fit together,
-        so that the failure is the task's own.
+        Text of errors, often of the same ones, that shows that the tasks do not
+        fit together, so that the failure is the task's own.
     port_taken : tuple of str
-        What the log says when the task's port is in use.
+        What the log says if the task's port is in use.
     blames : tuple of str
-        How an error names the task that is responsible: job and index, captured.
+        The part of an error that names the responsible task; job and index are captured.
     blames_ranks : tuple of str
-        The same for a list of ranks, captured.
+        The same for a list of ranks, which is captured.
     blames_leader : tuple of str
-        What an error contains when the leader cannot be reached.
+        Text of errors raised because the leader cannot be reached.
     frames : tuple of str
-        Paths of the files whose functions wait for other tasks.
+        Paths of files whose functions wait for other tasks.
     """
 
     name: str
@@ -189,22 +190,22 @@ class Framework:
     frames: tuple[str, ...] = ()
 
     def environment(self, spec: ClusterSpec, task: Task) -> dict[str, str]:
-        """Return the variables that `task` reads to find the others of `spec`.
+        """Return the variables with which `task` finds the other tasks of `spec`.
 
         Raises
         ------
         ClusterError
-            The cluster has no such task, or one that the framework does not know.
+            The cluster has no such task, or one that the framework does not support.
         """
         raise NotImplementedError
 
     def check(self, tasks: Iterable[Task]) -> None:
-        """Refuse tasks of types that the framework does not know.
+        """Refuse tasks whose type the framework does not support.
 
         Raises
         ------
         ClusterError
-            The message names them.
+            There are such tasks; the message lists them.
         """
         odd = [str(task) for task in tasks if task.type not in self.task_types]
         if odd:
@@ -214,21 +215,21 @@ class Framework:
             )
 
     def settings(self, devices: int) -> dict[str, str]:
-        """Return the variables of every task that follow from the cluster's options."""
+        """Return the variables that follow from the cluster's options, for every task."""
         return {self.device_variable: str(devices)} if self.device_variable and devices else {}
 
     def export_note(self, *, keras: str, devices: int) -> str:  # noqa: ARG002 - for subclasses
-        """Return comments for an exported script: what mwmagic does and the script cannot."""
+        """Return comments for an exported script about what only mwmagic can do."""
         return ""
 
     def logs_start(self, env: Mapping[str, str]) -> bool:
-        """Return whether a task's log tells its start-up in this environment."""
+        """Return whether a task logs its start-up in this environment."""
         if self.log_level is None:
             return False
         name, level = self.log_level
         return env.get(name, level) == level
 
     def _peers(self, spec: ClusterSpec, task: Task) -> tuple[tuple[Task, ...], Task]:
-        """Return the tasks in the order of their ranks, and the task itself."""
+        """Return the tasks in rank order, and the task itself."""
         self.check(spec.tasks)
         return spec.members, spec.find(task)

@@ -18,8 +18,8 @@ __all__ = ["Jax"]
 class Jax(Xla):
     """Its processes meet through the variables that ``keras.distribution.initialize`` reads.
 
-    The JAX_ variables repeat them for JAX alone. Of these
-    ``jax.distributed.initialize`` itself reads only the coordinator's address
+    The JAX_ variables repeat them for JAX without Keras. Of these,
+    ``jax.distributed.initialize`` reads only the coordinator's address
     (``jax/_src/distributed.py``); a script without Keras passes it the other two
     as ``num_processes`` and ``process_id``.
     """
@@ -35,7 +35,7 @@ class Jax(Xla):
     addresses = ("KERAS_DISTRIBUTION_JOB_ADDRESSES", "JAX_COORDINATOR_ADDRESS")
     keras_backend = "jax"
 
-    # JAX would warn about `no_proxy`, which is set so that no proxy gets in the way.
+    # JAX would warn about `no_proxy`, which mwmagic sets to bypass any proxy.
     defaults: ClassVar[Mapping[str, str]] = {"JAX_CHECK_PROXY_ENVS": "false"}
     device_variable = "JAX_NUM_CPU_DEVICES"
     early = (*Xla.early, "JAX_")

@@ -1,4 +1,4 @@
-"""What any framework may print, as one regular expression."""
+"""The patterns of all frameworks as one regular expression."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ _NOTHING = r"(?!)"
 
 
 def alternatives(patterns: Iterable[str]) -> str:
-    """Return an expression that matches what one of `patterns` does; without any, nothing."""
+    """Return an expression that matches if any of `patterns` does; without any, it never does."""
     return "|".join(f"(?:{pattern})" for pattern in dict.fromkeys(patterns)) or _NOTHING
 
 
 def collected(pick: Callable[[Framework], Iterable[str]]) -> list[str]:
-    """Return what `pick` takes from each framework, without repetitions."""
+    """Return what `pick` selects from each framework, without duplicates."""
     return list(dict.fromkeys(pattern for one in frameworks() for pattern in pick(one)))
 
 
 def either(pick: Callable[[Framework], Iterable[str]], flags: int = 0) -> re.Pattern[str]:
-    """Return an expression for what `pick` takes from the frameworks.
+    """Return an expression that matches any pattern that `pick` selects from the frameworks.
 
     Parameters
     ----------
     pick : callable
         Returns the patterns of one framework.
     flags : int
-        As `re.compile` takes them.
+        Flags for `re.compile`.
     """
     return re.compile(alternatives(collected(pick)), flags)

@@ -1,4 +1,4 @@
-"""Whether the modules that user code imports are installed."""
+"""A check that the frameworks that user code imports are installed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def check_installed(source: str) -> None:
     Raises
     ------
     NotInstalled
-        The message holds the command that installs it.
+        A framework is missing; the message has the command that installs it.
     """
     wanted = {module: pip for one in frameworks() for module, pip in one.requirements.items()}
     imports = re.compile(rf"^(?:import|from)\s+({'|'.join(wanted)})\b", re.MULTILINE)

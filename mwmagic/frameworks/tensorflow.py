@@ -16,13 +16,14 @@ if TYPE_CHECKING:
 __all__ = ["TensorFlow", "tf_config"]
 
 _KERAS_NOTE = """\
-# Keras 3's Model.fit fails under MultiWorkerMirroredStrategy; `import mwmagic.keras` at the head
-# of the program repairs it where mwmagic is installed, `export TF_USE_LEGACY_KERAS=1` avoids it.
+# Keras 3's Model.fit fails under MultiWorkerMirroredStrategy. Where mwmagic is installed,
+# `import mwmagic.keras` at the top of the program repairs it; `export TF_USE_LEGACY_KERAS=1`
+# avoids it.
 """
 
 _DEVICES_NOTE = """\
-# TensorFlow has no variable for virtual devices; the program has to set the {count} of each task:
-# tf.config.set_logical_device_configuration, right after the import.
+# TensorFlow has no variable for virtual devices: the program must create the {count} of each task
+# with tf.config.set_logical_device_configuration, right after the import.
 """
 
 _LOGGED = (
@@ -31,7 +32,7 @@ _LOGGED = (
     r"batch_all_reduce|ParameterServerStrategyV2 is|"
     r"`tf.distribute.experimental.ParameterServer)"
 )
-"""What its strategies log in Python."""
+"""What TensorFlow's strategies log from Python."""
 
 _TASK = r"/job:(?P<job>\w+)/replica:\d+/task:(?P<index>\d+)"
 
@@ -39,9 +40,9 @@ _TASK = r"/job:(?P<job>\w+)/replica:\d+/task:(?P<index>\d+)"
 def tf_config(spec: ClusterSpec, task: Task) -> str:
     """Return TF_CONFIG for one task, as JSON.
 
-    The other tasks do not know the evaluator, since it takes no part in their
-    collectives. It knows itself: without an entry of its own in ``cluster``,
-    ``MultiWorkerMirroredStrategy`` in an evaluator is a ``KeyError`` in
+    The other tasks do not know the evaluator, because it does not take part in
+    their collectives. The evaluator itself has an entry in ``cluster``: without
+    one, ``MultiWorkerMirroredStrategy`` raises a ``KeyError`` in
     ``multi_worker_util.worker_count``, and ``TFConfigClusterResolver.master``
     a ``ValueError``.
 
@@ -59,7 +60,7 @@ def tf_config(spec: ClusterSpec, task: Task) -> str:
 
 
 class TensorFlow(Xla):
-    """Its tasks meet by TF_CONFIG."""
+    """Its tasks find each other with TF_CONFIG."""
 
     name = "tensorflow"
     title = "TensorFlow"
@@ -69,12 +70,12 @@ class TensorFlow(Xla):
         "keras": "mwmagic[tensorflow]",
         "tf_keras": "tf-keras",
     }
-    warm = ("tensorflow",)  # which imports Keras
+    warm = ("tensorflow",)  # this imports Keras too
 
     task_types = ("chief", "worker", "ps", "evaluator")
     holds_port: ClassVar[Mapping[str, str]] = {"TF_GRPC_REUSE_PORT": "1"}
 
-    # Only level 0 logs which task waits for which; noise is folded when the log is shown.
+    # Only level 0 logs which task waits for which; the noise is hidden when the log is shown.
     defaults: ClassVar[Mapping[str, str]] = {"TF_CPP_MIN_LOG_LEVEL": "0"}
     log_level = ("TF_CPP_MIN_LOG_LEVEL", "0")
     early = (*Xla.early, "TF_")
@@ -126,7 +127,7 @@ class TensorFlow(Xla):
     server_addresses = (r"Started server with target: grpc://(\S+)",)
     duplicates = (
         r"/job:(\w+)/(?:replica:\d+/)?task:(\d+) unexpectedly tried to connect with a different",
-        # When the second processes of all tasks have met each other, since they share the ports.
+        # When the second processes of all tasks have met each other, as they share the ports.
         r"/job:(\w+)/(?:replica:\d+/)?task:(\d+) Heartbeat: Incarnation ID mismatch",
     )
 
@@ -148,6 +149,6 @@ class TensorFlow(Xla):
         return {"TF_CONFIG": tf_config(spec, task)}
 
     def export_note(self, *, keras: str, devices: int) -> str:
-        """Return what the user must do about Keras 3 and virtual devices."""
+        """Return what the user has to do about Keras 3 and virtual devices."""
         note = _KERAS_NOTE if keras == "auto" else ""
         return note + (_DEVICES_NOTE.format(count=devices) if devices > 1 else "")

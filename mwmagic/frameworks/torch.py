@@ -15,7 +15,7 @@ __all__ = ["Torch"]
 
 
 class Torch(Framework):
-    """Its processes meet through what ``init_process_group`` reads with ``env://``."""
+    """Its processes meet through the variables that ``init_process_group`` reads (``env://``)."""
 
     name = "torch"
     title = "PyTorch"

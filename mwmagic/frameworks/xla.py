@@ -13,7 +13,7 @@ __all__ = ["Xla"]
 
 
 class Xla(Framework):
-    """The common part of the frameworks that are built on XLA."""
+    """The common base of the frameworks that are built on XLA."""
 
     early: tuple[str, ...] = ("ABSL_", "GRPC_", "XLA_")
     late: tuple[str, ...] = ("XLA_FLAGS",)

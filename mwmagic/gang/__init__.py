@@ -1,4 +1,4 @@
-"""The tasks of a run, started, failed and restarted together."""
+"""The tasks of a run, which start, fail and restart together."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from .events import (
     Timer,
 )
 from .machine import Gang
-from .policy import PORT_TRIES, REPLACEMENTS, Policy
+from .policy import PORT_TRIES, REPLACEMENT_TRIES, Policy
 from .roles import Role, roles
 
 __all__ = [
     "PORT_TRIES",
-    "REPLACEMENTS",
+    "REPLACEMENT_TRIES",
     "Action",
     "Backoff",
     "CancelTimer",

@@ -1,4 +1,4 @@
-"""What a gang is told, and what it answers: the events and actions of `mwmagic.gang`."""
+"""The input and output of a gang: the events and actions of `mwmagic.gang`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = [
 
 
 class State(str, Enum):
-    """Where a run is."""
+    """The state of a run."""
 
     FORMING = "forming"
     RUNNING = "running"
@@ -54,11 +54,11 @@ class State(str, Enum):
 
 
 class Failure(Enum):
-    """What kind of failure an exit is, as the diagnosis sees it."""
+    """What kind of failure an exit is, according to the diagnosis."""
 
     PRIMARY = "the task's own"
-    CONSEQUENCE = "another task's failure seen from here"
-    PERMANENT = "cannot succeed the next time either"
+    CONSEQUENCE = "another task's failure, seen from this one"
+    PERMANENT = "another try would fail as well"
     PORT = "another process took the port"
 
 
@@ -67,24 +67,24 @@ class Failure(Enum):
 
 @dataclass(frozen=True)
 class Hurry:
-    """The tasks that are left must end now."""
+    """The remaining tasks must end now."""
 
 
 @dataclass(frozen=True)
 class Backoff:
-    """The gang starts again."""
+    """The gang restarts."""
 
 
 @dataclass(frozen=True)
 class StartAlone:
-    """A replaceable task starts again, without the others."""
+    """A replaceable task restarts, without the others."""
 
     task: Task
 
 
 @dataclass(frozen=True)
 class EndAgain:
-    """A task that was told to end is told once more."""
+    """The request that a task end is repeated."""
 
     task: Task
 
@@ -92,13 +92,13 @@ class EndAgain:
 Due = Hurry | Backoff | StartAlone | EndAgain
 
 
-# Events. Each has the monotonic time of what it tells, in seconds of the clock
-# that the gang was made with.
+# Events. Each has the monotonic time at which it happened, in seconds of the
+# clock that the gang was created with.
 
 
 @dataclass(frozen=True)
 class Launch:
-    """A task is launched; a second time replaces it while the gang forms."""
+    """A task is launched; a second launch replaces it while the gang is forming."""
 
     task: Task
     time: float = 0.0
@@ -108,8 +108,8 @@ class Launch:
 class Exited:
     """A task's process is gone, with everything it had started.
 
-    It is told once for each process that `Start` asked for, also where it
-    could not be started or its machine is lost.
+    There is one such event for each process that `Start` asked for, even if it
+    could not be started or its machine was lost.
     """
 
     task: Task
@@ -120,7 +120,7 @@ class Exited:
 
     @property
     def succeeded(self) -> bool:
-        """Whether it ended well."""
+        """Whether it succeeded."""
         return self.code == 0
 
     @property
@@ -140,7 +140,7 @@ class Stop:
 
 @dataclass(frozen=True)
 class Restart:
-    """The gang is restarted by request; not counted as a failure."""
+    """The gang is restarted on request, which does not count as a failure."""
 
     time: float = 0.0
 
@@ -191,7 +191,7 @@ class Rebind:
 
 @dataclass(frozen=True)
 class SetTimer:
-    """Send `Timer(due)` after so many seconds; a second one for the same replaces the first."""
+    """Send `Timer(due)` after some seconds; setting the same timer again replaces it."""
 
     due: Due
     seconds: float
@@ -199,7 +199,7 @@ class SetTimer:
 
 @dataclass(frozen=True)
 class CancelTimer:
-    """Forget a timer."""
+    """Cancel a timer."""
 
     due: Due
 

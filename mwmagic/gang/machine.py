@@ -1,8 +1,8 @@
 """The gang's state machine: an event in, a list of actions out.
 
 It does no I/O and reads no clock, so it can be simulated with thousands of
-tasks. Each event costs the same however large the gang is, but for those that
-start or end everybody.
+tasks. The cost of an event does not depend on the size of the gang, except for
+events that start or end all tasks.
 
 The life of a run::
 
@@ -13,10 +13,10 @@ The life of a run::
                                               └─ otherwise ──▶ backoff ──▶ running
     stop, from anywhere ──▶ ending ──▶ stopped
 
-A run is done when its peers are, also while a task that only serves or
-evaluates was never launched. Who evaluates then may finish that. Actions may be
-lost with the machine they go to, so what ends a process is said again until it
-is gone.
+A run is done when its peers are, even if a task that only serves or evaluates
+was never launched. An evaluator may then finish its evaluation. Actions can be
+lost with the machine they are sent to, so an action that ends a process is
+repeated until the process is gone.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from .events import (
     State,
     Stop,
 )
-from .policy import PORT_TRIES, REPLACEMENTS, Policy
+from .policy import PORT_TRIES, REPLACEMENT_TRIES, Policy
 from .roles import Role, roles
 
 if TYPE_CHECKING:
@@ -59,8 +59,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Gang"]
 
-_PATIENCE = 2.0
-"""Seconds after which a process should be gone; then it is told to end once more."""
+_END_AGAIN_SECONDS = 2.0
+"""How long a process may take to go away before the request to end it is repeated."""
 
 _WEIGHT = {
     Failure.CONSEQUENCE: 0,
@@ -68,11 +68,11 @@ _WEIGHT = {
     Failure.PORT: 2,
     Failure.PERMANENT: 3,
 }
-"""Which failure decides about a retry: the one that a retry could repair least."""
+"""Which failure decides about a retry: the one that a retry is least likely to fix."""
 
 
 class _Aim(Enum):
-    """What an ending gang ends for."""
+    """Why the gang is ending."""
 
     FINISH = "finish"
     STOP = "stop"
@@ -82,16 +82,16 @@ class _Aim(Enum):
 
 @dataclass
 class Gang:
-    """The tasks of one run, started, failed and restarted together.
+    """The tasks of one run, which start, fail and restart together.
 
     Parameters
     ----------
     tasks : sequence of Task
-        Every task of the cluster that this run uses.
+        All tasks of the cluster that this run uses.
     policy : Policy
         What happens after a failure.
     time : float
-        The monotonic time now, in seconds; each event brings a later one.
+        The current monotonic time, in seconds; each event carries a later one.
     """
 
     tasks: Sequence[Task]
@@ -107,24 +107,24 @@ class Gang:
         self._peers = Counter(self._roles.values())[Role.PEER]
         self._evaluators = [task for task in self.tasks if self._roles[task] is Role.AUXILIARY]
         self._launched: set[Task] = set()
-        self._alive: dict[Task, float] = {}  # with the time of its start
-        self._done: set[Task] = set()  # peers that ended well
-        self._retired: set[Task] = set()  # stopped alone
-        self._again: set[Task] = set()  # launched anew while alive
+        self._alive: dict[Task, float] = {}  # task -> start time
+        self._done: set[Task] = set()  # peers that succeeded
+        self._retired: set[Task] = set()  # stopped individually
+        self._again: set[Task] = set()  # launched again while alive
         self._awaited: set[Task] = set()  # to be replaced after a backoff
-        self._replaced: Counter[Task] = Counter()  # in a row
-        self._moved = 0  # to new ports, in a row
+        self._replaced: Counter[Task] = Counter()  # consecutive replacements
+        self._moved = 0  # consecutive moves to new ports
         self._aim = _Aim.FINISH
         self._stopping = False
-        self._failure: Exited | None = None  # the one that decides
-        self._deadline = math.inf  # when everybody told to end is killed
+        self._failure: Exited | None = None  # the one that decides about a retry
+        self._deadline = math.inf  # when the tasks that were asked to end are killed
         self._since = self.time  # when the attempt began
 
-    # What others may ask.
+    # Queries.
 
     @property
     def missing(self) -> tuple[Task, ...]:
-        """The tasks that nobody launched yet."""
+        """The tasks that have not been launched yet."""
         return tuple(task for task in self.tasks if task not in self._launched)
 
     @property
@@ -134,23 +134,23 @@ class Gang:
 
     @property
     def stopping(self) -> bool:
-        """Whether the run was stopped by request: then it is not started again."""
+        """Whether the run was stopped on request, so that it is not started again."""
         return self._stopping
 
     @property
     def evaluating(self) -> bool:
-        """Whether training is done, and the run goes on for those who evaluate."""
+        """Whether training is done and only evaluators keep the run going."""
         done = self.state is State.ENDING and self._aim is _Aim.FINISH
         return done and self._deadline == math.inf
 
     def launched(self, task: Task) -> bool:
-        """Whether `task` was launched."""
+        """Return whether `task` was launched."""
         return task in self._launched
 
     def handle(self, event: Event) -> list[Action]:
-        """Take one event in and return what must be done.
+        """Process one event and return the actions to take.
 
-        Events that come too late, for an attempt or a run that is over, are
+        Events that arrive too late, for an attempt or a run that is over, are
         ignored.
         """
         if self.state.final:
@@ -172,7 +172,7 @@ class Gang:
         if self.state is State.FORMING:
             return self._join(task)
         if self.state is State.BACKOFF or self._aim in (_Aim.RETRY, _Aim.RESTART):
-            self._launched.add(task)  # and it starts with the others
+            self._launched.add(task)  # it will start with the others
             self._retired.discard(task)
         return []
 
@@ -232,8 +232,8 @@ class Gang:
         return self._fail(event)
 
     def _replace(self, event: Exited, lived: float) -> list[Action]:
-        """Start a task again alone, later each time that it does not stay."""
-        task, limit = event.task, max(self.policy.restarts, REPLACEMENTS)
+        """Restart a task without the others, with a growing delay while it keeps failing."""
+        task, limit = event.task, max(self.policy.restarts, REPLACEMENT_TRIES)
         if lived >= self.policy.healthy:
             del self._replaced[task]
         if event.failure is Failure.PERMANENT or self._replaced[task] >= limit:
@@ -243,7 +243,7 @@ class Gang:
         return [SetTimer(StartAlone(task), self.policy.delay(self._replaced[task]))]
 
     def _finish(self, task: Task) -> list[Action]:
-        """Take a peer's success in; the last one is everybody's."""
+        """Record a peer's success; the last one ends the run."""
         self._done.add(task)
         if len(self._done) < self._peers:
             return []
@@ -254,7 +254,7 @@ class Gang:
 
     @property
     def _evaluates(self) -> bool:
-        """Whether an evaluator is alive that was not stopped."""
+        """Whether an evaluator is alive and was not stopped."""
         return any(task in self._alive and task not in self._retired for task in self._evaluators)
 
     def _fail(self, event: Exited) -> list[Action]:
@@ -264,22 +264,25 @@ class Gang:
     # Ending.
 
     def _end(self, task: Task, grace: float) -> list[Action]:
-        return [End(task, self.attempt, grace), SetTimer(EndAgain(task), grace + _PATIENCE)]
+        return [
+            End(task, self.attempt, grace),
+            SetTimer(EndAgain(task), grace + _END_AGAIN_SECONDS),
+        ]
 
     def _end_all(self, aim: _Aim, grace: float) -> list[Action]:
         self._aim, self.state = aim, State.ENDING
-        return self._tell(grace) if self._alive else self._all_gone()
+        return self._end_attempt(grace) if self._alive else self._all_gone()
 
-    def _tell(self, grace: float) -> list[Action]:
-        """Tell everybody to end, unless they have less time than that already."""
+    def _end_attempt(self, grace: float) -> list[Action]:
+        """End all tasks, unless an earlier deadline is already set."""
         deadline = self.time + grace
         if deadline >= self._deadline:
             return []
         self._deadline = deadline
-        return [EndAll(self.attempt, grace), SetTimer(Hurry(), grace + _PATIENCE)]
+        return [EndAll(self.attempt, grace), SetTimer(Hurry(), grace + _END_AGAIN_SECONDS)]
 
     def _settle(self) -> list[Action]:
-        """Tell everybody to end now, or wait while they save or the true cause may come."""
+        """End all tasks now, or wait while they save or the true cause may still arrive."""
         failure = self._failure
         if self._deadline < math.inf or failure is None:
             return []
@@ -287,18 +290,18 @@ class Gang:
             return [SetTimer(Hurry(), self.policy.settle)]
         if failure.saved and _weight(failure) == _WEIGHT[Failure.PRIMARY]:
             return [SetTimer(Hurry(), self.policy.saving)]
-        return self._tell(0.0)
+        return self._end_attempt(0.0)
 
     def _ending(self, event: Exited) -> list[Action]:
         noted = self._note(event)
         if not self._alive:
             return [CancelTimer(Hurry()), *self._all_gone()]
         if self.evaluating and not self._evaluates:
-            return self._tell(self.policy.grace)
+            return self._end_attempt(self.policy.grace)
         return self._settle() if noted else []
 
     def _note(self, event: Exited) -> bool:
-        """Keep the failure that decides about a retry; of two alike, the first."""
+        """Keep the failure that decides about a retry: the weightiest, or the first of equals."""
         kept = self._failure
         if self._aim is not _Aim.RETRY or event.succeeded or kept is None:
             return False
@@ -319,7 +322,7 @@ class Gang:
             return self._start_all()
         return self._retry(self._failure)
 
-    # Trying again.
+    # Retries.
 
     def _retry(self, failure: Exited) -> list[Action]:
         lasted = failure.time - self._since
@@ -349,7 +352,7 @@ class Gang:
         self.state = state
         return [Ended(state)]
 
-    # What people ask for, and timers.
+    # Requests and timers.
 
     def _stop(self, event: Stop) -> list[Action]:
         grace = self.policy.grace if event.grace is None else event.grace
@@ -366,12 +369,12 @@ class Gang:
         self._again.discard(task)
         self._awaited.discard(task)
         if self.evaluating and not self._evaluates:
-            return self._tell(grace)
+            return self._end_attempt(grace)
         return self._end(task, grace) if self._open and task in self._alive else []
 
     @property
     def _open(self) -> bool:
-        """Whether a task may be ended alone: not everybody is told to end."""
+        """Whether a single task may be ended: the whole attempt is not ending already."""
         return self.state is not State.ENDING or self.evaluating
 
     def _restart(self) -> list[Action]:
@@ -395,9 +398,9 @@ class Gang:
         return self._end_again(due.task)
 
     def _hurry(self) -> list[Action]:
-        """End who is left at once, and again: a message may be lost with its machine."""
+        """End what is left at once, and repeatedly: a message may be lost with its machine."""
         self._deadline = self.time
-        return [EndAll(self.attempt, 0.0), SetTimer(Hurry(), _PATIENCE)]
+        return [EndAll(self.attempt, 0.0), SetTimer(Hurry(), _END_AGAIN_SECONDS)]
 
     def _start_alone(self, task: Task) -> list[Action]:
         starts = self.state is not State.ENDING and task in self._awaited
@@ -409,6 +412,6 @@ class Gang:
 
 
 def _weight(event: Exited) -> int:
-    """Return how much an exit decides; a process that saved says why it ended."""
+    """Return the weight of an exit; one that saved its state ended for a reason of its own."""
     weight = _WEIGHT[event.failure]
     return max(weight, _WEIGHT[Failure.PRIMARY]) if event.saved else weight

@@ -1,4 +1,4 @@
-"""What a gang does about a failure."""
+"""How a gang reacts to a failure."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from dataclasses import dataclass
 
 from mwmagic.model.options import ClusterOptions
 
-__all__ = ["PORT_TRIES", "REPLACEMENTS", "Policy"]
+__all__ = ["PORT_TRIES", "REPLACEMENT_TRIES", "Policy"]
 
 PORT_TRIES = 3
-"""How often in a row a gang moves to new ports before a taken port is a failure."""
+"""How many times in a row a gang moves to new ports before a taken port counts as a failure."""
 
-REPLACEMENTS = 3
-"""How often in a row a replaceable task is started again alone, at the least."""
+REPLACEMENT_TRIES = 3
+"""How many times in a row a replaceable task is restarted on its own, at least."""
 
-_DOUBLINGS = 32
-"""How often a backoff doubles at the most: a float holds what comes of it."""
+_DOUBLINGS_LIMIT = 32
+"""How many times a backoff doubles at most, so that the result fits a float."""
 
 
 @dataclass(frozen=True)
@@ -25,27 +25,27 @@ class Policy:
     Parameters
     ----------
     restarts : int
-        How many times in a row the gang starts again after a failure. A
-        replaceable task is started again alone as often, and at least
-        `REPLACEMENTS` times, before its failure is everybody's.
+        How many times in a row the gang restarts after a failure. A replaceable
+        task is restarted on its own as often, and at least `REPLACEMENT_TRIES`
+        times, before its failure fails the gang.
     grace : float
         Seconds between SIGTERM and SIGKILL when the run is stopped, and for
         parameter servers when training is done.
     evaluation : float
         Time limit for the final evaluation, in seconds.
     backoff, backoff_limit : float
-        Seconds before the first restart; doubled for each next one, up to the limit.
+        Seconds before the first restart; doubled for each further one, up to the limit.
     healthy : float
         Seconds after which an attempt, or a replaced task's process, counts as
-        healthy: the restarts are counted from 0 again.
+        healthy, so that the count of restarts begins at 0 again.
     settle : float
         Seconds to wait for the true cause when the first exit is only a
         consequence of another task's.
     resume : float
-        Seconds an attempt must have lasted for exit 42 to be a resumption;
-        sooner, it counts as a failure, or it could go on for ever.
+        Seconds an attempt must have lasted for exit 42 to mean "resume me";
+        earlier it counts as a failure, or the run could restart forever.
     saving : float
-        Seconds that the others have to save too after the first exit 42.
+        Seconds that the other tasks have to save as well after the first exit 42.
     """
 
     restarts: int = ClusterOptions.restarts
@@ -59,6 +59,6 @@ class Policy:
     saving: float = 30.0
 
     def delay(self, restart: int) -> float:
-        """Return the seconds to wait before a restart, of which the first is 1."""
-        doubled = self.backoff * 2.0 ** min(restart - 1, _DOUBLINGS)
+        """Return the seconds to wait before a restart; restarts count from 1."""
+        doubled = self.backoff * 2.0 ** min(restart - 1, _DOUBLINGS_LIMIT)
         return min(doubled, self.backoff_limit)

@@ -16,17 +16,17 @@ __all__ = ["Role", "roles"]
 class Role(Enum):
     """What a task's exit means for the others."""
 
-    PEER = "trains; its failure is everybody's, and the run is done when all peers are"
-    SERVANT = "serves until the peers are done; its exit is everybody's failure"
-    REPLACEABLE = "serves; it is started again alone and rejoins"
-    AUXILIARY = "its failure hurts nobody"
+    PEER = "trains; its failure fails the run, and the run is done when all peers are"
+    SERVANT = "serves until the peers are done; its exit fails the run"
+    REPLACEABLE = "serves; it is restarted without the others and rejoins"
+    AUXILIARY = "its failure does not affect the others"
 
 
 def roles(tasks: Sequence[Task]) -> dict[Task, Role]:
     """Return each task's role.
 
-    With parameter servers, ``ParameterServerStrategy`` replaces a lost worker
-    and cannot survive a lost ps; without, every task is in every collective.
+    With parameter servers, ``ParameterServerStrategy`` tolerates the loss of a
+    worker but not of a ps; without them, every task is in every collective.
     """
     served = any(task.type == "ps" for task in tasks)
     table = {

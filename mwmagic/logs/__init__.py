@@ -1,1 +1,1 @@
-"""Worker logs: what a terminal would show, what is noise, what is progress."""
+"""Worker logs: their visible text, and in it noise, errors and progress."""

@@ -1,7 +1,8 @@
-"""Cut a log into lines, and each line into the drafts that were drawn over one another.
+"""Split a log into lines, and each line into the drafts that were drawn over one another.
 
-A terminal shows the mixture: a short bar over a longer one keeps the longer one's last
-digits, which then end a number of the short one. Who reads numbers needs the drafts.
+A terminal shows a mixture: a short bar drawn over a longer one keeps the last digits of
+the longer one, which then extend a number of the short one. Numbers must therefore be
+read from the drafts.
 """
 
 from __future__ import annotations
@@ -12,21 +13,21 @@ import re
 from .terminal import plain
 
 _DRAWN = re.compile(r"[\r\b\x1b]")
-_LONGEST = 10_000  # characters kept of one draft
+_DRAFT_CHARACTERS = 10_000  # how much of one draft is kept
 
 
 class Drafts:
-    """Follow the bytes of one stream, however they are cut."""
+    """Follow one stream, whose bytes may be split anywhere."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._first = ""  # draft of the line that has not ended, and
-        self._last = ""  # the one before the draft that is being written, which is
-        self._rest = ""
+        self._first = ""  # first draft of the line that has not ended
+        self._last = ""  # last complete draft of it
+        self._rest = ""  # the draft that is being written
 
     @property
     def current(self) -> str:
-        """The draft that stands on the line that has not ended, without ANSI codes."""
+        """The current draft of the line that has not ended, without ANSI codes."""
         return _clean(self._rest) or self._last
 
     def feed(self, data: bytes) -> list[tuple[str, str]]:
@@ -34,7 +35,7 @@ class Drafts:
         return self.write(self._decoder.decode(data))
 
     def write(self, text: str) -> list[tuple[str, str]]:
-        """Take the next text, if it is decoded already; see `feed`."""
+        """Take the next text, already decoded; see `feed`."""
         *ended, tail = text.split("\n")
         drawn = len(ended) if _DRAWN.search(text) else min(1, len(ended))
         lines = [self._end(piece) for piece in ended[:drawn]]
@@ -54,7 +55,7 @@ class Drafts:
         for draft in filter(None, map(_clean, drawn)):
             self._first = self._first or draft
             self._last = draft
-        self._rest = rest[:_LONGEST]
+        self._rest = rest[:_DRAFT_CHARACTERS]
 
 
 def _clean(draft: str) -> str:

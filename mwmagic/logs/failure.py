@@ -1,8 +1,8 @@
 """Find the Python failure in a worker's log: the first cause, at the user's own line.
 
-Reads what the interpreter prints (chains as in PEP 3134, groups as in PEP 654,
-``SyntaxError``, fatal errors), what Keras and TensorFlow make of it ("in user code:",
-"Graph execution error:", tracebacks inside messages), and all of it with notices of
+It understands what the interpreter prints (chains as in PEP 3134, groups as in PEP 654,
+``SyntaxError``, fatal errors), what Keras and TensorFlow turn it into ("in user code:",
+"Graph execution error:", tracebacks inside messages), and all of this with notices of
 native code in between.
 """
 
@@ -21,8 +21,8 @@ from .terminal import plain
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_LONGEST = 200  # lines of a message
-_PATIENCE = 20  # foreign lines between frames
+_MESSAGE_LINES = 200  # the longest message
+_FOREIGN_LINES = 20  # the most other lines between two frames
 
 _HEAD = "Traceback (most recent call last):"
 _GLUED = re.compile(
@@ -61,13 +61,13 @@ class Frame:
     Parameters
     ----------
     file : str
-        As printed.
+        The file, as printed.
     line : int
-        Counted from 1.
+        The line number, from 1.
     function : str
-        Empty for the place of a ``SyntaxError``.
+        The function; empty for the place of a ``SyntaxError``.
     source : str
-        The line of code, without its indent; empty where none was printed.
+        The line of code, without its indent; empty if none was printed.
     """
 
     file: str
@@ -78,20 +78,20 @@ class Frame:
 
 @dataclass(frozen=True)
 class Failure:
-    """An exception that nobody caught.
+    """An uncaught exception.
 
     Parameters
     ----------
     type : str
-        As printed, with its module; empty where the log ends before it.
+        The type with its module, as printed; empty if the log ends before it.
     message : str
-        All its lines, dumps of data left out.
+        All lines of the message, without dumps of data.
     frames : tuple of Frame
         Outermost first.
     own : Frame or None
         The innermost frame in the user's own files.
     later : tuple of str
-        The exceptions it led to, each as ``Type: message`` on one line.
+        The exceptions that it led to, each as ``Type: message`` on one line.
     """
 
     type: str
@@ -102,10 +102,10 @@ class Failure:
 
     @property
     def summary(self) -> str:
-        """The first line of the message that says something of its own."""
+        """The first line of the message that is not mere introduction."""
         lines = self.message.splitlines()
-        telling = [line for line in lines if not _MUTE.match(line)]
-        return _MARKS.sub(r"\1", next(iter(telling or lines), "")).strip()
+        informative = [line for line in lines if not _MUTE.match(line)]
+        return _MARKS.sub(r"\1", next(iter(informative or lines), "")).strip()
 
 
 def find(text: str, script: str) -> Failure | None:
@@ -114,16 +114,16 @@ def find(text: str, script: str) -> Failure | None:
     Parameters
     ----------
     text : str
-        The log as a terminal shows it; ANSI codes do no harm.
+        The log as a terminal shows it; it may contain ANSI codes.
     script : str
         The path of the user's script. Files in its folder count as the user's own,
-        installed packages excepted.
+        except installed packages.
 
     Returns
     -------
     Failure or None
-        Of exceptions raised from one another the first that passed through the user's
-        files. Without any such, the first of the last chain.
+        In a chain of exceptions, the first that passed through the user's files. If
+        there is none, the first exception of the last chain.
     """
     chains = _chains(text)
     for chain in reversed(chains):
@@ -147,7 +147,7 @@ def _owns(script: str, file: str) -> bool:
 
 
 def _chains(text: str) -> list[list[Failure]]:
-    """Return all failures in `text`, those raised from one another together."""
+    """Return all failures in `text`, grouped into chains of exceptions."""
     lines = list(_clean(plain(text)))
     chains: list[list[Failure]] = []
     before, index = "", 0
@@ -164,32 +164,32 @@ def _chains(text: str) -> list[list[Failure]]:
 
 
 def _clean(text: str) -> Iterator[str]:
-    """Yield the lines of `text` without the rules of groups, glued lines taken apart."""
+    """Yield the lines of `text` without the rules of groups, and with glued lines split."""
     for line in text.split("\n"):
-        line = _RULES.sub("", line)  # noqa: PLW2901 - the same line, undressed
+        line = _RULES.sub("", line)  # noqa: PLW2901 - the same line, without its rules
         yield from _GLUED.split(line) if _HEAD in line or "] " in line else (line,)
 
 
 def _failure(lines: list[str], index: int) -> tuple[Failure | None, int]:
-    """Read the failure that starts at `index`, if one does, and where it ends."""
+    """Return the failure that starts at `index`, if there is one, and where it ends."""
     line = lines[index]
     if fatal := _FATAL.match(line):
         return _fatal(fatal[1], lines, index + 1)
     headed = line.endswith(_HEAD)
     if not headed and not _FRAME.match(line):
         return None, index + 1
-    frames, end = _frames(lines, index + headed, patience=_PATIENCE if headed else 0)
+    frames, end = _frames(lines, index + headed, foreign_lines=_FOREIGN_LINES if headed else 0)
     raised = _RAISED.match(lines[end]) if end < len(lines) else None
     if raised is None:
         return (Failure("", "", frames) if headed and frames else None), max(end, index + 1)
-    message = _message(lines[end : end + _LONGEST], raised.start(2))
+    message = _message(lines[end : end + _MESSAGE_LINES], raised.start(2))
     text = "\n".join(message).replace("(PerReplica:{\n})", "(PerReplica:{...})").strip()
     kind = raised[1] or raised[3]
     return _unfold(Failure(kind, _unquote(text) if kind == "KeyError" else text, frames)), end + 1
 
 
-def _frames(lines: list[str], index: int, *, patience: int) -> tuple[tuple[Frame, ...], int]:
-    """Read the levels of a traceback up to the line that names the exception."""
+def _frames(lines: list[str], index: int, *, foreign_lines: int) -> tuple[tuple[Frame, ...], int]:
+    """Return the frames of a traceback, and the index of the line that names the exception."""
     frames: list[Frame] = []
     foreign = 0
     for end in range(index, len(lines)):
@@ -202,13 +202,13 @@ def _frames(lines: list[str], index: int, *, patience: int) -> tuple[tuple[Frame
             )
         elif line.strip():
             foreign += 1
-            if _RAISED.match(line) or _HEAD in line or foreign > patience:
+            if _RAISED.match(line) or _HEAD in line or foreign > foreign_lines:
                 return tuple(frames), end
     return tuple(frames), len(lines)
 
 
 def _message(lines: list[str], start: int) -> list[str]:
-    """Return the lines of a message, of which the first also names the type."""
+    """Return the lines of a message; the first given line also names the type."""
     noise = Noise()
     body = [lines[0], *takewhile(_goes_on, lines[1:])]
     shown = [line for line in body if not noise.hides(line)]
@@ -217,7 +217,7 @@ def _message(lines: list[str], start: int) -> list[str]:
 
 
 def _unquote(text: str) -> str:
-    """Return the several lines that Keras put into a ``KeyError``, which prints them quoted."""
+    """Return the lines that Keras put into a ``KeyError``, which prints them quoted."""
     try:
         key = ast.literal_eval(text) if text[:1] in {"'", '"'} and "\\n" in text else None
     except (SyntaxError, ValueError, MemoryError, RecursionError):  # not what repr() writes
@@ -231,19 +231,19 @@ def _goes_on(line: str) -> bool:
 
 
 def _unfold(failure: Failure) -> Failure:
-    """Return the failure that AutoGraph tells, indented, in the message of another."""
-    _, told, after = failure.message.partition("in user code:\n")
+    """Return the failure that AutoGraph embeds, indented, in the message of another."""
+    _, found, after = failure.message.partition("in user code:\n")
     lines = after.split("\n")
     inside = [line if _FRAME.match(line) else line.removeprefix("    ") for line in lines]
     inner, _ = _failure([_HEAD, *inside], 0)
-    if not told or inner is None or not inner.type:
+    if not found or inner is None or not inner.type:
         return failure
     return replace(inner, frames=failure.frames + inner.frames)
 
 
 def _fatal(what: str, lines: list[str], index: int) -> tuple[Failure, int]:
-    """Read what ``faulthandler`` prints when the process crashes: innermost frame first."""
-    rest = islice(lines, index, index + _LONGEST)
+    """Read the output of ``faulthandler`` for a crash, which has the innermost frame first."""
+    rest = islice(lines, index, index + _MESSAGE_LINES)
     for line in rest:
         index += 1
         if line.startswith("Current thread "):

@@ -1,4 +1,4 @@
-"""A log that grows, as marked lines: for the command line, the magics and the dashboard."""
+"""A growing log as marked lines, for the command line, the magics and the dashboard."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Follower"]
 
-CHUNK_BYTES = 2**20
-"""What is read at a time at the most."""
+READ_BYTES = 2**20
+"""The most that is read at a time."""
 
 KEPT_BYTES = 2**18
-"""How far before the log's end a follower goes on that has fallen behind."""
+"""Where a follower that has fallen behind continues, before the end of the log."""
 
 
 class Follower:
@@ -28,26 +28,26 @@ class Follower:
     path : Path
         The log; it may not exist yet.
     guard : Guard
-        What a parser's fault is reported to.
-    patience : int, optional
-        Bytes: a follower further behind than this jumps ahead, and says so in a line of
-        its own. By default it never does.
+        Where the faults of parsers are reported.
+    lag_bytes : int, optional
+        How far the follower may fall behind before it jumps ahead, which it notes in a
+        line of its own. By default it never jumps.
     ansi : bool
         Keep the colours.
     """
 
     def __init__(
-        self, path: Path, guard: Guard, *, patience: int | None = None, ansi: bool = False
+        self, path: Path, guard: Guard, *, lag_bytes: int | None = None, ansi: bool = False
     ) -> None:
         self.path = path
         self._guard = guard
-        self._patience = patience
+        self._lag_bytes = lag_bytes
         self._offset = 0
         self._lines = Lines(guard, ansi=ansi)
 
     @property
     def behind(self) -> int:
-        """Bytes that are there and were not read."""
+        """The number of bytes that have not been read yet."""
         try:
             return self.path.stat().st_size - self._offset
         except FileNotFoundError:
@@ -58,12 +58,12 @@ class Follower:
         """The line that has not ended yet, as a terminal shows it now."""
         return self._lines.current
 
-    def read(self, limit: int = CHUNK_BYTES) -> list[Line]:
+    def read(self, limit: int = READ_BYTES) -> list[Line]:
         """Read at most `limit` further bytes and return the lines that they finished."""
         behind = self.behind
         if behind <= 0:
             return []
-        jumps = self._patience is not None and behind > self._patience
+        jumps = self._lag_bytes is not None and behind > self._lag_bytes
         jumped = self._jump(behind) if jumps else []
         with self.path.open("rb") as file:
             file.seek(self._offset)
@@ -72,23 +72,23 @@ class Follower:
         return jumped + self._lines.feed(data)
 
     def rest(self) -> list[Line]:
-        """Read all that is there."""
+        """Read everything that is available."""
         lines: list[Line] = []
         while self.behind > 0:
             lines += self.read()
         return lines
 
     def close(self) -> list[Line]:
-        """Return the last line, if it did not end and shows anything."""
+        """Return the last line if it has not ended and is not empty."""
         return self._lines.close()
 
     def _jump(self, behind: int) -> list[Line]:
-        """Go on near the end, at the start of a line; tell how many lines are left out."""
+        """Jump to a line near the end, and return a note on how many lines are left out."""
         left, count = behind - KEPT_BYTES, 0
         with self.path.open("rb") as file:
             file.seek(self._offset)
             while left > 0:
-                chunk = file.read(min(left, CHUNK_BYTES))
+                chunk = file.read(min(left, READ_BYTES))
                 count += chunk.count(b"\n")
                 left -= len(chunk)
             count += file.readline(LINE_CHARACTERS).endswith(b"\n")

@@ -1,7 +1,7 @@
-"""The boundary around everything that reads what workers print.
+"""The exception boundary around everything that parses the output of workers.
 
-A worker may print anything, and a parser may have a fault that only some line brings
-out. Such a line is lost to that parser; the process that reads it, and the run, go on.
+A worker may print anything, and a parser may have a bug that only some line triggers.
+That parser then loses the line, but the process that reads it and the run go on.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class Guard:
-    """Calls parsers; one that raises returns nothing, and is reported once.
+    """Calls parsers; the first exception of each is reported, none is propagated.
 
     Parameters
     ----------
@@ -45,20 +45,20 @@ class Guard:
         Parameters
         ----------
         parser : str
-            Under which name its faults are reported.
+            The name under which its faults are reported.
         neutral : object
-            What to return instead where it raises.
+            What to return instead if it raises.
         read : callable
-            The parser, which is called with the other arguments.
+            The parser, which is called with the remaining arguments.
         """
         try:
             return read(*args, **kwargs)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it costs no more than its line
+        except Exception as error:  # noqa: BLE001 - any exception may cost no more than one line
             self._note(parser, error)
             return neutral
 
     def around(self, parser: str, neutral: T, read: Callable[P, T]) -> Callable[P, T]:
-        """Return a parser that is called like another, under guard; see `call`."""
+        """Return a parser wrapped in this guard; see `call`."""
 
         def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
             return self.call(parser, neutral, read, *args, **kwargs)
@@ -68,11 +68,11 @@ class Guard:
     def _note(self, parser: str, error: Exception) -> None:
         if parser not in self._faulty:
             self._faulty.add(parser)
-            self._report(Fault(parser, _told(error)))
+            self._report(Fault(parser, _summary(error)))
 
 
-def _told(error: Exception) -> str:
-    """Return an exception in one line, which can be encoded."""
+def _summary(error: Exception) -> str:
+    """Return an exception as one line of encodable text."""
     at = traceback.extract_tb(error.__traceback__)[-1]
     text = " ".join(traceback.format_exception_only(type(error), error)[-1].split())
     place = f"{Path(at.filename).name}:{at.lineno}"

@@ -1,6 +1,6 @@
-"""The bytes of a log as lines, each with what it is to a reader.
+"""The bytes of a log as lines, each marked as noise, an error or plain text.
 
-Layer upon layer: what a terminal shows, then what of it is noise, then what is an error.
+The layers are: what a terminal would show, which of it is noise, and which is an error.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 __all__ = ["LINE_CHARACTERS", "Hidden", "Line", "Lines", "Mark", "fold", "shortened"]
 
 LINE_CHARACTERS = 4000
-"""Characters of a line that are shown."""
+"""How much of a line is shown."""
 
 _HEAD = "Traceback (most recent call last):"
 _FATAL = re.compile(r"Fatal Python error: |Segmentation fault|terminate called after")
 
 
 class Mark(IntEnum):
-    """What a line is to a reader."""
+    """What a line means to a reader."""
 
     PLAIN = 0
     NOISE = 1
@@ -37,7 +37,7 @@ class Mark(IntEnum):
 
 
 class Line(NamedTuple):
-    """A finished line: its mark, and its text without its end."""
+    """A finished line: its mark, and its text without the newline."""
 
     mark: int
     text: str
@@ -45,12 +45,12 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True)
 class Hidden:
-    """Consecutive lines that say nothing to a user.
+    """Consecutive lines that mean nothing to a user.
 
     Parameters
     ----------
     count : int
-        How many lines.
+        The number of lines.
     first_line : str
         The first of them.
     """
@@ -79,21 +79,21 @@ def fold(lines: Iterable[Line]) -> Iterator[str | Hidden]:
 
 
 def shortened(line: Line) -> Line:
-    """Return a line with as much of its text as is shown."""
+    """Return a line, with its text cut off after `LINE_CHARACTERS`."""
     if len(line.text) <= LINE_CHARACTERS:
         return line
     return Line(line.mark, line.text[:LINE_CHARACTERS] + " …")
 
 
 class Lines:
-    """Turn the bytes of one log into marked lines, however they are cut.
+    """Turn the bytes of one log, which may be split anywhere, into marked lines.
 
     Parameters
     ----------
     guard : Guard
-        What a fault of a layer is reported to.
+        Where the faults of the layers are reported.
     ansi : bool
-        Whether colours stay in the lines.
+        Whether to keep colours in the lines.
     """
 
     def __init__(self, guard: Guard, *, ansi: bool = False) -> None:
@@ -116,7 +116,7 @@ class Lines:
         return [self._line(text) for text in texts or ()]
 
     def close(self) -> list[Line]:
-        """Return the last line, if it has no end and shows anything."""
+        """Return the last line if it has not ended and is not empty."""
         return [self._line(text) for text in self._guard.call("terminal", [], self._terminal.close)]
 
     def _line(self, text: str) -> Line:

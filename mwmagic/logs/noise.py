@@ -1,8 +1,8 @@
-"""Tell the notices of a framework from what a user needs to read.
+"""Separate the notices of a framework from what a user needs to read.
 
-A two-worker training prints some forty notices before its first own line, and a
-dataset that cannot be sharded dumps its graph. Errors are never hidden, nor is
-anything that the user's code prints.
+Training with two workers prints some forty notices before the first line of the
+user's code, and a dataset that cannot be sharded dumps its graph. Errors are never
+hidden, nor is anything that the user's code prints.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ NATIVE = re.compile(
     r"(?:([IWEF])\d{4} \d\d:\d\d:[\d.]+ +\d+ |\d{4}-\d\d-\d\d \d\d:\d\d:[\d.]+: ([IWEF]) )"
     r"(?:[\w./-]{1,200}/)?(\w{1,80}\.(?:cc|h|cu|cpp)):\d+\] ?"
 )
-"""How absl's C++ logging begins a line: now, and as TensorFlow did until 2.20.
+"""The start of a line of absl's C++ logging, now, and in TensorFlow until 2.20.
 
-Python's absl logging looks alike but names a ``.py`` file: that is the user's.
+Python's absl logging looks the same but names a ``.py`` file: that is the user's output.
 """
 
 _NAME = r"(?:\w+|\[[\w./]+\])"
@@ -37,14 +37,14 @@ _NODE = re.compile(r'(?:name|op|input|device): "(?:[^"\\]|\\.)*"$')
 _NUMBERS = r"\s*(?:array|dtype)[(=]|[\s\[\]().,]*-?(?:\d|nan|inf|True|False|b'|\.\.\.|$)"
 """A line of an array, as NumPy prints it."""
 
-_PATIENCE = 3  # foreign lines in a row that end a dump
+_FOREIGN_LINES = 3  # how many other lines in a row end a dump
 
 
 @dataclass(frozen=True)
 class _Signs:
-    """How the notices of all frameworks look.
+    """The patterns of the notices of all frameworks.
 
-    `head` and `dump` find the lines that can begin one; most lines need no other test.
+    `head` and `dump` find the lines that can begin a notice; most lines need no other test.
     """
 
     head: re.Pattern[str]
@@ -77,7 +77,7 @@ def _signs() -> _Signs:
 
 
 def _harmless_files() -> dict[str, re.Pattern[str]]:
-    """Return what is harmless above the info level, by file and text."""
+    """Return the harmless messages above the info level, by source file."""
     texts: dict[str, list[str]] = {}
     for one in frameworks():
         for file, text in one.native_notices.items():
@@ -86,7 +86,7 @@ def _harmless_files() -> dict[str, re.Pattern[str]]:
 
 
 class Noise:
-    """Judge the lines of one log in their order; dumps span many of them."""
+    """Classify the lines of one log in order; a dump spans many of them."""
 
     def __init__(self) -> None:
         self._signs = _signs()
@@ -94,7 +94,7 @@ class Noise:
         self._dump: _Dump | None = None
 
     def hides(self, line: str) -> bool:
-        """Return whether `line`, the log's next, says nothing to a user."""
+        """Return whether `line`, the next one of the log, means nothing to a user."""
         within = self._dump or self._after_notice
         if within or self._signs.head.match(line) or self._signs.dump.search(line):
             return self._judge(plain(line))
@@ -126,28 +126,28 @@ class Noise:
         )
 
     def _dump_after(self, line: str) -> _Dump | None:
-        """Return the dump that follows `line`, if one does."""
+        """Return the dump that follows `line`, if any."""
         if self._signs.graph.search(line):
             return _Graph()
         return _Batch(self._signs.array) if self._signs.batch.search(line) else None
 
 
 class _Dump:
-    """A message's lines that only repeat data; it ends where strangers take over."""
+    """Lines of a message that only repeat data, up to several other lines in a row."""
 
     def __init__(self) -> None:
-        self._strangers = 0
+        self._foreign = 0
         self._ended = False
 
     @property
     def over(self) -> bool:
-        """Whether the next line cannot belong to it any more."""
-        return self._ended or self._strangers >= _PATIENCE
+        """Whether the next line cannot belong to the dump any more."""
+        return self._ended or self._foreign >= _FOREIGN_LINES
 
     def owns(self, line: str) -> bool:
         """Return whether `line` belongs to the dump."""
         owned = self._fits(line)
-        self._strangers = 0 if owned else self._strangers + 1
+        self._foreign = 0 if owned else self._foreign + 1
         return owned
 
     def _fits(self, line: str) -> bool:
@@ -155,9 +155,9 @@ class _Dump:
 
 
 class _Graph(_Dump):
-    """A protocol buffer in text form, as the auto-sharding of a dataset prints it.
+    """A protocol buffer in text form, as auto-sharding of a dataset prints it.
 
-    A line belongs to it only with the indent of its depth, two blanks each.
+    A line belongs to it only if it is indented by two spaces per level.
     """
 
     def __init__(self) -> None:

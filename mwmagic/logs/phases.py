@@ -1,8 +1,8 @@
-"""Follow a worker through the start-up of a multi-worker job, by what its framework logs.
+"""Follow a worker through the start-up of a multi-worker job, from what its framework logs.
 
-TensorFlow tells these at ``TF_CPP_MIN_LOG_LEVEL=0`` and needs nothing else. Only the
-leader (``chief:0``, else ``worker:0``) hears who is missing and when all have met; the
-others tell no more than that they reached the leader.
+TensorFlow logs these phases at ``TF_CPP_MIN_LOG_LEVEL=0``. Only the leader (``chief:0``,
+else ``worker:0``) knows which tasks are missing and when all have met; the others only
+log that they reached the leader.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ class Phase:
     Parameters
     ----------
     server : bool
-        It listens for the others.
+        Whether it listens for the others.
     joined : bool
-        It reached the leader's coordination service.
+        Whether it reached the leader's coordination service.
     missing : int
-        How many tasks the leader waits for; 0 for all others.
+        How many tasks the leader waits for; 0 for all other tasks.
     waiting : tuple of str
-        The tasks it waits for, as ``worker:1``; TensorFlow names a few of many.
+        The tasks that it waits for, such as ``worker:1``; of many, TensorFlow names a few.
     connected : bool
-        All tasks have met. A TensorFlow worker that is not the leader logs nothing
-        of it, so for such a one this comes with its first progress.
+        Whether all tasks have met. A TensorFlow worker that is not the leader does not
+        log this, so it is set with the worker's first progress.
     training : bool
-        It printed its first progress.
+        Whether it has made progress.
     """
 
     server: bool = False
@@ -100,18 +100,18 @@ _STEPS: dict[str, Callable[[Phase, re.Match[str]], Phase]] = {
     "straggler": _straggler,
     "arrived": _arrived,
 }
-"""What each kind of `mwmagic.frameworks.Milestone` means for a phase."""
+"""How each kind of `mwmagic.frameworks.Milestone` changes a phase."""
 
 
 @cache
 def _milestones() -> tuple[tuple[Milestone, re.Pattern[str]], ...]:
-    """Return the milestones of all frameworks, with their expressions."""
+    """Return the milestones of all frameworks, with their compiled patterns."""
     every = dict.fromkeys(milestone for one in frameworks() for milestone in one.milestones)
     return tuple((milestone, re.compile(milestone.pattern)) for milestone in every)
 
 
 def _find(line: str, native: re.Match[str] | None) -> tuple[str, re.Match[str] | None]:
-    """Return the kind of milestone that a line shows, if any, and the match."""
+    """Return the kind of milestone in a line, if any, and the match."""
     for milestone, pattern in _milestones():
         if not milestone.native:
             found = pattern.search(line)
@@ -123,20 +123,20 @@ def _find(line: str, native: re.Match[str] | None) -> tuple[str, re.Match[str] |
 
 
 class Phases:
-    """Read the lines of one worker, in their order, up to its first progress."""
+    """Read the lines of one worker in order, up to its first progress."""
 
     def __init__(self) -> None:
         self.phase = Phase()
-        self._listing = False  # the lines with the stragglers' names
+        self._listing = False  # inside the list of stragglers
 
     def feed(self, line: str) -> Phase:
-        """Take the next finished line, without ANSI codes; return where the worker stands."""
+        """Take the next finished line, without ANSI codes, and return the worker's phase."""
         if not self.phase.training:
             self._read(line)
         return self.phase
 
     def train(self) -> Phase:
-        """Note that progress was seen, in the log or in a report."""
+        """Note that the worker made progress, according to its log or a report."""
         self.phase = replace(_connected(self.phase), training=True)
         return self.phase
 

@@ -1,7 +1,7 @@
-"""Find metrics in the prints of a custom training loop.
+"""Find metrics in the output of a custom training loop.
 
-There is no format to parse, so a pair of a name and a number counts only with
-evidence: a metric's name, or an epoch or step told on the same line.
+There is no format to rely on, so a pair of a name and a number only counts with
+evidence: a well-known metric's name, or an epoch or step on the same line.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_LONGEST = 500  # characters; longer lines are dumps
-_REACH = 100  # characters before a number that can name it
+_PRINT_CHARACTERS = 500  # longer lines are dumps
+_REACH_CHARACTERS = 100  # how far before a number its name may begin
 
 _NUMBER = (
     r"[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?"
@@ -54,7 +54,7 @@ _HOPEFUL = re.compile(r"[=:]| is |[Ee]poch|EPOCH|[Ss]tep|STEP|[Ii]ter|[Bb]atch")
 
 @dataclass(frozen=True)
 class Said:
-    """What a printed line says: where the loop is, and the metrics.
+    """The content of a printed line: where the loop is, and the metrics.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class Said:
     metrics : dict of str to float
         As printed.
     herald : bool
-        Whether the line does nothing but announce an epoch.
+        Whether the line only announces an epoch.
     """
 
     epoch: int | None
@@ -75,8 +75,8 @@ class Said:
 
 
 def said(text: str) -> Said | None:
-    """Return what `text`, one finished line without ANSI codes, tells; None if nothing."""
-    if len(text) > _LONGEST or not _HOPEFUL.search(text) or _OTHER.match(text):
+    """Return the content of a finished line without ANSI codes; None if there is none."""
+    if len(text) > _PRINT_CHARACTERS or not _HOPEFUL.search(text) or _OTHER.match(text):
         return None
     logged = _LOGGED.match(text)
     text = _BOX.sub(lambda box: box[1] or box[2], text[logged.end() if logged else 0 :])
@@ -101,7 +101,7 @@ def _int(text: str) -> int:
 def _pairs(text: str, *, placed: bool) -> dict[str, float]:
     metrics = {}
     for match in _VALUE.finditer(text):
-        named = _NAMED.search(text[max(0, match.start() - _REACH) : match.start()])
+        named = _NAMED.search(text[max(0, match.start() - _REACH_CHARACTERS) : match.start()])
         name = _name(named["name"]) if named else ""
         if _KNOWN.search(name) or (placed and name and _clear(name, match)):
             metrics[name] = _float(match["value"])
@@ -112,13 +112,13 @@ def _pairs(text: str, *, placed: bool) -> dict[str, float]:
 
 
 def _name(words: str) -> str:
-    """Return a metric's name without its place ("loss (for 1 batch) at step 3" is "loss")."""
+    """Return a metric's name without its place, such as "loss" of "loss (1 batch) at step 3"."""
     words = re.sub(r"\s*\([^()]*\)", "", _PLACE.sub("", words))
     return " ".join(words.split(" ")[-3:])
 
 
 def _clear(name: str, match: re.Match[str]) -> bool:
-    """Return whether an unknown name reads as a metric on a line that tells its place."""
+    """Return whether an unknown name looks like a metric on a line that has an epoch or step."""
     if " " in name or _SETTING.fullmatch(name):
         return False
     return match["sign"] == "=" or bool(match["gap"])

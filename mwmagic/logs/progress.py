@@ -1,8 +1,8 @@
 """Read training progress and metrics from what a worker prints.
 
-Keras' bars of both generations are read with and without a heading, verbose or terse;
-of a custom loop, the pairs of names and numbers it prints. The forms are those that
-``keras/src/utils/progbar.py`` and ``tf_keras/src/utils/generic_utils.py`` write.
+It reads the bars of Keras 3 and of tf_keras, with and without a heading, verbose or
+terse, and the pairs of names and numbers that a custom loop prints. The bars are those of
+``keras/src/utils/progbar.py`` and ``tf_keras/src/utils/generic_utils.py``.
 """
 
 from __future__ import annotations
@@ -41,23 +41,23 @@ _TRACEBACK = "Traceback (most recent call last):"
 
 @dataclass(frozen=True)
 class Update:
-    """What one line says about a worker's training.
+    """What one line shows of a worker's training.
 
     Parameters
     ----------
     kind : str
-        ``"train"``: Keras inside an epoch. ``"bar"``: a Keras bar outside of any epoch:
-        `evaluate`, `predict`, or a `fit` of a single epoch, which print alike.
-        ``"print"``: the user's own print, or tqdm's bar. What is reported has other kinds:
-        ``"train"`` as well, ``"validation"``: the end of an epoch's; ``"evaluate"``;
-        ``"report"``: the user's own.
+        ``"train"``: Keras inside an epoch. ``"bar"``: a Keras bar outside any epoch, of
+        `evaluate`, `predict`, or a `fit` with a single epoch, which look the same.
+        ``"print"``: the user's own output, or a tqdm bar. Reports use ``"train"`` too,
+        ``"validation"`` for the end of an epoch's validation, ``"evaluate"``, and
+        ``"report"`` for the user's own.
     epoch, epochs : int or None
-        As printed: Keras counts from 1, custom loops as they like.
+        As printed: Keras counts from 1, custom loops from any number.
     step, steps : int or None
-        Batches done in this epoch or bar, and their number where it is known.
+        Batches done in this epoch or bar, and the number of batches if it is known.
     metrics : dict of str to float
         As printed. tf_keras under MultiWorkerMirroredStrategy sums metrics over the
-        workers until the last line of an epoch, which alone is right.
+        workers; only the last line of an epoch is correct.
     final : bool
         Whether the line ends its epoch or bar.
     seconds_per_step, eta : float or None
@@ -76,18 +76,18 @@ class Update:
 
 
 class Progress:
-    """Follow the progress of one worker through its lines, in their order.
+    """Follow the progress of one worker through its lines, in order.
 
-    `feed` takes raw bytes and reads each draft of a bar; `line` is for whoever has only
-    the lines that a `Terminal` shows.
+    `feed` takes raw bytes and reads each draft of a bar; `line` is for callers that only
+    have the lines that a `Terminal` shows.
     """
 
     def __init__(self) -> None:
         self._drafts = Drafts()
-        self._told: Update | None = None  # of the line that has not ended
+        self._current: Update | None = None  # of the line that has not ended
         self._epoch: tuple[int, int] | None = None  # of Keras, from its heading to its end
-        self._steps: int | None = None  # of that epoch, once a bar told
-        self._spoken: tuple[int | None, int | None] | None = None  # what a custom loop announced
+        self._steps: int | None = None  # of that epoch, once a bar has shown it
+        self._announced: tuple[int | None, int | None] | None = None  # by a custom loop
         self._failing = False  # inside a traceback
 
     def feed(self, data: bytes) -> list[Update]:
@@ -96,25 +96,25 @@ class Progress:
         Returns
         -------
         list of Update
-            One for each finished line that tells something, then at most one for the
+            One for each finished line that shows any progress, then at most one for the
             line that is still being redrawn.
         """
         return self._read(self._drafts.feed(data), self.line)
 
     def write(self, text: str, guard: Guard) -> list[Update]:
-        """Take the next text, decoded already, with each line under guard; see `feed`."""
+        """Take the next text, already decoded, and guard the parsing of each line; see `feed`."""
         return self._read(self._drafts.write(text), guard.around("progress", None, self.line))
 
     def _read(
         self, ended: list[tuple[str, str]], line: Callable[[str, str], Update | None]
     ) -> list[Update]:
-        told = [line(last, first) for first, last in ended]
-        self._told = None if ended else self._told
+        updates = [line(last, first) for first, last in ended]
+        self._current = None if ended else self._current
         current = self._bar(self._drafts.current, finished=False)
-        if current != self._told:
-            told.append(current)
-        self._told = current
-        return [update for update in told if update is not None]
+        if current != self._current:
+            updates.append(current)
+        self._current = current
+        return [update for update in updates if update is not None]
 
     def line(self, text: str, first: str = "") -> Update | None:
         """Read a finished line.
@@ -124,8 +124,8 @@ class Progress:
         text : str
             The line.
         first : str
-            What stood on it first, if known. It tells the length of the epoch's own bar
-            where a callback's `evaluate` drew over it.
+            The line's first draft, if known. It has the length of the epoch's own bar even
+            if the `evaluate` of a callback was drawn over that.
         """
         text = plain(text)
         if self._skips(text):
@@ -145,7 +145,7 @@ class Progress:
             self._steps = _int(match["steps"]) if match else None
 
     def _skips(self, text: str) -> bool:
-        """Return whether `text` is a notice or part of a traceback, source lines included."""
+        """Return whether `text` is a notice or part of a traceback, including source lines."""
         if self._failing:
             self._failing = text[:1] in {" ", ""} or NATIVE.match(text) is not None
             return True
@@ -186,7 +186,7 @@ class Progress:
         )
 
     def _tqdm(self, bar: TqdmBar, *, finished: bool) -> Update:
-        epoch, epochs = bar.epoch or self._spoken or (None, None)
+        epoch, epochs = bar.epoch or self._announced or (None, None)
         return Update(
             kind="bar" if bar.aside else "print",
             epoch=epoch,
@@ -212,16 +212,16 @@ class Progress:
         final = not words.herald and words.epoch is not None and words.step is None
         epoch, epochs = words.epoch, words.epochs
         if epoch is None:
-            epoch, epochs = self._spoken or self._epoch or (None, None)
+            epoch, epochs = self._announced or self._epoch or (None, None)
         if words.herald:
-            self._spoken = (epoch, epochs)
+            self._announced = (epoch, epochs)
         elif final:
-            self._spoken = None  # what follows belongs to the next epoch
+            self._announced = None  # what follows is the next epoch
         return Update("print", epoch, epochs, words.step, words.steps, words.metrics, final)
 
 
 def _metrics(rest: str, *, finished: bool) -> tuple[dict[str, float], bool]:
-    """Return the metrics behind a bar, and whether nothing else got into the line."""
+    """Return the metrics after a bar, and whether the line has nothing else."""
     metrics = {}
     for part in rest.split(" - ")[1:]:
         if match := _METRIC.match(part):

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 __all__ = ["pattern", "read"]
 
-CHUNK_BYTES = 2**20
+READ_BYTES = 2**20
 """What is read at a time."""
 
 TAIL_BYTES = (2**18, 2**21, 2**24)
-"""How far before a log's end its last lines are looked for, one after the other."""
+"""How far before the end of a log to look for its last lines, tried in this order."""
 
 TAIL_CHARACTERS = 2**20
-"""Characters that the last lines may have together."""
+"""How long the last lines may be in total."""
 
 
 def read(
@@ -42,13 +42,14 @@ def read(
     path : Path
         The log.
     raw : bool
-        With the framework's notices and every update of a bar; with all lines, byte for byte.
+        Show every byte, including the framework's notices and every update of a bar.
     ansi : bool
         Keep the colours.
     tail : int
-        Only the last so many lines; 0 is all. Only as much of the log is read as it takes.
+        Show only this many lines from the end; 0 shows all. No more of the log is read than
+        necessary.
     grep : str, optional
-        Only lines that match this regular expression.
+        Show only lines that match this regular expression.
 
     Raises
     ------
@@ -77,7 +78,7 @@ def pattern(text: str) -> re.Pattern[str]:
 
 
 class _Raw:
-    """The lines of a log with all that a terminal would not show."""
+    """The lines of a log, including what a terminal would not show."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -115,7 +116,7 @@ class _View:
         return list(lines) if self._raw else list(map(self._short, lines))
 
     def last(self, count: int) -> list[str]:
-        """Return the last lines, and before them how many others there are."""
+        """Return the last lines, preceded by a note on how many are left out."""
         kept, before = self._found(count)
         shown = deque(map(self._short, kept))
         while len(shown) > 1 and sum(map(len, shown)) > TAIL_CHARACTERS:
@@ -125,7 +126,7 @@ class _View:
         return [*self._left_out(before), *shown]
 
     def _found(self, count: int) -> tuple[Sequence[str], int | None]:
-        """Return the last lines, and how many are before them, if that is known."""
+        """Return the last lines, and how many precede them, if that is known."""
         size = self._path.stat().st_size
         for span in TAIL_BYTES if self._wanted is None else ():
             start = max(0, size - span)
@@ -142,14 +143,14 @@ class _View:
         return [f"... {what} not shown, `--tail 0` shows them"]
 
     def _short(self, line: str) -> str:
-        """Return what is shown of a line; of a long one, where the whole is."""
+        """Return a line as it is shown: a long one is cut off and names the file."""
         if len(line) <= LINE_CHARACTERS:
             return line
         place = encodable(str(self._path))
         return f"{line[:LINE_CHARACTERS]} … ({len(line):,} characters; see {place})"
 
     def _lines(self, start: int) -> Iterator[str]:
-        """Yield the lines that are wanted, from a place in the log on."""
+        """Yield the lines to show, from an offset in the log on."""
         if self._raw:
             texts: Iterable[str | Hidden] = (line.text for line in self._marked(start))
         else:
@@ -167,13 +168,13 @@ class _View:
             file.seek(start)
             if start:
                 file.readline(TAIL_BYTES[0] // 2)  # the rest of a line
-            while data := file.read(CHUNK_BYTES):
+            while data := file.read(READ_BYTES):
                 yield from layers.feed(data)
         yield from layers.close()
 
 
 def _last(lines: Iterable[str], count: int) -> tuple[Sequence[str], int]:
-    """Return the last of some lines, and how many they all are."""
+    """Return the last `count` lines, and the number of all lines."""
     kept: deque[str] = deque(maxlen=count)
     number = 0
     for line in lines:

@@ -1,7 +1,7 @@
 """Show bytes as a terminal would: carriage returns, backspaces, colours, split UTF-8.
 
-Keras redraws its progress bar thousands of times on one line; whoever reads the raw
-bytes sees every draft. A `Terminal` keeps only what is left standing.
+Keras redraws its progress bar thousands of times on one line, and the raw bytes contain
+every draft. A `Terminal` keeps only what remains visible.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import codecs
 import re
 from itertools import groupby, repeat
 
-WIDTH = 65_536
-"""Columns after which a line wraps, so that a line without an end stays bounded."""
+LINE_COLUMNS = 65_536
+"""Where a line wraps, so that an endless line takes a bounded amount of memory."""
 
 _CONTROL = r"\x00-\x08\x0b-\x1f\x7f-\x9f"  # all but tab and newline
 _STRING = rf"\x1b[\]PX^_][^{_CONTROL}\n]{{0,4096}}"  # a title, a hyperlink, an image
@@ -35,32 +35,32 @@ def plain(text: str) -> str:
 
 
 def shown(data: bytes, *, ansi: bool) -> list[str]:
-    """Return the lines a terminal shows after `data`, a whole log.
+    """Return the lines that a terminal shows after `data`, a whole log.
 
     Parameters
     ----------
     data : bytes
         The log's raw bytes.
     ansi : bool
-        Whether colours stay in the lines, each line complete in itself.
+        Whether to keep colours; each line is then complete in itself.
 
     Returns
     -------
     list of str
-        The lines without their ends; a last line without end counts if it shows anything.
+        The lines without newlines; an unfinished last line is included unless it is empty.
     """
     terminal = Terminal(ansi=ansi)
     return terminal.feed(data) + terminal.close()
 
 
 class Terminal:
-    """Turn the bytes of one stream into finished lines, however they are cut.
+    """Turn the bytes of one stream, which may be split anywhere, into finished lines.
 
     Parameters
     ----------
     ansi : bool
-        Whether colours stay with the characters. Each line is then complete in itself:
-        it opens the colours that are on and ends with a reset.
+        Whether to keep colours. Each line is then complete in itself: it opens the
+        colours that are on and ends with a reset.
 
     Notes
     -----
@@ -69,7 +69,7 @@ class Terminal:
 
     def __init__(self, *, ansi: bool = False) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._held = ""  # the start of an escape sequence whose end has not come
+        self._held = ""  # the start of an incomplete escape sequence
         self._row = _Row(ansi=ansi)
 
     @property
@@ -82,11 +82,11 @@ class Terminal:
         return self.write(self._decoder.decode(data))
 
     def write(self, text: str) -> list[str]:
-        """Take the next text, if it is decoded already; see `feed`."""
+        """Take the next text, already decoded; see `feed`."""
         return self._write(self._held + text)
 
     def close(self) -> list[str]:
-        """End the stream: return what is left as last lines, none if nothing shows."""
+        """End the stream and return the remaining lines, if they are not empty."""
         lines = self._write(self._held + self._decoder.decode(b"", final=True))
         self._held = ""
         if self.current:
@@ -98,7 +98,11 @@ class Terminal:
         lines: list[str] = []
         simple = _SPECIAL.search(text) is None
         for piece in finished:
-            if self._row.fresh and len(piece) <= WIDTH and (simple or not _SPECIAL.search(piece)):
+            if (
+                self._row.fresh
+                and len(piece) <= LINE_COLUMNS
+                and (simple or not _SPECIAL.search(piece))
+            ):
                 lines.append(piece)
             else:
                 lines += self._row.write(piece)
@@ -115,13 +119,13 @@ class _Row:
         self._cells: list[str] = []
         self._styles: list[str] = []
         self._column = 0
-        self._slots: dict[str, str] = {}  # what is on, by what it would replace
+        self._slots: dict[str, str] = {}  # the active codes, by what each replaces
         self._style = ""
         self._ansi = ansi
 
     @property
     def fresh(self) -> bool:
-        """Whether plain text written now would be the line, unchanged."""
+        """Whether plain text that is written now becomes the line unchanged."""
         return not self._cells and not self._column and not self._style
 
     def write(self, text: str) -> list[str]:
@@ -157,9 +161,9 @@ class _Row:
     def _put(self, text: str) -> list[str]:
         lines = []
         while text:
-            if self._column >= WIDTH:
+            if self._column >= LINE_COLUMNS:
                 lines.append(self.finish())
-            part, text = text[: WIDTH - self._column], text[WIDTH - self._column :]
+            part, text = text[: LINE_COLUMNS - self._column], text[LINE_COLUMNS - self._column :]
             self._pad()
             end = self._column + len(part)
             self._cells[self._column : end] = part
@@ -175,7 +179,7 @@ class _Row:
             self._styles.extend(repeat("", missing))
 
     def _control(self, sequence: str) -> None:
-        """Obey one CSI sequence as far as it concerns this line (ECMA-48)."""
+        """Apply a CSI sequence as far as it affects this line (ECMA-48)."""
         last, body = sequence[-1], sequence[2:-1]
         number = int(body) if body.isascii() and body.isdigit() else 0
         if last == "m":
@@ -185,9 +189,9 @@ class _Row:
         elif last == "D":
             self._column = max(0, self._column - max(1, number))
         elif last == "C":
-            self._column = min(WIDTH - 1, self._column + max(1, number))
+            self._column = min(LINE_COLUMNS - 1, self._column + max(1, number))
         elif last == "G":
-            self._column = min(WIDTH, max(1, number)) - 1
+            self._column = min(LINE_COLUMNS, max(1, number)) - 1
         elif last == "H":
             self._column = 0
 
@@ -223,7 +227,7 @@ class _Row:
 
 
 def _slot(code: str) -> str | None:
-    """Return what an SGR code replaces: the ink, the paper, or the code itself."""
+    """Return what an SGR code replaces: the foreground, the background, or the code itself."""
     if code in {"1", "2"}:
         return "weight"
     if re.fullmatch(r"3[0-7]|9[0-7]|38;[0-9;]+", code):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 __all__ = ["TqdmBar", "clock", "tqdm_bar"]
 
-_BAR_CHARACTERS = 1000  # longer lines are no bars
+_BAR_CHARACTERS = 1000  # longer lines are not bars
 
 _NUMBER = r"[-+]?(?:\d{1,30}(?:\.\d{0,30})?(?:e[-+]?\d{1,3})?|nan|inf)"
 _TIME = r"[\d:]{4,20}|\?"
@@ -29,20 +29,20 @@ _ASIDE = re.compile(r"(?i)\b(?:val|eval|test|predict|download|load|map|extract)"
 
 @dataclass(frozen=True)
 class TqdmBar:
-    """What one of tqdm's bars says.
+    """The content of a tqdm bar.
 
     Parameters
     ----------
     epoch : tuple of int and int or None, or None
-        The epoch in its description, and how many there are.
+        The epoch in its description, and the number of epochs.
     step, steps : int or None
-        How far it is; the number of all where tqdm knows it.
+        How far it is, and the total if tqdm knows it.
     metrics : dict of str to float
         The numbers of its postfix.
     aside : bool
-        Whether its description says that it is not training.
+        Whether its description shows that it is not training.
     seconds_per_step, eta : float or None
-        Seconds.
+        Seconds for one step, and until the end.
     """
 
     epoch: tuple[int, int | None] | None
@@ -55,7 +55,7 @@ class TqdmBar:
 
 
 def tqdm_bar(text: str) -> TqdmBar | None:
-    """Return what a line says, one without ANSI codes; None where it is none of tqdm's bars."""
+    """Return the content of a line without ANSI codes; None if it is not a tqdm bar."""
     whole = text.rstrip().endswith("]") and " [" in text and len(text) <= _BAR_CHARACTERS
     match = _BAR.match(text) if whole else None
     if match is None:
@@ -81,7 +81,7 @@ def _seconds(rate: str | None, *, inverse: bool) -> float | None:
 
 
 def clock(text: str) -> float:
-    """Return the seconds of ``12s``, ``3:04`` or ``1:02:03``, as bars show them."""
+    """Return the seconds of a time in a bar, such as ``12s``, ``3:04`` or ``1:02:03``."""
     seconds = 0
     for part in text.rstrip("s").split(":"):
         seconds = 60 * seconds + int(part or 0)

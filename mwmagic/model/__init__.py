@@ -1,4 +1,4 @@
-"""What is asked for and what is said of it: tasks, clusters, options, status, messages.
+"""The data that all processes share: tasks, clusters, options, status, messages.
 
-No input or output, no clock, no framework.
+It does no input or output, reads no clock and knows no framework.
 """

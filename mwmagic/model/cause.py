@@ -1,4 +1,4 @@
-"""Why a run failed, and what else its user should know, as ids and fields.
+"""Why a run failed, and what else the user should know, as ids and fields.
 
 `mwmagic.words` turns them into sentences.
 """
@@ -24,18 +24,18 @@ class Cause(Stored):
     finding : Finding
         The task that failed first, and how.
     exception : str or None
-        The uncaught exception, as ``Type: message`` in a line.
+        The uncaught exception, as ``Type: message`` on one line.
     where : dict or None
         The innermost line of the user's own code: ``file``, ``line``,
-        ``function``, ``source``, and ``cell`` where a notebook's cell holds it.
+        ``function``, ``source``, and ``cell`` if it is in a notebook's cell.
     known : str or None
-        The name of the known failure that it is.
+        The name of the known failure that it matches.
     gaps : tuple of str
-        What varies in the known failure's sign, as it was here.
+        What stood in the gaps of the known failure's sign.
     consequences : tuple of str
         The tasks whose failure followed from this one.
     log : tuple of str
-        The last lines that the task printed, without the framework's notices.
+        The last lines of the task's log, without the framework's notices.
     """
 
     finding: Finding = field(default_factory=Finding)
@@ -59,18 +59,18 @@ class Cause(Stored):
 
 @dataclass(frozen=True)
 class Notice(Stored):
-    """Something about tasks that their user should know.
+    """Something about tasks that the user should know.
 
     Parameters
     ----------
     known : str
-        The name of the known failure that it is.
+        The name of the known failure that it matches.
     tasks : tuple of str
         The tasks that it concerns.
     finding : Finding
         What was observed.
     gaps : tuple of str
-        What varies in the known failure's sign, as it was here.
+        What stood in the gaps of the known failure's sign.
     """
 
     known: str = ""
@@ -86,13 +86,13 @@ class Stall(Stored):
     Parameters
     ----------
     seconds : float
-        For how long they had made none when they were examined.
+        How long they had made none when they were examined.
     guilty : str or None
         The task that holds up the others.
     positions : tuple of Position
-        Where each task is, those that hold up the others first.
+        Where each task is, the tasks that hold up the others first.
     why : Notice or None
-        What explains it, if that is known.
+        The explanation, if there is one.
     """
 
     seconds: float = 0.0

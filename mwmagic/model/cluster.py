@@ -1,4 +1,4 @@
-"""Tasks and the cluster they form: names, addresses, and what is allowed."""
+"""Tasks and the cluster they form: names, addresses and rules."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _NAME = re.compile(r"(?P<type>[a-z]+)(:(?P<index>[0-9]{1,9}))?|(?P<worker>[0-9]{
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _PORT = re.compile(r"[1-9][0-9]{0,4}")
 _PORTS = range(1, 65536)
-_MOST = len(_PORTS)  # tasks of a type: one for each port of one machine
-_NAMED = 4  # tasks of a type that a message names one by one
+_TASKS_LIMIT = len(_PORTS)  # per type: one task for each port of a machine
+_NAMED_TASKS = 4  # per type: more are given as a range in a message
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Task:
     type : str
         ``chief``, ``worker``, ``ps`` or ``evaluator``.
     index : int
-        From 0, among the tasks of that type.
+        Its number among the tasks of that type, from 0.
 
     Raises
     ------
@@ -58,23 +58,23 @@ class Task:
 
     @property
     def slug(self) -> str:
-        """The name as files carry it: ``worker-1``."""
+        """The name in file names: ``worker-1``."""
         return f"{self.type}-{self.index}"
 
     @classmethod
     def parse(cls, name: TaskName) -> Task:
-        """Read a task's name as people write it.
+        """Parse a task's name as people write it.
 
         Parameters
         ----------
         name : Task, int or str
             ``1`` and ``"1"`` are ``worker:1``; a type alone, such as
-            ``"chief"``, is its first task.
+            ``"chief"``, is the first task of that type.
 
         Raises
         ------
         ClusterError
-            The name is none of these.
+            The name has none of these forms.
         """
         if isinstance(name, Task):
             return name
@@ -82,12 +82,12 @@ class Task:
             return cls("worker", name)
         match = _NAME.fullmatch(name.strip()) if isinstance(name, str) else None
         if match is None:
-            raise ClusterError(f"{name!r} names no task; write 1, 'worker:1' or 'chief'")
+            raise ClusterError(f"{name!r} is not a task's name; write 1, 'worker:1' or 'chief'")
         return cls(match["type"] or "worker", int(match["index"] or match["worker"] or 0))
 
 
 CHIEF = Task("chief", 0)
-"""What the owner of a cluster is, where it coordinates the cluster itself."""
+"""The role of a cluster's owner that coordinates the cluster itself."""
 
 TaskName = Task | int | str
 """How a task may be named: ``1``, ``"worker:1"`` or ``Task("worker", 1)``."""
@@ -96,12 +96,12 @@ TaskName = Task | int | str
 def make_tasks(
     workers: int, *, chief: bool = False, ps: int = 0, evaluator: bool = False
 ) -> tuple[Task, ...]:
-    """Name the tasks of a cluster, in rank order.
+    """Return the tasks of a cluster, in rank order.
 
     Parameters
     ----------
     workers, ps : int
-        How many of each.
+        How many of each type.
     chief, evaluator : bool
         Whether there is one.
 
@@ -113,29 +113,31 @@ def make_tasks(
     Raises
     ------
     ClusterError
-        A count is no whole number in 0..65535, or nobody would train.
+        A count is not a whole number in 0..65535, or no task would train.
     """
     for what, count in (("workers", workers), ("ps", ps)):
-        if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= _MOST:
-            raise ClusterError(f"{what} must be a whole number in 0..{_MOST}, not {count!r}")
+        if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= _TASKS_LIMIT:
+            raise ClusterError(f"{what} must be a whole number in 0..{_TASKS_LIMIT}, not {count!r}")
     for what, flag in (("chief", chief), ("evaluator", evaluator)):
         if not isinstance(flag, bool):
-            raise ClusterError(f"{what} must be True or False, not {flag!r}; there is one at most")
+            raise ClusterError(
+                f"{what} must be True or False, not {flag!r}; at most one is allowed"
+            )
     if workers + chief == 0:
         raise ClusterError("a cluster needs at least 1 worker or a chief; this one has 0 workers")
     if ps and not workers:
-        raise ClusterError(f"{ps} parameter servers have no worker to serve; add workers")
+        raise ClusterError(f"parameter servers ({ps}) need at least 1 worker to serve; add workers")
     counts = {"chief": int(chief), "worker": workers, "ps": ps, "evaluator": int(evaluator)}
     return tuple(Task(kind, index) for kind in TYPES for index in range(counts[kind]))
 
 
 def _listed(tasks: Iterable[Task]) -> str:
-    """Name tasks in a message: many of a type as a range."""
+    """Return the names of tasks for a message, many of one type as a range."""
     groups: dict[str, list[Task]] = {}
     for task in tasks:
         groups.setdefault(task.type, []).append(task)
     return ", ".join(
-        f"{group[0]} to {group[-1]}" if len(group) > _NAMED else ", ".join(map(str, group))
+        f"{group[0]} to {group[-1]}" if len(group) > _NAMED_TASKS else ", ".join(map(str, group))
         for group in groups.values()
     )
 
@@ -152,7 +154,7 @@ def _check_address(task: Task, address: str) -> None:
         except ValueError as error:
             raise ClusterError(f"{task} has the address {address!r}: {error}") from error
     elif not _HOST.fullmatch(host):
-        raise ClusterError(f"{task} has the address {address!r}, whose host is no host name")
+        raise ClusterError(f"{task} has the address {address!r}; {host!r} is not a valid host name")
 
 
 def _check_members(tasks: Sequence[Task]) -> None:
@@ -162,7 +164,7 @@ def _check_members(tasks: Sequence[Task]) -> None:
         raise ClusterError(f"a cluster needs at least 1 worker or a chief; this one has {have}")
     for kind in ("chief", "evaluator"):
         if counts[kind] > 1:
-            raise ClusterError(f"a cluster has one {kind} at most, not {counts[kind]}")
+            raise ClusterError(f"a cluster has at most one {kind}, not {counts[kind]}")
     for kind in counts:
         indexes = [task.index for task in tasks if task.type == kind]
         if indexes != list(range(len(indexes))):
@@ -185,13 +187,13 @@ class ClusterSpec:
     Parameters
     ----------
     placed : tuple of (Task, str)
-        Each task with its ``host:port``; kept in rank order.
+        Each task with its ``host:port``, sorted by rank.
 
     Raises
     ------
     ClusterError
-        An address is malformed or given twice, a task is placed twice, the
-        indexes have gaps, or nobody would train.
+        An address is malformed or used twice, a task is placed twice, the
+        indexes have gaps, or no task would train.
     """
 
     placed: tuple[tuple[Task, str], ...]
@@ -211,12 +213,12 @@ class ClusterSpec:
 
     @classmethod
     def place(cls, tasks: Sequence[Task], addresses: Sequence[str]) -> ClusterSpec:
-        """Give each task its address.
+        """Return the cluster with each task at its address.
 
         Raises
         ------
         ClusterError
-            There are not as many addresses as tasks, or one cannot work.
+            The numbers of tasks and addresses differ, or the cluster is invalid.
         """
         if len(tasks) != len(addresses):
             raise ClusterError(f"{len(tasks)} tasks cannot be placed at {len(addresses)} addresses")
@@ -229,40 +231,40 @@ class ClusterSpec:
 
     @property
     def tasks(self) -> tuple[Task, ...]:
-        """Every task, in rank order."""
+        """All tasks, in rank order."""
         return tuple(task for task, _ in self.placed)
 
     @property
     def members(self) -> tuple[Task, ...]:
-        """The tasks that the others know: all but evaluators."""
+        """The tasks that know each other: all but the evaluator."""
         return tuple(task for task in self.tasks if task.type != "evaluator")
 
     @property
     def chief(self) -> Task:
-        """The task that writes for all: ``chief:0``, or else ``worker:0``.
+        """The task that writes for all: ``chief:0`` if there is one, else ``worker:0``.
 
-        The rule is that of ``tf.distribute``'s ``multi_worker_util.is_chief``.
+        This is the rule of ``tf.distribute``'s ``multi_worker_util.is_chief``.
         """
         return self.members[0]
 
     def find(self, name: TaskName) -> Task:
-        """Look a task up by its name.
+        """Return the task of a name.
 
         Raises
         ------
         ClusterError
-            There is no such task; the message lists those that exist.
+            There is no such task; the message lists the tasks that exist.
         """
         return find_task(name, self.tasks)
 
 
 def find_task(name: TaskName, tasks: Sequence[Task]) -> Task:
-    """Look a task up by its name among `tasks`.
+    """Return the task of a name among `tasks`.
 
     Raises
     ------
     ClusterError
-        There is no such task; the message lists those that exist.
+        There is no such task; the message lists the tasks that exist.
     """
     have = f"this cluster's tasks are {_listed(tasks) or 'none'}"
     try:
@@ -270,5 +272,5 @@ def find_task(name: TaskName, tasks: Sequence[Task]) -> Task:
     except ClusterError as error:
         raise ClusterError(f"{error}; {have}") from None
     if task not in tasks:
-        raise ClusterError(f"there is no task {task}; {have}")
+        raise ClusterError(f"{task} does not exist; {have}")
     return task

@@ -1,4 +1,4 @@
-"""Faults of mwmagic's own, which cost a line and not the run."""
+"""Bugs in mwmagic's parsers, which cost one line of a log but not the run."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ["Fault"]
 
 @dataclass(frozen=True)
 class Fault(Stored):
-    """What a parser raised.
+    """An exception that a parser raised.
 
     Parameters
     ----------
     parser : str
-        Its name.
+        The parser's name.
     error : str
         The exception, with the line of code that raised it.
     """
@@ -25,4 +25,4 @@ class Fault(Stored):
     error: str = ""
 
     def __str__(self) -> str:
-        return f"mwmagic's {self.parser} parser failed, and left something out: {self.error}"
+        return f"mwmagic's {self.parser} parser failed and left something out: {self.error}"

@@ -1,4 +1,4 @@
-"""Machines: what each has, and what a cluster has on it."""
+"""Machines: what each has, and what a cluster runs on it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Gpu:
     name : str
         The model, such as ``NVIDIA H100``.
     memory : int, optional
-        Bytes, where the driver says so.
+        Bytes, if the driver reports them.
     """
 
     index: int
@@ -32,22 +32,22 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Machine:
-    """What a machine has, as its own agent sees it.
+    """What a machine has, as its agent sees it.
 
     Parameters
     ----------
     processors : int
-        How many the agent may use.
+        How many processors the agent may use.
     memory : int
-        Bytes.
+        Bytes that the agent may use.
     gpus : tuple of Gpu
-        What the driver lists.
+        The GPUs that the driver lists.
     why : str, optional
         Why there are no GPUs.
     host : str
-        What the machine calls itself.
+        The machine's own host name.
     addresses : mapping of str to sequence of str
-        The IP addresses of each network interface, but for the loopback.
+        The IP addresses of each network interface except the loopback.
     python : str
         The version of Python that runs the agent.
     visible : str, optional
@@ -65,7 +65,7 @@ class Machine:
 
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> Machine:
-        """Return a machine from JSON values; what is unknown among them is left out."""
+        """Return a machine from JSON values; unknown ones are ignored."""
         known = {name: values[name] for name in cls.__dataclass_fields__ if name in values}
         gpus = (Gpu(one["index"], one["name"], one["memory"]) for one in known.get("gpus", ()))
         return cls(**{**known, "gpus": tuple(gpus)})
@@ -95,12 +95,12 @@ class Warm:
 
 @dataclass(frozen=True)
 class MachineStatus:
-    """A machine of a cluster, as it is now.
+    """The current state of a machine of a cluster.
 
     Parameters
     ----------
     name, address : str
-        What the engine calls it, and where the others reach it.
+        The engine's name for it, and the address at which the other machines reach it.
     tasks : tuple of str
         The tasks on it.
     lost : bool
@@ -120,7 +120,7 @@ class MachineStatus:
 
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> MachineStatus:
-        """Return a status from JSON values, as `dataclasses.asdict` makes them."""
+        """Return a status from JSON values, as `dataclasses.asdict` produces them."""
         machine = values["machine"]
         return cls(
             **{

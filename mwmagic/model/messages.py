@@ -3,8 +3,8 @@
 Every message is a JSON object on a line of its own, with a ``type``. The
 kernel and the command line send `REQUESTS` to the supervisor and receive
 `REPLIES`; the supervisor sends `COMMANDS` to an agent and receives `EVENTS`.
-The latter two are the agent's, which imports nothing of this package but runs
-anywhere.
+The agent defines the latter two, since it runs anywhere and cannot import this
+package.
 """
 
 from __future__ import annotations
@@ -58,40 +58,40 @@ REQUESTS: dict[str, Fields] = {
     "detach": {},
     "close": {},
 }
-"""What a client may ask of a supervisor; every request carries an ``id``."""
+"""What a client may request of a supervisor; every request carries an ``id``."""
 
 REPLIES: dict[str, Fields] = {
     "reply": {"id": int, "result": dict},
     "error": {"id": int, "kind": str, "error": str},
     "snapshot": {"cluster": dict, "run": (dict, type(None))},
 }
-"""What a supervisor sends: an answer with the request's ``id``, or news."""
+"""What a supervisor sends: an answer with the request's ``id``, or an update."""
 
 
 def decode(line: bytes) -> Message:
-    """Read one line.
+    """Parse one line.
 
     Raises
     ------
     MessageError
-        It is not a JSON object with a ``type``.
+        The line is not a JSON object with a ``type``.
     """
     try:
         message = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise MessageError(f"not a message: {line[:80]!r} ({error})") from error
     if not isinstance(message, dict) or not isinstance(message.get("type"), str):
-        raise MessageError(f"not a message: {line[:80]!r} (an object with a type is needed)")
+        raise MessageError(f"not a message: {line[:80]!r} (expected an object with a type)")
     return message
 
 
 def check(message: Message, table: dict[str, Fields]) -> Message:
-    """Hold a message to a table of the schema and return it.
+    """Check a message against a table of the schema, and return it.
 
     Raises
     ------
     MessageError
-        Its type is unknown, or a field is missing or of the wrong type.
+        The type is unknown, or a field is missing or of the wrong type.
     """
     fault = wire.fault(message, table)
     if fault:

@@ -1,7 +1,7 @@
 """Numbers as JSON carries them, and the limits of what a task may report.
 
-JSON has no literals for NaN and the infinities; Python writes some anyway, which other
-readers refuse. They travel as the strings that protobuf's JSON mapping uses.
+JSON has no literals for NaN and the infinities. Python writes some anyway, which other
+readers reject, so they are written as strings, as in protobuf's JSON mapping.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = [
-    "METRICS",
+    "METRICS_LIMIT",
     "NAME_CHARACTERS",
     "PACKET_BYTES",
     "decoded",
@@ -23,13 +23,13 @@ __all__ = [
 ]
 
 NAME_CHARACTERS = 100
-"""Characters of a metric's name at the most."""
+"""The longest name of a metric."""
 
-METRICS = 100
-"""Metrics in one report at the most."""
+METRICS_LIMIT = 100
+"""The most metrics that one report may have."""
 
 PACKET_BYTES = 32 * 2**10
-"""Bytes of one report on its way to the supervisor at the most."""
+"""The largest report that is sent to the supervisor."""
 
 _WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
@@ -49,7 +49,7 @@ def decoded(value: object) -> float:
     Raises
     ------
     ValueError
-        It stands for none.
+        It does not stand for a number.
     """
     if isinstance(value, str) and value in _WORDS:
         return _WORDS[value]
@@ -58,7 +58,7 @@ def decoded(value: object) -> float:
     try:
         return float(value)
     except OverflowError:
-        raise ValueError(f"too large a number: {value!r:.20}...") from None
+        raise ValueError(f"number too large: {value!r:.20}...") from None
 
 
 def encoded_all(metrics: Mapping[str, float]) -> dict[str, float | str]:

@@ -1,4 +1,4 @@
-"""One option of a declaration: what it is, how it is read, and what it may be."""
+"""One option of a declaration: its meaning, its parsing and its allowed values."""
 
 from __future__ import annotations
 
@@ -17,46 +17,46 @@ __all__ = ["Option", "Repeated", "read_seconds", "read_setting"]
 
 
 class Repeated(Enum):
-    """What an option of a repeated declaration means to the cluster that is running."""
+    """What an option of a repeated declaration means for the running cluster."""
 
     MUST_MATCH = "must match"
-    """Another value needs another cluster; the default counts too where it is declared anew."""
+    """A different value requires a new cluster, even the default of a complete declaration."""
     MUST_MATCH_IF_TYPED = "must match if typed"
-    """A value that was typed and differs needs another cluster; the default asks for nothing."""
+    """A different value requires a new cluster only if it was typed."""
     UPDATE = "update"
-    """The running cluster takes a value that was typed; what was not typed stays as it is."""
+    """The running cluster adopts a value that was typed, and keeps its own otherwise."""
     IGNORED = "ignored"
-    """It says which cluster is meant."""
+    """The option only identifies the cluster."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """An option, with everything that parsers, checks and pages need to know of it.
+    """An option, with everything that parsers, checks and documentation need to know.
 
     Parameters
     ----------
     name : str
-        What it is called everywhere.
+        Its name, in Python and in ``%config``.
     annotation : str
-        Its annotation.
+        Its type annotation.
     kind : type
         One of ``bool``, ``int``, ``float``, ``str`` and ``dict``.
     default : object
-        Its value where it is left out.
+        Its value if it is omitted.
     help : str
-        One sentence, in the imperative where it is a flag.
+        One sentence, in the imperative if the option is a flag.
     repeated : Repeated
         What it means in a repeated declaration.
     optional : bool
-        Whether None is a value.
+        Whether None is allowed.
     choices : tuple of str
-        Its values, where they are few.
+        The allowed values, if they can be enumerated.
     words : mapping
-        Words that stand for a value where a number is read, such as ``none``.
+        Words that may be typed in place of a number, such as ``none``.
     metavar : str
-        What stands for its value in the help.
+        The placeholder for its value in the help.
     flags : tuple of str
-        What it is called on a line, where that does not follow from its name.
+        Its spellings on the command line, if they do not follow from its name.
     configurable : bool
         Whether ``%config MWMagic.<name>`` sets its default.
     notebook, command : bool
@@ -79,12 +79,12 @@ class Option:
     command: bool = True
 
     def check(self, value: object) -> Any:  # noqa: ANN401 - of the option's own type
-        """Return a value as the option keeps it.
+        """Return a value in the option's own type.
 
         Raises
         ------
         ClusterError
-            It is no value of this option.
+            The option does not allow this value.
         """
         if value is None and self.optional:
             return None
@@ -97,12 +97,12 @@ class Option:
         return checked
 
     def read(self, text: str) -> Any:  # noqa: ANN401 - of the option's own type
-        """Return the value that was typed.
+        """Parse a value that was typed.
 
         Raises
         ------
         ClusterError
-            It is no value of this option.
+            The option does not allow this value.
         """
         if text in self.words:
             return self.words[text]
@@ -124,7 +124,7 @@ class Option:
 
 def _short(value: object) -> str:
     text = repr(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    return text if len(text) <= _VALUE_CHARACTERS else f"{text[:_VALUE_CHARACTERS]}..."
 
 
 def _flag(value: object) -> bool:
@@ -158,7 +158,7 @@ def _text(value: object) -> str:
 
 
 def _variables(value: Any) -> dict[str, str]:  # noqa: ANN401 - checked here
-    """Return environment variables as text: ``{"EPOCHS": 3}`` means the obvious."""
+    """Return environment variables as text, also for ``{"EPOCHS": 3}``."""
     variables = {str(name): str(text) for name, text in dict(value).items()}
     for name, text in variables.items():
         if not name or "=" in name or "\0" in name + text:
@@ -167,26 +167,26 @@ def _variables(value: Any) -> dict[str, str]:  # noqa: ANN401 - checked here
 
 
 def read_seconds(text: str) -> float:
-    """Read a time.
+    """Parse a number of seconds.
 
     Raises
     ------
     ClusterError
-        It is no number of seconds.
+        The text is not one.
     """
     try:
         return _seconds(float(text))
     except ValueError:
-        raise ClusterError(f"{text!r} is not a finite number of seconds from 0") from None
+        raise ClusterError(f"{text!r} is not a number of seconds (0 or more)") from None
 
 
 def read_setting(text: str) -> dict[str, str]:
-    """Read ``NAME=VALUE``.
+    """Parse ``NAME=VALUE``.
 
     Raises
     ------
     ClusterError
-        It is not that.
+        The text has another form.
     """
     name, equals, value = text.partition("=")
     if not equals or not name:
@@ -194,8 +194,8 @@ def read_setting(text: str) -> dict[str, str]:
     return {name: value}
 
 
-_SHOWN = 80
-"""Characters of a wrong value that its error repeats."""
+_VALUE_CHARACTERS = 80
+"""How much of an invalid value its error message quotes."""
 
 _CHECKS: dict[type, Callable[[Any], Any]] = {
     bool: _flag,

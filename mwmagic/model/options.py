@@ -1,4 +1,4 @@
-"""A cluster's declaration: every option once, with all that is known of it."""
+"""A cluster's declaration: every option is declared once, here."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ def _option(default: object, help: str, repeated: Repeated, **facts: Any) -> Any
 
 @dataclass(frozen=True)
 class ClusterOptions:
-    """What a cluster was declared as.
+    """The declaration of a cluster.
 
     The fields are the options of ``Cluster(...)``, ``%mw_cluster`` and
-    ``mwmagic run``; an option is added here, and used.
+    ``mwmagic run``. To add an option, add a field here and use it.
 
     Raises
     ------
     ClusterError
-        A value is none of its option's, or the cluster cannot work.
+        An option does not allow its value, or the cluster cannot work.
     """
 
     workers: int = _option(
@@ -48,41 +48,43 @@ class ClusterOptions:
     )
     chief: bool = _option(
         default=False,
-        help="Add a chief, which trains and writes checkpoints for all.",
+        help="Add a chief, which trains and writes the checkpoints.",
         repeated=Repeated.MUST_MATCH,
     )
     ps: int = _option(0, "Number of parameter servers.", Repeated.MUST_MATCH, metavar="N")
     evaluator: bool = _option(default=False, help="Add an evaluator.", repeated=Repeated.MUST_MATCH)
     coordinator: bool = _option(
         default=False,
-        help="Make this process the chief, where a ClusterCoordinator works: the tasks run "
-        "TensorFlow's servers, and TF_CONFIG is set here until the cluster ends.",
+        help="Make this process the chief, for use with ClusterCoordinator: the tasks run "
+        "TensorFlow servers, and TF_CONFIG is set in this process until the cluster ends.",
         repeated=Repeated.MUST_MATCH,
         command=False,
     )
     name: str = _option(
         "cluster",
-        "Name under which the cluster is found again; a notebook uses that of its file, if known.",
+        "Name by which the cluster can be found again; a notebook's is its file's name, if known.",
         Repeated.IGNORED,
         configurable=True,
     )
     directory: str = _option(
         ".",
-        "Directory that the cluster belongs to, and that keeps the record of its runs.",
+        "Directory that the cluster belongs to; its runs are recorded there.",
         Repeated.IGNORED,
         notebook=False,
         command=False,
     )
     framework: str = _option(
         "tensorflow",
-        "Framework by whose rules the tasks find each other.",
+        "Framework that the tasks use to find each other.",
         Repeated.MUST_MATCH,
         configurable=True,
     )
-    engine: str = _option("local", "What provides the machines for the tasks.", Repeated.MUST_MATCH)
+    engine: str = _option(
+        "local", "Engine that provides the machines for the tasks.", Repeated.MUST_MATCH
+    )
     keras: str = _option(
         "auto",
-        "Repair what Keras 3 lacks with several workers (auto), leave it alone (plain) or use "
+        "Repair Keras 3 for use with several workers (auto), leave it alone (plain), or use "
         "tf-keras (legacy).",
         Repeated.MUST_MATCH,
         choices=("auto", "plain", "legacy"),
@@ -90,29 +92,29 @@ class ClusterOptions:
     )
     devices: int = _option(
         0,
-        "Virtual CPU devices of each task; 0 leaves them to the framework.",
+        "Virtual CPU devices of each task; 0 leaves the number to the framework.",
         Repeated.MUST_MATCH,
         metavar="N",
     )
     gpus: int | None = _option(
         None,
-        "GPUs of each chief and worker; by default the machine's are divided among them, and "
-        "nobody gets one where there are fewer than tasks.",
+        "GPUs of each chief and worker; by default the machine's GPUs are divided equally among "
+        "them, and none gets any if there are too few for all.",
         Repeated.MUST_MATCH,
         words={"none": 0},
         metavar="N|none",
     )
     threads: int | None = _option(
         None,
-        "Threads of each task's operations; by default (auto) the machine's processors are "
-        "divided among its tasks, and 0 leaves them to the framework.",
+        "Threads that each task uses for operations; by default (auto) the machine's processors "
+        "are divided among its tasks; 0 leaves the number to the framework.",
         Repeated.MUST_MATCH,
         words={"auto": None},
         metavar="N|auto",
     )
     restarts: int = _option(
         0,
-        "How many times in a row the gang starts again after a failure.",
+        "How many times in a row the gang restarts after a failure.",
         Repeated.UPDATE,
         metavar="N",
         configurable=True,
@@ -126,27 +128,28 @@ class ClusterOptions:
     )
     stall_timeout: float = _option(
         60.0,
-        "Seconds without output or CPU time of any task after which a run counts as stalled; "
-        "0 turns that off.",
+        "Seconds after which a run counts as stalled if no task prints anything or uses CPU "
+        "time; 0 turns this off.",
         Repeated.UPDATE,
         metavar="S",
         configurable=True,
     )
     on_stall: str = _option(
         "report",
-        "Say where each task of a stalled run is (report), or restart the gang too (restart).",
+        "When a run stalls, report where each task is (report), or also restart the gang "
+        "(restart).",
         Repeated.UPDATE,
         choices=("report", "restart"),
     )
     env: dict[str, str] = _option(  # noqa: RUF009 - it makes a field
         {},
-        "Environment variables of the workers, besides those of this process.",
+        "Environment variable for the workers, in addition to those of this process.",
         Repeated.UPDATE,
         metavar="K=V",
     )
     warm: bool = _option(
         default=True,
-        help="Fork the workers from a process that has imported the framework already.",
+        help="Fork the workers from a process that has already imported the framework.",
         repeated=Repeated.MUST_MATCH_IF_TYPED,
         flags=("--no-warm",),
         configurable=True,
@@ -168,7 +171,7 @@ class ClusterOptions:
 
     @property
     def members(self) -> tuple[Task, ...]:
-        """The tasks, in rank order; a coordinator is none of them."""
+        """The tasks, in rank order, without a coordinator."""
         return make_tasks(self.workers, chief=self.chief, ps=self.ps, evaluator=self.evaluator)
 
     @property
@@ -182,14 +185,14 @@ class ClusterOptions:
         Raises
         ------
         ClusterError
-            An option is unknown, or cannot be changed while the cluster is running.
+            An option is unknown or cannot be changed while the cluster is running.
         """
         can = [name for name, one in OPTIONS.items() if one.repeated is Repeated.UPDATE]
         for name in changes:
             if name not in can:
                 raise ClusterError(
-                    f"{name} of a running cluster cannot be changed; {', '.join(can)} can: "
-                    "end the cluster and declare it anew"
+                    f"{name} cannot be changed while the cluster is running (only "
+                    f"{', '.join(can)} can); end the cluster and declare it again"
                 )
         return replace(self, **changes)
 
@@ -199,17 +202,17 @@ class ClusterOptions:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> ClusterOptions:
-        """Read what `as_json` returned; options that are unknown here are left out."""
+        """Return the options from what `as_json` returned; unknown ones are ignored."""
         return cls(**{name: values[name] for name in OPTIONS if name in values})
 
     @classmethod
     def declare(cls, **values: Any) -> ClusterOptions:  # noqa: ANN401 - checked
-        """Return the options that somebody wrote.
+        """Return the options that the user wrote.
 
         Raises
         ------
         ClusterError
-            There is no such option, or it cannot have that value.
+            There is no such option, or it does not allow that value.
         """
         for name in values:
             if name not in OPTIONS:
@@ -219,12 +222,12 @@ class ClusterOptions:
 
 
 def _check_coordinator(options: ClusterOptions) -> None:
-    """Refuse a cluster that its owner cannot coordinate, whatever its framework."""
+    """Refuse a cluster that its owner cannot coordinate with any framework."""
     if options.chief:
-        raise ClusterError("with a coordinator this process is the chief; leave the chief out")
+        raise ClusterError("with a coordinator, this process is the chief; remove the chief")
     if options.evaluator:
         raise ClusterError(
-            "with a coordinator the tasks run TensorFlow's servers alone; evaluate in this process"
+            "with a coordinator, the tasks only run TensorFlow servers; evaluate in this process"
         )
     if not options.ps:
         raise ClusterError("a coordinator needs parameter servers; add 1 (--ps 1)")
@@ -248,4 +251,4 @@ def _options() -> dict[str, Option]:
 
 
 OPTIONS = _options()
-"""Every option of a cluster, by its name."""
+"""Every option of a cluster, by name."""

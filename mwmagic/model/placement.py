@@ -1,4 +1,4 @@
-"""How the tasks of a cluster are spread over machines."""
+"""How the tasks of a cluster are distributed over machines."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ __all__ = ["spread"]
 def spread(tasks: Sequence[Task], slots: Sequence[int | None]) -> list[tuple[Task, ...]]:
     """Give each machine its share of the tasks.
 
-    Shares are contiguous, so that neighbours in rank are on one machine, and as
-    equal as the machines' slots allow.
+    Shares are contiguous, so that neighbouring ranks are on the same machine, and
+    as equal as the machines' slots allow.
 
     Parameters
     ----------
     tasks : sequence of Task
         In rank order.
     slots : sequence of int or None
-        How many tasks fit on each machine; None is any number.
+        How many tasks fit on each machine; None for any number.
 
     Raises
     ------
@@ -38,7 +38,7 @@ def spread(tasks: Sequence[Task], slots: Sequence[int | None]) -> list[tuple[Tas
         if not free:
             raise ClusterError(
                 f"{len(tasks)} tasks do not fit on {len(slots)} machines with "
-                f"{placed} slots in all; ask for fewer tasks, or for more machines"
+                f"{placed} slots in all; use fewer tasks or more machines"
             )
         counts[min(free, key=lambda at: counts[at])] += 1
     left = iter(tasks)

@@ -1,4 +1,4 @@
-"""Where tasks are, by their stacks."""
+"""Where tasks are, according to their stacks."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Position(Stored):
     Parameters
     ----------
     task : str
-        Its name.
+        The task's name.
     whereabouts : Whereabouts
         What it is doing.
     place : str or None
-        The user's own innermost line, as ``file:line in function``.
+        The innermost line of the user's own code, as ``file:line in function``.
     """
 
     task: str = ""
@@ -48,7 +48,7 @@ class Examination(Stored):
     Parameters
     ----------
     positions : tuple of Position
-        Where each task is, those that hold up the others first.
+        Where each task is, the tasks that hold up the others first.
     texts : dict of str to str
         The stacks of all threads, as ``faulthandler`` writes them, by task.
     """

@@ -1,4 +1,4 @@
-"""What a repeated declaration does to the cluster that is running."""
+"""What a repeated declaration does to the running cluster."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Outcome(Enum):
 
 @dataclass(frozen=True)
 class Change:
-    """One option that is to have another value."""
+    """One option whose value changes."""
 
     name: str
     old: Any
@@ -34,16 +34,16 @@ class Change:
 
 @dataclass(frozen=True)
 class Repetition:
-    """What a repeated declaration comes to.
+    """The effect of a repeated declaration.
 
     Parameters
     ----------
     outcome : Outcome
         What becomes of the running cluster.
     options : ClusterOptions
-        The options that there are then.
+        The options afterwards.
     changes : tuple of Change
-        What is updated, or what the cluster is replaced for.
+        What is updated, or why the cluster must be replaced.
     """
 
     outcome: Outcome
@@ -56,23 +56,23 @@ def repeat(
 ) -> Repetition:
     """Decide what a repeated declaration does.
 
-    With a number of workers it describes the whole cluster; without, it goes
-    on with the one there is, changed by what was typed. What was typed always
-    holds afterwards.
+    With a number of workers it describes the whole cluster; without one, it
+    changes the options that were typed and keeps the others. Whatever was typed
+    always takes effect.
 
     Parameters
     ----------
     running : ClusterOptions
-        The cluster there is.
+        The running cluster.
     typed : mapping
         The options that were typed.
     defaults : mapping
-        The session's own defaults, for what was not.
+        The session's defaults for the other options.
 
     Raises
     ------
     ClusterError
-        The cluster that is asked for cannot work.
+        The resulting cluster cannot work.
     """
     whole = "workers" in typed
     same = {name: getattr(running, name) for name in _named(Repeated.IGNORED)}
@@ -80,10 +80,10 @@ def repeat(
     env = {} if whole else running.env
     asked = {**typed, "env": {**env, **typed.get("env", {})}}
     wanted = ClusterOptions(**{**base, **asked, **same})
-    compared = [one.name for one in OPTIONS.values() if _counts(one, typed, whole=whole)]
-    needs = _changes(running, wanted, compared)
-    if needs:
-        return Repetition(Outcome.REPLACE, wanted, needs)
+    compared = [one.name for one in OPTIONS.values() if _must_match(one, typed, whole=whole)]
+    conflicts = _changes(running, wanted, compared)
+    if conflicts:
+        return Repetition(Outcome.REPLACE, wanted, conflicts)
     updates = {name: getattr(wanted, name) for name in _named(Repeated.UPDATE) if name in typed}
     if "env" in updates:
         updates["env"] = {**running.env, **wanted.env}
@@ -96,8 +96,8 @@ def _named(repeated: Repeated) -> list[str]:
     return [one.name for one in OPTIONS.values() if one.repeated is repeated]
 
 
-def _counts(option: Option, typed: Mapping[str, Any], *, whole: bool) -> bool:
-    """Whether another value of an option needs another cluster."""
+def _must_match(option: Option, typed: Mapping[str, Any], *, whole: bool) -> bool:
+    """Return whether a different value of an option requires a new cluster."""
     if option.repeated is Repeated.MUST_MATCH:
         return whole or option.name in typed
     return option.repeated is Repeated.MUST_MATCH_IF_TYPED and option.name in typed

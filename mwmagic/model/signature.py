@@ -1,4 +1,4 @@
-"""The options as Python shows them: a signature and a table for a docstring."""
+"""The options in Python's terms: a signature and a section of a docstring."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from .options import OPTIONS
 
 __all__ = ["parameters", "signature"]
 
-_WIDTH = 92
+_TEXT_COLUMNS = 92
 
 
 def signature() -> Signature:
-    """Return the signature of a callable that takes the options, the first by position."""
+    """Return the signature of a callable that takes the options, all but the first by keyword."""
     first, *others = OPTIONS.values()
     return Signature(
         [
@@ -29,10 +29,10 @@ def signature() -> Signature:
 
 
 def parameters() -> str:
-    """Return the options as the section of a docstring lists parameters."""
+    """Return the options as entries of a docstring's Parameters section."""
     entries = (
         f"{option.name} : {option.annotation.replace(' | ', ' or ')}, default {option.default!r}\n"
-        + textwrap.indent(textwrap.fill(option.help, _WIDTH), "    ")
+        + textwrap.indent(textwrap.fill(option.help, _TEXT_COLUMNS), "    ")
         for option in OPTIONS.values()
     )
     return textwrap.indent("\n".join(entries), "    ")

@@ -1,4 +1,4 @@
-"""What a supervisor is told when it starts."""
+"""The input of a supervisor that starts."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ __all__ = ["Start"]
 
 @dataclass(frozen=True)
 class Start:
-    """A cluster's declaration, and what its owner knows and the supervisor cannot.
+    """A cluster's declaration, and what only its owner can know.
 
     Parameters
     ----------
     options : ClusterOptions
         The declaration.
     env : mapping of str to str
-        The owner's environment with the declared variables, which workers inherit.
+        The environment that workers inherit: the owner's, with the declared variables.
     warm : bool
-        Whether to keep a warm process: one is wanted, and its framework is installed.
+        Whether to keep a warm process: the user wants one, and the framework is installed.
     """
 
     options: ClusterOptions
@@ -29,11 +29,11 @@ class Start:
     warm: bool = False
 
     def as_line(self) -> str:
-        """Return it as one line of JSON."""
+        """Return one line of JSON."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_line(cls, line: str) -> Start:
-        """Read what `as_line` returned."""
+        """Parse what `as_line` returned."""
         values = json.loads(line)
         return cls(**{**values, "options": ClusterOptions.from_json(values["options"])})

@@ -1,4 +1,4 @@
-"""How a run and its tasks are: what a supervisor sends, and what a record keeps."""
+"""The status of a run and its tasks: what a supervisor sends, and what a record keeps."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
 
 
 class RunState(str, Enum):
-    """Where a run is: the gang's states, and ``lost`` where its supervisor is gone."""
+    """The state of a run: one of the gang's, or ``lost`` if its supervisor is gone."""
 
     FORMING = "forming"
     RUNNING = "running"
@@ -34,7 +34,7 @@ class RunState(str, Enum):
 
     @property
     def final(self) -> bool:
-        """Whether nothing of the run is alive, and nothing can happen any more."""
+        """Whether no process of the run is alive and nothing more can happen."""
         return self in _FINAL
 
 
@@ -42,7 +42,7 @@ _FINAL = (RunState.FINISHED, RunState.FAILED, RunState.STOPPED, RunState.LOST)
 
 
 class TaskState(str, Enum):
-    """Where a task's process is."""
+    """The state of a task's process."""
 
     ABSENT = "absent"
     STARTING = "starting"
@@ -51,27 +51,27 @@ class TaskState(str, Enum):
 
     @property
     def alive(self) -> bool:
-        """Whether there is a process, or will be one in a moment."""
+        """Whether there is a process, or will be shortly."""
         return self in (TaskState.STARTING, TaskState.RUNNING)
 
 
 @dataclass(frozen=True)
 class Reached(Stored):
-    """What a task's training has reached, by its latest report.
+    """How far a task's training is, according to its latest report.
 
     Parameters
     ----------
     kind : str
-        ``train`` inside a Keras epoch, ``bar`` for a Keras bar outside of one,
-        ``print`` for what a custom loop prints.
+        ``train`` inside a Keras epoch, ``bar`` for a Keras bar outside an epoch,
+        ``print`` for the output of a custom loop.
     epoch, epochs : int or None
-        The epoch, and how many there will be.
+        The current epoch and the number of epochs.
     step, steps : int or None
-        Batches done in this epoch, and how many it has.
+        Batches done in this epoch, and the number of batches.
     metrics : dict of str to float
         The latest value of each metric.
     seconds_per_step : float or None
-        How long a step takes.
+        Duration of a step.
     """
 
     kind: str = "print"
@@ -85,20 +85,20 @@ class Reached(Stored):
 
 @dataclass(frozen=True)
 class TaskStatus(Stored):
-    """How a task is in the latest attempt.
+    """The status of a task in the latest attempt.
 
     Parameters
     ----------
     state : TaskState
-        Where its process is.
+        The state of its process.
     address : str
-        Where the other tasks expect its server.
+        The address at which the other tasks expect its server.
     pid : int or None
-        The process.
+        Its process id.
     warm : bool
         Whether it was forked from a warm process.
     phase : str or None
-        How far its start-up is, as `mwmagic.logs.phases` names it.
+        How far its start-up is, as named by `mwmagic.logs.phases`.
     waits : tuple of str
         The tasks that it waits for before it can train.
     progress : Reached or None
@@ -106,13 +106,13 @@ class TaskStatus(Stored):
     cpu : float or None
         Seconds of CPU time that it and its descendants have used.
     memory : float or None
-        Bytes that they use.
+        Bytes of memory that they use.
     log : str or None
-        The file with what it prints.
+        The file with its output.
     size : int
-        Bytes in that file.
+        The size of that file in bytes.
     finding : Finding or None
-        How it ended, with why where that is known.
+        How it ended, and why if that is known.
     ours : bool
         Whether mwmagic ended it, with the run or at the user's request.
     """
@@ -133,7 +133,7 @@ class TaskStatus(Stored):
 
     @property
     def code(self) -> int | None:
-        """Its exit code, if it exited."""
+        """The exit code, if it exited."""
         return self.finding.code if self.finding else None
 
     @property
@@ -142,18 +142,18 @@ class TaskStatus(Stored):
         return self.finding.signal if self.finding else None
 
     def lost(self) -> TaskStatus:
-        """Return it without its process, which ended in a way that nobody saw."""
+        """Return the status without its process, whose end was not observed."""
         return replace(self, state=TaskState.ENDED, waits=()) if self.state.alive else self
 
 
 @dataclass(frozen=True)
 class Setback(Stored):
-    """A failed attempt that another one followed.
+    """A failed attempt that was followed by another one.
 
     Parameters
     ----------
     attempt : int
-        Its number.
+        The attempt's number.
     cause : Cause or None
         Why it failed.
     """
@@ -164,7 +164,7 @@ class Setback(Stored):
 
 @dataclass(frozen=True)
 class RunStatus(Stored):
-    """How a run is.
+    """The status of a run.
 
     Parameters
     ----------
@@ -175,11 +175,11 @@ class RunStatus(Stored):
     script : str
         The user's file.
     state : RunState
-        Where it is; ``lost`` where a record does not say.
+        Its state; ``lost`` if a record does not have it.
     attempt : int
         How many times the gang was started.
     restarts, limit : int
-        How many times in a row it was started again after a failure, and how often it may be.
+        How many times in a row it was restarted after a failure, and how often it may be.
     started : float
         When the run began, in seconds of the wall clock.
     ended : float or None
@@ -191,15 +191,15 @@ class RunStatus(Stored):
     trouble : str or None
         Why its record is incomplete.
     stall : Stall or None
-        Why it makes no progress at the moment.
+        Why it is making no progress.
     setbacks : tuple of Setback
         Why earlier attempts failed.
     notices : tuple of Notice
-        What went otherwise than meant, though the run goes on or ended well.
+        What did not go as intended, although the run goes on or succeeded.
     examined : int
-        How many times the tasks' stacks were looked at.
+        How many times the tasks' stacks were examined.
     faults : tuple of Fault
-        The first of each parser that failed: what it tells may lack something.
+        The first failure of each parser that failed; its results may be incomplete.
     """
 
     number: int = 0
@@ -222,11 +222,11 @@ class RunStatus(Stored):
 
     @property
     def over(self) -> bool:
-        """Whether nothing of it is alive: it ended, or was lost with its supervisor."""
+        """Whether none of its processes is alive: it ended, or was lost with its supervisor."""
         return self.state.final
 
     def lost(self) -> RunStatus:
-        """Return it as it is once its supervisor is gone: lost, where it had not ended."""
+        """Return the status once the supervisor is gone: lost, unless the run had ended."""
         if self.over:
             return self
         tasks = {name: task.lost() for name, task in self.tasks.items()}

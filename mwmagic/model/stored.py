@@ -1,4 +1,4 @@
-"""Dataclasses that are kept and sent as JSON, and read back whatever became of them."""
+"""Dataclasses that are stored and sent as JSON, and can be read back even if damaged."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ if TYPE_CHECKING:
 __all__ = ["Measured", "Stored", "as_json"]
 
 Measured = Annotated[float, "measured"]
-"""A number that a program computed: it may be infinite or none at all, as others may not."""
+"""A number that the user's code computed: unlike other numbers it may be infinite or NaN."""
 
-LARGEST_INTEGER = 2**63
-"""Integers from here on are damage: nothing counts so far, and floats overflow."""
+INTEGER_LIMIT = 2**63
+"""Integers from here on are damage: no count gets this far, and floats overflow."""
 
 
 class Stored:
-    """A dataclass whose fields' annotations say how it is read back."""
+    """A dataclass whose annotations determine how it is read back."""
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as JSON values, which are valid JSON also where a number is not finite."""
+        """Return JSON values, which are valid JSON even if a number is not finite."""
         values: dict[str, Any] = as_json(self)
         return values
 
     @classmethod
     def from_json(cls, values: object) -> Self:
-        """Read what `as_json` returned; every field must have a default.
+        """Return an object from what `as_json` returned; every field must have a default.
 
         A record may be older, newer or damaged: unknown fields are ignored, and
-        one that is missing or of the wrong type gets its default.
+        a field that is missing or of the wrong type gets its default.
         """
         kind: Any = cls
         read: Self = _object(kind)(values if isinstance(values, Mapping) else {})
@@ -79,7 +79,7 @@ def _flag(value: object) -> bool:
 def _integer(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError
-    if abs(value) >= LARGEST_INTEGER:
+    if abs(value) >= INTEGER_LIMIT:
         raise OverflowError
     return value
 
@@ -107,7 +107,7 @@ _READERS: dict[object, Callable[[object], Any]] = {
 
 @cache
 def _reader(hint: Any) -> Callable[[object], Any]:  # noqa: ANN401 - an annotation
-    """Return what reads values of an annotated type."""
+    """Return a reader for values of an annotated type."""
     if hint in _READERS:
         return _READERS[hint]
     if get_origin(hint) is tuple:
@@ -145,7 +145,7 @@ def _dict(read: Callable[[object], Any]) -> Callable[[object], dict[str, Any]]:
 
 
 def _readable(read: Callable[[object], Any], value: object) -> list[Any]:
-    """Return what is read of a value, if anything is."""
+    """Return a list of the value that was read, empty if it could not be."""
     try:
         return [read(value)]
     except (TypeError, ValueError, OverflowError):
@@ -154,7 +154,7 @@ def _readable(read: Callable[[object], Any], value: object) -> list[Any]:
 
 @cache
 def _object(kind: Any) -> Callable[[object], Any]:  # noqa: ANN401 - a dataclass
-    """Return what reads a dataclass; it raises where a field without a default is unreadable."""
+    """Return a reader for a dataclass; it raises if a field without a default is unreadable."""
     hints = get_type_hints(kind, include_extras=True)
     readers = [(one.name, _reader(hints[one.name])) for one in fields(kind) if one.init]
     required = {

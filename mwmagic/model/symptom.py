@@ -23,12 +23,12 @@ class Symptom(str, Enum):
     KILLED = "killed"
     OUT_OF_MEMORY = "out-of-memory"
     STALLED = "stalled"
-    # How it failed the others without failing itself.
+    # How it made the other tasks fail without failing itself.
     SILENT = "silent"
     STOPPED_BY_SIGNAL = "stopped-by-signal"
     FINISHED_EARLY = "finished-early"
     FINISHED_DURING_SAVE = "finished-during-save"
-    # What its user should know although the run goes on.
+    # What the user should know although the run goes on.
     ALONE = "alone"
     ELSEWHERE = "elsewhere"
     LOGGED = "logged"
@@ -45,32 +45,32 @@ class Symptom(str, Enum):
 
 @dataclass(frozen=True)
 class Finding(Stored):
-    """A symptom, and what belongs to it.
+    """A symptom with its details.
 
     Parameters
     ----------
     symptom : Symptom
         What was observed.
     task : str
-        Of which task.
+        The task in which it was observed.
     peer : str or None
-        The other task that it involves.
+        The other task involved.
     place : str or None
         The line of the user's code, as ``file:line in function``.
     address : str or None
-        The address that it involves.
+        The address involved.
     host : str or None
-        The machine that it involves.
+        The machine involved.
     code, signal : int or None
-        How the process ended, as the system reports it.
+        How the process ended, as reported by the system.
     seconds : float or None
-        For how long.
+        How long it has lasted.
     requested : bool
-        Whether the user had the signal sent.
+        Whether the signal was sent at the user's request.
     detail : str or None
-        What the system or an agent said about it, for people to read.
+        A message about it from the system or an agent, for people to read.
     positions : tuple of Position
-        Where each task is that it involves.
+        Where each of the tasks involved is.
     """
 
     symptom: Symptom = Symptom.UNKNOWN
@@ -87,7 +87,7 @@ class Finding(Stored):
     positions: tuple[Position, ...] = ()
 
     def matches(self, other: Finding) -> bool:
-        """Whether another finding has the same symptom, and every field that is set here."""
+        """Return whether another finding has the same symptom and every field that is set here."""
         return self.symptom is other.symptom and all(
             getattr(other, name) == value for name, value in self.given.items()
         )

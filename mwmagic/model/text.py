@@ -17,7 +17,7 @@ _LONE = re.compile("[\ud800-\udfff]")
 
 
 def encodable(text: str) -> str:
-    """Return `text` with every lone surrogate replaced, since no encoder takes those."""
+    """Return `text` with every lone surrogate replaced, since no encoder accepts those."""
     return text if text.isascii() else _LONE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
@@ -27,7 +27,7 @@ def finite(value: Any) -> Any:  # noqa: ANN401 - JSON values
 
 
 def sendable(value: Any) -> Any:  # noqa: ANN401 - JSON values
-    """Return JSON values that any encoder writes and any reader takes.
+    """Return JSON values that any encoder and any reader accepts.
 
     NaN and the infinities become null, and texts are encodable.
     """

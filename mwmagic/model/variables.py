@@ -1,4 +1,4 @@
-"""What a supervisor and its workers agree on: environment variables, and an exit code.
+"""What a supervisor and its workers agree on: environment variables and an exit code.
 
 User code may read the variables `TASK`, `ATTEMPT` and `RUN`; the others are for the
 bootstrap.
@@ -13,10 +13,10 @@ ATTEMPT = "MWMAGIC_ATTEMPT"
 """The number of the attempt, from 1."""
 
 RUN = "MWMAGIC_RUN"
-"""The directory with the run's record."""
+"""The directory of the run's record."""
 
 SOURCE = "MWMAGIC_SOURCE"
-"""The copy of the code to run."""
+"""The copy of the code that runs."""
 
 REPORT = "MWMAGIC_REPORT"
 """The file for an uncaught exception, as JSON."""
@@ -31,16 +31,16 @@ KERAS = "MWMAGIC_KERAS"
 """``auto``, ``plain`` or ``legacy``."""
 
 HEARTBEAT = "MWMAGIC_HEARTBEAT"
-"""Seconds after which TensorFlow misses a silent peer; 0 leaves its default."""
+"""Seconds after which TensorFlow gives up a silent peer; 0 leaves the default."""
 
 DEVICES = "MWMAGIC_DEVICES"
-"""How many virtual CPU devices the process shows; 0 leaves it to the framework."""
+"""The number of virtual CPU devices of the process; 0 leaves it to the framework."""
 
 LINE = "MWMAGIC_LINE"
-"""The descriptor of the worker's private line, which its children do not get."""
+"""The descriptor of the worker's private line, which its children do not inherit."""
 
 SESSION = "JPY_SESSION_NAME"
 """The notebook's file, in the environment of a kernel that Jupyter's server started."""
 
 RESUME_CODE = 42
-"""The exit code of TensorFlow's ``PreemptionCheckpointHandler``: saved, start me again."""
+"""The exit code of TensorFlow's ``PreemptionCheckpointHandler``: state saved, restart me."""

@@ -1,9 +1,9 @@
-"""The record of a run: what is kept of it on disk."""
+"""The record of a run on disk."""
 
 from __future__ import annotations
 
 from .paths import FOLDER, RunPaths, TaskPaths
 from .reader import Record, runs
-from .writer import FORMAT, RunDirectory
+from .writer import FORMAT_VERSION, RunDirectory
 
-__all__ = ["FOLDER", "FORMAT", "Record", "RunDirectory", "RunPaths", "TaskPaths", "runs"]
+__all__ = ["FOLDER", "FORMAT_VERSION", "Record", "RunDirectory", "RunPaths", "TaskPaths", "runs"]

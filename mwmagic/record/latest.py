@@ -1,4 +1,4 @@
-"""Write only the newest of many values, on a thread."""
+"""A writer that skips all but the latest of many values, on a thread."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ T = TypeVar("T")
 
 
 class Latest(Generic[T]):
-    """Hands the newest value to a function, on a thread that runs while there is something to do.
+    """Passes the latest value to a function, on a thread that lives while there is work.
 
     Parameters
     ----------
     write : callable
-        Called with values in the order in which they were put; never twice at once.
+        Called with values in the order in which they were put, never concurrently.
     seconds : float
-        Between two calls at the least. Values that were replaced meanwhile are skipped.
+        The minimum time between two calls. Values that are replaced meanwhile are skipped.
     """
 
     def __init__(self, write: Callable[[T], None], seconds: float) -> None:
@@ -35,7 +35,7 @@ class Latest(Generic[T]):
         self._writing = False
 
     def put(self, value: T) -> None:
-        """Have a value written soon, instead of any that still waits."""
+        """Write a value soon, instead of any that is still waiting."""
         with self._changed:
             self._values = [value]
             if self._thread is None:
@@ -44,7 +44,7 @@ class Latest(Generic[T]):
                 self._thread.start()
 
     def flush(self, timeout: float) -> bool:
-        """Write what waits now; return whether that was done in so many seconds."""
+        """Write what is waiting now; return whether that was done within the timeout."""
         with self._changed:
             self._hurried = True
             self._changed.notify_all()
@@ -59,7 +59,7 @@ class Latest(Generic[T]):
                 self._changed.wait_for(lambda: self._hurried, self._seconds)
 
     def _take(self) -> bool:
-        """Write the newest value; without one, end this thread."""
+        """Write the latest value; without one, end this thread."""
         with self._changed:
             if not self._values:
                 self._thread = None
@@ -68,7 +68,7 @@ class Latest(Generic[T]):
             self._writing, self._hurried = True, False
         try:
             self._write(value)
-        except Exception:  # noqa: BLE001 - the next value must be written all the same
+        except Exception:  # noqa: BLE001 - the next value must be written nevertheless
             traceback.print_exc()
         finally:
             with self._changed:

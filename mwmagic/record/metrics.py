@@ -1,7 +1,7 @@
-"""What is kept of the tasks' metrics: a line of ``metrics.jsonl`` for each report.
+"""The recorded metrics of tasks: one line of ``metrics.jsonl`` for each entry.
 
-A line comes from a report or, where a task reports nothing, from what it printed. Of a
-metric that a task reports, what its log says is left out.
+An entry comes from a task's report or from its log. If a task reports a metric, the values
+of that metric in its log are ignored.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ __all__ = [
 ]
 
 REPORT, LOG = "report", "log"
-"""Where an entry comes from."""
+"""The sources of an entry."""
 
 HISTORY = "history"
-"""The kind of an entry with a part of what a `fit` returned."""
+"""The kind of an entry with part of the history that a `fit` returned."""
 
 _COUNTS = ("epoch", "epochs", "step", "steps")
 
 
 def metric_line(**fields: Any) -> str:  # noqa: ANN401 - JSON values
-    """Return an entry as a line; its metrics may be any numbers."""
+    """Return an entry as a line; its metrics need not be finite."""
     if "metrics" in fields:
         fields["metrics"] = encoded_all(fields["metrics"])
     if "values" in fields:
@@ -50,7 +50,7 @@ def metric_line(**fields: Any) -> str:  # noqa: ANN401 - JSON values
 
 
 def parsed(raw: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Read an entry from a line's JSON; None where it has no metrics, or is damaged."""
+    """Return the entry of a line's JSON; None if it has no metrics or is damaged."""
     if not isinstance(raw.get("metrics"), dict):
         return None
     entry = {"source": LOG, "kind": "print", "final": False, "seconds_per_step": None, **raw}
@@ -69,31 +69,31 @@ def _count(value: object) -> int | None:
 
 
 def _numbers(metrics: Mapping[str, object]) -> dict[str, float]:
-    """Return those of the metrics that are numbers."""
+    """Return the metrics that are numbers."""
     found = {}
     for name, value in metrics.items():
         try:
             found[name] = decoded(value)
-        except ValueError:  # noqa: PERF203 - a damaged one must not cost the others
+        except ValueError:  # noqa: PERF203 - a damaged value must not cost the others
             continue
     return found
 
 
 class Preference:
-    """Leaves out what a task's log says of metrics that the task reports itself."""
+    """Ignores the values in a task's log of metrics that the task reports itself."""
 
     def __init__(self) -> None:
         self._reported: defaultdict[tuple[str, int], set[str]] = defaultdict(set)
 
     def take(self, entry: Mapping[str, Any]) -> set[str]:
-        """Take in a report; return the metrics that it is the first to report."""
+        """Note a report; return the metrics that it is the first to contain."""
         known = self._reported[entry["task"], entry["attempt"]]
         new = entry["metrics"].keys() - known if entry["source"] == REPORT else set()
         known |= new
         return new
 
     def left(self, entry: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return an entry without what is reported otherwise; None where nothing is left."""
+        """Return an entry without metrics that are also reported; None if nothing is left."""
         if entry["source"] == REPORT:
             return dict(entry)
         reported = self._reported[entry["task"], entry["attempt"]]
@@ -102,7 +102,7 @@ class Preference:
 
 
 def metrics(raws: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the entries with metrics, in order, from the JSON of the lines."""
+    """Return the entries that have metrics, in order, from the JSON of the lines."""
     entries = [entry for raw in raws if (entry := parsed(raw)) is not None]
     preference = Preference()
     for entry in entries:
@@ -112,7 +112,7 @@ def metrics(raws: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def history(raws: Iterable[Mapping[str, Any]]) -> dict[str, list[float]]:
-    """Return what the last `fit` of the last attempt returned.
+    """Return the history of the last `fit` in the last attempt.
 
     Raises
     ------
@@ -151,7 +151,7 @@ def _number(value: object) -> float:
 
 
 def rows(entries: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Return entries as flat rows; a metric with the name of another column gets a dot first."""
+    """Return entries as flat rows; a metric named like another column is prefixed with a dot."""
     for entry in entries:
         row = {name: value for name, value in entry.items() if name != "metrics"}
         row |= {f".{n}" if n in row else n: value for n, value in entry["metrics"].items()}
@@ -164,7 +164,7 @@ def frame(entries: Iterable[Mapping[str, Any]]) -> Any:  # noqa: ANN401 - pandas
     Raises
     ------
     NotInstalled
-        Without pandas.
+        pandas is not installed.
     """
     try:
         pandas: Any = import_module("pandas")

@@ -1,4 +1,4 @@
-"""The layout of the record: where each part of it is, known here and nowhere else.
+"""The layout of the record; no other module knows where its parts are.
 
 ::
 
@@ -7,12 +7,12 @@
       runs/0007-main/
         run.json                    the run's last known state, replaced as a whole
         main.py                     the code as run (main.worker-1.py where a task has its own)
-        events.jsonl                what happened, a line each, only ever appended
-        metrics.jsonl               the workers' metrics, a line each, only ever appended
-        stacks.json                 where each task was when the stacks were read last
-        attempt-1/worker-0.log      what the worker printed, byte for byte
+        events.jsonl                what happened, one line per event, append-only
+        metrics.jsonl               the workers' metrics, one line per entry, append-only
+        stacks.json                 where each task was when its stacks were last read
+        attempt-1/worker-0.log      the worker's output, byte for byte
         attempt-1/worker-0.json     the worker's report of its uncaught exception
-        attempt-1/worker-0.stacks   the stacks that it wrote
+        attempt-1/worker-0.stacks   the stacks that the worker wrote
 
 Files have mode 0600 and directories 0700: code and logs may hold secrets.
 """
@@ -64,14 +64,14 @@ class TaskPaths:
     Parameters
     ----------
     log : Path
-        The file with its output; the others lie beside it.
+        The file with its output; the other files are next to it.
     """
 
     log: Path
 
     @property
     def report(self) -> Path:
-        """The file in which the worker reports its uncaught exception."""
+        """The file with the worker's uncaught exception."""
         return self.log.with_suffix(".json")
 
     @property
@@ -81,7 +81,7 @@ class TaskPaths:
 
     @property
     def attempt(self) -> int:
-        """The number of its attempt."""
+        """The number of the attempt."""
         match = _ATTEMPT.fullmatch(self.log.parent.name)
         return int(match[1]) if match else 0
 
@@ -131,7 +131,7 @@ class RunPaths:
 
     @property
     def stacks(self) -> Path:
-        """Where each task was when the stacks were read last."""
+        """Where each task was when its stacks were last read."""
         return self.root / "stacks.json"
 
     def source(self, script: str, task: Task | None) -> Path:
@@ -145,7 +145,7 @@ class RunPaths:
         return self.root / f"attempt-{number}"
 
     def attempts(self) -> list[int]:
-        """Return the numbers of the attempts that there are, in order."""
+        """Return the numbers of the existing attempts, in order."""
         found = (_ATTEMPT.fullmatch(path.name) for path in self.root.glob("attempt-*"))
         return sorted(int(match[1]) for match in found if match)
 

@@ -1,4 +1,4 @@
-"""What a run came from: the versions of its libraries, the state of its directory."""
+"""Where a run came from: the versions of its libraries, the commit of its directory."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ if TYPE_CHECKING:
 __all__ = ["commit", "versions"]
 
 GIT_SECONDS = 2.0
-"""How long git may take; in a huge repository on a slow disk it may take longer."""
+"""How long to wait for git, which may take longer in a huge repository on a slow disk."""
 
 _STATUS = ("status", "--porcelain=v2", "--branch", "--untracked-files=no")
 _OBJECT = "# branch.oid "
 
 
 def versions(modules: Iterable[str]) -> dict[str, str | None]:
-    """Return the version of Python, of mwmagic and of modules, none of which is imported.
+    """Return the versions of Python, mwmagic and some modules, without importing those.
 
     Parameters
     ----------
     modules : iterable of str
-        The names under which they are imported.
+        The modules' import names.
 
     Returns
     -------
     dict
-        None where a module is not installed, or not by a package.
+        None for a module that is not installed, or does not belong to a package.
     """
     found = {module: _version(module) for module in ("mwmagic", *modules)}
     return {"python": platform.python_version(), **found}
 
 
 def _version(module: str) -> str | None:
-    # Its import takes longer than most of what a supervisor does before it listens.
+    # This import takes longer than most of what a supervisor does before it listens.
     from importlib import metadata
 
     try:
@@ -50,17 +50,17 @@ def _version(module: str) -> str | None:
 
 
 def commit(directory: Path) -> dict[str, Any] | None:
-    """Return which commit a directory is at.
+    """Return the commit that is checked out in a directory.
 
-    It takes as long as git does, which is bounded.
+    It takes as long as git does, up to `GIT_SECONDS`.
 
     Returns
     -------
     dict or None
-        ``commit``, None before the first one, and ``dirty``: whether tracked files
-        differ from it. None where there is no repository, no git, or no answer.
+        ``commit``, which is None before the first one, and ``dirty``: whether tracked
+        files differ from it. None without a repository, without git, or on a timeout.
     """
-    # Neither take a lock that the user's own git may need, nor start a monitor that stays.
+    # Take no lock that the user's own git may need, and start no monitor that keeps running.
     options = ("--no-optional-locks", "-c", "core.fsmonitor=false")
     command = ["git", *options, *_STATUS]
     try:

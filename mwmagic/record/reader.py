@@ -1,4 +1,4 @@
-"""Read a run's record: of this version or another, whole, torn, damaged or foreign."""
+"""Read a run's record, of any version, even if it is incomplete, damaged or foreign."""
 
 from __future__ import annotations
 
@@ -72,12 +72,12 @@ class Record:
 
     @property
     def paths(self) -> RunPaths:
-        """Where each part of the record is."""
+        """The paths of the parts of the record."""
         return RunPaths(self.path)
 
     @property
     def info(self) -> dict[str, Any]:
-        """The run's last known state; empty where the run never got that far."""
+        """The run's last known state; empty if the run never got that far."""
         return _object(self.paths.state)
 
     @property
@@ -93,12 +93,12 @@ class Record:
 
     @property
     def state(self) -> str:
-        """Where the run is in one word, as `mwmagic.model.status.RunState` names it."""
+        """The state of the run, one of `mwmagic.model.status.RunState`'s values."""
         return self.status.state.value
 
     @property
     def status(self) -> RunStatus:
-        """How the run is; lost, where its supervisor went without saying how it ended."""
+        """The run's status; lost if the supervisor disappeared before the run ended."""
         info = self.info
         known = replace(RunStatus.from_json(info), number=self.number, directory=str(self.path))
         return known if known.over or _alive(info.get("supervisor")) else known.lost()
@@ -116,14 +116,14 @@ class Record:
         return max(self.paths.attempts(), default=0)
 
     def log_path(self, task: TaskName, attempt: int | None = None) -> Path:
-        """Return the file with what a task printed, in its last attempt or another.
+        """Return the file with a task's output, in its last attempt or a given one.
 
         Raises
         ------
         ClusterError
             The run has no such task.
         NoRun
-            The task has printed nothing in that attempt, since it never started.
+            The task has no output, because it never started in that attempt.
         """
         found = find_task(task, self.tasks)
         wanted = reversed(self.paths.attempts()) if attempt is None else [attempt]
@@ -135,16 +135,16 @@ class Record:
         raise NoRun(f"{found} has no log{where}: it was not started")
 
     def log(self, task: TaskName, attempt: int | None = None) -> bytes:
-        """Return what a task printed, byte for byte; see `log_path` for the errors."""
+        """Return a task's output, byte for byte; see `log_path` for the errors."""
         return self.log_path(task, attempt).read_bytes()
 
     def stacks(self) -> Examination:
-        """Return where each task was when the stacks were read last.
+        """Return where each task was when its stacks were last read.
 
         Raises
         ------
         NoRun
-            They never were, or cannot be read any more.
+            They were never read, or the file is damaged.
         """
         stacks = _object(self.paths.stacks)
         if "positions" not in stacks:
@@ -154,21 +154,21 @@ class Record:
         return Examination.from_json(stacks)
 
     def events(self, kind: str | None = None) -> list[dict[str, Any]]:
-        """Return what happened, or what of one kind, in order."""
+        """Return all events, or those of one kind, in order."""
         events = _lines(self.paths.events)
         return [event for event in events if kind in (None, event.get("event"))]
 
     def metrics(self) -> list[dict[str, Any]]:
-        """Return what the tasks measured, in order: reports, else what their logs say."""
+        """Return the tasks' metrics, in order: from their reports, else from their logs."""
         return metrics(_lines(self.paths.metrics))
 
     def history(self) -> dict[str, list[float]]:
-        """Return what the last `fit` returned; see `mwmagic.record.metrics.history`."""
+        """Return the history of the last `fit`; see `mwmagic.record.metrics.history`."""
         return history(_lines(self.paths.metrics))
 
 
 def _alive(supervisor: object) -> bool:
-    """Return whether the process that a record names as its supervisor still runs."""
+    """Return whether the process that a record names as its supervisor is still running."""
     if not isinstance(supervisor, dict):
         return False
     try:

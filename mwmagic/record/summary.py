@@ -1,4 +1,4 @@
-"""What a run came to: how long it was in each state, each task's last and best metrics."""
+"""The summary of a run: the time in each state, and each task's last and best metrics."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _RISING = re.compile(
 
 
 def rises(metric: str) -> bool:
-    """Return whether more of a metric is better, as far as its name says so."""
+    """Return whether higher values of a metric are better, judging by its name."""
     words = re.split(r"[^a-z0-9]+|_", metric.lower())
     return any(_RISING.fullmatch(word) for word in words) and "loss" not in words
 
@@ -29,9 +29,9 @@ class Durations:
     Parameters
     ----------
     state : str
-        The first one.
+        The first state.
     time : float
-        Monotonic seconds at which it began.
+        When it began, in monotonic seconds.
     """
 
     def __init__(self, state: str, time: float) -> None:
@@ -45,7 +45,7 @@ class Durations:
         self._state, self._since = state, time
 
     def as_json(self, time: float | None) -> dict[str, Any]:
-        """Return the seconds of each state until now, or of a run that is over, and of all."""
+        """Return the seconds in each state and in total, until `time` or the last state's start."""
         now = self._since if time is None else time
         spent = {**self._spent, self._state: self._spent[self._state] + now - self._since}
         states = {state: round(seconds, 3) for state, seconds in spent.items()}
@@ -53,7 +53,7 @@ class Durations:
 
 
 class Extremes:
-    """The last and the best value of each task's metrics, with where it was reached."""
+    """The last and the best value of each task's metrics, and when each was reached."""
 
     def __init__(self) -> None:
         self._tasks: dict[str, dict[str, dict[str, Any]]] = {}
@@ -70,7 +70,7 @@ class Extremes:
             metrics[name] = {"last": reached, "best": best}
 
     def as_json(self) -> dict[str, Any]:
-        """Return for each task and metric ``last`` and ``best``."""
+        """Return ``last`` and ``best`` for each task and metric."""
         return {task: dict(metrics) for task, metrics in self._tasks.items()}
 
 

@@ -1,4 +1,4 @@
-"""Write a run's record so that a crash at any instant leaves it readable."""
+"""Write a run's record so that it stays readable after a crash at any moment."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 
     from .paths import TaskPaths
 
-__all__ = ["FORMAT", "RunDirectory"]
+__all__ = ["FORMAT_VERSION", "RunDirectory"]
 
-FORMAT = 1
-"""The version of what ``run.json`` holds: more with each change that a reader must know of."""
+FORMAT_VERSION = 1
+"""The version of ``run.json``, increased with each change that a reader must know about."""
 
 STATE_SECONDS = 0.25
-"""Between two writes of a run's state at the least."""
+"""The minimum time between two writes of a run's state."""
 
 FLUSH_SECONDS = 5.0
-"""How long the last state may take to be written before the supervisor goes on without it."""
+"""How long the supervisor waits for the last state to be written."""
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """Write a file so that readers see the old content or the new, never a part."""
+    """Write a file atomically: readers see either the old content or the new."""
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:64]}.")
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -50,7 +50,7 @@ def _replace(path: Path, data: bytes) -> None:
 
 
 def _make_private(folder: Path) -> None:
-    """Make a directory below an existing one, and those between them, with mode 0700."""
+    """Create a directory and its missing parents with mode 0700."""
     if not folder.is_dir():
         _make_private(folder.parent)
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -69,9 +69,9 @@ class RunDirectory:
     Attributes
     ----------
     paths : RunPaths
-        Where each part of the record is.
+        The paths of the parts of the record.
     trouble : str or None
-        Why something could not be written: a run outlives its record.
+        Why something could not be written, which does not end the run.
     """
 
     def __init__(self, path: Path, number: int) -> None:
@@ -83,9 +83,9 @@ class RunDirectory:
 
     @classmethod
     def create(cls, root: Path, name: str) -> RunDirectory:
-        """Make the next run's directory below `root`.
+        """Create the next run's directory below `root`.
 
-        Two supervisors may do so at once: they take turns.
+        A lock lets several supervisors do this concurrently.
         """
         folder = runs_folder(root)
         root.mkdir(parents=True, exist_ok=True)
@@ -100,56 +100,58 @@ class RunDirectory:
         return cls(paths.root, number)
 
     def save_source(self, script: str, task: Task | None, source: str) -> Path:
-        """Keep the code of all tasks, or of one, and return its file."""
+        """Save the code of all tasks, or of one, and return its file."""
         path = self.paths.source(script, task)
         _replace(path, source.encode("utf-8", "surrogateescape"))
         return path
 
     def copy_source(self, source: Path) -> Path:
-        """Keep the code of an earlier run, which runs again, and return its file."""
+        """Save the code of an earlier run that is repeated, and return its file."""
         path = self.path / source.name
         _replace(path, source.read_bytes())
         return path
 
     def task(self, task: Task, attempt: int) -> TaskPaths:
-        """Return where a task's files go, their directory made."""
+        """Return the paths of a task's files, and create their directory."""
         paths = self.paths.task(task, attempt)
         with self._writing():
             _make_private(paths.log.parent)
         return paths
 
     def write(self, state: dict[str, Any]) -> None:
-        """Have the run's last known state replaced, soon and on a thread.
+        """Replace the run's last known state soon, on a thread.
 
         Parameters
         ----------
         state : dict
-            JSON values, which nobody changes from now on.
+            JSON values, which must not change afterwards.
         """
         self._state.put(state)
 
     def flush(self) -> None:
-        """Wait until the state that was given last is written."""
+        """Wait until the latest state is written."""
         if not self._state.flush(FLUSH_SECONDS):
             self.trouble = f"{self.paths.state} could not be written in {FLUSH_SECONDS:.0f} s"
 
     def _write_state(self, state: dict[str, Any]) -> None:
         with self._writing():
-            text = json.dumps(finite({"format": FORMAT, **state}), indent=1, allow_nan=False)
+            text = json.dumps(
+                finite({"format": FORMAT_VERSION, **state}), indent=1, allow_nan=False
+            )
             _replace(self.paths.state, text.encode() + b"\n")
 
     def save_stacks(self, found: Examination) -> None:
-        """Keep where each task is."""
+        """Save where each task is."""
         with self._writing():
             _replace(self.paths.stacks, json.dumps(found.as_json()).encode())
 
     def event(self, kind: str, **fields: Any) -> None:  # noqa: ANN401 - JSON values
-        """Append what happened, with the monotonic and the wall time."""
+        """Append an event, with the monotonic and the wall time."""
         moment = {"wall": time.time(), "event": kind, "time": time.monotonic()}
         self._append(self.paths.events, json.dumps({**moment, **fields}))
 
     def metric(self, **fields: Any) -> None:  # noqa: ANN401 - JSON values
-        """Append what a task reported, or what its log said of its progress."""
+        """Append metrics from a task's report or log."""
         with self._writing():
             self._append(self.paths.metrics, metric_line(wall=time.time(), **fields))
 
@@ -165,7 +167,7 @@ class RunDirectory:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """Note why something cannot be written, and go on."""
+        """Note why something cannot be written, and continue."""
         try:
             yield
         except (OSError, TypeError, ValueError) as error:

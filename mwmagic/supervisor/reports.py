@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from mwmagic.logs.progress import Update
-from mwmagic.model.numbers import METRICS, NAME_CHARACTERS, PACKET_BYTES, decoded, decoded_all
+from mwmagic.model.numbers import METRICS_LIMIT, NAME_CHARACTERS, PACKET_BYTES, decoded, decoded_all
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -69,7 +69,7 @@ def _update(said: Mapping[str, Any]) -> Update:
     kind, metrics = said.get("kind"), said.get("metrics", {})
     if kind not in _KINDS:
         raise ValueError(f"not a kind of report: {kind!r:.100}")
-    if not isinstance(metrics, dict) or len(metrics) > METRICS:
+    if not isinstance(metrics, dict) or len(metrics) > METRICS_LIMIT:
         raise ValueError("metrics are an object of names and numbers, and not too many")
     if any(len(name) > NAME_CHARACTERS for name in metrics):
         raise ValueError(f"a metric's name is longer than {NAME_CHARACTERS} characters")

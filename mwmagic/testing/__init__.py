@@ -1,9 +1,9 @@
-"""Machines that are not there: an engine for tests, and what every engine is held to.
+"""A fake engine for tests, and a conformance suite for real ones.
 
-`FakeEngine` provides `FakeMachine` after `FakeMachine`, as many as a test wants,
-inside the test's own process. Their agents speak the real protocol over a real
-channel, but run no processes: a task is a coroutine that gets a `FakeWorker`.
-`conformance` holds the checks that any engine must pass.
+`FakeEngine` provides any number of `FakeMachine` objects inside the test's own
+process. Their agents speak the real protocol over a real channel but run no
+processes: a task is a coroutine that gets a `FakeWorker`. `conformance` has the
+checks that every engine must pass.
 
 Examples
 --------

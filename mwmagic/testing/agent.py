@@ -1,4 +1,4 @@
-"""An agent that runs no processes, but says what one says."""
+"""An agent that speaks the protocol but runs no processes."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ __all__ = ["FakeAgent"]
 
 
 class FakeAgent:
-    """The agent on a made-up machine.
+    """The agent on a fake machine.
 
     Parameters
     ----------
     machine : FakeMachine
         The machine.
     wire : Wire
-        Where commands come from and events go.
+        Carries the commands and events.
     script : callable
         What each task does.
     """
@@ -54,7 +54,7 @@ class FakeAgent:
         self._wire.report(encode({"type": kind, **fields}))
 
     def vanish(self) -> None:
-        """End without a word, and everything with it."""
+        """End without a message, and all workers with it."""
         self.machine.agents.discard(self)
         for task in self._tasks:
             task.cancel()
@@ -71,7 +71,7 @@ class FakeAgent:
         self._close()
 
     async def _command(self) -> bytes:
-        """Return the next line; none once the supervisor was silent for too long."""
+        """Return the next line, or nothing if the supervisor is silent for too long."""
         line = self._wire.commands.readline()
         try:
             return await asyncio.wait_for(line, self._silence or None)
@@ -79,7 +79,7 @@ class FakeAgent:
             return b""
 
     def _close(self) -> None:
-        """End as an agent does: with its workers, and then its output."""
+        """End as a real agent does: first its workers, then its output."""
         self.machine.agents.discard(self)
         for worker in self.workers.values():
             worker.vanish()
@@ -111,7 +111,7 @@ class FakeAgent:
             self._spawn(self._measure())
 
     def look(self, command: Message) -> None:
-        """Say what the machine has, once that is known."""
+        """Report what the machine has, once that is known."""
         self._spawn(self._looked(command["id"]))
 
     async def _looked(self, number: int) -> None:
@@ -129,7 +129,7 @@ class FakeAgent:
         self.held -= set(command["ports"])
 
     def warm(self, command: Message) -> None:
-        """Import, and say when that is done."""
+        """Pretend to import modules, and report when that is done."""
         self._spawn(self._import(command["key"]))
 
     async def _import(self, key: str) -> None:
@@ -199,10 +199,10 @@ class FakeAgent:
         self.emit("fetched", id=command["id"], offset=start, data=as_text(piece), size=size)
 
     def tell(self, command: Message) -> None:
-        """Pass on what a worker is told."""
+        """Forward a packet to a worker."""
         worker = self.workers.get(command["process"])
         if worker is not None:
-            worker.told.put_nowait(command["data"])
+            worker.received.put_nowait(command["data"])
 
     def ping(self, command: Message) -> None:
         """Answer."""

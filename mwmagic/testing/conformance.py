@@ -1,4 +1,4 @@
-"""What any engine must do, as checks that its author can run.
+"""Checks of what every engine must do, for authors of engines.
 
 Each check is a coroutine function that takes a `Subject` and raises
 `NotConforming` where the engine falls short. With pytest:
@@ -40,12 +40,12 @@ __all__ = ["CHECKS", "NotConforming", "Subject", "perform"]
 
 LONG_BYTES = 10_000
 
-CODE = 3
-"""An exit code that nothing but a worker's own exit has."""
+EXIT_CODE = 3
+"""An exit code that only comes from the worker itself."""
 
 
 async def machines_are_enough(subject: Subject) -> None:
-    """Every task has a slot on a machine, and machines have names of their own."""
+    """Every task has a slot on a machine, and machines have unique names."""
     async with session_of(subject) as session:
         names = [host.name for host in session.hosts]
         expect(names, "allocate returns at least one machine")
@@ -66,7 +66,7 @@ async def each_machine_says_what_it_has(subject: Subject) -> None:
 
 
 async def ports_are_held_on_each_machine(subject: Subject) -> None:
-    """The ports held form a cluster with the addresses that the engine gives."""
+    """Held ports and the addresses from the engine form a valid cluster."""
     async with session_of(subject) as session:
         shares = spread(tasks_of(subject), [host.slots for host in session.hosts])
         placed = []
@@ -80,7 +80,7 @@ async def ports_are_held_on_each_machine(subject: Subject) -> None:
 
 
 async def addresses_are_reachable(subject: Subject) -> None:
-    """A server on one machine is reached from the next at the address that the engine gives."""
+    """A server on one machine is reachable from another at the address from the engine."""
     if not subject.network:
         return
     async with session_of(subject) as session:
@@ -95,14 +95,14 @@ async def addresses_are_reachable(subject: Subject) -> None:
 
 
 async def a_process_says_all_before_it_exits(subject: Subject) -> None:
-    """Output arrives in order, whatever the credit, and the exit after its last byte."""
+    """Output arrives in order, whatever the credit, and the exit after the last byte."""
     async with session_of(subject) as session:
         for channel in session.channels:
-            session.start(channel, "print=hello", f"write={LONG_BYTES}", f"exit={CODE}")
+            session.start(channel, "print=hello", f"write={LONG_BYTES}", f"exit={EXIT_CODE}")
             data, end = await session.output(channel)
             expect(data == b"hello\n" + b"x" * LONG_BYTES, "all that is printed arrives")
-            expect((end["code"], end["signal"]) == (CODE, None), "the exit code arrives")
-            expect(end["size"] == len(data), "the exit tells the size of the log")
+            expect((end["code"], end["signal"]) == (EXIT_CODE, None), "the exit code arrives")
+            expect(end["size"] == len(data), "the exit has the size of the log")
 
 
 async def files_are_read_where_they_are(subject: Subject) -> None:
@@ -113,19 +113,19 @@ async def files_are_read_where_they_are(subject: Subject) -> None:
             await session.output(channel)
             fetch = partial(channel.request, "fetch", path=session.log(name))
             piece = await fetch(offset=LONG_BYTES - 10, bytes=CREDIT_BYTES)
-            expect(piece["data"] == "x" * 10, "a piece at the end is what is there")
-            expect(piece["size"] == LONG_BYTES, "a piece tells how long the file is")
+            expect(piece["data"] == "x" * 10, "a piece at the end is as long as what is left")
+            expect(piece["size"] == LONG_BYTES, "a piece has the size of the file")
             beyond = await fetch(offset=LONG_BYTES, bytes=CREDIT_BYTES)
             expect(not beyond["data"], "there is nothing beyond the end")
             try:
                 await channel.request("fetch", path=session.log("none"), offset=0, bytes=1)
             except MwmagicError:
                 continue
-            raise NotConforming("a file that is not there cannot be fetched")
+            raise NotConforming("a file that does not exist cannot be fetched")
 
 
 async def times_are_comparable(subject: Subject) -> None:
-    """Processes started one after the other on all machines have times in that order."""
+    """Processes started one after another on all machines have times in that order."""
     async with session_of(subject) as session:
         times = []
         for channel in session.channels:
@@ -135,7 +135,7 @@ async def times_are_comparable(subject: Subject) -> None:
 
 
 async def a_process_is_ended(subject: Subject) -> None:
-    """A process that hangs is ended at once."""
+    """A process that hangs can be killed at once."""
     async with session_of(subject) as session:
         for channel in session.channels:
             name = session.start(channel, "hang")
@@ -146,7 +146,7 @@ async def a_process_is_ended(subject: Subject) -> None:
 
 
 async def each_machine_has_a_warm_process(subject: Subject) -> None:
-    """A warm process on each machine imports what it is told to."""
+    """A warm process on each machine imports the requested modules."""
     from mwmagic.supervisor.preparation import warm_command
 
     async with session_of(subject) as session:
@@ -159,7 +159,7 @@ async def each_machine_has_a_warm_process(subject: Subject) -> None:
 
 
 async def a_lost_machine_is_noticed_once(subject: Subject) -> None:
-    """A machine that goes is reported once; the others go on."""
+    """The loss of a machine is reported once, and the others go on."""
     async with session_of(subject) as session:
         *others, gone = session.channels
         for channel in session.channels:
@@ -176,11 +176,11 @@ async def a_lost_machine_is_noticed_once(subject: Subject) -> None:
         for channel in others:
             expect(await channel.hold(1), "the other machines answer")
         word = await session.engine.why(gone.host)
-        expect(word is None or isinstance(word, str), "`why` returns words or None")
+        expect(word is None or isinstance(word, str), "`why` returns a string or None")
 
 
 async def another_allocation_follows_a_loss(subject: Subject) -> None:
-    """After a loss `allocate` has machines again, or says that there are none."""
+    """After a loss, `allocate` returns machines or raises an error."""
     async with session_of(subject) as session:
         gone = session.channels[-1]
         subject.lose(gone.host, gone)
@@ -195,7 +195,7 @@ async def another_allocation_follows_a_loss(subject: Subject) -> None:
 
 
 async def release_is_harmless(subject: Subject) -> None:
-    """`release` may come first, twice, and after an allocation that was cancelled."""
+    """`release` may be called first, twice, and after an allocation was cancelled."""
     await subject.make().release()
     engine = subject.make()
     await allocate(engine, subject)
@@ -225,4 +225,4 @@ CHECKS: tuple[Callable[[Subject], Awaitable[Any]], ...] = (
     another_allocation_follows_a_loss,
     release_is_harmless,
 )
-"""What an engine must do; each takes a `Subject`."""
+"""The checks that an engine must pass; each takes a `Subject`."""

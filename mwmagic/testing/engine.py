@@ -1,4 +1,4 @@
-"""An engine whose machines are made up."""
+"""An engine with fake machines."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def _succeed(_: object) -> int:
 
 @dataclass(frozen=True)
 class FakeHost(Host):
-    """A made-up machine, as an engine offers it."""
+    """A fake machine, as offered by an engine."""
 
     machine: FakeMachine = field(default_factory=lambda: FakeMachine("nowhere"))
     script: Script = _succeed
@@ -50,23 +50,23 @@ class FakeHost(Host):
 
 
 class FakeEngine:
-    """Provides made-up machines; see `mwmagic.engines.Engine`.
+    """Provides fake machines; see `mwmagic.engines.Engine`.
 
     Parameters
     ----------
     machines : sequence of FakeMachine
-        Those that there are, in the order in which they are given out.
+        All machines, in the order in which they are allocated.
     script : callable
         What each task does: a coroutine function that takes a `FakeWorker`.
     most : int, optional
-        How many machines an allocation has at most; the others are spare.
+        The most machines in one allocation; the others are spare.
     words : sequence of str
-        What the scheduler says while an allocation waits.
+        The scheduler's messages while an allocation is pending.
 
     Attributes
     ----------
     allocations : list of frozenset of str
-        What each `allocate` was to avoid.
+        The machines that each `allocate` was asked to avoid.
     released : int
         How often `release` was called.
     """
@@ -90,7 +90,7 @@ class FakeEngine:
     async def allocate(
         self, tasks: Sequence[Task], *, avoid: Collection[str], told: Callable[[str], None]
     ) -> Sequence[Host]:
-        """Return the first machines that are there, the ones to avoid last."""
+        """Return the first machines that are not lost, and those to avoid only if need be."""
         self.allocations.append(frozenset(avoid))
         for words in self.words:
             told(words)
@@ -101,7 +101,7 @@ class FakeEngine:
         return [self.host(one) for one in wanted[: self.most or len(tasks)]]
 
     def host(self, machine: FakeMachine) -> FakeHost:
-        """Return a machine as this engine offers it."""
+        """Return a machine as offered by this engine."""
         return FakeHost(
             machine.name,
             machine.address,
@@ -113,11 +113,11 @@ class FakeEngine:
         )
 
     async def why(self, host: Host) -> str | None:
-        """Return what the test gave as the reason."""
+        """Return the reason that the test gave."""
         return next(one.why for one in self.machines if one.name == host.name)
 
     async def release(self) -> None:
-        """End what is left on the machines."""
+        """End everything on the machines."""
         self.released += 1
         for machine in self.machines:
             machine.reboot()

@@ -1,4 +1,4 @@
-"""A machine that a test makes up."""
+"""A fake machine for tests."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 __all__ = ["FakeMachine"]
 
-_FIRST_PORT = 20000
-
 
 class FakeMachine:
     """A machine within the test's process.
@@ -24,38 +22,38 @@ class FakeMachine:
     Parameters
     ----------
     name : str
-        What the engine calls it; also its address, unless `address` is given.
+        Its name; also its address, unless `address` is given.
     address : str, optional
-        Where the other machines reach it.
+        The address at which the other machines reach it.
     processors, gpus : int
-        What it has.
+        How many of each it has.
     memory : int
-        Bytes.
+        Its memory in bytes.
     clock : float
         Seconds by which its monotonic clock is ahead of the supervisor's.
     slots : int, optional
-        How many tasks fit; by default any number.
+        The most tasks that it can run; by default any number.
     shared : bool
-        Whether it sees the supervisor's disk; otherwise it has one of its own.
+        Whether it shares the supervisor's disk; otherwise it has its own.
     delay : float
         Seconds that each message takes, in either direction.
     warm_seconds : float
-        How long the warm process's imports take.
+        How long the imports of the warm process take.
     lag_bytes : int
-        How far the supervisor may be behind a log before the agent skips ahead.
+        How far the supervisor may fall behind a log before the agent skips ahead.
     look_seconds : float
         How long it takes to find out what the machine has.
 
     Attributes
     ----------
     lost : bool
-        Whether it is gone for good.
+        Whether it is permanently gone.
     why : str or None
-        What the scheduler says about that.
+        What the scheduler says about its loss.
     reachable : bool
         Whether messages arrive.
     disk : dict
-        The files of a disk of its own, by path.
+        The files on its own disk, by path.
     """
 
     def __init__(
@@ -96,7 +94,7 @@ class FakeMachine:
         self.why: str | None = None
         self.reachable = True
         self.disk: dict[str, bytearray] = {}
-        self.ports = itertools.count(_FIRST_PORT)
+        self.ports = itertools.count(20_000)
         self.pids = itertools.count(100)
         self.agents: set[FakeAgent] = set()
 
@@ -107,26 +105,26 @@ class FakeMachine:
 
     @property
     def workers(self) -> tuple[FakeWorker, ...]:
-        """What runs on it now."""
+        """The workers that are running on it."""
         return tuple(worker for agent in self.agents for worker in agent.workers.values())
 
     def lose(self, why: str | None = None) -> None:
-        """Have the machine go, with everything on it; `why` is the scheduler's word."""
+        """Remove the machine with everything on it; `why` is the scheduler's message."""
         self.lost = True
         self.why = why
         self.reboot()
 
     def reboot(self) -> None:
-        """End all that runs on the machine, without a word."""
+        """End everything that runs on the machine, without a message."""
         for agent in list(self.agents):
             agent.vanish()
 
     def cut(self) -> None:
-        """Let no message through any more, in either direction; nothing ends by that."""
+        """Let no more messages through, in either direction; this ends no process."""
         self.reachable = False
 
     def mend(self) -> None:
-        """Let messages through again; those sent meanwhile are lost."""
+        """Let messages through again; those sent in the meantime are lost."""
         self.reachable = True
 
     def write(self, path: str, data: bytes) -> None:
@@ -143,7 +141,7 @@ class FakeMachine:
         Raises
         ------
         FileNotFoundError
-            There is none.
+            There is no such file.
         """
         if self.shared:
             return Path(path).read_bytes()

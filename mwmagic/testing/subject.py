@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 CREDIT_BYTES = 100
-"""So little that a log takes many turns."""
+"""So little that a log needs many rounds of credit."""
 
 _PROGRAM = """
 import socket, sys, time
@@ -66,7 +66,7 @@ for step in sys.argv[1:]:
 
 
 class NotConforming(AssertionError):
-    """An engine does not do what it must."""
+    """An engine does not fulfil its contract."""
 
 
 def _break(_: Host, channel: Channel) -> None:
@@ -87,16 +87,16 @@ class Subject:
     make : callable
         Returns a new engine.
     folder : str
-        A directory on every machine where files may be written.
+        A directory that exists on every machine and is writable.
     tasks : int
-        How many tasks to ask machines for.
+        The number of tasks for which to request machines.
     lose : callable
-        Has a machine go, given the host and the channel to its agent; by default
-        the channel's process on this machine is killed.
+        Makes a machine disappear, given the host and the channel to its agent; by
+        default the channel's process on this machine is killed.
     network : bool
         Whether workers have real sockets.
     command : callable
-        Returns a command line that carries steps out, such as ``print=x``, ``exit=3`` or ``hang``.
+        Returns a command line that performs steps such as ``print=x``, ``exit=3`` or ``hang``.
     """
 
     make: Callable[[], Engine]
@@ -108,7 +108,7 @@ class Subject:
 
 
 async def perform(worker: FakeWorker) -> int:
-    """Carry the steps out as a `FakeEngine`'s script."""
+    """Perform the steps, as the script of a `FakeEngine`."""
     for step in worker.argv[worker.argv.index(_PROGRAM) + 1 :]:
         kind, _, value = step.partition("=")
         if kind == "print":
@@ -123,7 +123,7 @@ async def perform(worker: FakeWorker) -> int:
 
 
 def expect(holds: object, what: str) -> None:
-    """Raise `NotConforming` unless something holds."""
+    """Raise `NotConforming` unless a condition holds."""
     if not holds:
         raise NotConforming(what)
 
@@ -150,7 +150,7 @@ class Session:
             channel.lost = partial(self.lost.append, channel)
 
     def start(self, channel: Channel, *steps: str) -> str:
-        """Start a process that carries steps out, and return its name."""
+        """Start a process that performs steps, and return its name."""
         name = f"conformance-{next(self.numbers)}"
         channel.send(
             "start",
@@ -176,10 +176,10 @@ class Session:
         return event
 
     async def output(self, channel: Channel) -> tuple[bytes, Message]:
-        """Return what a process printed, in order and without holes, and how it exited."""
+        """Return a process's output, checked to be in order and without gaps, and its exit."""
         data = b""
         while (event := await self.until(channel, "output", "exited"))["type"] == "output":
-            expect(event["offset"] == len(data), "output arrives in order and without holes")
+            expect(event["offset"] == len(data), "output arrives in order and without gaps")
             piece = as_bytes(event["data"])
             data += piece
             channel.send("credit", process=event["process"], bytes=len(piece))
@@ -187,7 +187,7 @@ class Session:
 
 
 def tasks_of(subject: Subject) -> Sequence[Task]:
-    """Return the tasks that an engine is asked to find machines for."""
+    """Return the tasks for which an engine is asked for machines."""
     return make_tasks(subject.tasks)
 
 
@@ -198,7 +198,7 @@ async def allocate(engine: Engine, subject: Subject, avoid: Sequence[str] = ()) 
 
 @asynccontextmanager
 async def session_of(subject: Subject) -> AsyncIterator[Session]:
-    """Allocate machines, with an agent on each, and give all back in the end."""
+    """Allocate machines, start an agent on each, and give all back in the end."""
     engine = subject.make()
     session = None
     try:

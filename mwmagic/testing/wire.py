@@ -1,4 +1,4 @@
-"""A link within one process, which can be slow or cut."""
+"""A link within one process that can be slow or broken."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class Wire:
     Parameters
     ----------
     machine : FakeMachine
-        The agent's; its ``delay`` and ``reachable`` decide what arrives, and when.
+        The agent's machine; its ``delay`` and ``reachable`` decide what arrives, and when.
 
     Attributes
     ----------
     commands, events : asyncio.StreamReader
-        What the agent reads, and what the supervisor does.
+        What the agent reads, and what the supervisor reads.
     """
 
     def __init__(self, machine: FakeMachine) -> None:
@@ -54,7 +54,7 @@ class Wire:
             self._broken.set()
 
     def kill(self) -> None:
-        """Break the link: neither side hears any more of the other."""
+        """Break the link: neither side receives anything more from the other."""
         for reader in self._under_way:
             if not reader.at_eof():
                 reader.feed_eof()
@@ -67,7 +67,7 @@ class Wire:
     def _carry(self, reader: asyncio.StreamReader, data: bytes | None) -> None:
         if not self._machine.reachable or self._broken.is_set():
             return
-        # Each timer delivers what was sent first: equal delays may fire in any order.
+        # Each timer delivers the oldest message, because equal delays may fire in any order.
         self._under_way[reader].append(data)
         if self._machine.delay:
             loop = asyncio.get_running_loop()

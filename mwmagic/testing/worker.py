@@ -1,4 +1,4 @@
-"""A task's process, as a coroutine."""
+"""A task's process, simulated by a coroutine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["FakeWorker", "Script"]
 
 
 class FakeWorker:
-    """What a script has of the process that it plays.
+    """The process of a task, as its script sees it.
 
     Parameters
     ----------
@@ -35,13 +35,13 @@ class FakeWorker:
     argv, env
         Its command line and its environment.
     report : dict or None
-        What it leaves behind about its failure.
+        What it reports about its failure.
     cpu : float
-        Seconds of CPU that it has used.
+        Seconds of CPU time that it has used.
     memory : int
-        Bytes that it uses.
-    told : asyncio.Queue of str
-        The packets that came on its line from the supervisor.
+        Bytes of memory that it uses.
+    received : asyncio.Queue of str
+        The packets from the supervisor on its line.
     stack : str
         What it writes to its stacks file when it is asked.
     """
@@ -62,7 +62,7 @@ class FakeWorker:
         self.cpu = 0.0
         self.memory = 1 << 20
         self.stack = ""
-        self.told: asyncio.Queue[str] = asyncio.Queue()
+        self.received: asyncio.Queue[str] = asyncio.Queue()
         self.signal: int | None = None
         self.output = bytearray()
         self.sent = 0
@@ -79,7 +79,7 @@ class FakeWorker:
 
     @property
     def attempt(self) -> int:
-        """The attempt, from 1."""
+        """The number of the attempt, from 1."""
         return int(self.env.get(variables.ATTEMPT, "1"))
 
     def print(self, *words: object) -> None:
@@ -93,11 +93,11 @@ class FakeWorker:
         self._changed(self)
 
     def say(self, data: str) -> None:
-        """Send the supervisor a packet on the worker's line, beside the output."""
+        """Send the supervisor a packet on the worker's line."""
         self._said(self, data)
 
     async def sleep(self, seconds: float) -> None:
-        """Do nothing for so long."""
+        """Do nothing for some seconds."""
         await asyncio.sleep(seconds)
 
     async def hang(self) -> None:
@@ -107,7 +107,9 @@ class FakeWorker:
     async def run(self, script: Script) -> int | None:
         """Run the script to its end and return its exit code; None if a signal ended it."""
         if variables.STACKS in self.env:
-            self.machine.write(self.env[variables.STACKS], b"")  # ready to be asked where it is
+            self.machine.write(
+                self.env[variables.STACKS], b""
+            )  # shows that it can be asked for its stack
         self._running = asyncio.ensure_future(self._guarded(script))
         try:
             return await self._running
@@ -117,15 +119,15 @@ class FakeWorker:
             return None
 
     async def _guarded(self, script: Script) -> int | None:
-        """Fail as Python does."""
+        """Run the script, and fail as Python does."""
         try:
             return await script(self) or 0
-        except Exception:  # noqa: BLE001 - a worker's own, which it prints
+        except Exception:  # noqa: BLE001 - as in a real worker, which prints any exception
             self.write(traceback.format_exc().encode())
             return 1
 
     def take(self, number: int) -> None:
-        """Take a signal: one writes the stack, SIGSTOP does nothing, all others end it."""
+        """Handle a signal: one writes the stack, SIGSTOP does nothing, all others end it."""
         if number == variables.STACKS_SIGNAL:
             self.machine.write(self.env[variables.STACKS], self.stack.encode())
         elif number not in (signal.SIGSTOP, signal.SIGCONT) and self.signal is None:
@@ -138,7 +140,7 @@ class FakeWorker:
         self.take(signal.SIGKILL)
 
     def forward(self, *, all_of_it: bool = False) -> tuple[int, bytes] | None:
-        """Return the next piece of the log to forward, and where it begins."""
+        """Return the next piece of the log to forward, after its offset."""
         self.sent = max(self.sent, len(self.output) - self.machine.lag_bytes)
         size = len(self.output) - self.sent
         size = size if all_of_it else min(size, self.credit)
@@ -150,4 +152,4 @@ class FakeWorker:
 
 
 Script = Callable[[FakeWorker], Awaitable["int | None"]]
-"""What a task does, and with what code it exits; None is 0."""
+"""What a task does; it returns the exit code, where None means 0."""

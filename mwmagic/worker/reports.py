@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from mwmagic.model.numbers import METRICS, NAME_CHARACTERS
+from mwmagic.model.numbers import METRICS_LIMIT, NAME_CHARACTERS
 
 from .outbox import outbox
 from .values import Values, number
@@ -70,14 +70,14 @@ def _count(values: Values, name: str, place: Any) -> int | None:  # noqa: ANN401
 
 def _bounded(values: Values, metrics: dict[str, Any]) -> dict[str, Any]:
     """Return the metrics without those that are too many, or whose name is too long."""
-    if len(metrics) <= METRICS and max(map(len, metrics), default=0) <= NAME_CHARACTERS:
+    if len(metrics) <= METRICS_LIMIT and max(map(len, metrics), default=0) <= NAME_CHARACTERS:
         return metrics
     kept: dict[str, Any] = {}
     for name, value in metrics.items():
         if len(name) > NAME_CHARACTERS:
             values.refuse(name, f"its name has more than {NAME_CHARACTERS} characters")
-        elif len(kept) == METRICS:
-            values.refuse(name, f"one report holds {METRICS} metrics")
+        elif len(kept) == METRICS_LIMIT:
+            values.refuse(name, f"one report holds {METRICS_LIMIT} metrics")
         else:
             kept[name] = value
     return kept

@@ -175,7 +175,7 @@ def test_a_slurm_job_finds_out_who_is_where(shell, tmp_path):
 
 
 def test_virtual_devices_are_a_variable_or_a_note():
-    note = "the program has to set the 4 of each task"
+    note = "the program must create the 4 of each task"
     assert note in export("script", config(devices=4), ["main.py"], {})
     assert note not in export("script", config(), ["main.py"], {})
     text = export("script", config("jax", devices=4), ["main.py"], {})

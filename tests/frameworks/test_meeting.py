@@ -225,7 +225,7 @@ def test_only_tensorflow_has_servers_and_evaluators(framework):
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_a_task_that_is_not_there_lists_those_that_are(framework):
-    with pytest.raises(ClusterError, match=r"no task worker:5; .* are worker:0, worker:1$"):
+    with pytest.raises(ClusterError, match=r"worker:5 does not exist; .* are worker:0, worker:1$"):
         framework_for(framework).environment(cluster({"workers": 2}), Task("worker", 5))
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from mwmagic.gang import (
     PORT_TRIES,
-    REPLACEMENTS,
+    REPLACEMENT_TRIES,
     Backoff,
     CancelTimer,
     End,
@@ -482,8 +482,8 @@ def die_again(gang, task, time, times):
 
 def test_a_worker_that_dies_at_once_for_ever_is_everybodys_failure():
     gang = running(**SERVED)
-    assert die_again(gang, W0, 101.0, REPLACEMENTS) == [0.5, 1.0, 2.0]
-    assert die_again(gang, W1, 101.0, REPLACEMENTS) == [0.5, 1.0, 2.0]
+    assert die_again(gang, W0, 101.0, REPLACEMENT_TRIES) == [0.5, 1.0, 2.0]
+    assert die_again(gang, W1, 101.0, REPLACEMENT_TRIES) == [0.5, 1.0, 2.0]
     assert exit_(gang, W0, None) == [EndAll(1, 0.0), SetTimer(Hurry(), 2.0)]
     assert exit_all(gang)[-1] == Ended(State.FAILED)
 
@@ -499,8 +499,8 @@ def test_restarts_allow_more_replacements_and_then_start_all_with_a_clean_slate(
 
 def test_a_healthy_workers_replacements_count_from_0():
     gang = running(**SERVED, healthy=60.0)
-    die_again(gang, W0, 101.0, REPLACEMENTS)
-    assert die_again(gang, W0, 161.0, REPLACEMENTS) == [0.5, 1.0, 2.0]
+    die_again(gang, W0, 101.0, REPLACEMENT_TRIES)
+    assert die_again(gang, W0, 161.0, REPLACEMENT_TRIES) == [0.5, 1.0, 2.0]
     assert gang.handle(Exited(W0, 1, None, time=162.0))[0] == EndAll(1, 0.0)
 
 

@@ -38,7 +38,7 @@ def test_a_follower_reads_split_writes_and_marks_tracebacks(follow):
 
 @pytest.mark.slow
 def test_a_follower_that_is_far_behind_says_what_it_leaves_out(follow):
-    follower = follow(patience=2**20)
+    follower = follow(lag_bytes=2**20)
     count = 300_000
     follower.path.write_text("".join(f"line {number}\n" for number in range(count)))
     lines = []

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mwmagic.logs.terminal import WIDTH, Terminal, plain, shown
+from mwmagic.logs.terminal import LINE_COLUMNS, Terminal, plain, shown
 
 PIECES = st.sampled_from(
     [
@@ -80,7 +80,7 @@ def test_carriage_returns_overwrite_from_the_left(drafts):
         ("a\x07b\x00c\x7fd", "abcd"),
         ("tab\there", "tab\there"),
         ("a\x0bb\x0cc\u2028d\x85e", "abc\u2028de"),
-        ("\x1b[99999Cx", " " * (WIDTH - 1) + "x"),
+        ("\x1b[99999Cx", " " * (LINE_COLUMNS - 1) + "x"),
         ("\x1b[\u0664Cx", "[\u0664Cx"),
     ],
 )
@@ -127,9 +127,9 @@ def test_a_line_without_end_wraps_and_stays_small():
         lines += [len(line) for line in terminal.feed(b"x" * 65_536)]
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert set(lines) == {WIDTH}
+    assert set(lines) == {LINE_COLUMNS}
     assert peak < 8_000_000
-    assert shown(b"x" * (WIDTH + 1) + b"\rab\n", ansi=False) == ["x" * WIDTH, "ab"]
+    assert shown(b"x" * (LINE_COLUMNS + 1) + b"\rab\n", ansi=False) == ["x" * LINE_COLUMNS, "ab"]
 
 
 def test_an_endless_escape_sequence_is_given_up():

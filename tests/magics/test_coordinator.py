@@ -100,7 +100,7 @@ def test_the_notebook_coordinates(kernel):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"chief": True}, "this process is the chief; leave the chief out"),
+        ({"chief": True}, "this process is the chief; remove the chief"),
         ({"evaluator": True}, "evaluate in this process"),
         ({"ps": 0}, r"needs parameter servers; add 1 \(--ps 1\)"),
         ({"framework": "jax"}, "jax has no coordinator; use --framework tensorflow"),

@@ -298,7 +298,7 @@ def test_an_unknown_task_leaves_the_file_as_it_was(kernel, tmp_path):
     kernel.run(DECLARE)
     (tmp_path / "main.py").write_text("mine")
     error = kernel.run("%%mw_worker --index 5\nprint()").error
-    assert "there is no task worker:5; this cluster's tasks are worker:0, worker:1" in error
+    assert "worker:5 does not exist; this cluster's tasks are worker:0, worker:1" in error
     assert (tmp_path / "main.py").read_text() == "mine"
 
 

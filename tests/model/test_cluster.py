@@ -88,7 +88,7 @@ def test_what_names_no_task_is_one_error_that_says_what_exists(name):
         find_task(name, make_tasks(2))
     assert str(error.value).endswith("this cluster's tasks are worker:0, worker:1")
     assert error.value.__suppress_context__
-    with pytest.raises(ClusterError, match=r"names no task|unknown task type|whole number"):
+    with pytest.raises(ClusterError, match=r"is not a task's name|unknown task type|whole number"):
         Task.parse(name)
 
 
@@ -147,7 +147,7 @@ def test_there_is_a_chief_or_not(flag):
 def test_somebody_must_train():
     with pytest.raises(ClusterError, match="at least 1 worker or a chief; this one has 0 workers"):
         make_tasks(0, evaluator=True)
-    with pytest.raises(ClusterError, match="2 parameter servers have no worker to serve"):
+    with pytest.raises(ClusterError, match=r"parameter servers \(2\) need at least 1 worker"):
         make_tasks(0, chief=True, ps=2)
     assert make_tasks(0, chief=True) == (Task("chief", 0),)
 
@@ -191,7 +191,7 @@ def test_index_5_of_2_lists_the_two():
     with pytest.raises(ClusterError) as error:
         spec.find(5)
     assert str(error.value) == (
-        "there is no task worker:5; this cluster's tasks are worker:0, worker:1"
+        "worker:5 does not exist; this cluster's tasks are worker:0, worker:1"
     )
 
 
@@ -277,9 +277,9 @@ def test_clusters_that_cannot_be():
         ClusterSpec(((worker, "a:1"), (Task("worker", 0), "a:1")))
     with pytest.raises(ClusterError, match="there is a worker:3 but no worker:1"):
         ClusterSpec(((worker, "a:1"), (Task("worker", 2), "a:2"), (Task("worker", 3), "a:3")))
-    with pytest.raises(ClusterError, match="one chief at most, not 2"):
+    with pytest.raises(ClusterError, match="at most one chief, not 2"):
         ClusterSpec(((chief, "a:1"), (Task("chief", 1), "a:2")))
-    with pytest.raises(ClusterError, match="one evaluator at most, not 2"):
+    with pytest.raises(ClusterError, match="at most one evaluator, not 2"):
         ClusterSpec(((worker, "a:1"), (Task("evaluator", 0), "a:2"), (Task("evaluator", 1), "a:3")))
     with pytest.raises(ClusterError, match="at least 1 worker or a chief; this one has no tasks"):
         ClusterSpec(())

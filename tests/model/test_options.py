@@ -74,7 +74,7 @@ def test_what_is_no_time(name, value):
 def test_what_is_no_time_on_a_line(name, text):
     with pytest.raises(ClusterError, match=f"^{name} must be a finite number from 0, not '{text}'"):
         OPTIONS[name].read(text)
-    with pytest.raises(ClusterError, match="is not a finite number of seconds from 0"):
+    with pytest.raises(ClusterError, match="is not a number of seconds"):
         read_seconds(text)
 
 
@@ -150,7 +150,7 @@ def test_only_what_may_change_is_updated(name):
     if OPTIONS[name].repeated is Repeated.UPDATE:
         assert getattr(options.updated({name: OTHER[name]}), name) == OTHER[name]
     else:
-        with pytest.raises(ClusterError, match=f"^{name} of a running cluster cannot be changed"):
+        with pytest.raises(ClusterError, match=f"^{name} cannot be changed while"):
             options.updated({name: OTHER[name]})
 
 

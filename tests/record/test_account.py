@@ -10,7 +10,7 @@ import pytest
 from processes import eventually
 
 from mwmagic import __version__
-from mwmagic.record import FORMAT
+from mwmagic.record import FORMAT_VERSION
 
 CODE = """
 for epoch, loss in enumerate((0.5, 0.25, 0.75), start=1):
@@ -27,7 +27,7 @@ def test_a_run_is_accounted_for(cluster, tmp_path, monkeypatch):
     record = run.record
     eventually(lambda: "git" in record.info)
     info = record.info
-    assert info["format"] == FORMAT
+    assert info["format"] == FORMAT_VERSION
     assert info["state"] == record.state == "finished"
     [launch] = info["launches"].values()
     assert launch["args"] == ["--lr", "0.1"]

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from mwmagic import Cluster, Task, runs
 from mwmagic.errors import ClusterError, MwmagicError, NoRun
 from mwmagic.model.position import Examination, Position, Whereabouts
-from mwmagic.record import FORMAT, Record, RunDirectory
+from mwmagic.record import FORMAT_VERSION, Record, RunDirectory
 
 WORKER = Task("worker", 0)
 PARTS = ("format", "state", "tasks", "supervisor", "pid", "started", "lines", "texts", "worker:0")
@@ -217,7 +217,7 @@ def test_the_state_names_its_format_and_is_json_whatever_a_worker_prints(run):
     run.flush()
     data = run.paths.state.read_bytes()
     info = json.loads(data, parse_constant=pytest.fail)
-    assert info["format"] == FORMAT
+    assert info["format"] == FORMAT_VERSION
     assert info["tasks"]["worker:0"] == {
         "loss": "NaN",
         "text": "\udcff",

@@ -10,7 +10,7 @@ import time
 import pytest
 from reports import packets, run, worker
 
-from mwmagic.model.numbers import METRICS, NAME_CHARACTERS
+from mwmagic.model.numbers import METRICS_LIMIT, NAME_CHARACTERS
 from mwmagic.worker import report
 from mwmagic.worker.line import Line
 from mwmagic.worker.outbox import GAP_SECONDS, Outbox
@@ -144,12 +144,12 @@ for step in range(2):
     report(step=step, epoch="x", loss=Bad(), text="abc", big=10**400, nan=float("nan"),
            inf=float("-inf"), whole=3, string="2.5", none=None,
            **{{"n" * {NAME_CHARACTERS + 1}: 1}})
-report(**{{f"m{{i}}": i for i in range({METRICS + 20})}})
+report(**{{f"m{{i}}": i for i in range({METRICS_LIMIT + 20})}})
 """
     found, out, err = run(tmp_path, REPORT + code)
     metrics = {"nan": "NaN", "inf": "-Infinity", "whole": 3.0, "string": 2.5}
     assert {"kind": "report", "step": 1, "epoch": None, "metrics": metrics} in found
-    assert len(found[-1]["metrics"]) == METRICS
+    assert len(found[-1]["metrics"]) == METRICS_LIMIT
     assert out == ""
     lines = [line for line in err.splitlines() if line.startswith("mwmagic: ")]
     assert len(lines) == len(set(lines))
