@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 __all__ = ["Cluster", "clusters"]
 
 CLOSE_SECONDS = 15.0
-"""Time that a supervisor has to end everything, beside a run's grace."""
+"""Time limit for a supervisor to end everything, in addition to a run's grace."""
 
 FAREWELL_SECONDS = 1.0
-"""Time that a supervisor has to answer an owner that exits."""
+"""Time limit for a supervisor's answer to an owner that exits."""
 
 
 def _spec(news: Message) -> ClusterSpec:
@@ -367,7 +367,7 @@ class Cluster:
             self._hang_up()
 
     def shutdown(self) -> None:
-        """End the cluster, whoever owns it: every process, every port.
+        """End the cluster, even one that another process owns: every process, every port.
 
         A run that is going is stopped with its grace.
         """

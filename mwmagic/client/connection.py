@@ -181,7 +181,7 @@ class Connection:
         seconds: float | None = None,
         **fields: Any,  # noqa: ANN401 - JSON values
     ) -> Message:
-        """Ask the supervisor something and return its answer.
+        """Send the supervisor a request and return its answer.
 
         Parameters
         ----------
@@ -199,16 +199,15 @@ class Connection:
         SupervisorLost
             It is gone.
         """
+        limit = seconds or ANSWER_SECONDS
         with self._changed:
             self._next += 1
             number = self._next
             self._send(check({"type": kind, "id": number, **fields}, REQUESTS))
-            ready = self._changed.wait_for(
-                lambda: number in self._answers or self._lost, seconds or ANSWER_SECONDS
-            )
+            ready = self._changed.wait_for(lambda: number in self._answers or self._lost, limit)
             answer = self._answers.pop(number, None)
         if answer is None:
-            raise self._gone() if ready else self._silent(kind)
+            raise self._gone() if ready else self._silent(kind, limit)
         if answer["type"] == "error":
             raise getattr(errors, answer["kind"], errors.SupervisorError)(answer["error"])
         return dict(answer["result"])
@@ -247,9 +246,9 @@ class Connection:
         except OSError as error:
             raise self._gone() from error
 
-    def _silent(self, kind: str) -> errors.SupervisorError:
+    def _silent(self, kind: str, limit: float) -> errors.SupervisorError:
         return errors.SupervisorError(
-            f"the supervisor did not answer {kind!r} in {ANSWER_SECONDS:g} s; try again, or end it "
+            f"the supervisor did not answer {kind!r} in {limit:g} s; try again, or end it "
             f"with `kill {self.news['cluster'].get('pid', 'PID')}`"
         )
 

@@ -151,7 +151,7 @@ class Run:
         if self.gang.state is not before:
             self._note("state", state=self.gang.state.value, attempt=self.gang.attempt)
             self._account.durations.enter(self.gang.state.value, time.monotonic())
-            self._stalls.judge(time.monotonic(), running=False)  # what comes now begins anew
+            self._stalls.judge(time.monotonic(), running=False)  # the next stall is a new one
             if self.gang.state is g.State.BACKOFF:
                 self._exits.set_back(self.gang.attempt)
         starts = any(isinstance(action, g.Start) for action in actions)

@@ -35,8 +35,8 @@ __all__ = ["Supervisor"]
 NEWS_SECONDS = 0.1
 """The shortest time between two snapshots."""
 
-ORPHAN = 20.0
-"""Seconds in which an owner must have connected."""
+OWNER_SECONDS = 20.0
+"""Time limit for an owner to connect."""
 
 LATE_SECONDS = 5.0
 """Seconds after its grace at which a run that is being closed is no longer waited for."""
@@ -91,7 +91,7 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(number, self._asked)
-        loop.call_later(ORPHAN, self._expect_owner)
+        loop.call_later(OWNER_SECONDS, self._expect_owner)
 
     async def serve(self) -> None:
         """Serve until a client closes the cluster or its owner is gone."""
@@ -114,7 +114,7 @@ class Supervisor:
             run.stop(None, 0.0)
 
     async def _quiet(self, run: Run) -> None:
-        """Wait until a run is over, or nobody is to wait for it any longer."""
+        """Wait until a run is over, or need not be waited for any longer."""
         while not run.over and not self._hurried:
             self._stirred.clear()
             await self._stirred.wait()

@@ -299,7 +299,7 @@ def test_a_supervisor_that_nobody_comes_to_ends(tmp_path, nothing_survives):
     code = dedent("""
         import mwmagic.supervisor.supervisor as module
         from mwmagic.supervisor.__main__ import main
-        module.ORPHAN = 0.1
+        module.OWNER_SECONDS = 0.1
         main()
     """)
     config = cluster_config(tmp_path)
