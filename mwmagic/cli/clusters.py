@@ -1,4 +1,4 @@
-"""``mwmagic ps`` and ``mwmagic stop``: the clusters that are running."""
+"""``mwmagic ps`` and ``mwmagic stop``: the running clusters."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def add_ps(command: argparse.ArgumentParser) -> None:
 
 def add_stop(command: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command that ends clusters."""
-    command.add_argument("name", nargs="?", help="Only those of this name; by default all.")
+    command.add_argument("name", nargs="?", help="Only clusters with this name (default: all).")
     command.set_defaults(action=_stop)
 
 
@@ -41,7 +41,9 @@ def _ps(_given: argparse.Namespace) -> int:
 def _stop(given: argparse.Namespace) -> int:
     wanted = [one for one in clusters() if given.name in (None, one.options.name)]
     if given.name is not None and not wanted:
-        raise NoCluster(f"no cluster {given.name!r} is running; `mwmagic ps` lists those there are")
+        raise NoCluster(
+            f"no cluster {given.name!r} is running; `mwmagic ps` lists the running ones"
+        )
     for cluster in wanted:
         cluster.shutdown()
         print(f"ended {cluster.options.name} of {cluster.options.directory}")

@@ -22,23 +22,27 @@ if TYPE_CHECKING:
 __all__ = ["add", "demo"]
 
 NAME = "quickstart.ipynb"
-SECONDS = 600
-"""How long a cell may take: the first import of TensorFlow can be slow on a cold disk."""
+CELL_SECONDS = 600
+"""Time limit for a cell: the first import of TensorFlow can be slow on a cold disk."""
 
 
 def add(command: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    command.add_argument("--directory", default="mwmagic-demo", help="Where (mwmagic-demo).")
+    command.add_argument(
+        "--directory",
+        default="mwmagic-demo",
+        help="Where to put the notebook (default: mwmagic-demo).",
+    )
     command.set_defaults(action=lambda given: demo(Path(given.directory)))
 
 
 def _notebook() -> Path:
-    """Return the quickstart: beside this package, or in a checkout's ``notebooks``."""
+    """Return the path of the quickstart: in this package, or in a checkout's ``notebooks``."""
     here = Path(__file__).parents[1]
     for path in (here / NAME, here.parent / "notebooks" / NAME):
         if path.exists():
             return path
-    raise MwmagicError(f"{NAME} is missing from this installation; install mwmagic again")
+    raise MwmagicError(f"{NAME} is missing from this installation; reinstall mwmagic")
 
 
 def _check() -> None:
@@ -57,12 +61,12 @@ def _execute(path: Path) -> None:
     notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
     client = NotebookClient(
         notebook,
-        timeout=SECONDS,
+        timeout=CELL_SECONDS,
         kernel_name="python3",
         resources={"metadata": {"path": str(path.parent)}},
     )
     try:
-        # What TensorFlow tells a terminal is in the notebook too, where it is asked for.
+        # TensorFlow's notices are in the notebook where it asks for them; not on the terminal.
         with (path.parent / "kernel.log").open("w") as log:
             client.execute(stderr=log)
     finally:
@@ -70,7 +74,7 @@ def _execute(path: Path) -> None:
 
 
 def _metrics(record: Record) -> list[str]:
-    """Return each worker's last metrics, a line each."""
+    """Return a line for each worker, with its last metrics."""
     last: dict[str, Reached] = {}
     for entry in record.metrics():
         new, before = Reached.from_json(entry), last.get(entry["task"], Reached())
@@ -79,7 +83,7 @@ def _metrics(record: Record) -> list[str]:
 
 
 def _jupyter() -> str:
-    """Return the command of this interpreter's Jupyter, as short as it can be written."""
+    """Return the path of this interpreter's ``jupyter``, relative if possible."""
     command = Path(sys.executable).with_name("jupyter")
     return str(command.relative_to(Path.cwd()) if command.is_relative_to(Path.cwd()) else command)
 
@@ -90,12 +94,12 @@ def demo(directory: Path) -> int:
     Returns
     -------
     int
-        0, the exit code of success.
+        The exit code, 0.
 
     Raises
     ------
     NotInstalled
-        A library that it needs is missing.
+        A required library is missing.
     """
     _check()
     directory.mkdir(parents=True, exist_ok=True)
@@ -106,5 +110,5 @@ def demo(directory: Path) -> int:
     record = runs(directory)[-1]
     print(f"run {record.number} {record.state}; the last metrics of each worker:")
     print("\n".join(_metrics(record)))
-    print(f"the same notebook, to look at and to run: {_jupyter()} lab {path}")
+    print(f"to read and rerun the notebook: {_jupyter()} lab {path}")
     return 0

@@ -20,11 +20,13 @@ __all__ = ["add"]
 
 def add(command: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    command.add_argument("task", nargs="?", help="1, worker:1 or chief; by default every task.")
-    command.add_argument("--run", type=int, help="The run's number; by default the last.")
-    command.add_argument("--raw", action="store_true", help="Byte for byte.")
-    command.add_argument("--tail", type=int, default=0, help="Only the last lines.")
-    command.add_argument("--grep", help="Only lines that match this regular expression.")
+    add = command.add_argument
+    add("task", nargs="?", help="1, worker:1 or chief (default: every task).")
+    add("--run", type=int, metavar="NUMBER", help="The run's number (default: the latest run).")
+    raw = "Include the framework's notices and every update of a progress bar."
+    add("--raw", action="store_true", help=raw)
+    add("--tail", type=int, default=0, metavar="N", help="Only the last N lines (default: all).")
+    add("--grep", metavar="PATTERN", help="Only lines that match this regular expression.")
     command.set_defaults(action=_logs)
 
 
@@ -45,10 +47,10 @@ def _logs(given: argparse.Namespace) -> int:
 def _recorded(number: int | None) -> Record:
     known = {record.number: record for record in runs()}
     if not known:
-        raise NoRun(f"no runs are recorded below {Path.cwd()}")
+        raise NoRun(f"no runs are recorded in {Path.cwd()}; `mwmagic run -n 2 main.py` records one")
     chosen = max(known) if number is None else number
     if chosen not in known:
-        raise NoRun(f"there is no run {chosen}; there are {', '.join(map(str, known))}")
+        raise NoRun(f"there is no run {chosen}; the recorded runs are {', '.join(map(str, known))}")
     return known[chosen]
 
 

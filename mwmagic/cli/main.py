@@ -1,4 +1,4 @@
-"""The command line: ``mwmagic run -n 2 main.py`` and what goes with it."""
+"""The command line: ``mwmagic run -n 2 main.py`` and its companions."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ __all__ = ["main", "parser"]
 
 _COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "run": ("Run a script on every task of a new cluster.", run.add),
-    "demo": ("Execute the quickstart notebook: two workers train.", demo.add),
-    "ps": ("List the clusters that are running.", clusters.add_ps),
-    "logs": ("Show what the tasks of a run here printed.", logs.add),
-    "stop": ("End clusters, and everything they run.", clusters.add_stop),
+    "demo": ("Execute the quickstart notebook, in which two workers train.", demo.add),
+    "ps": ("List the running clusters.", clusters.add_ps),
+    "logs": ("Show what the tasks of a recorded run printed.", logs.add),
+    "stop": ("End clusters and everything they run.", clusters.add_stop),
 }
 
 
@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         The arguments; by default the process's own.
     """
     given = parser().parse_args(argv)
-    # A log may hold what the terminal's encoding has not.
+    # A log may contain characters that the terminal's encoding lacks.
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
@@ -73,8 +73,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         die(request)
         return 128 + request.number
     except KeyboardInterrupt:
-        return run.INTERRUPTED
+        return run.INTERRUPTED_CODE
     except BrokenPipeError:
-        # Whatever read the output closed it; do not complain again at exit.
+        # The reader closed the pipe; do not report that again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1

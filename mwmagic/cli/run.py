@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
     from mwmagic.client.run import Run
 
-__all__ = ["INTERRUPTED", "add"]
+__all__ = ["INTERRUPTED_CODE", "add"]
 
-INTERRUPTED = 130
-"""The exit code after Ctrl-C: 128 and SIGINT's number, as shells have it."""
+INTERRUPTED_CODE = 130
+"""The exit code after Ctrl-C: 128 plus SIGINT's number, as in a shell."""
 
 _COLOURS = (36, 33, 32, 35, 34, 31)
 
@@ -33,9 +33,9 @@ def add(command: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     add_cluster_options(command, notebook=False)
     command.add_argument("--raw", action="store_true", help="Show the framework's notices too.")
-    what = "Keep a live table of the tasks below what they print."
+    what = "Keep a live table of the tasks below their output."
     command.add_argument("--dashboard", action="store_true", help=what)
-    # In one: on its own, a script would take a `--` that follows it for argparse's.
+    # One argument for both: argparse would consume a `--` after a separate script argument.
     what = "The file that every task runs, and its arguments."
     command.add_argument("command", nargs=argparse.REMAINDER, metavar="SCRIPT [ARG ...]", help=what)
     command.set_defaults(action=_run)
@@ -46,7 +46,7 @@ def _run(given: argparse.Namespace) -> int:
     if script is None:
         raise BadArguments("there is no script to run: mwmagic run -n 2 main.py")
     options = typed(given)
-    # One process per task is started once: importing beforehand gains nothing.
+    # Each task starts only once, so importing beforehand gains nothing.
     warm = bool(options.get("restarts"))
     with listening(), Cluster(**{"warm": warm, **options}) as cluster:
         run = cluster.run(script, args=args)
@@ -54,7 +54,7 @@ def _run(given: argparse.Namespace) -> int:
 
 
 def _lines(run: Run, *, raw: bool) -> None:
-    """Print the lines of a run until its end."""
+    """Print the lines of a run until it ends."""
     label = _labels(run)
     for task, line in follow(run, raw=raw):
         print(label[task], line, flush=True)
@@ -63,7 +63,7 @@ def _lines(run: Run, *, raw: bool) -> None:
 
 
 def _table(run: Run, *, raw: bool) -> None:
-    """Print the lines of a run until its end, above a live table of its tasks."""
+    """Print the lines of a run until it ends, above a live table of its tasks."""
     from mwmagic.dashboard.terminal import live
 
     label = _labels(run)
@@ -74,7 +74,7 @@ def _table(run: Run, *, raw: bool) -> None:
 
 
 def _finish(run: Run, show: Callable[..., None], *, raw: bool) -> int:
-    """Show a run until its end; return the exit code of the first failure."""
+    """Show a run until it ends; return the exit code of the first failure."""
     try:
         show(run, raw=raw)
         run.wait()
@@ -84,7 +84,7 @@ def _finish(run: Run, show: Callable[..., None], *, raw: bool) -> int:
             print(f"mwmagic: run {run.number} stopped", file=sys.stderr)
         if isinstance(request, Terminated):
             raise
-        return INTERRUPTED
+        return INTERRUPTED_CODE
     except WorkerFailed as error:
         print(f"mwmagic: {error}", file=sys.stderr)
         return _code(run)
@@ -101,7 +101,7 @@ def _stop(run: Run) -> None:
 
 
 def _labels(run: Run) -> dict[str, str]:
-    """Return what stands before each task's lines, in colour on a terminal."""
+    """Return the prefix of each task's lines, in colour on a terminal."""
     names = list(run.status().tasks)
     width = max(map(len, names))
     texts = {name: f"[{name}]{'':{width - len(name)}}" for name in names}
@@ -112,7 +112,7 @@ def _labels(run: Run) -> dict[str, str]:
 
 
 def _code(run: Run) -> int:
-    """Return a shell's exit code for the run: the first failure's, or 128 and its signal."""
+    """Return the exit code as a shell would: the first failure's, or 128 plus its signal."""
     status = run.status()
     task = status.tasks.get(status.cause.task) if status.cause else None
     if task is not None and task.signal:

@@ -1,1 +1,1 @@
-"""What a notebook shows of a run."""
+"""How a notebook or a terminal shows a run."""

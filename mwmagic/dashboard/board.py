@@ -1,4 +1,4 @@
-"""A cluster's dashboard in a notebook: one widget, a thread that feeds it, what is saved."""
+"""A cluster's dashboard in a notebook: a widget, the thread that feeds it, and what is saved."""
 
 from __future__ import annotations
 
@@ -33,33 +33,33 @@ RETRY_SECONDS = 1.0
 """Until the next look at a run after one that failed."""
 
 FRAME_SECONDS = 0.08
-"""Seconds between two frames at the least."""
+"""Minimum time between two frames."""
 
 LOOK_SECONDS = 0.02
-"""Seconds between two looks at the logs, while there is nothing new in them."""
+"""Time between two looks at the logs while there is nothing new in them."""
 
 SAVE_SECONDS = 1.0
-"""Seconds between two updates of what is saved with the notebook, at the least."""
+"""Minimum time between two updates of the output that is saved with the notebook."""
 
 IDLE_SAVE_SECONDS = 30.0
-"""The same while no word changes."""
+"""The same while only numbers change."""
 
 
 class Board:
     """Shows the runs of a cluster, each below the cell that launched it.
 
-    A thread of its own does so: while a cell blocks, nothing else would (tasks
-    of the kernel's event loop wait for the cell). The pages' messages come on
-    the main thread, or on another while a cell blocks.
+    It runs on its own thread, because the tasks of the kernel's event loop wait
+    while a cell blocks. Messages from the pages arrive on the main thread, or on
+    another one while a cell blocks.
 
     Parameters
     ----------
     run : Run
         The first run to show.
     widget : Widget
-        What shows it.
+        The widget that shows it.
     notice : str
-        What the page says of the run for as long as it goes on.
+        What the page says about the run as long as it is going.
     """
 
     def __init__(self, run: Run, widget: Widget, notice: str = "") -> None:
@@ -90,7 +90,7 @@ class Board:
         with self._lock:
             self._notice, self._refusal = notice, ""
             same = run.number == self.run.number
-            self._leave(f"run {run.number} goes on below" if same else None)
+            self._leave(f"run {run.number} continues below" if same else None)
             if not same:
                 self._follow(run)
             self._settled.clear()
@@ -98,12 +98,12 @@ class Board:
         self._wake.set()
 
     def finish(self, timeout: float = 5.0) -> None:
-        """Wait until the last state of a run that is over is what will be saved."""
+        """Wait until the output to be saved shows the final state of a run that is over."""
         self._wake.set()
         self._settled.wait(timeout)
 
     def close(self) -> None:
-        """Show nothing live any more."""
+        """Stop updating; the output stays as it is."""
         self._ignore()
         with self._lock:
             self._closed = True
@@ -115,7 +115,7 @@ class Board:
     # The run.
 
     def _follow(self, run: Run) -> None:
-        """Show a run where another was shown."""
+        """Show a run in place of the previous one."""
         self.run = run
         self._feed = Feed(self._view())
         self._pages.restart()
@@ -127,7 +127,7 @@ class Board:
     # What is saved.
 
     def _display(self) -> Any:  # noqa: ANN401 - IPython is not typed
-        """Show the widget, with a text that says the same whenever this is executed."""
+        """Display the widget, with a text that is the same whenever the cell is executed."""
         run = self.run.status()
         plain = headline(run) if run.state is RunState.FORMING else f"run {run.number}: running"
         bundle = {**self._bundle(live=True), "text/plain": plain}
@@ -136,9 +136,9 @@ class Board:
         return display(bundle, raw=True, display_id=True, metadata=self._metadata(bundle))
 
     def _bundle(self, *, live: bool) -> dict[str, Any]:
-        """Return what the notebook keeps; a page that can do without a view's mark gets none.
+        """Return what the notebook keeps, without a widget's MIME type where a page needs none.
 
-        Where a notebook is opened without its kernel, the mark would show an error.
+        That type shows an error when a notebook is opened without its kernel.
         """
         run = self.run.status()
         points, label = self._feed.series.points, self.widget.label
@@ -152,7 +152,7 @@ class Board:
         return self.widget.view[1] if VIEW in bundle else {}
 
     def _leave(self, plain: str | None) -> None:
-        """Let the output of an earlier cell say what it will say for ever."""
+        """Give the output of an earlier cell its final text."""
         run = self.run.status()
         bundle = {"text/plain": plain or text(run)}
         if plain is None:
@@ -168,7 +168,7 @@ class Board:
             self.widget.send({"kind": "keep", "output": output})
 
     def _saying(self, run: RunStatus) -> tuple[object, ...]:
-        """Return what is to be saved soon when it changes."""
+        """Return the values whose change is saved soon."""
         return words(run), self.widget.hosted, self.widget.loaded
 
     def _save(self, run: RunStatus) -> bool:
@@ -189,7 +189,7 @@ class Board:
         return changed
 
     def _conclude(self) -> None:
-        """Let the notebook keep the end of the run."""
+        """Save the end of the run in the notebook."""
         if not self._settled.is_set():
             while self._feed.series.read():
                 pass
@@ -223,7 +223,7 @@ class Board:
         self._pause = 0.0 if sent else self._next_look(over=over, unsaved=unsaved)
 
     def _next_look(self, *, over: bool, unsaved: bool) -> float | None:
-        """Return the seconds until the next look, if nothing is heard of the run before."""
+        """Return the seconds until the next look, unless news of the run comes first."""
         if self._pages.known and not over:
             return LOOK_SECONDS
         held = self._pages.known and not self._pages.room(time.monotonic())
@@ -258,7 +258,7 @@ class Board:
             self._begin(kind)
 
     def _give(self, content: Mapping[str, Any]) -> None:
-        """Send a piece of whole logs to the page that asks for it; then it asks for the next."""
+        """Send a piece of a download to its page, which then requests the next one."""
         name, task, at = str(content["page"]), int(content["task"]), int(content["at"])
         with self._lock:
             if not at:
@@ -270,7 +270,7 @@ class Board:
         self.widget.send(told, [whole.piece(at)])
 
     def _begin(self, kind: str) -> None:
-        """Do what a button says, on a thread: it may take seconds."""
+        """Run a button's action on a thread, because it may take seconds."""
         with self._lock:
             if self._doing:
                 return
@@ -307,5 +307,5 @@ class Board:
                 self._feed.say(line)
 
 
-_DOING = {"stop": "stopping", "restart": "restarting", "stacks": "asking where each worker is"}
-"""What the page says while a button does its work."""
+_DOING = {"stop": "stopping", "restart": "restarting", "stacks": "collecting stacks"}
+"""What the page shows while a button's action runs."""

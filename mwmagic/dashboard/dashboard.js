@@ -1,18 +1,23 @@
-// The page's side of the dashboard: a view keeps and shows what the kernel sent of a run.
+// The browser side of the dashboard: a view keeps and shows what the kernel sends about a run.
 // Text from workers reaches the page as text nodes only, never as markup.
 
-const KEPT = 10000; // lines in the page, as in the kernel
-const BLOCK = 200; // lines in a block that the browser lays out, or skips, as one
-const POINTS = 12000; // points of all series, as in the kernel; of more, every second one goes
-const MARKS = ["", ".noise", ".error", ".note"]; // what a text is, as in the kernel
+// Log lines kept in the page: as many as the kernel keeps.
+const KEPT_LINES = 10000;
+// Log lines in a block that the browser lays out, or skips, as a unit.
+const BLOCK_LINES = 200;
+// Points kept of all series together, as in the kernel; beyond that, every second one is dropped.
+const KEPT_POINTS = 12000;
+// The CSS class of each kind of text; the kernel sends its index.
+const MARKS = ["", ".noise", ".error", ".note"];
 const SPEED = "steps/s";
-const COLOURS = "#0072B2 #E69F00 #009E73 #CC79A7 #56B4E9 #D55E00".split(" "); // Okabe-Ito
+// The palette of Okabe and Ito.
+const COLOURS = "#0072B2 #E69F00 #009E73 #CC79A7 #56B4E9 #D55E00".split(" ");
 const DASHES = ["", "7 4", "2 3", "9 3 2 3"];
 
 const colour = (task) => COLOURS[task % COLOURS.length];
 const short = (y) => (y === null ? "nan" : String(+y.toPrecision(4)));
 
-// Make an element: h("span.class", { title: "a property" }, "a child"); h(".class") is a div.
+// Create an element: h("span.class", { title: "a property" }, "a child"); h(".class") is a div.
 function h(tag, props, ...children) {
   const [name, ...classes] = tag.split(".");
   const drawn = ["svg", "path", "text"].includes(name);
@@ -30,7 +35,7 @@ function set(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
-// Let a button say for a while what came of it.
+// Show a result on a button for a moment.
 function flash(button, text) {
   button.label ??= button.textContent;
   button.textContent = text;
@@ -43,7 +48,7 @@ function offer(select, names, chosen) {
   select.value = chosen;
 }
 
-// A task's line in a chart; before its name a short one.
+// A task's line in a chart, and a short sample of it beside the task's name.
 function stroke(task, d, opacity = 1) {
   const dashes = DASHES[Math.floor(task / COLOURS.length) % DASHES.length];
   return h("path", { d, opacity, stroke: colour(task), "stroke-dasharray": dashes });
@@ -103,12 +108,13 @@ function newChart(run, metric) {
     let path = "", pen = "M";
     for (const [x, y] of points) {
       if (y !== null) path += `${pen}${X(x).toFixed(1)} ${Y(y).toFixed(1)}`;
-      pen = y === null ? "M" : "L"; // what is no number leaves a gap
+      // A value that is not a number leaves a gap.
+      pen = y === null ? "M" : "L";
     }
     return stroke(index, path, attempt < lines.at(-1).attempt ? 0.35 : 1);
   }
 
-  // What the lines say where they are nearest to a place.
+  // Each line's value at the point nearest to a pixel.
   function words(at) {
     const away = ([x]) => Math.abs(X(x) - at);
     return lines.slice(-8).map(({ index, attempt, points }) => {
@@ -130,10 +136,10 @@ function newLog(run, ask) {
   const select = h("select", { ariaLabel: "Task" });
   const find = h("input", { type: "search", placeholder: "Search", ariaLabel: "Search the log" });
   const told = h("output.dim");
-  const notices = button("Notices", unfold, "Show what TensorFlow says to itself");
+  const notices = button("Notices", unfold, "Show the framework's notices");
   const error = button("First error", jump);
   const following = button("Follow", () => place(!follow));
-  const whole = button("Whole log", save, "Download it, or the chosen task's");
+  const whole = button("Whole log", save, "Download all logs, or the chosen task's");
   const foot = h("span.dim.gap");
   const blocks = h(".blocks"), live = h(".live");
   const pane = h(".lines", { role: "log", ariaLive: "off", ariaLabel: "Log", tabIndex: 0 }, blocks, live);
@@ -161,19 +167,19 @@ function newLog(run, ask) {
     add(texts, texts.length);
   }
 
-  // Take further texts: lines that one task printed in a row. The kernel keeps so many in all.
+  // Add texts: consecutive lines of one task. The kernel keeps `count` texts in all.
   function add(texts, count) {
     kept = kept.concat(texts).slice(-count);
     const words = find.value.toLowerCase();
     for (const [index, mark, text] of texts.filter(shows)) {
       const lines = text.split("\n").filter((line) => line.toLowerCase().includes(words));
       if (!lines.length) continue;
-      if (!(blocks.lastChild?.count < BLOCK)) blocks.append(h(".block", { count: 0 }));
+      if (!(blocks.lastChild?.count < BLOCK_LINES)) blocks.append(h(".block", { count: 0 }));
       blocks.lastChild.append(draw([index, mark, lines.join("\n")]));
       blocks.lastChild.count += lines.length;
       found += lines.length;
     }
-    for (; found > KEPT; blocks.firstChild.remove()) found -= blocks.firstChild.count;
+    for (; found > KEPT_LINES; blocks.firstChild.remove()) found -= blocks.firstChild.count;
     live.replaceChildren(...run.live.filter((text) => text[2] && shows(text)).slice(0, 4).map(draw));
     place();
   }
@@ -208,14 +214,14 @@ function newLog(run, ask) {
     node?.scrollIntoView({ block: "nearest" });
   }
 
-  // Scroll to where the reader is: the end, or where they stopped.
+  // Scroll to the end if the reader follows the log; otherwise leave the pane where it is.
   function place(wanted = follow) {
     follow = wanted;
     if (follow) pane.scrollTop = pane.scrollHeight;
     head();
   }
 
-  // Jupyter serves no files of hidden directories: the kernel sends them, piece by piece.
+  // Jupyter does not serve files in hidden directories: the kernel sends them, piece by piece.
   async function save() {
     const parts = [];
     for (let at = 0, size = 1; at < size; at += parts.at(-1).byteLength) {
@@ -230,13 +236,13 @@ function newLog(run, ask) {
     setTimeout(() => URL.revokeObjectURL(href), 60000);
   }
 
-  // In pages without a secure connection there is no other way to copy.
+  // Without a secure connection a page has no other way to copy.
   function copy({ target }) {
     const texts = kept.filter(([index]) => run.names[index] === run.header.culprit);
     const area = h("textarea", { value: texts.map(([, , text]) => text).join("\n") });
     el.append(area);
     area.select();
-    flash(target, document.execCommand("copy") ? "Copied" : "Not copied");
+    flash(target, document.execCommand("copy") ? "Copied" : "Copy failed");
     area.remove();
     target.focus();
   }
@@ -274,8 +280,8 @@ function newView(model) {
   let said = 0, skew = 0, plotted = false, asked, told, focused;
   const act = (text, title) => button(text, () => send({ kind: text.toLowerCase() }), title);
   const actions = [
-    act("Stacks", "Show in the log where each worker is"),
-    act("Restart", "Start every worker again with the same code"),
+    act("Stacks", "Log where each worker is"),
+    act("Restart", "Restart every worker with the same code"),
     act("Stop"),
   ];
   const title = h("strong"), time = h("span.dim"), why = h("pre");
@@ -298,16 +304,18 @@ function newView(model) {
     if (message.id === asked) told?.([message, buffers[0]]);
     if (!message.to) return;
     run.gone = false;
-    skew = Date.now() / 1000 - message.now; // its clock may be another
+    // The kernel's clock may differ from the page's.
+    skew = Date.now() / 1000 - message.now;
     if (message.run !== run.number) begin(message.run);
     const { first, from, to, texts, points = [], question } = message, [text, point, state] = run.at;
     const missed = from.some((n, i) => n > run.at[i]), start = to[0] - texts.length;
     if (!missed) {
-      // A page that asked twice is told twice: what it has already is passed over.
+      // A page that asked twice is answered twice: skip what it already has.
       run.at = to.map((n, i) => Math.max(n, run.at[i]));
       if (to[2] >= state) update(message);
       points.slice(Math.max(point - from[1], 0)).forEach(plot);
-      if (start > text) log.filter(undefined, []); // the kernel has no more of what is between
+      // The kernel has dropped the texts in between.
+      if (start > text) log.filter(undefined, []);
       log.add(texts.slice(Math.max(text - start, 0)), to[0] - first);
     }
     if (missed || question) answer(question);
@@ -337,7 +345,7 @@ function newView(model) {
     const line = (run.series[[metric, attempt, index]] ??= { index, attempt, metric, points: [] });
     line.points.push([x, y]);
     const { length } = line.points;
-    if (length * Object.keys(run.series).length > POINTS) line.points = line.points.filter((_, i) => (length - i) % 2);
+    if (length * Object.keys(run.series).length > KEPT_POINTS) line.points = line.points.filter((_, i) => (length - i) % 2);
     plotted = true;
   }
 
@@ -382,7 +390,7 @@ function newView(model) {
   }
 
   function tick() {
-    // A frame or an answer may have been lost: say again where we are.
+    // A frame or an answer may have been lost: report the position again.
     if (Date.now() - said > 2000) answer();
     draw();
     if (!plotted || !el.clientHeight) return;
@@ -390,25 +398,26 @@ function newView(model) {
     for (const chart of charts) chart.draw();
   }
 
-  // In another place, or one of another size.
+  // The view was moved or resized.
   function arrange() {
     if (!el.clientHeight) return;
     plotted = true;
     log.arrange();
-    // Jupyter takes the view out for a moment when it renders the output anew.
+    // Jupyter removes the view for a moment when it renders the output again.
     el.closest(".jp-OutputArea")?.style.setProperty(`--${model.get("label")}`, `${el.offsetHeight}px`);
   }
 
-  // What is typed here is not meant for the notebook, where "d d" deletes a cell; but saving
-  // it, and running a cell, work from here too.
+  // Keys typed here are not for the notebook, where "d d" deletes a cell; saving the notebook
+  // and running a cell still work.
   function keys({ ctrlKey, metaKey, altKey, shiftKey, key }) {
     const theirs = ctrlKey || metaKey || altKey || (shiftKey && key === "Enter");
-    el.toggleAttribute("data-lm-suppress-shortcuts", !theirs); // for Jupyter, which listens before us
+    // Jupyter's listener runs before ours and looks at this attribute.
+    el.toggleAttribute("data-lm-suppress-shortcuts", !theirs);
     el.onkeydown = (event) => theirs || event.stopPropagation();
   }
 
-  // What loses the focus because it is taken out of the page gets it back, if nothing else has it:
-  // keys that the notebook hears instead could delete a cell.
+  // An element that loses the focus because it is removed from the page gets it back, unless
+  // something else has it: the notebook would receive the keys, and they could delete a cell.
   function leave() {
     if (el.isConnected && !el.contains(document.activeElement)) focused = null;
   }
@@ -438,8 +447,8 @@ export default () => {
   const views = [], watch = new MutationObserver(seek);
   let model, label;
 
-  // Jupyter renders an output anew whenever it is updated: a view that just lost its place
-  // moves to the new one, with its filter, its search and where it was scrolled to.
+  // Jupyter renders an output again whenever it is updated: a view that has just lost its place
+  // moves to the new one, with its filter, its search and its scroll position.
   function settle(el) {
     if (views.some((view) => view.home === el && view.el.isConnected)) return;
     let view = views.find((view) => !view.el.isConnected);
@@ -453,8 +462,8 @@ export default () => {
     return () => setTimeout(end, 2000);
   }
 
-  // An output that is static is our place all the same, while the page knows the run. It comes
-  // with an animation, whose start says that it is there.
+  // A static output can also hold the view, as long as the page knows the run. A CSS animation
+  // on it reports that it was inserted.
   function seek() {
     for (const el of document.getElementsByClassName(label)) settle(el);
   }
@@ -478,9 +487,9 @@ export default () => {
     });
     model.on("comm_live_update", () => views.forEach((view) => view.end()));
     document.addEventListener("animationstart", seek);
-    // Jupyter's own pages hold all outputs in one document: any of them can be our place.
+    // Jupyter's own pages hold all outputs in one document: any of them can hold the view.
     model.send({ kind: "hosts", hosts: !!document.querySelector(".jp-Notebook"), age: performance.now() / 1000 });
-    // Jupyter loads a typesetter for its first HTML, which would delay the first lines of a run.
+    // Jupyter loads a typesetter for its first HTML output, which would delay a run's first lines.
     model.widget_manager?.rendermime?.latexTypesetter?.typeset(h("p"));
     seek();
     return () => {

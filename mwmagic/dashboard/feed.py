@@ -1,4 +1,4 @@
-"""What a page is sent of a run: its state, its lines and its points, in small frames."""
+"""What is sent to a page about a run: its state, log lines and points, in small frames."""
 
 from __future__ import annotations
 
@@ -30,37 +30,37 @@ if TYPE_CHECKING:
 __all__ = ["Feed"]
 
 AHEAD_BYTES = 96_000
-"""Bytes that are read for a frame at the most."""
+"""Maximum read for one frame."""
 
 TURN_BYTES = 8_000
-"""Bytes of them that are read before it is seen whether those are enough.
+"""Read at a time, until there is enough for the frame.
 
-What is read of one task may not push another's last lines out of the journal.
+Reading more from one task could push another's last lines out of the journal.
 """
 
 BEHIND_BYTES = 2**20
-"""Bytes that a log may be ahead of its reader, which else jumps ahead: a page keeps fewer lines."""
+"""How far a reader may fall behind a log before it skips ahead: a page keeps fewer lines."""
 
 FRAME_POINTS = 1000
-"""Points in a frame at the most."""
+"""Maximum in one frame."""
 
 PACE_SECONDS = 0.2
-"""Seconds between two updates of what changes all the time."""
+"""Time between two updates of the values that change all the time."""
 
 MOVING = {"part", "place", "metrics", "usage"}
-"""What of a row changes all the time."""
+"""The parts of a row that change all the time."""
 
 DRAFT_CHARACTERS = 300
-"""Characters that are shown of a line while it is being written."""
+"""Maximum shown of a line that is still being written."""
 
 
 class Feed:
-    """One run, as its pages are told of it.
+    """One run, as it is sent to its pages.
 
     Parameters
     ----------
     view : View
-        What its pages show at first.
+        What the pages show first.
     """
 
     def __init__(self, view: View) -> None:
@@ -84,7 +84,7 @@ class Feed:
     # The state.
 
     def update(self, view: View) -> None:
-        """Take a newer status."""
+        """Update the state from a newer status."""
         run = view.run
         due = run.over or time.monotonic() - self._paced >= PACE_SECONDS
         if self._taken in ((view, True), (view, due)):
@@ -105,18 +105,18 @@ class Feed:
     def _note(
         self, kept: dict[str, tuple[int, Any]], new: dict[str, Any], version: int, *, due: bool
     ) -> None:
-        """Note what changed of a row: all of it, or what must be known at once."""
+        """Record what changed in a row: if no update is due, only what must be known at once."""
         for name, value in new.items():
             changed = name not in kept or kept[name][1] != value
             if changed and (due or name not in MOVING or name not in kept):
                 kept[name], self._state = (version, value), version
 
     def say(self, text: str) -> None:
-        """Add a line of our own."""
+        """Add a line from mwmagic to the log."""
         self.journal.add(-1, [Line(Mark.NOTE, encodable(text))])
 
     def state(self, since: int = 0) -> dict[str, Any]:
-        """Return the state, or what changed of it since a version."""
+        """Return the state, or the part of it that changed since a version."""
         rows: dict[int, dict[str, Any]] = {}
         for index, kept in enumerate(self._rows):
             new = {name: value for name, (version, value) in kept.items() if version >= since}
@@ -128,7 +128,7 @@ class Feed:
     # The logs.
 
     def _follow(self, run: RunStatus) -> None:
-        """Open the logs of processes that are new."""
+        """Open the logs of new processes."""
         if run.attempt != self._attempt:
             self._attempt = run.attempt
             self.collect(AHEAD_BYTES)
@@ -150,20 +150,20 @@ class Feed:
         self.journal.add(index, map(shortened, lines))
 
     def collect(self, limit: int) -> bool:
-        """Read what the tasks printed, up to so many bytes; return whether there was anything."""
+        """Read what the tasks printed, up to `limit` bytes; return whether there was anything."""
         grown = [(i, one) for i, one in enumerate(self._followers) if one and one.behind > 0]
         for index, follower in grown:
             self._show(index, follower.read(max(limit // len(grown), 1000)))
         return bool(grown)
 
     def finish(self) -> None:
-        """Take the logs as complete: show a last line that has no end."""
+        """Show the last line of each log, even without a newline: the logs are complete."""
         for index, follower in enumerate(self._followers):
             if follower is not None:
                 self._show(index, follower.close())
 
     def whole(self, task: int) -> Whole:
-        """Return the log of a task, by its place in the run's list, or with -1 all of them."""
+        """Return the log of the task at this index, or every log for -1."""
         chosen = self._followers if task < 0 else self._followers[task : task + 1]
         return Whole([follower.path for follower in chosen if follower is not None])
 
@@ -175,19 +175,19 @@ class Feed:
     # Frames.
 
     def frame(self, at: Position, limit: int) -> tuple[dict[str, Any], Position] | None:
-        """Return what a page at a position lacks, and where that takes it.
+        """Return what a page at a position lacks, and its position afterwards.
 
         Parameters
         ----------
         at : Position
-            The page's.
+            The page's position.
         limit : int
-            Characters of log text at the most.
+            Maximum characters of log text.
 
         Returns
         -------
         tuple or None
-            None where it lacks nothing.
+            None if it lacks nothing.
         """
         turns = AHEAD_BYTES // TURN_BYTES
         texts, text = self.journal.texts(at.text, limit)
@@ -205,13 +205,13 @@ class Feed:
         return {"run": self.number, **log, **{name: new for name, new in news.items() if new}}, to
 
     def _told(self, point: Point) -> list[Any]:
-        """Return a point as a page is told it."""
+        """Return a point as it is sent to a page."""
         x = int(point.x) if point.x.is_integer() else point.x  # shorter
         task, attempt, metric = point.key
         return [self._names.index(task), attempt, encodable(metric), x, point.y]
 
     def _look(self) -> None:
-        """Note the lines that are still being written."""
+        """Record the lines that are still being written."""
         for index, follower in enumerate(self._followers):
             text = follower.current[:DRAFT_CHARACTERS] if follower is not None else ""
             if text != self._live[index][1]:

@@ -14,23 +14,23 @@ if TYPE_CHECKING:
 __all__ = ["Journal", "Text"]
 
 KEPT_LINES = 10_000
-"""Lines kept; the page keeps the same."""
+"""How many lines are kept, here and in the page."""
 
 KEPT_CHARACTERS = 4 * 2**20
-"""Characters kept in all of them."""
+"""How many characters are kept in all."""
 
 TEXT_LINES, TEXT_CHARACTERS = 100, 4000
-"""Lines, and characters but for the last line's, of a text at the most.
+"""A text ends with the line that reaches one of these limits.
 
-Each is one element in a page: an element for each line takes four times as long.
+Each text is one element in a page: an element for each line takes four times as long.
 """
 
 EXTRA_CHARACTERS = 12
-"""Characters that a text costs beside its own."""
+"""Overhead of a text, counted in characters."""
 
 
 class Text(NamedTuple):
-    """Lines that one task printed in a row."""
+    """Consecutive lines of one task."""
 
     task: int
     mark: int
@@ -38,7 +38,7 @@ class Text(NamedTuple):
 
     @property
     def lines(self) -> int:
-        """How many they are."""
+        """The number of lines."""
         return self.text.count("\n") + 1
 
 
@@ -58,11 +58,11 @@ class Journal:
 
     @property
     def next(self) -> int:
-        """The number that the next text will get."""
+        """The number of the next text."""
         return self.first + len(self._texts)
 
     def add(self, task: int, lines: Iterable[Line]) -> None:
-        """Append lines of a task, which is told by its place in the run's list."""
+        """Append lines of the task at this index; -1 means that mwmagic wrote them."""
         for mark, alike in groupby(lines, key=lambda line: line.mark):
             for text in _cut(line.text for line in alike):
                 self._keep(Text(task, mark, text))
@@ -78,21 +78,21 @@ class Journal:
             self.first += 1
 
     def texts(self, start: int, limit: int) -> tuple[list[Text], int]:
-        """Return texts from a number on.
+        """Return texts, starting at a number.
 
         Parameters
         ----------
         start : int
-            The first one's number.
+            The number of the first text.
         limit : int
-            Characters after which no further one begins.
+            Characters after which no further text is added.
 
         Returns
         -------
         texts : list of Text
-            As many as are kept, and as the limit allows.
+            As many as are kept and the limit allows.
         end : int
-            The number after the last one.
+            The number after the last text.
         """
         texts: list[Text] = []
         end = max(start, self.first)
@@ -104,7 +104,7 @@ class Journal:
 
 
 def _cut(lines: Iterable[str]) -> Iterator[str]:
-    """Join lines to texts that are not too long."""
+    """Join lines into texts that are not too long."""
     held: list[str] = []
     size = 0
     for line in lines:

@@ -1,32 +1,32 @@
-"""Which pages show a dashboard, and how far each of them is."""
+"""The pages that show a dashboard, and how much each of them has received."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 __all__ = ["Pages", "Position"]
 
 FRAME_CHARACTERS = 24_000
-"""Characters in a frame at the most."""
+"""Maximum size of a frame."""
 
 WINDOW_CHARACTERS = 6 * FRAME_CHARACTERS
-"""Characters that may be on their way to pages which have not answered yet."""
+"""How much may be in flight to pages that have not answered yet: the window of the backpressure."""
 
 LEAST_CHARACTERS = 4000
-"""Characters that a frame should have room for; a page that does not answer gets no more."""
+"""Minimum room for a frame, and all that a page gets while it does not answer."""
 
 QUESTION_SECONDS = 1.0
-"""Seconds between two questions while little is sent."""
+"""Time between two questions while little is sent."""
 
 SILENCE_SECONDS = 1.0
-"""Seconds that a question waits for the slowest page."""
+"""How long a question waits for the slowest page."""
 
-BLIND_QUESTIONS = 900
-"""Questions to a page that does not answer.
+UNANSWERED_LIMIT = 900
+"""How many questions a page may leave unanswered before it counts as closed.
 
-While a cell blocks, kernels without subshells hear no page; the pages see
-everything all the same. A page that is gone gets no more than this.
+While a cell blocks, kernels without subshells receive nothing from the pages,
+which still receive everything.
 """
 
 
@@ -42,15 +42,15 @@ class Position(NamedTuple):
 class _Page:
     position: Position
     waiting: bool = False
-    blind: int = field(default=0)
+    unanswered: int = 0
 
 
 class Pages:
-    """The pages that were heard of.
+    """The pages that have sent a message.
 
-    A frame goes to all of them at once. Now and then one asks them to answer:
-    each answer costs more than a small frame. Until all have answered, or for a
-    while, only so much more is sent.
+    Each frame goes to all of them. Some frames carry a question, which the pages
+    answer; not all do, because an answer costs more than a small frame. Until every
+    page has answered, or the question has timed out, a limited amount is sent.
     """
 
     def __init__(self) -> None:
@@ -61,22 +61,22 @@ class Pages:
         self._unanswered = 0
 
     def heard(self, name: str, position: Position, question: int = 0) -> None:
-        """Note how far a page says that it is; a new one is added.
+        """Record the position that a page reports; add the page if it is new.
 
-        One that answers the question has all until there, and what was sent since
-        is on its way; any other word means that something was lost. Those that
-        let a question go by unanswered meanwhile are not waited for any more:
+        A page that answers the current question has everything up to its goal, and
+        what was sent since is on its way; any other message means that something was
+        lost. Pages that left a question unanswered are no longer waited for: they are
         closed, or so busy that they must ask again.
         """
         page = self._pages.get(name)
         whole = all(has >= wanted for has, wanted in zip(position, self._goal, strict=True))
         if page is not None and question == self._question and whole:
             position = page.position
-        answering = {other: page for other, page in self._pages.items() if not page.blind}
+        answering = {other: page for other, page in self._pages.items() if not page.unanswered}
         self._pages = {**answering, name: _Page(position)}
 
     def restart(self) -> None:
-        """Note that all numbers begin again."""
+        """Start again at position 0: the pages show another run."""
         self._goal = Position()
         for page in self._pages.values():
             page.position = Position()
@@ -94,7 +94,7 @@ class Pages:
 
     @property
     def known(self) -> bool:
-        """Whether any page is to be told anything."""
+        """Whether there is a page to send anything to."""
         return bool(self._pages)
 
     @property
@@ -102,33 +102,33 @@ class Pages:
         return any(page.waiting for page in self._pages.values())
 
     def position(self) -> Position:
-        """Return what the page that is furthest behind lacks."""
+        """Return the position of the page that is furthest behind."""
         positions = (page.position for page in self._pages.values())
         return Position(*map(min, zip(*positions, strict=True)))
 
     def _due(self, time: float) -> bool:
-        """Whether it is time for a question."""
+        """Return whether it is time for a question."""
         since = time - self._asked
         if self._waiting:
             return since > SILENCE_SECONDS
         return since > QUESTION_SECONDS or self._unanswered > WINDOW_CHARACTERS // 2
 
     def send(self, position: Position, size: int, time: float) -> int:
-        """Note that a frame is sent which takes every page to `position`.
+        """Record that a frame is sent that takes every page to `position`.
 
         Parameters
         ----------
         position : Position
-            Where it ends.
+            The position after the frame.
         size : int
-            Its characters.
+            Its size in characters.
         time : float
             Now, in seconds.
 
         Returns
         -------
         int
-            The question's number, if the pages are to answer this frame, or else 0.
+            The question's number if the pages must answer this frame, else 0.
         """
         self._unanswered += size
         for page in self._pages.values():
@@ -138,8 +138,8 @@ class Pages:
         self._question += 1
         self._asked, self._goal, self._unanswered = time, position, size
         for name, page in list(self._pages.items()):
-            page.blind += page.waiting
+            page.unanswered += page.waiting
             page.waiting = True
-            if page.blind > BLIND_QUESTIONS:
+            if page.unanswered > UNANSWERED_LIMIT:
                 del self._pages[name]
         return self._question

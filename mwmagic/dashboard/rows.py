@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 __all__ = ["Load", "View", "header", "row", "shown"]
 
 MOST_ROWS, MOST_CARDS = 8, 24
-"""Tasks that are shown as rows at the most, and as cards; more are tiles."""
+"""Up to so many tasks are shown as rows, and up to so many as cards; more become tiles."""
 
 LOAD_SECONDS = 2.0
-"""Time over which the CPU's load is taken at the least; its samples are a second apart."""
+"""Minimum time over which CPU load is measured; samples are a second apart."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,11 @@ class View:
     Parameters
     ----------
     run : RunStatus
-        How it is.
+        Its status.
     doing : str
-        What a button does at the moment.
+        What a button is doing at the moment.
     refusal : str
-        Why the last button could not do what it says.
+        Why the last button's action was refused.
     """
 
     run: RunStatus
@@ -51,14 +51,14 @@ class View:
 
 
 class Load:
-    """How busy a task is, from the CPU time that it has used so far."""
+    """A task's CPU load, from the CPU time that it has used so far."""
 
     def __init__(self) -> None:
         self._since: tuple[float, float] | None = None
         self.share: float | None = None
 
     def take(self, cpu: float | None, time: float) -> None:
-        """Take the seconds of CPU time that it has used, and the time now."""
+        """Add a sample: the CPU time used so far, and the time now, in seconds."""
         if cpu is None:
             self._since = self.share = None
         elif self._since is None or cpu < self._since[0]:
@@ -69,12 +69,12 @@ class Load:
 
 
 def shown(path: str) -> str:
-    """Return a path below the record's directory as a reader needs it."""
+    """Shorten a path below the record's directory for display."""
     return path[path.find("/.mwmagic/") + 1 :]
 
 
 def _usage(task: TaskStatus, share: float | None) -> str:
-    """Say where a task's process is, and what it uses."""
+    """Describe a task's process: time left, address, pid, CPU load and memory."""
     told = [
         left(task),
         task.address,
@@ -91,14 +91,14 @@ def _memory(size: float) -> str:
 
 
 def row(task: TaskStatus, share: float | None = None) -> dict[str, Any]:
-    """Return what a page shows of a task, as JSON values; no finer, so that it changes less.
+    """Return what a page shows of a task, as JSON values, rounded so that they change less often.
 
     Parameters
     ----------
     task : TaskStatus
-        How it is.
+        Its status.
     share : float, optional
-        How busy it is.
+        Its CPU load, as a share of one processor.
     """
     part, kind = fraction(task), tone(task)
     return {
@@ -113,14 +113,14 @@ def row(task: TaskStatus, share: float | None = None) -> dict[str, Any]:
 
 
 def _actions(view: View) -> list[str]:
-    """Return the buttons that a page shows."""
+    """Return the buttons that are enabled."""
     if view.doing:
         return []
     return ["Restart"] if view.run.over else ["Stacks", "Restart", "Stop"]
 
 
 def _size(count: int) -> str:
-    """Return how large so many tasks are shown."""
+    """Return the layout for a number of tasks."""
     if count > MOST_CARDS:
         return "tiles"
     return "cards" if count > MOST_ROWS else "rows"

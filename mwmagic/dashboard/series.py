@@ -1,4 +1,4 @@
-"""What the tasks measured, as points of a chart."""
+"""The tasks' metrics as points of a chart."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ if TYPE_CHECKING:
 __all__ = ["SPEED", "Key", "Point", "Series"]
 
 SPEED = "steps/s"
-"""The name of the metric that is worked out from the others' times."""
+"""The metric that is computed from the times of the others."""
 
-POINTS = 12_000
-"""Points kept, of all series together; of more, every second one goes."""
+KEPT_POINTS = 12_000
+"""How many points are kept of all series together; beyond that, every second one is dropped."""
 
-CHUNK = 2**16
-"""Bytes read at a time."""
+CHUNK_BYTES = 2**16
+"""How much is read at a time."""
 
-CHUNKS = 32
-"""A reader further behind than so many chunks leaves out what is between them."""
+BEHIND_LIMIT = 32
+"""A reader further behind than this many chunks skips what is between the chunks it reads."""
 
-SPACE = 0.1
-"""Seconds between two points of a series that are both worth a page's while."""
+SPACING_SECONDS = 0.1
+"""Minimum time between two points of a series."""
 
 ASIDE = ("bar", "evaluate")
-"""The kinds of entries that are no training."""
+"""The kinds of entries that are not from training."""
 
-WINDOW = 0.5
-"""Seconds over which a speed is taken at the least."""
+SPEED_SECONDS = 0.5
+"""Minimum time over which a speed is measured."""
 
 
 class Key(NamedTuple):
@@ -58,7 +58,7 @@ class Point(NamedTuple):
 
 @dataclass
 class _Place:
-    """Where one task of one attempt is, on an axis that only grows."""
+    """A task's position in one attempt, on an axis that only grows."""
 
     x: float = 0.0
     start: float = 0.0
@@ -69,7 +69,7 @@ class _Place:
     since: tuple[float, float] | None = field(default=None)
 
     def move(self, entry: Mapping[str, Any]) -> float:
-        """Return the place of an entry: its step counted over the epochs, else its epoch."""
+        """Return the x value of an entry: its step counted over all epochs, else its epoch."""
         step, epoch, steps = entry.get("step"), entry.get("epoch"), entry.get("steps")
         if step is None:
             self.x = self.x if self.last else max(self.x, float(epoch or self.x + 1))
@@ -86,10 +86,10 @@ class _Place:
         return self.x
 
     def speed(self, entry: Mapping[str, Any]) -> float | None:
-        """Return the steps per second, once they are known.
+        """Return the steps per second, or None while unknown.
 
-        Keras's reports know them, without validation and checkpoints; else they are
-        taken from the times of the entries.
+        Keras's reports contain them, without validation and checkpoints; otherwise they
+        are computed from the times of the entries.
         """
         if entry["source"] == REPORT and entry["kind"] != "report":
             per_step = None if entry["final"] else entry["seconds_per_step"]
@@ -100,7 +100,7 @@ class _Place:
             per_step = entry.get("seconds_per_step") if entry.get("final") else None
             return 1 / per_step if per_step else None
         seconds, steps = wall - self.since[0], self.x - self.since[1]
-        if seconds < WINDOW or steps <= 0:
+        if seconds < SPEED_SECONDS or steps <= 0:
             return None
         self.since = (wall, self.x)
         return steps / seconds
@@ -127,11 +127,11 @@ class Series:
         self._stride = 1
         self._places: dict[tuple[str, int], _Place] = {}
         self._preference = Preference()
-        self._stepped: set[Key] = set()  # of which steps are reported, not only epochs
+        self._stepped: set[Key] = set()  # those with values per step, not only per epoch
 
     @property
     def next(self) -> int:
-        """The number that the next point will get."""
+        """The number of the next point."""
         return self._next
 
     @property
@@ -145,21 +145,21 @@ class Series:
             size = self._path.stat().st_size
         except FileNotFoundError:
             return False
-        skip = (size - self._offset) // CHUNKS - CHUNK
+        skip = (size - self._offset) // BEHIND_LIMIT - CHUNK_BYTES
         if skip > 0:
-            self._offset, self._rest = self._offset + skip, b"{"  # the cut line is no JSON
+            self._offset, self._rest = self._offset + skip, b"{"  # the cut line will not parse
         if size > self._offset:
             with self._path.open("rb") as file:
                 file.seek(self._offset)
-                self._take(file.read(CHUNK))
+                self._take(file.read(CHUNK_BYTES))
         if size <= self._offset:
-            for key, (x, y) in self._held.items():  # the newest, for now
+            for key, (x, y) in self._held.items():  # the newest so far
                 self._keep(key, x, y)
             self._held.clear()
         return size > self._offset
 
     def since(self, number: int, limit: int) -> tuple[list[Point], int]:
-        """Return so many points from a number on, and the number after the last one."""
+        """Return up to `limit` points from a number on, and the number after the last one."""
         start = bisect_left(self._points, number, key=lambda point: point.number)
         chosen = self._points[start : start + limit]
         whole = start + limit >= len(self._points)
@@ -176,7 +176,7 @@ class Series:
             found = parsed(entry) if isinstance(entry, dict) else None
             if found is not None:
                 self._entry(found)
-        if len(self._points) > POINTS:
+        if len(self._points) > KEPT_POINTS:
             self._thin()
 
     def _entry(self, entry: Mapping[str, Any]) -> None:
@@ -199,14 +199,14 @@ class Series:
             self._add(Key(task, attempt, SPEED), x, speed, entry)
 
     def _retract(self, keys: set[Key]) -> None:
-        """Take back what a log said, before the first report, of metrics that are reported."""
+        """Remove points that came from a log before the first report of their metrics."""
         if any(key in self._seen for key in keys):
             self._points = [point for point in self._points if point.key not in keys]
             for key in keys:
                 self._held.pop(key, None)
 
     def _wanted(self, key: Key, entry: Mapping[str, Any]) -> bool:
-        """Return whether a value belongs in the chart: an epoch's mean not among its steps'."""
+        """Return whether a value belongs in the chart: an epoch's mean does not if its steps do."""
         if entry["source"] == REPORT and not entry["final"]:
             self._stepped.add(key)
         return not (entry["source"] == REPORT and entry["final"] and key in self._stepped)
@@ -214,7 +214,7 @@ class Series:
     def _add(self, key: Key, x: float, value: float, entry: Mapping[str, Any]) -> None:
         y = float(f"{value:.5g}") if math.isfinite(value) else None
         wall = float(entry["wall"])
-        soon = 0 <= wall - self._since.get(key, -math.inf) < SPACE
+        soon = 0 <= wall - self._since.get(key, -math.inf) < SPACING_SECONDS
         if soon and y is not None and not entry.get("final"):
             self._held[key] = (x, y)
             return
@@ -230,7 +230,7 @@ class Series:
         self._next += 1
 
     def _thin(self) -> None:
-        """Leave out every second point of each series, from now on too."""
+        """Drop every second point of each series, now and in future."""
         count: Counter[Key] = Counter()
         kept = []
         for point in self._points:

@@ -1,4 +1,4 @@
-"""What is left of a dashboard where nothing runs: plain text and plain HTML."""
+"""The dashboard of a saved notebook: plain text and plain HTML."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 __all__ = ["chart", "page", "text"]
 
-WIDTH, HEIGHT = 480, 120
-"""Pixels of the picture of the loss."""
+WIDTH_PIXELS, HEIGHT_PIXELS = 480, 120
+"""Size of the picture of the loss."""
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
-"""Okabe and Ito's, which nearly everybody can tell apart."""
+"""The palette of Okabe and Ito, made for colour-blind readers."""
 
 UNTYPESET = "mathjax_ignore tex2jax_ignore"
-"""Classes by which MathJax 3 and 2 take no "$" in a log or a message for a formula's."""
+"""Classes that keep MathJax 3 and 2 from reading a "$" in a log or a message as a formula."""
 
 TONES = {"good": "#2e7d32", "bad": "#d32f2f", "run": "#1a73e8", "wait": "#e65100"}
 
@@ -37,7 +37,7 @@ def text(run: RunStatus) -> str:
     Parameters
     ----------
     run : RunStatus
-        How it is. What differs from one execution to the next, such as ports
+        Its status. What differs from one execution to the next, such as ports
         and process ids, is left out, so that saved outputs can be compared.
     """
     lines = [headline(run)]
@@ -55,20 +55,20 @@ def page(
     Parameters
     ----------
     run : RunStatus
-        How it is.
+        Its status.
     points : sequence of Point
         Its metrics.
     label : str
-        A class for the element, by which a page finds it.
+        The class by which a page finds the element.
     live : bool
-        Whether the run goes on.
+        Whether the run is still going.
     """
     head = "<b>" + html.escape(headline(run)) + "</b>"
-    head += " <i>(it went on when this was saved)</i>" if live else ""
+    head += " <i>(still going when this was saved)</i>" if live else ""
     rows = "".join(_row(name, task) for name, task in run.tasks.items())
     parts = [head, f"<table>{rows}</table>", _picture(run, points), _cause(run)]
     parts += [f"<p>{html.escape(remark)}</p>" for remark in remarks(run)]
-    # A page that takes the live view out for a moment says how high that was.
+    # A page that removes the live view for a moment sets this to its height.
     height = f"min-height:var(--{label},0)" if label else ""
     name = f"mwmagic-static {UNTYPESET} {label}"
     return encodable(f'<div class="{name}" style="{height}">{"".join(parts)}</div>')
@@ -91,17 +91,17 @@ def _cause(run: RunStatus) -> str:
 
 
 def _picture(run: RunStatus, points: Sequence[Point]) -> str:
-    """Return the loss as an image that needs nothing else, and what it shows in words."""
+    """Return the loss as a self-contained image, and its first and last values in words."""
     names = dict.fromkeys(point.key.metric for point in points)
     metric = next((name for name in names if "loss" in name), None)
     chosen = [p for p in points if p.key.metric == metric and p.y is not None]
     if not chosen:
         return ""
     first, last = chosen[0].y, chosen[-1].y
-    words = html.escape(f"{metric}: {first:.4g} at first, {last:.4g} at last")
+    words = html.escape(f"{metric}: {first:.4g} at the start, {last:.4g} at the end")
     picture = base64.b64encode(encodable(chart(chosen, list(run.tasks))).encode()).decode()
     source = f"data:image/svg+xml;base64,{picture}"
-    return f'<div><img alt="{words}" src="{source}" width="{WIDTH}"><br>{words}</div>'
+    return f'<div><img alt="{words}" src="{source}" width="{WIDTH_PIXELS}"><br>{words}</div>'
 
 
 def chart(points: Sequence[Point], names: Sequence[str]) -> str:
@@ -113,8 +113,8 @@ def chart(points: Sequence[Point], names: Sequence[str]) -> str:
     lines: dict[tuple[str, int], list[str]] = {}
     for point in points:
         if point.y is not None:
-            x = 6 + (point.x - x0) / dx * (WIDTH - 12)
-            y = 6 + (1 - (point.y - y0) / dy) * (HEIGHT - 12)
+            x = 6 + (point.x - x0) / dx * (WIDTH_PIXELS - 12)
+            y = 6 + (1 - (point.y - y0) / dy) * (HEIGHT_PIXELS - 12)
             key = (point.key.task, point.key.attempt)
             lines.setdefault(key, []).append(f"{x:.1f},{y:.1f}")
     last = max(attempt for _, attempt in lines)
@@ -122,13 +122,14 @@ def chart(points: Sequence[Point], names: Sequence[str]) -> str:
         _line(_thin(places), names.index(task), faint=attempt < last)
         for (task, attempt), places in lines.items()
     )
-    frame = f'<path d="M1,1V{HEIGHT - 1}H{WIDTH - 1}" fill="none" stroke="#888"/>'
-    size = f'width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}"'
-    return f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{frame}{drawn}</svg>'
+    frame = f'<path d="M1,1V{HEIGHT_PIXELS - 1}H{WIDTH_PIXELS - 1}" fill="none" stroke="#888"/>'
+    size = f'width="{WIDTH_PIXELS}" height="{HEIGHT_PIXELS}"'
+    box = f'viewBox="0 0 {WIDTH_PIXELS} {HEIGHT_PIXELS}"'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {size} {box}>{frame}{drawn}</svg>'
 
 
 def _thin(places: list[str]) -> list[str]:
-    """Keep as many points as a small picture shows, and the last."""
+    """Keep as many points as a small picture can show, and the last one."""
     stride = len(places) // 200 + 1
     return [*places[:-1:stride], places[-1]]
 

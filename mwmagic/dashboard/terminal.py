@@ -36,25 +36,25 @@ if TYPE_CHECKING:
 
 __all__ = ["live", "table"]
 
-DRAWINGS_PER_SECOND = 4
-"""Drawings per second."""
+REDRAW_SECONDS = 0.25
+"""Time between two drawings of the table."""
 
 BAR_COLUMNS = 20
-"""Columns of a progress bar at the most."""
+"""Maximum width of a progress bar."""
 
 WHOLE_COLUMNS = 2
-"""The first columns, which are never cut: names and states."""
+"""How many of the first columns are never truncated: names and states."""
 
 STYLES = {"good": "green", "bad": "bold red", "run": "blue", "wait": "yellow"}
 
 
 def table(run: RunStatus) -> Group:
-    """Return a run's state as rich draws it.
+    """Return a run's state as a rich renderable.
 
     Parameters
     ----------
     run : RunStatus
-        How it is.
+        Its status.
     """
     grid = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
     cells = [_cells(name, task) for name, task in _worst_first(run.tasks)]
@@ -71,7 +71,7 @@ def table(run: RunStatus) -> Group:
 
 
 def _worst_first(tasks: dict[str, TaskStatus]) -> list[tuple[str, TaskStatus]]:
-    """Return failures first: a terminal may show fewer rows than there are."""
+    """Return failures first, because a terminal may not show every row."""
     return sorted(tasks.items(), key=lambda item: tone(item[1]) != "bad")
 
 
@@ -94,7 +94,7 @@ def _cells(name: str, task: TaskStatus) -> list[Any]:
 
 
 class _Picture:
-    """Draws the run as it is at that moment."""
+    """Draws the current state of a run."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -105,14 +105,14 @@ class _Picture:
 
 @contextmanager
 def live(run: Run, console: Console | None = None) -> Iterator[Console]:
-    """Keep a table of a run at the bottom of the terminal meanwhile; it stays there at last.
+    """Keep a live table of a run at the bottom of the terminal; its last state stays there.
 
-    Where the output is no terminal, only its last state is printed.
+    If the output is not a terminal, only the last state is printed.
 
     Yields
     ------
     Console
-        What is printed on it goes above the table.
+        Prints above the table.
     """
     console = console or Console()
     if not console.is_terminal:
@@ -122,7 +122,7 @@ def live(run: Run, console: Console | None = None) -> Iterator[Console]:
     with Live(
         _Picture(run),
         console=console,
-        refresh_per_second=DRAWINGS_PER_SECOND,
+        refresh_per_second=1 / REDRAW_SECONDS,
         redirect_stdout=False,
         redirect_stderr=False,
     ):

@@ -1,4 +1,4 @@
-"""Whole logs, as a page downloads them: one, or all of a run in a row."""
+"""Whole logs for download: one, or all logs of a run concatenated."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ if TYPE_CHECKING:
 __all__ = ["DOWNLOAD_BYTES", "PIECE_BYTES", "Whole"]
 
 DOWNLOAD_BYTES = 200 * 2**20
-"""Bytes that a page gathers at the most."""
+"""Maximum that a page downloads."""
 
 PIECE_BYTES = 2**19
-"""Bytes that go to a page at a time."""
+"""How much is sent to a page at a time."""
 
 
 class Whole:
-    """What is in logs now; what they grow by later is left out.
+    """A snapshot of logs; what is appended later is left out.
 
     Parameters
     ----------
     paths : sequence of Path
-        The files. Where there are several, a line before each names it.
+        The files. If there are several, a line before each names it.
     """
 
     def __init__(self, paths: Sequence[Path]) -> None:
@@ -36,11 +36,11 @@ class Whole:
 
     @property
     def size(self) -> int:
-        """Bytes in all."""
+        """Total size in bytes."""
         return sum(len(head) + size for head, _, size in self._parts)
 
     def piece(self, start: int) -> bytes:
-        """Return what comes from a place on, though not all at once; nothing at the end."""
+        """Return a piece that starts at an offset; it is empty at the end."""
         for head, path, size in self._parts:
             if start < len(head):
                 return head[start:]

@@ -1,4 +1,4 @@
-"""The widget: what the kernel's side and the page's side of a dashboard share."""
+"""The widget: what the kernel and the page share of a dashboard."""
 
 from __future__ import annotations
 
@@ -18,24 +18,23 @@ if TYPE_CHECKING:
 __all__ = ["VIEW", "Widget"]
 
 VIEW = "application/vnd.jupyter.widget-view+json"
-"""The type of a widget's place in a notebook."""
+"""The MIME type of a widget's view in a notebook."""
 
 
 def _load(name: str) -> str:
-    """Read a file of the page's side.
+    """Read a file for the browser, without comments and indentation.
 
-    Every notebook that shows a dashboard may keep a copy: comments and indents
-    stay out of it.
+    Every notebook that shows a dashboard may keep a copy.
     """
     text = files("mwmagic.dashboard").joinpath(name).read_text(encoding="utf-8")
     return re.sub(r"^\s*//.*\n|^[ \t]+|^\n", "", text, flags=re.MULTILINE)
 
 
 def _let_the_page_choose(comm: Any) -> None:  # noqa: ANN401 - ipykernel is not typed
-    """Have the page's messages handled in the subshell that the page asks for.
+    """Handle the page's messages in the subshell that the page asks for.
 
-    ipykernel 7.4 hands them to whichever loop sent something last: the main one,
-    which a cell may block.
+    ipykernel 7.4 passes them to the loop that last sent something, which may be the
+    main loop while a cell blocks it.
     """
     if hasattr(comm, "_reply_subshell_for"):
         comm._reply_subshell_for = lambda _data, wanted: wanted  # noqa: SLF001 - no other way
@@ -47,11 +46,11 @@ class Widget(anywidget.AnyWidget):
     Attributes
     ----------
     state : dict
-        The last state that changed a word, for a page that hears nothing else.
+        The last saved state, for a page that receives nothing else.
     label : str
-        The class of the element in which the page shows a run that is over.
+        The class of the element in which the page shows the run.
     hosted : bool
-        Whether the page finds that element by itself, and needs no mark of a view.
+        Whether the page finds that element on its own, without the widget's MIME type.
     loaded : float
         When the page was loaded, in seconds of the monotonic clock.
     """
@@ -68,13 +67,13 @@ class Widget(anywidget.AnyWidget):
         self.on_msg(self._host)
 
     def _host(self, _widget: Widget, content: Mapping[str, Any], _buffers: object) -> None:
-        """Hear what kind of page has got this; it says so before anything is shown."""
+        """Take the message by which a page says what it can do, before anything is shown."""
         if content.get("kind") == "hosts":
             self.hosted = bool(content["hosts"])
             self.loaded = time.monotonic() - float(content["age"])
 
     @property
     def view(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The widget's place in a notebook, and what Colab must know to load it."""
+        """The widget's view for a notebook, and the metadata that Colab needs to load it."""
         data, metadata = self._repr_mimebundle_()
         return data[VIEW], metadata

@@ -124,7 +124,7 @@ def test_variables_are_given_to_the_workers(script, capsys):
         (["run", "--raw"], "there is no script to run"),
         (["run", "-n", "0", "main.py"], "worker"),
         (["run", "--keras", "legacy", "--framework", "jax", "nothing.py"], "nothing.py"),
-        (["logs"], "no runs are recorded below"),
+        (["logs"], "no runs are recorded in"),
         (["stop", "nobody"], "no cluster 'nobody' is running; `mwmagic ps` lists"),
     ],
 )
@@ -369,7 +369,7 @@ def test_logs_are_shown_task_by_task(recorded, capsys):
         (["1"], "worker:1 has no log: it was not started"),
         (["5"], "worker:0"),
         (["chief"], "worker:0"),
-        (["--run", "9"], "there is no run 9; there are 1, 2"),
+        (["--run", "9"], "there is no run 9; the recorded runs are 1, 2"),
         (["0", "--grep", "("], "is not a valid regular expression"),
     ],
 )

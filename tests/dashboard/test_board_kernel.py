@@ -134,7 +134,7 @@ def test_the_dashboard_is_below_the_cell_that_launched_last(kernel):
     widgets = "[w for w in __import__('ipywidgets').Widget.widgets.values() if hasattr(w, '_esm')]"
     kernel.run(f"assert len({widgets}) == 1")
     forming, over, waited, live = (output["data"] for output in kernel.outputs.values())
-    assert forming == {"text/plain": "run 1 goes on below"}
+    assert forming == {"text/plain": "run 1 continues below"}
     assert set(over) == BUNDLE
     assert over["text/plain"].startswith("run 1: finished\n  worker:0  finished")
     assert waited == {"text/plain": "run 1: finished"}
@@ -151,7 +151,7 @@ def test_only_a_page_that_finds_the_place_by_itself_does_without_the_views_mark(
     assert set(kernel.board["data"]) == BUNDLE | {VIEW}
     kernel.message({"kind": "hosts", "hosts": True, "age": 1000})
     kernel.until(lambda: set(kernel.board["data"]) == BUNDLE, "the update")
-    assert "went on when this was saved" in kernel.board["data"]["text/html"]
+    assert "still going when this was saved" in kernel.board["data"]["text/html"]
 
 
 def test_colabs_own_widget_manager_is_enabled_and_told_of(kernel):

@@ -10,10 +10,10 @@ from mwmagic.dashboard.journal import (
     Journal,
 )
 from mwmagic.dashboard.pages import (
-    BLIND_QUESTIONS,
     FRAME_CHARACTERS,
     LEAST_CHARACTERS,
     SILENCE_SECONDS,
+    UNANSWERED_LIMIT,
     WINDOW_CHARACTERS,
     Pages,
     Position,
@@ -65,7 +65,7 @@ def test_an_answer_leaves_what_was_sent_since_on_its_way_and_another_word_asks_f
 def test_a_page_that_never_answers_is_forgotten():
     pages = Pages()
     pages.heard("closed", Position())
-    for number in range(BLIND_QUESTIONS + 3):
+    for number in range(UNANSWERED_LIMIT + 3):
         pages.send(Position(number), 0, 2 * SILENCE_SECONDS * number)
     assert not pages.known
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from mwmagic.dashboard.series import POINTS, SPEED, Key, Series
+from mwmagic.dashboard.series import KEPT_POINTS, SPEED, Key, Series
 
 
 def entry(step, wall, **fields):
@@ -106,10 +106,11 @@ def test_pages_get_points_and_where_to_go_on(tmp_path):
 @pytest.mark.slow
 def test_only_so_many_points_are_kept(tmp_path):
     one = record(tmp_path)
-    one.write(*(entry(step, float(step), steps=None, kind="print") for step in range(1, POINTS)))
+    steps = range(1, KEPT_POINTS)
+    one.write(*(entry(step, float(step), steps=None, kind="print") for step in steps))
     points = one.read()
-    assert len(one.series.points) <= POINTS
-    assert len(points) > POINTS / 5
+    assert len(one.series.points) <= KEPT_POINTS
+    assert len(points) > KEPT_POINTS / 5
     assert points == sorted(points)
 
 
