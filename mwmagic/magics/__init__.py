@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["MWMagic", "load", "unload"]
 
 _UNDO = "_mwmagic_undo"
-"""The shell's attribute that holds what unloading must undo."""
+"""The shell's attribute that holds the function to unload."""
 
 
 _KEPT = "_mwmagic_kept"
@@ -50,7 +50,7 @@ def _reloading() -> bool:
 def unload(shell: InteractiveShell) -> None:
     """Remove the magics from a shell and end their clusters; a reload keeps those.
 
-    IPython does not do so by itself: it would go on offering them.
+    IPython does not do so by itself: it would still offer them.
     """
     undo = getattr(shell, _UNDO, None)
     if undo is not None:

@@ -1,4 +1,4 @@
-"""``%mw_cluster``: declare a cluster, or go on with the one there is."""
+"""``%mw_cluster``: declare a cluster, or reuse or change the running one."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ __all__ = ["mw_cluster"]
 
 _PARSER = Parser(
     "%mw_cluster",
-    "Declare a cluster: hold a port for each task, warm up, show the addresses. Repeated, it goes "
-    "on with the cluster there is, updates it, or replaces it where it cannot be updated.",
+    "Declare a cluster: hold a port for each task, warm up, and show the addresses. Repeated, it "
+    "reuses the running cluster, updates it, or replaces it if it cannot be updated.",
 )
 add_cluster_options(_PARSER, notebook=True)
 
@@ -49,7 +49,7 @@ def mw_cluster(session: Session, given: Namespace, _cell: str) -> Cluster:
 def _declare(session: Session, asked: Mapping[str, Any]) -> Cluster:
     if "workers" not in asked and "chief" not in asked:
         raise BadArguments(
-            f"there is no cluster {asked['name']!r} to go on with, so say how many workers "
+            f"there is no cluster {asked['name']!r} to reuse, so say how many workers "
             "to declare: `%mw_cluster 2`"
         )
     return _new(session, {"workers": 0, **session.defaults(), **asked})
@@ -72,7 +72,7 @@ def _update(session: Session, old: Cluster, repetition: Repetition) -> Cluster:
     session.say(f"updated the cluster {old.options.name!r}: {_words(repetition)}")
     run = old.latest
     if run is not None and not run.over and any(map(_later, repetition.changes)):
-        session.say(f"run {run.number} keeps what it was launched with; later launches change")
+        session.say(f"run {run.number} keeps its options; later launches get the new ones")
     serve(old)
     return old
 
@@ -82,9 +82,8 @@ def _replace(session: Session, old: Cluster, repetition: Repetition) -> Cluster:
     run = old.latest
     if run is not None and not run.over:
         raise BadArguments(
-            f"the cluster {name!r} is busy with run {run.number} ({run.words}), and "
-            f"only another cluster can have {why}; `%mw_stop` the run first, or give the new "
-            "cluster a --name"
+            f"the cluster {name!r} is busy with run {run.number} ({run.words}), and it must be "
+            f"replaced to get {why}; `%mw_stop` the run first, or give the new cluster a --name"
         )
     old.shutdown()
     new = _new(session, {**repetition.options.as_json(), "directory": "."})
@@ -96,7 +95,7 @@ _ACTIONS = {Outcome.REUSE: _reuse, Outcome.UPDATE: _update, Outcome.REPLACE: _re
 
 
 def _later(change: Change) -> bool:
-    """Whether a change holds for later launches only."""
+    """Return whether a change affects later launches only."""
     return change.name != "detach"
 
 

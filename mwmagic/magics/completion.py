@@ -22,10 +22,10 @@ __all__ = ["install"]
 _PARSERS = {one.name: one.parser for one in MAGICS}
 
 _LINE = re.compile(r"^\s*(?:[\w.]+\s*=\s*)?%{1,2}(?P<magic>mw_\w+)\s+(?P<rest>.*)$")
-"""A magic's line, also as ``x = %mw_cluster``."""
+"""A line with a magic, also in the form ``x = %mw_cluster``."""
 
 _HOOKED = re.compile(r".*%{1,2}mw_\w+")
-"""What IPython 7 asks its hooks with: the line's first word, or all of it."""
+"""The text that IPython 7 looks its hooks up by: a line's first word, or all of it."""
 
 
 _TASK = "task"

@@ -1,4 +1,4 @@
-"""What a notebook shows of runs while they go on, and keeps when they are over."""
+"""What a notebook shows of runs while they are going, and keeps when they are over."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["Displays", "status_html", "status_text"]
 
 
 def _in_kernel() -> bool:
-    """Whether a notebook may show widgets; else this is IPython in a terminal."""
+    """Return whether this is a kernel, which can show widgets, rather than a terminal."""
     return getattr(get_ipython(), "kernel", None) is not None
 
 
@@ -38,7 +38,7 @@ class Displays:
         self._spare: Widget | None = None
 
     def prepare(self) -> None:
-        """Have the page load what shows a run before there is one, and say what it can do."""
+        """Have the page load the widget, and report what it can do, before there is a run."""
         if self._spare is None and _in_kernel():
             from mwmagic.dashboard.widget import Widget
 
@@ -88,7 +88,7 @@ class Displays:
         self._spare = None
 
     def wait(self, run: Run, timeout: float | None) -> None:
-        """Show how far a run is until it is over, or the time is."""
+        """Show a run's progress until it is over or the time is up."""
         if _in_kernel():
             show_progress(run, timeout)
             return
@@ -98,13 +98,13 @@ class Displays:
             run.ended_within(TIMEOUT_MAX if timeout is None else timeout)
 
     def finish(self, run: Run) -> None:
-        """Wait until the last state of a run that is over is what will be saved."""
+        """Wait until the output to be saved shows the final state of a run that is over."""
         board = self._boards.get(run.cluster)
         if board is not None and run.over:
             board.finish()
 
     def close(self) -> None:
-        """Show nothing live any more."""
+        """Stop every live display."""
         for board in self._boards.values():
             board.close()
         self._boards.clear()

@@ -27,7 +27,7 @@ def _stop() -> Parser:
     parser = Parser("%mw_stop", "Stop the run. The cluster stays; --cluster ends it too.")
     add = parser.add_argument
     add("task", nargs="?", help="Stop only an evaluator, or a worker beside parameter servers.")
-    what = "Seconds between SIGTERM and SIGKILL (as declared for the cluster)."
+    what = "Seconds between SIGTERM and SIGKILL (default: the cluster's)."
     add_option(parser, OPTIONS["grace"], default=None, help=what)
     add("--cluster", action="store_true", help="End the cluster too, and free its ports.")
     return parser
@@ -35,7 +35,7 @@ def _stop() -> Parser:
 
 @magic(_stop(), shows=True)
 def mw_stop(session: Session, given: Namespace, _cell: str) -> Cluster | None:
-    """Stop the run; end the cluster only where that is asked for."""
+    """Stop the run; end the cluster only on request."""
     if given.cluster and given.task is not None:
         raise BadArguments(
             f"--cluster ends every task, not only {given.task}; leave one of them out"
@@ -54,7 +54,7 @@ def mw_stop(session: Session, given: Namespace, _cell: str) -> Cluster | None:
 
 
 def _stop_run(session: Session, cluster: Cluster, given: Namespace) -> None:
-    """Stop the run that is going, or a task of it; say so where there is none."""
+    """Stop the run or one of its tasks; say so if nothing is running."""
     run = cluster.latest
     if run is not None and not run.over:
         run.stop(given.task, given.grace)
@@ -68,9 +68,10 @@ def _stop_run(session: Session, cluster: Cluster, given: Namespace) -> None:
 
 
 def _kill() -> Parser:
-    parser = Parser("%mw_kill", "Send a task's process a signal: a fault on purpose.")
+    parser = Parser("%mw_kill", "Send a task's process a signal, to inject a fault.")
     parser.add_argument("task", help="The task: 1, worker:1 or chief.")
-    parser.add_argument("--signal", default="KILL", help="The signal's name or number (KILL).")
+    what = "The signal's name or number (default: KILL)."
+    parser.add_argument("--signal", default="KILL", help=what)
     return parser
 
 

@@ -1,4 +1,4 @@
-"""``%mw_export``: a script that does a run where mwmagic is not."""
+"""``%mw_export``: a script that repeats a run without mwmagic."""
 
 from __future__ import annotations
 
@@ -23,18 +23,19 @@ _SUFFIXES = {"script": ".sh", "slurm": ".sbatch"}
 def _export() -> Parser:
     parser = Parser(
         "%mw_export",
-        "Write a script that does the latest run without mwmagic: for a shell, or for Slurm.",
+        "Write a script that repeats the latest run without mwmagic, for a shell or for Slurm.",
     )
     kinds = f"{{{','.join(KINDS)}}}"
     what = "A shell script for one machine, or a batch script for Slurm's sbatch."
     parser.add_argument("kind", choices=KINDS, metavar=kinds, help=what)
-    parser.add_argument("--file", metavar="FILE", help="Where to write it (main.sh, main.sbatch).")
+    what = "The file to write (default: main.sh or main.sbatch)."
+    parser.add_argument("--file", metavar="FILE", help=what)
     return parser
 
 
 @magic(_export(), shows=True)
 def mw_export(session: Session, given: Namespace, _cell: str) -> Path:
-    """Write a script that does the latest run without mwmagic."""
+    """Write a script that repeats the latest run without mwmagic."""
     run = session.run()
     record = session.record() if run is None else run.record
     text = export_record(given.kind, record) if run is None else run.export(given.kind)

@@ -44,7 +44,7 @@ MAGICS = (
 """Every magic, in the order of the reference."""
 
 CONFIGURABLE = {name: option for name, option in OPTIONS.items() if option.configurable}
-"""The options whose default ``%config`` sets."""
+"""The options whose default can be set with ``%config``."""
 
 _TRAITS: dict[type, Callable[..., TraitType[Any, Any]]] = {
     bool: Bool,
@@ -55,7 +55,7 @@ _TRAITS: dict[type, Callable[..., TraitType[Any, Any]]] = {
 
 
 def _trait(option: Option) -> TraitType[Any, Any]:
-    """Return an option as traitlets has it; a cluster checks the value again."""
+    """Return an option as a trait; a cluster checks the value again."""
     names = choices(option)
     if names:
         trait: TraitType[Any, Any] = Enum(names, default_value=option.default, help=option.help)
@@ -90,4 +90,4 @@ def _defaults(namespace: dict[str, Any]) -> None:
 
 
 MWMagic: type[Registered] = new_class("MWMagic", (Registered,), exec_body=_defaults)
-"""What ``%config MWMagic`` sets: a trait for each option that has a default of the session's."""
+"""The class behind ``%config MWMagic``, with a trait for each configurable option."""

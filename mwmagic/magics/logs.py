@@ -29,14 +29,17 @@ __all__ = ["mw_logs"]
 def _logs() -> Parser:
     parser = Parser("%mw_logs", "Show what a task printed, as a terminal would.")
     add = parser.add_argument
-    add("task", nargs="?", default=None, help="1, worker:1 or chief; by default every task.")
-    add("--raw", action="store_true", help="With TensorFlow's notices and every update of a bar.")
+    add("task", nargs="?", default=None, help="1, worker:1 or chief (default: every task).")
+    raw = "Include the framework's notices and every update of a progress bar."
+    add("--raw", action="store_true", help=raw)
     add("--ansi", action="store_true", help="Keep the colours.")
-    add("--tail", type=int, default=1000, metavar="N", help="The last N lines (1000); 0 is all.")
+    tail = "Only the last N lines (default: 1000; 0: all)."
+    add("--tail", type=int, default=1000, metavar="N", help=tail)
     add("--grep", metavar="PATTERN", help="Only lines that match this regular expression.")
-    add("--follow", action="store_true", help="Go on until the run is over.")
-    add("--run", type=int, metavar="NUMBER", help="Of an earlier run; see %%mw_runs.")
-    add("--attempt", type=int, metavar="N", help="Of an earlier attempt.")
+    add("--follow", action="store_true", help="Print lines as they come, until the run is over.")
+    run = "The logs of an earlier run; %%mw_runs lists them."
+    add("--run", type=int, metavar="NUMBER", help=run)
+    add("--attempt", type=int, metavar="N", help="The logs of an earlier attempt.")
     return parser
 
 
@@ -72,7 +75,7 @@ def _one(given: Namespace, record: Record, task: TaskName) -> list[str]:
 
 
 def _going(session: Session, given: Namespace) -> Run | None:
-    """Return the run to follow; None where it is over, so that its log is all there is."""
+    """Return the run to follow, or None if it is over and its log complete."""
     if given.attempt is not None:
         raise BadArguments("--follow shows each attempt as it comes; leave out --attempt")
     run = session.run(given.run)
@@ -81,14 +84,14 @@ def _going(session: Session, given: Namespace) -> Run | None:
     record = session.record(given.run)
     if not record.status.over:
         raise BadArguments(
-            f"run {record.number} is not of this notebook's cluster, so it cannot be followed "
+            f"run {record.number} belongs to another cluster, so it cannot be followed "
             "here; leave out --follow to see its logs so far"
         )
     return None
 
 
 def _follow(session: Session, given: Namespace, run: Run) -> list[str]:
-    """Print the last lines there are, and those that come, until the run is over."""
+    """Print the last lines so far, then new lines as they come, until the run is over."""
     wanted = pattern(given.grep or "")
     tail, shown = given.tail, []
     for lines in pieces(run, given.task, raw=given.raw, ansi=given.ansi):
@@ -101,7 +104,7 @@ def _follow(session: Session, given: Namespace, run: Run) -> list[str]:
 
 
 def _last(lines: Sequence[tuple[str, str]], count: int, *, named: bool) -> list[str]:
-    """Return the last lines of each task, and before them how many others there are; 0 is all."""
+    """Return the last lines of each task, after a note of how many are left out; 0 is all."""
     kept: list[str] = []
     found: Counter[str] = Counter()
     for task, line in reversed(lines):

@@ -1,4 +1,4 @@
-"""``%mw_status``, ``%mw_stacks`` and ``%mw_runs``: how things are."""
+"""``%mw_status``, ``%mw_stacks`` and ``%mw_runs``: the state of runs and tasks."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def mw_status(session: Session, _given: Namespace, _cell: str) -> StatusTable:
     return StatusTable(session.record().status if run is None else run.status())
 
 
-_STACKS = Parser("%mw_stacks", "Show where each task is: those that hold up the others first.")
-_STACKS.add_argument("--full", action="store_true", help="With every thread's stack.")
+_STACKS = Parser("%mw_stacks", "Show where each task is, stragglers first.")
+_STACKS.add_argument("--full", action="store_true", help="Include every thread's stack.")
 
 
 @magic(_STACKS, shows=True)
@@ -39,7 +39,7 @@ def mw_stacks(session: Session, given: Namespace, _cell: str) -> Stacks:
     return stacks
 
 
-@magic(Parser("%mw_runs", "List the runs recorded here."))
+@magic(Parser("%mw_runs", "List the recorded runs."))
 def mw_runs(session: Session, _given: Namespace, _cell: str) -> RunTable:
     """List the runs."""
     return RunTable(runs(session.directory))

@@ -1,4 +1,4 @@
-"""One magic: its parser, what it does, and how IPython calls it."""
+"""A magic: its parser, its function, and how IPython calls it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Magic:
     act : callable
         Called with the session, the arguments and the cell.
     shows : bool
-        Whether it prints or displays what there is to see; else its result shows it.
+        Whether it prints or displays its output; if not, the cell shows its result.
     """
 
     parser: Parser
@@ -38,7 +38,7 @@ class Magic:
 
     @property
     def name(self) -> str:
-        """Its name, without the signs before it."""
+        """Its name, without the leading percent signs."""
         return self.parser.prog.lstrip("%")
 
     @property
@@ -47,7 +47,7 @@ class Magic:
         return "cell" if self.parser.prog.startswith("%%") else "line"
 
     def bound(self, session: Session) -> Callable[..., object]:
-        """Return what IPython calls."""
+        """Return the function that IPython calls."""
 
         def call(line: str, cell: str = "") -> object:
             try:
@@ -61,7 +61,7 @@ class Magic:
         return call
 
     def _run(self, session: Session, given: Namespace, cell: str) -> object:
-        """Do it, and do with the result what the options common to all magics say."""
+        """Call the function, then apply the options that all magics share to its result."""
         session.quiet = given.quiet
         result = self.act(session, given, cell)
         if given.out:
@@ -81,7 +81,7 @@ def magic(
     parser : Parser
         Its name, arguments and help.
     shows : bool
-        Whether it prints or displays what there is to see.
+        Whether it prints or displays its output.
     """
     parser.add_argument("-o", "--out", metavar="VAR", help="Store the result in this variable.")
     parser.add_argument("--quiet", action="store_true", help="Show nothing.")
@@ -89,10 +89,10 @@ def magic(
 
 
 def _hide(result: object) -> None:
-    """Let the cell show nothing where its last line is the magic itself, with this result.
+    """Keep the cell from showing this result if its last line is the magic itself.
 
-    Where it was assigned to a variable, that may be shown. IPython puts its own hook back when
-    the cell ends.
+    A variable that the result was assigned to may still be shown. IPython restores its own
+    hook when the cell ends.
     """
     show = sys.displayhook
 

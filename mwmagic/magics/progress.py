@@ -1,4 +1,4 @@
-"""What ``%mw_wait`` shows: one line of text, replaced as the run goes on."""
+"""What ``%mw_wait`` shows: a line of text that is updated until the run is over."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
 __all__ = ["show_progress"]
 
 UPDATE_SECONDS = 0.5
-"""Time between two updates: each one is saved with the notebook."""
+"""Time between two updates, each of which is saved with the notebook."""
 
 
 def _text(status: RunStatus) -> str:
-    """Return the run's line, and remarks below it."""
+    """Return the run's line, with remarks below it."""
     return "\n".join([line(status), *remarks(status)])
 
 
 def show_progress(run: Run, timeout: float | None) -> None:
-    """Show a run's progress until it is over, or the time is.
+    """Show a run's progress until it is over or the time is up.
 
     Parameters
     ----------
     run : Run
         The run.
     timeout : float or None
-        Seconds at the most.
+        Time limit in seconds.
     """
     end = None if timeout is None else time.monotonic() + timeout
     shown = _text(run.status())

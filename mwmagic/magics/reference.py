@@ -37,7 +37,7 @@ def _magic(parser: argparse.ArgumentParser) -> Iterator[str]:
     yield f"## `{parser.prog}`\n"
     yield f"{parser.description}\n"
     yield "| argument | meaning |\n|---|---|"
-    for action in parser._actions:  # noqa: SLF001 - argparse offers no other way to list them
+    for action in parser._actions:  # noqa: SLF001 - argparse has no public list of them
         yield f"| {_names(action)} | {(action.help or '').replace('%%', '%')} |"
     yield ""
 

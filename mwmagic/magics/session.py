@@ -1,4 +1,4 @@
-"""What the magics of one notebook share: its clusters, its displays, and its defaults."""
+"""What the magics of a notebook share: its clusters, its displays, and its defaults."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class Session:
     shell : InteractiveShell
         IPython.
     defaults : callable
-        Returns the cluster options that ``%config`` gives, as they are now.
+        Returns the current cluster options from ``%config``.
 
     Attributes
     ----------
     quiet : bool
-        Whether the magic that is being executed is to show nothing.
+        Whether the magic that is being executed was told to show nothing.
     """
 
     def __init__(self, shell: Any, defaults: Callable[[], dict[str, Any]]) -> None:  # noqa: ANN401 - IPython is not typed
@@ -48,7 +48,7 @@ class Session:
         self._own = ""
 
     def close(self) -> None:
-        """End every cluster that does not outlive the kernel."""
+        """End every cluster that is not detached."""
         for cluster in self._clusters.values():
             if not cluster.options.detach:
                 cluster.close()
@@ -56,7 +56,7 @@ class Session:
         self.displays.close()
 
     def say(self, text: str) -> None:
-        """Print a line, unless the magic is to show nothing."""
+        """Print a line, unless the magic was told to show nothing."""
         if not self.quiet:
             print(text)  # noqa: T201 - the output of the cell
 
@@ -76,9 +76,9 @@ class Session:
             return None
 
     def default(self) -> tuple[str, Cluster | None]:
-        """Return the name of a cluster for which none is given, and that cluster, if there is one.
+        """Return the name of a cluster that is declared without one, and that cluster if it exists.
 
-        Where that name belongs to another process, this notebook has the next that is free.
+        If another process has a cluster with that name, this notebook takes the next free one.
         """
         configured = str(self.defaults()["name"])
         if configured != OPTIONS["name"].default:
@@ -94,12 +94,12 @@ class Session:
                 self.say(f"the name is taken, so this cluster is {name!r} ({taken})")
             self._own = name
             return name, found
-        self._own = ""  # it was taken since
+        self._own = ""  # it has been taken since
         return self.default()
 
     @property
     def gone(self) -> bool:
-        """Whether there is no cluster to act on, or it ended."""
+        """Whether no cluster was declared, or it ended."""
         cluster = self._clusters.get(self._current)
         return cluster is None or cluster.closed
 
@@ -116,7 +116,8 @@ class Session:
             raise NoCluster("no cluster was declared; `%mw_cluster 2` declares one of 2 workers")
         if cluster.closed:
             raise NoCluster(
-                f"the cluster {self._current!r} ended; `%mw_cluster` with its options declares it"
+                f"the cluster {self._current!r} ended; `%mw_cluster` with its options declares it "
+                "again"
             )
         return cluster
 
@@ -141,18 +142,18 @@ class Session:
         return run
 
     def run(self, number: int | None = None) -> Run | None:
-        """Return the latest run of the cluster, unless there is none or another is asked for."""
+        """Return the cluster's latest run; None if it has none, or another number is requested."""
         run = None if self.gone else self.cluster().latest
         return run if run is not None and number in (None, run.number) else None
 
     @property
     def directory(self) -> Path:
-        """The directory whose runs are shown: the cluster's, wherever the notebook went since."""
+        """The directory whose runs are shown: the cluster's, even after ``os.chdir``."""
         cluster = self._clusters.get(self._current)
         return Path() if cluster is None else cluster.options.root
 
     def record(self, number: int | None = None) -> Record:
-        """Return what is recorded of a run: of the latest, or of the one with this number.
+        """Return the record of the latest run, or of the run with this number.
 
         Raises
         ------
@@ -168,15 +169,15 @@ class Session:
         if number is None:
             return self._last([*known.values()])
         if number not in known:
-            raise NoRun(f"there is no run {number}; %mw_runs lists those there are")
+            raise NoRun(f"there is no run {number}; `%mw_runs` lists the recorded runs")
         return known[number]
 
     def _last(self, records: Sequence[Record]) -> Record:
-        """Return the last run of a cluster of this name, else of any; say so if it is another's."""
+        """Return the last run of the cluster with this name, else of any cluster, and say which."""
         name = self._current or next(names())
         mine = (record for record in reversed(records) if record.cluster == name)
         record = next(mine, records[-1])
         going = "" if record.status.over else ", which another process owns"
         if going or record.cluster not in (name, ""):
-            self.say(f"run {record.number} is of the cluster {record.cluster!r}{going}")
+            self.say(f"run {record.number} belongs to the cluster {record.cluster!r}{going}")
         return record

@@ -1,4 +1,4 @@
-"""Small objects that the magics return, with a representation worth reading."""
+"""Small objects that the magics return, with a readable representation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class StatusTable:
     Parameters
     ----------
     status : RunStatus
-        How the run and each of its tasks is.
+        The status of the run and of each of its tasks.
     """
 
     def __init__(self, status: RunStatus) -> None:

@@ -31,25 +31,25 @@ __all__ = ["mw_restart", "mw_wait", "mw_worker"]
 _SECONDS = reader(read_seconds)
 
 _NEXT = "`%mw_wait` waits again, `%mw_stop` stops it"
-"""What to do about a run that is still going."""
+"""The next step while a run is still going."""
 
 
 def _worker() -> Parser:
     parser = Parser(
         "%%mw_worker",
-        "Write the cell to a file and launch it, in the background: on every task, or on one, "
-        "which joins the run whose other tasks other cells launch.",
+        "Write the cell to a file and launch it in the background: on every task, or on one task "
+        "of a run whose other tasks are launched by other cells.",
     )
     add = parser.add_argument
-    add("--index", type=int, metavar="I", help="Launch it on this task only.")
-    add("--type", choices=list(TYPES), help="The task's type.")
-    add("--file", default="main.py", metavar="FILE", help="Where to write the cell (main.py).")
+    add("--index", type=int, metavar="I", help="Launch only the task with this index.")
+    add("--type", choices=list(TYPES), help="The type of that task (default: worker).")
+    add("--file", default="main.py", metavar="FILE", help="The file to write (default: main.py).")
     add("--args", default="", metavar="'A B'", help="The script's arguments, in quotes.")
     add_env(parser, "An environment variable for this run's workers.")
     add_option(parser, OPTIONS["restarts"], default=None)
-    add("--wait", action="store_true", help="Wait for the end, as %%mw_wait does.")
-    add("--timeout", type=_SECONDS, metavar="S", help="With --wait: seconds to wait at most.")
-    add("--no-run", action="store_true", help="Only write the file.")
+    add("--wait", action="store_true", help="Wait for the run to end, like %%mw_wait.")
+    add("--timeout", type=_SECONDS, metavar="S", help="With --wait: time limit in seconds.")
+    add("--no-run", action="store_true", help="Write the file without launching it.")
     return parser
 
 
@@ -116,9 +116,9 @@ def _task(given: Namespace) -> Task | None:
 
 
 def _cell(session: Session) -> str:
-    """Name the cell that is being executed, whose input is the latest in the history.
+    """Return the name of the cell that is being executed: the latest input in the history.
 
-    ``execution_count`` is its number only up to IPython 8, later the next one's.
+    ``execution_count`` is its number only up to IPython 8; in IPython 9 it is the next one's.
     """
     if session.shell is None or session.shell.history_manager is None:
         return ""
@@ -130,8 +130,10 @@ def _show(session: Session, run: Run) -> None:
         session.displays.show(run)
 
 
-_WAIT = Parser("%mw_wait", "Wait for the run; raise WorkerFailed, with the cause, if it fails.")
-_WAIT.add_argument("--timeout", type=_SECONDS, metavar="S", help="Seconds to wait at most.")
+_WAIT = Parser(
+    "%mw_wait", "Wait for the run to end; raise WorkerFailed, with the cause, if it fails."
+)
+_WAIT.add_argument("--timeout", type=_SECONDS, metavar="S", help="Time limit in seconds.")
 
 
 @magic(_WAIT, shows=True)
@@ -150,15 +152,15 @@ def _wait(session: Session, run: Run, timeout: float | None, *, quiet: bool) -> 
         told = f"run {run.number} is still going after {timeout:g} s ({run.words})"
         raise WaitTimeout(f"{told}. {_NEXT}") from None
     except KeyboardInterrupt:
-        told = f"stopped waiting; run {run.number} goes on ({run.words})"
+        told = f"stopped waiting; run {run.number} is still going ({run.words})"
         raise WaitInterrupted(f"{told}. {_NEXT}") from None
     finally:
         session.displays.finish(run)
 
 
-@magic(Parser("%mw_restart", "Start the gang again with the same code."), shows=True)
+@magic(Parser("%mw_restart", "Restart the gang with the same code."), shows=True)
 def mw_restart(session: Session, _given: Namespace, _cell: str) -> Run:
-    """Start the gang again."""
+    """Restart the gang with the same code."""
     cluster = session.cluster()
     with _showing(session, cluster):
         run = cluster.restart()

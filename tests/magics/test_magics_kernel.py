@@ -86,7 +86,7 @@ def test_wait_can_be_interrupted_and_the_run_goes_on(kernel):
         pass  # until it shows what it waits for
     kernel.manager.interrupt_kernel()
     error = kernel.collect(request).error
-    assert error.startswith("WaitInterrupted: stopped waiting; run 1 goes on")
+    assert error.startswith("WaitInterrupted: stopped waiting; run 1 is still going")
     assert "finished" not in kernel.run("%mw_status").value
     assert kernel.run("%mw_stop").text == "stopped run 1\n"
 
@@ -181,7 +181,7 @@ def test_declaring_again_with_other_options_updates_the_cluster(kernel):
     told = kernel.run("%mw_cluster --on-stall restart").text
     assert told == (
         "updated the cluster 'cluster': on stall restart (was report)\n"
-        "run 1 keeps what it was launched with; later launches change\n"
+        "run 1 keeps its options; later launches get the new ones\n"
     )
     kernel.run("%mw_stop")
     assert ours(kernel) == before
@@ -213,7 +213,7 @@ def test_what_cannot_be_updated_replaces_the_cluster_or_is_refused(kernel):
     kernel.run(SLEEP)
     error = kernel.run("%mw_cluster --chief --ps 2").error
     assert error.startswith("BadArguments: the cluster 'cluster' is busy with run 1")
-    assert "only another cluster can have chief, ps 2 (was 0)" in error
+    assert "it must be replaced to get chief, ps 2 (was 0)" in error
     assert "`%mw_stop` the run first, or give the new cluster a --name" in error
     kernel.run("%mw_stop")
     replaced = kernel.run("%mw_cluster --chief --ps 2")
