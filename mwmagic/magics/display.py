@@ -45,14 +45,14 @@ class Displays:
             self._spare = Widget()
 
     def show_any(self, run: Run) -> None:
-        """Show a run below the cell that is being executed: with its dashboard, or how it ended."""
+        """Show a run below the cell that is being executed: its dashboard, or its final state."""
         if run.over:
             self.keep(run.record, run.status())
         else:
             self.show(run)
 
     def keep(self, record: Record, status: RunStatus) -> None:
-        """Show how a run is at this moment, with nothing live."""
+        """Show the state of a run at this moment; it is not updated."""
         if not _in_kernel():
             print(status_text(status))  # noqa: T201 - the output of the cell
             return
@@ -68,9 +68,9 @@ class Displays:
         Parameters
         ----------
         run : Run
-            The latest of its cluster.
+            The latest run of its cluster.
         notice : str
-            What its dashboard says besides for as long as it goes on.
+            What its dashboard adds as long as the run is going.
         """
         if not _in_kernel():
             print(status_text(run.status()))  # noqa: T201 - the output of the cell

@@ -84,8 +84,8 @@ def _going(session: Session, given: Namespace) -> Run | None:
     record = session.record(given.run)
     if not record.status.over:
         raise BadArguments(
-            f"run {record.number} belongs to another cluster, so it cannot be followed "
-            "here; leave out --follow to see its logs so far"
+            f"run {record.number} is not a run of this notebook's cluster, so it cannot be "
+            "followed here; leave out --follow to see its logs so far"
         )
     return None
 

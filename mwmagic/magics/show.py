@@ -23,10 +23,14 @@ if TYPE_CHECKING:
 __all__ = ["install", "mw_show"]
 
 _SHOW = Parser(
-    "%mw_show", "Show a run below this cell: with its dashboard while it goes on, or how it ended."
+    "%mw_show", "Show a run below this cell: its dashboard while it is going, or its final state."
 )
 _SHOW.add_argument(
-    "run", nargs="?", type=int, metavar="RUN", help="Its number, see %%mw_runs; or the latest."
+    "run",
+    nargs="?",
+    type=int,
+    metavar="RUN",
+    help="Its number from %%mw_runs (default: the latest).",
 )
 
 
@@ -45,7 +49,7 @@ def mw_show(session: Session, given: Namespace, _cell: str) -> Run | Record:
 
 
 def install(shell: InteractiveShell, displays: Displays) -> Callable[[], None]:
-    """Have a `Run` show itself where it is a cell's value; return how to undo it."""
+    """Make a `Run` show itself as a cell's value; return a function that undoes it."""
     formatter = shell.display_formatter.ipython_display_formatter
     formatter.for_type(Run, displays.show_any)
     return lambda: formatter.pop(Run, None)

@@ -85,22 +85,22 @@ def mw_worker(session: Session, given: Namespace, cell: str) -> Run | None:
 
 
 _LAUNCHING = ("index", "type", "args", "env", "restarts", "wait", "timeout")
-"""What a launch takes, and writing a file does not."""
+"""The options that only a launch uses."""
 
 
 def _check(given: Namespace) -> None:
-    """Refuse what would have no effect."""
+    """Refuse options that would have no effect."""
     if given.no_run:
         for name in _LAUNCHING:
             if getattr(given, name) != _WORKER.get_default(name):
                 raise BadArguments(f"--no-run launches nothing, so leave out --{name}")
     if given.timeout is not None and not given.wait:
-        raise BadArguments("--timeout says how long --wait waits: add --wait, or leave it out")
+        raise BadArguments("--timeout limits how long --wait waits: add --wait, or leave it out")
 
 
 @contextmanager
 def _showing(session: Session, cluster: Cluster) -> Iterator[None]:
-    """Where a run goes on that is in the way, show it below this cell."""
+    """Show the run that is in the way, if there is one, below this cell."""
     try:
         yield
     except RunActive as error:

@@ -59,7 +59,7 @@ def test_what_is_recorded_is_found_after_another_declaration_and_from_elsewhere(
     assert kernel.run("%mw_logs 0 --run 1").text == "hello\n"
     kernel.run("os.chdir('..')\n%mw_cluster 1 --no-warm --name other --quiet")
     told = kernel.run("%mw_status")
-    assert told.text == "run 1 is of the cluster 'cluster'\n"
+    assert told.text == "run 1 belongs to the cluster 'cluster'\n"
     assert told.value.startswith("run 1: finished")
 
 
