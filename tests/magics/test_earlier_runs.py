@@ -22,11 +22,11 @@ def test_a_run_is_shown_again_while_it_goes_on_and_after(kernel):
     kernel.run(DECLARE)
     kernel.run(SLEEP)
     assert kernel.run(SLEEP).error.startswith("RunActive: run 1 is still going")
-    assert texts(kernel) == ["run 1 goes on below", "run 1: running"]
+    assert texts(kernel) == ["run 1 continues below", "run 1: running"]
     assert kernel.run("%mw_show").error is None
-    assert texts(kernel) == ["run 1 goes on below"] * 2 + ["run 1: running"]
+    assert texts(kernel) == ["run 1 continues below"] * 2 + ["run 1: running"]
     assert kernel.run("run").value is None
-    assert texts(kernel) == ["run 1 goes on below"] * 3 + ["run 1: running"]
+    assert texts(kernel) == ["run 1 continues below"] * 3 + ["run 1: running"]
     assert kernel.run(SLEEP.replace("-o", "--quiet -o")).error.startswith("RunActive")
     assert len(texts(kernel)) == 4, "quiet"
     kernel.run("%mw_stop")
@@ -66,7 +66,7 @@ def test_what_is_recorded_is_found_after_another_declaration_and_from_elsewhere(
 def test_nothing_that_is_typed_is_ignored(kernel, tmp_path):
     kernel.run(DECLARE)
     for cell, refused in (
-        ("%%mw_worker --timeout 3\npass", "--timeout says how long --wait waits"),
+        ("%%mw_worker --timeout 3\npass", "--timeout limits how long --wait waits"),
         ("%%mw_worker --no-run --restarts 0\npass", "--no-run launches nothing"),
         ("%%mw_worker --no-run --wait\npass", "so leave out --wait"),
         ("%mw_logs --follow --attempt 1", "--follow shows each attempt as it comes"),
