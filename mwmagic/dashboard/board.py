@@ -174,7 +174,7 @@ class Board:
     def _save(self, run: RunStatus) -> bool:
         """Update what the notebook keeps; return whether something is left for later.
 
-        Jupyter renders the output anew each time.
+        Jupyter renders the output again each time.
         """
         if run.over:
             self._conclude()

@@ -35,7 +35,7 @@ def test_a_run_is_shown_again_while_it_goes_on_and_after(kernel):
         data = kernel.shown.pop(None)  # it is not updated, so it has no id
         assert data["text/plain"].startswith("run 1: stopped\n  worker:0 "), cell
         assert "<table>" in data["text/html"]
-    assert kernel.run("%mw_show 7").error.startswith("NoRun: there is no run 7; %mw_runs lists")
+    assert kernel.run("%mw_show 7").error.startswith("NoRun: there is no run 7; `%mw_runs` lists")
     assert kernel.run("str(run)").value == "'<Run 1: stopped>'"
 
 
