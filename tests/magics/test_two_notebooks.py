@@ -21,7 +21,7 @@ def test_two_notebooks_in_one_folder(kernel, tmp_path):
         train.run(SLEEP)
 
         other = kernel.run("%mw_status")
-        assert other.text == "run 1 is of the cluster 'train', which another process owns\n"
+        assert other.text == "run 1 belongs to the cluster 'train', which another process owns\n"
         error = kernel.run(DECLARE + " --name train").error
         pid = train.manager.provisioner.process.pid
         assert error.startswith(f"ClusterOwned: cluster 'train' of {tmp_path}: ")
