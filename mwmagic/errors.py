@@ -9,6 +9,7 @@ The hierarchy::
     ├── NoRun                     there is no such run
     ├── RunActive                 a run is still active, so a new one cannot start
     ├── NotInstalled              a required library is missing
+    ├── FileTrouble               a file cannot be written or read, or must not be replaced
     ├── SupervisorError           the supervisor could not be started, or refused a request
     │   ├── ClusterOwned          the cluster belongs to another process
     │   └── SupervisorLost        the supervisor went away
@@ -30,6 +31,7 @@ __all__ = [
     "BadArguments",
     "ClusterError",
     "ClusterOwned",
+    "FileTrouble",
     "MessageError",
     "MwmagicError",
     "NoCluster",
@@ -87,6 +89,10 @@ class RunActive(MwmagicError):
 
 class NotInstalled(MwmagicError):
     """A required library is missing."""
+
+
+class FileTrouble(MwmagicError):
+    """A file cannot be written or read, or must not be replaced."""
 
 
 class SupervisorError(MwmagicError):

@@ -226,6 +226,7 @@ class Cluster:
         env: Mapping[str, str] | None = None,
         task: TaskName | None = None,
         source: str | None = None,
+        draft: Path | str | None = None,
         cwd: Path | str | None = None,
         restarts: int | None = None,
         cell: str = "",
@@ -245,6 +246,9 @@ class Cluster:
             new one that waits for the others.
         source : str, optional
             The code, where it is not to be read from `script`.
+        draft : path, optional
+            A file that takes the place of `script` when the launch is accepted,
+            before anything runs.
         cwd : path, optional
             The directory that it runs in; by default the current one.
         restarts : int, optional
@@ -278,6 +282,7 @@ class Cluster:
             tasks=tasks,
             script=str(script),
             source=text,
+            draft="" if draft is None else str(Path(draft).resolve()),
             args=[str(arg) for arg in args],
             env={**inherited(), **self.options.env, **given},
             given=given,

@@ -267,9 +267,10 @@ def launched(record: Record) -> tuple[str, list[str], dict[str, str]]:
     launches = {
         event["task"]: (event["script"], event["args"], event.get("env", {}))
         for event in record.events("launch")
+        if {"task", "script", "args"} <= event.keys()
     }
     if not launches:
-        raise NoRun(f"nothing was launched in run {record.number}")
+        raise NoRun(f"the record of run {record.number} in {record.path} is gone; run it again")
     one, *others = launches.values()
     if any(other != one for other in others):
         raise ClusterError(
@@ -277,6 +278,14 @@ def launched(record: Record) -> tuple[str, list[str], dict[str, str]]:
             "arguments and variables"
         )
     return one
+
+
+def has_values(record: Record) -> bool:
+    """Return whether an exported script holds values of variables that the user gave."""
+    launches = record.info.get("launches")
+    kept = launches.values() if isinstance(launches, dict) else ()
+    declared = any(isinstance(one, dict) and one.get("given") for one in kept)
+    return declared or bool(launched(record)[2])
 
 
 def export_record(kind: str, record: Record) -> str:

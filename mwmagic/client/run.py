@@ -276,6 +276,8 @@ class Run:
         ------
         ClusterError
             The tasks run different files, or this cluster cannot be run in that way.
+        NoRun
+            The record of the run is gone.
         """
         return self.cluster.export(kind, *launched(self.record))
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mwmagic.client.export import KINDS, export_record
+from mwmagic.client.export import KINDS, export_record, has_values
 
+from .file import OutputFile, add_overwrite
 from .magic import magic
 from .parser import Parser
 
@@ -16,6 +17,12 @@ if TYPE_CHECKING:
     from .session import Session
 
 __all__ = ["mw_export"]
+
+PUBLIC_MODE = 0o755
+PRIVATE_MODE = 0o700
+
+PRIVATE_NOTE = ", which only you can read: it holds the values of --env"
+"""What is added where a script is private."""
 
 _SUFFIXES = {"script": ".sh", "slurm": ".sbatch"}
 
@@ -30,6 +37,7 @@ def _export() -> Parser:
     parser.add_argument("kind", choices=KINDS, metavar=kinds, help=what)
     what = "The file to write (default: main.sh or main.sbatch)."
     parser.add_argument("--file", metavar="FILE", help=what)
+    add_overwrite(parser)
     return parser
 
 
@@ -40,8 +48,8 @@ def mw_export(session: Session, given: Namespace, _cell: str) -> Path:
     record = session.record() if run is None else run.record
     text = export_record(given.kind, record) if run is None else run.export(given.kind)
     name = Path(record.status.script).with_suffix(_SUFFIXES[given.kind]).name
-    path = Path(given.file or name)
-    path.write_text(text, encoding="utf-8")
-    path.chmod(0o755)
-    session.say(f"wrote {path}")
-    return path
+    file = OutputFile(given.file or name, overwrite=given.overwrite)
+    private = has_values(record) or bool(run and run.cluster.options.env)
+    file.write(text, PRIVATE_MODE if private else PUBLIC_MODE)
+    session.say(f"wrote {file.name}" + (PRIVATE_NOTE if private else ""))
+    return Path(file.name)

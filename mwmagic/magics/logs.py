@@ -56,7 +56,7 @@ def mw_logs(session: Session, given: Namespace, _cell: str) -> str | None:
 
 
 def _lines(given: Namespace, record: Record) -> list[str]:
-    chosen = [Task.parse(given.task)] if given.task is not None else list(record.tasks)
+    chosen = [Task.parse(given.task)] if given.task is not None else list(record.known_tasks())
     lines: list[str] = []
     for task in chosen:
         head = [f"--- {task} ---"] if given.task is None else []

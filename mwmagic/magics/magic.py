@@ -7,6 +7,9 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from mwmagic.errors import FileTrouble, MwmagicError
+from mwmagic.words.file import file_words
+
 from .parser import HelpShown, Parser
 
 if TYPE_CHECKING:
@@ -63,7 +66,12 @@ class Magic:
     def _run(self, session: Session, given: Namespace, cell: str) -> object:
         """Call the function, then apply the options that all magics share to its result."""
         session.quiet = given.quiet
-        result = self.act(session, given, cell)
+        try:
+            result = self.act(session, given, cell)
+        except MwmagicError:
+            raise
+        except OSError as error:  # a directory or a record that somebody removed, or locked
+            raise FileTrouble(file_words(error)) from error
         if given.out:
             session.shell.user_ns[given.out] = result
         if given.quiet or given.out or self.shows:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mwmagic.client.arguments import add_env, add_option, reader
@@ -14,6 +13,7 @@ from mwmagic.model.cluster import TYPES, Task
 from mwmagic.model.option import read_seconds
 from mwmagic.model.options import OPTIONS
 
+from .file import OutputFile, add_overwrite
 from .magic import magic
 from .parser import Parser
 
@@ -44,6 +44,7 @@ def _worker() -> Parser:
     add("--index", type=int, metavar="I", help="Launch only the task with this index.")
     add("--type", choices=list(TYPES), help="The type of that task (default: worker).")
     add("--file", default="main.py", metavar="FILE", help="The file to write (default: main.py).")
+    add_overwrite(parser)
     add("--args", default="", metavar="'A B'", help="The script's arguments, in quotes.")
     add_env(parser, "An environment variable for this run's workers.")
     add_option(parser, OPTIONS["restarts"], default=None)
@@ -64,19 +65,22 @@ def mw_worker(session: Session, given: Namespace, cell: str) -> Run | None:
     task = _task(given)
     if cluster is not None and task is not None:
         cluster.spec.find(task)
-    Path(given.file).write_text(cell, encoding="utf-8")
+    file = OutputFile(given.file, overwrite=given.overwrite)
     if cluster is None:
-        session.say(f"wrote {given.file}")
+        file.write(cell)
+        session.say(f"wrote {file.name}")
         return None
-    with _showing(session, cluster):
+    args = shlex.split(given.args)
+    with _showing(session, cluster), file.draft(cell) as draft:
         run = cluster.run(
-            given.file,
+            file.name,
             source=cell,
-            args=shlex.split(given.args),
+            args=args,
             env=given.env,
             task=task,
             restarts=given.restarts,
             cell=_cell(session),
+            draft=draft,
         )
     _show(session, run)
     if given.wait:

@@ -42,6 +42,7 @@ REQUESTS: dict[str, Fields] = {
         "tasks": list,
         "script": str,
         "source": str,
+        "draft": str,
         "args": list,
         "env": dict,
         "given": dict,

@@ -4,6 +4,7 @@
 
     .mwmagic/
       .gitignore                    ignores the folder
+      written/main.py               the hash of what a magic wrote to main.py beside the folder
       runs/0007-main/
         run.json                    the run's last known state, replaced as a whole
         main.py                     the code as run (main.worker-1.py where a task has its own)
@@ -22,16 +23,15 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from mwmagic.model.cluster import Task
+from mwmagic.model.cluster import TYPES, Task
 
-__all__ = ["FOLDER", "RunPaths", "TaskPaths", "ignore_file", "numbered", "runs_folder"]
+__all__ = ["FOLDER", "RunPaths", "TaskPaths", "ignore_file", "mark_file", "numbered", "runs_folder"]
 
 FOLDER = ".mwmagic"
 SLUG_CHARACTERS = 64
 
+_LOG = re.compile(rf"({'|'.join(TYPES)})-(\d{{1,9}})\.log")
 _RUN = re.compile(r"(\d{4,})-(.+)")
 _ATTEMPT = re.compile(r"attempt-([1-9]\d{0,8})")
 
@@ -44,6 +44,11 @@ def runs_folder(root: Path) -> Path:
 def ignore_file(root: Path) -> Path:
     """Return the file that keeps the record below `root` out of git."""
     return root / FOLDER / ".gitignore"
+
+
+def mark_file(path: Path) -> Path:
+    """Return the file that keeps the hash of what mwmagic wrote to the user's file `path`."""
+    return path.parent / FOLDER / "written" / path.name
 
 
 def numbered(root: Path) -> list[tuple[int, Path]]:
@@ -148,6 +153,11 @@ class RunPaths:
         """Return the numbers of the existing attempts, in order."""
         found = (_ATTEMPT.fullmatch(path.name) for path in self.root.glob("attempt-*"))
         return sorted(int(match[1]) for match in found if match)
+
+    def tasks(self) -> set[Task]:
+        """Return the tasks that have a log in any attempt."""
+        found = (_LOG.fullmatch(path.name) for path in self.root.glob("attempt-*/*.log"))
+        return {Task(match[1], int(match[2])) for match in found if match}
 
     def task(self, task: Task, attempt: int) -> TaskPaths:
         """Return the files of a task in an attempt."""

@@ -105,10 +105,11 @@ class Record:
 
     @property
     def tasks(self) -> tuple[Task, ...]:
-        """The tasks of the run."""
+        """The tasks of the run; those that have logs, where its state cannot be read."""
         names = self.info.get("tasks")
         found = map(_task, names if isinstance(names, dict) else ())
-        return tuple(task for task in found if task is not None)
+        told = tuple(task for task in found if task is not None)
+        return told or tuple(sorted(self.paths.tasks(), key=str))
 
     @property
     def attempts(self) -> int:
@@ -123,9 +124,10 @@ class Record:
         ClusterError
             The run has no such task.
         NoRun
-            The task has no output, because it never started in that attempt.
+            The task has no output, because it never started in that attempt; or the
+            record is gone.
         """
-        found = find_task(task, self.tasks)
+        found = find_task(task, self.known_tasks())
         wanted = reversed(self.paths.attempts()) if attempt is None else [attempt]
         for number in wanted:
             path = self.paths.task(found, number).log
@@ -133,6 +135,22 @@ class Record:
                 return path
         where = "" if attempt is None else f" in attempt {attempt} of {self.attempts}"
         raise NoRun(f"{found} has no log{where}: it was not started")
+
+    def known_tasks(self) -> tuple[Task, ...]:
+        """Return the tasks, of which every run has some.
+
+        Raises
+        ------
+        NoRun
+            The record is gone, or too damaged to tell.
+        """
+        tasks = self.tasks
+        if not tasks:
+            raise NoRun(
+                f"the record of run {self.number} in {self.path} is gone or damaged; "
+                "run it again, or see `%mw_runs` for others"
+            )
+        return tasks
 
     def log(self, task: TaskName, attempt: int | None = None) -> bytes:
         """Return a task's output, byte for byte; see `log_path` for the errors."""

@@ -5,20 +5,20 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import tempfile
 import time
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.model.text import finite
 
+from .file import keep_from_git, make_private, replace
 from .latest import Latest
 from .metrics import metric_line
-from .paths import RunPaths, ignore_file, runs_folder
+from .paths import RunPaths, runs_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from mwmagic.model.cluster import Task
     from mwmagic.model.position import Examination
@@ -35,25 +35,6 @@ STATE_SECONDS = 0.25
 
 FLUSH_SECONDS = 5.0
 """How long the supervisor waits for the last state to be written."""
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """Write a file atomically: readers see either the old content or the new."""
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:64]}.")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-        Path(temporary).replace(path)
-    except OSError:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
-def _make_private(folder: Path) -> None:
-    """Create a directory and its missing parents with mode 0700."""
-    if not folder.is_dir():
-        _make_private(folder.parent)
-        folder.mkdir(mode=0o700, exist_ok=True)
 
 
 class RunDirectory:
@@ -89,9 +70,8 @@ class RunDirectory:
         """
         folder = runs_folder(root)
         root.mkdir(parents=True, exist_ok=True)
-        _make_private(folder)
-        if not ignore_file(root).exists():
-            _replace(ignore_file(root), b"*\n")
+        make_private(folder)
+        keep_from_git(root)
         descriptor = os.open(folder / ".lock", os.O_WRONLY | os.O_CREAT, 0o600)
         with os.fdopen(descriptor, "wb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -102,20 +82,20 @@ class RunDirectory:
     def save_source(self, script: str, task: Task | None, source: str) -> Path:
         """Save the code of all tasks, or of one, and return its file."""
         path = self.paths.source(script, task)
-        _replace(path, source.encode("utf-8", "surrogateescape"))
+        replace(path, source.encode("utf-8", "surrogateescape"))
         return path
 
     def copy_source(self, source: Path) -> Path:
         """Save the code of an earlier run that is repeated, and return its file."""
         path = self.path / source.name
-        _replace(path, source.read_bytes())
+        replace(path, source.read_bytes())
         return path
 
     def task(self, task: Task, attempt: int) -> TaskPaths:
         """Return the paths of a task's files, and create their directory."""
         paths = self.paths.task(task, attempt)
         with self._writing():
-            _make_private(paths.log.parent)
+            make_private(paths.log.parent)
         return paths
 
     def write(self, state: dict[str, Any]) -> None:
@@ -138,12 +118,12 @@ class RunDirectory:
             text = json.dumps(
                 finite({"format": FORMAT_VERSION, **state}), indent=1, allow_nan=False
             )
-            _replace(self.paths.state, text.encode() + b"\n")
+            replace(self.paths.state, text.encode() + b"\n")
 
     def save_stacks(self, found: Examination) -> None:
         """Save where each task is."""
         with self._writing():
-            _replace(self.paths.stacks, json.dumps(found.as_json()).encode())
+            replace(self.paths.stacks, json.dumps(found.as_json()).encode())
 
     def event(self, kind: str, **fields: Any) -> None:  # noqa: ANN401 - JSON values
         """Append an event, with the monotonic and the wall time."""

@@ -7,12 +7,14 @@ import os
 import signal
 from contextlib import suppress
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mwmagic.errors import ClusterError, NoRun, RunActive
+from mwmagic.errors import ClusterError, FileTrouble, NoRun, RunActive
 from mwmagic.gang import State
 from mwmagic.model.cluster import Task, find_task
 from mwmagic.record import RunDirectory
+from mwmagic.words.file import file_words
 from mwmagic.words.run import words
 
 from .order import Order
@@ -22,7 +24,6 @@ from .server import Client, Server
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from mwmagic.engines import Engine
     from mwmagic.model.messages import Message
@@ -217,6 +218,9 @@ class Supervisor:
         self._check_own(run, message["options"])
         alone = tasks[0] if len(tasks) == 1 and len(members) > 1 else None
         source = run.directory.save_source(message["script"], alone, message["source"])
+        if message["draft"]:  # accepted, and nothing runs yet that could read the file
+            target = Path(message["cwd"], message["script"]).resolve()
+            Path(message["draft"]).replace(target)
         order = Order(
             script=message["script"],
             source=source,
@@ -252,7 +256,10 @@ class Supervisor:
         """Begin a run; `own` are the options that are its own, not the cluster's."""
         options = self.options.updated(own)
         name = script.rpartition("/")[2].partition(".")[0]
-        directory = RunDirectory.create(self.options.root, name)
+        try:
+            directory = RunDirectory.create(self.options.root, name)
+        except OSError as error:
+            raise FileTrouble(f"the run cannot be recorded: {file_words(error)}") from error
         start = replace(self._start, options=options)
         self._own = own
         self.run = Run(directory, self._place, start, self._changed)
@@ -265,12 +272,17 @@ class Supervisor:
         self._active().stop(task, message["grace"])
 
     def _restart(self, _client: Client, _message: Message) -> None:
-        if self.run is None:
+        if self.run is None or not self.run.orders:
             raise NoRun("nothing ran on this cluster yet, so there is nothing to restart")
         if not self.run.over:
             self._start_again(self.run)
             return
         old = self.run
+        if not all(order.source.is_file() for order in old.orders.values()):
+            raise NoRun(
+                f"the code of run {old.directory.number} is gone from {old.directory.path}; "
+                "launch it again from its cell or file"
+            )
         script = next(order.script for order in old.orders.values())
         run = self._begin(script, self._own)
         for task, order in old.orders.items():

@@ -1,0 +1,36 @@
+"""Files written as a whole, and directories that only their owner reads."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from .paths import ignore_file
+
+__all__ = ["keep_from_git", "make_private", "replace"]
+
+
+def replace(path: Path, data: bytes) -> None:
+    """Write a file so that readers see the old content or the new, never a part."""
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:64]}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        Path(temporary).replace(path)
+    except OSError:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def make_private(folder: Path) -> None:
+    """Make a directory below an existing one, and those between them, with mode 0700."""
+    if not folder.is_dir():
+        make_private(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def keep_from_git(root: Path) -> None:
+    """Have git ignore the record below `root`, whose directory exists."""
+    if not ignore_file(root).exists():
+        replace(ignore_file(root), b"*\n")

@@ -1,0 +1,45 @@
+"""Why a file cannot be read or written, in a sentence with the next step."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["file_words"]
+
+_DENIED = "{path} cannot be written or read: {why}; allow it, or use another directory"
+_FULL = "there is no space left for {path}: {why}; free some, or use another directory"
+
+_WORDS = {
+    errno.ENOENT: "{path} is not there: {why}; make its directory first, or use another",
+    errno.ENOTDIR: "{path} is below something that is not a directory; use another path",
+    errno.EISDIR: "{path} is a directory; name a file",
+    errno.EACCES: _DENIED,
+    errno.EPERM: _DENIED,
+    errno.EROFS: _DENIED,
+    errno.ENOSPC: _FULL,
+    errno.EDQUOT: _FULL,
+    errno.EFBIG: _FULL,
+}
+"""What each error number means for the user."""
+
+
+def file_words(error: OSError, path: Path | str | None = None) -> str:
+    """Return why a file cannot be read or written, and what to do.
+
+    Parameters
+    ----------
+    error : OSError
+        What the system says.
+    path : path, optional
+        The file that the user means, where it is not the one in `error`. Without either it
+        is the current directory that is gone.
+    """
+    meant = str(path or error.filename or "the current directory")
+    why = os.strerror(error.errno) if error.errno else str(error)
+    text = _WORDS.get(error.errno or 0, "{path} cannot be written or read: {why}")
+    return text.format(path=meant, why=why)
