@@ -18,6 +18,9 @@ RUN = "MWMAGIC_RUN"
 SOURCE = "MWMAGIC_SOURCE"
 """The copy of the code that runs."""
 
+SCRIPT = "MWMAGIC_SCRIPT"
+"""The path of the user's file, under which the copy runs; the bootstrap sets it for children."""
+
 REPORT = "MWMAGIC_REPORT"
 """The file for an uncaught exception, as JSON."""
 

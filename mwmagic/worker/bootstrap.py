@@ -20,7 +20,6 @@ import signal
 import sys
 import threading
 import time
-import tokenize
 import traceback
 import types
 from importlib.machinery import SourceFileLoader
@@ -86,42 +85,6 @@ def _install_fixes() -> None:
 def _announce(text: str) -> None:
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
-
-
-def _read(script: str) -> bytes:
-    """Return the code to run; tracebacks show its lines even if the file changes later."""
-    from mwmagic.model import variables
-
-    source = Path(os.environ.get(variables.SOURCE) or script).read_bytes()
-    _keep_lines(script, len(source), _lines(source))
-    return source
-
-
-def _keep_lines(script: str, size: int, lines: list[str]) -> None:
-    """Keep the lines of the code that runs from being read anew, from whatever the file is now.
-
-    TensorFlow's AutoGraph has them read anew before it transforms a function.
-    """
-    update = linecache.updatecache
-
-    def updatecache(filename: str, module_globals: dict[str, object] | None = None) -> list[str]:
-        if filename != script:
-            return update(filename, module_globals)
-        linecache.cache[script] = (size, None, lines, script)
-        return lines
-
-    linecache.updatecache = updatecache
-    updatecache(script)
-
-
-def _lines(source: bytes) -> list[str]:
-    """Return the lines of a source file, in the encoding that it declares."""
-    try:
-        encoding, _ = tokenize.detect_encoding(io.BytesIO(source).readline)
-    except SyntaxError:  # of which the compiler tells the user
-        encoding = "utf-8"
-    end = b"" if source.endswith((b"\n", b"\r")) else b"\n"  # as `linecache` has it
-    return list(io.TextIOWrapper(io.BytesIO(source + end), encoding, errors="replace"))
 
 
 def _main_module(script: str) -> types.ModuleType:
@@ -333,12 +296,35 @@ def _exit_code(request: SystemExit) -> int:
 
 def _run(script: str) -> BaseException | None:
     """Run the user's file and return what it raised."""
+    from mwmagic.worker.source import read
+
     try:
-        code = compile(_read(script), script, "exec", dont_inherit=True)
+        code = compile(read(script), script, "exec", dont_inherit=True)
         exec(code, vars(_main_module(script)))  # noqa: S102 - running it is the point
     except BaseException as error:  # noqa: BLE001 - reported, printed, and told by the exit code
+        if isinstance(error, SyntaxError) and error.filename == script and error.text is not None:
+            # The compiler took it from the file, which may be another by now.
+            error.text = linecache.getline(script, error.lineno or 0)
         return error
     return None
+
+
+def run_again(main: dict[str, object]) -> None:
+    """Run the worker's code in a child that it spawned.
+
+    Parameters
+    ----------
+    main : dict
+        The namespace of the child's main module, as `multiprocessing` made it.
+    """
+    _find_package()
+    from mwmagic.model import variables
+    from mwmagic.worker.source import read
+
+    script = os.path.normpath(os.environ[variables.SCRIPT])  # as `multiprocessing` has it
+    main.update(__file__=script, __doc__=None)
+    sys.argv[0] = script
+    exec(compile(read(script), script, "exec", dont_inherit=True), main)  # noqa: S102 - the point
 
 
 def _execute(script: str, process: int) -> int:

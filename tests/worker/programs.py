@@ -157,6 +157,38 @@ PROGRAMS = {
         "import multiprocessing as m\ndef f(x): return x * x\nif __name__ == '__main__':\n"
         "    with m.get_context('spawn').Pool(1) as p: print(p.map(f, [1, 2, 3]))"
     ),
+    "what a spawned child sees": (
+        "import inspect, multiprocessing as m, sys\nfrom pathlib import Path\n"
+        "DATA = (Path(__file__).parent / 'data.txt').read_text()\nNAMES = sorted(globals())\n"
+        "if __name__ == '__mp_main__': print(sys.argv)\n"
+        "def f(x): return (DATA, __file__, __name__, __package__, __spec__, __doc__, __cached__, "
+        "NAMES, sys.argv, sys.path, inspect.getsource(f), inspect.getsourcefile(f))\n"
+        "if __name__ == '__main__':\n"
+        "    with m.get_context('spawn').Pool(1) as p: print(*p.map(f, [1])[0], sep='\\n')"
+    ),
+    "a child of a fork server": (
+        "import multiprocessing as m\ndef f(x): return x * x, __file__, __name__\n"
+        "if __name__ == '__main__':\n"
+        "    with m.get_context('forkserver').Pool(1) as p: print(p.map(f, [1, 2, 3]))"
+    ),
+    "a spawned grandchild": (
+        "import multiprocessing as m\ndef f(x): print(x, __file__, flush=True)\n"
+        "def g(x):\n    p = m.get_context('spawn').Process(target=f, args=(x,))\n"
+        "    p.start()\n    p.join()\n    print(p.exitcode)\n"
+        "if __name__ == '__main__':\n"
+        "    p = m.get_context('spawn').Process(target=g, args=(1,))\n    p.start()\n    p.join()"
+    ),
+    "a spawned child that fails": (
+        "import multiprocessing as m\ndef f():\n    raise ValueError('child')\n"
+        "if __name__ == '__main__':\n"
+        "    p = m.get_context('spawn').Process(target=f, name='P')\n"
+        "    p.start()\n    p.join()\n    print(p.exitcode)"
+    ),
+    "a class in a spawned child": (
+        "import multiprocessing as m, pickle\nclass A: x = 1\ndef f(a): return type(a), a.x\n"
+        "if __name__ == '__main__':\n"
+        "    with m.get_context('spawn').Pool(1) as p: print(p.map(f, [A()]))"
+    ),
     "a fork that fails": (
         "import os\nif os.fork() == 0:\n    raise RuntimeError('child')\n"
         "print(os.waitstatus_to_exitcode(os.wait()[1]))"

@@ -1,0 +1,94 @@
+"""The code that runs: the copy in the record, under the name of the user's file.
+
+To the code ``__file__`` is the user's file, as ``python main.py`` has it, so that
+``Path(__file__).parent`` finds what lies beside it. That file may hold another launch's code
+by now. So whatever reads the code again gets the copy: tracebacks, `inspect` and TensorFlow's
+AutoGraph its lines, and the children of `multiprocessing`'s ``spawn`` and ``forkserver``,
+which run the main module's file anew, all of it.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import linecache
+import os
+import tokenize
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mwmagic.model import variables
+from mwmagic.repairs.imports import after_import
+
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import Any
+
+__all__ = ["read"]
+
+SPAWNED = str(Path(__file__).with_name("spawned.py"))
+"""What runs as the main module of a child, and becomes the code."""
+
+
+def read(script: str) -> bytes:
+    """Return the code to run, and have what reads it again get the same.
+
+    Parameters
+    ----------
+    script : str
+        The absolute path of the user's file, which need not exist where there is a copy.
+
+    Raises
+    ------
+    OSError
+        It cannot be read.
+    """
+    copy = os.environ.get(variables.SOURCE)
+    source = Path(copy or script).read_bytes()
+    _keep_lines(script, len(source), _lines(source))
+    if copy:
+        os.environ[variables.SCRIPT] = script
+        after_import("multiprocessing.spawn", functools.partial(_hand_down, script))
+    return source
+
+
+def _keep_lines(script: str, size: int, lines: list[str]) -> None:
+    """Keep the lines of the code that runs from being read anew, from whatever the file is now.
+
+    TensorFlow's AutoGraph has them read anew before it transforms a function.
+    """
+    update = linecache.updatecache
+
+    def updatecache(filename: str, module_globals: dict[str, object] | None = None) -> list[str]:
+        if filename != script:
+            return update(filename, module_globals)
+        linecache.cache[script] = (size, None, lines, script)
+        return lines
+
+    linecache.updatecache = updatecache
+    updatecache(script)
+
+
+def _lines(source: bytes) -> list[str]:
+    """Return the lines of a source file, in the encoding that it declares."""
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(source).readline)
+    except SyntaxError:  # of which the compiler tells the user
+        encoding = "utf-8"
+    end = b"" if source.endswith((b"\n", b"\r")) else b"\n"  # as `linecache` has it
+    return list(io.TextIOWrapper(io.BytesIO(source + end), encoding, errors="replace"))
+
+
+def _hand_down(script: str, spawn: ModuleType) -> None:
+    """Have children import the copy as their main module, where they would import the file."""
+    prepare, main = spawn.get_preparation_data, os.path.normpath(script)
+
+    @functools.wraps(prepare)
+    def get_preparation_data(name: str) -> dict[str, Any]:
+        data: dict[str, Any] = prepare(name)
+        known = {variables.SOURCE, variables.SCRIPT} <= os.environ.keys()
+        if known and data.get("init_main_from_path") == main:
+            data["init_main_from_path"] = SPAWNED
+        return data
+
+    vars(spawn).update(get_preparation_data=get_preparation_data)
