@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mwmagic.model.cluster import Task
     from mwmagic.record import Record
 
-__all__ = ["KINDS", "Shared", "export", "export_record", "launched"]
+__all__ = ["KINDS", "Shared", "export", "export_record", "has_values", "launched"]
 
 _PORTS_FROM = 40000
 """The first placeholder: plus a task's rank, it stands for the port that the script finds."""
