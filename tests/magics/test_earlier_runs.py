@@ -47,7 +47,8 @@ def test_what_is_recorded_is_found_after_another_declaration_and_from_elsewhere(
     assert kernel.run("%mw_status").value.startswith("run 1: finished")
     assert kernel.run("%mw_logs 1").text == "hello\n"
     assert kernel.run("%mw_logs 1 --follow").text == "hello\n", "it is over"
-    assert kernel.run("%mw_export script").text == "wrote main.sh\n"
+    told = "wrote main.sh, which only you can read: it holds the values of --env\n"
+    assert kernel.run("%mw_export script").text == told
     script = (tmp_path / "main.sh").read_text()
     assert '"$PYTHON" main.py a b\n' in script
     assert "GIVEN=yes" in script
