@@ -70,7 +70,7 @@ class Magic:
             result = self.act(session, given, cell)
         except MwmagicError:
             raise
-        except OSError as error:  # a directory or a record that somebody removed, or locked
+        except OSError as error:  # a directory or a record was removed or locked
             raise FileTrouble(file_words(error)) from error
         if given.out:
             session.shell.user_ns[given.out] = result

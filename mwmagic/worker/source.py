@@ -4,7 +4,7 @@ To the code ``__file__`` is the user's file, as ``python main.py`` has it, so th
 ``Path(__file__).parent`` finds what lies beside it. That file may hold another launch's code
 by now. So whatever reads the code again gets the copy: tracebacks, `inspect` and TensorFlow's
 AutoGraph its lines, and the children of `multiprocessing`'s ``spawn`` and ``forkserver``,
-which run the main module's file anew, all of it.
+which run the main module again, all of it.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ def read(script: str) -> bytes:
 
 
 def _keep_lines(script: str, size: int, lines: list[str]) -> None:
-    """Keep the lines of the code that runs from being read anew, from whatever the file is now.
+    """Have the lines of the code that runs read from the copy: the file may have changed.
 
-    TensorFlow's AutoGraph has them read anew before it transforms a function.
+    TensorFlow's AutoGraph reads them again before it transforms a function.
     """
     update = linecache.updatecache
 
