@@ -19,7 +19,7 @@ _UNDO = "_mwmagic_undo"
 
 
 _KEPT = "_mwmagic_kept"
-"""The shell's attribute that holds the session that a reload goes on with."""
+"""The shell's attribute with the session that a reload keeps."""
 
 
 def load(shell: InteractiveShell) -> None:

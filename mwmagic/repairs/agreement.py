@@ -24,7 +24,7 @@ __all__ = ["REPAIRS", "agree"]
 # Beyond this many numbers (a confusion matrix of 256 classes), running logs
 # are averaged over the workers instead of being computed from all of them. The values at
 # the end of an epoch are exact either way: Keras reads those from every worker.
-MOST_METRIC_STATE = 65_536
+METRIC_STATE_LIMIT = 65_536
 
 
 def agree(model: Any, outputs: Any, updated: dict[int, Any]) -> Any:
@@ -73,7 +73,7 @@ def _metric_state(model: Any, outputs: Any) -> list[Any]:
         return []
     variables = [v for metric in model.metrics for v in metric.variables]
     summable = all(v.aggregation in {"sum", "mean"} for v in variables)
-    few = sum(math.prod(v.shape) for v in variables) <= MOST_METRIC_STATE
+    few = sum(math.prod(v.shape) for v in variables) <= METRIC_STATE_LIMIT
     return variables if summable and few else []
 
 

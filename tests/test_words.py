@@ -1,0 +1,80 @@
+"""The words of the code: plain English, and units in the names of constants."""
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SOURCES = sorted((ROOT / "mwmagic").rglob("*.py"))
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "notebooks").glob("*.ipynb")]
+
+UNITS = {
+    *("SECONDS", "BYTES", "LINES", "CHARACTERS", "PIXELS", "COLUMNS", "ROWS", "POINTS", "PORTS"),
+    *("TASKS", "LOOKS", "TRIES", "TIMES", "COUNT", "LIMIT", "VERSION", "FORMAT", "CODE", "SIGNAL"),
+    *("PIECES", "PINGS", "PACKETS", "DESCRIPTORS", "VALUES", "EPOCHS", "CORES", "RATIO", "METRICS"),
+}
+"""What a number may count; the name of a numeric constant has one of them among its words."""
+
+SYSTEM = re.compile(r"PR_|SIOC|STD(?:IN|OUT)")
+"""How the system's own names begin."""
+
+BANNED = re.compile(
+    r"\b(?:hurtless|somebody|whoever|anew|of another making"
+    r"|is no (?:JSON|number|task|host name|regular expression|whole number)"
+    r"|who (?:evaluates|trains|fails|failed|waits|forks|serves|was)"
+    r"|goes on with(?!out))\b",
+    re.IGNORECASE,
+)
+"""What reads as translated; plain words say the same."""
+
+
+@cache
+def tree(path):
+    """Return a module's syntax tree."""
+    return ast.parse(path.read_text())
+
+
+def name(path):
+    """Name a file in a test's id."""
+    return str(path.relative_to(ROOT))
+
+
+def is_quantity(node):
+    """Return whether an expression is a number that counts something: a negative one does not."""
+    return all(
+        isinstance(part, ast.BinOp | ast.operator | ast.Load)
+        or (isinstance(part, ast.Constant) and type(part.value) in (int, float))
+        for part in ast.walk(node)
+    )
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name)
+def test_numeric_constants_name_their_unit(path):
+    constants = [
+        target.id
+        for node in tree(path).body
+        if isinstance(node, ast.Assign) and is_quantity(node.value)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    ]
+    assert not [c for c in constants if not UNITS & {*c.split("_")} and not SYSTEM.match(c)]
+
+
+@pytest.mark.parametrize("path", [*SOURCES, *PAGES], ids=name)
+def test_the_text_is_plain_english(path):
+    lines = path.read_text().splitlines()
+    assert not [f"{i}: {line.strip()}" for i, line in enumerate(lines, 1) if BANNED.search(line)]
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name)
+def test_a_function_that_answers_a_question_says_return_whether(path):
+    wrong = []
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.FunctionDef) and (doc := ast.get_docstring(node)):
+            marked = {d.id for d in node.decorator_list if isinstance(d, ast.Name)}
+            if doc.startswith("Tell ") or (doc.startswith("Whether") and "property" not in marked):
+                wrong.append(f"{node.name}: {doc.splitlines()[0]}")
+    assert not wrong
