@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import time
 
@@ -34,6 +35,9 @@ FORK_SECONDS = 10.0
 FORK_CHECK_SECONDS = 1.0
 """The interval between checks whether a zygote has forked a worker."""
 
+SPARE_DESCRIPTORS = 24
+"""Files that a start, and what the agent looks up meanwhile, may need at once."""
+
 UNUSED: dict[str, Any] = {"cpu": 0.0, "memory": 0, "state": "?", "processes": 0}
 
 
@@ -63,6 +67,11 @@ class Workers:
         name = command["process"]
         if name in self.processes:
             raise ValueError(f"{name} is still alive")
+        left = descriptors_left()
+        if left < SPARE_DESCRIPTORS:
+            text = f"too many open files: the agent has {left} descriptors left (see ulimit -n)"
+            self.outlet.emit("exited", **no_exit(name, reason=NOT_STARTED, error=text))
+            return
         try:
             log = Log(command["log"], command["credit"])
         except (OSError, ValueError) as error:
@@ -284,6 +293,12 @@ class Workers:
         if self.reaper.purging:
             moments.append(self.reaper.rescan)
         return moments
+
+
+def descriptors_left() -> int:
+    """Return how many more files this process may open."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return most - len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - no paths are needed
 
 
 def no_exit(process: str, *, reason: str | None = None, error: str | None = None) -> dict[str, Any]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import sys
+from pathlib import Path
 
 import pytest
 from processes import children, eventually
@@ -194,6 +196,27 @@ def test_a_worker_has_no_descriptors_or_signals_of_others(agent):
     assert descriptors == "0 1 2 3"  # beside its line; the last is the listing's own
     ignored_by_python = {signal.SIGPIPE, signal.SIGXFSZ}
     assert signals_of(signals) == {"SigBlk": set(), "SigIgn": ignored_by_python}
+
+
+def test_too_few_descriptors_fail_some_workers_and_not_the_agent(agent):
+    agent.start("a", "import time\ntime.sleep(600)")
+    agent.wait("started", process="a")
+    hard = resource.prlimit(agent.pid, resource.RLIMIT_NOFILE)[1]
+    used = len(list(Path(f"/proc/{agent.pid}/fd").iterdir()))
+    resource.prlimit(agent.pid, resource.RLIMIT_NOFILE, (used + 40, hard))
+    names = [f"b{number}" for number in range(20)]
+    for name in names:
+        agent.start(name, "import time\ntime.sleep(600)")
+    agent.until(
+        lambda: {event["process"] for event in agent.events if "process" in event} > {*names}
+    )
+    failed = [event for event in agent.events if event["type"] == "exited"]
+    assert {event["reason"] for event in failed} == {"not-started"}
+    assert all("too many open files" in event["error"] for event in failed)
+    assert "a" not in {event["process"] for event in failed}
+    assert 0 < len(failed) < len(names)
+    agent.say("ping", n=1)
+    agent.wait("pong")
 
 
 def test_a_signal_that_asks_something_ends_nothing(agent):
