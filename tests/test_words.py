@@ -15,6 +15,7 @@ UNITS = {
     *("SECONDS", "BYTES", "LINES", "CHARACTERS", "PIXELS", "COLUMNS", "ROWS", "POINTS", "PORTS"),
     *("TASKS", "LOOKS", "TRIES", "TIMES", "COUNT", "LIMIT", "VERSION", "FORMAT", "CODE", "SIGNAL"),
     *("PIECES", "PINGS", "PACKETS", "DESCRIPTORS", "VALUES", "EPOCHS", "CORES", "RATIO", "METRICS"),
+    "MODE",
 }
 """What a number may count; the name of a numeric constant has one of them among its words."""
 
