@@ -81,7 +81,7 @@ with Cluster(2, framework="sample", devices=4, warm=False) as cluster:
     until(lambda: phase("worker:0") == "waiting")
     Path("go").touch()
     until(lambda: phase("worker:0") == phase("worker:1") == "connected")
-    said["waits"] = {name: parse(text).waits for name, text in run.stacks()["texts"].items()}
+    said["waits"] = {name: parse(text).waits for name, text in run.stacks().texts.items()}
     Path("leave").touch()
     try:
         run.wait()

@@ -12,6 +12,7 @@ from processes import alive, eventually
 
 from mwmagic.errors import (
     ClusterError,
+    FileTrouble,
     NoRun,
     RunActive,
     RunStopped,
@@ -309,7 +310,7 @@ def test_a_run_outlives_its_record(cluster, tmp_path):
 def test_a_directory_that_cannot_be_written_is_told(cluster, tmp_path):
     one = cluster(1)
     (tmp_path / ".mwmagic").write_text("a file, where a folder should be")
-    with pytest.raises(SupervisorError, match=r"the supervisor failed: .*\.mwmagic"):
+    with pytest.raises(FileTrouble, match=r"cannot be recorded: .*\.mwmagic cannot be written"):
         one.run("main.py", source="")
     (tmp_path / ".mwmagic").unlink()
     assert one.run("main.py", source="").wait(30).number == 1
