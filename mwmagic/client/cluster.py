@@ -39,7 +39,7 @@ __all__ = ["Cluster", "clusters"]
 CLOSE_SECONDS = 15.0
 """Time limit for a supervisor to end everything, in addition to a run's grace."""
 
-FAREWELL_SECONDS = 1.0
+AT_EXIT_SECONDS = 1.0
 """Time limit for a supervisor's answer to an owner that exits."""
 
 
@@ -128,7 +128,7 @@ class Cluster:
         """Have the supervisor end the cluster, which it does with grace after this process."""
         if os.getpid() == self._home and not self.closed:  # and not a fork of it
             with suppress(MwmagicError):
-                self._connection.request("close", seconds=FAREWELL_SECONDS)
+                self._connection.request("close", seconds=AT_EXIT_SECONDS)
 
     def _coordinate(self) -> None:
         """Make this process the cluster's chief, if it was declared as the coordinator."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Following", "follow", "pieces"]
 
-LOOK_SECONDS = 0.1
+FOLLOW_SECONDS = 0.1
 """Pause between two looks at the logs."""
 
 
@@ -102,7 +102,7 @@ def pieces(
     following = Following(run, task, raw=raw, ansi=ansi)
     over = False
     while not over:
-        over = run.ended_within(LOOK_SECONDS)
+        over = run.ended_within(FOLLOW_SECONDS)
         yield following.new()
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Board"]
 
-RETRY_SECONDS = 1.0
+AFTER_FAULT_SECONDS = 1.0
 """Until the next look at a run after one that failed."""
 
 FRAME_SECONDS = 0.08
@@ -204,7 +204,7 @@ class Board:
             self._wake.wait(self._pause)
             self._wake.clear()
             # A step that fails says no more when the next is due; later launches need this thread.
-            self._pause, self._rest = RETRY_SECONDS, FRAME_SECONDS
+            self._pause, self._rest = AFTER_FAULT_SECONDS, FRAME_SECONDS
             with self._lock:
                 if not self._closed:
                     self._guard.call("dashboard", None, self._step)

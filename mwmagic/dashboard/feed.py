@@ -44,13 +44,13 @@ BEHIND_BYTES = 2**20
 FRAME_POINTS = 1000
 """Maximum in one frame."""
 
-PACE_SECONDS = 0.2
+MOVING_SECONDS = 0.2
 """Time between two updates of the values that change all the time."""
 
 MOVING = {"part", "place", "metrics", "usage"}
 """The parts of a row that change all the time."""
 
-DRAFT_CHARACTERS = 300
+LIVE_LINE_CHARACTERS = 300
 """Maximum shown of a line that is still being written."""
 
 
@@ -86,7 +86,7 @@ class Feed:
     def update(self, view: View) -> None:
         """Update the state from a newer status."""
         run = view.run
-        due = run.over or time.monotonic() - self._paced >= PACE_SECONDS
+        due = run.over or time.monotonic() - self._paced >= MOVING_SECONDS
         if self._taken in ((view, True), (view, due)):
             return  # nothing of it is new
         self._taken = (view, due)
@@ -213,7 +213,7 @@ class Feed:
     def _look(self) -> None:
         """Record the lines that are still being written."""
         for index, follower in enumerate(self._followers):
-            text = follower.current[:DRAFT_CHARACTERS] if follower is not None else ""
+            text = follower.current[:LIVE_LINE_CHARACTERS] if follower is not None else ""
             if text != self._live[index][1]:
                 self._state += 1
                 self._live[index] = (self._state, text)

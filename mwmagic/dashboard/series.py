@@ -23,7 +23,7 @@ SPEED = "steps/s"
 KEPT_POINTS = 12_000
 """How many points are kept of all series together; beyond that, every second one is dropped."""
 
-CHUNK_BYTES = 2**16
+METRICS_READ_BYTES = 2**16
 """How much is read at a time."""
 
 BEHIND_LIMIT = 32
@@ -145,13 +145,13 @@ class Series:
             size = self._path.stat().st_size
         except FileNotFoundError:
             return False
-        skip = (size - self._offset) // BEHIND_LIMIT - CHUNK_BYTES
+        skip = (size - self._offset) // BEHIND_LIMIT - METRICS_READ_BYTES
         if skip > 0:
             self._offset, self._rest = self._offset + skip, b"{"  # the cut line will not parse
         if size > self._offset:
             with self._path.open("rb") as file:
                 file.seek(self._offset)
-                self._take(file.read(CHUNK_BYTES))
+                self._take(file.read(METRICS_READ_BYTES))
         if size <= self._offset:
             for key, (x, y) in self._held.items():  # the newest so far
                 self._keep(key, x, y)

@@ -8,7 +8,7 @@ from functools import cache
 from itertools import product
 from typing import TYPE_CHECKING
 
-from mwmagic.frameworks.patterns import collected
+from mwmagic.frameworks.patterns import collected, either
 from mwmagic.logs.phases import Phase
 from mwmagic.model.cause import Notice
 from mwmagic.model.symptom import Finding, Symptom
@@ -26,12 +26,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Seen", "notices", "why_stalled"]
 
-_IN_SAVE = re.compile(r'/\w*(?:checkpoint|sav)\w*\.py", line \d+ in \w*save')
-
 
 @cache
 def _targets() -> list[re.Pattern[str]]:
     return [re.compile(text) for text in collected(lambda one: one.server_addresses)]
+
+
+@cache
+def _in_save() -> re.Pattern[str]:
+    return either(lambda one: one.save_frames)
 
 
 @cache
@@ -147,7 +150,7 @@ def _stalls(tasks: Sequence[Seen]) -> Iterable[Finding]:
     inside = [seen for seen in tasks if seen.waits]
     outside = [seen for seen in tasks if seen.stack is not None and not seen.waits]
     for seen in inside:
-        if len(inside) < len(tasks) and seen.stack and _IN_SAVE.search(seen.stack.text):
+        if len(inside) < len(tasks) and seen.stack and _in_save().search(seen.stack.text):
             yield Finding(Symptom.WAITS_IN_SAVE, seen.task, place=seen.stack.where)
     if inside and outside:
         yield Finding(Symptom.KEEPS_OTHERS_WAITING, positions=_positions(outside))

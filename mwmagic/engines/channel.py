@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Channel"]
 
-ANSWER_SECONDS = 30.0
-CLOSE_SECONDS = 5.0
+AGENT_ANSWER_SECONDS = 30.0
+AGENT_CLOSE_SECONDS = 5.0
 
 LEASE_SECONDS = 10.0
 """How long an agent on another machine waits for a command before it ends everything."""
@@ -125,7 +125,7 @@ class Channel:
     async def _greeted(self) -> None:
         """Wait for the agent's greeting, and compare clocks with another machine."""
         try:
-            await asyncio.wait_for(self._hello, ANSWER_SECONDS)
+            await asyncio.wait_for(self._hello, AGENT_ANSWER_SECONDS)
         except asyncio.TimeoutError:
             raise SupervisorError(
                 f"the agent on {self.host.name} did not answer: {list(self.host.command)}"
@@ -159,7 +159,7 @@ class Channel:
         kind, **fields
             The command, without its number.
         seconds : float, optional
-            How long to wait; by default `ANSWER_SECONDS`.
+            How long to wait; by default `AGENT_ANSWER_SECONDS`.
 
         Raises
         ------
@@ -171,7 +171,7 @@ class Channel:
         answer = self._answers[number] = asyncio.get_running_loop().create_future()
         try:
             self.send(kind, **{_NUMBERED.get(kind, "id"): number}, **fields)
-            return await asyncio.wait_for(answer, seconds or ANSWER_SECONDS)
+            return await asyncio.wait_for(answer, seconds or AGENT_ANSWER_SECONDS)
         except asyncio.TimeoutError:
             raise SupervisorError(f"the agent on {self.host.name} did not answer") from None
         finally:
@@ -195,7 +195,7 @@ class Channel:
         self.send("close")
         self._link.close()
         try:
-            await asyncio.wait_for(self._link.wait(), CLOSE_SECONDS)
+            await asyncio.wait_for(self._link.wait(), AGENT_CLOSE_SECONDS)
         except asyncio.TimeoutError:
             self._link.kill()
             await self._link.wait()

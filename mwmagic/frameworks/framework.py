@@ -138,6 +138,8 @@ class Framework:
         Text of errors raised because the leader cannot be reached.
     frames : tuple of str
         Paths of files whose functions wait for other tasks.
+    save_frames : tuple of str
+        Lines of a stack, as ``faulthandler`` writes them, that are part of a save.
     """
 
     name: str
@@ -188,6 +190,7 @@ class Framework:
     blames_ranks: tuple[str, ...] = ()
     blames_leader: tuple[str, ...] = ()
     frames: tuple[str, ...] = ()
+    save_frames: tuple[str, ...] = ()
 
     def environment(self, spec: ClusterSpec, task: Task) -> dict[str, str]:
         """Return the variables with which `task` finds the other tasks of `spec`.

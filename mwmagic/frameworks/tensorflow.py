@@ -143,6 +143,7 @@ class TensorFlow(Xla):
         r"is joining a group with size",
     )
     frames = (r"/tensorflow/python/(?:eager|framework|distribute|ops)/",)
+    save_frames = (r'/\w*(?:checkpoint|sav)\w*\.py", line \d+ in \w*save',)
 
     def environment(self, spec: ClusterSpec, task: Task) -> dict[str, str]:
         """Return TF_CONFIG."""

@@ -37,7 +37,7 @@ _NODE = re.compile(r'(?:name|op|input|device): "(?:[^"\\]|\\.)*"$')
 _NUMBERS = r"\s*(?:array|dtype)[(=]|[\s\[\]().,]*-?(?:\d|nan|inf|True|False|b'|\.\.\.|$)"
 """A line of an array, as NumPy prints it."""
 
-_FOREIGN_LINES = 3  # how many other lines in a row end a dump
+_DUMP_END_LINES = 3  # how many other lines in a row end a dump
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class _Dump:
     @property
     def over(self) -> bool:
         """Whether the next line cannot belong to the dump any more."""
-        return self._ended or self._foreign >= _FOREIGN_LINES
+        return self._ended or self._foreign >= _DUMP_END_LINES
 
     def owns(self, line: str) -> bool:
         """Return whether `line` belongs to the dump."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = [
     "METRICS_LIMIT",
     "NAME_CHARACTERS",
-    "PACKET_BYTES",
+    "REPORT_BYTES",
     "decoded",
     "decoded_all",
     "encoded",
@@ -28,7 +28,7 @@ NAME_CHARACTERS = 100
 METRICS_LIMIT = 100
 """The most metrics that one report may have."""
 
-PACKET_BYTES = 32 * 2**10
+REPORT_BYTES = 32 * 2**10
 """The largest report that is sent to the supervisor."""
 
 _WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Loss", "Place"]
 
-LOOK_SECONDS = 2.0
+GPU_LOOK_SECONDS = 2.0
 """How long a cluster's start waits to learn a machine's GPUs, if no number was asked for."""
 
 WHY_SECONDS = 0.4
@@ -221,7 +221,7 @@ class Place:
         not, unless it asks for GPUs.
         """
         ready = [self._spawn(self._prepare(node)) for node in self._nodes]
-        limit = None if self._preparation.wants_gpus else LOOK_SECONDS
+        limit = None if self._preparation.wants_gpus else GPU_LOOK_SECONDS
         done, _ = await asyncio.wait(ready, timeout=limit)
         for one in done:
             one.result()

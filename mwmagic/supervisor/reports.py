@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from mwmagic.logs.progress import Update
-from mwmagic.model.numbers import METRICS_LIMIT, NAME_CHARACTERS, PACKET_BYTES, decoded, decoded_all
+from mwmagic.model.numbers import METRICS_LIMIT, NAME_CHARACTERS, REPORT_BYTES, decoded, decoded_all
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,8 +50,8 @@ def report_in(data: str) -> Update | History:
     ValueError
         It is not a report.
     """
-    if len(data) > PACKET_BYTES:
-        raise ValueError(f"the report is longer than {PACKET_BYTES} bytes")
+    if len(data) > REPORT_BYTES:
+        raise ValueError(f"the report is longer than {REPORT_BYTES} bytes")
     try:
         said = json.loads(data, parse_constant=_refused)
     except RecursionError:

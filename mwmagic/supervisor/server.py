@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Client", "Server"]
 
-BACKLOG_BYTES = 2**20
+CLIENT_BACKLOG_BYTES = 2**20
 """Bytes that a client may leave unread before it gets only the latest news."""
 
 
@@ -60,7 +60,7 @@ class Client:
         """Send a message that a later one replaces; a slow reader gets only the latest."""
         if self._behind is not None:
             self._latest = message
-        elif self.writer.transport.get_write_buffer_size() < BACKLOG_BYTES:
+        elif self.writer.transport.get_write_buffer_size() < CLIENT_BACKLOG_BYTES:
             self.send(message)
         else:
             self._latest = message

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ended", "explain", "headline", "observed", "position", "remark", "sentence", "stalled"]
 
-NAMED_TASKS = 8
+CONSEQUENCE_TASKS = 8
 """The most tasks that a sentence names."""
 
 _GAP = re.compile(r"\{(\w+)\}")
@@ -179,8 +179,8 @@ def _consequences(cause: Cause) -> list[str]:
 
 
 def _listed(tasks: Sequence[str]) -> str:
-    more = len(tasks) - NAMED_TASKS
-    return ", ".join(tasks[:NAMED_TASKS]) + (f" and {more} more" if more > 0 else "")
+    more = len(tasks) - CONSEQUENCE_TASKS
+    return ", ".join(tasks[:CONSEQUENCE_TASKS]) + (f" and {more} more" if more > 0 else "")
 
 
 def _log(cause: Cause) -> list[str]:

@@ -32,7 +32,7 @@ LEAVE_SECONDS = 5.0
 
 _CONTEXT = "tensorflow.python.eager.context"
 _TIMEOUT = "heartbeat_timeout_in_ms"
-_FAREWELL_SECONDS = 0.1  # from a task's farewell to its end, on a busy machine
+_EXIT_SECONDS = 0.1  # from a task's farewell to its end, on a busy machine
 
 
 def install(seconds: float) -> None:
@@ -116,7 +116,7 @@ def _bid_farewell(context: Any) -> None:
             return
         for task in _tasks(_jobs(context)) - {leader}:
             context.get_config_key_value(_farewell(task))
-        time.sleep(_FAREWELL_SECONDS)
+        time.sleep(_EXIT_SECONDS)
 
 
 def _tasks(jobs: Iterable[Any]) -> set[str]:

@@ -9,7 +9,7 @@ import time
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from mwmagic.model.numbers import PACKET_BYTES
+from mwmagic.model.numbers import REPORT_BYTES
 
 from .line import line
 from .values import Values
@@ -132,7 +132,7 @@ class Outbox:
 def _packet(message: Mapping[str, Any]) -> bytes:
     """Return a message as one packet; empty if it would be too long."""
     packet = json.dumps(message, separators=(",", ":"), allow_nan=False).encode()
-    return packet if len(packet) <= PACKET_BYTES else b""
+    return packet if len(packet) <= REPORT_BYTES else b""
 
 
 @cache

@@ -27,7 +27,7 @@ EPOCHS_KEPT = 10
 STEPS_LIMIT = 2**53
 """More steps than any epoch has."""
 
-PACE_SECONDS = 0.5
+SPEED_SECONDS = 0.5
 """The shortest stretch of training over which the pace is measured."""
 
 
@@ -47,9 +47,9 @@ class Pace:
             return
         self._seconds += seconds
         self._steps += steps
-        if self._seconds >= PACE_SECONDS or self.seconds_per_step is None:
+        if self._seconds >= SPEED_SECONDS or self.seconds_per_step is None:
             self.seconds_per_step = self._seconds / max(self._steps, 1)
-        if self._seconds >= PACE_SECONDS:
+        if self._seconds >= SPEED_SECONDS:
             self._seconds, self._steps = 0.0, 0
 
 

@@ -95,8 +95,8 @@ def test_what_is_no_agent_is_ended(code, said):
 
 
 def test_an_agent_that_does_not_answer_is_ended(monkeypatch):
-    monkeypatch.setattr(module, "ANSWER_SECONDS", 0.1)
-    monkeypatch.setattr(module, "CLOSE_SECONDS", 0.1)
+    monkeypatch.setattr(module, "AGENT_ANSWER_SECONDS", 0.1)
+    monkeypatch.setattr(module, "AGENT_CLOSE_SECONDS", 0.1)
 
     async def test():
         with pytest.raises(SupervisorError, match="the agent on there did not answer"):
@@ -142,7 +142,7 @@ def test_ports_that_cannot_be_held_are_an_error(monkeypatch):
         one = await opened(greet(code))
         with pytest.raises(SupervisorError, match="refuses: no ports left"):
             await one.hold(1)
-        monkeypatch.setattr(module, "ANSWER_SECONDS", 0.05)
+        monkeypatch.setattr(module, "AGENT_ANSWER_SECONDS", 0.05)
         with pytest.raises(SupervisorError, match="did not answer"):
             await one.hold(1)
         await one.close()
@@ -252,7 +252,7 @@ def test_an_agent_that_no_longer_answers_is_lost_once(monkeypatch):
 
 
 def test_a_stubborn_agent_is_killed(monkeypatch):
-    monkeypatch.setattr(module, "CLOSE_SECONDS", 0.1)
+    monkeypatch.setattr(module, "AGENT_CLOSE_SECONDS", 0.1)
 
     async def test():
         one = await opened(greet("time.sleep(600)"))

@@ -332,7 +332,7 @@ def test_gpus_are_missed_where_the_tasks_are():
 
 
 def test_a_driver_that_hangs_delays_the_starts_and_not_the_cluster(monkeypatch):
-    monkeypatch.setattr(module, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(module, "GPU_LOOK_SECONDS", 0.01)
     machines = made("a", look_seconds=0.1, gpus=2)
 
     @on(lambda: Scene(machines, config=WARMING))
@@ -347,7 +347,7 @@ def test_a_driver_that_hangs_delays_the_starts_and_not_the_cluster(monkeypatch):
 
 
 def test_a_driver_that_hangs_is_waited_for_where_gpus_are_asked_for(monkeypatch):
-    monkeypatch.setattr(module, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(module, "GPU_LOOK_SECONDS", 0.01)
 
     @on(lambda: Scene(made("a", look_seconds=0.1, gpus=2), config={"gpus": 1}))
     async def _(scene):
