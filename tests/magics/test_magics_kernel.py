@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 
+import IPython
 import psutil
 import pytest
 from processes import eventually
@@ -12,6 +13,9 @@ from processes import eventually
 from mwmagic.record import runs
 
 pytestmark = pytest.mark.slow
+
+SEVEN = IPython.version_info[0] < 8
+"""Whether the kernel completes as IPython 7 does, which Colab has."""
 
 DECLARE = "%mw_cluster 2 --no-warm --grace 0.2"
 HELLO = """%%mw_worker
@@ -302,6 +306,12 @@ def test_an_unknown_task_leaves_the_file_as_it_was(kernel, tmp_path):
     assert (tmp_path / "main.py").read_text() == "mine"
 
 
+def offers(kernel, line, wanted):
+    """Return whether just these are offered; IPython 7 adds names of Python's."""
+    found = kernel.complete(line)
+    return set(wanted) <= set(found) if SEVEN else found == wanted
+
+
 def test_help_and_completion(kernel):
     assert "Number of workers" in kernel.run("%mw_cluster --help").text
     assert "--framework" in kernel.complete("%mw_cluster 2 --fr")
@@ -309,15 +319,17 @@ def test_help_and_completion(kernel):
     assert set(kernel.complete("%mw_cluster --keras ")) >= {"auto", "plain", "legacy"}
     assert "--index" in kernel.complete("%%mw_worker --in")
     assert "--index" not in kernel.complete("%%mw_worker\nx = 1 --in")
-    assert kernel.complete("%mw_export ") == ["script", "slurm"]
-    assert kernel.complete("%mw_export --file x s") == ["script", "slurm"]
+    assert offers(kernel, "%mw_export ", ["script", "slurm"])
+    assert offers(kernel, "%mw_export --file x s", ["script", "slurm"])
     assert "chief:0" not in kernel.complete("%mw_logs "), "there is no cluster yet"
     kernel.run("%mw_cluster 2 --chief --no-warm")
     tasks = ["chief:0", "worker:0", "worker:1"]
     for magic in ("%mw_logs ", "%mw_logs --raw --tail 5 ", "%mw_kill ", "%mw_stop "):
-        assert kernel.complete(magic) == tasks
-    assert kernel.complete("%mw_logs worker:") == tasks[1:]
-    assert kernel.complete("%mw_logs worker:1 ") != tasks
+        assert offers(kernel, magic, tasks)
+    assert offers(kernel, "%mw_logs w", tasks[1:])
+    assert "worker:0" not in kernel.complete("%mw_logs worker:1 ")
+    if not SEVEN:  # which takes what follows a colon for a name of Python's
+        assert kernel.complete("%mw_logs worker:") == tasks[1:]
 
 
 def test_unloading_leaves_nothing(kernel):
