@@ -61,7 +61,8 @@ def as_json(value: object) -> Any:  # noqa: ANN401 - JSON values
     return value
 
 
-# A reader returns a value of its type or raises TypeError, ValueError or OverflowError.
+_UNREADABLE = (TypeError, ValueError, OverflowError)
+"""What a reader raises if a value is not of its type."""
 
 
 def _text(value: object) -> str:
@@ -148,7 +149,7 @@ def _readable(read: Callable[[object], Any], value: object) -> list[Any]:
     """Return a list of the value that was read, empty if it could not be."""
     try:
         return [read(value)]
-    except (TypeError, ValueError, OverflowError):
+    except _UNREADABLE:
         return []
 
 
@@ -166,12 +167,13 @@ def _object(kind: Any) -> Callable[[object], Any]:  # noqa: ANN401 - a dataclass
     def read(values: object) -> object:
         if not isinstance(values, Mapping):
             raise TypeError
-        found = {
-            name: one
-            for name, reader in readers
-            if name in values
-            for one in _readable(reader, values[name])
-        }
+        found = {}
+        for name, reader in readers:
+            if name in values:
+                try:
+                    found[name] = reader(values[name])
+                except _UNREADABLE:  # noqa: PERF203 - a damaged field must not cost the others
+                    continue
         if not required <= found.keys():
             raise ValueError
         return kind(**found)
