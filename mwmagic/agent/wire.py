@@ -131,7 +131,7 @@ def as_bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-def parsed(line: bytes) -> dict[str, Any]:
+def parsed(line: bytes | str) -> dict[str, Any]:
     """Return the JSON object in a line, or raise ValueError."""
     try:
         value = json.loads(line, parse_constant=refused_constant)

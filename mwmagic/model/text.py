@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -23,19 +22,16 @@ def encodable(text: str) -> str:
 
 def finite(value: Any) -> Any:  # noqa: ANN401 - JSON values
     """Return JSON values with the numbers that JSON lacks spelled as `encoded` spells them."""
-    return _mapped(value, lambda one: encoded(one) if isinstance(one, float) else one)
+    return _mapped(value, _number)
 
 
 def sendable(value: Any) -> Any:  # noqa: ANN401 - JSON values
-    """Return JSON values that any encoder and any reader accepts.
-
-    NaN and the infinities become null, and texts are encodable.
-    """
+    """Return JSON values that any encoder and any reader accepts: `finite` and `encodable`."""
     return _mapped(value, _leaf)
 
 
 def _number(value: Any) -> Any:  # noqa: ANN401 - a JSON value
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return encoded(value) if isinstance(value, float) else value
 
 
 def _leaf(value: Any) -> Any:  # noqa: ANN401 - a JSON value

@@ -6,6 +6,8 @@ bootstrap.
 
 from __future__ import annotations
 
+from mwmagic.agent import wire
+
 TASK = "MWMAGIC_TASK"
 """The task's name, such as ``worker:1``."""
 
@@ -39,7 +41,7 @@ HEARTBEAT = "MWMAGIC_HEARTBEAT"
 DEVICES = "MWMAGIC_DEVICES"
 """The number of virtual CPU devices of the process; 0 leaves it to the framework."""
 
-LINE = "MWMAGIC_LINE"
+LINE = wire.LINE
 """The descriptor of the worker's private line, which its children do not inherit."""
 
 SESSION = "JPY_SESSION_NAME"

@@ -5,6 +5,7 @@
     .mwmagic/
       .gitignore                    ignores the folder
       written/main.py               the hash of what a magic wrote to main.py beside the folder
+      runs/.lock                    held while the next run's directory is created
       runs/0007-main/
         run.json                    the run's last known state, replaced as a whole
         main.py                     the code as run (main.worker-1.py where a task has its own)
@@ -26,7 +27,16 @@ from pathlib import Path
 
 from mwmagic.model.cluster import TYPES, Task
 
-__all__ = ["FOLDER", "RunPaths", "TaskPaths", "ignore_file", "mark_file", "numbered", "runs_folder"]
+__all__ = [
+    "FOLDER",
+    "RunPaths",
+    "TaskPaths",
+    "ignore_file",
+    "lock_file",
+    "mark_file",
+    "numbered",
+    "runs_folder",
+]
 
 FOLDER = ".mwmagic"
 SLUG_CHARACTERS = 64
@@ -44,6 +54,11 @@ def runs_folder(root: Path) -> Path:
 def ignore_file(root: Path) -> Path:
     """Return the file that keeps the record below `root` out of git."""
     return root / FOLDER / ".gitignore"
+
+
+def lock_file(root: Path) -> Path:
+    """Return the file whose lock is held while the next run's directory is created."""
+    return runs_folder(root) / ".lock"
 
 
 def mark_file(path: Path) -> Path:

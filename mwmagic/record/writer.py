@@ -14,7 +14,7 @@ from mwmagic.model.text import finite
 from .file import keep_from_git, make_private, replace
 from .latest import Latest
 from .metrics import metric_line
-from .paths import RunPaths, runs_folder
+from .paths import RunPaths, lock_file, runs_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,11 +68,10 @@ class RunDirectory:
 
         A lock lets several supervisors do this concurrently.
         """
-        folder = runs_folder(root)
         root.mkdir(parents=True, exist_ok=True)
-        make_private(folder)
+        make_private(runs_folder(root))
         keep_from_git(root)
-        descriptor = os.open(folder / ".lock", os.O_WRONLY | os.O_CREAT, 0o600)
+        descriptor = os.open(lock_file(root), os.O_WRONLY | os.O_CREAT, 0o600)
         with os.fdopen(descriptor, "wb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             number, paths = RunPaths.fresh(root, name)
@@ -115,20 +114,18 @@ class RunDirectory:
 
     def _write_state(self, state: dict[str, Any]) -> None:
         with self._writing():
-            text = json.dumps(
-                finite({"format": FORMAT_VERSION, **state}), indent=1, allow_nan=False
-            )
+            text = _json({"format": FORMAT_VERSION, **state}, indent=1)
             replace(self.paths.state, text.encode() + b"\n")
 
     def save_stacks(self, found: Examination) -> None:
         """Save where each task is."""
         with self._writing():
-            replace(self.paths.stacks, json.dumps(found.as_json()).encode())
+            replace(self.paths.stacks, _json(found.as_json()).encode())
 
     def event(self, kind: str, **fields: Any) -> None:  # noqa: ANN401 - JSON values
         """Append an event, with the monotonic and the wall time."""
         moment = {"wall": time.time(), "event": kind, "time": time.monotonic()}
-        self._append(self.paths.events, json.dumps({**moment, **fields}))
+        self._append(self.paths.events, _json({**moment, **fields}))
 
     def metric(self, **fields: Any) -> None:  # noqa: ANN401 - JSON values
         """Append metrics from a task's report or log."""
@@ -152,3 +149,8 @@ class RunDirectory:
             yield
         except (OSError, TypeError, ValueError) as error:
             self.trouble = str(error)
+
+
+def _json(values: dict[str, Any], indent: int | None = None) -> str:
+    """Return values as valid JSON, even if a number is not finite."""
+    return json.dumps(finite(values), indent=indent, allow_nan=False)

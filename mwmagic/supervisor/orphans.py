@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from mwmagic.agent.system import LIBC, PR_SET_CHILD_SUBREAPER, prctl
+
 if TYPE_CHECKING:
     from collections.abc import Collection
 
 __all__ = ["adopt", "end"]
 
-PR_SET_CHILD_SUBREAPER = 36
 PR_GET_CHILD_SUBREAPER = 37
 
 _LOOKS = 200
@@ -32,14 +33,12 @@ _PAUSE_SECONDS = 0.005
 
 def adopt() -> None:
     """Ask the kernel for the orphans among this process's descendants."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
-        raise OSError(ctypes.get_errno(), "prctl failed")
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def _adopts() -> bool:
     answer = ctypes.c_int()
-    ctypes.CDLL(None).prctl(PR_GET_CHILD_SUBREAPER, ctypes.byref(answer), 0, 0, 0)
+    LIBC.prctl(PR_GET_CHILD_SUBREAPER, ctypes.byref(answer), 0, 0, 0)
     return bool(answer.value)
 
 

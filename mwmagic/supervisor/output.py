@@ -6,6 +6,7 @@ import codecs
 from collections import deque
 from typing import TYPE_CHECKING
 
+from mwmagic.agent.wire import as_bytes
 from mwmagic.logs.noise import NATIVE
 from mwmagic.logs.phases import Phases
 from mwmagic.logs.terminal import Terminal
@@ -90,7 +91,7 @@ class Output:
         """Return how many bytes were escaped in a text, and what they say."""
         if data.isascii() and not self._decoder.getstate()[0]:
             return len(data), data
-        raw = data.encode("utf-8", "surrogateescape")
+        raw = as_bytes(data)
         return len(raw), self._decoder.decode(raw)
 
     def _show(self, text: str) -> None:

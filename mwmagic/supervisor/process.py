@@ -52,7 +52,8 @@ def _report(report: Mapping[str, Any] | None) -> dict[str, Any] | None:
     known: dict[str, Any] = sendable(report)
     if not isinstance(known.get("time"), int | float):
         known.pop("time", None)
-    if not isinstance(known.get("where"), dict):
+    where = known.get("where")
+    if not isinstance(where, dict) or not isinstance(where.get("line", 0), int):
         known.pop("where", None)
     return known
 

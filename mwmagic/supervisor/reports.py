@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
+from mwmagic.agent.wire import parsed
 from mwmagic.logs.progress import Update
 from mwmagic.model.numbers import METRICS_LIMIT, NAME_CHARACTERS, REPORT_BYTES, decoded, decoded_all
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 __all__ = ["History", "report_in"]
 
@@ -52,17 +52,8 @@ def report_in(data: str) -> Update | History:
     """
     if len(data) > REPORT_BYTES:
         raise ValueError(f"the report is longer than {REPORT_BYTES} bytes")
-    try:
-        said = json.loads(data, parse_constant=_refused)
-    except RecursionError:
-        raise ValueError("the report is nested too deeply") from None
-    if not isinstance(said, dict):
-        raise ValueError("the report is not a JSON object")  # noqa: TRY004 - one error for all
+    said = parsed(data)
     return _history(said) if said.get("kind") == "history" else _update(said)
-
-
-def _refused(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not valid JSON")
 
 
 def _update(said: Mapping[str, Any]) -> Update:
@@ -71,8 +62,7 @@ def _update(said: Mapping[str, Any]) -> Update:
         raise ValueError(f"not a kind of report: {kind!r:.100}")
     if not isinstance(metrics, dict) or len(metrics) > METRICS_LIMIT:
         raise ValueError("metrics are an object of names and numbers, and not too many")
-    if any(len(name) > NAME_CHARACTERS for name in metrics):
-        raise ValueError(f"a metric's name is longer than {NAME_CHARACTERS} characters")
+    _check_names(metrics)
     return Update(
         kind=kind,
         epoch=_count(said.get("epoch")),
@@ -90,9 +80,13 @@ def _history(said: Mapping[str, Any]) -> History:
     name, values = said.get("name"), said.get("values")
     if fit is None or start is None or not isinstance(name, str) or not isinstance(values, list):
         raise ValueError("a history needs fit, start, name and values")
-    if len(name) > NAME_CHARACTERS:
-        raise ValueError(f"a metric's name is longer than {NAME_CHARACTERS} characters")
+    _check_names([name])
     return History(fit, name, start, tuple(decoded(value) for value in values))
+
+
+def _check_names(names: Iterable[str]) -> None:
+    if any(len(name) > NAME_CHARACTERS for name in names):
+        raise ValueError(f"a metric's name is longer than {NAME_CHARACTERS} characters")
 
 
 def _count(value: object) -> int | None:

@@ -120,13 +120,8 @@ def shares(
     Raises
     ------
     ClusterError
-        There are fewer GPUs than that, or a count is negative.
+        There are fewer GPUs than that.
     """
-    for what, count in (("gpus", gpus), ("threads", threads)):
-        if count is not None and (
-            isinstance(count, bool) or not isinstance(count, int) or count < 0
-        ):
-            raise ClusterError(f"{what} must be a whole number from 0, not {count!r}")
     split = [{} for _ in tasks] if VISIBLE in given else _gpus(tasks, machine, env, gpus)
     common = _threads(tasks, machine, env, threads)
     return {str(task): {**common, **part} for task, part in zip(tasks, split, strict=True)}

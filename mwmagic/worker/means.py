@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .values import number
+from .values import is_distributed, number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -124,6 +124,6 @@ def _state(model: Any, metric: Any) -> tuple[float, float]:
 def _local_sum(variable: Any) -> float:
     """Return a variable's sum over this worker's own replicas; it takes no collective."""
     value = getattr(variable, "_value", variable)
-    if type(value).__module__.startswith("tensorflow.python.distribute"):
+    if is_distributed(value):
         return sum(number(part) for part in value.values)
     return number(value)

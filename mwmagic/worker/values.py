@@ -10,9 +10,12 @@ from mwmagic.model.numbers import NAME_CHARACTERS, encoded
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Values", "local", "number"]
+__all__ = ["Values", "is_distributed", "local", "number"]
 
-_DISTRIBUTED = "tensorflow.python.distribute"
+
+def is_distributed(value: Any) -> bool:  # noqa: ANN401 - of any framework
+    """Return whether TensorFlow holds a value on several replicas."""
+    return type(value).__module__.startswith("tensorflow.python.distribute")
 
 
 def local(value: Any) -> Any:  # noqa: ANN401 - of any framework
@@ -23,7 +26,7 @@ def local(value: Any) -> Any:  # noqa: ANN401 - of any framework
     """
     if type(value).__module__.startswith("keras.src.backend"):
         value = getattr(value, "_value", value)
-    if type(value).__module__.startswith(_DISTRIBUTED) and getattr(value, "values", None):
+    if is_distributed(value) and getattr(value, "values", None):
         return value.values[0]
     return value
 

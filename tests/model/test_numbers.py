@@ -8,6 +8,8 @@ import math
 import pytest
 
 from mwmagic.model.numbers import decoded, decoded_all, encoded, encoded_all
+from mwmagic.model.stored import as_json
+from mwmagic.model.text import finite, sendable
 
 
 @pytest.mark.parametrize("number", [0.0, -1.5, 1e300, 5e-324, math.inf, -math.inf, 3])
@@ -30,3 +32,10 @@ def test_all_of_some_metrics():
 def test_what_is_not_a_number(value):
     with pytest.raises(ValueError, match="number"):
         decoded(value)
+
+
+def test_a_number_that_json_lacks_is_spelled_alike_everywhere():
+    values = {"step": [math.nan, math.inf, 1], "text": "\ud800"}
+    spelled = {"step": ["NaN", "Infinity", 1], "text": "\ud800"}
+    assert finite(values) == as_json(values) == spelled
+    assert sendable(values) == {**spelled, "text": "\N{REPLACEMENT CHARACTER}"}

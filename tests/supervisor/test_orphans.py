@@ -46,7 +46,7 @@ def test_orphans_are_ended_and_reaped_and_an_agent_is_not():
     """)
 
 
-def test_who_does_not_adopt_ends_nothing():
+def test_without_adoption_nothing_is_ended():
     run("""
         child = subprocess.Popen(SLEEP)
         orphans.end([])
