@@ -5,6 +5,8 @@
 const KEPT_LINES = 10000;
 // Log lines in a block that the browser lays out, or skips, as a unit.
 const BLOCK_LINES = 200;
+// Characters from which on a state has a line of its own, below the buttons.
+const LONG = 40;
 // Points kept of all series together, as in the kernel; beyond that, every second one is dropped.
 const KEPT_POINTS = 12000;
 // The CSS class of each kind of text; the kernel sends its index.
@@ -49,9 +51,9 @@ function offer(select, names, chosen) {
 }
 
 // A task's line in a chart, and a short sample of it beside the task's name.
-function stroke(task, d, opacity = 1) {
+function stroke(task, d, opacity = 1, dot = false) {
   const dashes = DASHES[Math.floor(task / COLOURS.length) % DASHES.length];
-  return h("path", { d, opacity, stroke: colour(task), "stroke-dasharray": dashes });
+  return h(dot ? "path.dot" : "path", { d, opacity, stroke: colour(task), "stroke-dasharray": dashes });
 }
 
 const swatch = (task) => h("svg", { width: 17, height: 4 }, stroke(task, "M0 2H17"));
@@ -79,17 +81,18 @@ function newChart(run, metric) {
     const all = Object.values(run.series), names = [...new Set(all.map((line) => line.metric))];
     if (metric !== SPEED && !names.includes(metric)) metric = names.find((name) => name.includes("loss")) ?? names[0];
     lines = all.filter((line) => line.metric === metric).sort((a, b) => a.attempt - b.attempt || a.index - b.index);
-    el.hidden = !lines.some((line) => line.points.length > 1);
+    el.hidden = !lines.length;
     const width = plot.clientWidth;
     if (!width) return;
     offer(select, names, metric);
     const points = lines.flatMap((line) => line.points);
-    const [x0, x1] = range(points.map(([x]) => x));
+    let [x0, x1] = range(points.map(([x]) => x));
+    if (x0 === x1) [x0, x1] = [x0 - 1, x1 + 1];
     let [y0, y1] = range(points.map(([, y]) => y));
     const pad = 0.08 * (y1 - y0 || Math.abs(y1) || 1);
     y0 = metric === SPEED || (y0 >= 0 && y0 < pad) ? 0 : y0 - pad;
     y1 += pad;
-    X = (x) => 44 + ((x - x0) / (x1 - x0 || 1)) * (width - 52);
+    X = (x) => 44 + ((x - x0) / (x1 - x0)) * (width - 52);
     Y = (y) => 6 + ((y1 - y) / (y1 - y0)) * 126;
     const text = (x, y, side, words) => h("text", { x, y, "text-anchor": side }, words);
     svg.replaceChildren(
@@ -107,11 +110,12 @@ function newChart(run, metric) {
   function curve({ index, attempt, points }) {
     let path = "", pen = "M";
     for (const [x, y] of points) {
-      if (y !== null) path += `${pen}${X(x).toFixed(1)} ${Y(y).toFixed(1)}`;
+      // The line of no length makes a dot of a point that is alone.
+      if (y !== null) path += `${pen}${X(x).toFixed(1)} ${Y(y).toFixed(1)}${pen === "M" ? "h0" : ""}`;
       // A value that is not a number leaves a gap.
       pen = y === null ? "M" : "L";
     }
-    return stroke(index, path, attempt < lines.at(-1).attempt ? 0.35 : 1);
+    return stroke(index, path, attempt < lines.at(-1).attempt ? 0.35 : 1, points.length < 2);
   }
 
   // Each line's value at the point nearest to a pixel.
@@ -373,6 +377,7 @@ function newView(model) {
     head.dataset.tone = lost ? "off" : header.tone;
     set(title, header.title);
     set(words, lost ? `kernel gone; last seen: ${header.words}` : header.words);
+    words.classList.toggle("mw-long", words.textContent.length > LONG);
     for (const one of actions) one.disabled = gone || !header.actions.includes(one.textContent);
     set(notice, header.notice);
     set(why, header.cause);

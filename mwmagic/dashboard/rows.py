@@ -27,6 +27,9 @@ __all__ = ["Load", "View", "header", "row", "shown"]
 MOST_ROWS, MOST_CARDS = 8, 24
 """Up to so many tasks are shown as rows, and up to so many as cards; more become tiles."""
 
+_TIE = "\N{NO-BREAK SPACE}"
+"""What keeps a metric's name and value on one line."""
+
 LOAD_SECONDS = 2.0
 """Minimum time over which CPU load is measured; samples are a second apart."""
 
@@ -106,7 +109,7 @@ def row(task: TaskStatus, share: float | None = None) -> dict[str, Any]:
         "state": task_words(task),
         "part": 1.0 if kind == "good" else part and round(part, 3),
         "place": place(task.progress),
-        "metrics": "   ".join(f"{name} {value}" for name, value in metrics(task.progress)),
+        "metrics": "   ".join(f"{name}{_TIE}{value}" for name, value in metrics(task.progress)),
         "usage": _usage(task, share),
         "log": task.log and shown(task.log),
     }

@@ -88,8 +88,8 @@ def attempt_words(run: RunStatus) -> str:
 
 
 def run_tone(run: RunStatus) -> str:
-    """Classify a run's state as wait, run, good, bad or off."""
-    return _TONES[run.state]
+    """Classify a run's state as wait, run, stall, good, bad or off."""
+    return "stall" if run.stall and run.state is RunState.RUNNING else _TONES[run.state]
 
 
 def _named(tasks: Mapping[str, TaskStatus], state: TaskState) -> list[str]:
@@ -202,6 +202,9 @@ def _seconds_left(task: TaskStatus) -> float | None:
 
 # Progress.
 
+_FIRST = ("loss", "val_loss")
+"""The metrics that come first: those that tell most where not all of them are seen."""
+
 
 def place(progress: Reached | None) -> str:
     """Say where a task is in its training: ``epoch 2/3 · step 45/70``."""
@@ -223,9 +226,11 @@ def _places(progress: Reached | None) -> list[str]:
 
 
 def metrics(progress: Reached | None) -> list[tuple[str, str]]:
-    """Return the latest metrics, with four significant digits."""
+    """Return the latest metrics, with four significant digits, the losses first."""
     told = {} if progress is None else progress.metrics
-    return [(name, f"{value:.4g}") for name, value in told.items()]
+    names = [name for name in _FIRST if name in told]
+    names += [name for name in told if name not in _FIRST]
+    return [(name, f"{told[name]:.4g}") for name in names]
 
 
 def reached(progress: Reached | None) -> str:

@@ -68,8 +68,22 @@ time.sleep(600)
 METRICS = worker(
     """
 for step in range(1, 21):
-    print(f"step {step}/20 loss={1 / step:.4f} acc={step / 100:.2f}", flush=True)
+    once = " once=0.5" if step == 20 else ""
+    print(f"step {step}/20 loss={1 / step:.4f} acc={step / 100:.2f}{once}", flush=True)
     time.sleep(0.12)
+time.sleep(600)
+"""
+)
+
+NAMES = [
+    f"{kind}{name}"
+    for name in ("binary_accuracy", "auc", "recall", "precision", "loss")
+    for kind in ("", "val_")
+]
+WIDE = worker(
+    f"""
+values = " ".join(f"{{name}}=0.{{number}}234" for number, name in enumerate({NAMES}))
+print(f"step 123456/200000 {{values}}", flush=True)
 time.sleep(600)
 """
 )

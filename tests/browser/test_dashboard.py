@@ -288,6 +288,57 @@ def test_a_chart_shows_any_metric_and_marks_attempts(notebook):
     assert speed.get_by_label("Metric").input_value() == "steps/s"
 
 
+def test_a_metric_with_one_point_has_a_chart(notebook, shot):
+    notebook.write(cells.declare(), cells.METRICS).open().run()
+    chart = notebook.board.locator("figure").first
+    choice = chart.get_by_label("Metric")
+    eventually(lambda: "once" in choice.locator("option").all_text_contents(), "the metric")
+    choice.select_option("once")
+    told = "once: worker:0 · step 20: 0.5, worker:1 · step 20: 0.5"
+    eventually(lambda: chart.locator(".mw-plot").get_attribute("aria-label") == told, told)
+    assert choice.is_visible()
+    dots = chart.locator(".mw-dot").evaluate_all(
+        "dots => dots.map((dot) => [dot.getTotalLength(), getComputedStyle(dot).strokeLinecap])"
+    )
+    assert dots == [[0, "round"]] * 2, "a line of no length with round ends is a dot"
+    shot(notebook, "one-point")
+    choice.select_option("loss")
+    eventually(lambda: chart.locator(".mw-dot").count() == 0, "the lines")
+
+
+def test_a_narrow_row_shows_every_metric_and_the_losses_first(notebook, shot):
+    notebook.page.set_viewport_size({"width": 700, "height": 1000})
+    notebook.write(cells.declare(), cells.WIDE).open().run()
+    metrics = notebook.board.locator(".mw-metrics").first
+    eventually(metrics.text_content, "metrics")
+    names = re.findall(r"(\w+)\s[\d.]+", metrics.text_content())
+    assert names[:2] == ["loss", "val_loss"]
+    assert sorted(names) == sorted(cells.NAMES)
+    parts = notebook.board.locator(".mw-card > *").evaluate_all(
+        "nodes => nodes.map((n) => [n.textContent, n.scrollWidth - n.clientWidth])"
+    )
+    assert [part for part, hidden in parts if hidden > 0] == []
+    for theme in ("Dark", "Light"):
+        notebook.theme(f"JupyterLab {theme}")
+        shot(notebook, f"narrow-{theme.lower()}")
+
+
+def test_a_stalled_run_looks_stalled(notebook, shot):
+    notebook.write(cells.declare(2, "--stall-timeout 1"), cells.SLEEPING).open().run()
+    notebook.state("stalled:")
+    head = notebook.board.locator("header")
+    assert head.get_attribute("data-tone") == "stall"
+    assert "⚠" in head.evaluate("node => getComputedStyle(node, '::before').content")
+    buttons, words = (
+        head.locator(part).bounding_box() for part in ("button >> nth=0", ".mw-words")
+    )
+    assert words["y"] >= buttons["y"] + buttons["height"]
+    assert words["x"] < buttons["x"]
+    for theme in ("Dark", "Light"):
+        notebook.theme(f"JupyterLab {theme}")
+        shot(notebook, f"stalled-{theme.lower()}")
+
+
 def test_the_keyboard_is_enough(notebook):
     notebook.write(cells.declare(), cells.SLEEPING).open().run().state("running")
     keeps(notebook, 1, "run 1: running")

@@ -145,6 +145,8 @@ def test_every_state_has_a_tone():
         "stopped": "off",
         "lost": "bad",
     }
+    stalled = RunStatus(state=RunState.RUNNING, stall=Stall(60.0))
+    assert run_tone(stalled) == "stall"
 
 
 @pytest.mark.parametrize(
@@ -172,6 +174,9 @@ def test_progress_in_words():
     assert place(Reached(step=7)) == "step 7"
     assert place(None) == place(Reached()) == ""
     assert metrics(HALF) == [("loss", "0.1235"), ("nan", "nan")]
+    many = dict.fromkeys(("acc", "val_acc", "val_loss", "loss", "b"), 1.0)
+    told = [name for name, _ in metrics(Reached(metrics=many))]
+    assert told == ["loss", "val_loss", "acc", "val_acc", "b"]
     assert reached(HALF) == "epoch 2/3 step 5/10  loss 0.1235  nan nan"
     assert reached(Reached(metrics={"loss": 1e-9})) == "loss 1e-09"
     assert [clock(seconds) for seconds in (0, 67.4, 7267)] == ["0:00", "1:07", "2:01:07"]
