@@ -10,6 +10,7 @@ from mwmagic.model.variables import RESUME_CODE
 
 if TYPE_CHECKING:
     from mwmagic.model.cluster import Task
+    from mwmagic.model.status import RunState
 
 __all__ = [
     "Action",
@@ -30,27 +31,9 @@ __all__ = [
     "SetTimer",
     "Start",
     "StartAlone",
-    "State",
     "Stop",
     "Timer",
 ]
-
-
-class State(str, Enum):
-    """The state of a run."""
-
-    FORMING = "forming"
-    RUNNING = "running"
-    ENDING = "ending"
-    BACKOFF = "backoff"
-    FINISHED = "finished"
-    FAILED = "failed"
-    STOPPED = "stopped"
-
-    @property
-    def final(self) -> bool:
-        """Whether nothing can happen any more."""
-        return self in (State.FINISHED, State.FAILED, State.STOPPED)
 
 
 class Failure(Enum):
@@ -208,7 +191,7 @@ class CancelTimer:
 class Ended:
     """The run reached its final state; nothing of it is alive."""
 
-    state: State
+    state: RunState
 
 
 Action = Start | End | EndAll | Rebind | SetTimer | CancelTimer | Ended

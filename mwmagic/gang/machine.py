@@ -27,6 +27,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from mwmagic.model.status import RunState
+
 from .events import (
     Action,
     Backoff,
@@ -46,7 +48,6 @@ from .events import (
     SetTimer,
     Start,
     StartAlone,
-    State,
     Stop,
 )
 from .policy import PORT_TRIES, REPLACEMENT_TRIES, Policy
@@ -98,7 +99,7 @@ class Gang:
     policy: Policy = field(default_factory=Policy)
     time: float = 0.0
 
-    state: State = field(default=State.FORMING, init=False)
+    state: RunState = field(default=RunState.FORMING, init=False)
     attempt: int = field(default=1, init=False)
     restarts: int = field(default=0, init=False)
 
@@ -140,7 +141,7 @@ class Gang:
     @property
     def evaluating(self) -> bool:
         """Whether training is done and only evaluators keep the run going."""
-        done = self.state is State.ENDING and self._aim is _Aim.FINISH
+        done = self.state is RunState.ENDING and self._aim is _Aim.FINISH
         return done and self._deadline == math.inf
 
     def launched(self, task: Task) -> bool:
@@ -169,9 +170,9 @@ class Gang:
     # Starting.
 
     def _launch(self, task: Task) -> list[Action]:
-        if self.state is State.FORMING:
+        if self.state is RunState.FORMING:
             return self._join(task)
-        if self.state is State.BACKOFF or self._aim in (_Aim.RETRY, _Aim.RESTART):
+        if self.state is RunState.BACKOFF or self._aim in (_Aim.RETRY, _Aim.RESTART):
             self._launched.add(task)  # it will start with the others
             self._retired.discard(task)
         return []
@@ -185,7 +186,7 @@ class Gang:
             return self._end(task, 0.0)
         actions = self._start(task)
         if self._complete:
-            self.state, self._since = State.RUNNING, self.time
+            self.state, self._since = RunState.RUNNING, self.time
         return actions
 
     @property
@@ -199,7 +200,7 @@ class Gang:
 
     def _start_all(self) -> list[Action]:
         self.attempt += 1
-        self.state = State.RUNNING if self._complete else State.FORMING
+        self.state = RunState.RUNNING if self._complete else RunState.FORMING
         self._since, self._deadline = self.time, math.inf
         self._aim, self._failure = _Aim.FINISH, None
         self._done.clear()
@@ -214,7 +215,7 @@ class Gang:
         if event.attempt != self.attempt or task not in self._alive:
             return []
         lived = event.time - self._alive.pop(task)
-        if self.state is State.ENDING:
+        if self.state is RunState.ENDING:
             return self._ending(event)
         if task in self._again:
             self._again.discard(task)
@@ -249,7 +250,7 @@ class Gang:
             return []
         if not self._evaluates:
             return self._end_all(_Aim.FINISH, self.policy.grace)
-        self._aim, self.state = _Aim.FINISH, State.ENDING
+        self._aim, self.state = _Aim.FINISH, RunState.ENDING
         return [SetTimer(Hurry(), self.policy.evaluation)]
 
     @property
@@ -258,7 +259,7 @@ class Gang:
         return any(task in self._alive and task not in self._retired for task in self._evaluators)
 
     def _fail(self, event: Exited) -> list[Action]:
-        self._failure, self._aim, self.state = event, _Aim.RETRY, State.ENDING
+        self._failure, self._aim, self.state = event, _Aim.RETRY, RunState.ENDING
         return self._settle() if self._alive else self._all_gone()
 
     # Ending.
@@ -270,7 +271,7 @@ class Gang:
         ]
 
     def _end_all(self, aim: _Aim, grace: float) -> list[Action]:
-        self._aim, self.state = aim, State.ENDING
+        self._aim, self.state = aim, RunState.ENDING
         return self._end_attempt(grace) if self._alive else self._all_gone()
 
     def _end_attempt(self, grace: float) -> list[Action]:
@@ -315,9 +316,9 @@ class Gang:
         self._again.clear()
         self._awaited.clear()
         if self._aim is _Aim.FINISH:
-            return self._final(State.FINISHED)
+            return self._final(RunState.FINISHED)
         if self._aim is _Aim.STOP:
-            return self._final(State.STOPPED)
+            return self._final(RunState.STOPPED)
         if self._aim is _Aim.RESTART or self._failure is None:
             return self._start_all()
         return self._retry(self._failure)
@@ -332,9 +333,9 @@ class Gang:
         resumes = failure.saved and lasted >= self.policy.resume
         spent = self.restarts >= self.policy.restarts and not (moves or resumes)
         if failure.failure is Failure.PERMANENT or spent:
-            return self._final(State.FAILED)
+            return self._final(RunState.FAILED)
         if self._stopping:
-            return self._final(State.STOPPED)
+            return self._final(RunState.STOPPED)
         if moves:
             self._moved += 1
             return [Rebind(), *self._start_all()]
@@ -345,10 +346,10 @@ class Gang:
         return self._back_off(self.policy.delay(self.restarts))
 
     def _back_off(self, seconds: float) -> list[Action]:
-        self.state = State.BACKOFF
+        self.state = RunState.BACKOFF
         return [SetTimer(Backoff(), seconds)]
 
-    def _final(self, state: State) -> list[Action]:
+    def _final(self, state: RunState) -> list[Action]:
         self.state = state
         return [Ended(state)]
 
@@ -360,7 +361,7 @@ class Gang:
         if event.task is not None and self._roles[event.task] in alone:
             return self._retire(event.task, grace)
         self._stopping = True
-        decided = self.state is State.ENDING and self._aim is not _Aim.RESTART
+        decided = self.state is RunState.ENDING and self._aim is not _Aim.RESTART
         cancel = self._cancel_backoff()
         return cancel + self._end_all(self._aim if decided else _Aim.STOP, grace)
 
@@ -375,7 +376,7 @@ class Gang:
     @property
     def _open(self) -> bool:
         """Whether a single task may be ended: the whole attempt is not ending already."""
-        return self.state is not State.ENDING or self.evaluating
+        return self.state is not RunState.ENDING or self.evaluating
 
     def _restart(self) -> list[Action]:
         if self._stopping:
@@ -386,13 +387,13 @@ class Gang:
         return self._cancel_backoff() + self._end_all(_Aim.RESTART, 0.0)
 
     def _cancel_backoff(self) -> list[Action]:
-        return [CancelTimer(Backoff())] if self.state is State.BACKOFF else []
+        return [CancelTimer(Backoff())] if self.state is RunState.BACKOFF else []
 
     def _timer(self, due: Due) -> list[Action]:
         if isinstance(due, Backoff):
-            return self._start_all() if self.state is State.BACKOFF else []
+            return self._start_all() if self.state is RunState.BACKOFF else []
         if isinstance(due, Hurry):
-            return self._hurry() if self.state is State.ENDING else []
+            return self._hurry() if self.state is RunState.ENDING else []
         if isinstance(due, StartAlone):
             return self._start_alone(due.task)
         return self._end_again(due.task)
@@ -403,7 +404,7 @@ class Gang:
         return [EndAll(self.attempt, 0.0), SetTimer(Hurry(), _END_AGAIN_SECONDS)]
 
     def _start_alone(self, task: Task) -> list[Action]:
-        starts = self.state is not State.ENDING and task in self._awaited
+        starts = self.state is not RunState.ENDING and task in self._awaited
         return self._start(task) if starts else []
 
     def _end_again(self, task: Task) -> list[Action]:

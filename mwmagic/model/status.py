@@ -21,7 +21,7 @@ __all__ = [
 
 
 class RunState(str, Enum):
-    """The state of a run: one of the gang's, or ``lost`` if its supervisor is gone."""
+    """The state of a run: its gang's, or ``lost`` if its supervisor is gone."""
 
     FORMING = "forming"
     RUNNING = "running"

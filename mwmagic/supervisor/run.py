@@ -152,7 +152,7 @@ class Run:
             self._note("state", state=self.gang.state.value, attempt=self.gang.attempt)
             self._account.durations.enter(self.gang.state.value, time.monotonic())
             self._stalls.judge(time.monotonic(), running=False)  # the next stall is a new one
-            if self.gang.state is g.State.BACKOFF:
+            if self.gang.state is RunState.BACKOFF:
                 self._exits.set_back(self.gang.attempt)
         starts = any(isinstance(action, g.Start) for action in actions)
         if g.Rebind() in actions or (starts and self._place.broken):
@@ -226,13 +226,13 @@ class Run:
         self._timers.clear()
         self._ended = time.time()
         self._notices = self._guard.call("notice", (), notices, self._processes.seen({}))
-        failed = action.state is g.State.FAILED
+        failed = action.state is RunState.FAILED
         self.cause = self._exits.cause(self.gang.attempt) if failed else None
         self._note("ended", state=action.state.value, cause=self.cause and self.cause.as_json())
 
     def _forgive(self, event: g.Exited) -> None:
         """Forget a failure that the gang survives."""
-        survives = self.gang.state in (g.State.FORMING, g.State.RUNNING)
+        survives = self.gang.state in (RunState.FORMING, RunState.RUNNING)
         if survives and self.gang.attempt == event.attempt and not event.succeeded:
             self._exits.forgive(event.task, event.attempt)
 
@@ -271,7 +271,7 @@ class Run:
             if process is not None:
                 process.usage = usage
                 self._stalls.watch(process, event["time"], evaluating=self.gang.evaluating)
-        self._stalls.judge(event["time"], running=self.gang.state is g.State.RUNNING)
+        self._stalls.judge(event["time"], running=self.gang.state is RunState.RUNNING)
         self._judge_evaluation(event["time"])
         self._changed()
 
@@ -311,7 +311,7 @@ class Run:
             number=self.directory.number,
             directory=str(self.directory.path),
             script=next((order.script for order in self.orders.values()), ""),
-            state=RunState(self.gang.state.value),
+            state=self.gang.state,
             attempt=self.gang.attempt,
             restarts=self.gang.restarts,
             limit=self.gang.policy.restarts,

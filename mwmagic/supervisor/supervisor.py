@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.errors import ClusterError, FileTrouble, NoRun, RunActive
-from mwmagic.gang import State
 from mwmagic.model.cluster import Task, find_task
+from mwmagic.model.status import RunState
 from mwmagic.record import RunDirectory
 from mwmagic.words.file import file_words
 from mwmagic.words.run import words
@@ -235,7 +235,7 @@ class Supervisor:
 
     def _forming(self, message: Message) -> Run:
         """Return the run that waits for tasks, or begin one."""
-        if self.run is not None and self.run.gang.state is State.FORMING:
+        if self.run is not None and self.run.gang.state is RunState.FORMING:
             return self.run
         if self.run is not None and not self.run.over:
             number, state = self.run.directory.number, words(self.run.status())

@@ -1,4 +1,3 @@
-import json
 import math
 
 import pytest
@@ -24,12 +23,12 @@ from mwmagic.gang import (
     SetTimer,
     Start,
     StartAlone,
-    State,
     Stop,
     Timer,
     roles,
 )
 from mwmagic.model.cluster import Task, make_tasks
+from mwmagic.model.status import RunState
 from mwmagic.model.variables import RESUME_CODE
 
 CHIEF, PS, EVALUATOR = Task("chief", 0), Task("ps", 0), Task("evaluator", 0)
@@ -46,7 +45,7 @@ def running(workers=2, **options):
     gang = forming(workers, **options)
     for task in gang.tasks:
         gang.handle(Launch(task, 100.0))
-    assert gang.state is State.RUNNING
+    assert gang.state is RunState.RUNNING
     return gang
 
 
@@ -98,15 +97,6 @@ def test_backoff_doubles_up_to_its_limit():
     assert Policy(backoff=0.0).delay(10**9) == 0.0
 
 
-def test_a_state_is_a_json_value_and_three_are_final():
-    assert json.dumps(State.FORMING) == '"forming"'
-    assert {state for state in State if state.final} == {
-        State.FINISHED,
-        State.FAILED,
-        State.STOPPED,
-    }
-
-
 # Forming.
 
 
@@ -115,11 +105,11 @@ def test_tasks_start_as_they_are_launched_and_the_last_completes_the_gang():
     assert gang.missing == (W0, W1, W2)
     assert gang.handle(Launch(W1)) == [Start(W1, 1)]
     assert gang.handle(Launch(W0)) == [Start(W0, 1)]
-    assert (gang.state, gang.missing, gang.alive) == (State.FORMING, (W2,), {W0, W1})
+    assert (gang.state, gang.missing, gang.alive) == (RunState.FORMING, (W2,), {W0, W1})
     assert gang.launched(W1)
     assert not gang.launched(W2)
     assert gang.handle(Launch(W2)) == [Start(W2, 1)]
-    assert (gang.state, gang.missing) == (State.RUNNING, ())
+    assert (gang.state, gang.missing) == (RunState.RUNNING, ())
 
 
 def test_a_task_launched_anew_while_others_are_missing_is_replaced():
@@ -131,7 +121,7 @@ def test_a_task_launched_anew_while_others_are_missing_is_replaced():
     assert exit_(gang, W0, 1) == [Start(W0, 1)]
     assert gang.handle(Timer(EndAgain(W0))) == []
     assert gang.handle(Launch(W1)) == [Start(W1, 1)]
-    assert gang.state is State.RUNNING
+    assert gang.state is RunState.RUNNING
 
 
 def test_a_task_that_is_gone_starts_again_when_launched_anew():
@@ -141,7 +131,7 @@ def test_a_task_that_is_gone_starts_again_when_launched_anew():
     assert gang.handle(Launch(W0)) == [Start(W0, 1)]
     gang.handle(Launch(W1))
     assert exit_(gang, W1, 0) == []
-    assert exit_(gang, W0, 0) == [Ended(State.FINISHED)]
+    assert exit_(gang, W0, 0) == [Ended(RunState.FINISHED)]
 
 
 def test_a_replacement_that_the_old_process_outlives_is_judged_by_its_own_exit():
@@ -151,7 +141,7 @@ def test_a_replacement_that_the_old_process_outlives_is_judged_by_its_own_exit()
     gang.handle(Stop(time=100.5))
     assert exit_(gang, W0, None, Failure.CONSEQUENCE) == [
         CancelTimer(Hurry()),
-        Ended(State.STOPPED),
+        Ended(RunState.STOPPED),
     ]
 
 
@@ -163,7 +153,7 @@ def test_a_replacement_is_forgotten_when_the_gang_fails_first():
     exit_(gang, W1)
     exit_(gang, W0)
     assert gang.handle(Timer(Backoff(), 102.0)) == [Start(W0, 2), Start(W1, 2)]
-    assert gang.state is State.FORMING
+    assert gang.state is RunState.FORMING
     assert exit_(gang, W0, time=103.0) == [EndAll(2, 0.0), SetTimer(Hurry(), 2.0)]
 
 
@@ -172,24 +162,24 @@ def test_a_failure_while_others_are_missing_is_retried_without_them():
     gang.handle(Launch(W0))
     assert exit_(gang, W0) == [SetTimer(Backoff(), 0.5)]
     assert gang.handle(Timer(Backoff())) == [Start(W0, 2)]
-    assert gang.state is State.FORMING
+    assert gang.state is RunState.FORMING
     assert gang.handle(Launch(W1)) == [Start(W1, 2)]
-    assert gang.state is State.RUNNING
+    assert gang.state is RunState.RUNNING
 
 
-@pytest.mark.parametrize("state", [State.ENDING, State.BACKOFF])
+@pytest.mark.parametrize("state", [RunState.ENDING, RunState.BACKOFF])
 def test_a_task_launched_between_attempts_starts_with_the_next(state):
     gang = forming(3, restarts=1)
     gang.handle(Launch(W0))
     gang.handle(Launch(W1))
     exit_(gang, W0)
-    if state is State.BACKOFF:
+    if state is RunState.BACKOFF:
         exit_(gang, W1)
     assert gang.state is state
     assert gang.handle(Launch(W2)) == []
     exit_(gang, W1)
     assert gang.handle(Timer(Backoff())) == starts(gang, 2)
-    assert gang.state is State.RUNNING
+    assert gang.state is RunState.RUNNING
 
 
 def test_a_launch_while_all_run_changes_nothing():
@@ -206,10 +196,10 @@ def test_a_launch_while_all_run_changes_nothing():
 def test_the_run_is_finished_when_every_peer_is():
     gang = running()
     assert exit_(gang, W1, 0) == []
-    assert gang.state is State.RUNNING
-    assert exit_(gang, W0, 0) == [Ended(State.FINISHED)]
+    assert gang.state is RunState.RUNNING
+    assert exit_(gang, W0, 0) == [Ended(RunState.FINISHED)]
     assert gang.handle(Stop()) == gang.handle(Restart()) == gang.handle(Launch(W0)) == []
-    assert gang.state is State.FINISHED
+    assert gang.state is RunState.FINISHED
 
 
 def test_who_evaluates_finishes_that_when_training_is_done():
@@ -220,7 +210,7 @@ def test_who_evaluates_finishes_that_when_training_is_done():
     assert gang.handle(Stop(W1)) == [End(W1, 1, 4.0), SetTimer(EndAgain(W1), 6.0)]
     assert exit_(gang, EVALUATOR, 0) == [EndAll(1, 4.0), SetTimer(Hurry(), 6.0)]
     assert not gang.evaluating
-    assert exit_all(gang) == [CancelTimer(Hurry()), Ended(State.FINISHED)]
+    assert exit_all(gang) == [CancelTimer(Hurry()), Ended(RunState.FINISHED)]
 
 
 @pytest.mark.parametrize("stop", [Stop(EVALUATOR, 7.0), Stop(None, 7.0)])
@@ -230,7 +220,7 @@ def test_who_evaluates_for_ever_is_stopped_or_runs_out_of_time(stop):
     assert exit_(gang, W1, 0) == [SetTimer(Hurry(), 600.0)]
     assert gang.handle(stop) == [EndAll(1, 7.0), SetTimer(Hurry(), 9.0)]
     assert gang.handle(Timer(Hurry(), 110.0)) == [EndAll(1, 0.0), SetTimer(Hurry(), 2.0)]
-    assert exit_(gang, EVALUATOR, None)[-1] == Ended(State.FINISHED)
+    assert exit_(gang, EVALUATOR, None)[-1] == Ended(RunState.FINISHED)
 
 
 def test_who_was_stopped_from_evaluating_holds_up_nobody():
@@ -243,7 +233,7 @@ def test_who_serves_is_ended_when_training_is_done():
     gang = running(**SERVED, grace=4.0)
     assert exit_(gang, CHIEF, 0) == [EndAll(1, 4.0), SetTimer(Hurry(), 6.0)]
     assert gang.handle(Timer(Hurry(), 107.0)) == [EndAll(1, 0.0), SetTimer(Hurry(), 2.0)]
-    assert exit_all(gang, time=108.0) == [CancelTimer(Hurry()), Ended(State.FINISHED)]
+    assert exit_all(gang, time=108.0) == [CancelTimer(Hurry()), Ended(RunState.FINISHED)]
 
 
 def test_a_run_is_done_without_an_evaluator_that_was_never_launched():
@@ -251,7 +241,7 @@ def test_a_run_is_done_without_an_evaluator_that_was_never_launched():
     gang.handle(Launch(W0))
     gang.handle(Launch(W1))
     exit_(gang, W0, 0)
-    assert exit_(gang, W1, 0) == [Ended(State.FINISHED)]
+    assert exit_(gang, W1, 0) == [Ended(RunState.FINISHED)]
 
 
 def test_a_peer_that_is_done_early_is_not_a_failure_but_starts_again_with_the_others():
@@ -260,14 +250,14 @@ def test_a_peer_that_is_done_early_is_not_a_failure_but_starts_again_with_the_ot
     assert exit_(gang, W1, 1, Failure.CONSEQUENCE, 110.0) == [SetTimer(Backoff(), 0.5)]
     assert gang.handle(Timer(Backoff(), 111.0)) == starts(gang, 2)
     assert exit_(gang, W1, 0, time=112.0) == []
-    assert exit_(gang, W0, 0, time=112.0) == [Ended(State.FINISHED)]
+    assert exit_(gang, W0, 0, time=112.0) == [Ended(RunState.FINISHED)]
 
 
 def test_failures_after_training_is_done_are_nobodys():
     gang = running(**SERVED)
     exit_(gang, CHIEF, 0)
     assert exit_(gang, PS, 1) == []
-    assert exit_all(gang)[-1] == Ended(State.FINISHED)
+    assert exit_all(gang)[-1] == Ended(RunState.FINISHED)
 
 
 # Failure.
@@ -280,7 +270,7 @@ def test_a_failure_ends_the_others_at_once_and_the_run_when_they_are_gone():
     assert gang.handle(Timer(Hurry())) == [EndAll(1, 0.0), SetTimer(Hurry(), 2.0)]
     assert exit_(gang, W2, None, Failure.CONSEQUENCE) == [
         CancelTimer(Hurry()),
-        Ended(State.FAILED),
+        Ended(RunState.FAILED),
     ]
 
 
@@ -288,16 +278,16 @@ def test_a_failure_ends_the_others_at_once_and_the_run_when_they_are_gone():
 def test_anything_but_0_is_a_failure(code):
     gang = forming(1)
     gang.handle(Launch(W0))
-    assert exit_(gang, W0, code) == [Ended(State.FAILED)]
+    assert exit_(gang, W0, code) == [Ended(RunState.FAILED)]
 
 
 def test_a_failure_is_retried_with_growing_backoff_up_to_the_limit():
     gang = running(restarts=3)
     for attempt, backoff in ((1, 0.5), (2, 1.0), (3, 2.0)):
         assert fail(gang)[-1] == SetTimer(Backoff(), backoff)
-        assert (gang.state, gang.restarts) == (State.BACKOFF, attempt)
+        assert (gang.state, gang.restarts) == (RunState.BACKOFF, attempt)
         assert gang.handle(Timer(Backoff(), 102.0)) == starts(gang, attempt + 1)
-    assert fail(gang)[-1] == Ended(State.FAILED)
+    assert fail(gang)[-1] == Ended(RunState.FAILED)
     assert (gang.attempt, gang.restarts) == (4, 3)
 
 
@@ -307,7 +297,7 @@ def test_a_healthy_attempt_gives_the_restarts_back():
     gang.handle(Timer(Backoff(), 200.0))
     assert fail(gang, time=261.0)[-1] == SetTimer(Backoff(), 0.5)
     gang.handle(Timer(Backoff(), 300.0))
-    assert fail(gang, time=359.0)[-1] == Ended(State.FAILED)
+    assert fail(gang, time=359.0)[-1] == Ended(RunState.FAILED)
 
 
 def test_an_attempt_is_as_old_as_its_failure_not_as_its_last_exit():
@@ -315,7 +305,7 @@ def test_an_attempt_is_as_old_as_its_failure_not_as_its_last_exit():
     fail(gang)
     gang.handle(Timer(Backoff(), 200.0))
     exit_(gang, W0, time=201.0)
-    assert exit_(gang, W1, time=400.0)[-1] == Ended(State.FAILED)
+    assert exit_(gang, W1, time=400.0)[-1] == Ended(RunState.FAILED)
 
 
 def test_waiting_for_a_launch_makes_no_attempt_healthy():
@@ -324,19 +314,19 @@ def test_waiting_for_a_launch_makes_no_attempt_healthy():
     exit_(gang, W0)
     gang.handle(Timer(Backoff(), 102.0))
     gang.handle(Launch(W1, 500.0))
-    assert fail(gang, time=501.0)[-1] == Ended(State.FAILED)
+    assert fail(gang, time=501.0)[-1] == Ended(RunState.FAILED)
 
 
 def test_what_cannot_succeed_is_not_retried():
     gang = running(restarts=3)
-    assert fail(gang, failure=Failure.PERMANENT)[-1] == Ended(State.FAILED)
+    assert fail(gang, failure=Failure.PERMANENT)[-1] == Ended(RunState.FAILED)
 
 
 def test_what_cannot_succeed_decides_also_when_it_comes_second():
     gang = running(3, restarts=3)
     exit_(gang, W0)
     exit_(gang, W1, 1, Failure.PERMANENT)
-    assert exit_all(gang)[-1] == Ended(State.FAILED)
+    assert exit_all(gang)[-1] == Ended(RunState.FAILED)
 
 
 def test_exits_of_an_earlier_attempt_and_second_reports_are_ignored():
@@ -348,7 +338,7 @@ def test_exits_of_an_earlier_attempt_and_second_reports_are_ignored():
     assert gang.handle(first) == []
     gang.handle(Timer(Backoff()))
     assert gang.handle(first) == []
-    assert (gang.state, gang.alive) == (State.RUNNING, {W0, W1})
+    assert (gang.state, gang.alive) == (RunState.RUNNING, {W0, W1})
 
 
 def test_timers_of_another_time_are_ignored():
@@ -364,7 +354,7 @@ def test_after_a_consequence_the_true_cause_gets_time_to_come():
     gang = running(3, settle=0.4)
     assert exit_(gang, W0, 1, Failure.CONSEQUENCE) == [SetTimer(Hurry(), 0.4)]
     assert exit_(gang, W1, 1, Failure.CONSEQUENCE) == []
-    assert exit_(gang, W2, 1, Failure.PERMANENT) == [CancelTimer(Hurry()), Ended(State.FAILED)]
+    assert exit_(gang, W2, 1, Failure.PERMANENT) == [CancelTimer(Hurry()), Ended(RunState.FAILED)]
 
 
 def test_the_true_cause_ends_the_wait_for_it():
@@ -394,7 +384,7 @@ def test_a_taken_port_moves_the_gang_once_all_are_gone():
     gang = running()
     assert exit_(gang, W0, 1, Failure.PORT) == [EndAll(1, 0.0), SetTimer(Hurry(), 2.0)]
     assert exit_all(gang) == [CancelTimer(Hurry()), Rebind(), *starts(gang, 2)]
-    assert (gang.state, gang.restarts) == (State.RUNNING, 0)
+    assert (gang.state, gang.restarts) == (RunState.RUNNING, 0)
 
 
 def test_ports_taken_again_and_again_are_a_failure():
@@ -405,7 +395,7 @@ def test_ports_taken_again_and_again_are_a_failure():
     gang.handle(Timer(Backoff()))
     for _ in range(PORT_TRIES):
         assert Rebind() in fail(gang, failure=Failure.PORT)
-    assert fail(gang, failure=Failure.PORT)[-1] == Ended(State.FAILED)
+    assert fail(gang, failure=Failure.PORT)[-1] == Ended(RunState.FAILED)
 
 
 def test_a_taken_port_decides_over_other_failures():
@@ -449,14 +439,14 @@ def test_exit_42_right_after_the_start_counts_as_a_failure():
     gang = running(restarts=1, resume=5.0)
     assert fail(gang, RESUME_CODE, time=104.9)[-1] == SetTimer(Backoff(), 0.5)
     gang.handle(Timer(Backoff(), 105.0))
-    assert fail(gang, RESUME_CODE, time=109.9)[-1] == Ended(State.FAILED)
+    assert fail(gang, RESUME_CODE, time=109.9)[-1] == Ended(RunState.FAILED)
 
 
 def test_what_cannot_succeed_is_not_resumed():
     gang = running(3)
     exit_(gang, W0, RESUME_CODE, time=110.0)
     assert exit_(gang, W1, 1, Failure.PERMANENT, 110.1) == [EndAll(1, 0.0), SetTimer(Hurry(), 2.0)]
-    assert exit_(gang, W2, RESUME_CODE, time=111.0)[-1] == Ended(State.FAILED)
+    assert exit_(gang, W2, RESUME_CODE, time=111.0)[-1] == Ended(RunState.FAILED)
 
 
 # Parameter servers.
@@ -468,7 +458,7 @@ def test_a_worker_beside_parameter_servers_is_replaced_alone():
     assert gang.alive == {CHIEF, W0, PS}
     assert gang.handle(Timer(StartAlone(W1), 101.5)) == [Start(W1, 1)]
     assert gang.handle(Timer(StartAlone(W1), 101.5)) == []
-    assert (gang.state, gang.attempt, gang.restarts) == (State.RUNNING, 1, 0)
+    assert (gang.state, gang.attempt, gang.restarts) == (RunState.RUNNING, 1, 0)
 
 
 def die_again(gang, task, time, times):
@@ -485,7 +475,7 @@ def test_a_worker_that_dies_at_once_for_ever_is_everybodys_failure():
     assert die_again(gang, W0, 101.0, REPLACEMENT_TRIES) == [0.5, 1.0, 2.0]
     assert die_again(gang, W1, 101.0, REPLACEMENT_TRIES) == [0.5, 1.0, 2.0]
     assert exit_(gang, W0, None) == [EndAll(1, 0.0), SetTimer(Hurry(), 2.0)]
-    assert exit_all(gang)[-1] == Ended(State.FAILED)
+    assert exit_all(gang)[-1] == Ended(RunState.FAILED)
 
 
 def test_restarts_allow_more_replacements_and_then_start_all_with_a_clean_slate():
@@ -507,20 +497,20 @@ def test_a_healthy_workers_replacements_count_from_0():
 def test_a_worker_that_cannot_start_is_everybodys_failure():
     gang = running(**SERVED, restarts=3)
     exit_(gang, W0, 1, Failure.PERMANENT)
-    assert exit_all(gang)[-1] == Ended(State.FAILED)
+    assert exit_all(gang)[-1] == Ended(RunState.FAILED)
 
 
 def test_a_worker_beside_parameter_servers_may_end_well():
     gang = running(**SERVED)
     assert exit_(gang, W0, 0) == []
-    assert gang.state is State.RUNNING
+    assert gang.state is RunState.RUNNING
 
 
 @pytest.mark.parametrize("code", [0, 1])
 def test_a_lost_parameter_server_ends_the_run(code):
     gang = running(**SERVED)
     assert exit_(gang, PS, code) == [EndAll(1, 0.0), SetTimer(Hurry(), 2.0)]
-    assert exit_all(gang)[-1] == Ended(State.FAILED)
+    assert exit_all(gang)[-1] == Ended(RunState.FAILED)
 
 
 def test_nobody_is_replaced_in_a_gang_that_ends():
@@ -529,7 +519,7 @@ def test_nobody_is_replaced_in_a_gang_that_ends():
     exit_(gang, CHIEF, 0)
     assert gang.handle(Timer(StartAlone(W0))) == []
     assert exit_(gang, W1, None) == []
-    assert exit_(gang, PS, None)[-1] == Ended(State.FINISHED)
+    assert exit_(gang, PS, None)[-1] == Ended(RunState.FINISHED)
 
 
 def test_a_replacement_does_not_wait_over_into_the_next_attempt():
@@ -546,9 +536,9 @@ def test_workers_without_a_coordinator_of_their_own_serve_until_stopped():
     gang = running(2, ps=1)
     exit_(gang, W0, 0)
     exit_(gang, W1, 0)
-    assert gang.state is State.RUNNING
+    assert gang.state is RunState.RUNNING
     assert gang.handle(Stop(time=102.0)) == [EndAll(1, 3.0), SetTimer(Hurry(), 5.0)]
-    assert exit_(gang, PS, None)[-1] == Ended(State.STOPPED)
+    assert exit_(gang, PS, None)[-1] == Ended(RunState.STOPPED)
 
 
 # Evaluators.
@@ -558,7 +548,7 @@ def test_workers_without_a_coordinator_of_their_own_serve_until_stopped():
 def test_an_evaluators_exit_hurts_nobody(code):
     gang = running(evaluator=True)
     assert exit_(gang, EVALUATOR, code) == []
-    assert gang.state is State.RUNNING
+    assert gang.state is RunState.RUNNING
 
 
 def test_an_evaluator_starts_again_with_the_others():
@@ -575,7 +565,7 @@ def test_a_stop_gives_grace_and_then_kills_until_all_are_gone():
     assert gang.handle(Stop(time=101.0)) == [EndAll(1, 3.0), SetTimer(Hurry(), 5.0)]
     assert gang.handle(Timer(Hurry(), 106.0)) == [EndAll(1, 0.0), SetTimer(Hurry(), 2.0)]
     assert gang.handle(Timer(Hurry(), 108.0)) == [EndAll(1, 0.0), SetTimer(Hurry(), 2.0)]
-    assert exit_all(gang)[-1] == Ended(State.STOPPED)
+    assert exit_all(gang)[-1] == Ended(RunState.STOPPED)
 
 
 def test_a_second_stop_can_shorten_the_grace_and_not_lengthen_it():
@@ -590,7 +580,7 @@ def test_a_second_stop_can_shorten_the_grace_and_not_lengthen_it():
 def test_stopping_a_peer_stops_the_run(task):
     gang = running(2, chief=True)
     assert gang.handle(Stop(task, time=101.0))[0] == EndAll(1, 3.0)
-    assert exit_all(gang, 0)[-1] == Ended(State.STOPPED)
+    assert exit_all(gang, 0)[-1] == Ended(RunState.STOPPED)
 
 
 def test_stopping_a_parameter_server_stops_the_run():
@@ -599,13 +589,13 @@ def test_stopping_a_parameter_server_stops_the_run():
 
 
 def test_stopping_before_anything_was_launched():
-    assert forming().handle(Stop()) == [Ended(State.STOPPED)]
+    assert forming().handle(Stop()) == [Ended(RunState.STOPPED)]
 
 
 def test_stopping_in_backoff():
     gang = running(restarts=1)
     fail(gang)
-    assert gang.handle(Stop()) == [CancelTimer(Backoff()), Ended(State.STOPPED)]
+    assert gang.handle(Stop()) == [CancelTimer(Backoff()), Ended(RunState.STOPPED)]
     assert gang.handle(Timer(Backoff())) == []
 
 
@@ -613,7 +603,7 @@ def test_a_failure_that_would_be_retried_is_not_after_a_stop():
     gang = running(restarts=1)
     exit_(gang, W0)
     gang.handle(Stop())
-    assert exit_all(gang)[-1] == Ended(State.STOPPED)
+    assert exit_all(gang)[-1] == Ended(RunState.STOPPED)
 
 
 @pytest.mark.parametrize("failure", [Failure.PRIMARY, Failure.CONSEQUENCE])
@@ -621,14 +611,14 @@ def test_a_stop_does_not_hide_a_failure_that_ends_the_run_anyway(failure):
     gang = running()
     exit_(gang, W0, 1, failure)
     gang.handle(Stop(time=101.1))
-    assert exit_all(gang)[-1] == Ended(State.FAILED)
+    assert exit_all(gang)[-1] == Ended(RunState.FAILED)
 
 
 def test_a_stop_does_not_spoil_a_finished_training():
     gang = running(**SERVED)
     exit_(gang, CHIEF, 0)
     assert gang.handle(Stop(grace=0.0, time=101.5)) == [EndAll(1, 0.0), SetTimer(Hurry(), 2.0)]
-    assert exit_all(gang)[-1] == Ended(State.FINISHED)
+    assert exit_all(gang)[-1] == Ended(RunState.FINISHED)
 
 
 def test_a_stop_ends_the_wait_for_a_cause_gently():
@@ -659,7 +649,7 @@ def test_a_worker_beside_parameter_servers_is_stopped_alone():
     exit_(gang, W1, None)
     assert gang.handle(Stop(W1)) == []
     assert gang.handle(Timer(StartAlone(W1))) == []
-    assert gang.state is State.RUNNING
+    assert gang.state is RunState.RUNNING
 
 
 def test_an_evaluator_stopped_and_launched_while_forming():
@@ -689,7 +679,7 @@ def test_a_restart_ends_all_and_starts_all_uncounted():
     assert gang.restarts == 1
     assert gang.handle(Restart(103.0)) == [EndAll(2, 0.0), SetTimer(Hurry(), 2.0)]
     assert exit_all(gang) == [CancelTimer(Hurry()), *starts(gang, 3)]
-    assert (gang.state, gang.restarts) == (State.RUNNING, 0)
+    assert (gang.state, gang.restarts) == (RunState.RUNNING, 0)
 
 
 def test_a_restart_in_backoff_does_not_wait():
@@ -705,7 +695,7 @@ def test_a_restart_while_forming_starts_who_was_launched():
     exit_(gang, W1, 0)
     gang.handle(Restart())
     assert exit_(gang, W0, None)[1:] == [Start(W0, 2), Start(W1, 2)]
-    assert gang.state is State.FORMING
+    assert gang.state is RunState.FORMING
     assert gang.handle(Launch(W2)) == [Start(W2, 2)]
 
 
@@ -722,14 +712,14 @@ def test_a_restart_does_not_overrule_a_stop():
     gang = running()
     gang.handle(Stop())
     assert gang.handle(Restart()) == []
-    assert exit_all(gang)[-1] == Ended(State.STOPPED)
+    assert exit_all(gang)[-1] == Ended(RunState.STOPPED)
 
 
 def test_a_stop_overrules_a_restart():
     gang = running()
     gang.handle(Restart(101.0))
     assert gang.handle(Stop(time=101.1)) == []
-    assert exit_all(gang)[-1] == Ended(State.STOPPED)
+    assert exit_all(gang)[-1] == Ended(RunState.STOPPED)
 
 
 def test_an_unlimited_number_of_restarts_never_overflows():

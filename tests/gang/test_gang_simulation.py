@@ -11,8 +11,9 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from mwmagic import gang as g
-from mwmagic.gang import Failure, Role, State
+from mwmagic.gang import Failure, Role
 from mwmagic.model.cluster import make_tasks
+from mwmagic.model.status import RunState
 
 SERVES = (Role.SERVANT, Role.REPLACEABLE, Role.AUXILIARY)
 
@@ -116,7 +117,7 @@ class World:
 
     def tell(self, item):
         if isinstance(item, g.Exited) and self.news(item):
-            self.exits = [*self.exits, item] if self.gang.state is State.ENDING else [item]
+            self.exits = [*self.exits, item] if self.gang.state is RunState.ENDING else [item]
         actions = self.gang.handle(item)
         if self.ended:
             assert actions == [], "an action after the end"
@@ -130,13 +131,13 @@ class World:
     def check(self, actions):
         state = self.gang.state
         assert self.gang.restarts <= self.policy.restarts
-        if state is State.BACKOFF or state.final:
+        if state is RunState.BACKOFF or state.final:
             assert not self.alive
             assert not self.gang.alive
         if len(self.tasks) < 100:
             living = {one.task for one in self.processes.values() if one.alive}
             assert living <= self.gang.alive
-        if actions and state in (State.BACKOFF, State.FAILED):
+        if actions and state in (RunState.BACKOFF, RunState.FAILED):
             self.judge(state, actions)
 
     def judge(self, state, actions):
@@ -144,7 +145,7 @@ class World:
         kept = self.gang._failure
         tried = [one for one in self.exits if one.code != 0 and self.counts(one)]
         permanent = any(one.failure is Failure.PERMANENT for one in tried)
-        assert not (permanent and state is State.BACKOFF)
+        assert not (permanent and state is RunState.BACKOFF)
         if kept.failure is Failure.CONSEQUENCE and not kept.saved:
             assert all(one.failure is Failure.CONSEQUENCE and not one.saved for one in tried)
         for action in actions:
@@ -317,7 +318,7 @@ def test_a_gang_of_any_size_fails_restarts_and_finishes(size):
     people = [(0.0, g.Launch(task)) for task in tasks]
     restart = [(0.5, g.Restart())]
     world = World(tasks, g.Policy(restarts=1), fates, people=people + restart)
-    assert world.run() is State.FINISHED
+    assert world.run() is RunState.FINISHED
     assert world.gang.attempt == 3
     assert world.told == size + size - 1
 
@@ -327,5 +328,5 @@ def test_a_large_gang_with_servers_replaces_its_workers():
     tasks = make_tasks(1000, chief=True, ps=20, evaluator=True)
     fates = [Fate(40.0)] + [Fate(0.5 + at / 1000, 1) for at in range(1000)]
     world = World(tasks, g.Policy(), fates, people=[(0.0, g.Launch(task)) for task in tasks])
-    assert world.run() is State.FINISHED
+    assert world.run() is RunState.FINISHED
     assert (world.gang.attempt, world.told) == (1, 1021)

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from statuses import RELAXED, json_values
 
-from mwmagic.gang import State
 from mwmagic.model.cause import Cause, Notice, Stall
 from mwmagic.model.position import Position, Whereabouts
 from mwmagic.model.status import (
@@ -64,10 +63,10 @@ RUN = RunStatus(
 )
 
 
-def test_the_states_are_the_gangs_and_lost():
-    assert {state.value for state in RunState} == {*(state.value for state in State), "lost"}
-    final = {state.value for state in RunState if state.final}
-    assert final == {*(state.value for state in State if state.final), "lost"}
+def test_a_state_is_a_json_value_and_four_are_final():
+    assert json.dumps(RunState.FORMING) == '"forming"'
+    final = {state for state in RunState if state.final}
+    assert final == {RunState.FINISHED, RunState.FAILED, RunState.STOPPED, RunState.LOST}
 
 
 @pytest.mark.parametrize("state", RunState)
