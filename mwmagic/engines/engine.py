@@ -84,7 +84,7 @@ class Engine(Protocol):
         """The engine's own child processes."""
 
     async def allocate(
-        self, tasks: Sequence[Task], *, avoid: Collection[str], told: Callable[[str], None]
+        self, tasks: Sequence[Task], *, avoid: Collection[str], notify: Callable[[str], None]
     ) -> Sequence[Host]:
         """Return the machines on which to run `tasks` from now on.
 
@@ -97,7 +97,7 @@ class Engine(Protocol):
             In rank order; machines get contiguous shares of them, in the order returned.
         avoid : collection of str
             The names of machines that were lost. They may be returned if there are no others.
-        told : callable
+        notify : callable
             Called with the scheduler's messages while the allocation is pending.
 
         Raises

@@ -34,7 +34,7 @@ class LocalEngine:
         tasks: Sequence[Task],  # noqa: ARG002 - all of them fit
         *,
         avoid: Collection[str],  # noqa: ARG002 - there is no other machine
-        told: Callable[[str], None],  # noqa: ARG002 - nothing to wait for
+        notify: Callable[[str], None],  # noqa: ARG002 - nothing to wait for
     ) -> Sequence[Host]:
         """Return this machine."""
         return [Host("localhost", "localhost", agent_command(), here=True)]

@@ -164,7 +164,7 @@ class Place:
         self.broken = True
         members = self.options.members
         avoid = frozenset(self._avoid)
-        hosts = await self._engine.allocate(members, avoid=avoid, told=self._told)
+        hosts = await self._engine.allocate(members, avoid=avoid, notify=self._notify)
         shares = spread(members, [host.slots for host in hosts])
         used = [(host, tasks) for host, tasks in zip(hosts, shares, strict=True) if tasks]
         await self._connect([host for host, _ in used])
@@ -176,7 +176,7 @@ class Place:
         await self._share_out()
         self.broken = not all(node.alive for node in self._nodes)
 
-    def _told(self, words: str) -> None:
+    def _notify(self, words: str) -> None:
         self.said = words
 
     async def _connect(self, hosts: Sequence[Host]) -> None:

@@ -88,12 +88,12 @@ class FakeEngine:
         self.released = 0
 
     async def allocate(
-        self, tasks: Sequence[Task], *, avoid: Collection[str], told: Callable[[str], None]
+        self, tasks: Sequence[Task], *, avoid: Collection[str], notify: Callable[[str], None]
     ) -> Sequence[Host]:
         """Return the first machines that are not lost, and those to avoid only if need be."""
         self.allocations.append(frozenset(avoid))
         for words in self.words:
-            told(words)
+            notify(words)
         there = [one for one in self.machines if not one.lost]
         wanted = [one for one in there if one.name not in avoid] or there
         if not wanted:

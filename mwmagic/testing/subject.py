@@ -187,13 +187,13 @@ class Session:
 
 
 def tasks_of(subject: Subject) -> Sequence[Task]:
-    """Return the tasks for which an engine is asked for machines."""
+    """Return the tasks that an engine must provide machines for."""
     return make_tasks(subject.tasks)
 
 
 async def allocate(engine: Engine, subject: Subject, avoid: Sequence[str] = ()) -> Sequence[Host]:
-    """Ask an engine for machines."""
-    return await engine.allocate(tasks_of(subject), avoid=frozenset(avoid), told=lambda _: None)
+    """Return the machines that an engine provides."""
+    return await engine.allocate(tasks_of(subject), avoid=frozenset(avoid), notify=lambda _: None)
 
 
 @asynccontextmanager

@@ -45,7 +45,7 @@ class Cloud(LocalEngine):
 
 def test_all_tasks_share_this_machine():
     engine = LocalEngine(declared("local"))
-    hosts = asyncio.run(engine.allocate(make_tasks(3), avoid={"localhost"}, told=print))
+    hosts = asyncio.run(engine.allocate(make_tasks(3), avoid={"localhost"}, notify=print))
     [host] = hosts
     assert (host.name, host.address, host.slots) == ("localhost", "localhost", None)
     assert host.here
