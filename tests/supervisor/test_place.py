@@ -18,7 +18,7 @@ from mwmagic.testing import FakeEngine, FakeMachine
 
 
 class Scene:
-    """A place on made-up machines, what was told of it, and what its agents were told."""
+    """A place on fake machines, what it reported, and what its agents received."""
 
     def __init__(self, machines, tasks=2, *, config=(), **engine):
         self.machines = machines
@@ -307,7 +307,7 @@ def test_each_machine_is_shared_out_between_its_own_tasks():
             ("1", None),
         ]
         scene.start(1)
-        while not scene.machines[0].workers:  # noqa: ASYNC110 - of the made-up machine
+        while not scene.machines[0].workers:  # noqa: ASYNC110 - of the fake machine
             await asyncio.sleep(0)
         [worker] = scene.machines[0].workers
         assert worker.env["CUDA_VISIBLE_DEVICES"] == "2,3"
