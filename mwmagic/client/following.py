@@ -10,6 +10,7 @@ from mwmagic.logs.guard import Guard
 from mwmagic.logs.lines import Mark
 from mwmagic.model.cluster import find_task
 from mwmagic.record import TaskPaths
+from mwmagic.words.log import fault_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,7 +75,7 @@ class Following:
                 read += follower.close()
             lines += [line.text for line in read if self._raw or line.mark != Mark.NOISE]
         self._current[name] = paths.attempt
-        notes = [f"mwmagic: {fault}" for fault in self._faults]
+        notes = [f"mwmagic: {fault_words(fault)}" for fault in self._faults]
         self._faults.clear()
         return lines + notes
 

@@ -12,6 +12,7 @@ from mwmagic.client.inside import listen
 from mwmagic.errors import MwmagicError
 from mwmagic.logs.guard import Guard
 from mwmagic.model.status import RunState
+from mwmagic.words.log import fault_words
 from mwmagic.words.run import headline, words
 
 from .feed import Feed
@@ -74,7 +75,7 @@ class Board:
         self._notice = notice
         self._pause: float | None = None
         self._wholes: dict[str, Whole] = {}
-        self._guard = Guard(lambda fault: self._feed.say(str(fault)))
+        self._guard = Guard(lambda fault: self._feed.say(fault_words(fault)))
         self._rest = FRAME_SECONDS
         self._follow(run)
         self.widget = widget

@@ -12,6 +12,7 @@ from mwmagic.logs.lines import Line, Mark, shortened
 from mwmagic.model.status import TaskState
 from mwmagic.model.text import encodable, sendable
 from mwmagic.record import RunPaths
+from mwmagic.words.log import fault_words
 
 from .journal import Journal
 from .pages import Position
@@ -68,7 +69,7 @@ class Feed:
         self.number = run.number
         self.series = Series(RunPaths(Path(run.directory)).metrics)
         self.journal = Journal()
-        self._guard = Guard(lambda fault: self.say(str(fault)))
+        self._guard = Guard(lambda fault: self.say(fault_words(fault)))
         self._names = list(run.tasks)
         self._followers: list[Follower | None] = [None] * len(run.tasks)
         self._live = [(0, "")] * len(run.tasks)

@@ -58,10 +58,6 @@ class Hidden:
     count: int
     first_line: str
 
-    def __str__(self) -> str:
-        lines = "line" if self.count == 1 else "lines"
-        return f"{self.count} {lines} of framework notices hidden"
-
 
 def fold(lines: Iterable[Line]) -> Iterator[str | Hidden]:
     """Yield lines with each stretch of notices replaced by one `Hidden`."""

@@ -6,10 +6,10 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from mwmagic.client.following import pieces
-from mwmagic.errors import BadArguments, NoRun
-from mwmagic.logs.reading import pattern, read
+from mwmagic.client.reading import add_log_options, pattern, recorded
+from mwmagic.errors import BadArguments
 from mwmagic.logs.terminal import plain
-from mwmagic.model.cluster import Task, TaskName
+from mwmagic.words.log import earlier_words
 
 from .magic import magic
 from .parser import Parser
@@ -19,27 +19,20 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mwmagic.client.run import Run
-    from mwmagic.record import Record
 
     from .session import Session
 
 __all__ = ["mw_logs"]
 
+TAIL_LINES = 1000
+"""How many lines a cell shows unless you ask for more."""
+
 
 def _logs() -> Parser:
     parser = Parser("%mw_logs", "Show what a task printed, as a terminal would.")
-    add = parser.add_argument
-    add("task", nargs="?", default=None, help="1, worker:1 or chief (default: every task).")
-    raw = "Include the framework's notices and every update of a progress bar."
-    add("--raw", action="store_true", help=raw)
-    add("--ansi", action="store_true", help="Keep the colours.")
-    tail = "Only the last N lines (default: 1000; 0: all)."
-    add("--tail", type=int, default=1000, metavar="N", help=tail)
-    add("--grep", metavar="PATTERN", help="Only lines that match this regular expression.")
-    add("--follow", action="store_true", help="Print lines as they come, until the run is over.")
-    run = "The logs of an earlier run; %%mw_runs lists them."
-    add("--run", type=int, metavar="NUMBER", help=run)
-    add("--attempt", type=int, metavar="N", help="The logs of an earlier attempt.")
+    add_log_options(parser, tail=TAIL_LINES)
+    what = "Print lines as they come, until the run is over."
+    parser.add_argument("--follow", action="store_true", help=what)
     return parser
 
 
@@ -49,29 +42,10 @@ def mw_logs(session: Session, given: Namespace, _cell: str) -> str | None:
     run = _going(session, given) if given.follow else None
     if run is not None:
         return "\n".join(_follow(session, given, run))
-    text = "\n".join(_lines(given, session.record(given.run)))
+    text = "\n".join(recorded(session.record(given.run), given))
     if not given.out:
         session.say(text)
     return text
-
-
-def _lines(given: Namespace, record: Record) -> list[str]:
-    chosen = [Task.parse(given.task)] if given.task is not None else list(record.known_tasks())
-    lines: list[str] = []
-    for task in chosen:
-        head = [f"--- {task} ---"] if given.task is None else []
-        lines += head + _one(given, record, task)
-    return lines
-
-
-def _one(given: Namespace, record: Record, task: TaskName) -> list[str]:
-    try:
-        path = record.log_path(task, given.attempt)
-    except NoRun as error:
-        if given.task is not None:
-            raise
-        return [str(error)]
-    return read(path, raw=given.raw, ansi=given.ansi, tail=given.tail, grep=given.grep)
 
 
 def _going(session: Session, given: Namespace) -> Run | None:
@@ -112,6 +86,5 @@ def _last(lines: Sequence[tuple[str, str]], count: int, *, named: bool) -> list[
         if count <= 0 or found[task] <= count:
             kept.append(f"[{task}] {line}" if named else line)
     if len(kept) < len(lines):
-        left = len(lines) - len(kept)
-        kept.append(f"... {left} earlier lines not shown, `--tail 0` shows them")
+        kept.append(earlier_words(len(lines) - len(kept)))
     return kept[::-1]

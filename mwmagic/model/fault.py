@@ -23,6 +23,3 @@ class Fault(Stored):
 
     parser: str = ""
     error: str = ""
-
-    def __str__(self) -> str:
-        return f"mwmagic's {self.parser} parser failed and left something out: {self.error}"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from mwmagic.model.status import RunState, TaskState
 
 from . import failure
+from .log import fault_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -60,8 +61,8 @@ def headline(run: RunStatus) -> str:
 
 def line(run: RunStatus) -> str:
     """Say in one line where a run is, and how far the first task that reports has come."""
-    told = [task.progress for task in run.tasks.values() if task.progress is not None]
-    return "  ".join([headline(run), *map(reached, told[:1])])
+    known = [task.progress for task in run.tasks.values() if task.progress is not None]
+    return "  ".join([headline(run), *map(reached, known[:1])])
 
 
 def remarks(run: RunStatus) -> list[str]:
@@ -70,8 +71,7 @@ def remarks(run: RunStatus) -> list[str]:
     Why it makes no progress, what did not go as intended, and what could not be read.
     """
     seen = [run.stall.why if run.stall else None, *run.notices]
-    told = [failure.remark(one) for one in seen if one]
-    return told + [str(fault) for fault in run.faults]
+    return [failure.remark(one) for one in seen if one] + list(map(fault_words, run.faults))
 
 
 def spent(run: RunStatus) -> list[str]:
@@ -172,14 +172,14 @@ def tone(task: TaskStatus) -> str:
 
 def fraction(task: TaskStatus) -> float | None:
     """Return how much of its training a task has done, from 0 to 1; None if unknown."""
-    told = task.progress
-    if told is None:
+    at = task.progress
+    if at is None:
         return None
-    part = min(told.step / told.steps, 1.0) if told.step is not None and told.steps else None
-    if told.kind == "train" and told.epoch and told.epochs:
-        return min((told.epoch - 1 + (part or 0.0)) / told.epochs, 1.0)
-    if part is None and told.epoch is not None and told.epochs:
-        return min(told.epoch / told.epochs, 1.0)
+    part = min(at.step / at.steps, 1.0) if at.step is not None and at.steps else None
+    if at.kind == "train" and at.epoch and at.epochs:
+        return min((at.epoch - 1 + (part or 0.0)) / at.epochs, 1.0)
+    if part is None and at.epoch is not None and at.epochs:
+        return min(at.epoch / at.epochs, 1.0)
     return part
 
 
@@ -190,13 +190,13 @@ def left(task: TaskStatus) -> str:
 
 
 def _seconds_left(task: TaskStatus) -> float | None:
-    told = task.progress
-    if told is None or task.state is not TaskState.RUNNING:
+    at = task.progress
+    if at is None or task.state is not TaskState.RUNNING:
         return None
-    if not told.seconds_per_step or told.step is None or not told.steps:
+    if not at.seconds_per_step or at.step is None or not at.steps:
         return None
-    later = max((told.epochs or 0) - (told.epoch or 0), 0)
-    seconds = told.seconds_per_step * (told.steps - told.step + later * told.steps)
+    later = max((at.epochs or 0) - (at.epoch or 0), 0)
+    seconds = at.seconds_per_step * (at.steps - at.step + later * at.steps)
     return seconds if math.isfinite(seconds) else None
 
 
@@ -227,16 +227,16 @@ def _places(progress: Reached | None) -> list[str]:
 
 def metrics(progress: Reached | None) -> list[tuple[str, str]]:
     """Return the latest metrics, with four significant digits, the losses first."""
-    told = {} if progress is None else progress.metrics
-    names = [name for name in _FIRST if name in told]
-    names += [name for name in told if name not in _FIRST]
-    return [(name, f"{told[name]:.4g}") for name in names]
+    values = {} if progress is None else progress.metrics
+    names = [name for name in _FIRST if name in values]
+    names += [name for name in values if name not in _FIRST]
+    return [(name, f"{values[name]:.4g}") for name in names]
 
 
 def reached(progress: Reached | None) -> str:
     """Say where a task is in its training and what its metrics are, in plain text."""
-    told = [f"{name} {value}" for name, value in metrics(progress)]
-    return "  ".join(filter(None, [" ".join(_places(progress)), *told]))
+    values = [f"{name} {value}" for name, value in metrics(progress)]
+    return "  ".join(filter(None, [" ".join(_places(progress)), *values]))
 
 
 def clock(seconds: float) -> str:

@@ -361,6 +361,8 @@ def test_logs_are_shown_task_by_task(recorded, capsys):
     assert capsys.readouterr().out.splitlines()[-1] == "last"
     assert main(["logs", "0", "--grep", "^c"]) == 0
     assert capsys.readouterr().out == "c \ufffd\n"
+    assert main(["logs", "0", "--attempt", "1"]) == 0
+    assert capsys.readouterr().out == "earlier attempt\n"
 
 
 @pytest.mark.parametrize(
@@ -370,6 +372,7 @@ def test_logs_are_shown_task_by_task(recorded, capsys):
         (["5"], "worker:0"),
         (["chief"], "worker:0"),
         (["--run", "9"], "there is no run 9; the recorded runs are 1, 2"),
+        (["0", "--attempt", "7"], "worker:0 has no log in attempt 7 of 1: it was not started"),
         (["0", "--grep", "("], "is not a valid regular expression"),
     ],
 )

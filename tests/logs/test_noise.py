@@ -46,14 +46,13 @@ def test_only_the_users_lines_are_left_of_a_loop(sample):
     assert lines[0] == Hidden(
         19, "WARNING: All log messages before absl::InitializeLog() is called are written to STDERR"
     )
-    assert str(lines[0]) == "19 lines of framework notices hidden"
     assert lines[1] == "step 0 loss=2.7000"
     assert sum(isinstance(line, Hidden) for line in lines) == 1
     assert len(lines) == 16
 
 
 def test_older_headers_and_jax_are_known(sample):
-    older = [str(line) for line in folded(sample("tensorflow-2.16-0"))]
+    older = [line for line in folded(sample("tensorflow-2.16-0")) if isinstance(line, str)]
     assert not any("tensorflow/core" in line or "external/local" in line for line in older)
     assert [line for line in folded(sample("jax-1")) if isinstance(line, str)] == [
         "devices 2",
@@ -100,11 +99,10 @@ def test_failures_stay(sample, name, kept):
 
 def test_dumps_are_folded_inside_an_error(sample):
     batch = folded(sample("unpatched-keras3-1"))
-    assert [str(line)[:40] for line in batch[-3:]] == [
-        "ValueError: Attempt to convert a value (",
-        "15 lines of framework notices hidden",
-        "}) with an unsupported type (<class 'ten",
-    ]
+    first, hidden, last = batch[-3:]
+    assert first.startswith("ValueError: Attempt to convert a value (")
+    assert hidden.count == 15
+    assert last.startswith("}) with an unsupported type (<class 'ten")
     graphs = [line for line in folded(sample("unshardable-0")) if isinstance(line, Hidden)]
     assert [line.count for line in graphs] == [19, 73, 73, 73, 72]
 
@@ -208,7 +206,6 @@ def test_a_fold_shows_a_line_as_early_as_it_can():
     assert next(folding) == Hidden(1, NOTICE)
     assert next(folding) == "failed"
     assert list(layers.fold([Line(Mark.NOISE, NOTICE)])) == [Hidden(1, NOTICE)]
-    assert "1 line of" in str(Hidden(1, NOTICE))
 
 
 @settings(deadline=None)

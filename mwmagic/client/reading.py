@@ -1,4 +1,4 @@
-"""Logs as ``%mw_logs`` and ``mwmagic logs`` show them."""
+"""Logs as ``%mw_logs`` and ``mwmagic logs`` show them, and the options that both take."""
 
 from __future__ import annotations
 
@@ -7,20 +7,23 @@ import re
 from collections import deque
 from typing import TYPE_CHECKING
 
-from mwmagic.errors import BadArguments
+from mwmagic.errors import BadArguments, NoRun
+from mwmagic.logs.guard import Guard
+from mwmagic.logs.lines import LINE_CHARACTERS, Hidden, Line, Lines, Mark, fold
+from mwmagic.logs.terminal import plain
 from mwmagic.model.text import encodable
-
-from .guard import Guard
-from .lines import LINE_CHARACTERS, Hidden, Line, Lines, Mark, fold
-from .terminal import plain
+from mwmagic.words.log import earlier_words, fault_words, hidden_words
 
 if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
+    from mwmagic.model.cluster import TaskName
     from mwmagic.model.fault import Fault
+    from mwmagic.record import Record
 
-__all__ = ["pattern", "read"]
+__all__ = ["add_log_options", "pattern", "read", "recorded"]
 
 READ_BYTES = 2**20
 """What is read at a time."""
@@ -30,6 +33,62 @@ TAIL_BYTES = (2**18, 2**21, 2**24)
 
 TAIL_CHARACTERS = 2**20
 """How long the last lines may be in total."""
+
+
+def add_log_options(parser: ArgumentParser, *, tail: int) -> None:
+    """Add the options that say which logs of a run to show, and how.
+
+    Parameters
+    ----------
+    parser : ArgumentParser
+        The parser of the magic or the command.
+    tail : int
+        How many lines it shows by default; 0 shows all.
+    """
+    add = parser.add_argument
+    add("task", nargs="?", help="1, worker:1 or chief (default: every task).")
+    raw = "Include the framework's notices and every update of a progress bar."
+    add("--raw", action="store_true", help=raw)
+    add("--ansi", action="store_true", help="Keep the colours.")
+    default = f"{tail}; 0: all" if tail else "all"
+    what = f"Only the last N lines (default: {default})."
+    add("--tail", type=int, default=tail, metavar="N", help=what)
+    add("--grep", metavar="PATTERN", help="Only lines that match this regular expression.")
+    add("--run", type=int, metavar="NUMBER", help="The run's number (default: the latest run).")
+    add("--attempt", type=int, metavar="N", help="The logs of an earlier attempt.")
+
+
+def recorded(record: Record, given: Namespace) -> Iterator[str]:
+    """Yield the lines of a recorded run's logs; a line before each task's names it.
+
+    Parameters
+    ----------
+    record : Record
+        The run.
+    given : Namespace
+        The options that `add_log_options` adds.
+
+    Raises
+    ------
+    ClusterError, NoRun
+        There is no such task, or it was not started.
+    BadArguments
+        The pattern is not a valid regular expression.
+    """
+    if given.task is not None:
+        yield from _one(record, given.task, given)
+        return
+    for task in record.known_tasks():
+        yield f"--- {task} ---"
+        try:
+            yield from _one(record, task, given)
+        except NoRun as error:
+            yield str(error)
+
+
+def _one(record: Record, task: TaskName, given: Namespace) -> list[str]:
+    path = record.log_path(task, given.attempt)
+    return read(path, raw=given.raw, ansi=given.ansi, tail=given.tail, grep=given.grep)
 
 
 def read(
@@ -59,7 +118,7 @@ def read(
     faults: list[Fault] = []
     view = _View(path, Guard(faults.append), raw=raw, ansi=ansi, grep=grep)
     lines = view.last(tail) if tail > 0 else view.all()
-    return [*lines, *(f"... {fault}" for fault in faults)]
+    return [*lines, *(f"... {fault_words(fault)}" for fault in faults)]
 
 
 def pattern(text: str) -> re.Pattern[str]:
@@ -137,10 +196,7 @@ class _View:
         return kept, all_of - len(kept)
 
     def _left_out(self, count: int | None) -> list[str]:
-        if count == 0:
-            return []
-        what = "earlier lines" if count is None else f"{count} earlier lines"
-        return [f"... {what} not shown, `--tail 0` shows them"]
+        return [] if count == 0 else [earlier_words(count)]
 
     def _short(self, line: str) -> str:
         """Return a line as it is shown: a long one is cut off and names the file."""
@@ -156,11 +212,11 @@ class _View:
         else:
             texts = fold(self._marked(start))
         for text in texts:
-            hidden = isinstance(text, Hidden)
-            if self._wanted is None:
-                yield f"{text}, `--raw` shows them" if hidden else str(text)
-            elif not hidden and self._wanted.search(plain(str(text))):
-                yield str(text)
+            if isinstance(text, Hidden):
+                if self._wanted is None:
+                    yield hidden_words(text.count)
+            elif self._wanted is None or self._wanted.search(plain(text)):
+                yield text
 
     def _marked(self, start: int) -> Iterator[Line]:
         layers = _Raw() if self._raw else Lines(self._guard, ansi=self._ansi)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from mwmagic.client import reading
 from mwmagic.errors import BadArguments
-from mwmagic.logs import reading
 from mwmagic.logs.lines import LINE_CHARACTERS, Lines
 from mwmagic.logs.noise import Noise
 
@@ -34,7 +34,8 @@ def test_notices_are_folded_with_the_way_to_see_them(read):
     lines = read(NOTICE * 3 + b"mine\n")
     assert lines[-1] == "mine"
     assert len(lines) == 2
-    assert lines[0].endswith("hidden, `--raw` shows them")
+    assert lines[0] == "3 lines of framework notices hidden, `--raw` shows them"
+    assert read(NOTICE)[0].startswith("1 line of")
 
 
 def test_raw_is_every_byte(read):
