@@ -45,7 +45,11 @@ def __dir__() -> list[str]:
 
 
 def load_ipython_extension(ipython: InteractiveShell) -> None:
-    """Register the magics."""
+    """Register the magics.
+
+    Code that ``%%mw_worker`` launches runs in the background and ends with the kernel. End a
+    notebook with ``%mw_wait``, which waits for it and fails if it does.
+    """
     from .magics import load
 
     load(ipython)

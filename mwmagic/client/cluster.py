@@ -121,12 +121,14 @@ class Cluster:
         self._owner = owner
         self._coordinator: Coordinator | None = None
         self._home = os.getpid()
+        self._judged: set[int] = set()  # the runs whose outcome a wait has told
         if owner:
             atexit.register(self._farewell)
 
     def _farewell(self) -> None:
         """Have the supervisor end the cluster, which it does with grace after this process."""
-        if os.getpid() == self._home and not self.closed:  # and not a fork of it
+        ours = os.getpid() == self._home  # and not a fork's
+        if ours and not self.closed and not self.options.detach:
             with suppress(MwmagicError):
                 self._connection.request("close", seconds=AT_EXIT_SECONDS)
 

@@ -12,12 +12,17 @@ if TYPE_CHECKING:
     from .cluster import Cluster
     from .run import Run
 
-__all__ = ["check_end", "listen", "serve"]
+__all__ = ["check_end", "judged", "listen", "serve"]
 
 
 def listen(cluster: Cluster, listener: Callable[[Message], None]) -> Callable[[], None]:
     """Call `listener` with each snapshot, on a thread; return a function that ends that."""
     return cluster._connection.listen(listener)  # noqa: SLF001 - of this package
+
+
+def judged(run: Run) -> bool:
+    """Return whether a wait for this run returned, or raised what became of it."""
+    return run.number in run.cluster._judged  # noqa: SLF001 - of this package
 
 
 def serve(cluster: Cluster) -> None:

@@ -223,6 +223,7 @@ class Run:
         return self._connection.wait(lambda _: self._ended(), seconds)
 
     def _judge(self) -> Run:
+        self.cluster._judged.add(self.number)  # noqa: SLF001 - of this package
         cause = self.cause
         if self.state == "failed":
             lines = explain(cause) if cause else ["no task says why"]

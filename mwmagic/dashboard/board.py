@@ -13,6 +13,7 @@ from mwmagic.errors import MwmagicError
 from mwmagic.logs.guard import Guard
 from mwmagic.model.status import RunState
 from mwmagic.words.log import fault_words
+from mwmagic.words.parting import LEFT
 from mwmagic.words.run import headline, words
 
 from .feed import Feed
@@ -43,7 +44,10 @@ SAVE_SECONDS = 1.0
 """Minimum time between two updates of the output that is saved with the notebook."""
 
 IDLE_SAVE_SECONDS = 30.0
-"""The same while only numbers change."""
+"""The same while only numbers change, for Jupyter renders the output again each time."""
+
+UNWATCHED_SAVE_SECONDS = 2.0
+"""The same where no page renders it."""
 
 
 class Board:
@@ -131,7 +135,7 @@ class Board:
         """Display the widget, with a text that is the same whenever the cell is executed."""
         run = self.run.status()
         plain = headline(run) if run.state is RunState.FORMING else f"run {run.number}: running"
-        bundle = {**self._bundle(live=True), "text/plain": plain}
+        bundle = {**self._bundle(live=True), "text/plain": _lines(plain, self._left())}
         self._shown = time.monotonic()
         self._saved = (self._shown, self._saying(run))
         return display(bundle, raw=True, display_id=True, metadata=self._metadata(bundle))
@@ -143,11 +147,18 @@ class Board:
         """
         run = self.run.status()
         points, label = self._feed.series.points, self.widget.label
-        html = page(run, points, label, live=live)
-        bundle: dict[str, Any] = {"text/plain": text(run), "text/html": html}
+        left = self._left() if live else ""
+        html = page(run, points, label, live=live, note=left)
+        bundle: dict[str, Any] = {"text/plain": _lines(text(run), left), "text/html": html}
         if live and not self.widget.hosted:
             bundle[VIEW] = self.widget.view[0]
         return bundle
+
+    def _left(self) -> str:
+        """Say what becomes of a run that no page shows and that ends with the kernel."""
+        options = self.run.cluster.options
+        stays = self.widget.watched or options.detach or options.coordinator
+        return "" if stays else LEFT
 
     def _metadata(self, bundle: Mapping[str, Any]) -> dict[str, Any]:
         return self.widget.view[1] if VIEW in bundle else {}
@@ -170,7 +181,7 @@ class Board:
 
     def _saying(self, run: RunStatus) -> tuple[object, ...]:
         """Return the values whose change is saved soon."""
-        return words(run), self.widget.hosted, self.widget.loaded
+        return words(run), self.widget.hosted, self.widget.loaded, self.widget.watched
 
     def _save(self, run: RunStatus) -> bool:
         """Update what the notebook keeps; return whether something is left for later.
@@ -182,7 +193,8 @@ class Board:
             return False
         since, saying = self._saved
         spent, changed = time.monotonic() - since, self._saying(run) != saying
-        if spent > IDLE_SAVE_SECONDS or (changed and spent > SAVE_SECONDS):
+        idle = IDLE_SAVE_SECONDS if self.widget.watched else UNWATCHED_SAVE_SECONDS
+        if spent > idle or (changed and spent > SAVE_SECONDS):
             self._saved = (time.monotonic(), self._saying(run))
             self._update(self._bundle(live=True))
             self.widget.state = self._feed.state()
@@ -306,6 +318,10 @@ class Board:
         with self._lock:
             for line in stacks.full.splitlines():
                 self._feed.say(line)
+
+
+def _lines(*texts: str) -> str:
+    return "\n".join(filter(None, texts))
 
 
 _DOING = {"stop": "stopping", "restart": "restarting", "stacks": "collecting stacks"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import html
+import time
 from typing import TYPE_CHECKING
 
 from mwmagic.model.text import encodable
@@ -48,7 +49,12 @@ def text(run: RunStatus) -> str:
 
 
 def page(
-    run: RunStatus, points: Sequence[Point] = (), label: str = "", *, live: bool = False
+    run: RunStatus,
+    points: Sequence[Point] = (),
+    label: str = "",
+    *,
+    live: bool = False,
+    note: str = "",
 ) -> str:
     """Return a run's state as HTML without scripts; everything in it is escaped.
 
@@ -62,16 +68,23 @@ def page(
         The class by which a page finds the element.
     live : bool
         Whether the run is still going.
+    note : str
+        What else is said of it.
     """
     head = "<b>" + html.escape(headline(run)) + "</b>"
-    head += " <i>(still going when this was saved)</i>" if live else ""
+    head += f" <i>(still going at {_now()}, when this was saved)</i>" if live else ""
     rows = "".join(_row(name, task) for name, task in run.tasks.items())
     parts = [head, f"<table>{rows}</table>", _picture(run, points), _cause(run)]
-    parts += [f"<p>{html.escape(remark)}</p>" for remark in remarks(run)]
+    said = filter(None, [note, *remarks(run)])
+    parts += [f"<p>{html.escape(one)}</p>" for one in said]
     # A page that removes the live view for a moment sets this to its height.
     height = f"min-height:var(--{label},0)" if label else ""
     name = f"mwmagic-static {UNTYPESET} {label}"
     return encodable(f'<div class="{name}" style="{height}">{"".join(parts)}</div>')
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S")
 
 
 def _row(name: str, task: TaskStatus) -> str:

@@ -53,6 +53,8 @@ class Widget(anywidget.AnyWidget):
         Whether the page finds that element on its own, without the widget's MIME type.
     loaded : float
         When the page was loaded, in seconds of the monotonic clock.
+    watched : bool
+        Whether a page has said anything.
     """
 
     _esm = _load("dashboard.js")
@@ -63,11 +65,12 @@ class Widget(anywidget.AnyWidget):
     def __init__(self, **values: Any) -> None:  # noqa: ANN401 - traits
         super().__init__(label=f"mw-{uuid4().hex[:12]}", **values)
         _let_the_page_choose(self.comm)
-        self.hosted, self.loaded = False, -inf
+        self.hosted, self.loaded, self.watched = False, -inf, False
         self.on_msg(self._host)
 
     def _host(self, _widget: Widget, content: Mapping[str, Any], _buffers: object) -> None:
         """Take the message by which a page says what it can do, before anything is shown."""
+        self.watched = True
         if content.get("kind") == "hosts":
             self.hosted = bool(content["hosts"])
             self.loaded = time.monotonic() - float(content["age"])

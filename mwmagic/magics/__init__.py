@@ -27,11 +27,14 @@ def load(shell: InteractiveShell) -> None:
     magics = MWMagic(shell, vars(shell).pop(_KEPT, None))
     shell.register_magics(magics)
     forget = install(shell, magics.session)
-    hide = show.install(shell, magics.session.displays)
+    displays = magics.session.displays
+    hide = show.install(shell, displays)
+    shell.events.register("post_run_cell", displays.settle)
 
     def undo() -> None:
         forget()
         hide()
+        shell.events.unregister("post_run_cell", displays.settle)
         if _reloading():
             setattr(shell, _KEPT, magics.session)
         else:

@@ -37,6 +37,11 @@ class Displays:
         self._boards: dict[Cluster, Board] = {}
         self._spare: Widget | None = None
 
+    def watched(self) -> bool:
+        """Return whether a page has loaded a dashboard."""
+        widgets = [self._spare, *(board.widget for board in self._boards.values())]
+        return any(widget.watched for widget in widgets if widget is not None)
+
     def prepare(self) -> None:
         """Have the page load the widget, and report what it can do, before there is a run."""
         if self._spare is None and _in_kernel():
@@ -102,6 +107,12 @@ class Displays:
         board = self._boards.get(run.cluster)
         if board is not None and run.over:
             board.finish()
+
+    def settle(self, _result: object = None) -> None:
+        """Finish the output of what is over; programs that execute notebooks read none later."""
+        if not self.watched():
+            for board in self._boards.values():
+                self.finish(board.run)
 
     def close(self) -> None:
         """Stop every live display."""

@@ -12,6 +12,7 @@ from mwmagic.record import runs
 
 from .display import Displays
 from .name import names
+from .parting import Parting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -42,6 +43,7 @@ class Session:
         self.shell = shell
         self.defaults = defaults
         self.displays = Displays()
+        self.parting = Parting(shell, self.displays.watched)
         self.quiet = False
         self._clusters: dict[str, Cluster] = {}
         self._current = ""
@@ -53,6 +55,7 @@ class Session:
             if not cluster.options.detach:
                 cluster.close()
         self._clusters.clear()
+        self.parting.forget()
         self.displays.close()
 
     def say(self, text: str) -> None:

@@ -130,6 +130,7 @@ def _cell(session: Session) -> str:
 
 
 def _show(session: Session, run: Run) -> None:
+    session.parting.expect(run)
     if not session.quiet:
         session.displays.show(run)
 

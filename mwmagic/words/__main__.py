@@ -27,6 +27,10 @@ Generated from the table in `mwmagic/diagnosis/table.py` by `make docs`; a test 
 When a run fails, stalls or does something unintended, mwmagic looks for the signs below in the
 exception and at the end of the log, where `...` stands for what varies. Signs in *italics* are what
 mwmagic itself observes of the processes. Each sign was provoked with the installed TensorFlow.
+
+A run fails a notebook where `%mw_wait` waits for it. Let every notebook that nbclient, nbconvert,
+papermill or nbval executes end with `%mw_wait`: otherwise the run is stopped when the kernel ends,
+and neither that nor a failure is an error.
 """
 
 _PARTS = (

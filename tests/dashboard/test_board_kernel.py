@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 
 import psutil
@@ -151,7 +152,8 @@ def test_only_a_page_that_finds_the_place_by_itself_does_without_the_views_mark(
     assert set(kernel.board["data"]) == BUNDLE | {VIEW}
     kernel.message({"kind": "hosts", "hosts": True, "age": 1000})
     kernel.until(lambda: set(kernel.board["data"]) == BUNDLE, "the update")
-    assert "still going when this was saved" in kernel.board["data"]["text/html"]
+    told = r"\(still going at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d, when this was saved\)"
+    assert re.search(told, kernel.board["data"]["text/html"])
 
 
 def test_colabs_own_widget_manager_is_enabled_and_told_of(kernel):

@@ -7,10 +7,13 @@ import json
 import pytest
 from processes import eventually
 
+from mwmagic.words.parting import LEFT
+
 pytestmark = pytest.mark.slow
 
 DECLARE = "%mw_cluster 2 --no-warm --grace 0.2"
 SLEEP = "%%mw_worker -o run\nimport time\nprint('up', flush=True)\ntime.sleep(600)\n"
+RUNNING = f"run 1: running\n{LEFT}"
 
 
 def texts(kernel):
@@ -22,11 +25,11 @@ def test_a_run_is_shown_again_while_it_goes_on_and_after(kernel):
     kernel.run(DECLARE)
     kernel.run(SLEEP)
     assert kernel.run(SLEEP).error.startswith("RunActive: run 1 is still going")
-    assert texts(kernel) == ["run 1 continues below", "run 1: running"]
+    assert texts(kernel) == ["run 1 continues below", RUNNING]
     assert kernel.run("%mw_show").error is None
-    assert texts(kernel) == ["run 1 continues below"] * 2 + ["run 1: running"]
+    assert texts(kernel) == ["run 1 continues below"] * 2 + [RUNNING]
     assert kernel.run("run").value is None
-    assert texts(kernel) == ["run 1 continues below"] * 3 + ["run 1: running"]
+    assert texts(kernel) == ["run 1 continues below"] * 3 + [RUNNING]
     assert kernel.run(SLEEP.replace("-o", "--quiet -o")).error.startswith("RunActive")
     assert len(texts(kernel)) == 4, "quiet"
     kernel.run("%mw_stop")
