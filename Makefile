@@ -1,4 +1,4 @@
-# Two commands do everything on a fresh machine with Python 3.11+, make and git:
+# Two commands do everything on a fresh machine with Python 3.10+, make and git:
 #   make demo    installs into .venv and trains with two workers
 #   make test    installs into .venv and passes all the tests
 
