@@ -145,6 +145,7 @@ KNOWN = (
         signs=(
             "unexpectedly tried to connect with a different incarnation",
             "expects a different device incarnation",
+            "Heartbeat: Incarnation ID mismatch",
         ),
     ),
     Known(
@@ -336,6 +337,16 @@ KNOWN = (
         "ask for the input in a notebook cell, and pass the answer with `--args` or `--env`",
         "https://docs.python.org/3/library/functions.html#input",
         signs=("EOFError: EOF when reading a line",),
+    ),
+    Known(
+        "debugger",
+        "A worker starts a debugger",
+        "`breakpoint()` and `pdb` read their commands from the keyboard, and a worker runs in "
+        "the background and has none.",
+        "print what you want to know; or run the code in a notebook cell without `%%mw_worker`, "
+        "where a debugger works",
+        "https://docs.python.org/3/library/pdb.html",
+        signs=("BdbQuit",),
     ),
     # Ended from outside.
     Known(

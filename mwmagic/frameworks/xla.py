@@ -48,6 +48,7 @@ class Xla(Framework):
     mismatches: tuple[str, ...] = (
         r"tried to connect with a different incarnation",
         r"expects a different device incarnation",
+        r"Heartbeat: Incarnation ID mismatch",
     )
     port_taken: tuple[str, ...] = (
         r"Could not start gRPC server",

@@ -27,20 +27,32 @@ def total(value):
     return strategy.reduce("SUM", one, axis=None)
 """
 
-# Worker 1 in two processes. The second waits until the first has met worker 0.
-TWIN = """
-import os, time
+# Each task waits for the others by files, and can close its connections.
+MEETING = """
+import json, os, psutil, socket, time
 from pathlib import Path
-connected, heard = Path("connected"), Path("heard")
 
 def appears(path):
     while not path.exists():
         time.sleep(0.01)
 
+def shut(status, index):
+    port = int(json.loads(os.environ["TF_CONFIG"])["cluster"]["worker"][index].split(":")[1])
+    for one in psutil.Process().net_connections("tcp"):
+        if one.status == status and one.laddr.port == port:
+            socket.socket(fileno=os.dup(one.fd)).shutdown(socket.SHUT_RDWR)
+"""
+
+# Worker 1 in two processes. The second waits until the first has met worker 0.
+TWIN = (
+    MEETING
+    + """
+connected, heard = Path("connected"), Path("heard")
 twin = os.environ["MWMAGIC_TASK"] == "worker:1" and not os.fork()
 if twin:
     appears(connected)
 """
+)
 
 # The second answers at the address of both, and takes no part otherwise.
 USURPED = """
@@ -54,17 +66,46 @@ if twin:
 
 # The first no longer answers there: whom the system lets answer is not a matter of luck.
 DEAF = """
-import json, psutil, socket
 if not first:
     connected.touch()
 appears(heard)
 if not first:
-    port = int(json.loads(os.environ["TF_CONFIG"])["cluster"]["worker"][1].split(":")[1])
-    for one in psutil.Process().net_connections("tcp"):
-        if one.status == "LISTEN" and one.laddr.port == port:
-            socket.socket(fileno=os.dup(one.fd)).shutdown(socket.SHUT_RDWR)
+    shut("LISTEN", 1)
     Path("deaf").touch()
 appears(Path("deaf"))
+"""
+
+# All tasks in two processes each. The second ones meet when the first leader no longer answers.
+TWINS = (
+    MEETING
+    + """
+twin = not os.fork()
+if twin:
+    for output in (1, 2):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), output)
+    appears(Path("deaf"))
+"""
+)
+
+# The first ones' heartbeats then reach the second leader, which knows only the second ones.
+REPLACED = """
+task = os.environ["MWMAGIC_TASK"]
+if twin:
+    Path(f"{task}-twice").touch()
+    time.sleep(600)
+total(tf.ones(3))
+Path(f"{task}-once").touch()
+if first:
+    appears(Path("worker:1-once"))
+    shut("LISTEN", 0)
+    Path("deaf").touch()
+    appears(Path("worker:0-twice"))
+    appears(Path("worker:1-twice"))
+    shut("ESTABLISHED", 0)
+log = Path(os.environ["MWMAGIC_RUN"], "attempt-1", task.replace(":", "-") + ".log")
+while "Incarnation ID mismatch" not in log.read_text():
+    time.sleep(0.01)
+total(tf.ones(3))
 """
 
 MODEL = """
@@ -133,6 +174,21 @@ for name in [name for name in sys.modules if name.partition(".")[0] == "{0}"]:
 sys.path[:] = [path for path in sys.path if "site-packages" not in path]
 import {0}
 """
+
+
+# A cluster of its own, as a notebook's cell sets it that was meant for the notebook itself.
+OWN_CLUSTER = (
+    "import json, os, socket\n"
+    "with socket.create_server(('', 0)) as free:\n"
+    "    own = f'localhost:{free.getsockname()[1]}'\n"
+    "os.environ['TF_CONFIG'] = json.dumps(\n"
+    "    {'cluster': {'worker': [own, own]}, 'task': {'type': 'worker', 'index': 0}}\n"
+    ")\n"
+    "import tensorflow as tf\n"
+    "from tensorflow.python.distribute.cluster_resolver import TFConfigClusterResolver\n"
+    "spec = TFConfigClusterResolver().cluster_spec()\n"
+    "tf.distribute.Server(spec, job_name='worker', task_index=0)"
+)
 
 
 @dataclass(frozen=True)
@@ -260,6 +316,11 @@ CASES = (
         "same-task-twice",
         "expects a different device incarnation",
         TWIN + USURPED + GANG + DEAF + "total(tf.ones(3))",
+    ),
+    Case(
+        "same-task-twice",
+        "Heartbeat: Incarnation ID mismatch",
+        TWINS + GANG + REPLACED,
     ),
     Case(
         "world-size",
@@ -417,6 +478,7 @@ CASES = (
         "pickle", "cannot pickle '...' object", STRATEGY + "import pickle\npickle.dumps(strategy)"
     ),
     Case("input", "EOFError: EOF when reading a line", "name = input('Which data? ')"),
+    Case("debugger", "BdbQuit", "rate = 0.1\nbreakpoint()\nprint(rate)"),
     Case("resume", Finding(Symptom.EXITED, code=42), "import sys\nsys.exit(42)"),
     Case(
         "crash",
@@ -491,20 +553,11 @@ NOTED = (
         "options = tf.distribute.experimental.CommunicationOptions(implementation=nccl)\n"
         "tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)",
     ),
+    Case("own-tf-config", Finding(Symptom.ELSEWHERE), OWN_CLUSTER),
     Case(
         "own-tf-config",
         Finding(Symptom.ELSEWHERE),
-        # A cluster of one, as a notebook's cell sets it that was meant for the notebook itself.
-        "import json, os, socket\n"
-        "with socket.create_server(('', 0)) as free:\n"
-        "    own = f'localhost:{free.getsockname()[1]}'\n"
-        "os.environ['TF_CONFIG'] = json.dumps(\n"
-        "    {'cluster': {'worker': [own, own]}, 'task': {'type': 'worker', 'index': 0}}\n"
-        ")\n"
-        "import tensorflow as tf\n"
-        "from tensorflow.python.distribute.cluster_resolver import TFConfigClusterResolver\n"
-        "spec = TFConfigClusterResolver().cluster_spec()\n"
-        "tf.distribute.Server(spec, job_name='worker', task_index=0)",
+        OWN_CLUSTER + "\nfor line in range(1000):\n    print(line)",
     ),
 )
 """What ends well, but not as meant."""
