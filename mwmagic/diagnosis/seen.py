@@ -8,12 +8,12 @@ from functools import cache
 from itertools import product
 from typing import TYPE_CHECKING
 
-from mwmagic.frameworks.patterns import collected, either
+from mwmagic.frameworks.patterns import alternatives, collected, either
 from mwmagic.logs.phases import Phase
 from mwmagic.model.cause import Notice
 from mwmagic.model.symptom import Finding, Symptom
 
-from .signs import recognise
+from .signs import pattern, recognise
 from .stacks import position
 from .table import NOTICES, STALLS
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from .stacks import Stack
 
-__all__ = ["Seen", "notices", "why_stalled"]
+__all__ = ["Seen", "is_telling", "notices", "why_stalled"]
 
 
 @cache
@@ -42,6 +42,18 @@ def _twice() -> list[re.Pattern[str]]:
     return [re.compile(text) for text in collected(lambda one: one.duplicates)]
 
 
+@cache
+def _telling() -> re.Pattern[str]:
+    signs = [pattern(sign).pattern for known in NOTICES for sign in known.signs]
+    named = [one.pattern for one in (*_targets(), *_twice())]
+    return re.compile(alternatives([*signs, *named]))
+
+
+def is_telling(line: str) -> bool:
+    """Return whether a line of a log matters to what is seen of a task, however old it is."""
+    return _telling().search(line) is not None
+
+
 @dataclass(frozen=True)
 class Seen:
     """What can be seen of a task from outside.
@@ -52,12 +64,12 @@ class Seen:
         The task's name.
     address : str
         The address at which the other tasks expect its server.
-    tail : str
-        The end of its log.
+    log : str
+        The lines of its log that tell something, and its end.
     phase : Phase
         What its log shows of its start-up.
     verbose : bool
-        Whether its log contains TensorFlow's notices.
+        Whether TensorFlow is at work in it and its log contains TensorFlow's notices.
     code : int or None
         Its exit code, if it exited.
     stack : Stack or None
@@ -66,7 +78,7 @@ class Seen:
 
     task: str
     address: str = ""
-    tail: str = ""
+    log: str = ""
     phase: Phase = field(default_factory=Phase)
     verbose: bool = False
     code: int | None = None
@@ -80,7 +92,7 @@ class Seen:
     @property
     def targets(self) -> list[str]:
         """The addresses of its own server, according to its log."""
-        return [target for one in _targets() for target in one.findall(self.tail)]
+        return [target for one in _targets() for target in one.findall(self.log)]
 
     @property
     def waits(self) -> bool:
@@ -98,7 +110,7 @@ def _noticed(seen: Seen, *, others: bool) -> Iterable[tuple[Finding, str | Findi
     """Yield what is noteworthy about a task, each finding with its evidence."""
     alone = [Finding(Symptom.ALONE, seen.task)] if seen.alone and others else []
     yield from ((finding, finding) for finding in (*alone, *_elsewhere(seen)))
-    yield Finding(Symptom.LOGGED, seen.task), seen.tail
+    yield Finding(Symptom.LOGGED, seen.task), seen.log
 
 
 def notices(tasks: Sequence[Seen]) -> tuple[Notice, ...]:
@@ -176,7 +188,7 @@ def _mistaken(tasks: Sequence[Seen]) -> Iterable[Finding]:
 def _refused(tasks: Sequence[Seen]) -> Iterable[Finding]:
     """Yield the tasks whose second process the leader rejected, according to its log."""
     named = dict.fromkeys(
-        ":".join(found) for one in tasks for sign in _twice() for found in sign.findall(one.tail)
+        ":".join(found) for one in tasks for sign in _twice() for found in sign.findall(one.log)
     )
     return (Finding(Symptom.SECOND_PROCESS, name) for name in named)
 

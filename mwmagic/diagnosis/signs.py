@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from .known import Known
 
-__all__ = ["Match", "recognise"]
+__all__ = ["Match", "pattern", "recognise"]
 
 GAP = "..."
 """The placeholder for any text in a sign."""
@@ -24,7 +24,7 @@ GAP_CHARACTERS = 4000
 
 
 @cache
-def _pattern(sign: str) -> re.Pattern[str]:
+def pattern(sign: str) -> re.Pattern[str]:
     """Return the regular expression of a sign, with a group for each gap.
 
     A gap at the end matches the rest of the line, others as little as possible.
@@ -54,7 +54,7 @@ def _match(known: Known, evidence: str | Finding) -> Match | None:
     if isinstance(evidence, Finding):
         return Match(known) if any(one.matches(evidence) for one in known.symptoms) else None
     for sign in known.signs:
-        match = _pattern(sign).search(evidence)
+        match = pattern(sign).search(evidence)
         if match is not None:
             return Match(known, tuple(word.strip() for word in match.groups()))
     return None

@@ -7,10 +7,12 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from mwmagic.agent.wire import as_bytes
+from mwmagic.diagnosis import is_telling
 from mwmagic.logs.noise import NATIVE
 from mwmagic.logs.phases import Phases
 from mwmagic.logs.terminal import Terminal
 
+from .reports import History
 from .training import Training
 
 if TYPE_CHECKING:
@@ -18,12 +20,13 @@ if TYPE_CHECKING:
     from mwmagic.logs.phases import Phase
     from mwmagic.logs.progress import Update
 
-    from .reports import History
-
 __all__ = ["Output"]
 
 TAIL_LINES = 200
 """Lines of a log's end that are kept for the diagnosis."""
+
+TELLING_LINES = 50
+"""How many of the lines that tell something are kept, however much is printed after them."""
 
 
 class Output:
@@ -40,21 +43,30 @@ class Output:
         How far its training has come.
     informed : bool
         Whether there was a notice that only the most verbose level shows.
+    at_work : bool
+        Whether the framework itself told something: its native code or Keras's training.
     """
 
     def __init__(self, guard: Guard) -> None:
         self.training = Training(guard)
         self.informed = False
+        self.at_work = False
         self._guard = guard
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._terminal = Terminal()
         self._phases = Phases()
         self._tail: deque[str] = deque(maxlen=TAIL_LINES)
+        self._telling: dict[str, None] = {}
 
     @property
     def tail(self) -> str:
         """The last lines, as a terminal shows them."""
         return "\n".join(self._tail)
+
+    @property
+    def telling(self) -> str:
+        """The first lines that tell something, whatever their age, and the last lines."""
+        return "\n".join([*self._telling, *self._tail])
 
     @property
     def phase(self) -> Phase:
@@ -81,6 +93,7 @@ class Output:
         report = self._guard.call("report", None, self.training.said, data)
         if report is not None:
             self._phases.train()
+            self.at_work |= isinstance(report, History) or report.kind != "report"
         return report
 
     def close(self) -> None:
@@ -102,9 +115,15 @@ class Output:
         self._tail.extend(lines)
         for line in lines:
             self._guard.call("start-up", None, self._start_up, line)
+            self._guard.call("notice", None, self._keep, line)
 
     def _start_up(self, line: str) -> None:
         self._phases.feed(line)
-        if not self.informed:
-            notice = NATIVE.match(line)
-            self.informed = notice is not None and "I" in notice.group(1, 2)
+        notice = None if self.informed else NATIVE.match(line)
+        if notice is not None:
+            self.at_work = True
+            self.informed = "I" in notice.group(1, 2)
+
+    def _keep(self, line: str) -> None:
+        if len(self._telling) < TELLING_LINES and is_telling(line):
+            self._telling[line] = None

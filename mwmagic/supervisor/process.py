@@ -206,14 +206,23 @@ class Process:
         self.exit = end
         return self.exit
 
+    @property
+    def _verbose(self) -> bool:
+        """Whether its framework logs its start-up here, and is at work.
+
+        A warm process printed what shows the level before it was forked.
+        """
+        output = self._output
+        return self.told and output.at_work and (self.warm or output.informed)
+
     def seen(self, stack: Stack | None = None) -> Seen:
         """Return what is observed of it now."""
         return Seen(
             task=str(self.task),
             address=self.address,
-            tail=self._output.tail,
+            log=self._output.telling,
             phase=self._output.phase,
-            verbose=self.told and (self.warm or self._output.informed),
+            verbose=self._verbose,
             stack=stack,
         )
 

@@ -133,6 +133,15 @@ def test_what_ends_well_but_not_as_meant_is_noticed(gang, launch, case):
     assert ENTRIES[case.name].remedy in remark(noticed[case.name])
 
 
+def test_a_program_without_the_framework_is_not_said_to_train_alone(gang, launch):
+    eventually(lambda: all(machine.warm.state == "ready" for machine in gang.machines))
+    run = launch(gang, "for epoch in (1, 2):\n    print(f'Epoch {epoch}/2 - loss: {1 / epoch}')")
+    run.wait(60)
+    tasks = run.status().tasks.values()
+    assert {(task.warm, task.phase) for task in tasks} == {(True, "training")}
+    assert run.status().notices == ()
+
+
 @pytest.mark.parametrize("case", STUCK, ids=str)
 def test_what_a_stalled_gang_waits_for_is_told(gang, launch, case):
     run = launch(gang, case.script)

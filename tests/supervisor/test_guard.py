@@ -53,7 +53,7 @@ def test_output_is_decoded_however_it_is_cut(process, faults):
     for index in range(len(data)):
         printed(process, data[index : index + 1])
     assert process.size == len(data)
-    assert process.seen().tail == "é loss: 1 €\n\N{REPLACEMENT CHARACTER}"
+    assert process.seen().log == "é loss: 1 €\n\N{REPLACEMENT CHARACTER}"
     assert faults == []
 
 
@@ -70,7 +70,7 @@ def test_a_line_that_a_parser_fails_at_is_lost_to_it_alone(process, faults, monk
     [update] = printed(process, b"bad\nepoch 2 loss: 2\nbad\n")
     assert (update.epoch, update.metrics) == (2, {"loss": 2.0})
     assert [fault.parser for fault in faults if fault.parser == "progress"] == ["progress"]
-    assert process.seen().tail.splitlines()[-1] == "bad"
+    assert process.seen().log.splitlines()[-1] == "bad"
 
 
 def test_a_terminal_that_fails_is_replaced(process, faults, monkeypatch):
@@ -79,7 +79,7 @@ def test_a_terminal_that_fails_is_replaced(process, faults, monkeypatch):
     printed(process, b"lost\n")
     monkeypatch.setattr(Terminal, "write", write)
     printed(process, b"kept\n")
-    assert process.seen().tail == "kept"
+    assert process.seen().log == "kept"
     assert [fault.parser for fault in faults] == ["terminal"]
 
 
