@@ -7,7 +7,7 @@ The hierarchy::
     ├── ClusterError              a cluster description that cannot work (also a ValueError)
     ├── NoCluster                 a command that needs a cluster found none
     ├── NoRun                     there is no such run
-    ├── RunActive                 a run is still active, so a new one cannot start
+    ├── RunActive                 the cluster is busy with a run
     ├── NotInstalled              a required library is missing
     ├── FileTrouble               a file cannot be written or read, or must not be replaced
     ├── SupervisorError           the supervisor could not be started, or refused a request
@@ -84,7 +84,7 @@ class NoRun(MwmagicError):
 
 
 class RunActive(MwmagicError):
-    """A run is still active, so a new one cannot start."""
+    """The cluster is busy with a run that is still going, or is being stopped."""
 
 
 class NotInstalled(MwmagicError):

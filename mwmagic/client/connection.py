@@ -221,7 +221,8 @@ class Connection:
             The supervisor went away first.
         """
         with self._changed:
-            self._changed.wait_for(lambda: done(self.news) or self._lost, timeout)
+            limit = None if timeout is None else min(timeout, threading.TIMEOUT_MAX)
+            self._changed.wait_for(lambda: done(self.news) or self._lost, limit)
             if self._lost and not done(self.news):
                 raise self._gone()
             return done(self.news)

@@ -11,8 +11,11 @@ from mwmagic.errors import BadArguments, NoRun
 from mwmagic.logs.guard import Guard
 from mwmagic.logs.lines import LINE_CHARACTERS, Hidden, Line, Lines, Mark, fold
 from mwmagic.logs.terminal import plain
+from mwmagic.model.option import read_count
 from mwmagic.model.text import encodable
 from mwmagic.words.log import earlier_words, fault_words, hidden_words
+
+from .arguments import reader
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -52,10 +55,11 @@ def add_log_options(parser: ArgumentParser, *, tail: int) -> None:
     add("--ansi", action="store_true", help="Keep the colours.")
     default = f"{tail}; 0: all" if tail else "all"
     what = f"Only the last N lines (default: {default})."
-    add("--tail", type=int, default=tail, metavar="N", help=what)
+    count = reader(read_count)
+    add("--tail", type=count, default=tail, metavar="N", help=what)
     add("--grep", metavar="PATTERN", help="Only lines that match this regular expression.")
-    add("--run", type=int, metavar="NUMBER", help="The run's number (default: the latest run).")
-    add("--attempt", type=int, metavar="N", help="The logs of an earlier attempt.")
+    add("--run", type=count, metavar="NUMBER", help="The run's number (default: the latest run).")
+    add("--attempt", type=count, metavar="N", help="The logs of an earlier attempt.")
 
 
 def recorded(record: Record, given: Namespace) -> Iterator[str]:

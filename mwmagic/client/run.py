@@ -15,6 +15,7 @@ from mwmagic.errors import (
 )
 from mwmagic.model.cause import Cause
 from mwmagic.model.cluster import TaskName, find_task
+from mwmagic.model.option import check_seconds
 from mwmagic.model.options import OPTIONS
 from mwmagic.model.status import RunState, RunStatus, TaskState
 from mwmagic.record import Record
@@ -187,8 +188,11 @@ class Run:
         SupervisorLost
             Its supervisor went away.
         ClusterError
-            It has no end of its own: this process coordinates its servers.
+            The timeout is invalid, or the run has no end of its own: this process coordinates its
+            servers.
         """
+        if timeout is not None:
+            timeout = check_seconds("timeout", timeout)
         self._check_end(timeout)
         if progress is not None:
             stop = self._connection.listen(lambda _: progress(self.status()))
@@ -262,9 +266,13 @@ class Run:
 
         Raises
         ------
+        ClusterError
+            The system has no such signal, or the run has no such task.
         NoRun, SupervisorError
             The run is over, or the task has no process.
         """
+        if signal not in signals.valid_signals():
+            raise ClusterError(f"signal must be one of signal.valid_signals(), not {signal!r}")
         if self._ended():
             raise NoRun(f"run {self.number} is over; there is no process to send a signal to")
         name = str(find_task(task, self.cluster.tasks))

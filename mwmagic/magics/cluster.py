@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from mwmagic.client.arguments import add_cluster_options, typed
 from mwmagic.client.cluster import Cluster
 from mwmagic.client.inside import serve
-from mwmagic.errors import BadArguments
+from mwmagic.errors import BadArguments, RunActive
 from mwmagic.model.repetition import Change, Outcome, Repetition, repeat
 
 from .magic import magic
@@ -81,7 +81,7 @@ def _replace(session: Session, old: Cluster, repetition: Repetition) -> Cluster:
     name, why = repetition.options.name, _words(repetition)
     run = old.latest
     if run is not None and not run.over:
-        raise BadArguments(
+        raise RunActive(
             f"the cluster {name!r} is busy with run {run.number} ({run.words}), and it must be "
             f"replaced to get {why}; `%mw_stop` the run first, or give the new cluster a --name"
         )

@@ -41,6 +41,7 @@ def mw_stop(session: Session, given: Namespace, _cell: str) -> Cluster | None:
             f"--cluster ends every task, not only {given.task}; leave one of them out"
         )
     if session.gone:
+        _require_no_run(given)
         session.say("nothing is running")
         return None
     cluster = session.cluster()
@@ -60,11 +61,19 @@ def _stop_run(session: Session, cluster: Cluster, given: Namespace) -> None:
         run.stop(given.task, given.grace)
         what = f"run {run.number}" if run.over else f"{given.task} of run {run.number}"
         session.say(f"stopped {what}")
-    elif given.task is not None:
-        raise NoRun(f"nothing is running, so there is no {given.task} to stop")
-    elif not given.cluster:
+        return
+    _require_no_run(given)
+    if not given.cluster:
         name = cluster.options.name
         session.say(f"nothing is running; `%mw_stop --cluster` ends the cluster {name!r}")
+
+
+def _require_no_run(given: Namespace) -> None:
+    """Refuse arguments that need a run, where there is none."""
+    if given.task is not None:
+        raise NoRun(f"nothing is running, so there is no {given.task} to stop")
+    if given.grace is not None and not given.cluster:
+        raise NoRun("nothing is running that --grace could give time; leave it out")
 
 
 def _kill() -> Parser:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +9,7 @@ from mwmagic.errors import FileTrouble, MwmagicError
 from mwmagic.words.file import file_words
 
 from .parser import HelpShown, Parser
+from .silence import silence
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -75,7 +74,7 @@ class Magic:
         if given.out:
             session.shell.user_ns[given.out] = result
         if given.quiet or given.out or self.shows:
-            _hide(result)
+            silence(result)
         return result
 
 
@@ -94,21 +93,3 @@ def magic(
     parser.add_argument("-o", "--out", metavar="VAR", help="Store the result in this variable.")
     parser.add_argument("--quiet", action="store_true", help="Show nothing.")
     return lambda act: Magic(parser, act, shows)
-
-
-def _hide(result: object) -> None:
-    """Keep the cell from showing this result if its last line is the magic itself.
-
-    A variable that the result was assigned to may still be shown. IPython restores its own
-    hook when the cell ends.
-    """
-    show = sys.displayhook
-
-    def hook(value: object) -> None:
-        sys.displayhook = show
-        frame = inspect.currentframe()
-        calls = frame.f_back.f_code.co_names if frame and frame.f_back else ()
-        if value is not result or not {"run_line_magic", "run_cell_magic"} & {*calls}:
-            show(value)
-
-    sys.displayhook = hook

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mwmagic.client.arguments import reader
 from mwmagic.client.run import Run
+from mwmagic.model.option import read_count
 
 from .magic import magic
 from .parser import Parser
@@ -28,7 +30,7 @@ _SHOW = Parser(
 _SHOW.add_argument(
     "run",
     nargs="?",
-    type=int,
+    type=reader(read_count),
     metavar="RUN",
     help="Its number from %%mw_runs (default: the latest).",
 )

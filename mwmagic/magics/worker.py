@@ -10,7 +10,7 @@ from mwmagic.client.arguments import add_env, add_option, reader
 from mwmagic.client.inside import check_end
 from mwmagic.errors import BadArguments, RunActive, WaitInterrupted, WaitTimeout
 from mwmagic.model.cluster import TYPES, Task
-from mwmagic.model.option import read_seconds
+from mwmagic.model.option import read_count, read_seconds
 from mwmagic.model.options import OPTIONS
 
 from .file import OutputFile, add_overwrite
@@ -41,7 +41,12 @@ def _worker() -> Parser:
         "of a run whose other tasks are launched by other cells.",
     )
     add = parser.add_argument
-    add("--index", type=int, metavar="I", help="Launch only the task with this index.")
+    add(
+        "--index",
+        type=reader(read_count),
+        metavar="I",
+        help="Launch only the task with this index.",
+    )
     add("--type", choices=list(TYPES), help="The type of that task (default: worker).")
     add("--file", default="main.py", metavar="FILE", help="The file to write (default: main.py).")
     add_overwrite(parser)

@@ -13,7 +13,7 @@ from mwmagic.errors import ClusterError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["Option", "Repeated", "read_seconds", "read_setting"]
+__all__ = ["Option", "Repeated", "check_seconds", "read_count", "read_seconds", "read_setting"]
 
 
 class Repeated(Enum):
@@ -164,6 +164,41 @@ def _variables(value: Any) -> dict[str, str]:  # noqa: ANN401 - checked here
         if not name or "=" in name or "\0" in name + text:
             raise ValueError
     return variables
+
+
+def check_seconds(name: str, value: object) -> float:
+    """Return a number of seconds that a function was given.
+
+    Parameters
+    ----------
+    name : str
+        What the function calls it.
+    value : object
+        The number.
+
+    Raises
+    ------
+    ClusterError
+        It is negative, not finite, or not a number.
+    """
+    try:
+        return _seconds(value)
+    except (TypeError, ValueError, OverflowError):
+        raise ClusterError(f"{name} must be {_ALLOWED[float]}, not {_short(value)}") from None
+
+
+def read_count(text: str) -> int:
+    """Parse a whole number from 0.
+
+    Raises
+    ------
+    ClusterError
+        The text is not one.
+    """
+    try:
+        return _count(int(text))
+    except ValueError:
+        raise ClusterError(f"{_short(text)} is not {_ALLOWED[int]}") from None
 
 
 def read_seconds(text: str) -> float:

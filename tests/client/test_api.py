@@ -235,6 +235,12 @@ def test_options_of_a_running_cluster_are_updated_for_later_launches(cluster):
     third = one.run("main.py", source=SLEEP)
     with pytest.raises(ClusterError, match="grace must be a finite number"):
         third.stop(grace=float("inf"))
+    for timeout in (-1, float("nan"), float("inf"), "1"):
+        with pytest.raises(ClusterError, match="timeout must be a finite number from 0, not"):
+            third.wait(timeout)
+    for number in (-1, 0, 999, 2**40):
+        with pytest.raises(ClusterError, match=f"signal must be one of .*, not {number}"):
+            third.kill(0, number)
     third.stop(grace=0)
 
 

@@ -87,6 +87,12 @@ def test_what_is_no_time_is_refused_by_magics_and_command_line(flag, text, capsy
     [
         ("mw_stop", "--grace=inf"),
         ("mw_wait", "--timeout=nan"),
+        ("mw_logs", "--tail=-1"),
+        ("mw_logs", "--tail=1.5"),
+        ("mw_logs", "--run=-1"),
+        ("mw_logs", "--attempt=-1"),
+        ("mw_show", "-1"),
+        ("mw_worker", "--index=-1"),
         ("mw_worker", "--timeout=1e400"),
         ("mw_worker", "--restarts=-1"),
         ("mw_worker", "--env A"),
@@ -96,6 +102,13 @@ def test_other_magics_refuse_it_too(magic, line):
     [found] = [one for one in MAGICS if one.name == magic]
     with pytest.raises(BadArguments):
         found.parser.read(line)
+
+
+@pytest.mark.parametrize("flag", ["--tail", "--run", "--attempt"])
+def test_the_command_that_shows_logs_refuses_it_too(flag, capsys):
+    with pytest.raises(SystemExit):
+        main(["logs", f"{flag}=-1"])
+    assert f"argument {flag}: '-1' is not a whole number from 0" in capsys.readouterr().err
 
 
 def test_frameworks_are_those_that_are_known(monkeypatch):

@@ -116,12 +116,16 @@ def test_stop_ends_the_run_and_the_cluster_only_where_that_is_asked_for(kernel):
     told = "nothing is running; `%mw_stop --cluster` ends the cluster 'cluster'\n"
     assert [kernel.run("%mw_stop").text for _ in range(2)] == [told] * 2
     assert len(ours(kernel)) == 2, "the cluster is still there"
+    idle = "NoRun: nothing is running that --grace could give time"
+    assert kernel.run("%mw_stop --grace 1").error.startswith(idle)
     error = kernel.run("%mw_stop 1 --cluster").error
     assert error.startswith("BadArguments: --cluster ends every task, not only 1")
-    assert "nothing is left running" in kernel.run("%mw_stop --cluster").text
+    assert "nothing is left running" in kernel.run("%mw_stop --cluster --grace 1").text
     assert ours(kernel) == []
     assert kernel.run("%mw_wait").error.startswith("NoCluster: ")
     assert kernel.run("%mw_stop").text == "nothing is running\n"
+    assert kernel.run("%mw_stop --grace 1").error.startswith(idle)
+    assert kernel.run("%mw_stop 1").error.startswith("NoRun: nothing is running, so there is no 1")
     assert kernel.run("%mw_status").value.startswith("run 1: stopped")
 
 
@@ -169,7 +173,7 @@ def test_declaring_again_reuses_replaces_or_refuses(kernel):
     assert "worker:2" in kernel.run("%mw_cluster 3 --no-warm").value
     kernel.run(SLEEP)
     error = kernel.run(DECLARE).error
-    assert error.startswith("BadArguments: the cluster 'cluster' is busy with run 1")
+    assert error.startswith("RunActive: the cluster 'cluster' is busy with run 1")
     assert kernel.run(SLEEP).error.startswith("RunActive: run 1 is still going")
 
 
@@ -216,7 +220,7 @@ def test_what_cannot_be_updated_replaces_the_cluster_or_is_refused(kernel):
     kernel.run(DECLARE)
     kernel.run(SLEEP)
     error = kernel.run("%mw_cluster --chief --ps 2").error
-    assert error.startswith("BadArguments: the cluster 'cluster' is busy with run 1")
+    assert error.startswith("RunActive: the cluster 'cluster' is busy with run 1")
     assert "it must be replaced to get chief, ps 2 (was 0)" in error
     assert "`%mw_stop` the run first, or give the new cluster a --name" in error
     kernel.run("%mw_stop")
