@@ -1,4 +1,4 @@
-"""The signals that ask a command to end, as exceptions: what it began is ended with them."""
+"""Turns signals that ask a command to end into exceptions, so that what it started ends too."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _raise(number: int, _frame: FrameType | None) -> None:
 
 @contextmanager
 def listening() -> Iterator[None]:
-    """Raise `Terminated` for these signals, but for those that are ignored, as under nohup."""
+    """Raise `Terminated` for these signals, except those that are ignored, as under nohup."""
     main = threading.current_thread() is threading.main_thread()
     heard = [one for one in _NUMBERS if main and signal.getsignal(one) is signal.SIG_DFL]
     for number in heard:
@@ -52,7 +52,7 @@ def listening() -> Iterator[None]:
 
 
 def die(request: Terminated) -> None:
-    """Die of the signal, so that whatever sent it sees that it was obeyed."""
+    """Die of the signal, so that its sender sees that it was obeyed."""
     with suppress(OSError):
         sys.stdout.flush()
     os.kill(os.getpid(), request.number)

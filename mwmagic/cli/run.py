@@ -69,8 +69,8 @@ def _table(run: Run, *, raw: bool) -> None:
     label = _labels(run)
     with live(run) as console:
         for lines in filter(None, pieces(run, raw=raw)):
-            told = "\n".join(f"{label[task]} {line}" for task, line in lines)
-            console.out(told, highlight=False)
+            text = "\n".join(f"{label[task]} {line}" for task, line in lines)
+            console.out(text, highlight=False)
 
 
 def _finish(run: Run, show: Callable[..., None], *, raw: bool) -> int:
@@ -92,7 +92,7 @@ def _finish(run: Run, show: Callable[..., None], *, raw: bool) -> int:
 
 
 def _stop(run: Run) -> None:
-    """Stop a run with its grace, and without when asked to a second time."""
+    """Stop a run with its grace, or without it after a second Ctrl-C."""
     try:
         run.stop()
     except KeyboardInterrupt:

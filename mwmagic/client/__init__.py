@@ -1,1 +1,1 @@
-"""What scripts, magics and the command line use: clusters, runs, the line to a supervisor."""
+"""What scripts, magics and the command line use: clusters, runs, and connections to supervisors."""

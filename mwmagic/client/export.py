@@ -114,8 +114,8 @@ for name, value in variables.items():
     value = re.sub(r"task-(\\d+)-host", lambda match: hosts[int(match[1])], value)
     value = re.sub(r"\\b4\\d{{4}}\\b", lambda match: str(first + int(match[0]) - {first}), value)
     os.environ[name] = value
-for name, told in {slurm}:
-    os.environ[name] = os.environ[told]
+for name, source in {slurm}:
+    os.environ[name] = os.environ[source]
 os.environ["no_proxy"] = ",".join([*set(hosts), "localhost", os.environ.get("no_proxy", "")])
 os.execvp(sys.argv[2], sys.argv[2:])
 END
@@ -289,7 +289,7 @@ def has_values(record: Record) -> bool:
 
 
 def export_record(kind: str, record: Record) -> str:
-    """Return a script that does a recorded run again, whether or not its cluster is there.
+    """Return a script that repeats a recorded run, whether or not its cluster still exists.
 
     Raises
     ------

@@ -38,7 +38,7 @@ class ConciseParser(argparse.ArgumentParser):
         return sorted(flag for flag in self._option_string_actions if flag.startswith("--"))
 
     def _meant(self, word: str) -> str | None:
-        """Return what a word that is no option of this parser's was probably meant to be."""
+        """Return the option that an unknown word was probably meant to be."""
         name = word.lstrip("-").partition("=")[0]
         if not word.startswith("-") or not name:
             return None

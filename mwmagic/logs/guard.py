@@ -1,7 +1,7 @@
 """The exception boundary around everything that parses the output of workers.
 
 A worker may print anything, and a parser may have a bug that only some line triggers.
-That parser then loses the line, but the process that reads it and the run go on.
+That line is then lost to the parser, but the process that reads it continues, and so does the run.
 """
 
 from __future__ import annotations

@@ -62,12 +62,12 @@ class OutputFile:
 
     @contextmanager
     def draft(self, text: str, mode: int | None = None) -> Iterator[Path]:
-        """Write what is to replace the file, beside it; it is removed if it did not.
+        """Write the new file next to the old one; it is removed unless it is moved there.
 
         Parameters
         ----------
         text : str
-            What the file is to hold.
+            The new content.
         mode : int, optional
             The file's mode; by default the one it has, or that of a new file.
 
@@ -78,7 +78,7 @@ class OutputFile:
         """
         data = _encoded(text)
         draft = self._path.with_name(f".{self._path.name[:64]}.{uuid.uuid4().hex}")
-        with self._told():
+        with self._explained():
             self._check(data)
             self._write(draft, data, mode)
         try:
@@ -91,12 +91,12 @@ class OutputFile:
 
     def write(self, text: str, mode: int | None = None) -> None:
         """Write the file now; see `draft`."""
-        with self.draft(text, mode) as draft, self._told():
+        with self.draft(text, mode) as draft, self._explained():
             draft.replace(self._path)
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
-        """Raise an error of the system's as one that says what to do."""
+    def _explained(self) -> Iterator[None]:
+        """Turn the system's errors into one that says what to do."""
         try:
             yield
         except OSError as error:
@@ -140,7 +140,7 @@ class OutputFile:
 
 
 def _require_writable(path: Path) -> None:
-    """Raise the system's error if a file is read-only: it would be replaced all the same."""
+    """Raise the system's error if a file is read-only, which replacing it would ignore."""
     os.close(os.open(path, os.O_WRONLY | os.O_APPEND))
 
 

@@ -159,11 +159,11 @@ def _wait(session: Session, run: Run, timeout: float | None, *, quiet: bool) -> 
             session.displays.wait(run, timeout)
         return run.wait(0.0 if not quiet and timeout is not None else timeout)
     except WaitTimeout:
-        told = f"run {run.number} is still going after {timeout:g} s ({run.words})"
-        raise WaitTimeout(f"{told}. {_NEXT}") from None
+        text = f"run {run.number} is still going after {timeout:g} s ({run.words})"
+        raise WaitTimeout(f"{text}. {_NEXT}") from None
     except KeyboardInterrupt:
-        told = f"stopped waiting; run {run.number} is still going ({run.words})"
-        raise WaitInterrupted(f"{told}. {_NEXT}") from None
+        text = f"stopped waiting; run {run.number} is still going ({run.words})"
+        raise WaitInterrupted(f"{text}. {_NEXT}") from None
     finally:
         session.displays.finish(run)
 

@@ -195,7 +195,7 @@ class RunStatus(Stored):
     setbacks : tuple of Setback
         Why earlier attempts failed.
     notices : tuple of Notice
-        What did not go as intended, although the run goes on or succeeded.
+        What did not go as intended, although the run continues or succeeded.
     examined : int
         How many times the tasks' stacks were examined.
     faults : tuple of Fault

@@ -28,7 +28,7 @@ class Symptom(str, Enum):
     STOPPED_BY_SIGNAL = "stopped-by-signal"
     FINISHED_EARLY = "finished-early"
     FINISHED_DURING_SAVE = "finished-during-save"
-    # What the user should know although the run goes on.
+    # What the user should know although the run continues.
     ALONE = "alone"
     ELSEWHERE = "elsewhere"
     LOGGED = "logged"

@@ -1,4 +1,4 @@
-"""Read a run's record, of any version, even if it is incomplete, damaged or foreign."""
+"""Reads a run's record, of any version, even if it is incomplete, damaged or foreign."""
 
 from __future__ import annotations
 
@@ -108,8 +108,8 @@ class Record:
         """The tasks of the run; those that have logs, where its state cannot be read."""
         names = self.info.get("tasks")
         found = map(_task, names if isinstance(names, dict) else ())
-        told = tuple(task for task in found if task is not None)
-        return told or tuple(sorted(self.paths.tasks(), key=str))
+        named = tuple(task for task in found if task is not None)
+        return named or tuple(sorted(self.paths.tasks(), key=str))
 
     @property
     def attempts(self) -> int:
@@ -137,12 +137,12 @@ class Record:
         raise NoRun(f"{found} has no log{where}: it was not started")
 
     def known_tasks(self) -> tuple[Task, ...]:
-        """Return the tasks, of which every run has some.
+        """Return the tasks; every run has at least one.
 
         Raises
         ------
         NoRun
-            The record is gone, or too damaged to tell.
+            The record is gone, or too damaged to say.
         """
         tasks = self.tasks
         if not tasks:

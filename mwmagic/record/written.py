@@ -1,7 +1,7 @@
 """Which of the user's files mwmagic wrote, so that it replaces no others.
 
-Beside each such file, in its directory's record, lies the hash of what was written: so it
-holds for the next kernel too, and for a directory that was moved.
+The record in a file's directory keeps a hash of what was written to the file, so that the
+next kernel knows it too, even after the directory was moved.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Loss", "Place"]
 
 GPU_LOOK_SECONDS = 2.0
-"""How long a cluster's start waits to learn a machine's GPUs, if no number was asked for."""
+"""How long a cluster's start waits to learn a machine's GPUs, if no number was requested."""
 
 WHY_SECONDS = 0.4
 """Time limit for the scheduler to explain a loss: less than the gang waits for a first cause."""

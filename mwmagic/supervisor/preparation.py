@@ -66,7 +66,7 @@ class Preparation:
         Raises
         ------
         ClusterError
-            It has fewer GPUs than asked for.
+            It has fewer GPUs than requested.
         """
         node.share(self._shares(node, alone=alone))
         if self._start.warm:

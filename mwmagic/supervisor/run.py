@@ -336,7 +336,7 @@ class Run:
     def write(self) -> None:
         """Write the run's state to its record; a final state is on disk on return."""
         account = self._account.as_json(self.orders, over=self.over)
-        shares = self._place.shares  # for a script that does the run again
+        shares = self._place.shares  # for a script that repeats the run
         self.directory.write({**self.status().as_json(), **account, "shares": shares})
         if self.over:
             self.directory.flush()

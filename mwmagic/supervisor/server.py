@@ -1,4 +1,4 @@
-"""The supervisor's unix socket: who is connected, and whose cluster it is."""
+"""The supervisor's unix socket: its clients, one of which may own the cluster."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ class Stalls:
         self._directory.event("unexamined", error=f"{type(error).__name__}: {error}")
 
     def stalled(self, stall: Stall) -> None:
-        """Record a stall, and kill the task that holds up the others if that was asked for."""
+        """Record a stall, and kill the task that holds up the others if that was requested."""
         self._directory.event("stalled", **stall.as_json())
         guilty = [one for one in self._processes.alive() if str(one.task) == stall.guilty]
         if self._restarts:

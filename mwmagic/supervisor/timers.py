@@ -14,7 +14,7 @@ __all__ = ["Timers"]
 
 
 class Timers:
-    """Timers by what becomes due.
+    """Timers, one for each thing that becomes due.
 
     Parameters
     ----------

@@ -159,7 +159,7 @@ async def each_machine_has_a_warm_process(subject: Subject) -> None:
 
 
 async def a_lost_machine_is_noticed_once(subject: Subject) -> None:
-    """The loss of a machine is reported once, and the others go on."""
+    """The loss of a machine is reported once, and the others continue."""
     async with session_of(subject) as session:
         *others, gone = session.channels
         for channel in session.channels:

@@ -36,7 +36,7 @@ and neither that nor a failure is an error.
 _PARTS = (
     ("What ends a run", KNOWN),
     ("What keeps a run from making progress", STALLS),
-    ("What lets a run go on, but not as intended", NOTICES),
+    ("What goes wrong without ending a run", NOTICES),
 )
 
 _PLACE = "main.py:7 in load"

@@ -189,7 +189,7 @@ def _log(cause: Cause) -> list[str]:
     return [f"  The last lines that {cause.task} printed:", *(f"    {line}" for line in cause.log)]
 
 
-# What goes on, but not as intended.
+# What goes wrong without ending a run.
 
 
 def remark(notice: Notice) -> str:

@@ -1,7 +1,7 @@
 """Downloads that several workers of one machine start at once.
 
 Keras writes a download straight to its place in the cache. A worker that looks
-there meanwhile takes a part for the whole, or writes into the same file.
+there in the meantime mistakes a part for the whole, or writes into the same file.
 """
 
 from __future__ import annotations

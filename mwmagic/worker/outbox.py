@@ -75,7 +75,7 @@ class Outbox:
         key : hashable
             What the message is about; a newer one with the same key replaces it.
         message : mapping
-            What it says besides, as JSON values.
+            The rest of it, as JSON values.
         metrics : mapping
             Its numbers, of any type that `float` takes.
         """

@@ -1,10 +1,10 @@
 """The code that runs: the copy in the record, under the name of the user's file.
 
-To the code ``__file__`` is the user's file, as ``python main.py`` has it, so that
-``Path(__file__).parent`` finds what lies beside it. That file may hold another launch's code
-by now. So whatever reads the code again gets the copy: tracebacks, `inspect` and TensorFlow's
-AutoGraph its lines, and the children of `multiprocessing`'s ``spawn`` and ``forkserver``,
-which run the main module again, all of it.
+In the code, ``__file__`` is the user's file, as under ``python main.py``, so that
+``Path(__file__).parent`` finds the files next to it. But that file may already hold the code
+of another launch. Whatever reads the code again therefore gets the copy: tracebacks, `inspect`
+and TensorFlow's AutoGraph, which read its lines, and the children of `multiprocessing`'s
+``spawn`` and ``forkserver``, which run the main module again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SPAWNED = str(Path(__file__).with_name("spawned.py"))
 
 
 def read(script: str) -> bytes:
-    """Return the code to run, and have what reads it again get the same.
+    """Return the code to run, and make whatever reads it again get the same.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def read(script: str) -> bytes:
 
 
 def _keep_lines(script: str, size: int, lines: list[str]) -> None:
-    """Have the lines of the code that runs read from the copy: the file may have changed.
+    """Make later readers of the code's lines get those of the copy: the file may have changed.
 
     TensorFlow's AutoGraph reads them again before it transforms a function.
     """
@@ -73,14 +73,14 @@ def _lines(source: bytes) -> list[str]:
     """Return the lines of a source file, in the encoding that it declares."""
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(source).readline)
-    except SyntaxError:  # of which the compiler tells the user
+    except SyntaxError:  # which the compiler reports
         encoding = "utf-8"
     end = b"" if source.endswith((b"\n", b"\r")) else b"\n"  # as `linecache` has it
     return list(io.TextIOWrapper(io.BytesIO(source + end), encoding, errors="replace"))
 
 
 def _hand_down(script: str, spawn: ModuleType) -> None:
-    """Have children import the copy as their main module, where they would import the file."""
+    """Make children import the copy as their main module instead of the file."""
     prepare, main = spawn.get_preparation_data, os.path.normpath(script)
 
     @functools.wraps(prepare)

@@ -1,5 +1,5 @@
 # ruff: noqa: ANN401 - Keras has no annotations
-"""Reports the progress of one `fit` or `evaluate`, as its callbacks are told of it."""
+"""Reports the progress of one `fit` or `evaluate`, as its callbacks receive it."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class Watch:
         if validation:
             self._put("validation", validation, final=True)
 
-    def epoch_told(self, _: int, logs: Any = None, **__: Any) -> None:
+    def epoch_completed(self, _: int, logs: Any = None, **__: Any) -> None:
         """Report what callbacks added to an epoch, such as the learning rate."""
         added = {
             name: values[-1]
@@ -211,7 +211,7 @@ EVENTS: dict[str, tuple[Any, Any]] = {
     "on_train_begin": (Watch.train_begin, None),
     "on_epoch_begin": (None, Watch.epoch_begin),
     "on_train_batch_end": (Watch.batch_end, Watch.resume),
-    "on_epoch_end": (Watch.epoch_end, Watch.epoch_told),
+    "on_epoch_end": (Watch.epoch_end, Watch.epoch_completed),
     "on_train_end": (None, Watch.train_end),
     "on_test_begin": (Watch.test_begin, None),
     "on_test_end": (Watch.test_end, None),
