@@ -1,4 +1,4 @@
-"""Fork a process and execute a command in it."""
+"""Forks a process and executes a command in it."""
 
 from __future__ import annotations
 

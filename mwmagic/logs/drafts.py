@@ -1,4 +1,4 @@
-"""Split a log into lines, and each line into the drafts that were drawn over one another.
+"""Splits a log into lines, and each line into the drafts that were drawn over one another.
 
 A terminal shows a mixture: a short bar drawn over a longer one keeps the last digits of
 the longer one, which then extend a number of the short one. Numbers must therefore be
@@ -17,7 +17,7 @@ _DRAFT_CHARACTERS = 10_000  # how much of one draft is kept
 
 
 class Drafts:
-    """Follow one stream, whose bytes may be split anywhere."""
+    """Follows one stream, whose bytes may be split anywhere."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")

@@ -82,7 +82,7 @@ def shortened(line: Line) -> Line:
 
 
 class Lines:
-    """Turn the bytes of one log, which may be split anywhere, into marked lines.
+    """Turns the bytes of one log, which may be split anywhere, into marked lines.
 
     Parameters
     ----------

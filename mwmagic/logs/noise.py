@@ -1,4 +1,4 @@
-"""Separate the notices of a framework from what a user needs to read.
+"""Separates the notices of a framework from what a user needs to read.
 
 Training with two workers prints some forty notices before the first line of the
 user's code, and a dataset that cannot be sharded dumps its graph. Errors are never
@@ -86,7 +86,7 @@ def _harmless_files() -> dict[str, re.Pattern[str]]:
 
 
 class Noise:
-    """Classify the lines of one log in order; a dump spans many of them."""
+    """Classifies the lines of one log in order; a dump spans many of them."""
 
     def __init__(self) -> None:
         self._signs = _signs()

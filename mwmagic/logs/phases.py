@@ -1,4 +1,4 @@
-"""Follow a worker through the start-up of a multi-worker job, from what its framework logs.
+"""Follows a worker through the start-up of a multi-worker job, from what its framework logs.
 
 TensorFlow logs these phases at ``TF_CPP_MIN_LOG_LEVEL=0``. Only the leader (``chief:0``,
 else ``worker:0``) knows which tasks are missing and when all have met; the others only
@@ -123,7 +123,7 @@ def _find(line: str, native: re.Match[str] | None) -> tuple[str, re.Match[str] |
 
 
 class Phases:
-    """Read the lines of one worker in order, up to its first progress."""
+    """Reads the lines of one worker in order, up to its first progress."""
 
     def __init__(self) -> None:
         self.phase = Phase()

@@ -1,4 +1,4 @@
-"""Find metrics in the output of a custom training loop.
+"""Finds metrics in the output of a custom training loop.
 
 There is no format to rely on, so a pair of a name and a number only counts with
 evidence: a well-known metric's name, or an epoch or step on the same line.

@@ -1,4 +1,4 @@
-"""Read training progress and metrics from what a worker prints.
+"""Reads training progress and metrics from what a worker prints.
 
 It reads the bars of Keras 3 and of tf_keras, with and without a heading, verbose or
 terse, and the pairs of names and numbers that a custom loop prints. The bars are those of
@@ -76,7 +76,7 @@ class Update:
 
 
 class Progress:
-    """Follow the progress of one worker through its lines, in order.
+    """Follows the progress of one worker through its lines, in order.
 
     `feed` takes raw bytes and reads each draft of a bar; `line` is for callers that only
     have the lines that a `Terminal` shows.

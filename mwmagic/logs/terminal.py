@@ -1,4 +1,4 @@
-"""Show bytes as a terminal would: carriage returns, backspaces, colours, split UTF-8.
+"""Shows bytes as a terminal would: carriage returns, backspaces, colours, split UTF-8.
 
 Keras redraws its progress bar thousands of times on one line, and the raw bytes contain
 every draft. A `Terminal` keeps only what remains visible.
@@ -54,7 +54,7 @@ def shown(data: bytes, *, ansi: bool) -> list[str]:
 
 
 class Terminal:
-    """Turn the bytes of one stream, which may be split anywhere, into finished lines.
+    """Turns the bytes of one stream, which may be split anywhere, into finished lines.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Read the bars of tqdm: ``train:  45%|████▌     | 45/100 [00:12<00:14, 3.70it/s, loss=0.3]``.
+"""Reads the bars of tqdm: ``train:  45%|████▌     | 45/100 [00:12<00:14, 3.70it/s, loss=0.3]``.
 
 The form is that of ``tqdm/std.py``'s ``format_meter``. A bar that counts bytes is not training.
 """

@@ -1,4 +1,4 @@
-"""Write a run's record so that it stays readable after a crash at any moment."""
+"""Writes a run's record so that it stays readable after a crash at any moment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Report numbers from any code, beside what it prints."""
+"""Reports numbers from any code, beside what it prints."""
 
 from __future__ import annotations
 
