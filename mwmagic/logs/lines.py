@@ -18,12 +18,23 @@ if TYPE_CHECKING:
 
     from .guard import Guard
 
-__all__ = ["LINE_CHARACTERS", "Hidden", "Line", "Lines", "Mark", "fold", "shortened"]
+__all__ = [
+    "LINE_CHARACTERS",
+    "TRACEBACK_HEAD",
+    "Hidden",
+    "Line",
+    "Lines",
+    "Mark",
+    "fold",
+    "shortened",
+]
 
 LINE_CHARACTERS = 4000
 """How much of a line is shown."""
 
-_HEAD = "Traceback (most recent call last):"
+TRACEBACK_HEAD = "Traceback (most recent call last):"
+"""The first line of a traceback."""
+
 _FATAL = re.compile(r"Fatal Python error: |Segmentation fault|terminate called after")
 
 
@@ -122,7 +133,7 @@ class Lines:
 
     def _error(self, text: str) -> Mark:
         """Mark a traceback, from its head to the line that names the exception."""
-        if _HEAD in text or _FATAL.match(text):
+        if TRACEBACK_HEAD in text or _FATAL.match(text):
             self._tracing = True
             return Mark.ERROR
         traced, self._tracing = self._tracing, self._tracing and text[:1] in (" ", "\t", "")

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from .drafts import Drafts
+from .lines import TRACEBACK_HEAD
 from .noise import NATIVE
 from .prints import said
 from .terminal import plain
@@ -36,7 +37,6 @@ _METRIC = re.compile(rf"([^:]{{1,100}}): ({_NUMBER}) *$")
 _WHOLE = re.compile(r".*(?:\.\d{4}(?:e[-+]\d\d)?|nan|inf) *$", re.DOTALL)
 _HEADING = re.compile(r"Epoch (\d{1,9})/(\d{1,9}) *$")
 _UNITS = {"s": 1, "ms": 1000, "us": 1_000_000}  # in one second
-_TRACEBACK = "Traceback (most recent call last):"
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ class Progress:
         if self._failing:
             self._failing = text[:1] in {" ", ""} or NATIVE.match(text) is not None
             return True
-        self._failing = _TRACEBACK in text
+        self._failing = TRACEBACK_HEAD in text
         return self._failing or NATIVE.match(text) is not None
 
     def _heading(self, text: str) -> Update | None:

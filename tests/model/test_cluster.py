@@ -128,23 +128,15 @@ def test_tasks_are_distinct_in_rank_order_and_numbered_from_0(members):
         assert indexes == list(range(len(indexes)))
 
 
-@pytest.mark.parametrize("count", [-1, True, 1.0, 2.5, "2", None, math.nan, 65536, 10**30])
-def test_a_count_that_is_none_names_the_range(count):
-    with pytest.raises(ClusterError, match=r"workers must be a whole number in 0\.\.65535"):
+@pytest.mark.parametrize("count", [65536, 10**30])
+def test_a_count_that_is_too_large_names_the_limit(count):
+    with pytest.raises(ClusterError, match="workers must be at most 65535"):
         make_tasks(count)
-    with pytest.raises(ClusterError, match=r"ps must be a whole number in 0\.\.65535"):
+    with pytest.raises(ClusterError, match="ps must be at most 65535"):
         make_tasks(2, ps=count)
 
 
-@pytest.mark.parametrize("flag", [2, "yes", None, 0])
-def test_there_is_a_chief_or_not(flag):
-    with pytest.raises(ClusterError, match="chief must be True or False"):
-        make_tasks(2, chief=flag)
-    with pytest.raises(ClusterError, match="evaluator must be True or False"):
-        make_tasks(2, evaluator=flag)
-
-
-def test_somebody_must_train():
+def test_at_least_one_task_must_train():
     with pytest.raises(ClusterError, match="at least 1 worker or a chief; this one has 0 workers"):
         make_tasks(0, evaluator=True)
     with pytest.raises(ClusterError, match=r"parameter servers \(2\) need at least 1 worker"):
@@ -288,5 +280,5 @@ def test_clusters_that_cannot_be():
 
 
 def test_a_cluster_error_is_a_value_error():
-    with pytest.raises(ValueError, match="whole number"):
-        make_tasks(-1)
+    with pytest.raises(ValueError, match="at least 1 worker"):
+        make_tasks(0)

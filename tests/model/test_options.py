@@ -82,6 +82,8 @@ def test_what_is_no_time_on_a_line(name, text):
     ("name", "value", "said"),
     [
         ("workers", 1.5, "a whole number from 0"),
+        ("ps", "2", "a whole number from 0"),
+        ("evaluator", None, "True or False"),
         ("restarts", -1, "a whole number from 0"),
         ("devices", True, "a whole number from 0"),
         ("gpus", -1, "a whole number from 0 or None"),
