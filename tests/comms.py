@@ -15,6 +15,7 @@ class Page:
         self.kernel, self.name = kernel, name
         self.run, self.at = None, (0, 0, 0)
         self.lines, self.points, self.header, self.rows = [], [], None, {}
+        self.stacks = ""
 
     def say(self, **more):
         self.kernel.message(
@@ -33,12 +34,13 @@ class Page:
             self.run = frame["run"]
         if any(start > at for start, at in zip(frame["from"], self.at, strict=True)):
             return True
-        texts, (text, point, _) = frame["texts"], self.at
-        known = max(text - (frame["to"][0] - len(texts)), 0)
-        self.lines += [(task, line) for task, _, text in texts[known:] for line in text.split("\n")]
+        known, point, _ = self.at
+        new = [(task, text) for number, task, _, text in frame["texts"] if number >= known]
+        self.lines += [(task, line) for task, text in new for line in text.split("\n")]
         self.points += map(tuple, frame.get("points", [])[max(point - frame["from"][1], 0) :])
         self.at = tuple(map(max, self.at, frame["to"]))
         self.header = frame.get("header") or self.header
+        self.stacks = frame.get("stacks", self.stacks)
         for index, row in frame.get("rows", {}).items():
             self.rows.setdefault(index, {}).update(row)
         return False

@@ -12,6 +12,7 @@ from mwmagic.client.inside import listen
 from mwmagic.errors import MwmagicError
 from mwmagic.logs.guard import Guard
 from mwmagic.model.status import RunState
+from mwmagic.model.text import encodable
 from mwmagic.words.log import fault_words
 from mwmagic.words.parting import LEFT
 from mwmagic.words.run import headline, words
@@ -49,6 +50,9 @@ IDLE_SAVE_SECONDS = 30.0
 UNWATCHED_SAVE_SECONDS = 2.0
 """The same where no page renders it."""
 
+STACKS_CHARACTERS = 200_000
+"""Maximum shown of stacks: pages receive them in one piece."""
+
 
 class Board:
     """Shows the runs of a cluster, each below the cell that launched it.
@@ -75,15 +79,16 @@ class Board:
         self._pages = Pages()
         self._doing = ""
         self._actions = {"stop": self._stop, "restart": self._restart, "stacks": self._stacks}
-        self._refusal = ""
+        self._refusal: tuple[str, object] = ("", None)
         self._notice = notice
+        self._found = ""
         self._pause: float | None = None
         self._wholes: dict[str, Whole] = {}
         self._guard = Guard(lambda fault: self._feed.say(fault_words(fault)))
         self._rest = FRAME_SECONDS
         self._follow(run)
         self.widget = widget
-        widget.state = self._feed.state()
+        widget.state = self._feed.saved
         widget.on_msg(self._hear)
         self._handle = self._display()
         self._ignore = listen(run.cluster, lambda _: self._wake.set())
@@ -93,7 +98,7 @@ class Board:
     def show(self, run: Run, notice: str = "") -> None:
         """Show a run below the cell that is being executed."""
         with self._lock:
-            self._notice, self._refusal = notice, ""
+            self._notice, self._refusal = notice, ("", None)
             same = run.number == self.run.number
             self._leave(f"run {run.number} continues below" if same else None)
             if not same:
@@ -121,13 +126,16 @@ class Board:
 
     def _follow(self, run: Run) -> None:
         """Show a run in place of the previous one."""
-        self.run = run
+        self.run, self._found = run, ""
         self._feed = Feed(self._view())
         self._pages.restart()
 
     def _view(self) -> View:
         run = self.run.status()
-        return View(run, self._doing, self._refusal or ("" if run.over else self._notice))
+        refusal, moment = self._refusal
+        refused = refusal if moment == _moment(run) else ""
+        notice = "" if run.over else self._notice
+        return View(run, self._doing, refused or notice, self._found)
 
     # What is saved.
 
@@ -197,7 +205,7 @@ class Board:
         if spent > idle or (changed and spent > SAVE_SECONDS):
             self._saved = (time.monotonic(), self._saying(run))
             self._update(self._bundle(live=True))
-            self.widget.state = self._feed.state()
+            self.widget.state = self._feed.saved
             return False
         return changed
 
@@ -207,7 +215,7 @@ class Board:
             while self._feed.series.read():
                 pass
             self._update(self._bundle(live=False))
-            self.widget.state = self._feed.state()
+            self.widget.state = self._feed.saved
             self._settled.set()
 
     # The thread.
@@ -267,6 +275,8 @@ class Board:
             self._wake.set()
         elif kind == "log":
             self._give(content)
+        elif kind == "close":
+            self._close_stacks()
         elif kind in self._actions:
             self._begin(kind)
 
@@ -287,7 +297,7 @@ class Board:
         with self._lock:
             if self._doing:
                 return
-            self._doing, self._refusal = _DOING[kind], ""
+            self._doing, self._refusal = _DOING[kind], ("", None)
         threading.Thread(target=self._act, args=(kind,), daemon=True).start()
         self._wake.set()
 
@@ -300,7 +310,7 @@ class Board:
         except Exception as error:  # noqa: BLE001 - the buttons must work again
             refusal = f"{type(error).__name__}: {error}"
         with self._lock:
-            self._doing, self._refusal = "", refusal
+            self._doing, self._refusal = "", (refusal, _moment(self.run.status()))
         self._wake.set()
 
     def _stop(self) -> None:
@@ -314,10 +324,21 @@ class Board:
                 self._follow(run)
 
     def _stacks(self) -> None:
-        stacks = self.run.stacks()
+        text = encodable(self.run.stacks().full)
+        if len(text) > STACKS_CHARACTERS:
+            text = f"{text[:STACKS_CHARACTERS]}\n… `%mw_stacks --full` shows all of it"
         with self._lock:
-            for line in stacks.full.splitlines():
-                self._feed.say(line)
+            self._found = f"Stacks at {time.strftime('%H:%M:%S')}\n{text}"
+
+    def _close_stacks(self) -> None:
+        with self._lock:
+            self._found = ""
+        self._wake.set()
+
+
+def _moment(run: RunStatus) -> tuple[object, ...]:
+    """Return the values whose change makes a refusal untrue."""
+    return run.state, run.attempt
 
 
 def _lines(*texts: str) -> str:

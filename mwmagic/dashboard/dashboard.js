@@ -1,8 +1,8 @@
 // The browser side of the dashboard: a view keeps and shows what the kernel sends about a run.
 // Text from workers reaches the page as text nodes only, never as markup.
 
-// Log lines kept in the page: as many as the kernel keeps.
-const KEPT_LINES = 10000;
+// Log lines shown at a time: as many as the kernel keeps of each task.
+const SHOWN_LINES = 10000;
 // Log lines in a block that the browser lays out, or skips, as a unit.
 const BLOCK_LINES = 200;
 // Characters from which on a state has a line of its own, below the buttons.
@@ -15,6 +15,10 @@ const SPEED = "steps/s";
 // The palette of Okabe and Ito.
 const COLOURS = "#0072B2 #E69F00 #009E73 #CC79A7 #56B4E9 #D55E00".split(" ");
 const DASHES = ["", "7 4", "2 3", "9 3 2 3"];
+// The hues of a terminal's colours; the lightness follows the theme.
+const HUES = "#888 #d00 #080 #a80 #06d #a0a #088 #888".split(" ");
+// What switches colours on and off in a line, and what tells where a match begins and ends.
+const CODE = "\x1b\\[[\\d;]*m", SWITCH = new RegExp(`(\x01|\x02|${CODE})`);
 
 const colour = (task) => COLOURS[task % COLOURS.length];
 const short = (y) => (y === null ? "nan" : String(+y.toPrecision(4)));
@@ -32,6 +36,42 @@ function h(tag, props, ...children) {
 }
 
 const button = (text, onclick, title = "") => h("button", { type: "button", onclick, title }, text);
+
+// One of a terminal's 256 colours.
+function hue(n) {
+  if (n < 16) return HUES[n % 8];
+  const [r, g, b] = n < 232 ? [(n - 16) / 36, ((n - 16) / 6) % 6, (n - 16) % 6] : Array(3).fill((n - 230) / 5);
+  return `rgb(${[r, g, b].map((part) => 51 * Math.floor(part))})`;
+}
+
+// A part of a line in the style that a terminal's codes ask for.
+function styled(codes, child) {
+  const node = h("span.ansi"), rest = codes.split(";").map(Number);
+  while (rest.length) {
+    const code = rest.shift(), ground = { 3: "--a", 4: "--b" }[Math.floor(code / 10) % 6];
+    const exact = () => (rest.shift() === 5 ? hue(rest.shift()) : `rgb(${rest.splice(0, 3)})`);
+    if (ground) node.style.setProperty(ground, HUES[code % 10] ?? exact());
+    else node.classList.add(`mw-a${code}`);
+  }
+  node.append(child);
+  return node;
+}
+
+// Draw a text with its colours, and with what was searched for marked.
+function painted(text, wanted) {
+  const node = h("span");
+  let codes = "", found = false;
+  const marked = wanted ? text.replace(wanted, "\x01$&\x02") : text;
+  for (const part of marked.split(SWITCH)) {
+    if (part === "\x01" || part === "\x02") found = part === "\x01";
+    else if (part[0] === "\x1b") codes = part.slice(2, -1).replace(/^0$/, "");
+    else if (part) {
+      const child = found ? h("mark", {}, part) : part;
+      node.append(codes ? styled(codes, child) : child);
+    }
+  }
+  return node;
+}
 
 function set(node, text) {
   if (node.textContent !== text) node.textContent = text;
@@ -70,9 +110,9 @@ function ticks(low, high, least = 0) {
   return Array.from({ length: Math.floor(high / step) - first + 1 }, (_, i) => (first + i) * step);
 }
 
-function newChart(run, metric) {
+function newChart(run, metric, which) {
   let lines, X, Y;
-  const select = h("select", { ariaLabel: "Metric", onchange: () => draw((metric = select.value)) });
+  const select = h("select", { ariaLabel: `Metric of the ${which} chart`, onchange: () => draw((metric = select.value)) });
   const svg = h("svg"), tip = h(".tip");
   const plot = h(".plot", { role: "img", onmousemove: tell }, svg, tip);
   const el = h("figure", { hidden: true }, select, plot);
@@ -136,7 +176,7 @@ function newChart(run, metric) {
 }
 
 function newLog(run, ask) {
-  let kept = [], found, task, follow = true, folded = true, seen = 0;
+  let kept = [], wanted = null, found, task, follow = true, folded = true, seen = 0;
   const select = h("select", { ariaLabel: "Task" });
   const find = h("input", { type: "search", placeholder: "Search", ariaLabel: "Search the log" });
   const told = h("output.dim");
@@ -153,43 +193,64 @@ function newLog(run, ask) {
     h(".tools", {}, foot, whole),
   );
   const [errors, noise] = ["mw-error", "mw-noise"].map((name) => blocks.getElementsByClassName(name));
-  const shows = ([index]) => task < 0 || index < 0 || index === task;
+  const shows = (index) => task < 0 || index < 0 || index === task;
   select.onchange = () => filter(run.names.indexOf(select.value));
-  find.oninput = () => filter();
+  find.oninput = () => {
+    // A match may change its colour on the way.
+    const letters = [...find.value].map((one) => one.replace(/\W/, "\\$&"));
+    wanted = letters.length ? new RegExp(letters.join(`(?:${CODE})*`), "gi") : null;
+    filter();
+  };
   pane.onscroll = () => {
     seen = pane.scrollTop;
     follow = pane.scrollHeight - seen - pane.clientHeight < 24;
     head();
   };
 
-  function filter(wanted = task, texts = kept) {
-    task = wanted;
-    kept = [];
-    found = 0;
+  // Show what is kept of a task, or of all tasks, again.
+  function filter(chosen = task, texts = kept) {
+    let at = texts.length;
+    [task, kept, found] = [chosen, texts, 0];
     blocks.replaceChildren();
     offer(select, ["all tasks", ...run.names], run.names[task] ?? "all tasks");
-    add(texts, texts.length);
+    run.cards.forEach(({ el }, i) => (el.firstChild.ariaPressed = i === task));
+    for (let lines = 0; at && lines < SHOWN_LINES; lines += left(kept[--at]).length);
+    show(kept.slice(at));
   }
 
-  // Add texts: consecutive lines of one task. The kernel keeps `count` texts in all.
-  function add(texts, count) {
-    kept = kept.concat(texts).slice(-count);
-    const words = find.value.toLowerCase();
-    for (const [index, mark, text] of texts.filter(shows)) {
-      const lines = text.split("\n").filter((line) => line.toLowerCase().includes(words));
+  // Add texts: consecutive lines of one task. The kernel says from which number on it keeps each
+  // task's texts. If this page never had some in between, what came before them goes.
+  function add(texts, missed) {
+    kept = kept.filter(([n, index]) => !(n < run.cards[index]?.row.first)).concat(texts);
+    if (missed) filter();
+    else show(texts);
+  }
+
+  // The lines of a text that the search and the chosen task leave.
+  function left([, index, , text]) {
+    if (!shows(index) || (wanted && text.search(wanted) < 0)) return [];
+    const lines = text.split("\n");
+    return wanted ? lines.filter((line) => line.search(wanted) >= 0) : lines;
+  }
+
+  function show(texts) {
+    for (const text of texts) {
+      const lines = left(text);
       if (!lines.length) continue;
       if (!(blocks.lastChild?.count < BLOCK_LINES)) blocks.append(h(".block", { count: 0 }));
-      blocks.lastChild.append(draw([index, mark, lines.join("\n")]));
+      blocks.lastChild.append(draw(text[1], text[2], lines.join("\n")));
       blocks.lastChild.count += lines.length;
       found += lines.length;
     }
-    for (; found > KEPT_LINES; blocks.firstChild.remove()) found -= blocks.firstChild.count;
-    live.replaceChildren(...run.live.filter((text) => text[2] && shows(text)).slice(0, 4).map(draw));
+    for (; found > SHOWN_LINES; blocks.firstChild.remove()) found -= blocks.firstChild.count;
+    const now = run.cards.map(({ row }, i) => [i, 0, row.live]).filter(([i, , text]) => text && shows(i));
+    live.replaceChildren(...now.slice(0, 4).map((text) => draw(...text)));
     place();
   }
 
-  function draw([index, mark, text]) {
-    const node = h(`.line${MARKS[mark]}`, { style: `--c: ${colour(index)}` }, text);
+  function draw(index, mark, text) {
+    const plain = !wanted && !text.includes("\x1b");
+    const node = h(`.line${MARKS[mark]}`, { style: `--c: ${colour(index)}` }, plain ? text : painted(text, wanted));
     if (index >= 0) node.dataset.task = run.names[index];
     return node;
   }
@@ -212,7 +273,9 @@ function newLog(run, ask) {
   }
 
   function jump() {
-    const node = [...errors].find((node) => node.dataset.task === run.header.culprit) ?? errors[0];
+    const { culprit } = run.header, mine = () => [...errors].find((node) => node.dataset.task === culprit);
+    if (culprit && !mine()) filter(run.names.indexOf(culprit));
+    const node = mine() ?? errors[0];
     pane.focus();
     place(follow && !node);
     node?.scrollIntoView({ block: "nearest" });
@@ -242,8 +305,9 @@ function newLog(run, ask) {
 
   // Without a secure connection a page has no other way to copy.
   function copy({ target }) {
-    const texts = kept.filter(([index]) => run.names[index] === run.header.culprit);
-    const area = h("textarea", { value: texts.map(([, , text]) => text).join("\n") });
+    const texts = kept.filter(([, index]) => run.names[index] === run.header.culprit);
+    const value = texts.map((text) => text[3]).join("\n").replace(new RegExp(CODE, "g"), "");
+    const area = h("textarea", { value });
     el.append(area);
     area.select();
     flash(target, document.execCommand("copy") ? "Copied" : "Copy failed");
@@ -262,7 +326,7 @@ function newLog(run, ask) {
 function newCard(task, index, choose) {
   const row = {};
   const name = h("button.name", { type: "button", onclick: choose }, swatch(index), task);
-  const bar = h("progress.bar", { ariaLabel: task });
+  const bar = h("progress.bar", { ariaLabel: `Progress of ${task}` });
   const texts = ["state", "place", "metrics", "usage"].map((part) => [part, h(`span.${part}`)]);
   const [state, ...others] = texts.map(([, node]) => node);
   const el = h(".card", { role: "listitem" }, name, state, bar, ...others);
@@ -284,7 +348,7 @@ function newView(model) {
   let said = 0, skew = 0, plotted = false, asked, told, focused;
   const act = (text, title) => button(text, () => send({ kind: text.toLowerCase() }), title);
   const actions = [
-    act("Stacks", "Log where each worker is"),
+    act("Stacks", "Show where each worker is in its code"),
     act("Restart", "Restart every worker with the same code"),
     act("Stop"),
   ];
@@ -292,12 +356,18 @@ function newView(model) {
   const notice = h("output.notice");
   const words = h("output.words");
   const tasks = h(".tasks", { role: "list" });
-  const charts = [newChart(run, "loss"), newChart(run, SPEED)];
+  const charts = [newChart(run, "loss", "first"), newChart(run, SPEED, "second")];
   const log = newLog(run, ask);
   const head = h("header", {}, title, words, time, h("span.gap"), ...actions);
-  const el = h("section", { className: "mw", ariaLabel: "Multi-worker run" },
+  const place = h("strong"), stacks = h("pre", { tabIndex: 0, ariaLabel: "The stacks" });
+  const panel = h("section", { ariaLabel: "Where each worker is", hidden: true },
+    h(".tools", {}, place, h("span.gap"), button("Close", () => send({ kind: "close" }), "Close the stacks")),
+    stacks,
+  );
+  const el = h("section", { className: "mw" },
     head,
     notice,
+    panel,
     h(".cause", {}, why, button("Show in the log", log.jump), button("Copy its log", log.copy)),
     tasks,
     h(".charts", {}, ...charts.map((chart) => chart.el)),
@@ -311,29 +381,27 @@ function newView(model) {
     // The kernel's clock may differ from the page's.
     skew = Date.now() / 1000 - message.now;
     if (message.run !== run.number) begin(message.run);
-    const { first, from, to, texts, points = [], question } = message, [text, point, state] = run.at;
-    const missed = from.some((n, i) => n > run.at[i]), start = to[0] - texts.length;
+    const { from, to, texts, points = [], question } = message, [text, point, state] = run.at;
+    const missed = from.some((n, i) => n > run.at[i]);
     if (!missed) {
       // A page that asked twice is answered twice: skip what it already has.
       run.at = to.map((n, i) => Math.max(n, run.at[i]));
       if (to[2] >= state) update(message);
       points.slice(Math.max(point - from[1], 0)).forEach(plot);
-      // The kernel has dropped the texts in between.
-      if (start > text) log.filter(undefined, []);
-      log.add(texts.slice(Math.max(text - start, 0)), to[0] - first);
+      log.add(texts.filter(([n]) => n >= text), run.cards.some(({ row }) => row.first > text));
     }
     if (missed || question) answer(question);
   }
 
   function begin(number) {
-    Object.assign(run, { number, at: [0, 0, 0], live: [], cards: [], series: {} });
+    Object.assign(run, { number, at: [0, 0, 0], cards: [], series: {} });
   }
 
-  function update({ header, rows = {}, live = {} }) {
+  function update({ header, rows = {}, stacks: found }) {
     if (header) run.header = header;
     if (!run.cards.length) deal(run.header.names);
     for (const [i, row] of Object.entries(rows)) run.cards[i].update(row);
-    for (const [i, text] of Object.entries(live)) run.live[i] = [+i, 0, text];
+    if (found !== undefined) show(found);
     draw();
   }
 
@@ -343,6 +411,14 @@ function newView(model) {
     tasks.replaceChildren(...run.cards.map((card) => card.el));
     tasks.dataset.size = run.header.size;
     log.filter(-1, []);
+  }
+
+  // What the stacks were is shown until the reader closes it; its first line is a title.
+  function show(found) {
+    const [when, ...lines] = found.split("\n");
+    panel.hidden = !found;
+    set(place, when);
+    set(stacks, lines.join("\n"));
   }
 
   function plot([index, attempt, metric, x, y]) {
@@ -376,6 +452,7 @@ function newView(model) {
     const { header, gone } = run, lost = gone && !header.over;
     head.dataset.tone = lost ? "off" : header.tone;
     set(title, header.title);
+    el.ariaLabel = header.title;
     set(words, lost ? `kernel gone; last seen: ${header.words}` : header.words);
     words.classList.toggle("mw-long", words.textContent.length > LONG);
     for (const one of actions) one.disabled = gone || !header.actions.includes(one.textContent);

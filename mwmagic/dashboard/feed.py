@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mwmagic.logs.follower import Follower
 from mwmagic.logs.guard import Guard
 from mwmagic.logs.lines import Line, Mark, shortened
+from mwmagic.logs.terminal import clipped
 from mwmagic.model.status import TaskState
 from mwmagic.model.text import encodable, sendable
 from mwmagic.record import RunPaths
@@ -34,10 +35,7 @@ AHEAD_BYTES = 96_000
 """Maximum read for one frame."""
 
 TURN_BYTES = 8_000
-"""Read at a time, until there is enough for the frame.
-
-Reading more from one task could push another's last lines out of the journal.
-"""
+"""Read at a time, until there is enough for the frame."""
 
 BEHIND_BYTES = 2**20
 """How far a reader may fall behind a log before it skips ahead: a page keeps fewer lines."""
@@ -50,6 +48,9 @@ MOVING_SECONDS = 0.2
 
 MOVING = {"part", "place", "metrics", "usage"}
 """The parts of a row that change all the time."""
+
+_NOTHING: tuple[object, ...] = (None, {}, [])
+"""The parts of a frame that say nothing. An empty text does: what it stands for is gone."""
 
 LIVE_LINE_CHARACTERS = 300
 """Maximum shown of a line that is still being written."""
@@ -72,8 +73,8 @@ class Feed:
         self._guard = Guard(lambda fault: self.say(fault_words(fault)))
         self._names = list(run.tasks)
         self._followers: list[Follower | None] = [None] * len(run.tasks)
-        self._live = [(0, "")] * len(run.tasks)
         self._state = 0
+        self._stacks = (0, "")
         self._header: tuple[int, dict[str, Any]] = (0, {})
         self._rows: list[dict[str, tuple[int, Any]]] = [{} for _ in run.tasks]
         self._paced = 0.0
@@ -95,6 +96,8 @@ class Feed:
         new = sendable(header(view))
         if new != self._header[1]:
             self._header, self._state = (version, new), version
+        if view.stacks != self._stacks[1]:
+            self._stacks, self._state = (version, view.stacks), version
         now = time.monotonic()
         self._paced = now if due else self._paced
         for index, task in enumerate(run.tasks.values()):
@@ -122,9 +125,14 @@ class Feed:
         for index, kept in enumerate(self._rows):
             new = {name: value for name, (version, value) in kept.items() if version >= since}
             rows |= {index: new} if new else {}
-        live = {i: text for i, (version, text) in enumerate(self._live) if version >= max(since, 1)}
         header = self._header[1] if self._header[0] >= since else None
-        return {"header": header, "rows": rows, "live": live}
+        stacks = self._stacks[1] if self._stacks[0] >= since else None
+        return {"header": header, "rows": rows, "stacks": stacks}
+
+    @property
+    def saved(self) -> dict[str, Any]:
+        """The state that a notebook keeps: without the stacks, which are long."""
+        return {**self.state(), "stacks": ""}
 
     # The logs.
 
@@ -138,7 +146,8 @@ class Feed:
             follower, log = self._followers[index], task.log
             if log is not None and (follower is None or str(follower.path) != log):
                 self._close(index)
-                self._followers[index] = Follower(Path(log), self._guard, lag_bytes=BEHIND_BYTES)
+                lag = BEHIND_BYTES
+                self._followers[index] = Follower(Path(log), self._guard, lag_bytes=lag, ansi=True)
 
     def _close(self, index: int) -> None:
         follower = self._followers[index]
@@ -201,9 +210,10 @@ class Feed:
         to = Position(text, point, self._state + 1)
         if to == at:
             return None
-        log = {"first": self.journal.first, "from": at, "to": to, "texts": texts}
+        log = {"from": at, "to": to, "texts": texts}
         news = {"points": [self._told(one) for one in points], **self.state(at.state)}
-        return {"run": self.number, **log, **{name: new for name, new in news.items() if new}}, to
+        told = {name: new for name, new in news.items() if new not in _NOTHING}
+        return {"run": self.number, **log, **told}, to
 
     def _told(self, point: Point) -> list[Any]:
         """Return a point as it is sent to a page."""
@@ -212,9 +222,8 @@ class Feed:
         return [self._names.index(task), attempt, encodable(metric), x, point.y]
 
     def _look(self) -> None:
-        """Record the lines that are still being written."""
+        """Record the lines that are still being written, and where each task's texts begin."""
         for index, follower in enumerate(self._followers):
-            text = follower.current[:LIVE_LINE_CHARACTERS] if follower is not None else ""
-            if text != self._live[index][1]:
-                self._state += 1
-                self._live[index] = (self._state, text)
+            live = clipped(follower.current, LIVE_LINE_CHARACTERS) if follower is not None else ""
+            new = {"live": live, "first": self.journal.first(index)}
+            self._note(self._rows[index], new, self._state + 1, due=True)

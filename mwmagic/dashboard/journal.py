@@ -1,9 +1,10 @@
-"""The latest lines of all tasks, merged into numbered texts."""
+"""The latest lines of each task, merged into numbered texts."""
 
 from __future__ import annotations
 
 from collections import deque
-from itertools import groupby
+from dataclasses import dataclass, field
+from itertools import groupby, takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -14,10 +15,10 @@ if TYPE_CHECKING:
 __all__ = ["Journal", "Text"]
 
 KEPT_LINES = 10_000
-"""How many lines are kept, here and in the page."""
+"""How many lines of each task are kept, here and in the page."""
 
-KEPT_CHARACTERS = 4 * 2**20
-"""How many characters are kept in all."""
+KEPT_CHARACTERS = 8 * 2**20
+"""How many characters of all tasks are kept; beyond that, the task with most of them loses some."""
 
 TEXT_LINES, TEXT_CHARACTERS = 100, 4000
 """A text ends with the line that reaches one of these limits.
@@ -25,13 +26,17 @@ TEXT_LINES, TEXT_CHARACTERS = 100, 4000
 Each text is one element in a page: an element for each line takes four times as long.
 """
 
-EXTRA_CHARACTERS = 12
-"""Overhead of a text, counted in characters."""
+EXTRA_CHARACTERS = 16
+"""Overhead of a text in a frame, counted in characters."""
+
+OVERHEAD_CHARACTERS = 200
+"""Overhead of a text in memory, counted in characters."""
 
 
 class Text(NamedTuple):
-    """Consecutive lines of one task."""
+    """Consecutive lines of one task, numbered in the order of arrival."""
 
+    number: int
     task: int
     mark: int
     text: str
@@ -41,41 +46,66 @@ class Text(NamedTuple):
         """The number of lines."""
         return self.text.count("\n") + 1
 
+    @property
+    def size(self) -> int:
+        """How much memory it takes, counted in characters."""
+        return len(self.text) + OVERHEAD_CHARACTERS
+
+
+@dataclass
+class _Kept:
+    """What is kept of one task: the numbers of its texts, and their sizes in all."""
+
+    numbers: deque[int] = field(default_factory=deque)
+    lines: int = 0
+    size: int = 0
+
 
 class Journal:
-    """A ring of numbered texts.
+    """The newest texts of each task, so that none is lost because another one prints more.
 
     Attributes
     ----------
-    first : int
-        The number of the oldest text that is kept.
+    next : int
+        The number of the next text.
     """
 
     def __init__(self) -> None:
-        self.first = 0
-        self._texts: deque[Text] = deque()
-        self._lines = self._size = 0
+        self.next = 0
+        self._texts: dict[int, Text] = {}  # by number, in ascending order
+        self._tasks: dict[int, _Kept] = {}
+        self._size = 0
 
-    @property
-    def next(self) -> int:
-        """The number of the next text."""
-        return self.first + len(self._texts)
+    def first(self, task: int) -> int:
+        """Return the number of a task's oldest text; 0 if there is none."""
+        kept = self._tasks.get(task)
+        return kept.numbers[0] if kept and kept.numbers else 0
 
     def add(self, task: int, lines: Iterable[Line]) -> None:
         """Append lines of the task at this index; -1 means that mwmagic wrote them."""
         for mark, alike in groupby(lines, key=lambda line: line.mark):
             for text in _cut(line.text for line in alike):
-                self._keep(Text(task, mark, text))
+                self._keep(Text(self.next, task, mark, text))
 
     def _keep(self, text: Text) -> None:
-        self._texts.append(text)
-        self._lines += text.lines
-        self._size += len(text.text)
-        while self._lines > KEPT_LINES or self._size > KEPT_CHARACTERS:
-            oldest = self._texts.popleft()
-            self._lines -= oldest.lines
-            self._size -= len(oldest.text)
-            self.first += 1
+        self._texts[self.next] = text
+        kept = self._tasks.setdefault(text.task, _Kept())
+        kept.numbers.append(self.next)
+        self.next += 1
+        self._count(kept, text.lines, text.size)
+        while kept.lines > KEPT_LINES:
+            self._drop(kept)
+        while self._size > KEPT_CHARACTERS:
+            self._drop(max(self._tasks.values(), key=lambda one: one.size))
+
+    def _drop(self, kept: _Kept) -> None:
+        oldest = self._texts.pop(kept.numbers.popleft())
+        self._count(kept, -oldest.lines, -oldest.size)
+
+    def _count(self, kept: _Kept, lines: int, size: int) -> None:
+        kept.lines += lines
+        kept.size += size
+        self._size += size
 
     def texts(self, start: int, limit: int) -> tuple[list[Text], int]:
         """Return texts, starting at a number.
@@ -95,12 +125,12 @@ class Journal:
             The number after the last text.
         """
         texts: list[Text] = []
-        end = max(start, self.first)
-        while end < self.next and limit > 0:
-            texts.append(self._texts[end - self.first])
+        for number in reversed([*takewhile(lambda one: one >= start, reversed(self._texts))]):
+            if limit <= 0:
+                return texts, number
+            texts.append(self._texts[number])
             limit -= len(texts[-1].text) + EXTRA_CHARACTERS
-            end += 1
-        return texts, end
+        return texts, self.next
 
 
 def _cut(lines: Iterable[str]) -> Iterator[str]:

@@ -46,11 +46,14 @@ class View:
         What a button is doing at the moment.
     refusal : str
         Why the last button's action was refused.
+    stacks : str
+        What the last look at the stacks found, until that is closed; its first line is a title.
     """
 
     run: RunStatus
     doing: str = ""
     refusal: str = ""
+    stacks: str = ""
 
 
 class Load:

@@ -43,6 +43,7 @@ class Follower:
         self._guard = guard
         self._lag_bytes = lag_bytes
         self._offset = 0
+        self._ansi = ansi
         self._lines = Lines(guard, ansi=ansi)
 
     @property
@@ -93,5 +94,5 @@ class Follower:
                 left -= len(chunk)
             count += file.readline(LINE_CHARACTERS).endswith(b"\n")
             self._offset = file.tell()
-        self._lines = Lines(self._guard)
+        self._lines = Lines(self._guard, ansi=self._ansi)
         return [Line(Mark.NOTE, f"{count:,} lines left out here; the file has them all")]

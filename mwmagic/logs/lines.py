@@ -11,7 +11,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from .noise import Noise
-from .terminal import Terminal
+from .terminal import Terminal, clipped, plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -36,6 +36,8 @@ TRACEBACK_HEAD = "Traceback (most recent call last):"
 """The first line of a traceback."""
 
 _FATAL = re.compile(r"Fatal Python error: |Segmentation fault|terminate called after")
+_SYNTAX = re.compile(r'  File ".+", line \d+$')
+"""The first line of a syntax error that Python prints without a traceback's head."""
 
 
 class Mark(IntEnum):
@@ -87,9 +89,8 @@ def fold(lines: Iterable[Line]) -> Iterator[str | Hidden]:
 
 def shortened(line: Line) -> Line:
     """Return a line, with its text cut off after `LINE_CHARACTERS`."""
-    if len(line.text) <= LINE_CHARACTERS:
-        return line
-    return Line(line.mark, line.text[:LINE_CHARACTERS] + " …")
+    short = clipped(line.text, LINE_CHARACTERS)
+    return line if short == line.text else Line(line.mark, short + " …")
 
 
 class Lines:
@@ -129,11 +130,11 @@ class Lines:
     def _line(self, text: str) -> Line:
         if self._guard.call("notices", False, self._noise.hides, text):  # noqa: FBT003 - neutral
             return Line(Mark.NOISE, text)
-        return Line(self._error(text), text)
+        return Line(self._error(plain(text)), text)
 
     def _error(self, text: str) -> Mark:
         """Mark a traceback, from its head to the line that names the exception."""
-        if TRACEBACK_HEAD in text or _FATAL.match(text):
+        if TRACEBACK_HEAD in text or _FATAL.match(text) or _SYNTAX.match(text):
             self._tracing = True
             return Mark.ERROR
         traced, self._tracing = self._tracing, self._tracing and text[:1] in (" ", "\t", "")

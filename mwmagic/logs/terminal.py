@@ -24,6 +24,7 @@ _TOKEN = re.compile(
 _CUT = re.compile(rf"(?:{_STRING}\x1b?|{_CSI}|{_SHORT})\Z")
 _SPECIAL = re.compile(rf"[{_CONTROL}]")
 _ESCAPE = re.compile(rf"{_CSI}[@-~]|{_STRING}(?:\x07|\x1b\\)|{_SHORT}[0-OQ-WYZ\\`-~]|\x1b")
+_CODES = re.compile(r"(\x1b\[[\d;]*m)")
 
 _RESETS = {"22": "weight", "23": "3", "24": "4", "25": "5", "27": "7", "28": "8", "29": "9"}
 _RESETS |= {"39": "ink", "49": "paper", "55": "53"}
@@ -32,6 +33,19 @@ _RESETS |= {"39": "ink", "49": "paper", "55": "53"}
 def plain(text: str) -> str:
     """Return `text` without ANSI escape sequences."""
     return _ESCAPE.sub("", text) if "\x1b" in text else text
+
+
+def clipped(text: str, limit: int) -> str:
+    """Return the first `limit` characters that a terminal shows of `text`, with their colours."""
+    if len(text) <= limit:
+        return text
+    parts, left = [], limit
+    for part in _CODES.split(text):
+        parts.append(part if part.startswith("\x1b") else part[:left])
+        left -= 0 if part.startswith("\x1b") else len(parts[-1])
+        if not left:
+            break
+    return "".join(parts) + ("\x1b[0m" if len(parts) > 1 else "")
 
 
 def shown(data: bytes, *, ansi: bool) -> list[str]:

@@ -65,6 +65,27 @@ time.sleep(600)
 """
 )
 
+UNEVEN = worker(
+    """
+for line in range(15_000 if index else 3):
+    print("line", line)
+"""
+)
+
+COLOURS = [*range(31, 38), *range(90, 98), "1;32", "38;5;21", "38;5;226", "38;2;1;2;3", "41", "2"]
+COLOURED = worker(
+    f"""
+for colour in {COLOURS}:
+    print(f"\\x1b[{{colour}}mcolour {{colour}}\\x1b[0m and \\x1b[4mmore\\x1b[0m", flush=True)
+print("step 1/2 loss=0.5", flush=True)
+print(f"2026-11-01 10:00:00.000001: I tensorflow/core/util/port.cc:153] oneDNN is on.", flush=True)
+if index:
+    compile("def f(:\\n  pass", "broken.py", "exec")
+time.sleep(600)
+"""
+)
+BROKEN = "%%mw_worker\nprint('up')\ndef f(:\n    pass\n"
+
 METRICS = worker(
     """
 for step in range(1, 21):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import cells
 import pytest
+from contrast import LEGIBLE, contrast
 from lab import PLACES
 from processes import eventually
 
@@ -102,15 +103,21 @@ def test_a_finished_run_stays_in_the_saved_notebook(notebook, shot):
 
 
 @both
-def test_buttons_act_while_a_cell_blocks(notebook):
+def test_buttons_act_while_a_cell_blocks(notebook, shot):
     notebook.write(cells.declare(), cells.SLEEPING, "%mw_wait").open().start()
     eventually(lambda: notebook.lines() == [cells.UP] * 2, "both workers")
     notebook.button("Stacks").click()
-    notebook.see(
-        notebook.board.locator(".mw-line:not([data-task])", has_text="worker:1 is at main.py")
-    )
+    stacks = notebook.board.get_by_role("region", name="Where each worker is")
+    notebook.see(stacks.get_by_text("worker:1 is at main.py"))
+    assert notebook.lines() == [cells.UP] * 2, "the log is the workers'"
+    for theme in ("Dark", "Light"):
+        notebook.theme(f"JupyterLab {theme}")
+        shot(notebook, f"stacks-{theme.lower()}")
     notebook.button("Restart").click()
     notebook.see(notebook.board.locator(".mw-line:not([data-task])", has_text="attempt 2"))
+    assert stacks.is_visible()
+    notebook.button("Close").click()
+    stacks.wait_for(state="hidden")
     eventually(lambda: len(notebook.lines()) == 4, "the second attempt")
     notebook.button("Stop").click()
     notebook.state("stopped")
@@ -250,6 +257,119 @@ def test_the_page_keeps_the_last_lines(notebook):
     search.fill("9")
     found = sum("9" in str(line) for line in range(first, 15_000))
     notebook.see(notebook.board.get_by_text(re.compile(rf"\b{found}\b found")))
+
+
+def test_a_task_that_prints_much_takes_no_lines_from_the_others(notebook):
+    notebook.write(cells.declare(), cells.UNEVEN).open().run().state("finished")
+    keeps(notebook, 1, "run 1: finished")
+    eventually(lambda: notebook.lines("worker:1")[-1:] == ["line 14999"], "the last line")
+    notebook.button("worker:0").click()
+    assert pressed(notebook, "worker:0") == "true"
+    assert pressed(notebook, "worker:1") == "false"
+    assert notebook.lines() == ["line 0", "line 1", "line 2"]
+    notebook.button("worker:1").click()
+    assert 9900 <= len(notebook.lines("worker:1")) <= 10_000
+    assert notebook.lines("worker:0") == []
+    notebook.button("worker:1").click()
+    assert pressed(notebook, "worker:1") == "false"
+    notebook.board.get_by_label("Search the log").fill("line 1")
+    notebook.see(notebook.board.get_by_text(re.compile(r"\b5001 found")))
+
+
+STYLES = """nodes => nodes.map((node) => {
+    const style = getComputedStyle(node);
+    return [node.textContent, style.color, style.fontWeight, style.textDecorationLine];
+})"""
+
+
+def test_colours_are_shown_matches_marked_and_errors_found(notebook, shot):
+    notebook.write(cells.declare(), cells.COLOURED).open().run().state("failed")
+    keeps(notebook, 1, "run 1: failed: worker:1")
+    log = notebook.board.locator(".mw-blocks")
+    lines = [line for line in notebook.lines("worker:0") if line.startswith("colour")]
+    assert lines == [f"colour {colour} and more" for colour in cells.COLOURS]
+    styles = log.locator("[data-task='worker:0'] .mw-ansi").evaluate_all(STYLES)
+    assert all(line == "underline" for text, *_, line in styles if text == "more")
+    indents = log.locator(".mw-ansi").evaluate_all(
+        "nodes => nodes.map((n) => n.offsetLeft - n.closest('.mw-line').offsetLeft)"
+    )
+    assert min(indents) > 50, "beside the task's name, not below it"
+    colours = {text: colour for text, colour, *_ in styles}
+    assert len({colours[f"colour {code}"] for code in range(31, 37)}) == 6
+    assert {text: weight for text, _, weight, _ in styles}["colour 1;32"] == "700"
+    for words, count in (("LOUR 3", 20), ("5 and mo", 4)):
+        notebook.board.get_by_label("Search the log").fill(words)
+        marks = [one.lower() for one in log.locator("mark").all_text_contents()]
+        assert "".join(marks) == words.lower() * count
+        assert log.locator("mark").first.is_visible()
+    shot(notebook, "marked")
+
+
+@both
+def test_a_syntax_error_is_marked_as_an_error(notebook):
+    notebook.write(cells.declare(), cells.BROKEN).open().run().state("failed")
+    keeps(notebook, 1, "run 1: failed")
+    errors = notebook.board.locator(".mw-error")
+    eventually(lambda: "SyntaxError" in "".join(errors.all_text_contents()), "the error")
+    notebook.button("First error").click()
+    notebook.see(errors.first)
+
+
+PAIRS = """() => {
+    const canvas = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
+    const paint = (colour, alpha = 1) => {
+        canvas.globalAlpha = alpha;
+        canvas.fillStyle = colour;
+        canvas.fillRect(0, 0, 1, 1);
+        return [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3);
+    };
+    const seen = [];
+    const board = document.querySelector(".mw");
+    const walk = document.createTreeWalker(board, NodeFilter.SHOW_TEXT);
+    for (let text; (text = walk.nextNode()); ) {
+        const node = text.parentElement, up = [];
+        if (!text.data.trim() || node.tagName === "OPTION" || !node.checkVisibility()) continue;
+        for (let one = node; one; one = one.parentElement) up.unshift(getComputedStyle(one));
+        const labels = node.matches(".mw-line") ? [getComputedStyle(node, "::before")] : [];
+        let paper;
+        for (const style of up) paper = paint(style.backgroundColor);
+        const alpha = up.reduce((all, style) => all * style.opacity, 1);
+        for (const style of [up.at(-1), ...labels]) {
+            up.forEach((one) => paint(one.backgroundColor));
+            const ink = node.namespaceURI.endsWith("svg") ? style.fill : style.color;
+            seen.push([text.data, paint(ink, alpha), paper]);
+        }
+    }
+    return seen;
+}"""
+
+
+def test_every_text_is_legible_in_both_themes(notebook, shot):
+    notebook.write(cells.declare(), cells.COLOURED).open().run()
+    notebook.state("failed")
+    keeps(notebook, 1, "run 1: failed: worker:1")
+    notebook.button("Notices").click()
+    for theme in ("Dark", "Light"):
+        notebook.theme(f"JupyterLab {theme}")
+        for words in ("", "colour"):
+            notebook.board.get_by_label("Search the log").fill(words)
+            pairs = notebook.page.evaluate(PAIRS)
+            assert len(pairs) > 50
+            shot(notebook, f"colours-{theme.lower()}{words and '-found'}")
+            faint = {
+                text: (ink, paper) for text, ink, paper in pairs if contrast(ink, paper) < LEGIBLE
+            }
+            assert not faint
+
+
+def test_controls_have_names_of_their_own(notebook):
+    notebook.write(cells.declare(), cells.METRICS).open().run()
+    eventually(lambda: notebook.board.get_by_label("Metric").count() == 2, "charts")
+    names = notebook.board.locator("button, select, input, progress, [role=slider], [tabindex]")
+    told = names.evaluate_all("nodes => nodes.map((n) => n.ariaLabel || n.textContent)")
+    assert all(told)
+    assert len(told) == len(set(told)), told
+    assert notebook.board.get_attribute("aria-label") == "Run 1 · main.py"
 
 
 def first_shown(notebook):

@@ -6,11 +6,10 @@ connected to a real kernel.
 
 from __future__ import annotations
 
-import re
-
 import cells
 import pytest
 from comms import Kernel
+from contrast import LEGIBLE, contrast, parts
 from kernels import started
 from lab import lines, watched
 
@@ -40,22 +39,6 @@ COLOURS = {
 }
 DARK, LIGHT = ("rgb(31, 31, 31)", "rgb(204, 204, 204)"), ("rgb(255, 255, 255)", "rgb(31, 35, 40)")
 LOOK = "node => [getComputedStyle(node).backgroundColor, getComputedStyle(node).color]"
-LEGIBLE = 4.5
-"""WCAG 2's least contrast of small text."""
-
-
-def luminance(colour):
-    """Return the relative luminance that WCAG 2 defines, of a colour as CSS computes it."""
-    parts = [float(part) for part in re.findall(r"[\d.]+", colour)]
-    scale = 255 if colour.startswith("rgb") else 1
-    parts = [part / scale for part in parts]
-    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
-    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
-
-
-def contrast(one, other):
-    lower, higher = sorted((luminance(one), luminance(other)))
-    return (higher + 0.05) / (lower + 0.05)
 
 
 class Host:
@@ -92,7 +75,7 @@ def test_a_page_that_only_shows_widgets_shows_a_run(context, tmp_path, own_socke
         assert tuple(host.board.evaluate(LOOK)) == colours
         for part in (".mw-name", ".mw-state", ".mw-usage", ".mw-words", ".mw-tools .mw-dim"):
             _, colour = host.board.locator(part).first.evaluate(LOOK)
-            assert contrast(colours[0], colour) > LEGIBLE, (part, colour)
+            assert contrast(parts(colours[0]), parts(colour)) > LEGIBLE, (part, colour)
         host.page.get_by_role("button", name="Restart").click()
         kernel.until(lambda: lines(host.page) == [cells.UP] * 4, "the second attempt")
         shot(host, f"page-{kind}")

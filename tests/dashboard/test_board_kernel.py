@@ -70,6 +70,48 @@ def test_a_run_that_is_in_the_way_says_so_below_the_cell_that_it_refused(kernel,
     assert page.header["notice"] == "", "it is no longer true"
 
 
+def test_stacks_are_shown_until_they_are_closed(kernel):
+    kernel.run(DECLARE)
+    kernel.run(SLEEP)
+    page = kernel.page("page")
+    kernel.until(lambda: len(page.lines) == 2, "both workers")
+    kernel.message({"kind": "stacks"})
+    kernel.until(lambda: page.stacks, "the stacks")
+    title, first, *_ = page.stacks.splitlines()
+    assert title.startswith("Stacks at ")
+    assert "is at main.py" in first
+    assert len(page.lines) == 2, "the log is the workers'"
+    kernel.run("%mw_stop --quiet")
+    kernel.until(lambda: page.header["over"], "the end")
+    late = kernel.page("late")
+    kernel.until(lambda: late.stacks == page.stacks, "the stacks, in a page that came later")
+    kernel.message({"kind": "close"})
+    kernel.until(lambda: not page.stacks and not late.stacks, "no stacks")
+    assert kernel.states[-1]["stacks"] == ""
+
+
+REFUSE = """
+from mwmagic.client.run import Run
+from mwmagic.errors import RunActive
+def refuse(self):
+    raise RunActive("not now")
+Run.stacks = refuse
+"""
+
+
+def test_why_an_action_was_refused_is_told_as_long_as_it_is_true(kernel):
+    kernel.run(DECLARE)
+    kernel.run(SLEEP)
+    kernel.run(REFUSE)
+    page = kernel.page("page")
+    kernel.until(lambda: len(page.lines) == 2, "both workers")
+    kernel.message({"kind": "stacks"})
+    kernel.until(lambda: page.header["notice"] == "not now", "the refusal")
+    kernel.run("%mw_stop --quiet")
+    kernel.until(lambda: page.header["over"], "the end")
+    assert page.header["notice"] == ""
+
+
 def test_a_page_that_asks_twice_is_answered(kernel, tmp_path):
     (tmp_path / "go").touch()
     kernel.run(DECLARE)

@@ -73,7 +73,7 @@ def test_a_page_that_never_answers_is_forgotten():
 def test_the_journal_keeps_the_newest_lines_in_numbered_texts():
     journal = Journal()
     journal.add(0, [Line(0, str(number)) for number in range(KEPT_LINES + 10)])
-    assert (journal.first, journal.next) == (1, KEPT_LINES // TEXT_LINES + 1)
+    assert (journal.first(0), journal.next) == (1, KEPT_LINES // TEXT_LINES + 1)
     texts, end = journal.texts(0, 10**9)
     assert end == journal.next
     assert lines(texts) == [str(number) for number in range(TEXT_LINES, KEPT_LINES + 10)]
@@ -86,11 +86,39 @@ def test_the_journal_keeps_the_newest_lines_in_numbered_texts():
     assert [text.text.count("\n") for text in texts[-2:]] == [1, 0]
 
 
+def test_a_task_that_prints_much_takes_no_lines_from_the_others():
+    journal = Journal()
+    for number in range(3 * KEPT_LINES // TEXT_LINES):
+        journal.add(0, [Line(0, "x")] * TEXT_LINES)
+        if number < 3:
+            journal.add(1, [Line(0, f"quiet {number}")])
+    texts, end = journal.texts(0, 10**9)
+    assert lines(text for text in texts if text.task == 1) == ["quiet 0", "quiet 1", "quiet 2"]
+    assert len(lines(text for text in texts if text.task == 0)) == KEPT_LINES
+    assert [text.number for text in texts] == sorted(text.number for text in texts)
+    assert journal.first(1) < journal.first(0) < end == journal.next
+    assert journal.texts(journal.first(0), 10**9)[0] == texts[3:]
+
+
+def test_when_all_tasks_print_too_much_the_longest_loses_lines():
+    journal = Journal()
+    journal.add(1, [Line(0, "quiet")])
+    for _ in range(KEPT_CHARACTERS // TEXT_CHARACTERS):
+        for task in (0, 2, 3):
+            journal.add(task, [Line(0, "x" * TEXT_CHARACTERS)])
+    texts, _ = journal.texts(0, 10**9)
+    size = {task: sum(len(one.text) for one in texts if one.task == task) for task in range(4)}
+    assert size[1] == len("quiet")
+    assert KEPT_CHARACTERS / 2 < sum(size.values()) < KEPT_CHARACTERS
+    assert max(size[0], size[2], size[3]) - min(size[0], size[2], size[3]) <= TEXT_CHARACTERS
+
+
 def test_a_text_is_of_one_task_and_one_kind():
     journal = Journal()
     journal.add(0, [Line(Mark.NOISE, "a"), Line(0, "b"), Line(0, "c"), Line(Mark.ERROR, "d")])
     journal.add(1, [Line(Mark.ERROR, "e")])
-    assert journal.texts(1, 10**9) == ([(0, 0, "b\nc"), (0, 2, "d"), (1, 2, "e")], 4)
+    wanted = [(1, 0, 0, "b\nc"), (2, 0, 2, "d"), (3, 1, 2, "e")]
+    assert journal.texts(1, 10**9) == (wanted, 4)
 
 
 def test_the_journal_sends_pieces_that_join_without_a_gap():

@@ -36,6 +36,28 @@ def test_a_follower_reads_split_writes_and_marks_tracebacks(follow):
     assert [line.mark for line in lines] == [0, Mark.ERROR, Mark.ERROR, Mark.ERROR, 0]
 
 
+@pytest.mark.parametrize("colour", ["", "\x1b[31m"])
+def test_a_syntax_error_is_marked_like_any_error(follow, colour):
+    follower = follow(ansi=True)
+    error = [
+        '  File "/a b/main.py", line 3',
+        "    x = = 1",
+        "        ^",
+        "SyntaxError: invalid syntax",
+    ]
+    follower.path.write_text("".join(f"{colour}{line}\n" for line in ["up", *error, "after"]))
+    marks = [line.mark for line in follower.rest()]
+    assert marks == [Mark.PLAIN, *[Mark.ERROR] * len(error), Mark.PLAIN]
+
+
+def test_a_follower_that_jumped_ahead_keeps_the_colours(follow):
+    follower = follow(lag_bytes=2**19, ansi=True)
+    follower.path.write_text("\x1b[31mred\x1b[0m\n" * 2**16)
+    lines = follower.rest()
+    assert lines[0].mark == Mark.NOTE
+    assert {line.text for line in lines[1:]} == {"\x1b[31mred\x1b[0m"}
+
+
 @pytest.mark.slow
 def test_a_follower_that_is_far_behind_says_what_it_leaves_out(follow):
     follower = follow(lag_bytes=2**20)

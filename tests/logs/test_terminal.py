@@ -5,7 +5,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mwmagic.logs.terminal import LINE_COLUMNS, Terminal, plain, shown
+from mwmagic.logs.terminal import LINE_COLUMNS, Terminal, clipped, plain, shown
 
 PIECES = st.sampled_from(
     [
@@ -148,6 +148,18 @@ def test_keras_bars_leave_their_last_draft(sample):
     )
     assert len(bars) == 5
     assert "\x1b[32m━━━━━━━━━━━━━━━━━━━━\x1b[0m" in shown(sample("keras3-fit"), ansi=True)[-2]
+
+
+def test_what_is_clipped_keeps_its_colours_whole():
+    red = "a\x1b[31mred\x1b[0m and"
+    assert clipped(red, len(red)) == red
+    assert [clipped(red, limit) for limit in (1, 2, 4)] == [
+        "a",
+        "a\x1b[31mr\x1b[0m",
+        "a\x1b[31mred\x1b[0m",
+    ]
+    assert clipped(red, 7) == "a\x1b[31mred\x1b[0m an\x1b[0m"
+    assert clipped("plain text", 5) == "plain"
 
 
 def test_plain_strips_every_escape():
