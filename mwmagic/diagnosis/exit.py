@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from mwmagic.logs.failure import Failure
+from mwmagic.logs.failure import find, origins, place, reported
+from mwmagic.model.cause import Origin
 from mwmagic.model.symptom import Finding, Symptom
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from mwmagic.logs.failure import Failure
+    from mwmagic.logs.frame import Frame
+
 __all__ = ["Exit"]
 
-EXCEPTION_CHARACTERS = 300
-"""The longest line in which an exception is shown."""
+EXCEPTION_LINES = 6
+"""The most lines in which an exception is shown."""
 
-_DUMP = re.compile(r"PerReplica:\{\n.*?\n\}", re.DOTALL)
+EXCEPTION_CHARACTERS = 1200
+"""The most characters of it that are shown."""
+
+
+def _shortened(text: str) -> str:
+    """Return an exception's text, cut off where it is too long."""
+    lines = text.split("\n")
+    kept = "\n".join(lines[:EXCEPTION_LINES])
+    if len(kept) > EXCEPTION_CHARACTERS:
+        return f"{kept[:EXCEPTION_CHARACTERS]} ..."
+    return kept if len(lines) <= EXCEPTION_LINES else f"{kept}\n..."
 
 
 @dataclass(frozen=True)
@@ -101,35 +116,68 @@ class Exit:
         """When it failed: when the exception was raised, or else when it exited."""
         return float(self.report["time"]) if self.report and "time" in self.report else self.time
 
-    def place(self, where: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    @cached_property
+    def failure(self) -> Failure | None:
+        """What it raised, according to its report, or else to its log."""
+        if self.report:
+            return reported(self.report, self.script)
+        return find(self.tail, self.script)
+
+    @property
+    def exception(self) -> str | None:
+        """What it raised, in a few lines; None if the exit code says as much."""
+        failure = self.failure
+        if failure is None or (failure.type == "SystemExit" and failure.message.isdecimal()):
+            return None
+        return _shortened(failure.title)
+
+    @property
+    def where(self) -> dict[str, Any] | None:
+        """The line of the user's code that raised it."""
+        return self._placed(self.failure.own) if self.failure else None
+
+    @property
+    def called(self) -> dict[str, Any] | None:
+        """The line of the user's code that ran then, even if another one defined what it ran."""
+        return self._placed(place(self.report)) if self.report else None
+
+    @property
+    def origins(self) -> tuple[Origin, ...]:
+        """What the exception came from, the nearest first."""
+        failures = self.failure.origins if self.failure else ()
+        return tuple(
+            Origin(_shortened(one.title), self._placed(one.own), one.handled) for one in failures
+        )
+
+    def _placed(self, frame: Frame | None) -> dict[str, Any] | None:
         """Return a line of the user's code, with its place in the notebook.
 
         A cell's first line is the magic, so the file's first line is the cell's second.
         """
-        if not where:
+        if frame is None:
             return None
-        if not self.cell or str(where.get("file")) != self.script:
-            return dict(where)
-        return {**where, "cell": f"{self.cell}, line {int(where.get('line') or 0) + 1}"}
+        cell = {"cell": f"{self.cell}, line {frame.line + 1}"}
+        return {**vars(frame), **(cell if self.cell and frame.file == self.script else {})}
 
     @property
-    def raised(self) -> str:
-        """The full uncaught exception, as ``Type: message``; empty without one."""
+    def _raised(self) -> list[Mapping[str, Any]]:
+        """The reports of the exception and of those from which it was raised on purpose."""
         if not self.report:
-            return ""
-        return f"{self.report.get('type', '')}: {self.report.get('message', '')}"
+            return []
+        return [
+            self.report,
+            *takewhile(lambda one: one.get("handled") is not True, origins(self.report)),
+        ]
 
     @property
-    def exception(self) -> str | None:
-        """The uncaught exception on one line."""
-        if not self.report:
-            return None
-        if self.report.get("type") == "SystemExit" and str(self.report.get("message")).isdecimal():
-            return None  # the exit code says so already
-        message = _DUMP.sub("PerReplica:{...}", str(self.report.get("message", "")))
-        kind = str(self.report.get("type", ""))
-        text = f"{kind}: {Failure(kind, message, ()).summary}".rstrip(": ")
-        return text if len(text) <= EXCEPTION_CHARACTERS else f"{text[:EXCEPTION_CHARACTERS]} ..."
+    def raised(self) -> tuple[str, ...]:
+        """These exceptions in full, each as ``Type: message``; none without a report."""
+        return tuple(f"{one.get('type', '')}: {one.get('message', '')}" for one in self._raised)
+
+    @property
+    def types(self) -> set[str]:
+        """The types of these exceptions."""
+        return {str(one.get("type", "")) for one in self._raised}
 
     @property
     def _intended_code(self) -> int:

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import re
 import signal
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from mwmagic.logs.failure import find
 from mwmagic.logs.noise import Noise
 from mwmagic.model.cause import Cause
 from mwmagic.model.symptom import Finding, Symptom
@@ -31,6 +31,9 @@ __all__ = ["diagnose"]
 
 LOG_LINES = 12
 """How many lines from the end of the log a cause shows."""
+
+OURS = "mwmagic: "
+"""How the lines begin that mwmagic itself prints in a worker."""
 
 _SAVES = re.compile(r"\.(?:save\w*|export)\(")
 
@@ -78,32 +81,26 @@ def _leader(exits: Iterable[Exit]) -> str:
 
 def _failed(end: Exit, consequences: Sequence[Exit]) -> Cause:
     """Return the cause if it is a task that failed."""
-    where = end.place((end.report or {}).get("where"))
-    exception = end.exception
-    if not end.report and (crash := find(end.tail, end.script)) is not None:
-        exception = f"{crash.type}: {crash.summary}".strip(": ")
-        where = end.place(vars(crash.own)) if crash.own else None
     finding = end.finding
     observed = (finding, finding.detail or "")
     said = (end.tail, *observed) if end.signal in _CRASHES else (*observed, end.tail)
-    evidence = (end.raised, *said)
-    return _cause(end, finding, evidence, consequences, exception=exception, where=where)
+    cause = _cause(end, finding, (*end.raised, *said), consequences)
+    return replace(cause, exception=end.exception, where=end.where, origins=end.origins)
 
 
 def _blamed(end: Exit, consequences: Sequence[Exit]) -> Cause:
     """Return the cause if it is a task that did not fail, but made the others fail."""
     first = consequences[0]
-    source = str(((first.report or {}).get("where") or {}).get("source", ""))
-    where = None
+    needed = first.called or first.where or {}
     if end.code != 0:
         symptom = Symptom.STOPPED_BY_SIGNAL if end.stopped else Symptom.SILENT
-    elif _SAVES.search(source):
+    elif _SAVES.search(needed.get("source", "")):
         symptom = Symptom.FINISHED_DURING_SAVE
-        where = first.place((first.report or {}).get("where"))
     else:
         symptom = Symptom.FINISHED_EARLY
     finding = Finding(symptom, end.task, peer=first.task)
-    return _cause(end, finding, (finding,), consequences, where=where)
+    cause = _cause(end, finding, (finding,), consequences)
+    return replace(cause, where=needed or None) if end.code == 0 else cause
 
 
 def _cause(
@@ -111,15 +108,10 @@ def _cause(
     finding: Finding,
     evidence: Iterable[str | Finding],
     consequences: Sequence[Exit],
-    *,
-    exception: str | None = None,
-    where: dict[str, Any] | None = None,
 ) -> Cause:
     match = None if finding.requested else recognise(KNOWN, evidence)
     return Cause(
         finding=finding,
-        exception=exception,
-        where=where,
         known=match.known.name if match else None,
         gaps=match.gaps if match else (),
         consequences=tuple(one.task for one in consequences if one is not end),
@@ -128,7 +120,7 @@ def _cause(
 
 
 def _last(tail: str) -> tuple[str, ...]:
-    """Return the last lines of a log that mean something to a user."""
+    """Return the last lines of a log that the user's code, or an error, printed."""
     noise = Noise()
     lines = [line for line in tail.splitlines() if not noise.hides(line) and line.strip()]
-    return tuple(lines[-LOG_LINES:])
+    return tuple([line for line in lines if not line.startswith(OURS)][-LOG_LINES:])

@@ -52,9 +52,9 @@ def _blames() -> tuple[list[re.Pattern[str]], list[re.Pattern[str]]]:
     return [re.compile(text, re.MULTILINE) for text in tasks], [re.compile(text) for text in ranks]
 
 
-def _text(end: Exit) -> str:
-    """Return the last output of a task: its exception, or what its native code printed."""
-    return end.raised or end.tail
+def _texts(end: Exit) -> tuple[str, ...]:
+    """Return the last output of a task: its exceptions, or what its native code printed."""
+    return end.raised or (end.tail,)
 
 
 def is_consequence(end: Exit) -> bool:
@@ -64,10 +64,10 @@ def is_consequence(end: Exit) -> bool:
     # A task that has reported its exception may be killed before it exits.
     if end.signal not in (None, 6) and not end.report:
         return False
-    if end.report and end.report.get("type") in PYTHON_ERRORS:
+    if end.types.intersection(PYTHON_ERRORS):
         return False
-    text = _text(end)
-    return bool(_consequence().search(text)) and not _mismatch().search(text)
+    texts = _texts(end)
+    return any(map(_consequence().search, texts)) and not any(map(_mismatch().search, texts))
 
 
 def kind(end: Exit) -> Failure:
@@ -76,7 +76,7 @@ def kind(end: Exit) -> Failure:
         return Failure.CONSEQUENCE
     if end.signal is None and _port_taken().search(end.tail):
         return Failure.PORT
-    if end.report and end.report.get("type") in PERMANENT:
+    if end.types.intersection(PERMANENT):
         return Failure.PERMANENT
     if end.unknown and not end.lost:
         return Failure.PERMANENT
@@ -85,7 +85,7 @@ def kind(end: Exit) -> Failure:
 
 def _named(end: Exit) -> set[str]:
     """Return the tasks that an exit's output blames."""
-    text = _text(end)
+    text = "\n".join(_texts(end))
     tasks, ranks = _blames()
     named = {f"{job}:{index}" for one in tasks for job, index in one.findall(text)}
     listed = [found for one in ranks for found in one.findall(text)]
@@ -106,6 +106,8 @@ def blamed(consequences: Sequence[Exit], leader: str) -> str | None:
     votes = Counter(name for end in consequences for name in sorted(_named(end) - names))
     if votes:
         return votes.most_common(1)[0][0]
-    if leader not in names and any(_leader().search(_text(end)) for end in consequences):
+    if leader not in names and any(
+        _leader().search(text) for end in consequences for text in _texts(end)
+    ):
         return leader
     return None

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mwmagic.frameworks.patterns import either
+from mwmagic.model.ownership import is_users
 from mwmagic.model.position import Position, Whereabouts
 
 if TYPE_CHECKING:
@@ -22,8 +23,8 @@ __all__ = ["Stack", "parse", "position", "positions"]
 
 _FRAME = re.compile(r'  File "(?P<file>.+)", line (?P<line>\d+) in (?P<function>.+)')
 _THREAD = re.compile(r"^(?:Current thread|Thread) 0x[0-9a-f]+.*$", re.MULTILINE)
-_LIBRARY = re.compile(r"/site-packages/|/dist-packages/|/lib/python3[.\d]*/|^<frozen")
-_OWN = ("/mwmagic/worker/bootstrap.py", "/mwmagic/agent/zygote.py", "/mwmagic/agent/__main__.py")
+_ENTRIES = ("/mwmagic/worker/bootstrap.py", "/mwmagic/agent/zygote.py")
+"""The files that run the user's file, in the thread that does."""
 
 
 @cache
@@ -53,18 +54,26 @@ class Stack:
 def _main_thread(text: str) -> list[re.Match[str]]:
     """Return the frames of the thread that runs the user's file, innermost first."""
     threads = [list(_FRAME.finditer(part)) for part in _THREAD.split(text)]
-    mains = [frames for frames in threads if any(_is_own(frame) for frame in frames)]
+    mains = [frames for frames in threads if any(map(_enters, frames))]
     return mains[-1] if mains else (threads[-1] if threads else [])
 
 
-def _is_own(frame: re.Match[str]) -> bool:
-    return frame["file"].endswith(_OWN)
+def _enters(frame: re.Match[str]) -> bool:
+    return frame["file"].endswith(_ENTRIES)
 
 
-def parse(text: str) -> Stack:
-    """Parse one dump."""
+def parse(text: str, script: str = "") -> Stack:
+    """Parse one dump.
+
+    Parameters
+    ----------
+    text : str
+        What ``faulthandler`` wrote.
+    script : str
+        The path of the user's script.
+    """
     frames = _main_thread(text)
-    users = [f for f in frames if not _LIBRARY.search(f["file"]) and not _is_own(f)]
+    users = [frame for frame in frames if is_users(frame["file"], script)]
     if not users:
         return Stack(text, None, waits=False)
     inner = users[0]

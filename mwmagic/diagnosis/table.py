@@ -191,6 +191,17 @@ KNOWN = (
         signs=("Found an unshardable source dataset",),
     ),
     Known(
+        "left-early",
+        "A worker that ends before the others",
+        "The line that {peer} had reached needs every worker, and this one had already ended: it "
+        "had fewer batches, or its code leaves out what that line does, such as `evaluate`.",
+        "call the same on every worker (`fit`, `evaluate`, `predict`), and give each the same "
+        "number of steps: `repeat()` the dataset and set `steps_per_epoch`, or let the strategy "
+        "shard it (`experimental_distribute_dataset`)",
+        "https://github.com/tensorflow/tensorflow/issues/36153",
+        symptoms=(Finding(Symptom.FINISHED_EARLY),),
+    ),
+    Known(
         "uneven-steps",
         "Workers run different numbers of steps",
         "One worker had fewer batches and left the loop or the epoch, while the others went on "
@@ -198,7 +209,6 @@ KNOWN = (
         "give every worker the same number of steps: `repeat()` the dataset and set "
         "`steps_per_epoch`, or let the strategy shard it (`experimental_distribute_dataset`)",
         "https://github.com/tensorflow/tensorflow/issues/36153",
-        symptoms=(Finding(Symptom.FINISHED_EARLY),),
         signs=("Collective instance ... expected type ... and data_type ... but got type",),
     ),
     Known(

@@ -12,7 +12,26 @@ from .position import Position  # noqa: TC001 - read to know how a stall is read
 from .stored import Stored
 from .symptom import Finding, Symptom
 
-__all__ = ["Cause", "Notice", "Stall"]
+__all__ = ["Cause", "Notice", "Origin", "Stall"]
+
+
+@dataclass(frozen=True)
+class Origin(Stored):
+    """An exception from which another one came.
+
+    Parameters
+    ----------
+    exception : str
+        ``Type: message``, several lines at most.
+    where : dict or None
+        The innermost line of the user's own code, as in `Cause`.
+    handled : bool
+        Whether the other one was raised while this one was handled, rather than ``from`` it.
+    """
+
+    exception: str = ""
+    where: dict[str, Any] | None = None
+    handled: bool = False
 
 
 @dataclass(frozen=True)
@@ -24,16 +43,19 @@ class Cause(Stored):
     finding : Finding
         The task that failed first, and how.
     exception : str or None
-        The uncaught exception, as ``Type: message`` on one line.
+        The uncaught exception, as ``Type: message``, several lines at most.
     where : dict or None
         The innermost line of the user's own code: ``file``, ``line``,
-        ``function``, ``source``, and ``cell`` if it is in a notebook's cell.
+        ``function``, ``source``, and ``cell`` if it is in a notebook's cell. If the
+        task finished too early, the line that its peer had reached.
     known : str or None
         The name of the known failure that it matches.
     gaps : tuple of str
         What stood in the gaps of the known failure's sign.
     consequences : tuple of str
         The tasks whose failure followed from this one.
+    origins : tuple of Origin
+        What the exception came from, the nearest first.
     log : tuple of str
         The last lines of the task's log, without the framework's notices.
     """
@@ -44,6 +66,7 @@ class Cause(Stored):
     known: str | None = None
     gaps: tuple[str, ...] = ()
     consequences: tuple[str, ...] = ()
+    origins: tuple[Origin, ...] = ()
     log: tuple[str, ...] = field(default=(), repr=False)
 
     @property

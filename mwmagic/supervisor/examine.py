@@ -40,10 +40,13 @@ class Dump:
     ----------
     path : Path
         The file that ``faulthandler`` appends to.
+    script : str
+        The path of the user's script.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, script: str = "") -> None:
         self._path = path
+        self._script = script
         self._start = self._size()
         self._last = self._start
 
@@ -62,7 +65,7 @@ class Dump:
             return None
         with self._path.open("rb") as file:
             file.seek(self._start)
-            return parse(file.read().decode("utf-8", "replace"))
+            return parse(file.read().decode("utf-8", "replace"), self._script)
 
 
 class Source(Protocol):
@@ -218,6 +221,6 @@ class Examiner:
         process.deaf = None if path.exists() else Whereabouts.NOT_BEGUN
         if process.deaf is not None:
             return None
-        dump = Dump(path)
+        dump = Dump(path, process.script)
         self._source.dump(process)
         return dump

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import re
 import signal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mwmagic.diagnosis.table import ENTRIES
 from mwmagic.model.position import Whereabouts
 from mwmagic.model.symptom import Symptom
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from mwmagic.diagnosis.known import Known
-    from mwmagic.model.cause import Cause, Notice, Stall
+    from mwmagic.model.cause import Cause, Notice, Origin, Stall
     from mwmagic.model.position import Position
     from mwmagic.model.symptom import Finding
 
 __all__ = ["ended", "explain", "headline", "observed", "position", "remark", "sentence", "stalled"]
+
+_EARLY = (Symptom.FINISHED_EARLY, Symptom.FINISHED_DURING_SAVE)
 
 CONSEQUENCE_TASKS = 8
 """The most tasks that a sentence names."""
@@ -82,7 +84,7 @@ _OBSERVED: dict[Symptom, Callable[[Finding], str]] = {
     Symptom.STOPPED_BY_SIGNAL: lambda _: (
         "was stopped by a signal, no longer responded to the others, and was ended"
     ),
-    Symptom.FINISHED_EARLY: lambda _: "finished while others still needed it",
+    Symptom.FINISHED_EARLY: lambda f: f"finished while {f.peer or 'another task'} still needed it",
     Symptom.FINISHED_DURING_SAVE: lambda f: (
         f"finished while {f.peer or 'another task'} was saving, which needs every task"
     ),
@@ -154,22 +156,33 @@ def explain(cause: Cause) -> list[str]:
     known = ENTRIES.get(cause.known or "")
     exception = f": {cause.exception}" if cause.exception else ""
     return [
-        headline(cause) + exception,
-        *_where(cause),
+        *_indented(headline(cause) + exception),
+        *_where(cause.where, f"{cause.finding.peer} was at" if cause.symptom in _EARLY else "at"),
+        *(line for origin in cause.origins for line in _origin(origin)),
         *_known(known, cause.finding, cause.gaps),
         *_consequences(cause),
         *_log(cause),
     ]
 
 
-def _where(cause: Cause) -> list[str]:
-    where = cause.where
+def _indented(text: str) -> list[str]:
+    """Return the lines of a text, those after the first indented."""
+    first, *others = text.split("\n")
+    return [first, *(f"    {line}" for line in others)]
+
+
+def _origin(origin: Origin) -> list[str]:
+    how = "was raised while handling" if origin.handled else "came from"
+    return [*_indented(f"  It {how} {origin.exception}"), *_where(origin.where, "at")]
+
+
+def _where(where: Mapping[str, Any] | None, at: str) -> list[str]:
     if not where:
         return []
     cell = f" ({where['cell']})" if where.get("cell") else ""
-    at = f"{where.get('file', '?')}, line {where.get('line', '?')}{cell}"
+    place = f"{where.get('file', '?')}, line {where.get('line', '?')}{cell}"
     source = [f"    {where['source']}"] if where.get("source") else []
-    return [f"  at {at}, in {where.get('function', '?')}", *source]
+    return [f"  {at} {place}, in {where.get('function', '?')}", *source]
 
 
 def _consequences(cause: Cause) -> list[str]:

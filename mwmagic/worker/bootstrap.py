@@ -26,8 +26,14 @@ from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
-MESSAGE_CHARACTERS = 8000
+MESSAGE_CHARACTERS = 6000
 """The most of an exception's text that the report holds."""
+
+ORIGIN_LIMIT = 3
+"""The most exceptions of which the report says that the exception came from them."""
+
+ORIGIN_CHARACTERS = 2000
+"""The most of the text of each of these."""
 
 LINGER_SECONDS = 5.0
 """Time limit for exit handlers after a failure.
@@ -99,21 +105,14 @@ def _main_module(script: str) -> types.ModuleType:
 # What was raised.
 
 
-def _own(filename: str, script: str) -> bool:
-    """Return whether a file is the user's: the script, or a module beside it."""
-    if filename == script:
-        return True
-    beside = filename.startswith(f"{Path(script).parent}/")
-    library = filename.startswith(f"{Path(os.__file__).parent}/")
-    return beside and not library and "/site-packages/" not in filename
-
-
 def _where(error: BaseException, script: str) -> dict[str, object] | None:
     """Return the innermost line of the user's own code."""
-    if isinstance(error, SyntaxError) and _own(error.filename or "", script):
+    from mwmagic.model.ownership import is_users
+
+    if isinstance(error, SyntaxError) and is_users(error.filename or "", script):
         return _place(error.filename, error.lineno, "<module>", error.text)
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if _own(frame.filename, script)]
+    own = [frame for frame in frames if is_users(frame.filename, script)]
     return _place(own[-1].filename, own[-1].lineno, own[-1].name, own[-1].line) if own else None
 
 
@@ -124,22 +123,41 @@ def _place(
     return {"file": file, "line": line or 0, "function": function, "source": text}
 
 
-def _first(error: BaseException) -> BaseException:
-    """Return the error that started a chain."""
+def _origins(error: BaseException) -> list[tuple[BaseException, bool]]:
+    """Return what an error came from, the nearest first, and whether it was being handled."""
+    found: list[tuple[BaseException, bool]] = []
     seen = {id(error)}
-    while error.__cause__ is not None and id(error.__cause__) not in seen:
-        error = error.__cause__
-        seen.add(id(error))
-    return error
+    while len(found) < ORIGIN_LIMIT:
+        origin, handled = _origin(error)
+        if origin is None or id(origin) in seen:
+            break
+        found.append((origin, handled))
+        seen.add(id(origin))
+        error = origin
+    return found
 
 
-def _message(error: BaseException) -> str:
+def _origin(error: BaseException) -> tuple[BaseException | None, bool]:
+    """Return what an error was raised from, or else while handling; of a group, a member."""
+    members = getattr(error, "exceptions", None)
+    if isinstance(members, tuple) and members and isinstance(members[0], BaseException):
+        return members[0], False
+    if error.__cause__ is not None or error.__suppress_context__:
+        return error.__cause__, False
+    return error.__context__, True
+
+
+def _message(error: BaseException, characters: int) -> str:
     """Return an error's text; TensorFlow names the cause at the end of a long one."""
     try:
-        text, half = str(error), MESSAGE_CHARACTERS // 2
-        return text if len(text) <= MESSAGE_CHARACTERS else f"{text[:half]}\n...\n{text[-half:]}"
+        text, half = str(error), characters // 2
+        return text if len(text) <= characters else f"{text[:half]}\n...\n{text[-half:]}"
     except Exception:  # noqa: BLE001 - the user's own `__str__` may raise anything
         return "<its text is not available>"
+
+
+def _told(error: BaseException, characters: int) -> dict[str, object]:
+    return {"type": type(error).__name__, "message": _message(error, characters)}
 
 
 def _report(error: BaseException, script: str) -> None:
@@ -150,13 +168,16 @@ def _report(error: BaseException, script: str) -> None:
     path = os.environ.get(variables.REPORT)
     if not path:
         return
-    first = _first(error)
-    report = {"type": type(first).__name__, "message": _message(first), "time": moment}
+    chain = _origins(error)
+    origins = [{**_told(one, ORIGIN_CHARACTERS), "handled": handled} for one, handled in chain]
+    report = {**_told(error, MESSAGE_CHARACTERS), "time": moment, "origins": origins}
     # Without it the exit code and the log remain; the record may be gone.
     with contextlib.suppress(OSError):
-        # At once, since this process may be killed while it looks for the place.
+        # At once, since this process may be killed while it looks for the places.
         _write(path, report)
-        _write(path, {**report, "where": _where(first, script) or _where(error, script)})
+        for origin, (one, _) in zip(origins, chain, strict=True):
+            origin["where"] = _where(one, script)
+        _write(path, {**report, "where": _where(error, script)})
 
 
 def _write(path: str, report: dict[str, object]) -> None:
@@ -204,8 +225,10 @@ def _dismantle(script: str) -> None:
 
     TensorFlow's writers, for example, write out their buffers then.
     """
+    from mwmagic.model.ownership import is_users
+
     for name, module in list(sys.modules.items()):
-        if name == "__main__" or _own(getattr(module, "__file__", None) or "", script):
+        if name == "__main__" or is_users(getattr(module, "__file__", None) or "", script):
             del sys.modules[name]
     gc.collect()
 

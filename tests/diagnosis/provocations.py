@@ -363,7 +363,7 @@ CASES = (
         "strategy.experimental_distribute_dataset(data)",
     ),
     Case(
-        "uneven-steps",
+        "left-early",
         Finding(Symptom.FINISHED_EARLY),
         GANG + "for _ in range(3 if first else 2):\n    total(tf.ones(3))",
     ),

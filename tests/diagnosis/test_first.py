@@ -127,7 +127,7 @@ def test_a_stopped_process_is_told():
 @pytest.mark.parametrize(
     ("source", "symptom", "known"),
     [
-        ("total()", Symptom.FINISHED_EARLY, "uneven-steps"),
+        ("total()", Symptom.FINISHED_EARLY, "left-early"),
         ("saver.save('x')", Symptom.FINISHED_DURING_SAVE, "save-on-one"),
     ],
 )
@@ -135,6 +135,16 @@ def test_who_finished_early_let_the_others_down(source, symptom, known):
     cause = diagnose([hurt(0, source=source, time=1.0), end(1, 0, time=0.5)])
     assert (cause.task, cause.known, cause.consequences) == ("worker:1", known, ("worker:0",))
     assert (cause.symptom, cause.finding.peer) == (symptom, "worker:0")
+    assert explain(cause)[1:3] == [
+        "  worker:0 was at main.py, line 9, in <module>",
+        f"    {source}",
+    ]
+
+
+def test_who_finished_early_printed_its_own_lines_not_those_of_mwmagic():
+    tail = "one\nmwmagic: repaired Keras 3.15.1 for several workers\ntwo\n"
+    cause = diagnose([hurt(0), end(1, 0, time=0.5, tail=tail)])
+    assert cause.log == ("one", "two")
 
 
 def test_jax_names_ranks_and_aborts():
@@ -238,7 +248,7 @@ def test_who_had_failed_before_it_was_ended_is_said_to_have_failed(report, code)
     assert found == Finding(Symptom.EXITED, "worker:0", code=code)
 
 
-def test_an_exception_is_one_line_without_dumps():
+def test_an_exception_is_told_without_dumps():
     message = (
         "Attempt to convert a value (PerReplica:{\n  0: <tf.Tensor: shape=(2, 4), numpy=\n"
         "array([[0., 0.]])>\n}) with an unsupported type (<class 'PerReplica'>) to a Tensor."
@@ -247,14 +257,58 @@ def test_an_exception_is_one_line_without_dumps():
         "ValueError: Attempt to convert a value (PerReplica:{...}) with an unsupported type "
         "(<class 'PerReplica'>) to a Tensor."
     )
-    assert end(0, report=raised("UnavailableError", RESET)).exception == (
+    told = end(0, report=raised("UnavailableError", RESET)).exception.split("\n")
+    assert told[0] == (
         "UnavailableError: Collective ops is aborted by: recvmsg:Connection reset by peer"
     )
-    long = end(0, report=raised("ValueError", "x" * 9000)).exception
-    assert len(long) < 400
     assert end(0, report=raised("KeyboardInterrupt")).exception == "KeyboardInterrupt"
     assert end(0, 3, report=raised("SystemExit", "3")).exception is None
     assert end(0, report=raised("SystemExit", "no data")).exception == "SystemExit: no data"
+
+
+def test_an_exception_is_told_whole_up_to_a_few_lines():
+    told = end(0, report=raised("ValueError", "one\n\n  two\nthree")).exception
+    assert told == "ValueError: one\n  two\nthree"
+    long = end(0, report=raised("ValueError", "\n".join(map(str, range(99))))).exception
+    assert long == "ValueError: 0\n1\n2\n3\n4\n5\n..."
+    assert len(end(0, report=raised("ValueError", "x" * 9000)).exception) < 1300
+    cause = diagnose([end(0, report=raised("ValueError", "one\ntwo"))])
+    assert explain(cause)[:2] == ["worker:0 exited with code 1: ValueError: one", "    two"]
+
+
+def chained(**fields):
+    """A report of an exception that came from another."""
+    origin = {**raised("OSError", "Connection reset by peer"), **fields}
+    return {**raised("RuntimeError", "no data"), "origins": [origin]}
+
+
+def test_what_an_exception_came_from_is_told_with_its_line():
+    cause = diagnose([end(0, report=chained())])
+    assert explain(cause) == [
+        "worker:0 exited with code 1: RuntimeError: no data",
+        "  at main.py, line 9, in <module>",
+        "  It came from OSError: Connection reset by peer",
+        "  at main.py, line 9, in <module>",
+    ]
+    assert Cause.from_json(json.loads(json.dumps(cause.as_json()))) == cause
+    handled = diagnose([end(0, report=chained(handled=True, where=None))])
+    assert explain(handled)[2:] == [
+        "  It was raised while handling OSError: Connection reset by peer"
+    ]
+
+
+def test_what_an_exception_was_raised_from_says_what_kind_of_failure_it_is():
+    assert kind(end(0, report=chained(type="UnavailableError"))) is Failure.CONSEQUENCE
+    assert kind(end(0, report=chained(type="ConnectionResetError"))) is Failure.PRIMARY
+    assert kind(end(0, report=chained(type="ImportError"))) is Failure.PERMANENT
+    handled = end(0, report=chained(type="ImportError", handled=True))
+    assert kind(handled) is Failure.PRIMARY
+
+
+@pytest.mark.parametrize("origins", [None, 3, "x", [3], [{}], [{"where": 3}], [{"origins": 3}]])
+def test_a_report_may_hold_anything(origins):
+    report = {**raised("ValueError", "bad"), "origins": origins, "where": {"line": "x"}}
+    assert diagnose([end(0, report=report)]).exception == "ValueError: bad"
 
 
 def test_without_a_report_the_log_tells():

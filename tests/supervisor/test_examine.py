@@ -34,7 +34,8 @@ class FakeRun:
             path = folder / f"{task}.stacks"
             path.touch()
             paths = SimpleNamespace(stacks=path)
-            self.processes.append(SimpleNamespace(task=task, usage={}, paths=paths, deaf=None))
+            process = SimpleNamespace(task=task, usage={}, paths=paths, deaf=None, script="main.py")
+            self.processes.append(process)
 
     def alive(self):
         return self.processes

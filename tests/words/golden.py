@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from mwmagic.diagnosis.table import ENTRIES
-from mwmagic.model.cause import Cause, Notice, Stall
+from mwmagic.model.cause import Cause, Notice, Origin, Stall
 from mwmagic.model.position import Position, Whereabouts
 from mwmagic.model.symptom import Finding, Symptom
 from mwmagic.words.failure import ended, explain, headline, position, remark, sentence, stalled
@@ -49,6 +49,18 @@ CAUSES = (
     Cause(KILLED, known="killed", log=("one", "two")),
     Cause(KILLED, consequences=tuple(f"worker:{index}" for index in range(2, 20))),
     Cause(FULL, where={"file": "main.py"}, known="of another version"),
+    Cause(
+        replace(FULL, symptom=Symptom.FINISHED_EARLY), where=WHERE, known="left-early", log=("one",)
+    ),
+    Cause(
+        FULL,
+        "RuntimeError: no data\nfor this worker",
+        WHERE,
+        origins=(
+            Origin("OSError: gone\nfor good", WHERE),
+            Origin("KeyError: 'x'", handled=True),
+        ),
+    ),
     Cause(),
 )
 NOTICES = (

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from textwrap import dedent
+from textwrap import dedent, indent
 
 import pytest
 from processes import eventually
@@ -145,25 +145,51 @@ def test_what_is_installed_beside_the_script_is_not_the_users(folder):
     assert told["where"]["line"] == 4
 
 
-def test_the_first_error_of_a_chain_is_reported(folder):
+def test_what_ended_it_is_reported_with_what_it_came_from(folder):
+    code = """
+        def load():
+            try:
+                int("x")
+            except ValueError as error:
+                raise RuntimeError("later") from error
+        try:
+            load()
+        except RuntimeError:
+            {}["last"]
+    """
+    told, _ = report(folder, code)
+    assert (told["type"], told["where"]["source"]) == ("KeyError", '{}["last"]')
+    near, far = told["origins"]
+    assert (near["type"], near["message"], near["handled"]) == ("RuntimeError", "later", True)
+    assert near["where"]["function"] == "load"
+    assert (far["type"], far["where"]["source"], far["handled"]) == (
+        "ValueError",
+        'int("x")',
+        False,
+    )
+
+
+def test_what_was_never_raised_has_no_place(folder):
+    told, _ = report(folder, "raise RuntimeError('later') from OSError('never raised')")
+    assert (told["type"], told["where"]["line"]) == ("RuntimeError", 1)
+    [origin] = told["origins"]
+    assert (origin["type"], origin["where"]) == ("OSError", None)
+
+
+def test_what_is_not_shown_is_not_reported(folder):
     code = """
         try:
             int("x")
-        except ValueError as error:
-            raise RuntimeError("later") from error
+        except ValueError:
+            raise RuntimeError("later") from None
     """
-    told, _ = report(folder, code)
-    assert (told["type"], told["where"]["source"]) == ("ValueError", 'int("x")')
+    assert report(folder, code)[0]["origins"] == []
 
 
-def test_the_place_of_a_chain_is_looked_for_in_both(folder):
-    code = """
-        import helper
-        error = OSError("never raised")
-        raise RuntimeError("later") from error
-    """
-    told, _ = report(folder, code)
-    assert (told["type"], told["where"]["line"]) == ("OSError", 4)
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="groups came with Python 3.11")
+def test_a_group_came_from_its_first_member(folder):
+    told, _ = report(folder, "raise ExceptionGroup('both', [OSError('a'), OSError('b')])")
+    assert [origin["message"] for origin in told["origins"]] == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -193,10 +219,13 @@ def test_odd_exceptions_are_reported(folder):
     told, _ = report(folder, code)
     assert (told["type"], told["message"]) == ("Odd", "<its text is not available>")
     told, _ = report(folder, "error = ValueError('x')\nraise error from error")
-    assert told["type"] == "ValueError"
-    told, _ = report(
-        folder, "raise ValueError('\\U0001f600' * 10**6 + '\\udc80')  # " + "z" * 10**6
-    )
+    assert (told["type"], told["origins"]) == ("ValueError", [])
+    smile = "'\\U0001f600' * 10**6"
+    code = f"raise ValueError({smile} + '\\udc80') from error  # {smile * 10**5}"
+    for _ in range(4):
+        code = f"try:\n{indent(code, ' ')}\nexcept ValueError as e:\n error = e\n{code}"
+    told, _ = report(folder, f"error = None\n{code}")
+    assert len(told["origins"]) == 3
     assert len((folder / "report.json").read_bytes()) < 64 << 10  # what the agent reads of it
     assert told["message"].endswith("\U0001f600\udc80")
 
