@@ -24,7 +24,7 @@ from .loop import Loop
 from .machine import Looks, python
 from .outlet import Outlet
 from .ports import Ports
-from .system import PR_SET_CHILD_SUBREAPER, clocks, prctl, waiting_in
+from .system import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, clocks, prctl, waiting_in
 from .workers import DRAIN_SECONDS, Workers
 from .zygotes import Zygotes
 
@@ -222,6 +222,7 @@ class Agent:
 
     def watch_parent(self, parent: int) -> None:
         """Close when the parent dies: another process may keep our standard input open."""
+        prctl(PR_SET_PDEATHSIG, signal.SIGCONT)  # it could not, if it were stopped by then
         try:
             pidfd = os.pidfd_open(parent)
         except ProcessLookupError:

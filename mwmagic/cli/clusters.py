@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mwmagic.client.cluster import clusters
+from mwmagic.client.cluster import clusters, end
 from mwmagic.errors import NoCluster
 from mwmagic.words.run import headline
 
@@ -44,8 +44,8 @@ def _stop(given: argparse.Namespace) -> int:
         raise NoCluster(
             f"no cluster {given.name!r} is running; `mwmagic ps` lists the running ones"
         )
+    end(wanted)
     for cluster in wanted:
-        cluster.shutdown()
         print(f"ended {cluster.options.name} of {cluster.options.directory}")
     if not wanted:
         print("no cluster is running")

@@ -6,7 +6,7 @@ import atexit
 import os
 import subprocess
 import warnings
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +19,10 @@ from mwmagic.model.options import OPTIONS, ClusterOptions
 from mwmagic.model.signature import parameters, signature
 
 from . import sockets
-from .connection import Connection, start_supervisor
+from .connection import Connection, discard, start_supervisor
 from .coordinator import Coordinator, server_of
 from .declaration import declared
+from .ending import DEAF_SECONDS, Ending
 from .export import Shared, export
 from .inheritance import inherited
 from .lookup import connections, remove
@@ -29,15 +30,12 @@ from .program import read_program
 from .run import Run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from types import TracebackType
 
     from mwmagic.model.messages import Message
 
-__all__ = ["Cluster", "clusters"]
-
-CLOSE_SECONDS = 15.0
-"""Time limit for a supervisor to end everything, in addition to a run's grace."""
+__all__ = ["Cluster", "clusters", "end"]
 
 AT_EXIT_SECONDS = 1.0
 """Time limit for a supervisor's answer to an owner that exits."""
@@ -76,7 +74,11 @@ class Cluster:
         start = declared(workers=workers, **options)
         path = sockets.fresh(start.options.name, start.options.root)
         process = start_supervisor(start, path)
-        self._bind(Connection(path, owner=True), process, owner=True)
+        try:
+            self._bind(Connection(path, owner=True), process, owner=True)
+        except BaseException:
+            discard(process, path)
+            raise
         try:
             self._coordinate()
         except BaseException:
@@ -129,6 +131,7 @@ class Cluster:
         """Have the supervisor end the cluster, which it does with grace after this process."""
         ours = os.getpid() == self._home  # and not a fork's
         if ours and not self.closed and not self.options.detach:
+            self._connection.wake()
             with suppress(MwmagicError):
                 self._connection.request("close", seconds=AT_EXIT_SECONDS)
 
@@ -377,18 +380,22 @@ class Cluster:
         """End the cluster, even one that another process owns: every process, every port.
 
         A run that is going is stopped with its grace.
+
+        Raises
+        ------
+        SupervisorError
+            A process of the cluster could not be ended.
         """
-        if not self._connection.lost:
-            try:
-                self._connection.request("close")
-                self._connection.wait(lambda _: False, self.options.grace + CLOSE_SECONDS)
-            except SupervisorError:
-                pass  # gone, which is what was asked for; or it hangs, and is killed below
-        gone = self._connection.lost
-        self._hang_up()
-        if self._process is not None:
-            self._reap(self._process)
-        if gone or self._process is not None:
+        end([self])
+
+    def _end(self, ending: Ending) -> None:
+        """Wait for the cluster's end, and clean up after it."""
+        try:
+            ending.complete(self.options.grace)
+        finally:
+            self._hang_up()
+            if self._process is not None:
+                self._reap(self._process)
             remove(self._connection.path)  # which a supervisor that was killed leaves behind
 
     def _hang_up(self) -> None:
@@ -399,13 +406,20 @@ class Cluster:
 
     def _reap(self, process: subprocess.Popen[bytes]) -> None:
         try:
-            process.wait(CLOSE_SECONDS)
+            process.wait(DEAF_SECONDS)
         except subprocess.TimeoutExpired:
-            process.kill()  # and its agents end with it
-            process.wait()
+            process.kill()
 
 
 Cluster.__doc__ = (Cluster.__doc__ or "").replace("    {parameters}", parameters())
+
+
+def end(which: Iterable[Cluster]) -> None:
+    """End clusters, all at the same time; see `Cluster.shutdown`."""
+    endings = [(one, Ending(one._connection)) for one in which]  # noqa: SLF001 - of this module
+    with ExitStack() as stack:  # so that all are waited for, whatever one of them raises
+        for cluster, ending in endings:
+            stack.callback(cluster._end, ending)  # noqa: SLF001 - of this module
 
 
 def clusters(directory: Path | str | None = None) -> Iterator[Cluster]:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
 
     from mwmagic.model.start import Start
 
-__all__ = ["Connection", "start_supervisor"]
+__all__ = ["Connection", "discard", "start_supervisor"]
 
 START_SECONDS = 60.0
 """Time limit for a new supervisor to listen."""
@@ -55,8 +58,20 @@ def start_supervisor(start: Start, path: Path) -> subprocess.Popen[bytes]:
         The supervisor could not start the cluster, for the reason in the message.
     """
     log = path.with_suffix(".log")
+    process = None
+    try:
+        process = _started(path, log)
+        answer = _first_line(process, start.as_line().encode() + b"\n")
+        _check_ready(answer, log)
+    except BaseException:  # Ctrl-C too
+        discard(process, path)
+        raise
+    return process
+
+
+def _started(path: Path, log: Path) -> subprocess.Popen[bytes]:
     with log.open("wb") as errors_file:
-        process = subprocess.Popen(
+        return subprocess.Popen(
             [sys.executable, "-c", _PROGRAM, str(path), str(Path(__file__).parents[2])],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -65,30 +80,35 @@ def start_supervisor(start: Start, path: Path) -> subprocess.Popen[bytes]:
             cwd="/",
             start_new_session=True,
         )
-    try:
-        answer = _first_line(process, start.as_line().encode() + b"\n")
-    except BaseException:  # Ctrl-C too
-        _discard(process, log)
-        raise
-    if "ready" not in answer:
-        said = answer.get("error") or log.read_text(errors="replace")[-2000:]
-        _discard(process, log)
-        raise _refusal(answer.get("kind", ""), said)
-    return process
 
 
-def _refusal(kind: str, said: str) -> errors.MwmagicError:
-    """Return the error that a supervisor raised before it listened."""
+def _check_ready(answer: dict[str, Any], log: Path) -> None:
+    """Raise the error that a supervisor raised before it listened, if it did."""
+    if "ready" in answer:
+        return
+    said = answer.get("error") or log.read_text(errors="replace")[-2000:]
+    kind = answer.get("kind", "")
     if kind in ("", errors.SupervisorError.__name__):
-        return errors.SupervisorError(f"the supervisor did not start: {said}")
-    error: errors.MwmagicError = getattr(errors, kind, errors.SupervisorError)(said)
-    return error
+        raise errors.SupervisorError(f"the supervisor did not start: {said}")
+    raise getattr(errors, kind, errors.SupervisorError)(said)
 
 
-def _discard(process: subprocess.Popen[bytes], log: Path) -> None:
-    process.kill()
-    process.wait()
-    log.unlink(missing_ok=True)
+def discard(process: subprocess.Popen[bytes] | None, path: Path) -> None:
+    """Kill a supervisor that is of no use, and remove what it left beside its socket.
+
+    Parameters
+    ----------
+    process : subprocess.Popen or None
+        The supervisor, if it was started.
+    path : Path
+        The socket that it was to create.
+    """
+    if process is not None:
+        process.kill()
+        process.wait()
+    for suffix in (".log", ".new", ".sock"):
+        with suppress(OSError):
+            path.with_suffix(suffix).unlink()
 
 
 def _first_line(process: subprocess.Popen[bytes], start: bytes) -> dict[str, Any]:
@@ -152,6 +172,19 @@ class Connection:
         except BaseException:
             self.close()
             raise
+
+    @property
+    def pid(self) -> int:
+        """The supervisor's process, as the kernel knows it (``SO_PEERCRED``)."""
+        size = struct.calcsize("3i")
+        credentials = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+        return int(struct.unpack("3i", credentials)[0])
+
+    def wake(self) -> None:
+        """Let the supervisor go on, in case it was stopped; it could not hear a request."""
+        if not self._lost:
+            with suppress(OSError):
+                os.kill(self.pid, signal.SIGCONT)
 
     @property
     def lost(self) -> bool:

@@ -23,6 +23,7 @@ from mwmagic.record.metrics import frame as metrics_frame
 from mwmagic.words.failure import explain
 from mwmagic.words.run import spent, words
 
+from .ending import CLOSE_SECONDS, DEAF_SECONDS
 from .export import launched
 from .stacks import Stacks
 
@@ -248,13 +249,26 @@ class Run:
             alone; any other takes the run with it.
         grace : float, optional
             Seconds between SIGTERM and SIGKILL.
+
+        Raises
+        ------
+        SupervisorError
+            The supervisor does not listen.
+        WaitTimeout
+            Something takes longer to end than a signal that cannot be ignored.
         """
         if self._ended():
             return
         name = None if task is None else str(find_task(task, self.cluster.tasks))
         seconds = None if grace is None else OPTIONS["grace"].check(grace)
-        self._connection.request("stop", task=name, grace=seconds)
-        self._connection.wait(lambda _: self._gone(name), None)
+        self._connection.wake()
+        self._connection.request("stop", seconds=DEAF_SECONDS, task=name, grace=seconds)
+        limit = (self.cluster.options.grace if seconds is None else seconds) + CLOSE_SECONDS
+        if not self._connection.wait(lambda _: self._gone(name), limit):
+            raise WaitTimeout(
+                f"run {self.number} was asked to end {limit:g} s ago ({self.words}); "
+                "`%mw_stop --cluster`, or Cluster.shutdown(), ends everything"
+            )
 
     def _gone(self, task: str | None) -> bool:
         status = self.status()

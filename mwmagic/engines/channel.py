@@ -22,6 +22,9 @@ __all__ = ["Channel"]
 AGENT_ANSWER_SECONDS = 30.0
 AGENT_CLOSE_SECONDS = 5.0
 
+DEAF_SECONDS = 5.0
+"""How long an agent on this machine may take to answer once it was told to end something."""
+
 LEASE_SECONDS = 10.0
 """How long an agent on another machine waits for a command before it ends everything."""
 
@@ -66,6 +69,7 @@ class Channel:
         self._hello: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self._closing = False
         self._lease: asyncio.Task[None] | None = None
+        self._check: asyncio.Task[None] | None = None
         self._reader = asyncio.create_task(self._read())
 
     @property
@@ -114,13 +118,16 @@ class Channel:
         Each ping waits for the answer to the previous one: if only the way back
         is broken, the agent's lease must expire too.
         """
-        while True:
+        while not self._closing:
             await asyncio.sleep(silence / LEASE_PINGS)
-            try:
-                await self.request("ping", seconds=silence + MARGIN_SECONDS)
-            except SupervisorError:
-                self._link.kill()
-                return
+            await self._demand(silence + MARGIN_SECONDS)
+
+    async def _demand(self, seconds: float) -> None:
+        """Break the link if the agent does not answer in time."""
+        try:
+            await self.request("ping", seconds=seconds)
+        except SupervisorError:
+            self._link.kill()
 
     async def _greeted(self) -> None:
         """Wait for the agent's greeting, and compare clocks with another machine."""
@@ -188,12 +195,23 @@ class Channel:
         answer = await self.request("hold", count=count)
         return [int(port) for port in answer["ports"]]
 
+    def end(self, process: str, grace: float) -> None:
+        """Have the agent end a process; an agent here that does not listen is killed instead.
+
+        One on another machine has its lease.
+        """
+        self.send("end", process=process, grace=grace)
+        self._link.wake()
+        if self.host.here and (self._check is None or self._check.done()):
+            self._check = asyncio.create_task(self._demand(DEAF_SECONDS))
+
     async def close(self) -> None:
         """End the agent and everything it started."""
         self._closing = True
-        self._end_lease()
+        self._rest()
         self.send("close")
         self._link.close()
+        self._link.wake()
         try:
             await asyncio.wait_for(self._link.wait(), AGENT_CLOSE_SECONDS)
         except asyncio.TimeoutError:
@@ -201,9 +219,11 @@ class Channel:
             await self._link.wait()
         await self._reader
 
-    def _end_lease(self) -> None:
-        if self._lease is not None:
-            self._lease.cancel()
+    def _rest(self) -> None:
+        """Expect no more answers."""
+        for task in (self._lease, self._check):
+            if task is not None:
+                task.cancel()
 
     async def _read(self) -> None:
         try:
@@ -249,7 +269,7 @@ class Channel:
             future.set_result(answer)
 
     def _gone(self) -> None:
-        self._end_lease()
+        self._rest()
         error = SupervisorError(f"the agent on {self.host.name} ended")
         for future in (self._hello, *self._answers.values()):
             self._settle(future, error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
 from typing import TYPE_CHECKING, Protocol
 
 from mwmagic.model.messages import MESSAGE_BYTES
@@ -33,6 +34,9 @@ class Link(Protocol):
 
     def close(self) -> None:
         """Close the agent's standard input, which ends it."""
+
+    def wake(self) -> None:
+        """Let the process that carries the link go on, in case it was stopped."""
 
     def kill(self) -> None:
         """Break the link at once."""
@@ -86,6 +90,11 @@ class Pipes:
     def close(self) -> None:
         """Close the process's standard input."""
         self._commands.close()
+
+    def wake(self) -> None:
+        """Let the process go on; this does nothing to one that runs."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
         """Kill the process."""

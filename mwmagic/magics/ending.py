@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import signal
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from mwmagic.client.arguments import add_option
-from mwmagic.errors import BadArguments, NoRun
+from mwmagic.errors import BadArguments, NoRun, SupervisorError, WaitTimeout
 from mwmagic.model.options import OPTIONS
 
 from .magic import magic
@@ -45,8 +46,11 @@ def mw_stop(session: Session, given: Namespace, _cell: str) -> Cluster | None:
         session.say("nothing is running")
         return None
     cluster = session.cluster()
-    _stop_run(session, cluster, given)
-    if given.cluster:
+    if not given.cluster:
+        _stop_run(session, cluster, given)
+    else:
+        with suppress(SupervisorError, WaitTimeout):  # its cluster then ends it
+            _stop_run(session, cluster, given)
         cluster.shutdown()
         session.say(f"ended the cluster {cluster.options.name!r}; nothing is left running")
     if cluster.latest is not None:

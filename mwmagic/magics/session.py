@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mwmagic.client.cluster import Cluster
+from mwmagic.client.cluster import Cluster, end
 from mwmagic.errors import ClusterOwned, NoCluster, NoRun
 from mwmagic.model.options import OPTIONS
 from mwmagic.record import runs
@@ -51,9 +51,7 @@ class Session:
 
     def close(self) -> None:
         """End every cluster that is not detached."""
-        for cluster in self._clusters.values():
-            if not cluster.options.detach:
-                cluster.close()
+        end(one for one in self._clusters.values() if not one.options.detach)
         self._clusters.clear()
         self.parting.forget()
         self.displays.close()

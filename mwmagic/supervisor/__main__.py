@@ -40,6 +40,7 @@ async def _serve(line: str, socket: Path) -> None:
 def main() -> None:
     """Serve the cluster that standard input describes."""
     orphans.adopt()
+    orphans.survive_stops()
     asyncio.run(_serve(sys.stdin.readline(), Path(sys.argv[1])))
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from mwmagic.agent.system import LIBC, PR_SET_CHILD_SUBREAPER, prctl
+from mwmagic.agent.system import LIBC, PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, prctl
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -34,6 +34,11 @@ _PAUSE_SECONDS = 0.005
 def adopt() -> None:
     """Ask the kernel for the orphans among this process's descendants."""
     prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def survive_stops() -> None:
+    """Go on when the owner dies: a process that is stopped by then could not end its cluster."""
+    prctl(PR_SET_PDEATHSIG, signal.SIGCONT)
 
 
 def _adopts() -> bool:

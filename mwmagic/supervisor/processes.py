@@ -158,8 +158,7 @@ class Processes:
         self._send_end(process, 0.0)
 
     def _send_end(self, process: Process, grace: float) -> None:
-        channel = self._place.channel(process.task)
-        channel.send("end", process=self.key(process), grace=grace)
+        self._place.channel(process.task).end(self.key(process), grace)
 
     def credit(self, process: Process, spent: int) -> None:
         """Let the agent send as many more bytes of output as were read."""

@@ -53,6 +53,9 @@ class Wire:
         if data is None:
             self._broken.set()
 
+    def wake(self) -> None:
+        """Do nothing: no process carries the link."""
+
     def kill(self) -> None:
         """Break the link: neither side receives anything more from the other."""
         for reader in self._under_way:

@@ -11,7 +11,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from processes import eventually
+from processes import children, eventually
 
 import mwmagic
 from mwmagic import Cluster
@@ -186,6 +186,33 @@ def test_an_interpreter_that_does_not_start_is_told(tmp_path, monkeypatch, nothi
     big = start(tmp_path, env={"X": "x" * 200_000})
     with pytest.raises(SupervisorError, match="did not start"):
         start_supervisor(big, sockets.fresh("c", tmp_path))
+
+
+@pytest.mark.parametrize("moment", ["_started", "_first_line", "_check_ready"])
+def test_an_interrupted_start_leaves_nothing(tmp_path, monkeypatch, nothing_survives, moment):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    if moment == "_started":  # while the process is being made, its log is there already
+        monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: interrupted())
+    else:
+        monkeypatch.setattr(f"mwmagic.client.connection.{moment}", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        start_supervisor(start(tmp_path), sockets.fresh("c", tmp_path))
+    assert not list(sockets.directory().iterdir())
+
+
+@pytest.mark.slow
+def test_a_supervisor_that_cannot_be_reached_is_ended(tmp_path, monkeypatch, nothing_survives):
+    def refused(*_, **__):
+        raise SupervisorLost("refused")
+
+    monkeypatch.setattr("mwmagic.client.cluster.Connection", refused)
+    before = children(os.getpid())
+    with pytest.raises(SupervisorLost, match="refused"):
+        Cluster(1, directory=str(tmp_path), warm=False)
+    assert not list(sockets.directory().iterdir())
+    assert children(os.getpid()) == before
 
 
 @pytest.mark.slow

@@ -251,6 +251,20 @@ def test_an_agent_that_no_longer_answers_is_lost_once(monkeypatch):
     run(test())
 
 
+def test_an_agent_that_does_not_listen_when_something_is_to_end_is_killed(monkeypatch):
+    monkeypatch.setattr(module, "DEAF_SECONDS", 0.05)
+
+    async def test():
+        one = await opened(greet("time.sleep(600)"))
+        lost = asyncio.Queue()
+        one.lost = lambda: lost.put_nowait("lost")
+        one.end("p", 0.0)
+        await lost.get()
+        await one.close()
+
+    run(test())
+
+
 def test_a_stubborn_agent_is_killed(monkeypatch):
     monkeypatch.setattr(module, "AGENT_CLOSE_SECONDS", 0.1)
 

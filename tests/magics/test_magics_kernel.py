@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 
 import IPython
 import psutil
@@ -80,6 +81,18 @@ def test_a_failure_is_one_clean_message_and_fails_the_cell(kernel):
     assert 'raise ValueError("the learning rate must be positive")' in error
     assert "line 4 (In [3], line 5), in train" in error
     assert "mwmagic/" not in error, "a traceback through the library says nothing to its user"
+
+
+def test_a_cluster_ends_at_once_though_its_supervisor_was_stopped(kernel):
+    kernel.run(DECLARE)
+    kernel.run(SLEEP)
+    eventually(lambda: len(ours(kernel)) == 4)
+    [supervisor] = [one for one in ours(kernel) if "mwmagic.supervisor" in str(one.cmdline())]
+    supervisor.suspend()
+    began = time.monotonic()
+    assert "nothing is left running" in kernel.run("%mw_stop --cluster").text
+    assert time.monotonic() - began < 10
+    assert ours(kernel) == []
 
 
 def test_wait_can_be_interrupted_and_the_run_goes_on(kernel):

@@ -159,12 +159,14 @@ def test_a_lost_supervisor_is_told(cluster):
 
 @pytest.mark.slow
 def test_a_cluster_closes_though_its_supervisor_hangs(cluster, monkeypatch):
-    monkeypatch.setattr("mwmagic.client.cluster.CLOSE_SECONDS", 0.2)
-    monkeypatch.setattr("mwmagic.client.connection.ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr("mwmagic.client.ending.DEAF_SECONDS", 0.2)
+    monkeypatch.setattr("mwmagic.client.connection.Connection.wake", lambda _: None)
     one = cluster()
+    [agent] = agents_of(one._process.pid)
     os.kill(one._process.pid, signal.SIGSTOP)
     one.close()
     assert one.closed
+    assert gone([one._process.pid, agent])
 
 
 @pytest.mark.slow
