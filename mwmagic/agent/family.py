@@ -6,7 +6,7 @@ import os
 import signal
 from contextlib import suppress
 
-from .system import contents
+from .system import badge_of, contents
 from .wire import LABEL, as_bytes, as_text
 
 TYPE_CHECKING = False
@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 
 UNKNOWN = "\0"
 """The owner of a process that died before its owner could be determined."""
+
+LEAST_BADGE_MICROSECONDS = 1 << 50
+"""Badges are limits of 35 years and more, which no process reaches."""
+
+BADGES = 1 << 20
+"""How many badges an agent has before it gives the first one out again."""
 
 ENVIRONMENT_BYTES = 4 << 20
 """How much of a process's environment is searched for its label."""
@@ -74,7 +80,8 @@ class Family:
     """The agent's descendants, each with the name of the worker that it belongs to.
 
     What a worker leaves behind becomes a child of the agent, which is a subreaper. It is recognised
-    by its session, by the label in its environment, or because it was seen below its worker before.
+    by its session, by the badge that it inherits, by the label in its environment, or because it
+    was seen below its worker before.
     """
 
     def __init__(self) -> None:
@@ -82,6 +89,15 @@ class Family:
         self.mains: dict[int, str] = {}
         self.helpers: set[int] = set()
         self.seen: dict[tuple[int, int], str] = {}
+        self.badges: dict[int, str] = {}
+        self.given = 0
+
+    def badge(self, name: str) -> int:
+        """Return a badge for a worker; those of an agent within a worker are others."""
+        self.given = (self.given + 1) % BADGES
+        badge = LEAST_BADGE_MICROSECONDS + self.agent * BADGES + self.given
+        self.badges[badge] = name
+        return badge
 
     def __contains__(self, pid: int) -> bool:
         return pid in self.mains or pid in self.helpers
@@ -107,7 +123,8 @@ class Family:
         if row.pid in self.helpers:
             return None
         known = self.mains.get(row.pid) or self.mains.get(row.session)
-        known = known or self.labelled(row.pid) or self.seen.get((row.pid, row.start))
+        known = known or self.badges.get(badge_of(row.pid) or 0) or self.labelled(row.pid)
+        known = known or self.seen.get((row.pid, row.start))
         return known or (UNKNOWN if self.dead(row.pid) else None)
 
     def dead(self, pid: int) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 
-from .system import PR_SET_PDEATHSIG, prctl, reason_of
+from .system import PR_SET_PDEATHSIG, prctl, reason_of, wear
 from .wire import as_bytes
 
 TYPE_CHECKING = False
@@ -18,11 +18,15 @@ VARIABLE_BYTES = 128 << 10
 
 
 def spawn(
-    argv: list[str], env: dict[str, str], cwd: str, ends: tuple[int, int], line: int | None = None
+    argv: list[str],
+    env: dict[str, str],
+    cwd: str,
+    ends: tuple[int, int],
+    worker: tuple[int, int] | None = None,
 ) -> tuple[int, int]:
     """Fork and execute a command in a session of its own that dies with this process.
 
-    Its standard input and its output are the `ends`; it also inherits a `line`.
+    Its standard input and its output are the `ends`. A `worker` has a line and a badge too.
 
     Returns
     -------
@@ -37,8 +41,9 @@ def spawn(
     try:
         pid = os.fork()
         if not pid:
-            if line is not None:
-                os.set_inheritable(line, True)  # noqa: FBT003 - it has no keywords
+            if worker is not None:
+                os.set_inheritable(worker[0], True)  # noqa: FBT003 - it has no keywords
+                wear(worker[1])
             execute(argv, env, cwd, (*ends, answer, agent))
     except OSError:
         os.close(reply)

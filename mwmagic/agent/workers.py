@@ -78,7 +78,8 @@ class Workers:
             text = f"cannot write the log {command['log']}: {reason_of(error)}"
             self.outlet.emit("exited", **no_exit(name, reason=NOT_STARTED, error=text))
             return
-        process = self.processes[name] = Process(command, log, self.oom.mark())
+        process = Process(command, log, self.oom.mark(), self.family.badge(name))
+        self.processes[name] = process
         self.launch(process, self.zygotes.get(command["zygote"]))
 
     def launch(self, process: Process, zygote: Zygote | None) -> None:
@@ -96,9 +97,10 @@ class Workers:
 
     def spawn(self, process: Process) -> int:
         """Start a worker without a zygote."""
-        ends, line = (self.null, process.log.writer), process.line.far.fileno()
+        ends = (self.null, process.log.writer)
         argv, cwd = process.command["argv"], process.command["cwd"]
-        process.pid, reply = spawn(argv, process.environment, cwd, ends, line)
+        inherited = (process.line.far.fileno(), process.badge)
+        process.pid, reply = spawn(argv, process.environment, cwd, ends, inherited)
         self.family.mains[process.pid] = process.name
         return reply
 

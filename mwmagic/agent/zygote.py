@@ -28,7 +28,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .system import LIBC, PR_SET_PDEATHSIG
+from .system import LIBC, PR_SET_PDEATHSIG, wear
 from .wire import LABEL, LINE, ORDER_DESCRIPTORS, as_bytes
 
 if TYPE_CHECKING:
@@ -166,7 +166,8 @@ def become(order: list[int], agent: int, middle: int) -> list[str]:
     """Turn a fresh fork into the requested process, and return its argv."""
     letter, output, answer, line = order
     request = json.loads(os.pread(letter, os.fstat(letter).st_size, 0))
-    os.setsid()  # first, because with the label the agent may kill the process group
+    os.setsid()  # first, because with the badge the agent may kill the process group
+    wear(request["badge"])
     for target in (1, 2):
         os.dup2(output, target)
     try:

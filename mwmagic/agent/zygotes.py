@@ -56,6 +56,7 @@ class Zygote:
         """Request a worker; return the pipe on which it will answer, or None if that fails."""
         words = process.command["argv"]
         request = {"argv": words, "env": process.environment, "cwd": process.command["cwd"]}
+        request["badge"] = process.badge
         letter = os.memfd_create("request")
         reply, answer = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(reply, False)

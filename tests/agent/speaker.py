@@ -18,6 +18,15 @@ AGENT = Path(__file__).parents[2] / "mwmagic" / "agent" / "__main__.py"
 ZYGOTE = [str(AGENT), "zygote"]
 PYTHON = [sys.executable, "-I", "-S"]
 LINES = "import sys; sys.stdout.reconfigure(line_buffering=True)\n"  # a print is one write
+HELPER = """
+import os, subprocess, sys
+command = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(1000)"]
+quiet = {"stdin": -3, "stdout": -3, "stderr": -3}
+helper = subprocess.Popen(command, env={}, start_new_session=True, **quiet)
+os.write(1, f"helper={helper.pid}\\n".encode())
+os._exit(0)
+"""
+"""What it starts last has neither its session nor its environment nor a moment to be seen."""
 
 
 class Speaker:

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 from processes import children, eventually
-from speaker import AGENT, PYTHON, gone, state
+from speaker import AGENT, HELPER, PYTHON, gone, state
 
 SLEEPING = "import time; print('up'); time.sleep(1000)"
 IGNORING = """
@@ -174,6 +174,17 @@ def test_a_daemon_of_another_worker_lives_on(agent):
     agent.say("end", process="a", grace=0)
     agent.wait("exited", process="a")
     assert [gone([pid]) for pid in daemons] == [True, False]
+
+
+def test_what_a_worker_started_last_ends_with_it_alone(agent):
+    agent.start("b", HELPER.replace("os._exit(0)", "import time; time.sleep(1000)"))
+    other = agent.number("b", "helper")
+    for turn in range(5):
+        agent.start(f"a{turn}", HELPER)
+        helper = agent.number(f"a{turn}", "helper")
+        agent.wait("exited", process=f"a{turn}")
+        assert gone([helper])
+    assert not gone([other])
 
 
 @pytest.mark.slow

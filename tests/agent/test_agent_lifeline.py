@@ -151,10 +151,11 @@ def test_orphans_of_nobody_end_with_the_agent(agent):
     agent.start(
         "a",
         """
-        import os, sys, time
+        import os, resource, sys, time
         if not os.fork():
             os.setsid()
             if not os.fork():
+                resource.setrlimit(resource.RLIMIT_RTTIME, (resource.RLIM_INFINITY,) * 2)
                 print(f"lost={os.getpid()}")
                 null = os.open("/dev/null", os.O_RDWR)
                 for target in (0, 1, 2):
@@ -167,7 +168,9 @@ def test_orphans_of_nobody_end_with_the_agent(agent):
     )
     lost = agent.number("a", "lost")
     agent.wait("exited")
-    assert not gone([lost])  # in its own session, with its environment cleared, never seen before
+    assert not gone(
+        [lost]
+    )  # in its own session, without a badge or an environment, never seen before
     agent.child.stdin.close()
     agent.child.wait(10)
     assert gone([lost])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from processes import children, eventually
-from speaker import ZYGOTE, gone, state
+from speaker import HELPER, ZYGOTE, gone, state
 
 from mwmagic.agent import zygote as module
 
@@ -102,6 +102,14 @@ def test_a_warm_worker_sees_what_a_cold_one_sees(agent, bootstrap, tmp_path):
     assert seen["warm"]["env"] == env
     assert seen["warm"]["main"]
     assert seen["warm"]["leader"]
+
+
+def test_what_a_warm_worker_started_last_ends_with_it(agent, bootstrap):
+    warm(agent, bootstrap, "subprocess")
+    agent.wait("warmed", key="k")
+    run(agent, bootstrap, "a", HELPER)
+    assert agent.wait("started", process="a")["warm"]
+    assert gone([agent.number("a", "helper")])
 
 
 @pytest.mark.slow

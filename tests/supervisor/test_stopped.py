@@ -64,7 +64,7 @@ def test_a_run_is_stopped_with_its_grace_though_the_agent_was_stopped(running):
     assert taken(run.stop) < SECONDS
     assert run.state == "stopped"
     assert Path("saved").exists()
-    assert gone(workers[0])
+    assert gone(*workers)
     assert agents_of(one._process.pid) == [agent]
 
 
@@ -74,7 +74,7 @@ def test_a_run_is_stopped_though_the_supervisor_was_stopped(running):
     stop(one._process.pid)
     assert taken(run.stop) < SECONDS
     assert Path("saved").exists()
-    assert gone(workers[0])
+    assert gone(*workers)
 
 
 @pytest.mark.slow
