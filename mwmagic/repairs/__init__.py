@@ -2,8 +2,8 @@
 
 Each module here holds the repairs for one part of Keras, one small function per defect,
 written like a patch to send upstream: what it replaces, why, where the defect is reported,
-and how the installed Keras is probed for it. A Keras that has been fixed upstream is left
-alone.
+and by what signs the installed Keras is known to have it. A Keras that is known to be sound
+is left alone, and one that is neither is refused under several workers.
 """
 
 from __future__ import annotations
@@ -68,14 +68,19 @@ def _repair(keras: ModuleType, announce: Callable[[str], None]) -> None:
     """Repair what is defective in a Keras that runs on TensorFlow."""
     if not keras.__version__.startswith("3.") or keras.backend.backend() != "tensorflow":
         return
-    from . import versions
+    from . import use, versions
+    from .repair import UnknownKeras
 
-    if versions.is_older(keras.__version__):
-        versions.refuse_older(keras.__version__)
+    version = keras.__version__
+    if versions.is_older(version):
+        use.refuse(keras, versions.says_older(version))
         return
     try:
         from . import repairs
-    except ImportError as missing:
-        versions.refuse_moved(keras.__version__, missing)
+
+        repaired = repairs.apply()
+    except (ImportError, UnknownKeras) as unlike:
+        use.refuse(keras, versions.says_unlike(version, unlike))
     else:
-        repairs.apply(keras.__version__, announce)
+        if repaired:
+            use.announce(keras, versions.says_repaired(version), announce)

@@ -16,7 +16,7 @@ from keras.src.backend.common.stateless_scope import StatelessScope
 from keras.src.backend.tensorflow import core
 
 from .cluster import add_up, first_local
-from .repair import Repair, replace, says
+from .repair import Repair, Sign, replace
 from .step import current_step
 
 __all__ = ["REPAIRS", "agree"]
@@ -81,10 +81,6 @@ def _is_log(value: Any) -> bool:
     return tf.is_tensor(value) and value.dtype.is_floating and value.shape.rank == 0  # type: ignore[no-any-return]
 
 
-def _updates_alone() -> bool:
-    return says(core.Variable._direct_assign, "self._value.assign(tf.cast(value,")
-
-
 def _watch_updates() -> None:
     """Note which state of the model a step updates, and protect it from empty batches.
 
@@ -111,7 +107,7 @@ REPAIRS = (
     Repair(
         "BatchNormalization statistics",
         "backend/tensorflow/core.py#L70",
-        _updates_alone,
+        (Sign(core.Variable, "_direct_assign", "self._value.assign(tf.cast(value,"),),
         _watch_updates,
     ),
 )

@@ -16,13 +16,9 @@ from keras.src.utils import file_utils
 from .cluster import is_chief, of_chief, spans_workers
 from .note import Note, all_metric_variables, no_metric_state, seed_state, set_metric_state
 from .place import Place, current_training
-from .repair import Repair, replace, says
+from .repair import Repair, Sign, replace
 
 __all__ = ["REPAIRS"]
-
-
-def _backs_up_everywhere() -> bool:
-    return says(BackupAndRestore._save_model, "self.model.save_weights(filepath=self._weights_path")
 
 
 def _back_up_on_chief() -> None:
@@ -66,10 +62,6 @@ def _keep_notes(callback: Any, note: Note) -> None:
     callback._noted = note.step
 
 
-def _restores_alone() -> bool:
-    return says(BackupAndRestore.on_train_begin, "self._load_model()")
-
-
 def _restore_from_chief() -> None:
     """Give every worker what the chief has restored.
 
@@ -77,7 +69,7 @@ def _restore_from_chief() -> None:
     or one of them was killed in between, they find different epochs, and the first
     reduction mixes them.
     """
-    original = BackupAndRestore.on_train_begin
+    original, begin_epoch = BackupAndRestore.on_train_begin, BackupAndRestore.on_epoch_begin
 
     def on_train_begin(self: Any, logs: Any = None) -> None:
         model, note = self.model, None
@@ -93,11 +85,13 @@ def _restore_from_chief() -> None:
             self._noted = note.step if note else None
         _follow(self, found, note)
 
-    def on_epoch_begin(self: Any, epoch: int, logs: Any = None) -> None:  # noqa: ARG001
+    def on_epoch_begin(self: Any, epoch: int, logs: Any = None) -> None:
+        if not spans_workers(self.model.distribute_strategy):
+            begin_epoch(self, epoch, logs)
+            return
         # The original counts epochs from 0 in each process.
         self._current_epoch = epoch
-        if spans_workers(self.model.distribute_strategy):
-            set_metric_state(self.model, self.__dict__.pop("_metrics", []))
+        set_metric_state(self.model, self.__dict__.pop("_metrics", []))
 
     replace(BackupAndRestore, "on_train_begin", on_train_begin)
     replace(BackupAndRestore, "on_epoch_begin", on_epoch_begin)
@@ -159,10 +153,24 @@ REPAIRS = (
     Repair(
         "BackupAndRestore",
         "callbacks/backup_and_restore.py#L164",
-        _backs_up_everywhere,
+        (
+            Sign(
+                BackupAndRestore,
+                "_save_model",
+                "self.model.save_weights(filepath=self._weights_path",
+            ),
+            Sign(BackupAndRestore, "on_train_end", "file_utils.rmtree(self.backup_dir)"),
+        ),
         _back_up_on_chief,
     ),
     Repair(
-        "restoring", "callbacks/backup_and_restore.py#L113", _restores_alone, _restore_from_chief
+        "restoring",
+        "callbacks/backup_and_restore.py#L113",
+        (
+            Sign(BackupAndRestore, "on_train_begin", "self._load_model()"),
+            Sign(BackupAndRestore, "on_epoch_end", "self._current_epoch = epoch + 1"),
+            Sign(BackupAndRestore, "on_epoch_begin"),
+        ),
+        _restore_from_chief,
     ),
 )

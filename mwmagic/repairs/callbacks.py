@@ -16,7 +16,7 @@ import tensorflow as tf
 from keras.src.callbacks import CSVLogger, ModelCheckpoint, RemoteMonitor, TensorBoard
 
 from .cluster import is_chief
-from .repair import Repair, replace, says
+from .repair import Repair, Sign, replace
 
 __all__ = ["REPAIRS"]
 
@@ -24,10 +24,6 @@ __all__ = ["REPAIRS"]
 def _writes(callback: Any) -> bool:
     """Return whether a callback is on the worker that writes, or in a single process."""
     return is_chief(callback.model.distribute_strategy)
-
-
-def _checkpoints_everywhere() -> bool:
-    return says(ModelCheckpoint._save_model, "self.model.save(filepath, overwrite=True)")
 
 
 def _checkpoint_on_chief() -> None:
@@ -49,10 +45,6 @@ def _checkpoint_on_chief() -> None:
     replace(ModelCheckpoint, "_save_model", _save_model)
 
 
-def _logs_everywhere() -> bool:
-    return says(CSVLogger.on_train_begin, "self.csv_file = file_utils.File(self.filename, mode)")
-
-
 def _log_on_chief() -> None:
     """Let the other workers write their rows to the null device."""
     original = CSVLogger.on_train_begin
@@ -67,10 +59,6 @@ def _log_on_chief() -> None:
             self.filename = kept
 
     replace(CSVLogger, "on_train_begin", on_train_begin)
-
-
-def _summarises_everywhere() -> bool:
-    return says(TensorBoard._train_writer.fget, "self.summary.create_file_writer(self._train_dir)")
 
 
 def _summarise_on_chief() -> None:
@@ -98,10 +86,6 @@ def _summarise_on_chief() -> None:
     replace(TensorBoard, "set_model", on_chief)
 
 
-def _posts_everywhere() -> bool:
-    return says(RemoteMonitor.on_epoch_end, "requests.post(")
-
-
 def _post_on_chief() -> None:
     """Let the chief alone send an epoch's logs."""
     original = RemoteMonitor.on_epoch_end
@@ -117,15 +101,35 @@ REPAIRS = (
     Repair(
         "ModelCheckpoint",
         "tensorflow/tensorflow#38635",
-        _checkpoints_everywhere,
+        (Sign(ModelCheckpoint, "_save_model", "self.model.save(filepath, overwrite=True)"),),
         _checkpoint_on_chief,
     ),
-    Repair("CSVLogger", "callbacks/csv_logger.py#L42", _logs_everywhere, _log_on_chief),
+    Repair(
+        "CSVLogger",
+        "callbacks/csv_logger.py#L42",
+        (
+            Sign(
+                CSVLogger,
+                "on_train_begin",
+                "self.csv_file = file_utils.File(self.filename, mode)",
+            ),
+        ),
+        _log_on_chief,
+    ),
     Repair(
         "TensorBoard",
         "callbacks/tensorboard.py#L235",
-        _summarises_everywhere,
+        (
+            Sign(TensorBoard, "_train_writer", "self.summary.create_file_writer(self._train_dir)"),
+            Sign(TensorBoard, "_val_writer", "self.summary.create_file_writer(self._val_dir)"),
+            Sign(TensorBoard, "set_model", "self._configure_embeddings()"),
+        ),
         _summarise_on_chief,
     ),
-    Repair("RemoteMonitor", "callbacks/remote_monitor.py#L54", _posts_everywhere, _post_on_chief),
+    Repair(
+        "RemoteMonitor",
+        "callbacks/remote_monitor.py#L54",
+        (Sign(RemoteMonitor, "on_epoch_end", "requests.post("),),
+        _post_on_chief,
+    ),
 )

@@ -23,7 +23,7 @@ from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
 from tensorflow.python.eager import context
 
 from .cluster import of_chief, spans_workers
-from .repair import Repair, replace, says
+from .repair import Repair, Sign, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,12 +35,6 @@ SEEDED = -1
 # Operations that run Python code within a dataset.
 PYTHON = {"EagerPyFunc", "PyFunc", "PyFuncStateless"}
 POLICY = tf.data.experimental.AutoShardPolicy
-
-
-def _shuffles_alone() -> bool:
-    return says(ArrayDataAdapter.get_tf_dataset, "indices = tf.random.shuffle(indices)") and says(
-        PyDatasetAdapter._finite_generator, "random.shuffle(indices)"
-    )
 
 
 def _shuffle_alike() -> None:
@@ -209,10 +203,6 @@ def _shuffles_without_seed(dataset: Any) -> bool:
     return any(int(stage._seed) == int(stage._seed2) == 0 for stage in shuffles)
 
 
-def _predicts_by_file() -> bool:
-    return says(TensorFlowTrainer.predict, "epoch_iterator = TFEpochIterator(")
-
-
 def _predict_by_sample() -> None:
     """Divide every batch among the workers in `predict`.
 
@@ -238,10 +228,6 @@ def _by_sample(dataset: Any) -> Any:
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = POLICY.DATA
     return dataset.with_options(options)
-
-
-def _predicts_a_batch_on_each() -> bool:
-    return says(TensorFlowTrainer.predict_on_batch, "self.predict_function([(x,)])")
 
 
 def _predict_a_batch_once() -> None:
@@ -272,19 +258,24 @@ REPAIRS = (
     Repair(
         "shuffling",
         "trainers/data_adapters/array_data_adapter.py#L107",
-        _shuffles_alone,
+        (
+            Sign(ArrayDataAdapter, "get_tf_dataset", "indices = tf.random.shuffle(indices)"),
+            Sign(PyDatasetAdapter, "_finite_generator", "random.shuffle(indices)"),
+            Sign(TFEpochIterator, "__init__", "experimental_distribute_dataset("),
+            Sign(TFEpochIterator, "_get_iterator", "return self._distributed_dataset"),
+        ),
         _shuffle_alike,
     ),
     Repair(
         "predict in order",
         "backend/tensorflow/trainer.py#L522",
-        _predicts_by_file,
+        (Sign(TensorFlowTrainer, "predict", "epoch_iterator = TFEpochIterator("),),
         _predict_by_sample,
     ),
     Repair(
         "predict_on_batch",
         "backend/tensorflow/trainer.py#L658",
-        _predicts_a_batch_on_each,
+        (Sign(TensorFlowTrainer, "predict_on_batch", "self.predict_function([(x,)])"),),
         _predict_a_batch_once,
     ),
 )

@@ -11,7 +11,7 @@ from keras.src.backend.tensorflow import trainer
 
 from .agreement import agree
 from .cluster import first_local, spans_workers
-from .repair import Repair, replace, says
+from .repair import Repair, Sign, replace
 from .step import running
 
 if TYPE_CHECKING:
@@ -29,11 +29,6 @@ UNSCALED = (
     "it by {n} (strategy.num_replicas_in_sync) before taking the gradient."
 )
 ITERATORS = (tf.data.Iterator, tf.distribute.DistributedIterator)
-
-
-def _loops_over_optionals() -> bool:
-    make = getattr(trainer.TensorFlowTrainer, "_make_function", None)
-    return says(make, "empty_outputs._element_spec = ", "tf.while_loop(")
 
 
 def _execute_steps() -> None:
@@ -126,5 +121,18 @@ def _further_steps(model: Any, one_step: Callable[[Any], Any], iterator: Any, ou
 
 
 REPAIRS = (
-    Repair("steps_per_execution", "keras-team/keras#19246", _loops_over_optionals, _execute_steps),
+    Repair(
+        "steps_per_execution",
+        "keras-team/keras#19246",
+        (
+            Sign(
+                trainer.TensorFlowTrainer,
+                "_make_function",
+                "empty_outputs._element_spec = ",
+                "tf.while_loop(",
+            ),
+            Sign(trainer.TensorFlowTrainer, "_autoconvert_optionals", "tf.experimental.Optional"),
+        ),
+        _execute_steps,
+    ),
 )

@@ -10,17 +10,12 @@ from keras.src.backend.tensorflow import trainer
 from tensorflow.python.distribute.values import PerReplicaSpec
 
 from .cluster import spans_workers
-from .repair import Repair, replace, says
+from .repair import Repair, Sign, replace
 from .scope import bring_metrics_in, refuse_foreign_weights
 
 __all__ = ["REPAIRS"]
 
 ISSUE = "keras-team/keras#20585"
-
-
-def _build_reduces_a_nest() -> bool:
-    build = getattr(trainer.TensorFlowTrainer, "_maybe_symbolic_build", None)
-    return says(build, '.reduce("MEAN", maybe_distributed_data_batch, axis=None')
 
 
 def _build_from_the_element_spec() -> None:
@@ -55,10 +50,6 @@ def _local_spec(spec: Any) -> Any:
     return tree.map_structure(first, spec)
 
 
-def _reduces_scalars_by_axis() -> bool:
-    return says(trainer.reduce_per_replica, 'strategy.reduce("MEAN", v, axis=0)')
-
-
 def _reduce_over_replicas() -> None:
     """Average a step's logs over the workers.
 
@@ -77,6 +68,22 @@ def _reduce_over_replicas() -> None:
 
 
 REPAIRS = (
-    Repair("fit", ISSUE, _build_reduces_a_nest, _build_from_the_element_spec),
-    Repair("evaluate", ISSUE, _reduces_scalars_by_axis, _reduce_over_replicas),
+    Repair(
+        "fit",
+        ISSUE,
+        (
+            Sign(
+                trainer.TensorFlowTrainer,
+                "_maybe_symbolic_build",
+                '.reduce("MEAN", maybe_distributed_data_batch, axis=None',
+            ),
+        ),
+        _build_from_the_element_spec,
+    ),
+    Repair(
+        "evaluate",
+        ISSUE,
+        (Sign(trainer, "reduce_per_replica", 'strategy.reduce("MEAN", v, axis=0)'),),
+        _reduce_over_replicas,
+    ),
 )

@@ -1,4 +1,4 @@
-# ruff: noqa: ANN401, SLF001 - Keras has no annotations, and its defects are in its private parts
+# ruff: noqa: ANN401 - Keras has no annotations, and its defects are in its private parts
 """Gradients are summed over the replicas first, then clipped, accumulated and applied."""
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
 
 from .cluster import spans_workers
-from .repair import Repair, replace, says
+from .repair import Repair, Sign, replace
 
 __all__ = ["REPAIRS"]
 
@@ -32,12 +32,6 @@ def _add(grads: Any) -> list[Any]:
     context = tf.distribute.get_replica_context()
     added = iter(context.all_reduce(tf.distribute.ReduceOp.SUM, present) if present else [])
     return [None if grad is None else next(added) for grad in grads]
-
-
-def _applies_before_adding() -> bool:
-    return says(BaseOptimizer._backend_apply_gradients, "self._clip_gradients(grads)") and says(
-        TFOptimizer._backend_update_step, "self._all_reduce_sum_gradients(grads_and_vars)"
-    )
 
 
 def _add_before_applying() -> None:
@@ -83,10 +77,6 @@ def _call_where_nothing_is_to_merge() -> None:
     replace(interim, "maybe_merge_call", maybe_merge_call)
 
 
-def _checks_local_gradients() -> bool:
-    return says(LossScaleOptimizer._tf_apply, "self.check_finite, args=(grads,)")
-
-
 def _check_added_gradients() -> None:
     """Sum the gradients before checking whether they are finite.
 
@@ -114,13 +104,25 @@ REPAIRS = (
     Repair(
         "gradient clipping, accumulation and EMA",
         "keras-team/keras#20582",
-        _applies_before_adding,
+        (
+            Sign(BaseOptimizer, "_backend_apply_gradients", "self._clip_gradients(grads)"),
+            Sign(BaseOptimizer, "apply", "self._backend_apply_gradients(grads,"),
+            Sign(
+                TFOptimizer,
+                "_backend_update_step",
+                "self._all_reduce_sum_gradients(grads_and_vars)",
+            ),
+            Sign(tf.__internal__.distribute.interim, "maybe_merge_call", "merge_call("),
+        ),
         _add_before_applying,
     ),
     Repair(
         "mixed precision",
         "optimizers/loss_scale_optimizer.py#L256",
-        _checks_local_gradients,
+        (
+            Sign(LossScaleOptimizer, "_tf_apply", "self.check_finite, args=(grads,)"),
+            Sign(LossScaleOptimizer, "apply", "self._tf_apply(grads, trainable_variables)"),
+        ),
         _check_added_gradients,
     ),
 )

@@ -10,20 +10,12 @@ from keras.src import ops
 from keras.src.backend.common import global_state
 from keras.src.losses import loss as module
 
-from .repair import Repair, replace, says
+from .repair import Repair, Sign, replace
 from .step import Step, current_step
 
 __all__ = ["REPAIRS"]
 
 MEANS = {"sum_over_batch_size", "mean", "mean_with_sample_weight"}
-
-
-def _divides_by_local_count() -> bool:
-    return says(
-        module.reduce_values,
-        "ops.divide_no_nan(loss, divisor)",
-        "scale_loss_for_distribution(loss)",
-    )
 
 
 def _divide_by_global_count() -> None:
@@ -114,10 +106,6 @@ def _with_gradient_of(part: Any, value: Any) -> Any:
     return part + tf.stop_gradient(value - part)
 
 
-def _scales_values() -> bool:
-    return says(module.scale_loss_for_distribution, "ops.cast(1.0 / num_replicas, value.dtype)")
-
-
 def _scale_gradients_alone() -> None:
     """Divide the gradient of a loss among the replicas, but not its value.
 
@@ -145,13 +133,32 @@ REPAIRS = (
     Repair(
         "uneven and masked batches",
         "losses/loss.py#L140",
-        _divides_by_local_count,
+        (
+            Sign(
+                module,
+                "reduce_values",
+                "ops.divide_no_nan(loss, divisor)",
+                "scale_loss_for_distribution(loss)",
+            ),
+            Sign(
+                module,
+                "reduce_weighted_values",
+                "loss = reduce_values(values, sample_weight, reduction)",
+            ),
+            Sign(module, "apply_mask"),
+            Sign(module, "squeeze_or_expand_to_same_rank"),
+        ),
         _divide_by_global_count,
     ),
     Repair(
         "the loss in a custom train_step",
         "keras-team/keras#20610",
-        _scales_values,
+        (
+            Sign(
+                module, "scale_loss_for_distribution", "ops.cast(1.0 / num_replicas, value.dtype)"
+            ),
+            Sign(module, "unscale_loss_for_distribution", "ops.cast(num_replicas, value.dtype)"),
+        ),
         _scale_gradients_alone,
     ),
 )

@@ -13,7 +13,7 @@ from keras.src.backend.tensorflow.trainer import TensorFlowTrainer, TFEpochItera
 from keras.src.callbacks import BackupAndRestore
 from keras.src.trainers.trainer import Trainer
 
-from .repair import Repair, replace, says
+from .repair import Repair, Sign, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -121,12 +121,6 @@ def current_training() -> Training | None:
     return _TRAINING.get()
 
 
-def _forgets_the_batch() -> bool:
-    return says(BackupAndRestore._load_model, 'epoch = training_metadata["epoch"]') and not says(
-        BackupAndRestore._load_model, 'training_metadata["batch"]'
-    )
-
-
 def _go_on_in_mid_epoch() -> None:
     """Resume an interrupted epoch at the batch after the last saved one.
 
@@ -215,7 +209,19 @@ REPAIRS = (
     Repair(
         "resuming at a batch",
         "callbacks/backup_and_restore.py#L130",
-        _forgets_the_batch,
+        (
+            Sign(
+                BackupAndRestore,
+                "_load_model",
+                'epoch = training_metadata["epoch"]',
+                lacks='training_metadata["batch"]',
+            ),
+            Sign(TensorFlowTrainer, "fit", "epoch_iterator = TFEpochIterator("),
+            Sign(TFEpochIterator, "__init__", "experimental_distribute_dataset("),
+            Sign(TFEpochIterator, "_get_iterator", "return self._distributed_dataset"),
+            Sign(TFEpochIterator, "_enumerate_iterator", "yield "),
+            Sign(Trainer, "_get_metrics_result_or_logs", "return logs"),
+        ),
         _go_on_in_mid_epoch,
     ),
 )

@@ -9,14 +9,9 @@ from keras import callbacks
 from keras.src.callbacks.callback import Callback
 
 from .cluster import spans_workers
-from .repair import KerasRefused, Repair, replace
+from .repair import Absence, KerasRefused, Repair, Sign, replace
 
 __all__ = ["REPAIRS"]
-
-
-def _has_orbax() -> bool:
-    checkpoint = getattr(callbacks, "OrbaxCheckpoint", None)
-    return checkpoint is not None and "set_model" not in vars(checkpoint)
 
 
 def _refuse_orbax() -> None:
@@ -39,5 +34,11 @@ def _refuse_orbax() -> None:
 
 
 REPAIRS = (
-    Repair("OrbaxCheckpoint (refused)", "keras-team/keras#21903", _has_orbax, _refuse_orbax),
+    Repair(
+        "OrbaxCheckpoint (refused)",
+        "keras-team/keras#21903",
+        (Sign(callbacks, "OrbaxCheckpoint"),),
+        _refuse_orbax,
+        cured=(Absence(callbacks, "OrbaxCheckpoint"),),
+    ),
 )

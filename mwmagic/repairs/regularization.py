@@ -8,14 +8,10 @@ from typing import Any
 import tensorflow as tf
 from keras.src.layers.layer import Layer
 
-from .repair import Repair, replace, says
+from .repair import Repair, Sign, replace
 from .step import current_step
 
 __all__ = ["REPAIRS"]
-
-
-def _adds_up_samples() -> bool:
-    return says(Layer.__call__, "self.add_loss(self.activity_regularizer(output))")
 
 
 def _keep_the_sum_whole() -> None:
@@ -43,6 +39,10 @@ def _keep_the_sum_whole() -> None:
 
 REPAIRS = (
     Repair(
-        "activity regularizers", "keras-team/keras#22018", _adds_up_samples, _keep_the_sum_whole
+        "activity regularizers",
+        "keras-team/keras#22018",
+        (Sign(Layer, "__call__", "self.add_loss(self.activity_regularizer(output))"),),
+        _keep_the_sum_whole,
+        cured=(Sign(Layer, "__call__", "loss = ops.divide_no_nan(loss, batch_size)"),),
     ),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.errors import MwmagicError
@@ -12,7 +13,7 @@ from mwmagic.errors import MwmagicError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["READ", "KerasRefused", "Repair", "replace", "says"]
+__all__ = ["READ", "Absence", "KerasRefused", "Repair", "Sign", "State", "UnknownKeras", "replace"]
 
 # The release of Keras whose lines the repairs name.
 READ = "3.15.1"
@@ -20,6 +21,79 @@ READ = "3.15.1"
 
 class KerasRefused(MwmagicError, ValueError):
     """Something that cannot give correct numbers under a multi-worker strategy."""
+
+
+class UnknownKeras(MwmagicError):
+    """The installed Keras is neither as it is known to be defective nor as it is sound."""
+
+
+class State(Enum):
+    """What a look at the installed Keras says of one defect."""
+
+    DEFECTIVE = "defective"
+    SOUND = "sound"
+    UNKNOWN = "unknown"
+
+
+class Sign:
+    """What the source of one function of Keras says, whatever its line breaks.
+
+    Parameters
+    ----------
+    owner : type or module
+        Where the function is.
+    name : str
+        The function's (or property's) name.
+    *says : str
+        Phrases that the source contains. Without any, the function need only be there.
+    lacks : str
+        A phrase that it does not contain.
+    """
+
+    def __init__(self, owner: Any, name: str, *says: str, lacks: str = "") -> None:
+        self.owner, self.name, self._says, self._lacks = owner, name, says, lacks
+
+    def __str__(self) -> str:
+        return f"{self.owner.__name__.rpartition('.')[2]}.{self.name}"
+
+    @property
+    def holds(self) -> bool:
+        """Whether the function says so. One whose source cannot be read says nothing."""
+        source = _source(getattr(self.owner, self.name, None))
+        lacks = self._lacks and _packed(self._lacks) in source
+        return bool(source) and not lacks and all(_packed(p) in source for p in self._says)
+
+
+@dataclass(frozen=True)
+class Absence:
+    """That Keras has nothing by this name.
+
+    Parameters
+    ----------
+    owner : type or module
+        Where it would be.
+    name : str
+        Its name.
+    """
+
+    owner: Any
+    name: str
+
+    @property
+    def holds(self) -> bool:
+        """Whether it is absent."""
+        return not hasattr(self.owner, self.name)
+
+
+def _source(function: Any) -> str:
+    try:
+        return _packed(inspect.getsource(getattr(function, "fget", function)))
+    except (OSError, TypeError):
+        return ""
+
+
+def _packed(text: str) -> str:
+    return "".join(text.split())
 
 
 @dataclass(frozen=True)
@@ -34,19 +108,22 @@ class Repair:
         The defect's report upstream, such as ``"keras-team/keras#20585"``. If it has
         not been reported, the line of the function that is replaced, such as
         ``"callbacks/csv_logger.py#L42"``, in Keras `READ`.
-    defective : callable
-        Takes no argument; examines the installed functions and returns whether they
-        have the defect. It must run no TensorFlow operation, because a strategy can only
-        be created before the first one.
+    defect : tuple of Sign
+        What shows the defect. Every function that `apply` replaces is among them, so that
+        none is replaced that has become another. Looking runs no TensorFlow operation,
+        because a strategy can only be created before the first one.
     apply : callable
         Takes no argument; replaces the defective function. The replacement behaves
         like the original wherever no multi-worker strategy is in use.
+    cured : tuple of Sign or Absence
+        What shows that Keras has no such defect, if there is a Keras without it.
     """
 
     feature: str
     link: str
-    defective: Callable[[], bool]
+    defect: tuple[Sign, ...]
     apply: Callable[[], None]
+    cured: tuple[Sign | Absence, ...] = ()
 
     @property
     def url(self) -> str:
@@ -56,20 +133,19 @@ class Repair:
         repository, number = self.link.split("#")
         return f"https://github.com/{repository}/issues/{number}"
 
+    @property
+    def state(self) -> State:
+        """What the installed Keras is: only what is known may be repaired, or left alone."""
+        if all(sign.holds for sign in self.defect):
+            return State.DEFECTIVE
+        if self.cured and all(sign.holds for sign in self.cured):
+            return State.SOUND
+        return State.UNKNOWN
 
-def says(function: Any, *phrases: str) -> bool:
-    """Return whether a function's source contains every phrase, whatever the line breaks.
-
-    Source that cannot be read contains nothing, and neither do this package's own
-    replacements.
-    """
-    if function is None or function.__module__.startswith("mwmagic."):
-        return False
-    try:
-        source = "".join(inspect.getsource(function).split())
-    except (OSError, TypeError):
-        return False
-    return all("".join(phrase.split()) in source for phrase in phrases)
+    @property
+    def changed(self) -> list[str]:
+        """The functions that are not as this repair knows them."""
+        return [str(sign) for sign in self.defect if not sign.holds]
 
 
 def replace(owner: Any, name: str, replacement: Callable[..., Any]) -> None:

@@ -1,5 +1,5 @@
 # ruff: noqa: SLF001 - what Keras leaves out of tracebacks is private
-"""All repairs, and the line that announces them."""
+"""All repairs, and whether the installed Keras is one that they fit."""
 
 from __future__ import annotations
 
@@ -22,12 +22,10 @@ from . import (
     regularization,
     saving,
     scope,
-    versions,
 )
+from .repair import State, UnknownKeras
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from .repair import Repair
 
 __all__ = ["REPAIRS", "apply"]
@@ -49,36 +47,36 @@ REPAIRS: tuple[Repair, ...] = (
 )
 
 
-def apply(version: str, announce: Callable[[str], None]) -> None:
-    """Apply the repairs that the installed Keras needs.
+# Whether this process's Keras has been repaired.
+_DONE: list[bool] = []
 
-    Parameters
-    ----------
-    version : str
-        Keras's version.
-    announce : callable
-        Called with one line when data first meets a multi-worker strategy.
+
+def apply() -> bool:
+    """Apply the repairs that the installed Keras needs, once in a process.
+
+    Returns
+    -------
+    bool
+        Whether something was repaired now.
+
+    Raises
+    ------
+    UnknownKeras
+        Something to repair is neither as it is known to be defective nor as it is known to be
+        sound. Then nothing is repaired, because numbers that are partly right look right.
     """
-    needed = [repair for repair in REPAIRS if _is_needed(repair)]
+    if _DONE:
+        return False
+    states = [(repair, repair.state) for repair in REPAIRS]
+    unknown = [repair for repair, state in states if state is State.UNKNOWN]
+    if unknown:
+        raise UnknownKeras("; ".join(f"{r.feature} ({', '.join(r.changed)})" for r in unknown))
+    needed = [repair for repair, state in states if state is State.DEFECTIVE]
     for repair in needed:
         repair.apply()
+    _DONE.append(True)
     _leave_tracebacks_to_the_user()
-    if needed:
-        versions.at_first_use(lambda: announce(_line(version)))
-
-
-def _is_needed(repair: Repair) -> bool:
-    try:
-        return repair.defective()
-    except AttributeError:
-        return False  # another Keras, without the function that is defective in this one
-
-
-def _line(version: str) -> str:
-    line = f"mwmagic: repaired Keras {version} for several workers, as docs/keras.md describes"
-    if versions.is_newer(version):
-        line += f"; tested up to 3.{versions.LAST_COVERED}, this one is newer"
-    return f"{line}; --keras plain turns this off"
+    return bool(needed)
 
 
 def _leave_tracebacks_to_the_user() -> None:

@@ -18,7 +18,7 @@ from keras.src.saving import saving_lib
 from tensorflow.python.saved_model import save as saved_model
 
 from .cluster import in_cluster
-from .repair import Repair, replace, says
+from .repair import Repair, Sign, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -99,12 +99,6 @@ def _whole(save: Callable[..., Any], argument: str) -> Callable[..., Any]:
     return saved
 
 
-def _opens_the_path_itself() -> bool:
-    return says(saving_lib.save_weights_only, "weights_store = H5IOStore(filepath") and says(
-        saving_lib.save_model, 'open(filepath, "wb")'
-    )
-
-
 def _save_at_once() -> None:
     """Write each saved model to a temporary path, and rename it.
 
@@ -125,4 +119,16 @@ def _save_at_once() -> None:
         replace(module, name, _whole(getattr(module, name), argument))
 
 
-REPAIRS = (Repair("save", "tensorflow/tensorflow#38635", _opens_the_path_itself, _save_at_once),)
+REPAIRS = (
+    Repair(
+        "save",
+        "tensorflow/tensorflow#38635",
+        (
+            Sign(saving_lib, "save_model", 'open(filepath, "wb")'),
+            Sign(saving_lib, "save_weights_only", "weights_store = H5IOStore(filepath"),
+            Sign(legacy_h5_format, "save_model_to_hdf5", "h5py.File(filepath"),
+            Sign(saved_model, "save_and_return_nodes", "export_dir"),
+        ),
+        _save_at_once,
+    ),
+)

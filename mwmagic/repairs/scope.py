@@ -12,7 +12,7 @@ from keras.src.trainers.trainer import Trainer
 from tensorflow.python.eager import context
 
 from .cluster import in_cluster, spans_workers
-from .repair import KerasRefused, Repair, replace, says
+from .repair import KerasRefused, Repair, Sign, replace
 
 __all__ = [
     "REPAIRS",
@@ -24,12 +24,6 @@ ALONE = (
     "mwmagic: this model was created outside MultiWorkerMirroredStrategy.scope(), so this worker "
     "trains it alone, and the others do not see what it learns."
 )
-
-
-def _compiles_where_it_is_called() -> bool:
-    return says(Trainer.compile, "self.optimizer = optimizer") and not says(
-        Trainer.compile, ".scope()"
-    )
 
 
 def _compile_in_scope() -> None:
@@ -105,10 +99,6 @@ def _is_distributed(variable: Any) -> bool:
     return isinstance(getattr(variable, "value", variable), tf.distribute.DistributedValues)
 
 
-def _trains_alone_in_silence() -> bool:
-    return says(TensorFlowTrainer.fit, "self.distribute_strategy")
-
-
 def _point_out_training_alone() -> None:
     """Warn where a model outside a multi-worker strategy's scope is trained beside it."""
     original = TensorFlowTrainer.fit
@@ -124,11 +114,16 @@ def _point_out_training_alone() -> None:
 
 
 REPAIRS = (
-    Repair("compile", "trainers/trainer.py#L40", _compiles_where_it_is_called, _compile_in_scope),
+    Repair(
+        "compile",
+        "trainers/trainer.py#L40",
+        (Sign(Trainer, "compile", "self.optimizer = optimizer", lacks=".scope()"),),
+        _compile_in_scope,
+    ),
     Repair(
         "fit outside the scope",
         "backend/tensorflow/trainer.py#L315",
-        _trains_alone_in_silence,
+        (Sign(TensorFlowTrainer, "fit", "self.distribute_strategy"),),
         _point_out_training_alone,
     ),
 )

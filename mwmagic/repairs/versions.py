@@ -1,20 +1,15 @@
-# ruff: noqa: ANN401 - Keras has no annotations
-"""Which versions of Keras the repairs are for, and how the others are refused."""
+"""Which versions of Keras the repairs are for, and what is said of them and of the others."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from .repair import READ
 
-from .cluster import spans_workers
-from .repair import KerasRefused, replace
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-__all__ = ["at_first_use", "is_newer", "is_older", "refuse_moved", "refuse_older"]
+__all__ = ["is_older", "says_older", "says_repaired", "says_unlike"]
 
 # Keras 3's minor versions that the tests run with.
 FIRST_COVERED, LAST_COVERED = 13, 15
+TESTED = f"Keras 3.{FIRST_COVERED} to 3.{LAST_COVERED}"
+OTHERWISE = "or use tf-keras with --keras legacy. --keras plain leaves it as it is."
 
 
 def is_older(version: str) -> bool:
@@ -22,8 +17,7 @@ def is_older(version: str) -> bool:
     return _minor(version) < FIRST_COVERED
 
 
-def is_newer(version: str) -> bool:
-    """Return whether a Keras 3 is newer than those that the tests cover."""
+def _is_newer(version: str) -> bool:
     return _minor(version) > LAST_COVERED
 
 
@@ -31,46 +25,41 @@ def _minor(version: str) -> int:
     return int(version.split(".")[1])
 
 
-def refuse_older(version: str) -> None:
-    """Refuse, at its first use under several workers, a Keras that is too old.
+def says_repaired(version: str) -> str:
+    """Return the announcement of the repairs."""
+    line = f"mwmagic: repaired Keras {version} for several workers, as docs/keras.md describes"
+    if _is_newer(version):
+        line += f"; tested up to 3.{LAST_COVERED}, this one is newer"
+    return f"{line}; --keras plain turns this off"
+
+
+def says_older(version: str) -> str:
+    """Return why a Keras is refused that is too old.
 
     It has some of the defects in other places, and repairing only the rest would give
     numbers that look right but are not.
     """
-    _refuse(
+    return (
         f"Keras {version} does not work under MultiWorkerMirroredStrategy, and mwmagic repairs "
         f"Keras 3.{FIRST_COVERED} and later: pip install -U keras (it runs with TensorFlow 2.16 "
-        "and later), or use tf-keras with --keras legacy. --keras plain leaves it as it is."
+        f"and later), {OTHERWISE}"
     )
 
 
-def refuse_moved(version: str, missing: ImportError) -> None:
-    """Refuse, in the same way, a Keras that no longer has what the repairs replace."""
-    _refuse(
-        f"mwmagic repairs Keras 3.{FIRST_COVERED} to 3.{LAST_COVERED} under "
-        f"MultiWorkerMirroredStrategy, and Keras {version} is different ({missing}): "
-        f"pip install 'keras<3.{LAST_COVERED + 1}', or use tf-keras with --keras legacy. "
-        "--keras plain leaves it as it is."
+def says_unlike(version: str, what: object) -> str:
+    """Return why a Keras is refused whose defects are not the known ones.
+
+    Parameters
+    ----------
+    version : str
+        The installed Keras's.
+    what : object
+        What is different in it.
+    """
+    covered = f"'keras<3.{LAST_COVERED + 1}'"
+    install = covered if _is_newer(version) else f"--force-reinstall keras=={READ}"
+    return (
+        f"mwmagic repairs {TESTED} under MultiWorkerMirroredStrategy, and this Keras {version} is "
+        f"different: {what}. Numbers could be wrong without a sign of it. pip install {install}, "
+        f"{OTHERWISE}"
     )
-
-
-def _refuse(text: str) -> None:
-    def refuse() -> None:
-        raise KerasRefused(text)
-
-    at_first_use(refuse)
-
-
-def at_first_use(tell: Callable[[], None]) -> None:
-    """Call `tell` once, when `fit`, `evaluate` or `predict` first has several workers."""
-    from keras.src.backend.tensorflow.trainer import TFEpochIterator
-
-    original, untold = TFEpochIterator.__init__, [tell]
-
-    def begin(self: Any, distribute_strategy: Any = None, *args: Any, **kwargs: Any) -> None:
-        if spans_workers(distribute_strategy) and untold:
-            untold[0]()
-            untold.clear()
-        original(self, distribute_strategy, *args, **kwargs)
-
-    replace(TFEpochIterator, "__init__", begin)

@@ -1,0 +1,203 @@
+"""A Keras that is neither as defective nor as sound as one that is known is refused."""
+
+import json
+import os
+
+import pytest
+from gangs import Gang
+from processes import printed
+
+pytestmark = [pytest.mark.slow, pytest.mark.tensorflow]
+
+# Everything here only imports Keras: a process that has run an operation cannot fork.
+EDITED = """
+import contextlib, inspect, json, os, sys, types
+import keras
+from mwmagic import repairs as package
+from mwmagic.repairs import repairs, use
+from mwmagic.repairs.repair import Sign, State
+
+def edited(*args, **kwargs):
+    "Another body."
+
+def renamed():
+    "What the name of a function that is gone stands for."
+
+@contextlib.contextmanager
+def changed(sign, into):
+    owner = sign.owner
+    if inspect.isclass(owner):
+        owner = next(cls for cls in owner.__mro__ if sign.name in vars(cls))
+    kept = inspect.getattr_static(owner, sign.name)
+    if into is renamed:
+        delattr(owner, sign.name)
+        setattr(owner, f"{sign.name}_2", kept)
+    else:
+        setattr(owner, sign.name, into)
+    try:
+        yield
+    finally:
+        setattr(owner, sign.name, kept)
+
+def refused():
+    "Tell what each public way into Keras says where there are several workers."
+    use.spans_workers = lambda strategy: strategy == "several"
+    user = types.SimpleNamespace(distribute_strategy="several")
+    ways = [getattr(keras.Model, name) for name in use.MODEL]
+    for way in (*ways, keras.optimizers.Optimizer.apply):
+        try:
+            way(user, [])
+        except Exception as error:
+            yield f"{type(error).__name__}: {error}"
+
+def forked(make):
+    "Return what a function makes in a child, which this process knows nothing of."
+    read, write = os.pipe()
+    if not os.fork():
+        os.write(write, json.dumps(make()).encode())
+        os._exit(0)
+    os.close(write)
+    with open(read) as made:
+        text = made.read()
+    os.wait()
+    return json.loads(text)
+
+def installed():
+    lines = []
+    package.install("auto", lines.append)
+    return lines + list(refused())
+
+said = {"states": {}, "refused": {}, "blind": []}
+for repair in repairs.REPAIRS:
+    said["states"][repair.feature] = repair.state.value
+    for sign in repair.defect:
+        for into in (edited, renamed):
+            if into is edited and not sign._says:
+                continue
+            with changed(sign, into):
+                if repair.state is not State.UNKNOWN:
+                    said["blind"].append([repair.feature, str(sign), into.__name__])
+                if sign is repair.defect[0]:
+                    said["refused"][f"{repair.feature}, {into.__name__}"] = forked(installed)
+
+replaced = []
+def noted(owner, name, replacement):
+    replaced.append((owner, name))
+    setattr(owner, name, replacement)
+for module in list(sys.modules.values()):
+    if module.__name__.startswith("mwmagic.repairs.") and hasattr(module, "replace"):
+        module.replace = noted
+said["unexamined"] = []
+for repair in repairs.REPAIRS:
+    replaced.clear()
+    if repair.state is State.DEFECTIVE:
+        examined = {(sign.owner, sign.name) for sign in repair.defect}
+        repair.apply()
+        said["unexamined"] += [
+            [repair.feature, name] for owner, name in replaced if (owner, name) not in examined
+        ]
+print(json.dumps(said))
+"""
+
+WAYS = 7
+
+
+def run(code, **env):
+    env = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "", **env}
+    return printed(code, env=env)
+
+
+@pytest.fixture(scope="module")
+def edited():
+    return json.loads(run(EDITED))
+
+
+def test_every_repair_notices_an_edit_and_a_new_name(edited):
+    # That of a callback without a repair is known to be gone.
+    blind = [what for what in edited["blind"] if what[0] != "OrbaxCheckpoint (refused)"]
+    assert blind == []
+
+
+def test_a_repair_examines_every_function_that_it_replaces(edited):
+    orbax = ["OrbaxCheckpoint (refused)", "set_model"]
+    assert [what for what in edited["unexamined"] if what != orbax] == []
+
+
+def test_an_unknown_keras_is_refused_at_every_way_in(edited):
+    refused = {k: v for k, v in edited["refused"].items() if not k.startswith("Orbax")}
+    assert len(refused) > 40
+    for case, errors in refused.items():
+        feature = case.rpartition(",")[0]
+        assert len(errors) == WAYS, case
+        for error in errors:
+            assert error.startswith("KerasRefused: mwmagic repairs Keras 3.13 to 3.15"), case
+            assert feature in error, case
+            assert "pip install" in error
+            assert "--keras legacy" in error
+            assert "--keras plain" in error
+
+
+WAYS_IN = """
+import sys
+import keras
+import numpy as np
+import tensorflow as tf
+from keras.src.optimizers.base_optimizer import BaseOptimizer
+
+if "edited" in sys.argv:
+    def edited(self, grads, trainable_variables):
+        "Another body."
+    BaseOptimizer._backend_apply_gradients = edited
+import mwmagic.keras
+
+strategy = tf.distribute.MultiWorkerMirroredStrategy()
+x, y = np.ones((8, 3), "float32"), np.ones((8, 1), "float32")
+with strategy.scope():
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    optimizer = keras.optimizers.SGD(0.1)
+    optimizer.build(model.trainable_variables)
+
+@tf.function
+def step():
+    def replica():
+        grads = [tf.ones(v.shape) for v in model.trainable_variables]
+        optimizer.apply(grads, model.trainable_variables)
+    strategy.run(replica)
+
+ways = {
+    "fit": lambda: model.fit(x, y, verbose=0),
+    "batch": lambda: model.train_on_batch(x, y),
+    "loop": step,
+}
+for way in sys.argv[1].split(","):
+    try:
+        ways[way]()
+        print(way, "went on", flush=True)
+    except Exception as error:
+        # In a traced function, TensorFlow makes one of its own of it.
+        print(way, "refused", "KerasRefused" in f"{type(error)} {error}", *str(error).split())
+"""
+
+
+def gang_of(tmp_path, *args):
+    path = tmp_path / "ways.py"
+    path.write_text(WAYS_IN)
+    with Gang(tmp_path / "run", path, args) as gang:
+        assert gang.wait() == [0, 0], gang.tails()
+        return [gang.text(i).splitlines() for i in range(2)]
+
+
+def test_several_workers_are_refused_whichever_way_they_train(tmp_path):
+    for lines in gang_of(tmp_path, "fit,batch,loop", "edited"):
+        for way in ("fit", "batch", "loop"):
+            [error] = [line for line in lines if line.startswith(f"{way} refused True")]
+            assert "gradient clipping, accumulation and EMA" in error
+            assert "BaseOptimizer._backend_apply_gradients" in error
+
+
+@pytest.mark.parametrize("way", ["batch", "loop"])
+def test_repairs_are_announced_whichever_way_workers_train(tmp_path, way):
+    for lines in gang_of(tmp_path, way):
+        assert len([line for line in lines if line.startswith("mwmagic: repaired Keras")]) == 1
+        assert f"{way} went on" in lines
