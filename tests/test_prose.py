@@ -12,7 +12,18 @@ SOURCES = sorted((ROOT / "mwmagic").rglob("*.py"))
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "notebooks").glob("*.ipynb")]
 
 UNITS = {
-    *("SECONDS", "BYTES", "LINES", "CHARACTERS", "PIXELS", "COLUMNS", "ROWS", "POINTS", "PORTS"),
+    *(
+        "SECONDS",
+        "MICROSECONDS",
+        "BYTES",
+        "LINES",
+        "CHARACTERS",
+        "PIXELS",
+        "COLUMNS",
+        "ROWS",
+        "POINTS",
+        "PORTS",
+    ),
     *("TASKS", "LOOKS", "TRIES", "TIMES", "COUNT", "LIMIT", "VERSION", "FORMAT", "CODE", "SIGNAL"),
     *("PIECES", "PINGS", "PACKETS", "DESCRIPTORS", "VALUES", "EPOCHS", "CORES", "RATIO", "METRICS"),
     "MODE",

@@ -20,7 +20,7 @@ UNKNOWN = "\0"
 LEAST_BADGE_MICROSECONDS = 1 << 50
 """Badges are limits of 35 years and more, which no process reaches."""
 
-BADGES = 1 << 20
+BADGE_COUNT = 1 << 20
 """How many badges an agent has before it gives the first one out again."""
 
 ENVIRONMENT_BYTES = 4 << 20
@@ -94,8 +94,8 @@ class Family:
 
     def badge(self, name: str) -> int:
         """Return a badge for a worker; those of an agent within a worker are others."""
-        self.given = (self.given + 1) % BADGES
-        badge = LEAST_BADGE_MICROSECONDS + self.agent * BADGES + self.given
+        self.given = (self.given + 1) % BADGE_COUNT
+        badge = LEAST_BADGE_MICROSECONDS + self.agent * BADGE_COUNT + self.given
         self.badges[badge] = name
         return badge
 

@@ -81,7 +81,7 @@ def test_parsers_of_bytes(pieces):
 def test_parsers_of_whole_texts(pieces):
     text = b"".join(pieces).decode("utf-8", "replace")
     found = failure.find(text, "/home/me/main.py")
-    assert found is None or isinstance(found.summary, str)
+    assert found is None or isinstance(found.title, str)
     assert parse(text).text == text
 
 
