@@ -235,6 +235,7 @@ class Cluster:
         cwd: Path | str | None = None,
         restarts: int | None = None,
         cell: str = "",
+        notebook: Sequence[str] = (),
     ) -> Run:
         """Launch a file on every task, or on one.
 
@@ -262,6 +263,9 @@ class Cluster:
         cell : str
             The notebook cell that holds `source` below its first line, as
             ``In [7]``: failures then also name the line in the cell.
+        notebook : sequence of str
+            The names that `source` uses and that only the notebook defines: a
+            failure for want of one then says so.
 
         Returns
         -------
@@ -293,6 +297,7 @@ class Cluster:
             given=given,
             cwd=str(folder),
             cell=cell,
+            notebook=list(notebook),
             options={} if restarts is None else {"restarts": restarts},
         )
         return Run(self, self._connection, news["run"])

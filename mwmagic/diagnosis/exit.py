@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import takewhile
@@ -24,6 +25,8 @@ EXCEPTION_LINES = 6
 
 EXCEPTION_CHARACTERS = 1200
 """The most characters of it that are shown."""
+
+_LACKING = re.compile(r"NameError: (?:.*\n)*?.*\bname '(\w+)' is not defined")
 
 
 def _shortened(text: str) -> str:
@@ -73,6 +76,8 @@ class Exit:
         The user's file.
     cell : str
         The notebook's cell that the script comes from, if any.
+    notebook : frozenset of str
+        The names that the script uses and that only the notebook defines.
     address : str
         The address at which the other tasks expect its server.
     requested : bool
@@ -97,6 +102,7 @@ class Exit:
     tail: str = ""
     script: str = ""
     cell: str = ""
+    notebook: frozenset[str] = frozenset()
     address: str = ""
     requested: bool = False
     stopped: bool = False
@@ -217,4 +223,11 @@ class Exit:
             return Symptom.NOT_STARTED if self.detail else Symptom.UNKNOWN
         if self.oom:
             return Symptom.OUT_OF_MEMORY
-        return Symptom.EXITED if self.own[1] is None else Symptom.KILLED
+        if self.own[1] is not None:
+            return Symptom.KILLED
+        return Symptom.LACKS_NAME if self._lacks & self.notebook else Symptom.EXITED
+
+    @property
+    def _lacks(self) -> set[str]:
+        """The names whose lack it reported."""
+        return {name for text in self.raised for name in _LACKING.findall(text)}

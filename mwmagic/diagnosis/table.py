@@ -317,6 +317,34 @@ KNOWN = (
         signs=("No module named '...'",),
     ),
     Known(
+        "notebook-name",
+        "A variable of the notebook",
+        "The notebook has this name, but workers do not: they are separate processes, which run "
+        "only the code of their own cell.",
+        "define or import it in the workers' cell; pass a number or a text with `--args $name` "
+        "(`sys.argv`) or `--env NAME=$name` (`os.environ`); save data to a file and load it there",
+        "https://docs.python.org/3/library/sys.html#sys.argv",
+        symptoms=(Finding(Symptom.LACKS_NAME),),
+    ),
+    Known(
+        "notebook-function",
+        "A function of IPython",
+        "`display` and `get_ipython`, which magics and `!` become in a script, exist in notebooks "
+        "only, and workers are plain Python processes.",
+        "`print` instead of `display`; run magics and commands in a cell of their own",
+        "https://ipython.readthedocs.io/en/stable/interactive/reference.html",
+        signs=("name 'display' is not defined", "name 'get_ipython' is not defined"),
+    ),
+    Known(
+        "await",
+        "`await` outside a function",
+        "Only notebooks run `await` outside an `async` function, and workers are plain Python "
+        "processes.",
+        "put it into `async def main()`, and call `asyncio.run(main())`",
+        "https://docs.python.org/3/library/asyncio-runner.html",
+        signs=("'await' outside function",),
+    ),
+    Known(
         "protobuf",
         "The wrong version of protobuf",
         "A module was generated for a different version of protobuf than the installed one.",

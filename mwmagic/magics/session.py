@@ -49,6 +49,11 @@ class Session:
         self._current = ""
         self._own = ""
 
+    @property
+    def names(self) -> list[str]:
+        """The names of the notebook's variables."""
+        return [] if self.shell is None else [*self.shell.user_ns]
+
     def close(self) -> None:
         """End every cluster that is not detached."""
         end(one for one in self._clusters.values() if not one.options.detach)

@@ -13,6 +13,7 @@ from mwmagic.model.cluster import TYPES, Task
 from mwmagic.model.option import read_count, read_seconds
 from mwmagic.model.options import OPTIONS
 
+from .body import borrowed, check_plain
 from .file import OutputFile, add_overwrite
 from .magic import magic
 from .parser import Parser
@@ -75,6 +76,7 @@ def mw_worker(session: Session, given: Namespace, cell: str) -> Run | None:
         file.write(cell)
         session.say(f"wrote {file.name}")
         return None
+    check_plain(cell)
     args = shlex.split(given.args)
     with _showing(session, cluster), file.draft(cell) as draft:
         run = cluster.run(
@@ -85,6 +87,7 @@ def mw_worker(session: Session, given: Namespace, cell: str) -> Run | None:
             task=task,
             restarts=given.restarts,
             cell=_cell(session),
+            notebook=borrowed(cell, session.names),
             draft=draft,
         )
     _show(session, run)

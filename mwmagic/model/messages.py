@@ -48,6 +48,7 @@ REQUESTS: dict[str, Fields] = {
         "given": dict,
         "cwd": str,
         "cell": str,
+        "notebook": list,
         "options": dict,
     },
     "stop": {"task": wire.MAYBE_STR, "grace": _MAYBE_NUMBER},

@@ -20,6 +20,7 @@ class Symptom(str, Enum):
     NOT_STARTED = "not-started"
     AGENT_LOST = "agent-lost"
     EXITED = "exited"
+    LACKS_NAME = "lacks-name"
     KILLED = "killed"
     OUT_OF_MEMORY = "out-of-memory"
     STALLED = "stalled"

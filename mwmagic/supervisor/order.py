@@ -30,6 +30,8 @@ class Order:
         The directory that it runs in.
     cell : str
         The notebook cell that the code comes from, if it comes from one.
+    notebook : frozenset of str
+        The names that the code uses and that only the notebook defines.
     given : mapping of str to str
         The variables of `env` that were given with the launch itself.
     """
@@ -40,4 +42,5 @@ class Order:
     env: Mapping[str, str]
     cwd: str
     cell: str = ""
+    notebook: frozenset[str] = frozenset()
     given: Mapping[str, str] = field(default_factory=dict)

@@ -75,6 +75,8 @@ class Process:
         The user's file.
     cell : str
         The notebook cell that it comes from, if it comes from one.
+    notebook : frozenset of str
+        The names that it uses and that only the notebook defines.
     address : str
         Where the other tasks expect its server.
     told : bool
@@ -99,6 +101,7 @@ class Process:
         *,
         script: str = "",
         cell: str = "",
+        notebook: frozenset[str] = frozenset(),
         address: str = "",
         told: bool = False,
     ) -> None:
@@ -107,6 +110,7 @@ class Process:
         self.paths = paths
         self.script = script
         self.cell = cell
+        self.notebook = notebook
         self.address = address
         self.told = told
         self.state = TaskState.STARTING
@@ -179,6 +183,7 @@ class Process:
             tail=self._output.tail,
             script=self.script,
             cell=self.cell,
+            notebook=self.notebook,
             address=self.address,
             requested=self._requested,
             stopped=self.usage.get("state") == "T",

@@ -108,6 +108,7 @@ class Processes:
             self._guard,
             script=str(Path(order.cwd, order.script)),
             cell=order.cell,
+            notebook=order.notebook,
             address=self._place.spec.addresses[task],
             told=self._framework.logs_start(order.env),
         )

@@ -228,6 +228,7 @@ class Supervisor:
             env=message["env"],
             cwd=message["cwd"],
             cell=message["cell"],
+            notebook=frozenset(message["notebook"]),
             given=message["given"],
         )
         for task in tasks:

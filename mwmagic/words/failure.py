@@ -75,6 +75,7 @@ _OBSERVED: dict[Symptom, Callable[[Finding], str]] = {
     Symptom.NOT_STARTED: lambda f: f"could not be started: {f.detail or 'nothing says why'}",
     Symptom.AGENT_LOST: _agent_lost,
     Symptom.EXITED: lambda f: _detailed(f"exited with code {f.code}", f),
+    Symptom.LACKS_NAME: lambda f: _detailed(f"exited with code {f.code}", f),
     Symptom.KILLED: lambda f: _detailed(f"killed by {_signal(f.signal)}", f),
     Symptom.OUT_OF_MEMORY: lambda f: _detailed("killed by the kernel's out-of-memory killer", f),
     Symptom.STALLED: lambda f: (
@@ -112,6 +113,9 @@ def sentence(finding: Finding) -> str:
     return f"{finding.task} {observed(finding)}".strip()
 
 
+_EXITS = (Symptom.EXITED, Symptom.LACKS_NAME, Symptom.KILLED, Symptom.OUT_OF_MEMORY)
+
+
 def ended(finding: Finding, *, ours: bool = False) -> str:
     """Say briefly how a task's process ended.
 
@@ -122,7 +126,7 @@ def ended(finding: Finding, *, ours: bool = False) -> str:
     ours : bool
         Whether mwmagic ended it together with the run, so that the signal does not matter.
     """
-    exited = finding.symptom in (Symptom.EXITED, Symptom.KILLED, Symptom.OUT_OF_MEMORY)
+    exited = finding.symptom in _EXITS
     if exited and finding.detail:
         return finding.detail
     if finding.symptom is Symptom.EXITED and finding.code == 0:

@@ -478,6 +478,13 @@ CASES = (
         "pickle", "cannot pickle '...' object", STRATEGY + "import pickle\npickle.dumps(strategy)"
     ),
     Case("input", "EOFError: EOF when reading a line", "name = input('Which data? ')"),
+    Case("notebook-function", "name 'display' is not defined", "display(1)"),
+    Case(
+        "notebook-function",
+        "name 'get_ipython' is not defined",
+        "get_ipython().system('pip list')",
+    ),
+    Case("await", "'await' outside function", "import asyncio\nawait asyncio.sleep(0)"),
     Case("debugger", "BdbQuit", "rate = 0.1\nbreakpoint()\nprint(rate)"),
     Case("resume", Finding(Symptom.EXITED, code=42), "import sys\nsys.exit(42)"),
     Case(

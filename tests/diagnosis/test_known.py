@@ -230,9 +230,9 @@ def test_the_out_of_memory_killer_is_told(tmp_path, cgroup):
 
 
 def test_every_sign_is_provoked():
-    """What the tests above provoke by other means than a script is named here."""
+    """What is provoked by other means than a script, most of it above, is named here."""
     cases = {(case.name, case.sign) for case in (*CASES, *PLAIN, *NOTED, *STUCK)}
-    others = {"killed", "stopped", "silent", "agent-lost", "oom-killed"}
+    others = {"killed", "stopped", "silent", "agent-lost", "oom-killed", "notebook-name"}
     signs = {
         (known.name, sign) for known in ENTRIES.values() for sign in (*known.signs, *known.symptoms)
     }

@@ -39,7 +39,7 @@ class Client:
 
     async def launch(self, **fields):
         order = {"script": "main.py", "source": "", "args": [], "env": {}, "cwd": "/"}
-        order |= {"given": {}, "draft": "", "cell": "", "options": {}}
+        order |= {"given": {}, "draft": "", "cell": "", "notebook": [], "options": {}}
         return (await self.ask("launch", tasks=[], **{**order, **fields}))["run"]
 
     async def state(self, *states):

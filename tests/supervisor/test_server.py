@@ -128,7 +128,7 @@ def test_a_client_that_leaves_in_mid_line_harms_nobody(wire, one):
 def test_a_mistake_in_a_request_does_not_end_the_cluster(wire, one):
     wire.greet()
     launch = {"tasks": [], "script": "a.py", "source": "", "args": [], "env": {}, "cwd": "/"}
-    launch |= {"given": {}, "draft": "", "cell": "", "options": {}}
+    launch |= {"given": {}, "draft": "", "cell": "", "notebook": [], "options": {}}
     answer = wire.ask("launch", id=2, **{**launch, "options": {"nonsense": 1}})
     assert answer["kind"] == "ClusterError"
     assert "nonsense" in answer["error"]

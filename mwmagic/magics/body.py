@@ -1,0 +1,78 @@
+"""The body of a worker's cell, which runs as plain Python and without the notebook's variables."""
+
+from __future__ import annotations
+
+import ast
+import symtable
+from typing import TYPE_CHECKING
+
+from IPython.core.inputtransformer2 import TransformerManager
+
+from mwmagic.errors import BadArguments
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+__all__ = ["borrowed", "check_plain"]
+
+
+def check_plain(body: str) -> None:
+    """Refuse a body with IPython's own syntax, such as ``!pip``, ``%matplotlib`` or ``x?``.
+
+    Any other mistake is left to the workers, whose failure shows it in full.
+
+    Raises
+    ------
+    BadArguments
+        The message names the line of the cell, whose first line is the magic's.
+    """
+    try:
+        ast.parse(body)
+    except SyntaxError as error:
+        line = error.lineno or 1
+        text = body.splitlines()[line - 1].strip() if body else ""
+        if _is_ipython(text):
+            raise BadArguments(
+                f"line {line + 1} of the cell, `{text[:100]}`, is IPython's and not Python's, and "
+                "workers run the cell as plain Python; run that line in a cell of its own"
+            ) from None
+    except ValueError:
+        pass  # a null byte, which the workers' failure tells
+
+
+def _is_ipython(line: str) -> bool:
+    """Return whether IPython would turn a line into a call of its own."""
+    return (
+        "get_ipython()" in TransformerManager().transform_cell(line) and "get_ipython" not in line
+    )
+
+
+def borrowed(body: str, notebook: Collection[str]) -> list[str]:
+    """Return the names that a body reads from its globals but never sets, and that a notebook has.
+
+    Parameters
+    ----------
+    body : str
+        The code.
+    notebook : collection of str
+        The names of the notebook's variables.
+    """
+    try:
+        top = symtable.symtable(body, "cell", "exec")
+    except (SyntaxError, ValueError):
+        return []  # it will not run
+    own = {one.get_name() for one in top.get_symbols() if one.is_assigned() or one.is_imported()}
+    read = {
+        one.get_name()
+        for table in _tables(top)
+        for one in table.get_symbols()
+        if one.is_referenced() and (table is top or one.is_global())
+    }
+    return sorted((read - own) & {*notebook})
+
+
+def _tables(top: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
+    """Yield the symbols of a piece of code and of all functions and classes in it."""
+    yield top
+    for table in top.get_children():
+        yield from _tables(table)

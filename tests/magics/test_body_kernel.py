@@ -1,0 +1,53 @@
+"""What a worker's cell lacks of the notebook, told in a real kernel."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+USES = """
+%%mw_worker --wait
+import os
+
+def scaled(value):
+    return value * rate
+
+print(scaled(2))
+"""
+
+
+def test_a_variable_that_only_the_notebook_has_is_told_with_how_to_pass_it(kernel):
+    kernel.run("%mw_cluster 1 --no-warm")
+    kernel.run("rate = 0.5")
+    error = kernel.run(USES.lstrip()).error
+    assert "NameError: name 'rate' is not defined" in error
+    assert "they are separate processes" in error
+    assert "`--env NAME=$name`" in error
+    passed = "%%mw_worker --wait --env RATE=$rate --args $rate\nimport os, sys\n"
+    assert kernel.run(passed + "print(os.environ['RATE'], sys.argv[1])").error is None
+    assert "0.5 0.5" in kernel.run("%mw_logs 0").text
+
+
+def test_a_name_that_the_notebook_lacks_too_is_told_as_it_is(kernel):
+    kernel.run("%mw_cluster 1 --no-warm")
+    error = kernel.run(USES.lstrip()).error
+    assert "NameError: name 'rate' is not defined" in error
+    assert "separate processes" not in error
+    kernel.run("rate = 0.5")
+    own = "%%mw_worker --wait\nif False:\n    rate = 1\nprint(rate)"
+    assert "separate processes" not in kernel.run(own).error
+
+
+@pytest.mark.parametrize("line", ["!pip list", "files = !ls", "%matplotlib inline", "os?"])
+def test_a_line_that_is_not_python_is_refused_before_anything_runs(kernel, tmp_path, line):
+    kernel.run("%mw_cluster 1 --no-warm")
+    error = kernel.run(f"%%mw_worker\nimport os\nif os:\n    {line}\nprint(1)").error
+    assert f"line 4 of the cell, `{line}`, is IPython's and not Python's" in error
+    assert not (tmp_path / "main.py").exists()
+    assert "nothing was launched" in kernel.run("%mw_status").error
+
+
+def test_a_mistake_in_python_is_left_to_the_workers(kernel):
+    kernel.run("%mw_cluster 1 --no-warm")
+    assert "SyntaxError" in kernel.run("%%mw_worker --wait\nprint(").error
