@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import struct
@@ -32,12 +33,20 @@ ANSWER_SECONDS = 60.0
 """Time limit for an answer to a request."""
 
 _PROGRAM = """\
-import sys
+import os, sys
+library = os.path.dirname(os.__file__)
+sys.path.sort(key=lambda path: not path.startswith(library) or "site-packages" in path)
 sys.path.append(sys.argv.pop())
 from mwmagic.supervisor.__main__ import main
 main()
 """
-"""Starts a supervisor; its last argument is where this package is."""
+"""Starts a supervisor; its last argument is where this package is.
+
+What PYTHONPATH holds comes after Python's own modules, whose names it may have.
+"""
+
+_FRAME = re.compile(r'^  File "(.+)", line (\d+)', re.MULTILINE)
+"""A place in a traceback."""
 
 
 def start_supervisor(start: Start, path: Path) -> subprocess.Popen[bytes]:
@@ -86,7 +95,7 @@ def _check_ready(answer: dict[str, Any], log: Path) -> None:
     """Raise the error that a supervisor raised before it listened, if it did."""
     if "ready" in answer:
         return
-    said = answer.get("error") or log.read_text(errors="replace")[-2000:]
+    said = answer.get("error") or _last_words(log.read_text(errors="replace"))
     kind = answer.get("kind", "")
     if kind in ("", errors.SupervisorError.__name__):
         raise errors.SupervisorError(f"the supervisor did not start: {said}")
@@ -109,6 +118,19 @@ def discard(process: subprocess.Popen[bytes] | None, path: Path) -> None:
     for suffix in (".log", ".new", ".sock"):
         with suppress(OSError):
             path.with_suffix(suffix).unlink()
+
+
+def _last_words(log: str) -> str:
+    """Return why a supervisor died; where a module of the user's raised, that and no traceback."""
+    file, line = (_FRAME.findall(log) or [("", "")])[-1]
+    folders = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    own = {Path(folder).resolve() for folder in folders} - {Path(__file__).parents[2]}
+    if not any(Path(file).is_relative_to(folder) for folder in own):
+        return log[-2000:]
+    return (
+        f"{log.rstrip().splitlines()[-1]} ({file}, line {line}); PYTHONPATH leads to this file: "
+        "repair or rename it, or change PYTHONPATH"
+    )
 
 
 def _first_line(process: subprocess.Popen[bytes], start: bytes) -> dict[str, Any]:
