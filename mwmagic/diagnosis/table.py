@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import signal
 
+from mwmagic.gang import Policy
 from mwmagic.model.symptom import Finding, Symptom
 from mwmagic.model.variables import RESUME_CODE
 
@@ -423,9 +424,9 @@ KNOWN = (
         "resume",
         "Exit code 42: saved, start me again",
         "With code 42, which TensorFlow's PreemptionCheckpointHandler uses, a task says that it "
-        "has saved and wants to be started again, and the others are given time to save too. "
-        "A run without restarts left, or a task that ends so at once, fails with it.",
-        "`--restarts 1` lets the gang resume; use another code if nothing was saved",
+        f"has saved and wants to be started again; the others have {Policy.saving:.0f} s to save "
+        f"too. In the first {Policy.resume:.0f} s of a run this counts as a failure.",
+        "use another code if nothing was saved; `--restarts 1` starts the gang again in any case",
         "https://www.tensorflow.org/guide/migrate/fault_tolerance",
         symptoms=(Finding(Symptom.EXITED, code=RESUME_CODE),),
     ),

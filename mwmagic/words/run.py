@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from mwmagic.model.status import RunState, TaskState
+from mwmagic.model.variables import RESUME_CODE
 
 from . import failure
 from .log import fault_words
@@ -116,14 +117,22 @@ def _running(run: RunStatus) -> str:
 
 
 def _ending(run: RunStatus) -> str:
-    """Name the evaluator, which may run on for a while after training."""
-    still = [name for name in _named(run.tasks, TaskState.RUNNING) if name.startswith("evaluator:")]
-    return f"ending: {', '.join(still)} still runs" if still else "ending"
+    """Name what may run on for a while: the evaluator after training, or tasks that may save."""
+    running = _named(run.tasks, TaskState.RUNNING)
+    still = [name for name in running if name.startswith("evaluator:")]
+    if still:
+        return f"ending: {', '.join(still)} still runs"
+    saved = [name for name, task in run.tasks.items() if task.code == RESUME_CODE]
+    if saved and running:
+        return f"ending: {saved[0]} exited with code {RESUME_CODE}, so the others may still save"
+    return "ending"
 
 
 def _backoff(run: RunStatus) -> str:
     cause = run.setbacks[-1].cause if run.setbacks else None
     why = f": {failure.headline(cause)}" if cause else ""
+    if cause and cause.finding.code == RESUME_CODE:
+        return f"starting again{why}"
     return f"restarting {run.restarts} of {run.limit}{why}"
 
 

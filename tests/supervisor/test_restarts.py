@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import threading
+from pathlib import Path
 from textwrap import dedent
 
 import pytest
@@ -88,6 +89,23 @@ def test_42_means_resume(cluster):
     """
     run = cluster(2, restarts=1).run("main.py", source=dedent(code)).wait(30)
     assert run.status().attempt == 2
+
+
+def test_why_the_others_run_on_after_42_is_told(cluster):
+    code = """
+        import os, pathlib, sys, time
+        print("up", flush=True)
+        if os.environ["MWMAGIC_TASK"] == "worker:0":
+            time.sleep(600)
+        while not pathlib.Path("others-up").exists():
+            time.sleep(0.01)
+        sys.exit(42)
+    """
+    run = cluster(2).run("main.py", source=dedent(code))
+    eventually(lambda: run.status().tasks["worker:0"].size)
+    Path(run.cluster.options.directory, "others-up").touch()
+    eventually(lambda: run.status().tasks["worker:1"].code == 42)
+    assert run.words == "ending: worker:1 exited with code 42, so the others may still save"
 
 
 def test_one_failure_ends_everybody(cluster):

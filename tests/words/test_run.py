@@ -55,6 +55,7 @@ def run(state, *tasks, **fields):
 
 
 CAUSE = Cause(Finding(Symptom.EXITED, "worker:1", code=1))
+RESUMES = Cause(Finding(Symptom.EXITED, "worker:1", code=42))
 AWAY = Finding(Symptom.ELSEWHERE, "worker:0", address="<host>:1")
 NOTICE = Notice("own-tf-config", ("worker:0", "worker:1"), AWAY)
 AT = (Position("worker:1", Whereabouts.IN_USER_CODE, "main.py:3 in f"),)
@@ -93,6 +94,10 @@ HALF = Reached("train", 2, 3, 5, 10, {"loss": 0.123456, "nan": float("nan")}, 0.
         (
             run("backoff", task(), limit=3, setbacks=(Setback(1, CAUSE),)),
             "restarting 1 of 3: worker:1 exited with code 1",
+        ),
+        (
+            run("backoff", task(), setbacks=(Setback(1, RESUMES),)),
+            "starting again: worker:1 exited with code 42",
         ),
         (run("failed", task()), "failed"),
         (run("failed", task(), cause=CAUSE), "failed: worker:1 exited with code 1"),
