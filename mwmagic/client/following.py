@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from mwmagic.logs.follower import Follower
 from mwmagic.logs.guard import Guard
-from mwmagic.logs.lines import Mark
+from mwmagic.logs.lines import QUIET
 from mwmagic.model.cluster import find_task
 from mwmagic.record import TaskPaths
 from mwmagic.words.log import fault_words
@@ -73,7 +73,7 @@ class Following:
             read = follower.rest()
             if last or attempt < paths.attempt:
                 read += follower.close()
-            lines += [line.text for line in read if self._raw or line.mark != Mark.NOISE]
+            lines += [line.text for line in read if self._raw or line.mark not in QUIET]
         self._current[name] = paths.attempt
         notes = [f"mwmagic: {fault_words(fault)}" for fault in self._faults]
         self._faults.clear()

@@ -157,7 +157,7 @@ class Feed:
             self._show(index, follower.close())
 
     def _show(self, index: int, lines: Iterable[Line]) -> None:
-        self.journal.add(index, map(shortened, lines))
+        self.journal.add(index, (shortened(line) for line in lines if line.mark != Mark.OURS))
 
     def collect(self, limit: int) -> bool:
         """Read what the tasks printed, up to `limit` bytes; return whether there was anything."""

@@ -14,6 +14,7 @@ import signal
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from mwmagic.logs.frame import Ours
 from mwmagic.logs.noise import Noise
 from mwmagic.model.cause import Cause
 from mwmagic.model.symptom import Finding, Symptom
@@ -32,7 +33,7 @@ __all__ = ["diagnose"]
 LOG_LINES = 12
 """How many lines from the end of the log a cause shows."""
 
-OURS = "mwmagic: "
+ANNOUNCED = "mwmagic: "
 """How the lines begin that mwmagic itself prints in a worker."""
 
 _SAVES = re.compile(r"\.(?:save\w*|export)\(")
@@ -121,6 +122,7 @@ def _cause(
 
 def _last(tail: str) -> tuple[str, ...]:
     """Return the last lines of a log that the user's code, or an error, printed."""
-    noise = Noise()
+    noise, frames = Noise(), Ours()
     lines = [line for line in tail.splitlines() if not noise.hides(line) and line.strip()]
-    return tuple([line for line in lines if not line.startswith(OURS)][-LOG_LINES:])
+    own = [line for line in lines if not frames.hides(line) and not line.startswith(ANNOUNCED)]
+    return tuple(own[-LOG_LINES:])

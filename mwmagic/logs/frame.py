@@ -6,12 +6,12 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from mwmagic.model.ownership import is_users
+from mwmagic.model.ownership import is_ours, is_users
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["FOREIGN_LINES", "FRAME", "HEAD", "RAISED", "Frame", "frames", "innermost"]
+__all__ = ["FOREIGN_LINES", "FRAME", "HEAD", "RAISED", "Frame", "Ours", "frames", "innermost"]
 
 FOREIGN_LINES = 20
 """The most other lines between two frames."""
@@ -91,3 +91,21 @@ def innermost(found: Iterable[Frame], script: str) -> Frame | None:
         again = own and own.source and not frame.source and own.function == frame.function
         own = frame if is_users(frame.file, script) and not again else own
     return own
+
+
+class Ours:
+    """Finds the frames of mwmagic's own code among the lines of one log, in order."""
+
+    def __init__(self) -> None:
+        self._indent: int | None = None
+
+    def hides(self, line: str) -> bool:
+        """Return whether `line`, the next one of the log, belongs to such a frame."""
+        if self._indent is None and line[:1] != " ":
+            return False
+        indent = len(line) - len(line.lstrip(" "))
+        if self._indent is not None and indent > self._indent and line.strip():
+            return True  # the code, and what marks a part of it
+        frame = FRAME.match(line)
+        self._indent = indent if frame and is_ours(frame[1]) else None
+        return self._indent is not None

@@ -1,4 +1,4 @@
-"""The bytes of a log as lines, each marked as noise, an error or plain text.
+"""The bytes of a log as lines, each marked as noise, an error, plain text or our own frame.
 
 The layers are: what a terminal would show, which of it is noise, and which is an error.
 """
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
+from .frame import HEAD, Ours
 from .noise import Noise
 from .terminal import Terminal, clipped, plain
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LINE_CHARACTERS",
-    "TRACEBACK_HEAD",
+    "QUIET",
     "Hidden",
     "Line",
     "Lines",
@@ -31,9 +32,6 @@ __all__ = [
 
 LINE_CHARACTERS = 4000
 """How much of a line is shown."""
-
-TRACEBACK_HEAD = "Traceback (most recent call last):"
-"""The first line of a traceback."""
 
 _FATAL = re.compile(r"Fatal Python error: |Segmentation fault|terminate called after")
 _SYNTAX = re.compile(r'  File ".+", line \d+$')
@@ -47,6 +45,11 @@ class Mark(IntEnum):
     NOISE = 1
     ERROR = 2
     NOTE = 3
+    OURS = 4
+
+
+QUIET = (Mark.NOISE, Mark.OURS)
+"""The marks of lines that only ``--raw`` shows."""
 
 
 class Line(NamedTuple):
@@ -73,9 +76,14 @@ class Hidden:
 
 
 def fold(lines: Iterable[Line]) -> Iterator[str | Hidden]:
-    """Yield lines with each stretch of notices replaced by one `Hidden`."""
+    """Yield lines with each stretch of notices replaced by one `Hidden`.
+
+    Frames of mwmagic's own are left out without a word, as Keras does with its own.
+    """
     first, count = "", 0
     for line in lines:
+        if line.mark == Mark.OURS:
+            continue
         if line.mark == Mark.NOISE:
             first, count = first if count else line.text, count + 1
             continue
@@ -109,6 +117,7 @@ class Lines:
         self._ansi = ansi
         self._terminal = Terminal(ansi=ansi)
         self._noise = Noise()
+        self._ours = Ours()
         self._tracing = False
 
     @property
@@ -130,11 +139,14 @@ class Lines:
     def _line(self, text: str) -> Line:
         if self._guard.call("notices", False, self._noise.hides, text):  # noqa: FBT003 - neutral
             return Line(Mark.NOISE, text)
-        return Line(self._error(plain(text)), text)
+        bare = plain(text)
+        if self._ours.hides(bare):
+            return Line(Mark.OURS, text)
+        return Line(self._error(bare), text)
 
     def _error(self, text: str) -> Mark:
         """Mark a traceback, from its head to the line that names the exception."""
-        if TRACEBACK_HEAD in text or _FATAL.match(text) or _SYNTAX.match(text):
+        if HEAD in text or _FATAL.match(text) or _SYNTAX.match(text):
             self._tracing = True
             return Mark.ERROR
         traced, self._tracing = self._tracing, self._tracing and text[:1] in (" ", "\t", "")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from .drafts import Drafts
-from .lines import TRACEBACK_HEAD
+from .frame import HEAD
 from .noise import NATIVE
 from .prints import said
 from .terminal import plain
@@ -149,7 +149,7 @@ class Progress:
         if self._failing:
             self._failing = text[:1] in {" ", ""} or NATIVE.match(text) is not None
             return True
-        self._failing = TRACEBACK_HEAD in text
+        self._failing = HEAD in text
         return self._failing or NATIVE.match(text) is not None
 
     def _heading(self, text: str) -> Update | None:

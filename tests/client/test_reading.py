@@ -125,3 +125,30 @@ def test_a_parser_that_raises_costs_its_line_and_is_named(read, monkeypatch):
     *lines, note = read(b"good\nbad one\nbad two\ngood\n")
     assert lines == ["good", "bad one", "bad two", "good"]
     assert "RuntimeError: bad one" in note
+
+
+def test_frames_of_mwmagics_own_are_shown_only_by_raw(read):
+    ours = [
+        '  File "/opt/lib/python3.11/site-packages/mwmagic/repairs/scope.py", line 121, in fit',
+        "    return original(self, *args, **kwargs)",
+        "           ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^",
+    ]
+    others = [
+        "Traceback (most recent call last):",
+        '  File "/home/ann/main.py", line 13, in <module>',
+        "    model.fit(data)",
+        '  File "/opt/lib/python3.11/site-packages/keras/src/utils/x.py", line 122, in handler',
+        "    raise error",
+        "ValueError: in user code:",
+        "",
+        '    File "/home/ann/main.py", line 8, in call  *',
+        "        return f(x)",
+        "",
+        "    ValueError: bad",
+        "end",
+    ]
+    indented = [f"  {line}" for line in ours[:2]]
+    lines = [*others[:3], *ours, *ours, *others[3:7], *indented, *others[7:]]
+    data = "\n".join(lines).encode()
+    assert read(data) == others
+    assert read(data, raw=True) == lines

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -57,3 +58,12 @@ def test_a_parser_that_raises_costs_its_line_and_is_noted_once(view, monkeypatch
     lines = [line for one in frame(Feed(view))["texts"] for line in one.text.split("\n")]
     assert {"good", "bad"} <= {*lines}
     assert len([line for line in lines if "RuntimeError" in line]) == 1
+
+
+def test_a_page_shows_no_frames_of_mwmagics_own(view):
+    frame_of = (
+        '  File "/opt/site-packages/mwmagic/repairs/scope.py", line 1, in fit\n    original()\n'
+    )
+    Path(view.run.tasks["worker:0"].log).write_text(f"one\n{frame_of}two\n")
+    lines = [line for one in frame(Feed(view))["texts"] for line in one.text.split("\n")]
+    assert [line for line in lines if line][:2] == ["one", "two"]
