@@ -12,6 +12,8 @@ const KEPT_POINTS = 12000;
 // The CSS class of each kind of text; the kernel sends its index.
 const MARKS = ["", ".noise", ".error", ".note"];
 const SPEED = "steps/s";
+// No metric: its points say where epochs begin.
+const EPOCH = "an epoch begins";
 // The palette of Okabe and Ito.
 const COLOURS = "#0072B2 #E69F00 #009E73 #CC79A7 #56B4E9 #D55E00".split(" ");
 const DASHES = ["", "7 4", "2 3", "9 3 2 3"];
@@ -21,6 +23,7 @@ const HUES = "#888 #d00 #080 #a80 #06d #a0a #088 #888".split(" ");
 const CODE = "\x1b\\[[\\d;]*m", SWITCH = new RegExp(`(\x01|\x02|${CODE})`);
 
 const colour = (task) => COLOURS[task % COLOURS.length];
+const number = (n) => String(+n.toPrecision(6));
 const short = (y) => (y === null ? "nan" : String(+y.toPrecision(4)));
 
 // Create an element: h("span.class", { title: "a property" }, "a child"); h(".class") is a div.
@@ -111,65 +114,129 @@ function ticks(low, high, least = 0) {
 }
 
 function newChart(run, metric, which) {
-  let lines, X, Y;
-  const select = h("select", { ariaLabel: `Metric of the ${which} chart`, onchange: () => draw((metric = select.value)) });
-  const svg = h("svg"), tip = h(".tip");
-  const plot = h(".plot", { role: "img", onmousemove: tell }, svg, tip);
-  const el = h("figure", { hidden: true }, select, plot);
+  let lines = [], xs = [], cursor = Infinity, hovered, logged = false, axis = "step", X, Y;
+  const named = (what) => `${what} of the ${which} chart`;
+  const select = h("select", { ariaLabel: named("Metric"), onchange: () => draw((metric = select.value)) });
+  const log = button("log", () => draw((logged = !logged)), "Logarithmic scale");
+  const smooth = h("input", { type: "range", max: 0.98, step: 0.02, value: 0, ariaLabel: named("Smoothing"), oninput: () => draw() });
+  const svg = h("svg"), tip = h(".tip"), pointer = h("path.cursor");
+  const hover = (at) => show((hovered = at));
+  const plot = h(".plot", {
+    role: "slider", tabIndex: 0, onkeydown: move, onmousemove: (event) => hover(event.offsetX), onmouseleave: () => hover(),
+  }, svg, tip);
+  const el = h("figure", { hidden: true }, h(".tools", {}, select, log, h("label.dim", {}, "smooth", smooth)), plot);
+  log.ariaLabel = named("Logarithmic scale");
+
+  // Where a value is on the y axis before it is scaled to pixels; null if nowhere.
+  const raised = (y) => (!logged || y === null ? y : y > 0 ? Math.log10(y) : null);
 
   function draw() {
-    const all = Object.values(run.series), names = [...new Set(all.map((line) => line.metric))];
+    const all = Object.values(run.series), names = [...new Set(all.map((line) => line.metric))].filter((name) => name !== EPOCH);
     if (metric !== SPEED && !names.includes(metric)) metric = names.find((name) => name.includes("loss")) ?? names[0];
-    lines = all.filter((line) => line.metric === metric).sort((a, b) => a.attempt - b.attempt || a.index - b.index);
+    const pick = (wanted) => all.filter((line) => line.metric === wanted).sort((a, b) => a.attempt - b.attempt || a.index - b.index);
+    lines = pick(metric);
+    log.ariaPressed = logged;
     el.hidden = !lines.length;
     const width = plot.clientWidth;
-    if (!width) return;
+    if (!width || el.hidden) return;
     offer(select, names, metric);
-    const points = lines.flatMap((line) => line.points);
-    let [x0, x1] = range(points.map(([x]) => x));
+    const points = lines.flatMap((line) => line.points), last = lines.at(-1).attempt;
+    axis = run.cards[lines[0].index].row.axis;
+    xs = [...new Set(points.map(([x]) => x))].sort((a, b) => a - b);
+    let [x0, x1] = range(xs);
     if (x0 === x1) [x0, x1] = [x0 - 1, x1 + 1];
-    let [y0, y1] = range(points.map(([, y]) => y));
+    let [y0, y1] = range(points.map(([, y]) => raised(y)));
     const pad = 0.08 * (y1 - y0 || Math.abs(y1) || 1);
-    y0 = metric === SPEED || (y0 >= 0 && y0 < pad) ? 0 : y0 - pad;
+    y0 = !logged && (metric === SPEED || (y0 >= 0 && y0 < pad)) ? 0 : y0 - pad;
     y1 += pad;
-    X = (x) => 44 + ((x - x0) / (x1 - x0)) * (width - 52);
+    X = (x) => 58 + ((x - x0) / (x1 - x0)) * (width - 66);
     Y = (y) => 6 + ((y1 - y) / (y1 - y0)) * 126;
-    const text = (x, y, side, words) => h("text", { x, y, "text-anchor": side }, words);
+    const marks = pick(EPOCH).findLast((line) => line.attempt === last)?.points ?? [];
+    const every = Math.ceil(marks.length / 8);
     svg.replaceChildren(
-      ...ticks(y0, y1).flatMap((y) => [h("path.rule", { d: `M44 ${Y(y)}H${width}` }), text(38, Y(y) + 3, "end", short(y))]),
-      ...ticks(x0, x1, 1).map((x) => text(Math.min(X(x), width - 14), 147, "middle", short(x))),
-      ...lines.map(curve),
-      ...lines.filter((line, i) => i && line.attempt > lines[i - 1].attempt).flatMap(({ attempt, points: [[x]] }) => [
-        h("path.attempt", { d: `M${X(x)} 6V132` }),
-        text(X(x) + 4, 14, "start", `attempt ${attempt}`),
-      ]),
+      ...heights(y0, y1).flatMap((y) => [h("path.rule", { d: `M58 ${Y(raised(y))}H${width}` }), write(52, Y(raised(y)) + 3, number(y), "end")]),
+      ...ticks(x0, x1, 1).map((x) => write(Math.min(X(x), width - 3 * number(x).length), 147, number(x), "middle")),
+      write(58 + (width - 66) / 2, 163, axis, "middle"),
+      write(-69, 10, metric, "middle", { transform: "rotate(-90)" }),
+      ...marks.filter(([x], i) => x >= x0 && i % every === 0).flatMap(([x, y]) => mark("epoch", x, 128, y)),
+      ...lines.flatMap(curves),
+      ...lines.filter((line, i) => i && line.attempt > lines[i - 1].attempt).flatMap(({ attempt, points: [[x]] }) => mark("attempt", x, 14, attempt)),
+      pointer,
     );
     plot.ariaLabel = `${metric}: ${words(width).join(", ")}`;
+    plot.ariaValueMin = x0;
+    plot.ariaValueMax = x1;
+    show();
   }
 
-  function curve({ index, attempt, points }) {
-    let path = "", pen = "M";
+  // The numbers of the y axis: powers of ten if there are two or more of them.
+  function heights(y0, y1) {
+    if (!logged) return ticks(y0, y1);
+    const powers = ticks(y0, y1, 1);
+    return powers.length > 1 ? powers.map((y) => 10 ** y) : ticks(10 ** y0, 10 ** y1).filter((y) => y > 0);
+  }
+
+  const write = (x, y, text, side, props) => h("text", { x, y, "text-anchor": side, ...props }, text);
+
+  // A line where an epoch or an attempt begins.
+  const mark = (kind, x, y, number) => [h(`path.${kind}`, { d: `M${X(x)} 6V132` }), write(X(x) + 4, y, `${kind} ${number}`, "start")];
+
+  function curves({ index, attempt, points }) {
+    const weight = +smooth.value, strength = attempt < lines.at(-1).attempt ? 0.35 : 1;
+    const drawn = (some, opacity) => stroke(index, path(some), opacity, some.length < 2);
+    return weight ? [drawn(points, 0.2 * strength), drawn(means(points, weight), strength)] : [drawn(points, strength)];
+  }
+
+  // Means of the values up to each point, in which older ones weigh less and less.
+  function means(points, weight) {
+    let sum = 0, all = 0;
+    return points.map(([x, y]) => {
+      if (y === null) return [x, y];
+      [sum, all] = [weight * sum + y, weight * all + 1];
+      return [x, sum / all];
+    });
+  }
+
+  function path(points) {
+    let drawn = "", pen = "M";
     for (const [x, y] of points) {
+      const high = raised(y);
       // The line of no length makes a dot of a point that is alone.
-      if (y !== null) path += `${pen}${X(x).toFixed(1)} ${Y(y).toFixed(1)}${pen === "M" ? "h0" : ""}`;
+      if (high !== null) drawn += `${pen}${X(x).toFixed(1)} ${Y(high).toFixed(1)}${pen === "M" ? "h0" : ""}`;
       // A value that is not a number leaves a gap.
-      pen = y === null ? "M" : "L";
+      pen = high === null ? "M" : "L";
     }
-    return stroke(index, path, attempt < lines.at(-1).attempt ? 0.35 : 1, points.length < 2);
+    return drawn;
   }
 
   // Each line's value at the point nearest to a pixel.
   function words(at) {
     const away = ([x]) => Math.abs(X(x) - at);
-    return lines.slice(-8).map(({ index, attempt, points }) => {
+    return lines.slice(-16).map(({ index, attempt, points }) => {
       const [x, y] = points.reduce((best, point) => (away(point) <= away(best) ? point : best));
-      return `${run.names[index]}${attempt > 1 ? ` · attempt ${attempt}` : ""} · step ${x}: ${short(y)}`;
+      return `${run.names[index]}${attempt > 1 ? ` · attempt ${attempt}` : ""} · ${axis} ${x}: ${short(y)}`;
     });
   }
 
-  function tell({ offsetX }) {
-    set(tip, words(offsetX).join("\n"));
-    tip.style.left = `${Math.min(offsetX + 12, plot.clientWidth - 200)}px`;
+  const clamped = (at) => Math.max(0, Math.min(at, xs.length - 1));
+
+  // Tell the values below the mouse, or where the keys have moved the cursor: at first, at the end.
+  function show() {
+    const x = xs[clamped(cursor)], at = hovered ?? X(x);
+    set(tip, words(at).join("\n"));
+    tip.style.left = `${Math.max(0, Math.min(at + 12, plot.clientWidth - 200))}px`;
+    pointer.setAttribute("d", `M${at} 6V132`);
+    plot.ariaValueNow = x;
+    plot.ariaValueText = words(X(x)).join(", ");
+  }
+
+  function move(event) {
+    const by = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDown: -10, PageUp: 10, Home: -Infinity, End: Infinity }[event.key];
+    if (!by) return;
+    event.preventDefault();
+    cursor = clamped(clamped(cursor) + by);
+    if (cursor === xs.length - 1) cursor = Infinity;
+    show((hovered = undefined));
   }
 
   return { el, draw };

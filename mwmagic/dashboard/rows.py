@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from mwmagic.words.failure import explain
 from mwmagic.words.run import (
     attempt_words,
+    axis,
     fraction,
     left,
     metrics,
@@ -114,6 +115,7 @@ def row(task: TaskStatus, share: float | None = None) -> dict[str, Any]:
         "place": place(task.progress),
         "metrics": "   ".join(f"{name}{_TIE}{value}" for name, value in metrics(task.progress)),
         "usage": _usage(task, share),
+        "axis": axis(task.progress),
         "log": task.log and shown(task.log),
     }
 

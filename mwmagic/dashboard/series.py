@@ -15,10 +15,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-__all__ = ["SPEED", "Key", "Point", "Series"]
+__all__ = ["EPOCH", "SPEED", "Key", "Point", "Series"]
 
 SPEED = "steps/s"
 """The metric that is computed from the times of the others."""
+
+EPOCH = "an epoch begins"
+"""No metric: its points say where the second epoch and later ones begin, and their numbers."""
 
 KEPT_POINTS = 12_000
 """How many points are kept of all series together; beyond that, every second one is dropped."""
@@ -66,6 +69,7 @@ class _Place:
     base: float = 0.0
     last: float = 0.0
     trained: bool = False
+    begun: tuple[float, int] = (0.0, 0)
     since: tuple[float, float] | None = field(default=None)
 
     def move(self, entry: Mapping[str, Any]) -> float:
@@ -84,6 +88,15 @@ class _Place:
             self.last = float(step)
             self.x = self.base + step
         return self.x
+
+    def begins(self, entry: Mapping[str, Any]) -> float | None:
+        """Return where the epoch of an entry began, if another one came before; once for each."""
+        epoch = entry["epoch"]
+        if entry["step"] is None or not epoch or epoch == self.begun[1]:
+            return None
+        start = self.x - float(entry["step"])
+        first, self.begun = not self.begun[1], (max(start, self.begun[0]), epoch)
+        return None if first else self.begun[0]
 
     def speed(self, entry: Mapping[str, Any]) -> float | None:
         """Return the steps per second, or None while unknown.
@@ -190,6 +203,9 @@ class Series:
         if left is None:
             return
         x = place.move(entry)
+        begun = place.begins(entry)
+        if begun is not None:
+            self._keep(Key(task, attempt, EPOCH), begun, float(entry["epoch"]), sure=True)
         for metric, value in left["metrics"].items():
             key = Key(task, attempt, metric)
             if self._wanted(key, entry):

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 from mwmagic.model.text import encodable
 from mwmagic.words.failure import explain
-from mwmagic.words.run import headline, metrics, place, reached, remarks, task_words, tone
+from mwmagic.words.run import axis, headline, metrics, place, reached, remarks, task_words, tone
+
+from .picture import Picture
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,13 +20,7 @@ if TYPE_CHECKING:
 
     from .series import Point
 
-__all__ = ["chart", "page", "text"]
-
-WIDTH_PIXELS, HEIGHT_PIXELS = 480, 120
-"""Size of the picture of the loss."""
-
-COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
-"""The palette of Okabe and Ito, made for colour-blind readers."""
+__all__ = ["page", "text"]
 
 UNTYPESET = "mathjax_ignore tex2jax_ignore"
 """Classes that keep MathJax 3 and 2 from reading a "$" in a log or a message as a formula."""
@@ -104,51 +100,16 @@ def _cause(run: RunStatus) -> str:
 
 
 def _picture(run: RunStatus, points: Sequence[Point]) -> str:
-    """Return the loss as a self-contained image, and its first and last values in words."""
-    names = dict.fromkeys(point.key.metric for point in points)
-    metric = next((name for name in names if "loss" in name), None)
-    chosen = [p for p in points if p.key.metric == metric and p.y is not None]
-    if not chosen:
+    """Return the metrics as a self-contained image, and their first and last values in words."""
+    axes = [axis(task.progress) for task in run.tasks.values()]
+    picture = Picture(points, list(run.tasks), axes[0] if axes else "")
+    if not picture.metrics:
         return ""
-    first, last = chosen[0].y, chosen[-1].y
-    words = html.escape(f"{metric}: {first:.4g} at the start, {last:.4g} at the end")
-    picture = base64.b64encode(encodable(chart(chosen, list(run.tasks))).encode()).decode()
-    source = f"data:image/svg+xml;base64,{picture}"
-    return f'<div><img alt="{words}" src="{source}" width="{WIDTH_PIXELS}"><br>{words}</div>'
-
-
-def chart(points: Sequence[Point], names: Sequence[str]) -> str:
-    """Draw points of one metric as an SVG image, a line for each task and attempt."""
-    xs = [point.x for point in points]
-    ys = [point.y for point in points if point.y is not None]
-    x0, dx = min(xs), (max(xs) - min(xs)) or 1.0
-    y0, dy = min(ys), (max(ys) - min(ys)) or 1.0
-    lines: dict[tuple[str, int], list[str]] = {}
-    for point in points:
-        if point.y is not None:
-            x = 6 + (point.x - x0) / dx * (WIDTH_PIXELS - 12)
-            y = 6 + (1 - (point.y - y0) / dy) * (HEIGHT_PIXELS - 12)
-            key = (point.key.task, point.key.attempt)
-            lines.setdefault(key, []).append(f"{x:.1f},{y:.1f}")
-    last = max(attempt for _, attempt in lines)
-    drawn = "".join(
-        _line(_thin(places), names.index(task), faint=attempt < last)
-        for (task, attempt), places in lines.items()
-    )
-    frame = f'<path d="M1,1V{HEIGHT_PIXELS - 1}H{WIDTH_PIXELS - 1}" fill="none" stroke="#888"/>'
-    size = f'width="{WIDTH_PIXELS}" height="{HEIGHT_PIXELS}"'
-    box = f'viewBox="0 0 {WIDTH_PIXELS} {HEIGHT_PIXELS}"'
-    return f'<svg xmlns="http://www.w3.org/2000/svg" {size} {box}>{frame}{drawn}</svg>'
-
-
-def _thin(places: list[str]) -> list[str]:
-    """Keep as many points as a small picture can show, and the last one."""
-    stride = len(places) // 200 + 1
-    return [*places[:-1:stride], places[-1]]
-
-
-def _line(places: list[str], index: int, *, faint: bool) -> str:
-    dashes = ("", "6 3", "2 3", "8 3 2 3")[index // len(COLOURS) % 4]
-    style = f'stroke="{COLOURS[index % len(COLOURS)]}" stroke-dasharray="{dashes}"'
-    look = f'fill="none" stroke-width="1.6" opacity="{0.4 if faint else 1}"'
-    return f'<polyline points="{" ".join(places)}" {style} {look}/>'
+    lines = [
+        f"{name}: {first:.4g} at the start, {last:.4g} at the end"
+        for name, first, last in picture.values
+    ]
+    source = base64.b64encode(encodable(picture.svg).encode()).decode()
+    told = html.escape("; ".join(lines))
+    image = f'<img alt="{told}" src="data:image/svg+xml;base64,{source}" width="{picture.width}">'
+    return f'<div style="overflow-x:auto">{image}<br>{html.escape(lines[0])}</div>'

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "attempt_words",
+    "axis",
     "clock",
     "fraction",
     "headline",
@@ -232,6 +233,12 @@ def _places(progress: Reached | None) -> list[str]:
         for name, (number, total) in counts.items()
         if number is not None
     ]
+
+
+def axis(progress: Reached | None) -> str:
+    """Name what a task's progress is counted in: ``step``, or ``epoch`` where no step is known."""
+    stepless = progress is not None and progress.step is None and progress.epoch is not None
+    return "epoch" if stepless else "step"
 
 
 def metrics(progress: Reached | None) -> list[tuple[str, str]]:

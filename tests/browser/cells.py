@@ -96,6 +96,17 @@ time.sleep(600)
 """
 )
 
+EPOCHS = worker(
+    """
+for epoch in (1, 2, 3):
+    for step in range(1, 11):
+        loss = 10.0**-epoch * (1 + step / 10 + index / 10)
+        print(f"epoch {epoch} step {step}/10 loss={loss:.6f} acc={step / 10}", flush=True)
+        time.sleep(0.12)
+time.sleep(600)
+"""
+)
+
 NAMES = [
     f"{kind}{name}"
     for name in ("binary_accuracy", "auc", "recall", "precision", "loss")

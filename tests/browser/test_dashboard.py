@@ -394,18 +394,18 @@ def pressed(notebook, name):
 def test_a_chart_shows_any_metric_and_marks_attempts(notebook):
     notebook.write(cells.declare(), cells.METRICS).open().run()
     chart, speed = notebook.board.locator("figure").all()
-    told = partial(chart.locator(".mw-plot").get_attribute, "aria-label")
+    label = partial(chart.locator(".mw-plot").get_attribute, "aria-label")
     first = "loss: worker:0 · step 20: 0.05, worker:1 · step 20: 0.05"
-    eventually(lambda: told() == first, told)
+    eventually(lambda: label() == first, label)
     assert chart.locator(".mw-attempt").count() == 0
     notebook.button("Restart").click()
-    eventually(lambda: "worker:1 · attempt 2 · step 20: 0.05" in told(), told)
-    assert told().startswith(f"{first}, ")
+    eventually(lambda: "worker:1 · attempt 2 · step 20: 0.05" in label(), label)
+    assert label().startswith(f"{first}, ")
     assert chart.locator(".mw-attempt").count() == 1
     notebook.see(chart.get_by_text("attempt 2", exact=True))
     assert chart.locator("path[opacity='0.35']").count() == 2
     chart.get_by_label("Metric").select_option("acc")
-    assert told().startswith("acc: worker:0 · step 20: 0.2, ")
+    assert label().startswith("acc: worker:0 · step 20: 0.2, ")
     assert speed.get_by_label("Metric").input_value() == "steps/s"
 
 
@@ -425,6 +425,49 @@ def test_a_metric_with_one_point_has_a_chart(notebook, shot):
     shot(notebook, "one-point")
     choice.select_option("loss")
     eventually(lambda: chart.locator(".mw-dot").count() == 0, "the lines")
+
+
+def test_a_chart_has_numbers_titles_epochs_and_a_logarithmic_scale(notebook, shot):
+    notebook.write(cells.declare(), cells.EPOCHS).open().run()
+    chart = notebook.board.locator("figure").first
+    words = chart.locator("svg text")
+    eventually(lambda: "epoch 3" in words.all_text_contents(), "the third epoch")
+    eventually(lambda: "step 30: " in told(chart, "label"), lambda: told(chart, "label"))
+    assert {"step", "loss", "epoch 2", "0.1", "10", "20"} <= set(words.all_text_contents())
+    assert "epoch 1" not in words.all_text_contents(), "it begins where the axis does"
+    chart.get_by_role("button", name="Logarithmic scale").click()
+    eventually(lambda: {"0.1", "0.01"} <= set(words.all_text_contents()), "powers of ten")
+    assert not {"0.05", "0.15"} & set(words.all_text_contents())
+    assert chart.locator("path[opacity]").count() == 2
+    chart.get_by_label("Smoothing").press("End")
+    eventually(lambda: chart.locator("path[opacity='0.2']").count() == 2, "both lines, faint")
+    assert chart.locator("path[opacity='1']").count() == 2, "and their means"
+    for theme in ("Dark", "Light"):
+        notebook.theme(f"JupyterLab {theme}")
+        shot(notebook, f"epochs-{theme.lower()}")
+    notebook.page.set_viewport_size({"width": 700, "height": 1000})
+    shot(notebook, "epochs-narrow")
+
+
+def told(chart, what):
+    """Return what a screen reader is told of a chart."""
+    return chart.locator(".mw-plot").get_attribute(f"aria-{what}") or ""
+
+
+def test_the_keys_tell_a_charts_values(notebook):
+    notebook.write(cells.declare(), cells.EPOCHS).open().run()
+    chart = notebook.board.locator("figure").first
+    eventually(lambda: "step 30: " in told(chart, "label"), lambda: told(chart, "label"))
+    plot = chart.get_by_role("slider", name="loss: worker:0")
+    plot.focus()
+    assert told(chart, "valuetext") == "worker:0 · step 30: 0.002, worker:1 · step 30: 0.0021"
+    plot.press("ArrowLeft")
+    assert told(chart, "valuetext").startswith("worker:0 · step 29: 0.0019, ")
+    tip = notebook.see(chart.locator(".mw-tip"))
+    assert tip.text_content().split("\n") == told(chart, "valuetext").split(", ")
+    plot.press("Home")
+    assert told(chart, "valuetext") == "worker:0 · step 1: 0.11, worker:1 · step 1: 0.12"
+    assert (told(chart, "valuenow"), told(chart, "valuemax")) == ("1", "30")
 
 
 def test_a_narrow_row_shows_every_metric_and_the_losses_first(notebook, shot):

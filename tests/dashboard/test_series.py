@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from mwmagic.dashboard.series import KEPT_POINTS, SPEED, Key, Series
+from mwmagic.dashboard.series import EPOCH, KEPT_POINTS, SPEED, Key, Series
 
 
 def entry(step, wall, **fields):
@@ -87,6 +87,30 @@ def test_the_axis_grows_over_epochs(tmp_path):
     one.write(*(entry(10, float(n), steps=10, epoch=n, epochs=3) for n in (1, 2, 3)))
     assert [x for x, _ in one.read()] == [10.0, 20.0, 30.0]
     assert [y for _, y in one.read(SPEED)] == [10.0, 10.0]
+
+
+def test_epochs_are_marked_where_they_begin(tmp_path):
+    one = record(tmp_path)
+    one.write(*(entry(10, float(n), steps=10, epoch=n, epochs=3) for n in (1, 2, 3)))
+    assert one.read(EPOCH) == [(10.0, 2.0), (20.0, 3.0)]
+
+
+def test_epochs_of_a_printed_log_are_marked(tmp_path):
+    told = {"kind": "print", "source": "log", "steps": None}
+    one = record(tmp_path).write(
+        *(
+            entry(step, float(step + 9 * epoch), epoch=epoch, **told)
+            for epoch in (1, 2)
+            for step in (3, 6)
+        )
+    )
+    assert one.read(EPOCH) == [(6.0, 2.0)]
+
+
+def test_an_axis_of_epochs_has_no_marks(tmp_path):
+    one = record(tmp_path).write(*(entry(1, float(n), epoch=n) | {"step": None} for n in (1, 2, 3)))
+    assert [x for x, _ in one.read()] == [1.0, 2.0, 3.0]
+    assert one.read(EPOCH) == []
 
 
 def test_pages_get_points_and_where_to_go_on(tmp_path):

@@ -25,6 +25,7 @@ from mwmagic.model.status import (
 from mwmagic.model.symptom import Finding, Symptom
 from mwmagic.words.failure import remark
 from mwmagic.words.run import (
+    axis,
     clock,
     fraction,
     headline,
@@ -178,6 +179,8 @@ def test_progress_in_words():
     assert place(HALF) == "epoch 2/3 · step 5/10"
     assert place(Reached(step=7)) == "step 7"
     assert place(None) == place(Reached()) == ""
+    assert axis(HALF) == axis(Reached(step=7)) == axis(None) == "step"
+    assert axis(Reached(epoch=2)) == "epoch"
     assert metrics(HALF) == [("loss", "0.1235"), ("nan", "nan")]
     many = dict.fromkeys(("acc", "val_acc", "val_loss", "loss", "b"), 1.0)
     told = [name for name, _ in metrics(Reached(metrics=many))]

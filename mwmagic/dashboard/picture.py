@@ -1,0 +1,228 @@
+"""The charts of a saved notebook: one SVG image without scripts."""
+
+from __future__ import annotations
+
+import html
+import math
+from typing import TYPE_CHECKING
+
+from .series import EPOCH, SPEED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from .series import Point
+
+__all__ = ["Picture"]
+
+WIDTH_PIXELS, HEIGHT_PIXELS = 410, 170
+"""Size of a chart."""
+
+LEFT_PIXELS, RIGHT_PIXELS, TOP_PIXELS, BOTTOM_PIXELS = 62, 396, 24, 128
+"""The edges of the area of the curves in a chart."""
+
+ENTRY_PIXELS, LINE_PIXELS = 130, 15
+"""Width of an entry of the legend, and height of a line of it."""
+
+MOST_METRICS = 6
+"""Maximum number of metrics with a chart."""
+
+MOST_POINTS, MOST_POINTS_OF_A_LINE = 8000, 200
+"""How many points are drawn of all curves together, and of one."""
+
+MOST_EPOCHS = 8
+"""Maximum number of epochs marked in a chart."""
+
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
+"""The palette of Okabe and Ito, made for colour-blind readers."""
+
+INK, RULE = "#444", "#ddd"
+"""The colours of words and numbers, and of the lines behind the curves, on white."""
+
+
+class Picture:
+    """A chart of each metric, with a legend.
+
+    Parameters
+    ----------
+    points : sequence of Point
+        What is drawn.
+    tasks : sequence of str
+        The tasks' names, in rank order.
+    axis : str
+        What the x values count.
+    """
+
+    def __init__(self, points: Sequence[Point], tasks: Sequence[str], axis: str) -> None:
+        self._tasks, self._axis = tasks, axis
+        known = [p for p in points if p.y is not None]
+        names = dict.fromkeys(p.key.metric for p in known if p.key.metric != EPOCH)
+        self.metrics = sorted(names, key=_order)[:MOST_METRICS]
+        self._points = {name: [p for p in points if p.key.metric == name] for name in self.metrics}
+        self._epochs = _latest([p for p in known if p.key.metric == EPOCH])
+        keys = {p.key for chosen in self._points.values() for p in chosen}
+        self._most = min(MOST_POINTS_OF_A_LINE, max(MOST_POINTS // max(len(keys), 1), 2))
+
+    @property
+    def values(self) -> list[tuple[str, float, float]]:
+        """Each metric with its first and its last value."""
+        told = []
+        for name, points in self._points.items():
+            known = [p.y for p in points if p.y is not None]
+            told.append((name, known[0], known[-1]))
+        return told
+
+    @property
+    def width(self) -> int:
+        """The width in pixels."""
+        return WIDTH_PIXELS * min(len(self.metrics), 2)
+
+    @property
+    def svg(self) -> str:
+        """The image."""
+        charts = "".join(self._placed(index, name) for index, name in enumerate(self.metrics))
+        top = HEIGHT_PIXELS * math.ceil(len(self.metrics) / 2)
+        columns = self.width // ENTRY_PIXELS
+        height = top + LINE_PIXELS * math.ceil(len(self._tasks) / columns) + 4
+        legend = "".join(
+            _entry(
+                index,
+                name,
+                10 + index % columns * ENTRY_PIXELS,
+                top + index // columns * LINE_PIXELS,
+            )
+            for index, name in enumerate(self._tasks)
+        )
+        size = f'width="{self.width}" height="{height}" viewBox="0 0 {self.width} {height}"'
+        font = f'font-family="sans-serif" font-size="11" fill="{INK}"'
+        paper = '<rect width="100%" height="100%" fill="#fff"/>'
+        start = f'<svg xmlns="http://www.w3.org/2000/svg" {size} {font}>'
+        return f"{start}{paper}{charts}{legend}</svg>"
+
+    def _placed(self, index: int, name: str) -> str:
+        x, y = index % 2 * WIDTH_PIXELS, index // 2 * HEIGHT_PIXELS
+        chart = _Chart(self._points[name], zeroed=name == SPEED)
+        lines = chart.curves(self._tasks, self._most)
+        epochs = chart.epochs(self._epochs) if self._axis != "epoch" else ""
+        parts = f"{chart.numbers()}{epochs}{lines}{_titles(name, self._axis)}"
+        return f'<g transform="translate({x},{y})">{parts}</g>'
+
+
+class _Chart:
+    """One metric's curves and their scales."""
+
+    def __init__(self, points: Sequence[Point], *, zeroed: bool) -> None:
+        self._points = points
+        xs = [p.x for p in points]
+        ys = [p.y for p in points if p.y is not None]
+        self._x0, self._x1 = min(xs), max(xs)
+        if self._x0 == self._x1:
+            self._x0, self._x1 = self._x0 - 1, self._x1 + 1
+        pad = 0.08 * ((max(ys) - min(ys)) or abs(max(ys)) or 1.0)
+        self._y0, self._y1 = (0.0 if zeroed else min(ys) - pad), max(ys) + pad
+
+    def _x(self, x: float) -> float:
+        part = (x - self._x0) / (self._x1 - self._x0)
+        return LEFT_PIXELS + part * (RIGHT_PIXELS - LEFT_PIXELS)
+
+    def _y(self, y: float) -> float:
+        part = (self._y1 - y) / (self._y1 - self._y0)
+        return TOP_PIXELS + part * (BOTTOM_PIXELS - TOP_PIXELS)
+
+    def numbers(self) -> str:
+        """Draw the numbers of both axes, and a line at each of the y axis."""
+        drawn = [
+            f'<path d="M{LEFT_PIXELS} {self._y(y):.1f}H{RIGHT_PIXELS}" stroke="{RULE}"/>'
+            + _words(LEFT_PIXELS - 5, self._y(y) + 4, f"{y:.6g}", "end")
+            for y in _ticks(self._y0, self._y1)
+        ]
+        drawn += [
+            _words(self._x(x), BOTTOM_PIXELS + 15, f"{x:.12g}", "middle")
+            for x in _ticks(self._x0, self._x1, least=1.0)
+        ]
+        return "".join(drawn)
+
+    def epochs(self, marks: Sequence[Point]) -> str:
+        """Mark where epochs begin."""
+        marks = [mark for mark in marks if self._x0 <= mark.x <= self._x1]
+        return "".join(
+            f'<path d="M{self._x(mark.x):.1f} {TOP_PIXELS}V{BOTTOM_PIXELS}" stroke="{INK}" '
+            f'stroke-width="0.7" stroke-dasharray="1 4"/>'
+            + _words(self._x(mark.x) + 3, BOTTOM_PIXELS - 4, f"epoch {mark.y:.0f}", "start")
+            for mark in marks[:: math.ceil(len(marks) / MOST_EPOCHS) or 1]
+        )
+
+    def curves(self, tasks: Sequence[str], most: int) -> str:
+        """Draw a line for each task and attempt; those of earlier attempts are faint."""
+        lines: dict[tuple[int, int], list[Point]] = {}
+        for point in self._points:
+            key = (point.key.attempt, tasks.index(point.key.task))
+            lines.setdefault(key, []).append(point)
+        last = max(attempt for attempt, _ in lines)
+        return "".join(
+            self._curve(index, _thin(points, most), faint=attempt < last)
+            for (attempt, index), points in sorted(lines.items())
+        )
+
+    def _curve(self, index: int, points: Sequence[Point], *, faint: bool) -> str:
+        path, pen = "", "M"
+        for point in points:
+            if point.y is None:
+                pen = "M"  # a value that is not a number leaves a gap
+                continue
+            path += f"{pen}{self._x(point.x):.1f} {self._y(point.y):.1f}"
+            path += "h0" if pen == "M" else ""  # a dot, should it stay alone
+            pen = "L"
+        width = 6.0 if len(points) == 1 else 1.6
+        look = f'stroke-linecap="round" opacity="{0.4 if faint else 1}"'
+        return f'<path d="{path}" {_stroke(index, width)} {look}/>'
+
+
+def _order(name: str) -> tuple[bool, bool, bool]:
+    """Sort the losses first, then the speed."""
+    return name != "loss", "loss" not in name, name != SPEED
+
+
+def _latest(marks: Sequence[Point]) -> list[Point]:
+    """Return the marks of the latest attempt, of one task."""
+    latest = max((mark.key.attempt for mark in marks), default=0)
+    of_it = [mark for mark in marks if mark.key.attempt == latest]
+    return [mark for mark in of_it if mark.key == of_it[0].key]
+
+
+def _ticks(low: float, high: float, least: float = 0.0) -> Iterator[float]:
+    """Yield some round numbers between two others, no nearer to each other than `least`."""
+    rough = max((high - low) / 5, least)
+    unit = 10.0 ** math.floor(math.log10(rough))
+    step = next(unit * n for n in (1, 2, 5, 10) if unit * n >= rough)
+    for number in range(math.ceil(low / step), math.floor(high / step) + 1):
+        yield number * step
+
+
+def _thin(points: list[Point], most: int) -> list[Point]:
+    """Keep up to so many points, and the last one."""
+    stride = math.ceil(len(points) / most)
+    return [*points[:-1:stride], points[-1]]
+
+
+def _words(x: float, y: float, text: str, anchor: str, more: str = "") -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{more}>{html.escape(text)}</text>'
+
+
+def _titles(metric: str, axis: str) -> str:
+    turned = f' transform="rotate(-90 12 {(TOP_PIXELS + BOTTOM_PIXELS) / 2})"'
+    below = _words((LEFT_PIXELS + RIGHT_PIXELS) / 2, BOTTOM_PIXELS + 30, axis, "middle")
+    return below + _words(12, (TOP_PIXELS + BOTTOM_PIXELS) / 2, metric, "middle", turned)
+
+
+def _stroke(index: int, width: float) -> str:
+    dashes = ("", "6 3", "2 3", "8 3 2 3")[index // len(COLOURS) % 4]
+    colour = COLOURS[index % len(COLOURS)]
+    return f'fill="none" stroke="{colour}" stroke-width="{width}" stroke-dasharray="{dashes}"'
+
+
+def _entry(index: int, name: str, x: float, y: float) -> str:
+    """Draw a task's line and its name in the legend."""
+    return f'<path d="M{x} {y + 4}h18" {_stroke(index, 2.0)}/>' + _words(
+        x + 23, y + 8, name, "start"
+    )
