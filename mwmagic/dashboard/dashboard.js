@@ -428,7 +428,7 @@ function newView(model) {
   const head = h("header", {}, title, words, time, h("span.gap"), ...actions);
   const place = h("strong"), stacks = h("pre", { tabIndex: 0, ariaLabel: "The stacks" });
   const panel = h("section", { ariaLabel: "Where each worker is", hidden: true },
-    h(".tools", {}, place, h("span.gap"), button("Close", () => send({ kind: "close" }), "Close the stacks")),
+    h(".tools", {}, place, h("span.gap"), button("Close", close, "Close the stacks")),
     stacks,
   );
   const el = h("section", { className: "mw" },
@@ -486,6 +486,12 @@ function newView(model) {
     panel.hidden = !found;
     set(place, when);
     set(stacks, lines.join("\n"));
+  }
+
+  // At once, even if the kernel is busy or gone.
+  function close() {
+    panel.hidden = true;
+    send({ kind: "close" });
   }
 
   function plot([index, attempt, metric, x, y]) {
