@@ -71,7 +71,7 @@ COMMANDS: dict[str, Fields] = {
     },
     "end": {"process": MAYBE_STR, "grace": NUMBER},
     "signal": {"process": str, "signal": int},
-    "ask": {"process": str, "signal": int},
+    "ask": {"process": str, "signal": int, "file": str},
     "credit": {"process": str, "bytes": int},
     "tell": {"process": str, "data": str},
     "fetch": {"id": int, "path": str, "offset": int, "bytes": int},
@@ -81,8 +81,8 @@ COMMANDS: dict[str, Fields] = {
 """What a supervisor sends to an agent.
 
 ``look`` asks what the machine has, ``fetch`` asks for a piece of a file, and ``tell`` sends a
-packet to a worker on its line. ``ask`` sends a signal only to a process that catches it, so that
-the signal cannot end the process.
+packet to a worker on its line. ``ask`` sends a signal only to a process that catches it and has the
+``file`` open which the right handler writes to, so that the signal cannot end the process.
 """
 
 EVENTS: dict[str, Fields] = {

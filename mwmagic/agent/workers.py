@@ -13,7 +13,7 @@ from .process import Process
 from .reaper import Reaper
 from .relay import Relay
 from .spawn import spawn
-from .system import catches, clocks, reason_of, waiting_in
+from .system import catches, clocks, has_open, reason_of, waiting_in
 from .wire import LOG_LOST, NOT_STARTED, REMAINS, as_bytes, as_text
 
 TYPE_CHECKING = False
@@ -163,12 +163,17 @@ class Workers:
             process.signal(command["signal"])
 
     def ask(self, command: dict[str, Any]) -> None:
-        """Send a worker a signal if it catches it, and if it is still there."""
+        """Send a worker a signal if it is still there and its handler is known to be the right one.
+
+        A handler lives as long as the program, and so does the file that it writes to. The file is
+        closed before another handler takes its place.
+        """
         process = self.processes.get(command["process"])
         if process and process.pid and not process.exit:
-            if not catches(process.pid, command["signal"]):
-                raise ValueError(f"{process.name} does not catch signal {command['signal']}")
-            process.signal(command["signal"])
+            number, file = command["signal"], command["file"]
+            if not (catches(process.pid, number) and has_open(process.pid, file)):
+                raise ValueError(f"{process.name} does not answer signal {number} in {file}")
+            process.signal(number)
 
     def credit(self, command: dict[str, Any]) -> None:
         """Let more of a log be forwarded."""

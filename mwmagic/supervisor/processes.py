@@ -175,4 +175,6 @@ class Processes:
     def dump(self, process: Process) -> None:
         """Have a process write its stack."""
         channel = self._place.channel(process.task)
-        channel.send("ask", process=self.key(process), signal=variables.STACKS_SIGNAL)
+        file = str(process.paths.stacks)
+        number = variables.STACKS_SIGNAL
+        channel.send("ask", process=self.key(process), signal=number, file=file)

@@ -225,8 +225,8 @@ _WHEREABOUTS = {
     Whereabouts.STOPPED: "is stopped by a signal (SIGSTOP); SIGCONT resumes it",
     Whereabouts.NO_ANSWER: "does not answer (in an uninterruptible system call?)",
     Whereabouts.NOT_BEGUN: "is only starting, and runs none of your code yet",
-    Whereabouts.NO_HANDLER: "cannot be asked where it is: it is only starting, or became another "
-    "program (os.exec)",
+    Whereabouts.NO_HANDLER: "cannot be asked where it is: it is only starting, became another "
+    "program (os.exec), blocks or handles all signals, or closed all files",
     Whereabouts.NO_USER_CODE: "runs none of your code",
     Whereabouts.IN_FRAMEWORK: "waits inside an operation of the framework, at {place}",
     Whereabouts.IN_USER_CODE: "is at {place}, outside any operation of the framework",

@@ -11,6 +11,7 @@ import atexit
 import builtins
 import contextlib
 import faulthandler
+import functools
 import gc
 import io
 import json
@@ -67,6 +68,24 @@ def _enable_stacks() -> None:
     if path:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         faulthandler.register(variables.STACKS_SIGNAL, file=descriptor, all_threads=True)
+        _give_way(variables.STACKS_SIGNAL, descriptor)
+
+
+def _give_way(number: int, descriptor: int) -> None:
+    """Close the file of stacks when user code takes its signal: it shows whose the handler is."""
+    take, file = signal.signal, os.fstat(descriptor)
+
+    @functools.wraps(take)
+    def signal_(signalnum: int, handler: object) -> object:
+        main = threading.current_thread() is threading.main_thread()  # others may set none
+        if signalnum == number and main:
+            faulthandler.unregister(number)
+            with contextlib.suppress(OSError):  # user code closed it, or has another in its place
+                if os.path.samestat(file, os.fstat(descriptor)):
+                    os.close(descriptor)
+        return take(signalnum, handler)  # type: ignore[arg-type]
+
+    vars(signal).update(signal=signal_)
 
 
 def _install_fixes() -> None:

@@ -220,12 +220,16 @@ def test_too_few_descriptors_fail_some_workers_and_not_the_agent(agent):
 
 
 def test_a_signal_that_asks_something_ends_nothing(agent):
-    agent.start("a", "import time\nprint('bare', flush=True)\ntime.sleep(600)")
+    file = agent.folder / "answers"
+    file.touch()
+    ask = {"signal": 50, "file": str(file)}
+    agent.start("a", f"import time\nheld = open({str(file)!r})\nprint('bare')\ntime.sleep(600)")
     agent.says("a", "bare")
-    agent.say("ask", process="a", signal=50)
+    agent.say("ask", process="a", **ask)
     agent.wait("refused", command="ask", process="a")
     code = """
         import os, signal, sys, time
+        held = open("answers", "a")
         caught = False
         def answer(*_):
             global caught
@@ -239,9 +243,17 @@ def test_a_signal_that_asks_something_ends_nothing(agent):
         """
     agent.start("b", code)
     agent.says("b", "ready")
-    agent.say("ask", process="b", signal=50)
+    agent.say("ask", process="b", **ask)
     agent.says("b", "answer")
-    agent.say("ask", process="gone", signal=50)
+    deaf = "signal.pthread_sigmask(signal.SIG_BLOCK, [50])"
+    for name, more in (("c", "held.close()"), ("d", deaf), ("e", "os.remove('answers')")):
+        agent.start(
+            name, code.replace('        print("ready', f'        {more}\n        print("ready')
+        )
+        agent.says(name, "ready")
+        agent.say("ask", process=name, **ask)
+        agent.wait("refused", command="ask", process=name)
+    agent.say("ask", process="gone", **ask)
     agent.say("ping", n=1)
     agent.wait("pong")
 

@@ -102,12 +102,20 @@ def test_a_stalled_run_says_where_each_task_is(tmp_path):
 
 
 UNUSUAL = """
-import json, os, signal, sys, time
+import contextlib, json, os, signal, sys, time
 index = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
-signal.signal(signal.SIGUSR1, [signal.SIG_DFL, lambda *_: sys.exit(9), signal.SIG_DFL][index])
-print("up", flush=True)
+signal.signal(signal.SIGUSR1, [signal.SIG_DFL, lambda *_: sys.exit(9)][index % 2])
 if index == 2:
     os.execv(sys.executable, [sys.executable, "-c", "print('up', flush=True); input()"])
+for number in signal.valid_signals() if index == 3 else ():
+    with contextlib.suppress(OSError):
+        signal.signal(number, lambda *_: os._exit(9))
+if index == 4:
+    os.closerange(3, 4096)
+    mine = [open("mine", "w") for _ in range(64)]  # one has the number that ours had
+if index == 5:
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+print("up", flush=True)
 time.sleep(600)
 """
 
@@ -115,19 +123,18 @@ time.sleep(600)
 @pytest.mark.slow
 def test_looking_into_tasks_ends_none_and_calls_no_handler_of_theirs(tmp_path):
     (tmp_path / "main.py").write_text(UNUSUAL.replace("input()", "import time; time.sleep(600)"))
-    with Cluster(3, warm=False, directory=tmp_path) as cluster:
+    with Cluster(6, warm=False, directory=tmp_path) as cluster:
         run = cluster.run("main.py", cwd=tmp_path)
-        run._connection.wait(lambda _: run.over or len(run.status().tasks) == 3, 60)
-        logs = [run.directory / f"attempt-1/worker-{index}.log" for index in range(3)]
-        ups = [b"up\n", b"up\n", b"up\nup\n"]
-        eventually(lambda: [log.exists() and log.read_bytes() for log in logs] == ups)
+        logs = [run.directory / f"attempt-1/worker-{index}.log" for index in range(6)]
+        eventually(lambda: [log.exists() and log.read_bytes() for log in logs] == [b"up\n"] * 6)
         found = {one.task: one.whereabouts for one in run.stacks().positions}
         assert found == {
             "worker:0": Whereabouts.IN_USER_CODE,
             "worker:1": Whereabouts.IN_USER_CODE,
-            "worker:2": Whereabouts.NO_HANDLER,
+            **dict.fromkeys([f"worker:{index}" for index in range(2, 6)], Whereabouts.NO_HANDLER),
         }
         assert not run.over
+        assert not (tmp_path / "mine").read_bytes()
         assert not [one.state for one in run.status().tasks.values() if one.state != "running"]
 
 
