@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -13,10 +15,41 @@ from mwmagic import errors
 
 PUBLIC = {"Cluster", "ClusterSpec", "Run", "Task", "__version__", "clusters", "runs"}
 
+ROOMS = {
+    "worker": {
+        *("LayoutReport", "cluster_size", "is_chief", "layout_report", "report", "this_task"),
+        "write_path",
+    },
+    "words": {"explain", "headline", "remark"},
+    "engines": {
+        *("ENGINES", "Engine", "GROUP", "Host", "agent_command", "engine_for", "engine_names"),
+    },
+    "testing": {"FakeAgent", "FakeEngine", "FakeMachine", "FakeWorker", "Script", "Wire"},
+    "testing.conformance": {"CHECKS", "NotConforming", "Subject", "perform"},
+}
+"""What each public room shows; `mwmagic.keras` shows nothing."""
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "notebooks").glob("*.ipynb")]
+IMPORT = re.compile(r"from mwmagic(?:\.([\w.]+))? import ([\w, ]+)")
+
 
 def test_what_users_import_is_at_the_top():
     assert set(mwmagic.__all__) == PUBLIC | set(errors.__all__)
     assert mwmagic.WorkerFailed is errors.WorkerFailed
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_what_the_public_rooms_show(room):
+    assert set(import_module(f"mwmagic.{room}").__all__) == ROOMS[room]
+
+
+def test_pages_and_notebooks_import_only_what_is_public():
+    allowed = {"": set(mwmagic.__all__), **ROOMS}
+    found = [one for path in PAGES for one in IMPORT.findall(path.read_text())]
+    wrong = [(room, names) for room, names in found if set(names.split(", ")) - allowed[room]]
+    assert found
+    assert not wrong
 
 
 def test_errors_import_nothing_of_the_package():
