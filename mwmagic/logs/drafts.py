@@ -7,7 +7,6 @@ read from the drafts.
 
 from __future__ import annotations
 
-import codecs
 import re
 
 from .terminal import plain
@@ -17,10 +16,9 @@ _DRAFT_CHARACTERS = 10_000  # how much of one draft is kept
 
 
 class Drafts:
-    """Follows one stream, whose bytes may be split anywhere."""
+    """Follows one stream, whose text may be split anywhere."""
 
     def __init__(self) -> None:
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._first = ""  # first draft of the line that has not ended
         self._last = ""  # last complete draft of it
         self._rest = ""  # the draft that is being written
@@ -30,12 +28,8 @@ class Drafts:
         """The current draft of the line that has not ended, without ANSI codes."""
         return _clean(self._rest) or self._last
 
-    def feed(self, data: bytes) -> list[tuple[str, str]]:
-        """Take the next bytes and return the first and last draft of each line they ended."""
-        return self.write(self._decoder.decode(data))
-
     def write(self, text: str) -> list[tuple[str, str]]:
-        """Take the next text, already decoded; see `feed`."""
+        """Take the next text and return the first and last draft of each line it ended."""
         *ended, tail = text.split("\n")
         drawn = len(ended) if _DRAWN.search(text) else min(1, len(ended))
         lines = [self._end(piece) for piece in ended[:drawn]]

@@ -57,14 +57,6 @@ class Guard:
             self._note(parser, error)
             return neutral
 
-    def around(self, parser: str, neutral: T, read: Callable[P, T]) -> Callable[P, T]:
-        """Return a parser wrapped in this guard; see `call`."""
-
-        def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
-            return self.call(parser, neutral, read, *args, **kwargs)
-
-        return guarded
-
     def _note(self, parser: str, error: Exception) -> None:
         if parser not in self._faulty:
             self._faulty.add(parser)

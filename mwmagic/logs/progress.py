@@ -19,8 +19,6 @@ from .terminal import plain
 from .tqdm import TqdmBar, clock, tqdm_bar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from .guard import Guard
 
 _NUMBER = r"[-+]?(?:\d+(?:\.\d*)?(?:e[-+]?\d+)?|nan|inf)"
@@ -78,7 +76,7 @@ class Update:
 class Progress:
     """Follows the progress of one worker through its lines, in order.
 
-    `feed` takes raw bytes and reads each draft of a bar; `line` is for callers that only
+    `write` takes raw text and reads each draft of a bar; `line` is for callers that only
     have the lines that a `Terminal` shows.
     """
 
@@ -90,8 +88,15 @@ class Progress:
         self._announced: tuple[int | None, int | None] | None = None  # by a custom loop
         self._failing = False  # inside a traceback
 
-    def feed(self, data: bytes) -> list[Update]:
-        """Take the next bytes of the log.
+    def write(self, text: str, guard: Guard) -> list[Update]:
+        """Take the next text of the log.
+
+        Parameters
+        ----------
+        text : str
+            The text, which may be split anywhere.
+        guard : Guard
+            Calls the parser of each line.
 
         Returns
         -------
@@ -99,16 +104,8 @@ class Progress:
             One for each finished line that shows any progress, then at most one for the
             line that is still being redrawn.
         """
-        return self._read(self._drafts.feed(data), self.line)
-
-    def write(self, text: str, guard: Guard) -> list[Update]:
-        """Take the next text, already decoded, and guard the parsing of each line; see `feed`."""
-        return self._read(self._drafts.write(text), guard.around("progress", None, self.line))
-
-    def _read(
-        self, ended: list[tuple[str, str]], line: Callable[[str, str], Update | None]
-    ) -> list[Update]:
-        updates = [line(last, first) for first, last in ended]
+        ended = self._drafts.write(text)
+        updates = [guard.call("progress", None, self.line, last, first) for first, last in ended]
         self._current = None if ended else self._current
         current = self._bar(self._drafts.current, finished=False)
         if current != self._current:

@@ -2,9 +2,11 @@ import itertools
 from pathlib import Path
 
 import pytest
+from feeding import Fed, raised
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mwmagic.logs.guard import Guard
 from mwmagic.logs.progress import Progress, Update
 from mwmagic.logs.terminal import shown
 
@@ -14,8 +16,8 @@ LEGACY = "10/10 [==============================] - 1s 64ms/step - loss: 0.5000"
 
 
 def peek(text, progress=None):
-    """Return what a line tells that has not ended."""
-    updates = (progress or Progress()).feed(b"\r" + text.encode())
+    """Return what a line that has not ended shows."""
+    updates = (progress or Progress()).write(f"\r{text}", Guard(raised))
     return updates[-1] if updates else None
 
 
@@ -54,7 +56,7 @@ def test_keras_3_fit_evaluate_predict(sample):
 
 def test_legacy_workers_sum_metrics_until_the_last_line(sample):
     data = sample("legacy-two-workers-0")
-    progress = Progress()
+    progress = Fed()
     drafts = [at for byte in data for at in progress.feed(bytes([byte]))]
     first = [at for at in drafts if at.epoch == 1 and "accuracy" in at.metrics]
     assert any(at.metrics["accuracy"] > 1 and not at.final for at in first)
@@ -132,7 +134,7 @@ def test_a_bar_of_another_length_inside_an_epoch_is_no_epoch(bar):
 def test_evaluate_in_a_callback_draws_over_the_bar_of_the_epoch(sample, name):
     data = sample(name)
     for parts in ([data], [data[at : at + 7] for at in range(0, len(data), 7)]):
-        progress = Progress()
+        progress = Fed()
         updates = [at for part in parts for at in progress.feed(part) if at.final]
         assert [(at.kind, at.epoch, at.steps) for at in updates] == [
             ("bar", None, 3),
@@ -227,7 +229,7 @@ def test_what_only_looks_like_a_bar(line):
 
 def finished(parts):
     """Return the updates of finished lines when the log comes in `parts`."""
-    progress = Progress()
+    progress = Fed()
     lines = [update for part in parts for update in progress.feed(part)]
     return epochs(lines), [at for at in lines if at.kind == "print"]
 
@@ -249,4 +251,4 @@ def test_garbage_never_raises(lines):
     progress = Progress()
     for line in lines:
         progress.line(line)
-        progress.feed(line.encode(errors="surrogatepass"))
+        progress.write(line, Guard(raised))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 
 import pytest
+from feeding import Fed
 from tqdm import tqdm
 
 from mwmagic.logs.progress import Progress, Update
@@ -59,7 +60,7 @@ def test_a_bar_as_tqdm_draws_it():
     bar = tqdm(range(5), desc="Epoch 1/1", file=out, mininterval=0, ncols=100)
     for step in bar:
         bar.set_postfix(loss=1 / (step + 1), note="text")
-    updates = Progress().feed(out.getvalue().encode())
+    updates = Fed().feed(out.getvalue().encode())
     assert updates[-1].step == updates[-1].steps == 5
     assert updates[-1].final
     assert updates[-1].metrics == {"loss": 0.2}
@@ -67,6 +68,6 @@ def test_a_bar_as_tqdm_draws_it():
 
 
 def test_a_bar_that_is_being_drawn():
-    progress = Progress()
+    progress = Fed()
     seen = [progress.feed(f"\r{BAR.replace('45/', f'{n}/')}".encode())[-1].step for n in (1, 2, 3)]
     assert seen == [1, 2, 3]
