@@ -11,6 +11,7 @@ from mwmagic.errors import ClusterError
 
 from .cluster import Task, make_tasks
 from .option import Option, Repeated
+from .variables import KERAS_MODES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -87,7 +88,7 @@ class ClusterOptions:
         "Repair Keras 3 for use with several workers (auto), leave it alone (plain), or use "
         "tf-keras (legacy).",
         Repeated.MUST_MATCH,
-        choices=("auto", "plain", "legacy"),
+        choices=KERAS_MODES,
         configurable=True,
     )
     devices: int = _option(

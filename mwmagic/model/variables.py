@@ -33,7 +33,10 @@ STACKS_SIGNAL = 50
 """A real-time signal, which user code leaves alone; it may want SIGUSR1 for itself."""
 
 KERAS = "MWMAGIC_KERAS"
-"""``auto``, ``plain`` or ``legacy``."""
+"""One of `KERAS_MODES`."""
+
+KERAS_MODES = ("auto", "plain", "legacy")
+"""Repair Keras 3, which is the default; leave it alone; use tf-keras."""
 
 HEARTBEAT = "MWMAGIC_HEARTBEAT"
 """Seconds after which TensorFlow gives up a silent peer; 0 leaves the default."""

@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from mwmagic.errors import MwmagicError, NotInstalled
+from mwmagic.model.variables import KERAS_MODES
 
 from .imports import after_import
 
@@ -20,9 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
 
-__all__ = ["MODES", "install"]
-
-MODES = ("auto", "plain", "legacy")
+__all__ = ["install"]
 
 
 def install(mode: str, announce: Callable[[str], None]) -> None:
@@ -47,8 +46,9 @@ def install(mode: str, announce: Callable[[str], None]) -> None:
     NotInstalled
         ``"legacy"`` without tf-keras.
     """
-    if mode not in MODES:
-        raise MwmagicError(f"unknown Keras mode {mode!r}; the modes are {', '.join(MODES)}")
+    if mode not in KERAS_MODES:
+        known = ", ".join(KERAS_MODES)
+        raise MwmagicError(f"unknown Keras mode {mode!r}; the modes are {known}")
     if mode == "legacy":
         _choose_legacy()
     elif mode == "auto":

@@ -1,4 +1,4 @@
-"""Run a function right after a module is imported, without importing it.
+"""Runs a function right after a module is imported, without importing it.
 
 A worker's bootstrap has to prepare TensorFlow and Keras, but it is up to the user's code
 whether and when they are imported, and importing them takes seconds. So a finder at the
