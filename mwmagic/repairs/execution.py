@@ -12,7 +12,7 @@ from keras.src.backend.tensorflow import trainer
 from .agreement import agree
 from .cluster import first_local, spans_workers
 from .repair import Repair, Sign, replace
-from .step import running
+from .step import Updated, running
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,17 +54,20 @@ def _execute_steps() -> None:
 
 def _executing(model: Any, step_function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Return the function that `fit` calls with an iterator, once per execution."""
-    updated: dict[int, Any] = {}
-    one_step = model._autoconvert_optionals(_one_step(model, step_function, updated))
+    updated = Updated()
 
     def steps_on_iterator(iterator: Any) -> Any:
+        one_step = _one_step(model, step_function, updated, specified=True)
         outputs = one_step(iterator.get_next())
         if model.steps_per_execution > 1:
             outputs = _further_steps(model, one_step, iterator, outputs)
-        return agree(model, outputs, updated)
+        logs, weight = outputs
+        return agree(model, logs, weight, updated)
 
     def step_on_data(data: Any) -> Any:
-        return agree(model, one_step(data), updated)
+        one_step = _one_step(model, step_function, updated, specified=False)
+        logs, weight = one_step(data)
+        return agree(model, logs, weight, updated)
 
     if not model.run_eagerly:
         steps_on_iterator, step_on_data = _traced(steps_on_iterator), _traced(step_on_data)
@@ -85,23 +88,31 @@ def _traced(function: Callable[[Any], Any]) -> Any:
 
 
 def _one_step(
-    model: Any, step_function: Callable[[Any], Any], updated: dict[int, Any]
+    model: Any, step_function: Callable[[Any], Any], updated: Updated, *, specified: bool
 ) -> Callable[[Any], Any]:
-    """Return the function that runs one step on all replicas and returns this worker's outputs."""
+    """Return the function that runs one step on all replicas.
+
+    It returns this worker's outputs, and what they weigh in a mean over the workers.
+    """
     strategy = model.distribute_strategy
 
     def replica(data: Any) -> Any:
-        with running(model, data) as step:
+        with running(model, data, updated, specified=specified) as step:
             outputs = step_function(data)
-        updated.update(step.updated)
-        if step_function == model.train_step and not step.scaled:
+        if step_function == model.train_step and not step.scaled and _has_its_own_loss(model):
             warnings.warn(UNSCALED.format(n=strategy.num_replicas_in_sync), stacklevel=2)
-        return outputs
+        return outputs, step.weight
 
     def one_step(data: Any) -> Any:
         return first_local(strategy, strategy.run(replica, args=(data,)))
 
-    return one_step
+    return model._autoconvert_optionals(one_step)  # type: ignore[no-any-return]
+
+
+def _has_its_own_loss(model: Any) -> bool:
+    """Return whether the user's code, and not Keras's, computes a model's loss."""
+    keras, own = trainer.TensorFlowTrainer, type(model)
+    return own.train_step is not keras.train_step or own.compute_loss is not keras.compute_loss
 
 
 def _further_steps(model: Any, one_step: Callable[[Any], Any], iterator: Any, outputs: Any) -> Any:

@@ -39,7 +39,7 @@ def _divide_by_global_count() -> None:
         dtype: Any = None,
     ) -> Any:
         step = current_step()
-        if step is None or reduction not in MEANS:
+        if step is None or reduction not in {*MEANS, "sum"}:
             return original(values, sample_weight, mask, reduction, dtype)
         values = ops.convert_to_tensor(values, dtype=dtype)
         weight = module.apply_mask(sample_weight, mask, dtype=values.dtype, reduction="sum")
@@ -47,7 +47,12 @@ def _divide_by_global_count() -> None:
             weight = ops.cast(weight, values.dtype)
             values, weight = module.squeeze_or_expand_to_same_rank(values, weight)
             values *= weight
-        count, equal = _size(values), values.shape.is_fully_defined()
+        equal = step.alike and values.shape.is_fully_defined()
+        if reduction == "sum":
+            return ops.sum(values) if _in_a_layer() else _sum_over_all(step, values, equal)
+        if values.shape.rank == 0:
+            return values if _in_a_layer() else _mean_over_all(step, values)
+        count = _size(values)
         if reduction == "mean_with_sample_weight" and weight is not None:
             count, equal = ops.sum(weight), False
         elif mask is not None:
@@ -71,6 +76,33 @@ def _unmasked(values: Any, mask: Any) -> Any:
     """Return how many of the values a mask keeps."""
     mask = tf.cast(mask, values.dtype)
     return ops.divide_no_nan(_size(values) * ops.sum(mask), _size(mask))
+
+
+def _sum_over_all(step: Step, values: Any, equal: bool) -> Any:
+    """Return the sum over all replicas, with the gradient of this replica's part in it.
+
+    If the replicas have equally many values, the metrics weight the replicas equally, and
+    multiples of their own sums stand for the sum over all.
+    """
+    step.scaled = True
+    context, part = tf.distribute.get_replica_context(), ops.sum(values)
+    if equal:
+        return _with_gradient_of(part, part * context.num_replicas_in_sync)
+    whole = context.all_reduce(tf.distribute.ReduceOp.SUM, tf.stop_gradient(part))
+    return _with_gradient_of(part, whole)
+
+
+def _mean_over_all(step: Step, value: Any) -> Any:
+    """Return the mean over all samples, of which `value` is the mean over this replica's."""
+    if step.samples is None:
+        return _over_all(step, value, tf.ones_like(value), equal=True)
+    samples = tf.cast(step.samples, value.dtype)
+    return _over_all(step, _or_zero(step, value) * samples, samples)
+
+
+def _or_zero(step: Step, value: Any) -> Any:
+    """Return a loss, or 0 on a replica without samples, where a mean is 0 / 0."""
+    return value if step.samples is None else tf.where(step.samples > 0, value, 0)
 
 
 def _over_all(step: Step, total: Any, count: Any, equal: bool = False) -> Any:
@@ -111,7 +143,8 @@ def _scale_gradients_alone() -> None:
 
     The original divides both, and the built-in `train_step` multiplies the value again
     for its metric. A custom `train_step`, as shown in Keras's guides, does not, and so
-    reports a fraction of the loss.
+    reports a fraction of the loss. It also gives every replica an equal part, however many
+    of the samples the replica has.
     """
     scale, unscale = module.scale_loss_for_distribution, module.unscale_loss_for_distribution
 
@@ -120,7 +153,8 @@ def _scale_gradients_alone() -> None:
         if step is None:
             return scale(value)
         step.scaled = True
-        return _with_gradient_of(scale(value), value)
+        value = _or_zero(step, value)
+        return _with_gradient_of(value * tf.cast(step.share(), value.dtype), value)
 
     def unscale_loss_for_distribution(value: Any) -> Any:
         return unscale(value) if current_step() is None else value

@@ -17,18 +17,22 @@ __all__ = ["REPAIRS"]
 def _keep_the_sum_whole() -> None:
     """Undo, for sums over the batch, the division that only means need.
 
-    Keras divides every added loss by the number of replicas. Up to 3.14 its activity
-    regularizers are sums over the samples, so the replicas' parts already add up to the
-    whole.
+    Every added loss is multiplied by the replica's share of the samples. Up to 3.14 Keras's
+    activity regularizers are sums over the samples, so the replicas' parts already add up
+    to the whole.
     """
     original = Layer.__call__
 
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        regularizer = self.activity_regularizer
-        if regularizer is None or current_step() is None:
+        regularizer, step = self.activity_regularizer, current_step()
+        if regularizer is None or step is None:
             return original(self, *args, **kwargs)
-        replicas = tf.distribute.get_strategy().num_replicas_in_sync
-        self.activity_regularizer = lambda output: replicas * regularizer(output)
+
+        def whole(output: Any) -> Any:
+            loss = regularizer(output)
+            return tf.math.divide_no_nan(loss, tf.cast(step.share(), loss.dtype))
+
+        self.activity_regularizer = whole
         try:
             return original(self, *args, **kwargs)
         finally:

@@ -18,7 +18,23 @@ from keras.src import tree
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Step", "current_step", "running"]
+__all__ = ["Step", "Updated", "current_step", "running"]
+
+
+@dataclass
+class Updated:
+    """What steps have updated on each replica separately.
+
+    Parameters
+    ----------
+    state : dict
+        The model's state, by identity.
+    metrics : set
+        The identities of metrics' variables.
+    """
+
+    state: dict[int, Any] = field(default_factory=dict)
+    metrics: set[int] = field(default_factory=set)
 
 
 @dataclass
@@ -29,30 +45,70 @@ class Step:
     ----------
     model : keras.Model
         The model in training.
+    alike : bool
+        Whether a shape that is known before the step is the same on every replica, because
+        it comes from the dataset's element spec.
     samples : tf.Tensor or None
-        How many samples this replica got, if that is known only at run time, as when
-        the last batch leaves some replicas without any.
-    updated : dict
-        The model's state that the step has updated, by identity.
+        How many samples this replica got, or None if all replicas got equally many. In
+        the last batch, some may be left without any.
+    updated : Updated
+        What this step and others have updated; the step adds to it.
     scaled : bool
         Whether the loss has been divided among the replicas.
     """
 
     model: Any
+    alike: bool
     samples: Any
-    updated: dict[int, Any] = field(default_factory=dict)
+    updated: Updated
     scaled: bool = False
 
     def __post_init__(self) -> None:
+        self._shares: dict[int, Any] = {}
         self._state = {id(variable) for variable in self.model.non_trainable_variables}
+        self._metrics = {id(v) for metric in self.model.metrics for v in metric.variables}
 
-    def holds(self, variable: Any) -> bool:
+    def update(self, variable: Any, value: Any) -> Any:
+        """Note that a variable is assigned to, and return what to assign.
+
+        That is the old value where a replica without samples has nothing to add: it would
+        update a mean with 0 / 0, and a metric with a sample that there is not.
+        """
+        measures, state = id(variable) in self._metrics, self._is_state(variable)
+        if measures:
+            self.updated.metrics.add(id(variable))
+        if state:
+            self.updated.state[id(variable)] = variable
+        if self.samples is None or not (measures or state):
+            return value
+        old, value = variable.value, tf.cast(value, variable.dtype)
+        nothing = self.samples == 0
+        return tf.where(nothing if measures else nothing & ~tf.math.is_finite(value), old, value)
+
+    def _is_state(self, variable: Any) -> bool:
         """Return whether a variable is floating-point state that replicas update separately."""
         return (
             id(variable) in self._state
             and variable.aggregation == "none"
             and tf.as_dtype(variable.dtype).is_floating
         )
+
+    @property
+    def weight(self) -> Any:
+        """What this replica's part in a mean over the batch weighs, as a float32 scalar."""
+        return tf.constant(1.0) if self.samples is None else tf.cast(self.samples, tf.float32)
+
+    def share(self) -> Any:
+        """Return the part of the batch's samples that this replica got; the parts add up to 1."""
+        context = tf.distribute.get_replica_context()
+        if self.samples is None:
+            return tf.constant(1.0 / context.num_replicas_in_sync)
+        # A tensor that was made inside a loop or a branch cannot be used outside.
+        graph = id(tf.compat.v1.get_default_graph())
+        if graph not in self._shares:
+            whole = context.all_reduce(tf.distribute.ReduceOp.SUM, self.weight)
+            self._shares[graph] = tf.math.divide_no_nan(self.weight, whole)
+        return self._shares[graph]
 
 
 _CURRENT: ContextVar[Step | None] = ContextVar("step", default=None)
@@ -64,9 +120,23 @@ def current_step() -> Step | None:
 
 
 @contextmanager
-def running(model: Any, data: Any) -> Iterator[Step]:
-    """Mark what follows as a replica's step on `data`."""
-    step = Step(model, _samples(data))
+def running(model: Any, data: Any, updated: Updated, *, specified: bool) -> Iterator[Step]:
+    """Mark what follows as a replica's step on `data`.
+
+    Parameters
+    ----------
+    model : keras.Model
+        The model in training.
+    data : nest
+        This replica's part of a batch.
+    updated : Updated
+        Where to note what the step updates.
+    specified : bool
+        Whether the shapes of `data` come from the dataset's element spec, if the step is
+        traced. An eager tensor always has the shape of this batch on this replica.
+    """
+    alike = specified and not tf.executing_eagerly()
+    step = Step(model, alike, _samples(data, alike), updated)
     token = _CURRENT.set(step)
     try:
         yield step
@@ -74,9 +144,9 @@ def running(model: Any, data: Any) -> Iterator[Step]:
         _CURRENT.reset(token)
 
 
-def _samples(data: Any) -> Any:
-    """Return the size of a batch, or None if the shape already gives it."""
+def _samples(data: Any, alike: bool) -> Any:
+    """Return the size of this replica's part of a batch, or None if all parts are equal."""
     for leaf in tree.flatten(data):
         if isinstance(leaf, tf.Tensor) and leaf.shape.rank:
-            return tf.shape(leaf)[0] if leaf.shape[0] is None else None
+            return None if alike and leaf.shape[0] is not None else tf.shape(leaf)[0]
     return None

@@ -247,14 +247,15 @@ def nested_inputs_and_outputs(scope):
     return {**found, **{f"predict/{k}": v for k, v in result.items()}}
 
 
+def scalar(y, prediction):
+    y = tf.one_hot(tf.cast(tf.reshape(y, [-1]), tf.int32), CLASSES)
+    return tf.reduce_mean(tf.square(y - prediction))
+
+
 @row("a loss function that returns a scalar")
 def scalar_loss(scope):
-    def loss(y, prediction):
-        y = tf.one_hot(tf.cast(tf.reshape(y, [-1]), tf.int32), CLASSES)
-        return tf.reduce_mean(tf.square(y - prediction))
-
     with scope():
-        model = compiled(dense(), loss=loss)
+        model = compiled(dense(), loss=scalar)
     return trained(model)
 
 
@@ -282,6 +283,36 @@ def loss_added_in_a_layer(scope):
     return trained(model)
 
 
+@row(
+    "`add_loss`, regularizers, a scalar loss; last batch smaller than the number of workers",
+    keras2=False,
+)
+def losses_without_samples(scope):
+    l2 = keras.regularizers.L2(0.01)
+    found = {}
+    for size in (37, 41):
+        with scope():
+            model = dense(AddsLoss(), kernel_regularizer=l2, activity_regularizer=l2)
+            compiled(model, loss=scalar)
+        for key, value in trained(model, batches(X[:size], Y[:size])).items():
+            found[f"{size}/{key}"] = value
+    return found
+
+
+@row("losses with `reduction='sum'` and `'none'`", keras2=False)
+def other_reductions(scope):
+    found = {}
+    for reduction in ("sum", "none"):
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=reduction)
+        with scope():
+            model = compiled(dense(), keras.optimizers.SGD(0.01), loss=loss)
+        for size in (SIZE, 37):  # of all the shapes are static
+            data = batches(X[:size], Y[:size], drop_remainder=size == SIZE)
+            for key, value in trained(model, data, epochs=1).items():
+                found[f"{reduction}/{size}/{key}"] = value
+    return found
+
+
 @row("metrics that are not means (AUC, precision), and logs after every batch")
 def many_metrics(scope):
     with scope():
@@ -295,6 +326,33 @@ def many_metrics(scope):
         on_train_batch_end=lambda _, logs: seen.append([float(logs[k]) for k in sorted(logs)])
     )
     found = trained(model, batches(X, (Y > 1)[:, None].astype("float32")), callbacks=[spy])
+    return {**found, "logs": np.array(seen)}
+
+
+class AddsLogs(keras.Sequential):
+    """Logs its metrics as Keras's guides do, which nests the compiled ones, and two averages."""
+
+    def train_step(self, data):
+        largest = super().train_step(data)["largest"]
+        logs = {metric.name: metric.result() for metric in self.metrics}
+        return {**logs, "largest": largest, "mean": tf.reduce_mean(data[0])}
+
+    def compute_metrics(self, x, y, y_pred, sample_weight=None):
+        logs = super().compute_metrics(x, y, y_pred, sample_weight=sample_weight)
+        return {**logs, "largest": tf.reduce_mean(tf.reduce_max(y_pred, axis=-1))}
+
+
+@row("logs with keys that are not metrics, and nested ones", keras2=False)
+def logs_with_other_keys(scope):
+    with scope():
+        model = initialised(AddsLogs([keras.Input((8,)), layers.Dense(3, activation="sigmoid")]))
+        model.compile(sgd(), "binary_crossentropy", metrics=[keras.metrics.AUC(name="auc")])
+    seen = []
+    spy = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda _, logs: seen.append([float(logs[k]) for k in sorted(logs)])
+    )
+    data = batches(X[:37], np.eye(3, dtype="float32")[Y[:37]])
+    found = trained(model, data, validation_data=data, callbacks=[spy])
     return {**found, "logs": np.array(seen)}
 
 
@@ -487,6 +545,18 @@ def run_eagerly(scope):
     return trained(model, epochs=1)
 
 
+@row("`run_eagerly=True`, last batch smaller", keras2=False)
+def uneven_eagerly(scope):
+    found = {}
+    for size in (15, 13):
+        with scope():
+            extra = layers.BatchNormalization(synchronized=True)
+            model = compiled(dense(extra, AddsLoss()), run_eagerly=True)
+        for key, value in trained(model, batches(X[:size], Y[:size]), epochs=1).items():
+            found[f"{size}/{key}"] = value
+    return found
+
+
 @row("NumPy arrays, shuffled with a seed", keras2=False)
 def numpy_input(scope):
     with scope():
@@ -503,6 +573,21 @@ def on_batch(scope):
     logs.append(model.test_on_batch(X[:BATCH], Y[:BATCH]))
     predicted = model.predict_on_batch(X[:BATCH])
     return {"logs": np.array(logs), "predict": predicted, **state(model)}
+
+
+@row("`train_on_batch`, batches of other sizes on other workers", keras2=False)
+def on_uneven_batch(scope):
+    with scope():
+        workers = tf.distribute.get_strategy().num_replicas_in_sync
+        model = compiled(dense(), adam())
+
+    def own(array, start, size):
+        return np.array_split(array[start : start + size], workers)[TASK]
+
+    sizes = [(0, 12), (12, 12), (24, 11), (35, 12)]
+    logs = [model.train_on_batch(own(X, *part), own(Y, *part)) for part in sizes]
+    logs.append(model.test_on_batch(own(X, 0, 11), own(Y, 0, 11)))
+    return {"logs": np.array(logs), **state(model)}
 
 
 def endless(x, y):
