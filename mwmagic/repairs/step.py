@@ -65,25 +65,35 @@ class Step:
 
     def __post_init__(self) -> None:
         self._shares: dict[int, Any] = {}
+        self._spoiled: dict[tuple[int, int], Any] = {}
         self._state = {id(variable) for variable in self.model.non_trainable_variables}
-        self._metrics = {id(v) for metric in self.model.metrics for v in metric.variables}
+        self._metrics = {id(v): id(m) for m in self.model.metrics for v in m.variables}
 
     def update(self, variable: Any, value: Any) -> Any:
         """Note that a variable is assigned to, and return what to assign.
 
-        That is the old value where a replica without samples has nothing to add: it would
-        update a mean with 0 / 0, and a metric with a sample that there is not.
+        That is the old value where a replica without samples would update state, or a
+        metric, with 0 / 0. The metric's count of such updates stays as well.
         """
-        measures, state = id(variable) in self._metrics, self._is_state(variable)
-        if measures:
+        metric, state = self._metrics.get(id(variable)), self._is_state(variable)
+        if metric is not None:
             self.updated.metrics.add(id(variable))
         if state:
             self.updated.state[id(variable)] = variable
-        if self.samples is None or not (measures or state):
+        if self.samples is None or not (metric or state):
             return value
-        old, value = variable.value, tf.cast(value, variable.dtype)
-        nothing = self.samples == 0
-        return tf.where(nothing if measures else nothing & ~tf.math.is_finite(value), old, value)
+        value = tf.cast(value, variable.dtype)
+        bad = ~tf.math.is_finite(value) if state else self._spoils(metric, value)
+        return tf.where((self.samples == 0) & bad, variable.value, value)
+
+    def _spoils(self, metric: Any, value: Any) -> Any:
+        """Return whether a metric's update, this variable's or one before it, is not finite."""
+        place = _graph(), metric
+        bad = self._spoiled.get(place, tf.zeros((), tf.bool))
+        if value.dtype.is_floating:
+            bad |= ~tf.reduce_all(tf.math.is_finite(value))
+        self._spoiled[place] = bad
+        return bad
 
     def _is_state(self, variable: Any) -> bool:
         """Return whether a variable is floating-point state that replicas update separately."""
@@ -103,12 +113,15 @@ class Step:
         context = tf.distribute.get_replica_context()
         if self.samples is None:
             return tf.constant(1.0 / context.num_replicas_in_sync)
-        # A tensor that was made inside a loop or a branch cannot be used outside.
-        graph = id(tf.compat.v1.get_default_graph())
-        if graph not in self._shares:
+        if (place := _graph()) not in self._shares:
             whole = context.all_reduce(tf.distribute.ReduceOp.SUM, self.weight)
-            self._shares[graph] = tf.math.divide_no_nan(self.weight, whole)
-        return self._shares[graph]
+            self._shares[place] = tf.math.divide_no_nan(self.weight, whole)
+        return self._shares[place]
+
+
+def _graph() -> int:
+    """Identify where a tensor can be used: one made inside a branch or a loop only there."""
+    return id(tf.compat.v1.get_default_graph())
 
 
 _CURRENT: ContextVar[Step | None] = ContextVar("step", default=None)

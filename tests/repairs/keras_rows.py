@@ -329,6 +329,34 @@ def many_metrics(scope):
     return {**found, "logs": np.array(seen)}
 
 
+class Custom(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.inner = dense()
+
+    def call(self, x, training=False):
+        return self.inner(x, training=training)
+
+
+class TracksItsMean(Custom):
+    """Tracks the mean of a batch, which is 0 / 0 on a worker without samples."""
+
+    def __init__(self):
+        super().__init__()
+        self.tracker = keras.metrics.Mean(name="one")
+
+    def train_step(self, data):
+        self.tracker.update_state(tf.reduce_mean(tf.ones_like(data[1], tf.float32)))
+        return {**super().train_step(data), "one": self.tracker.result()}
+
+
+@row("a metric of means over batches, of which some workers have no samples", keras2=False)
+def mean_without_samples(scope):
+    with scope():
+        model = compiled(TracksItsMean())
+    return trained(model, batches(X[:37], Y[:37]))
+
+
 class AddsLogs(keras.Sequential):
     """Logs its metrics as Keras's guides do, which nests the compiled ones, and two averages."""
 
@@ -354,15 +382,6 @@ def logs_with_other_keys(scope):
     data = batches(X[:37], np.eye(3, dtype="float32")[Y[:37]])
     found = trained(model, data, validation_data=data, callbacks=[spy])
     return {**found, "logs": np.array(seen)}
-
-
-class Custom(keras.Model):
-    def __init__(self):
-        super().__init__()
-        self.inner = dense()
-
-    def call(self, x, training=False):
-        return self.inner(x, training=training)
 
 
 class WithComputeLoss(Custom):
