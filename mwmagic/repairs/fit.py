@@ -7,11 +7,12 @@ from typing import Any
 
 from keras.src import tree
 from keras.src.backend.tensorflow import trainer
+from keras.src.models.model import Model
 from tensorflow.python.distribute.values import PerReplicaSpec
 
 from .cluster import spans_workers
 from .repair import Repair, Sign, replace
-from .scope import bring_metrics_in, refuse_foreign_weights
+from .scope import adopt_optimizers, bring_metrics_in, refuse_foreign_weights
 
 __all__ = ["REPAIRS"]
 
@@ -34,11 +35,26 @@ def _build_from_the_element_spec() -> None:
             return
         if iterator is not None:
             data_batch = _local_spec(iterator._distributed_dataset.element_spec)
+        adopt_optimizers(self)
         refuse_foreign_weights(self)
-        original(self, data_batch=data_batch)
+        if not _is_only_stepped(self):
+            original(self, data_batch=data_batch)
         bring_metrics_in(self)
 
     replace(cls, "_maybe_symbolic_build", _maybe_symbolic_build)
+
+
+def _is_only_stepped(model: Any) -> bool:
+    """Return whether a model has built layers and a `train_step`, but no `call`, like a GAN.
+
+    A single process never calls it either.
+    """
+    inner = model._flatten_layers(include_self=False)
+    return (
+        type(model).call is Model.call
+        and type(model).train_step is not trainer.TensorFlowTrainer.train_step
+        and all(layer.built for layer in inner)
+    )
 
 
 def _local_spec(spec: Any) -> Any:

@@ -4,18 +4,24 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
+from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.trainers.trainer import Trainer
 from tensorflow.python.eager import context
 
 from .cluster import in_cluster, spans_workers
 from .repair import KerasRefused, Repair, Sign, replace
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 __all__ = [
     "REPAIRS",
+    "adopt_optimizers",
     "bring_metrics_in",
     "refuse_foreign_weights",
 ]
@@ -46,6 +52,24 @@ def _compile_in_scope() -> None:
     replace(Trainer, "compile", compile_in_scope)
 
 
+def adopt_optimizers(model: Any) -> None:
+    """Give a model's optimizers to its strategy, such as the two that a GAN is compiled with."""
+    for optimizer in _optimizers(model):
+        _adopt(optimizer, model.distribute_strategy)
+
+
+def _optimizers(model: Any) -> list[Any]:
+    """Return the optimizers that are a model's attributes, or in lists or dicts that are."""
+    found = chain.from_iterable(map(_members, vars(model).values()))
+    return [each for each in found if isinstance(each, BaseOptimizer)]
+
+
+def _members(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, (list, tuple)) else (value,)
+
+
 def _adopt(optimizer: Any, strategy: Any) -> None:
     """Give an optimizer that is not built yet to a strategy."""
     while optimizer is not None:
@@ -71,16 +95,18 @@ def refuse_foreign_weights(model: Any) -> None:
         A layer, or the optimizer, was built outside the scope. Its values may differ
         between the workers, and nothing would combine what they learn.
     """
-    for weight in (
-        *model.trainable_variables,
-        *getattr(model.optimizer, "_trainable_variables", ()),
-    ):
+    optimized = [weight for each in _optimizers(model) for weight in _optimized(each)]
+    for weight in (*model.trainable_variables, *optimized):
         if not _is_distributed(weight):
             raise KerasRefused(
                 f"{weight.path} was created outside strategy.scope(), so every worker would train "
                 "its own copy. Create and build the model, with every layer in it, inside "
                 "`with strategy.scope():`. (--keras legacy would refuse it too.)"
             )
+
+
+def _optimized(optimizer: Any) -> Any:
+    return getattr(optimizer, "_trainable_variables", ())
 
 
 def bring_metrics_in(model: Any) -> None:

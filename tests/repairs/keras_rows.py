@@ -435,6 +435,90 @@ def train_step_with_its_own_loss(scope):
     return trained(model)
 
 
+def network(*widths):
+    inner = [layers.Dense(width, activation="relu") for width in widths[1:-1]]
+    return initialised(
+        keras.Sequential([keras.Input((widths[0],)), *inner, layers.Dense(widths[-1])])
+    )
+
+
+class Adversaries(keras.Model):
+    """The GAN of Keras's examples: no `call`, two optimizers, its own `compile`."""
+
+    def __init__(self, generator, discriminator):
+        super().__init__()
+        self.generator, self.discriminator = generator, discriminator
+
+    def compile(self, d_optimizer, g_optimizer, loss_fn):
+        super().compile()
+        self.d_optimizer, self.g_optimizer, self.loss_fn = d_optimizer, g_optimizer, loss_fn
+        self.d_loss_tracker = keras.metrics.Mean(name="d_loss")
+        self.g_loss_tracker = keras.metrics.Mean(name="g_loss")
+
+    @property
+    def metrics(self):
+        return [self.d_loss_tracker, self.g_loss_tracker]
+
+    def train_step(self, data):
+        real, latent = data[:, :4], data[:, 4:]  # drawn, it would be of another size in each part
+        size = tf.shape(real)[0]
+        both = tf.concat([self.generator(latent), real], axis=0)
+        labels = tf.concat([tf.ones((size, 1)), tf.zeros((size, 1))], axis=0)
+        with tf.GradientTape() as tape:
+            d_loss = self.loss_fn(labels, self.discriminator(both))
+        weights = self.discriminator.trainable_weights
+        grads = tape.gradient(d_loss, weights)
+        self.d_optimizer.apply_gradients(zip(grads, weights, strict=True))
+        with tf.GradientTape() as tape:
+            fakes = self.discriminator(self.generator(latent))
+            g_loss = self.loss_fn(tf.zeros((size, 1)), fakes)
+        weights = self.generator.trainable_weights
+        grads = tape.gradient(g_loss, weights)
+        self.g_optimizer.apply_gradients(zip(grads, weights, strict=True))
+        self.d_loss_tracker.update_state(d_loss)
+        self.g_loss_tracker.update_state(g_loss)
+        return {"d_loss": self.d_loss_tracker.result(), "g_loss": self.g_loss_tracker.result()}
+
+
+@row("a GAN: no `call`, two optimizers, compiled outside the scope", keras2=False)
+def adversaries(scope):
+    with scope():
+        model = Adversaries(network(4, 8, 4), network(4, 8, 1))
+    model.compile(adam(), sgd(), keras.losses.BinaryCrossentropy(from_logits=True))
+    history = model.fit(batches(X[:37]), epochs=2, verbose=0).history
+    optimizers = model.d_optimizer, model.g_optimizer
+    variables = [*model.trainable_variables, *(v for o in optimizers for v in o.variables)]
+    values = {f"variable/{i}": v.numpy() for i, v in enumerate(variables)}
+    return {**values, **{key: np.array(value) for key, value in history.items()}}
+
+
+class Autoencoder(keras.Model):
+    """The autoencoder of Keras's examples: no `call`, losses that it averages itself."""
+
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.decoder = network(8, 4), network(4, 6, 8)
+        self.tracker = keras.metrics.Mean(name="reconstruction_loss")
+
+    def train_step(self, data):
+        with tf.GradientTape() as tape:
+            result = self.decoder(self.encoder(data))
+            loss = tf.reduce_mean(keras.losses.mean_squared_error(data, result))
+            part = loss / tf.distribute.get_strategy().num_replicas_in_sync
+        grads = tape.gradient(part, self.trainable_weights)
+        self.optimizer.apply_gradients(zip(grads, self.trainable_weights, strict=True))
+        self.tracker.update_state(loss)
+        return {"loss": self.tracker.result()}
+
+
+@row("an autoencoder: no `call`, a mean of its own, divided by the replicas", keras2=False)
+def autoencoder(scope):
+    with scope():
+        model = Autoencoder()
+        model.compile(optimizer=adam())
+    return trained(model, batches(X))
+
+
 @row("custom training loop", keras2=False)
 def custom_loop(scope):
     strategy = tf.distribute.get_strategy()
