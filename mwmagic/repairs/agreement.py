@@ -8,23 +8,30 @@ network.
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import tensorflow as tf
 from keras.src import tree
 from keras.src.backend.common.stateless_scope import StatelessScope
 from keras.src.backend.tensorflow import core
+from keras.src.layers import BatchNormalization
 
 from .cluster import add_up, first_local
 from .repair import Repair, Sign, replace
 from .step import Updated, current_step
 
-__all__ = ["REPAIRS", "agree"]
+__all__ = ["REPAIRS", "agree", "point_out_separate_state"]
 
 # A metric with more numbers than this (a confusion matrix of 256 classes) is averaged over the
 # workers while an epoch runs, instead of being computed from all of them. Its value at the end of
 # the epoch is exact either way: Keras reads it from every worker.
 METRIC_STATE_LIMIT = 65_536
+SEPARATE = (
+    "mwmagic: {path} is state that each worker updates from its own samples, and nothing says how "
+    "to combine it, so each keeps its own. Create it with add_weight(..., aggregation='mean') if "
+    "it is a mean over samples, or with aggregation='only_first_replica' if that is what you mean."
+)
 
 
 def agree(model: Any, outputs: Any, weight: Any, updated: Updated) -> Any:
@@ -52,7 +59,7 @@ def agree(model: Any, outputs: Any, weight: Any, updated: Updated) -> Any:
     replicas = strategy.num_replicas_in_sync
 
     def replica(outputs: Any, weight: Any) -> Any:
-        states = list(updated.state.values())
+        states = [v for key, v in updated.state.items() if key in _moving_means(model)]
         metrics = _exact_metrics(model, outputs, updated)
         variables = [v for metric in metrics for v in metric.variables]
         means = [True] * len(states) + [v.aggregation == "mean" for v in variables]
@@ -71,6 +78,33 @@ def agree(model: Any, outputs: Any, weight: Any, updated: Updated) -> Any:
             return _with_results(outputs, _results(metrics))
 
     return first_local(strategy, strategy.run(replica, args=(outputs, weight)))
+
+
+def point_out_separate_state(model: Any, updated: Updated) -> None:
+    """Warn of the first state that is not averaged, unless Keras's own layers hold it.
+
+    A moving mean that a user's layer keeps should be averaged, and a queue of features
+    should not, but nothing in a variable without an aggregation says which of them it is.
+    """
+    known = {id(v) for layer in model._flatten_layers() if _is_kerass(layer) for v in _own(layer)}
+    doubtful = [v for key, v in updated.state.items() if key not in known | _moving_means(model)]
+    if doubtful:
+        warnings.warn(SEPARATE.format(path=doubtful[0].path), stacklevel=2)
+
+
+def _moving_means(model: Any) -> set[int]:
+    """Return the identities of state that is known to be a mean over the samples."""
+    layers = [la for la in model._flatten_layers() if isinstance(la, BatchNormalization)]
+    return {id(variable) for layer in layers for variable in _own(layer)}
+
+
+def _is_kerass(layer: Any) -> bool:
+    return type(layer).__module__.startswith("keras.")
+
+
+def _own(layer: Any) -> list[Any]:
+    """Return the variables that are a layer's own, and not those of layers in it."""
+    return [*layer._trainable_variables, *layer._non_trainable_variables]
 
 
 def _exact_metrics(model: Any, logs: Any, updated: Updated) -> list[Any]:
@@ -136,7 +170,8 @@ def _watch_updates() -> None:
     """Note which state of the model a step updates, and protect it from empty batches.
 
     Such state, for example the moving statistics of BatchNormalization, has no
-    aggregation in Keras 3, so each replica keeps its own. `agree` averages it.
+    aggregation in Keras 3, so each replica keeps its own. `agree` averages those that are
+    known to be means.
     """
     original = core.Variable._direct_assign
 

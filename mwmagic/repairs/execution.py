@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 from keras.src.backend.tensorflow import trainer
 
-from .agreement import agree
+from .agreement import agree, point_out_separate_state
 from .cluster import first_local, spans_workers
 from .repair import Repair, Sign, replace
 from .step import Updated, running
@@ -101,6 +101,7 @@ def _one_step(
             outputs = step_function(data)
         if step_function == model.train_step and not step.scaled and _has_its_own_loss(model):
             warnings.warn(UNSCALED.format(n=strategy.num_replicas_in_sync), stacklevel=2)
+        point_out_separate_state(model, updated)
         return outputs, step.weight
 
     def one_step(data: Any) -> Any:

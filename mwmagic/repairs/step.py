@@ -28,7 +28,7 @@ class Updated:
     Parameters
     ----------
     state : dict
-        The model's state, by identity.
+        The model's floating-point state that has no aggregation, by identity.
     metrics : set
         The identities of metrics' variables.
     """
@@ -78,7 +78,7 @@ class Step:
         metric, state = self._metrics.get(id(variable)), self._is_state(variable)
         if metric is not None:
             self.updated.metrics.add(id(variable))
-        if state:
+        if state and variable.aggregation == "none":
             self.updated.state[id(variable)] = variable
         if self.samples is None or not (metric or state):
             return value
@@ -96,12 +96,7 @@ class Step:
         return bad
 
     def _is_state(self, variable: Any) -> bool:
-        """Return whether a variable is floating-point state that replicas update separately."""
-        return (
-            id(variable) in self._state
-            and variable.aggregation == "none"
-            and tf.as_dtype(variable.dtype).is_floating
-        )
+        return id(variable) in self._state and tf.as_dtype(variable.dtype).is_floating
 
     @property
     def weight(self) -> Any:

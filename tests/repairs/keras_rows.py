@@ -559,6 +559,46 @@ def synchronized_batch_norm(scope):
     return trained(model, batches(X[:37], Y[:37]))
 
 
+class Remembers(layers.Layer):
+    """Keeps the last inputs in a queue, and their mean."""
+
+    def build(self, shape):
+        def state(name, shape, **options):
+            return self.add_weight(
+                name=name, shape=shape, initializer="zeros", trainable=False, **options
+            )
+
+        self.queue = state("queue", (24, *shape[1:]))
+        self.named = state("named", (24, *shape[1:]), aggregation="only_first_replica")
+        self.mean = state("mean", shape[1:], aggregation="mean")
+
+    def call(self, x, training=False):
+        if training:
+            queue, named = tf.convert_to_tensor(self.queue), tf.convert_to_tensor(self.named)
+            self.queue.assign(tf.concat([x, queue], axis=0)[:24])
+            self.named.assign(tf.concat([x, named], axis=0)[:24])
+            mean = tf.convert_to_tensor(self.mean)
+            self.mean.assign(0.9 * mean + 0.1 * tf.reduce_mean(x, axis=0))
+        return x
+
+
+@row(
+    "state of your own layers, with and without `aggregation`",
+    keras2=False,
+)
+def state_of_own_layers(scope):
+    with scope():
+        remembers = Remembers()
+        model = compiled(keras.Sequential([keras.Input((8,)), remembers, dense()]))
+    model.fit(batches(X, Y), epochs=2, verbose=0)
+    samples = {x.tobytes() for x in X}
+    kept = [
+        sum(x.tobytes() in samples for x in queue.numpy())
+        for queue in (remembers.queue, remembers.named)
+    ]
+    return {"kept": np.array(kept), "mean": remembers.mean.numpy()}
+
+
 @row("`Dropout`: seed state equal on all workers", single=False, keras2=False)
 def dropout(scope):
     with scope():

@@ -92,6 +92,13 @@ def test_what_workers_must_agree_on_is_said(pair):
         assert log.count("this train_step computes its loss without compute_loss") == 1
 
 
+def test_state_that_no_worker_shares_is_pointed_out(pair):
+    for log in pair.logs:
+        [said] = [line for line in log.splitlines() if "each worker updates from its own" in line]
+        assert "/remembers/queue is state" in said
+        assert "aggregation='mean'" in said
+
+
 def test_plain_keras_still_has_the_defect(plain):
     """Fails on the day Keras repairs it: then its repair here goes."""
     assert "PerReplica" in plain.error("fit_evaluate_predict")
