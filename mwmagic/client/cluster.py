@@ -123,7 +123,7 @@ class Cluster:
         self._owner = owner
         self._coordinator: Coordinator | None = None
         self._home = os.getpid()
-        self._judged: set[int] = set()  # the runs whose outcome a wait has told
+        self._judged: set[int] = set()  # the runs whose outcome a wait has reported
         if owner:
             atexit.register(self._farewell)
 

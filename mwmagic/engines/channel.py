@@ -23,7 +23,7 @@ AGENT_ANSWER_SECONDS = 30.0
 AGENT_CLOSE_SECONDS = 5.0
 
 DEAF_SECONDS = 5.0
-"""How long an agent on this machine may take to answer once it was told to end something."""
+"""How long an agent on this machine may take to answer once it was asked to end something."""
 
 LEASE_SECONDS = 10.0
 """How long an agent on another machine waits for a command before it ends everything."""

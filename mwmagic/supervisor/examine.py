@@ -111,7 +111,7 @@ class Examiner:
     source : Source
         The run's processes.
     listener : Listener
-        What is told the results.
+        What receives the results.
     patience : float
         Seconds without progress after which it counts as stalled; 0 is never.
     guard : Guard

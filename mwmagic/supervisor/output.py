@@ -44,7 +44,7 @@ class Output:
     informed : bool
         Whether there was a notice that only the most verbose level shows.
     at_work : bool
-        Whether the framework itself told something: its native code or Keras's training.
+        Whether the framework itself printed something: its native code or Keras's training.
     """
 
     def __init__(self, guard: Guard) -> None:

@@ -79,7 +79,7 @@ class Process:
         The names that it uses and that only the notebook defines.
     address : str
         Where the other tasks expect its server.
-    told : bool
+    logs_start : bool
         Whether TensorFlow logs its start-up.
 
     Attributes
@@ -103,7 +103,7 @@ class Process:
         cell: str = "",
         notebook: frozenset[str] = frozenset(),
         address: str = "",
-        told: bool = False,
+        logs_start: bool = False,
     ) -> None:
         self.task = task
         self.attempt = attempt
@@ -112,7 +112,7 @@ class Process:
         self.cell = cell
         self.notebook = notebook
         self.address = address
-        self.told = told
+        self.logs_start = logs_start
         self.state = TaskState.STARTING
         self.exit: Exit | None = None
         self.deaf: Whereabouts | None = None
@@ -121,7 +121,7 @@ class Process:
         self.usage: dict[str, Any] = {}
         self.stalled: float | None = None
         self.size = 0
-        self._told_to_end: float | None = None
+        self._ending_since: float | None = None
         self._requested = False
         self._output = Output(guard)
 
@@ -146,10 +146,10 @@ class Process:
         """Why the latest packet that was not a report could not be read."""
         return self._output.training.unreadable
 
-    def told_to_end(self, time: float) -> None:
+    def ending(self, time: float) -> None:
         """Note that mwmagic is ending it."""
-        if self._told_to_end is None:
-            self._told_to_end = time
+        if self._ending_since is None:
+            self._ending_since = time
 
     def requested(self) -> None:
         """Note that the user sent it a signal."""
@@ -157,8 +157,8 @@ class Process:
 
     def _ended(self, event: Message, failed: float) -> bool:
         """Return whether mwmagic ended the process before it failed."""
-        told = self._told_to_end is not None and failed >= self._told_to_end
-        return told and event["signal"] in _OURS
+        ending = self._ending_since is not None and failed >= self._ending_since
+        return ending and event["signal"] in _OURS
 
     def exited(self, event: Message) -> Exit:
         """Note how it ended."""
@@ -218,7 +218,7 @@ class Process:
         A warm process printed what shows the level before it was forked.
         """
         output = self._output
-        return self.told and output.at_work and (self.warm or output.informed)
+        return self.logs_start and output.at_work and (self.warm or output.informed)
 
     def seen(self, stack: Stack | None = None) -> Seen:
         """Return what is observed of it now."""

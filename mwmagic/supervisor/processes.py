@@ -110,7 +110,7 @@ class Processes:
             cell=order.cell,
             notebook=order.notebook,
             address=self._place.spec.addresses[task],
-            told=self._framework.logs_start(order.env),
+            logs_start=self._framework.logs_start(order.env),
         )
         self._keyed[self.key(process)] = process
         return process
@@ -148,7 +148,7 @@ class Processes:
 
     def end(self, process: Process, grace: float) -> Exit | None:
         """End a process; return its exit where it had not been started yet."""
-        process.told_to_end(time.monotonic())
+        process.ending(time.monotonic())
         if self._place.withdraw(self.key(process)):
             return process.withdrawn(time.monotonic())
         self._send_end(process, grace)
