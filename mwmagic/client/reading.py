@@ -50,7 +50,7 @@ def add_log_options(parser: ArgumentParser, *, tail: int) -> None:
     """
     add = parser.add_argument
     add("task", nargs="?", help="1, worker:1 or chief (default: every task).")
-    raw = "Include the framework's notices and every update of a progress bar."
+    raw = "Include the framework's notices, mwmagic's frames, and every update of a progress bar."
     add("--raw", action="store_true", help=raw)
     add("--ansi", action="store_true", help="Keep the colours.")
     default = f"{tail}; 0: all" if tail else "all"
