@@ -21,7 +21,7 @@ from .cluster import add_up, first_local
 from .repair import Repair, Sign, replace
 from .step import Updated, current_step
 
-__all__ = ["REPAIRS", "agree", "point_out_separate_state"]
+__all__ = ["REPAIRS", "agree", "local_mean", "point_out_separate_state"]
 
 # A metric with more numbers than this (a confusion matrix of 256 classes) is averaged over the
 # workers while an epoch runs, instead of being computed from all of them. Its value at the end of
@@ -147,6 +147,24 @@ def _with_results(logs: Any, results: dict[str, Any]) -> Any:
         else _with_results(log, results)
         for name, log in logs.items()
     }
+
+
+def local_mean(strategy: Any, outputs: Any, weight: Any) -> tuple[Any, Any]:
+    """Return this worker's outputs of a step, and their weight.
+
+    Logs are means over its replicas; what cannot be averaged is the first replica's.
+    """
+    weights = strategy.experimental_local_results(weight)
+    whole = tf.add_n(weights)
+
+    def local(value: Any) -> Any:
+        values = strategy.experimental_local_results(value)
+        if len(values) == 1 or not _is_log(values[0]):
+            return values[0]
+        total = tf.add_n([_weighted(v, w) for v, w in zip(values, weights, strict=True)])
+        return _average(total, whole, values[0])
+
+    return tree.map_structure(local, outputs), whole
 
 
 def _is_log(value: Any) -> bool:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 from keras.src.backend.tensorflow import trainer
 
-from .agreement import agree, point_out_separate_state
-from .cluster import first_local, spans_workers
+from .agreement import agree, local_mean, point_out_separate_state
+from .cluster import spans_workers
 from .repair import Repair, Sign, replace
 from .step import Updated, running
 
@@ -105,7 +105,7 @@ def _one_step(
         return outputs, step.weight
 
     def one_step(data: Any) -> Any:
-        return first_local(strategy, strategy.run(replica, args=(data,)))
+        return local_mean(strategy, *strategy.run(replica, args=(data,)))
 
     return model._autoconvert_optionals(one_step)  # type: ignore[no-any-return]
 

@@ -15,8 +15,8 @@ from .repair import Repair, Sign, replace
 
 __all__ = ["REPAIRS"]
 
-# The attribute that marks an optimizer's gradients as sums already. A context variable
-# would not reach the threads that replicas run in.
+# The attribute that counts the replicas of this worker whose gradients for an optimizer are
+# sums already. A context variable would not reach the threads that replicas run in.
 ADDED = "_mwmagic_gradients_are_added"
 
 
@@ -49,7 +49,7 @@ def _add_before_applying() -> None:
         if not _in_replica_of_workers():
             original(self, grads, trainable_variables)
             return
-        added = grads if getattr(self, ADDED, False) else _add(grads)
+        added = grads if getattr(self, ADDED, 0) else _add(grads)
 
         def together(strategy: Any, grads: Any) -> None:
             local = [g if g is None else strategy.experimental_local_results(g)[0] for g in grads]
@@ -91,11 +91,12 @@ def _check_added_gradients() -> None:
             original(self, grads, trainable_variables)
             return
         added = _add(grads)
-        setattr(self.inner_optimizer, ADDED, True)
+        inner = self.inner_optimizer
+        setattr(inner, ADDED, getattr(inner, ADDED, 0) + 1)
         try:
             original(self, added, trainable_variables)
         finally:
-            setattr(self.inner_optimizer, ADDED, False)
+            setattr(inner, ADDED, getattr(inner, ADDED) - 1)
 
     replace(LossScaleOptimizer, "apply", apply)
 

@@ -1,17 +1,41 @@
 # ruff: noqa: ANN401 - Keras has no annotations
-"""Activity regularizers that are sums over the samples."""
+"""What layers add to the loss: each replica's own, and sums over samples kept whole."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import tensorflow as tf
+from keras.src import tree
 from keras.src.layers.layer import Layer
 
 from .repair import Repair, Sign, replace
 from .step import current_step
 
 __all__ = ["REPAIRS"]
+
+
+def _keep_replicas_apart() -> None:
+    """Give each replica of a worker its own list of the losses that a layer adds.
+
+    The original has one list for each layer. The replicas of a worker with several devices
+    run in threads, and one replica clears and fills the list while another waits for the
+    reduction of its main loss, after which it reads the list.
+    """
+
+    def losses(self: Any) -> list[Any]:
+        step = current_step()
+        if step is not None:
+            return step.losses.setdefault(id(self), [])
+        try:
+            return self.__dict__["_losses"]  # type: ignore[no-any-return]
+        except KeyError:
+            raise AttributeError("_losses") from None
+
+    def assign(self: Any, value: Any) -> None:
+        self.__dict__["_losses"] = value
+
+    Layer._losses = property(losses, assign)  # noqa: SLF001 - it has no public name
 
 
 def _keep_the_sum_whole() -> None:
@@ -24,24 +48,28 @@ def _keep_the_sum_whole() -> None:
     original = Layer.__call__
 
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        regularizer, step = self.activity_regularizer, current_step()
-        if regularizer is None or step is None:
-            return original(self, *args, **kwargs)
-
-        def whole(output: Any) -> Any:
-            loss = regularizer(output)
-            return tf.math.divide_no_nan(loss, tf.cast(step.share(), loss.dtype))
-
-        self.activity_regularizer = whole
-        try:
-            return original(self, *args, **kwargs)
-        finally:
-            self.activity_regularizer = regularizer
+        outputs, step = original(self, *args, **kwargs), current_step()
+        if self.activity_regularizer is not None and step is not None:
+            for output in filter(tf.is_tensor, tree.flatten(outputs)):
+                loss = self.activity_regularizer(output)
+                whole = tf.math.divide_no_nan(loss, tf.cast(step.share(), loss.dtype))
+                self.add_loss(whole - loss)  # Keras has added the loss itself
+        return outputs
 
     replace(Layer, "__call__", call)
 
 
 REPAIRS = (
+    Repair(
+        "added losses, with several devices in a worker",
+        "layers/layer.py#L1323",
+        (
+            Sign(Layer, "_clear_losses", "self._losses.clear()"),
+            Sign(Layer, "add_loss", "self._losses.extend(losses)"),
+            Sign(Layer, "_get_own_losses", "return self._losses[:]"),
+        ),
+        _keep_replicas_apart,
+    ),
     Repair(
         "activity regularizers",
         "keras-team/keras#22018",

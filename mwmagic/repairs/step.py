@@ -55,6 +55,8 @@ class Step:
         What this step and others have updated; the step adds to it.
     scaled : bool
         Whether the loss has been divided among the replicas.
+    losses : dict
+        What each layer has added to the loss, by the layer's identity.
     """
 
     model: Any
@@ -62,6 +64,7 @@ class Step:
     samples: Any
     updated: Updated
     scaled: bool = False
+    losses: dict[int, list[Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._shares: dict[int, Any] = {}

@@ -5,7 +5,7 @@
 Under a TF_CONFIG it trains with MultiWorkerMirroredStrategy, without one in a
 single process, at the same global batch. DIRECTORY/<task>-<row>.npz holds what
 a row came to. One that fails is the last: the workers may be out of step.
-ROWS_KERAS=tf_keras trains with Keras 2.
+ROWS_KERAS=tf_keras trains with Keras 2. With ROWS_DEVICES=2 each worker has two virtual devices.
 """
 
 import contextlib
@@ -22,6 +22,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.distribute.collective_all_reduce_strategy import CollectiveAllReduceExtended
 from tensorflow.python.eager import context
 
 from mwmagic.worker.coordination import configure_heartbeat
@@ -1035,9 +1036,23 @@ def layer_built_outside_the_scope(scope):
 DIRECTORY, TASK = Path(), 0
 
 
+def use_devices(count):
+    """Give a worker several devices: TensorFlow's strategy itself uses one processor only."""
+
+    def devices(_strategy, _resolver, worker):
+        return tuple(f"{worker}/device:CPU:{i}" for i in range(count)), "CPU"
+
+    [processor] = tf.config.list_physical_devices("CPU")
+    parts = [tf.config.LogicalDeviceConfiguration() for _ in range(count)]
+    tf.config.set_logical_device_configuration(processor, parts)
+    CollectiveAllReduceExtended._initialize_local_devices = devices  # noqa: SLF001
+
+
 def main(directory, *names):
     global DIRECTORY, TASK  # noqa: PLW0603 - what rows ask for
     multi = "TF_CONFIG" in os.environ
+    if multi and (devices := int(os.environ.get("ROWS_DEVICES", "1"))) > 1:
+        use_devices(devices)
     configure_heartbeat(60.0, context)  # a task that waits for a busy machine is not dead
     strategy = (
         tf.distribute.MultiWorkerMirroredStrategy() if multi else tf.distribute.get_strategy()
