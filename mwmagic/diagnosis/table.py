@@ -71,7 +71,8 @@ KNOWN = (
         "A method that Keras 3 renamed",
         "Keras 3 calls it `reset_state`; TensorFlow's custom-loop tutorial still uses the old "
         "name.",
-        "call `reset_state()`, or use `--keras legacy` (tf-keras)",
+        "in that line, write `.reset_state()` for `.reset_states()` (a model has neither: call it "
+        "on the model's stateful layers), or use `--keras legacy` (tf-keras)",
         "https://github.com/tensorflow/docs/pull/2337",
         signs=("object has no attribute 'reset_states'",),
     ),
@@ -205,10 +206,12 @@ KNOWN = (
     Known(
         "uneven-steps",
         "Workers run different numbers of steps",
-        "One worker had fewer batches and left the loop or the epoch, while the others went on "
-        "to the next step, which needs every worker.",
+        "One worker left the loop or the epoch, while the others went on to the next step, which "
+        "needs every worker. It had fewer batches, decided to stop by itself, or read a metric or "
+        "reduced a value alone.",
         "give every worker the same number of steps: `repeat()` the dataset and set "
-        "`steps_per_epoch`, or let the strategy shard it (`experimental_distribute_dataset`)",
+        "`steps_per_epoch`, or let the strategy shard it (`experimental_distribute_dataset`); "
+        "stop, and read metrics, on all workers alike",
         "https://github.com/tensorflow/tensorflow/issues/36153",
         signs=("Collective instance ... expected type ... and data_type ... but got type",),
     ),

@@ -21,7 +21,9 @@ from . import (
     refusals,
     regularization,
     saving,
+    scalars,
     scope,
+    stop,
 )
 from .repair import State, UnknownKeras
 
@@ -39,10 +41,12 @@ REPAIRS: tuple[Repair, ...] = (
     *gradients.REPAIRS,
     *data.REPAIRS,
     *scope.REPAIRS,
+    *scalars.REPAIRS,
     *saving.REPAIRS,
     *callbacks.REPAIRS,
     *backup.REPAIRS,
     *place.REPAIRS,
+    *stop.REPAIRS,
     *refusals.REPAIRS,
 )
 

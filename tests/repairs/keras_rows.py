@@ -1045,7 +1045,7 @@ def use_devices(count):
     [processor] = tf.config.list_physical_devices("CPU")
     parts = [tf.config.LogicalDeviceConfiguration() for _ in range(count)]
     tf.config.set_logical_device_configuration(processor, parts)
-    CollectiveAllReduceExtended._initialize_local_devices = devices  # noqa: SLF001
+    CollectiveAllReduceExtended._initialize_local_devices = devices
 
 
 def main(directory, *names):

@@ -1,0 +1,44 @@
+# ruff: noqa: ANN401 - Keras has no annotations
+"""A variable as a Python number: `float(optimizer.learning_rate)`, `int(optimizer.iterations)`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from keras.src.backend.common.variables import Variable
+
+from .cluster import spans_workers
+from .repair import Repair, Sign, replace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["REPAIRS"]
+
+
+def _convert() -> None:
+    """Make a number of a variable that a strategy mirrors, which TensorFlow does not."""
+    replace(Variable, "__float__", _converting(float, Variable.__float__))
+    replace(Variable, "__int__", _converting(int, Variable.__int__))
+
+
+def _converting(number: type[float], original: Callable[[Any], float]) -> Callable[[Any], float]:
+    def convert(self: Any) -> float:
+        if self.ndim == 0 and spans_workers(getattr(self.value, "distribute_strategy", None)):
+            return number(self.numpy())
+        return original(self)
+
+    return convert
+
+
+REPAIRS = (
+    Repair(
+        "`float` of a variable",
+        "backend/common/variables.py#L436",
+        (
+            Sign(Variable, "__float__", "return float(self.value)"),
+            Sign(Variable, "__int__", "return int(self.value)"),
+        ),
+        _convert,
+    ),
+)

@@ -1,0 +1,126 @@
+# ruff: noqa: ANN401 - Keras has no annotations, and its defects are in its private parts
+"""`stop_training` decided together: a worker that stops stops all of them, at the same batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+from keras.src import utils
+from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
+from keras.src.callbacks import CallbackList, History, LambdaCallback, ProgbarLogger
+
+from .cluster import add_up, first_local, spans_workers
+from .repair import Repair, Sign, replace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["REPAIRS"]
+
+BATCH = ("on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_train_batch_end")
+# The attribute of a list of callbacks that holds what its workers have agreed on.
+ATTRIBUTE = "_mwmagic_decision"
+
+
+@dataclass(frozen=True)
+class Decision:
+    """How the workers of one `fit` decide whether to stop.
+
+    Parameters
+    ----------
+    any_worker : callable
+        Takes whether this worker wants something and returns whether any does; it is
+        called on every worker.
+    in_epochs, in_batches : bool
+        Whether any worker has a callback that may stop at an epoch, or at a batch.
+    """
+
+    any_worker: Callable[[bool], bool]
+    in_epochs: bool
+    in_batches: bool
+
+    @classmethod
+    def of(cls, callbacks: Any, strategy: Any) -> Decision:
+        """Return that of a list of callbacks; call it on every worker."""
+        any_worker = _any_worker(strategy)
+        given = [c for c in callbacks.callbacks if not isinstance(c, (History, ProgbarLogger))]
+        return cls(any_worker, any_worker(bool(given)), any_worker(any(map(_has_own, given))))
+
+
+def _any_worker(strategy: Any) -> Callable[[bool], bool]:
+    def replica(wish: Any) -> Any:
+        return add_up([wish])[0]
+
+    traced = tf.function(lambda wish: first_local(strategy, strategy.run(replica, args=(wish,))))
+    total = traced.get_concrete_function(tf.TensorSpec((), tf.int64))
+    return lambda wish: int(total(tf.constant(int(wish), tf.int64))) > 0
+
+
+def _has_own(callback: Any) -> bool:
+    """Return whether a callback does something of its user's at a batch.
+
+    Keras's own decide by the logs, which are the same on all workers.
+    """
+    users = isinstance(callback, LambdaCallback) or not type(callback).__module__.startswith(
+        "keras."
+    )
+    return users and not all(utils.is_default(getattr(callback, name)) for name in BATCH)
+
+
+def _stop_together() -> None:
+    """Stop all workers where a callback of any of them sets `stop_training`.
+
+    In the original, the worker leaves its loop alone, and the others wait for it in their
+    next step. The workers ask each other only if one of them has callbacks that may stop:
+    at each epoch, and at each batch if such a callback is not Keras's own.
+    """
+    begin = CallbackList.on_train_begin
+
+    def on_train_begin(self: Any, logs: Any = None) -> None:
+        begin(self, logs)
+        strategy = getattr(self.model, "distribute_strategy", None)
+        several = spans_workers(strategy)
+        vars(self)[ATTRIBUTE] = Decision.of(self, strategy) if several else None
+        _decide(self)
+
+    replace(CallbackList, "on_train_begin", on_train_begin)
+    replace(CallbackList, "on_epoch_begin", _deciding(CallbackList.on_epoch_begin))
+    replace(CallbackList, "on_epoch_end", _deciding(CallbackList.on_epoch_end))
+    replace(
+        CallbackList,
+        "on_train_batch_end",
+        _deciding(CallbackList.on_train_batch_end, at_batch=True),
+    )
+
+
+def _deciding(original: Callable[..., None], at_batch: bool = False) -> Callable[..., None]:
+    def deciding(self: Any, number: int, logs: Any = None) -> None:
+        original(self, number, logs)
+        _decide(self, at_batch)
+
+    return deciding
+
+
+def _decide(callbacks: Any, at_batch: bool = False) -> None:
+    decision = vars(callbacks).get(ATTRIBUTE)
+    if decision is not None and (decision.in_batches if at_batch else decision.in_epochs):
+        model = callbacks.model
+        model.stop_training = decision.any_worker(bool(model.stop_training))
+
+
+REPAIRS = (
+    Repair(
+        "`stop_training` on one worker",
+        "backend/tensorflow/trainer.py#L315",
+        (
+            Sign(TensorFlowTrainer, "fit", "if self.stop_training:"),
+            Sign(CallbackList, "on_train_begin", "callback.on_train_begin(logs)"),
+            Sign(CallbackList, "on_epoch_begin", "callback.on_epoch_begin(epoch, logs)"),
+            Sign(CallbackList, "on_epoch_end", "callback.on_epoch_end(epoch, logs)"),
+            Sign(CallbackList, "on_train_batch_end", "self._on_train_batch_end(batch, logs)"),
+        ),
+        _stop_together,
+    ),
+)
