@@ -8,6 +8,8 @@ from mwmagic.client.cluster import clusters, end
 from mwmagic.errors import NoCluster
 from mwmagic.words.run import headline
 
+from .output import show
+
 if TYPE_CHECKING:
     import argparse
 
@@ -31,8 +33,8 @@ def _ps(_given: argparse.Namespace) -> int:
         run, options = cluster.latest, cluster.options
         what = headline(run.status()) if run else "no run yet"
         kept = "detached" if options.detach else "owned"
-        print(f"{options.name}  {len(cluster.tasks)} tasks  {kept}  {what}")
-        print(f"  {options.directory}")
+        show(f"{options.name}  {len(cluster.tasks)} tasks  {kept}  {what}")
+        show(f"  {options.directory}")
     if not found:
         print("no cluster is running")
     return 0
@@ -46,7 +48,7 @@ def _stop(given: argparse.Namespace) -> int:
         )
     end(wanted)
     for cluster in wanted:
-        print(f"ended {cluster.options.name} of {cluster.options.directory}")
+        show(f"ended {cluster.options.name} of {cluster.options.directory}")
     if not wanted:
         print("no cluster is running")
     return 0

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from io import TextIOWrapper
 from typing import TYPE_CHECKING, NoReturn
 
 from mwmagic import __version__
 from mwmagic.client.usage import ConciseParser
 from mwmagic.errors import MwmagicError, RunStopped
+from mwmagic.words.file import file_words
 
-from . import clusters, demo, logs, run
+from . import clusters, demo, logs, output, run
 from .request import Terminated, die
 
 if TYPE_CHECKING:
@@ -55,26 +54,35 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv : sequence of str, optional
         The arguments; by default the process's own.
     """
+    output.prepare()
+    try:
+        try:
+            return _obey(argv)
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:  # the reader has enough
+        output.silence()
+        return 1
+    except OSError as error:
+        output.silence()
+        output.say(file_words(error, error.filename or "the output"))
+        return 2
+
+
+def _obey(argv: Sequence[str] | None) -> int:
+    """Carry out a command; return the exit code."""
     given = parser().parse_args(argv)
-    # A log may contain characters that the terminal's encoding lacks.
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="replace")
     action: Callable[[argparse.Namespace], int] = given.action
     try:
         return action(given)
     except RunStopped as error:
-        print(f"mwmagic: {error}", file=sys.stderr)
+        output.say(str(error))
         return 1
     except (MwmagicError, FileNotFoundError) as error:
-        print(f"mwmagic: {error}", file=sys.stderr)
+        output.say(str(error))
         return 2
     except Terminated as request:
         die(request)
         return 128 + request.number
     except KeyboardInterrupt:
         return run.INTERRUPTED_CODE
-    except BrokenPipeError:
-        # The reader closed the pipe; do not report that again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1

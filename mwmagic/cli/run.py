@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from mwmagic.client.arguments import add_cluster_options, typed
@@ -14,6 +13,7 @@ from mwmagic.client.following import follow, pieces
 from mwmagic.errors import BadArguments, WorkerFailed
 from mwmagic.words.run import remarks
 
+from .output import say
 from .request import Terminated, listening
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def _lines(run: Run, *, raw: bool) -> None:
     for task, line in follow(run, raw=raw):
         print(label[task], line, flush=True)
     for remark in remarks(run.status()):
-        print(f"mwmagic: {remark}", file=sys.stderr)
+        say(remark)
 
 
 def _table(run: Run, *, raw: bool) -> None:
@@ -80,13 +80,12 @@ def _finish(run: Run, show: Callable[..., None], *, raw: bool) -> int:
         run.wait()
     except KeyboardInterrupt as request:
         _stop(run)
-        with suppress(OSError):  # of a terminal that was closed
-            print(f"mwmagic: run {run.number} stopped", file=sys.stderr)
+        say(f"run {run.number} stopped")
         if isinstance(request, Terminated):
             raise
         return INTERRUPTED_CODE
     except WorkerFailed as error:
-        print(f"mwmagic: {error}", file=sys.stderr)
+        say(str(error))
         return _code(run)
     return 0
 

@@ -48,6 +48,11 @@ def clipped(text: str, limit: int) -> str:
     return "".join(parts) + ("\x1b[0m" if len(parts) > 1 else "")
 
 
+def printable(text: str) -> str:
+    """Return `text` without anything that would act on a terminal."""
+    return _SPECIAL.sub("", plain(text))
+
+
 def shown(data: bytes, *, ansi: bool) -> list[str]:
     """Return the lines that a terminal shows after `data`, a whole log.
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from contextlib import contextmanager
+from pathlib import Path
 from textwrap import dedent
 
 import pytest
@@ -292,6 +293,48 @@ def test_a_terminal_that_lacks_a_character_ends_nothing(script):
     ) as run:
         out, err = run.communicate(timeout=30)
     assert (run.returncode, out, err) == (0, "[worker:0] ? ? ?\n", "")
+
+
+# where the output goes
+
+
+@contextmanager
+def closed(*numbers):
+    """Start commands without some of the standard streams, as a shell's ``>&-`` does."""
+    yield {"preexec_fn": lambda: [os.close(number) for number in numbers]}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("numbers", [(1,), (2,), (0, 1, 2)])
+def test_closed_streams_harm_nothing(script, numbers):
+    script("open('done', 'w').write('well')")
+    options = {"stdin": None, "stdout": None, "stderr": subprocess.PIPE}
+    with closed(*numbers) as how, started("run", "main.py", **options, **how) as process:
+        assert process.stderr.read() == ""
+        assert process.wait(30) == 0
+    assert Path("done").read_text() == "well"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("args", [["run", "main.py"], ["ps"]])
+def test_output_that_finds_no_space_is_one_line(script, args):
+    script(SLEEP)
+    with Path("/dev/full").open("w") as full, started(*args, stdout=full) as process:
+        told = process.stderr.read()
+        assert process.wait(30) == 2
+    assert told.startswith("mwmagic: there is no space left for the output: ")
+    assert told.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_nothing_that_acts_on_a_terminal_is_printed(script):
+    script("raise ValueError('\\x1b]0;owned\\x07\\x1b[2J\\x9b31m red')")
+    with started("run", "main.py") as process:
+        told = process.stderr.read()
+        assert process.wait(30) == 1
+    assert "ValueError: 31m red\n" in told
+    assert not [character for character in told if ord(character) < 32 and character != "\n"]
+    assert "\x9b" not in told
 
 
 # ps and stop

@@ -1,0 +1,48 @@
+"""Standard output and standard error, which may be closed or full, and what is safe to print."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from io import TextIOWrapper
+from pathlib import Path
+
+from mwmagic.logs.terminal import printable
+
+__all__ = ["prepare", "say", "show", "silence"]
+
+STREAMS = ("stdin", "stdout", "stderr")
+
+
+def prepare() -> None:
+    """Have all three standard streams, also where the shell closed one, as with ``>&-``.
+
+    Otherwise a pipe to another process could get the number of a closed one.
+    """
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) < len(STREAMS):
+        pass
+    os.close(descriptor)
+    for name in STREAMS:
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, Path(os.devnull).open("r" if name == "stdin" else "w"))  # noqa: SIM115 - it stays open
+        elif isinstance(stream, TextIOWrapper) and name != "stdin":
+            # A log may contain characters that the terminal's encoding lacks.
+            stream.reconfigure(errors="replace")
+
+
+def show(text: str) -> None:
+    """Print text, which may hold names and messages that are not ours."""
+    print(printable(text))
+
+
+def say(text: str) -> None:
+    """Print a line about the command itself, beside its output."""
+    with suppress(OSError):  # of a terminal that was closed, or a disk that is full
+        print(f"mwmagic: {printable(text)}", file=sys.stderr)
+
+
+def silence() -> None:
+    """Drop what was not printed yet; the interpreter would fail to print it at its exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
