@@ -14,6 +14,8 @@ const MARKS = ["", ".noise", ".error", ".note"];
 const SPEED = "steps/s";
 // No metric: its points say where epochs begin.
 const EPOCH = "an epoch begins";
+// For how long a button waits for a second click.
+const SURE_MS = 3000;
 // The palette of Okabe and Ito.
 const COLOURS = "#0072B2 #E69F00 #009E73 #CC79A7 #56B4E9 #D55E00".split(" ");
 const DASHES = ["", "7 4", "2 3", "9 3 2 3"];
@@ -416,8 +418,8 @@ function newView(model) {
   const act = (text, title) => button(text, () => send({ kind: text.toLowerCase() }), title);
   const actions = [
     act("Stacks", "Show where each worker is in its code"),
-    act("Restart", "Restart every worker with the same code"),
-    act("Stop"),
+    firm("Restart", "Restart every worker with the same code"),
+    firm("Stop", "End every worker"),
   ];
   const title = h("strong"), time = h("span.dim"), why = h("pre");
   const notice = h("output.notice");
@@ -440,6 +442,20 @@ function newView(model) {
     h(".charts", {}, ...charts.map((chart) => chart.el)),
     log.el,
   );
+
+  // What ends a run asks for a second click: a slip must not lose what was trained. The other
+  // clicks of a double click are part of the slip.
+  function firm(name, title) {
+    const one = button(name, ({ detail }) => {
+      if (detail > 1) return;
+      const sure = run.header.over || one.textContent !== name;
+      set(one, sure ? name : `${name}? Click again`);
+      clearTimeout(one.timer);
+      if (sure) send({ kind: name.toLowerCase() });
+      else one.timer = setTimeout(set, SURE_MS, one, name);
+    }, title);
+    return Object.assign(one, { name, ariaLive: "polite" });
+  }
 
   function hear(message, buffers) {
     if (message.id === asked) told?.([message, buffers[0]]);
@@ -528,7 +544,7 @@ function newView(model) {
     el.ariaLabel = header.title;
     set(words, lost ? `kernel gone; last seen: ${header.words}` : header.words);
     words.classList.toggle("mw-long", words.textContent.length > LONG);
-    for (const one of actions) one.disabled = gone || !header.actions.includes(one.textContent);
+    for (const one of actions) one.disabled = gone || !header.actions.includes(one.name || one.textContent);
     set(notice, header.notice);
     set(why, header.cause);
     why.parentNode.hidden = !header.cause;

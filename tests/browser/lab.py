@@ -165,6 +165,11 @@ class Notebook:
     def button(self, name):
         return self.board.get_by_role("button", name=name)
 
+    def sure(self, name):
+        """Press a button that asks for a second click."""
+        self.button(name).click()
+        self.button(f"{name}? Click again").click()
+
     def lines(self, task=None, page=None):
         return lines(page or self.page, task)
 

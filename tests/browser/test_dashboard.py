@@ -112,19 +112,19 @@ def test_buttons_act_while_a_cell_blocks(notebook, shot):
     for theme in ("Dark", "Light"):
         notebook.theme(f"JupyterLab {theme}")
         shot(notebook, f"stacks-{theme.lower()}")
-    notebook.button("Restart").click()
+    notebook.sure("Restart")
     notebook.see(notebook.board.locator(".mw-line:not([data-task])", has_text="attempt 2"))
     assert stacks.is_visible()
     notebook.button("Close").click()
     stacks.wait_for(state="hidden")
     eventually(lambda: len(notebook.lines()) == 4, "the second attempt")
-    notebook.button("Stop").click()
+    notebook.sure("Stop")
     notebook.state("stopped")
     notebook.see(notebook.page.get_by_text("RunStopped: run 1 was stopped before its end"))
     notebook.button("Restart").click()
     notebook.see(notebook.board.get_by_text("Run 2 · main.py"))
     eventually(lambda: notebook.lines() == [cells.UP] * 2, "the new run")
-    notebook.button("Stop").click()
+    notebook.sure("Stop")
     notebook.state("stopped")
 
 
@@ -174,6 +174,24 @@ def test_the_page_keeps_what_it_has_when_the_kernel_dies(notebook, shot):
         assert re.search(told, static.text_content())
 
 
+def test_a_slip_ends_no_run(notebook):
+    notebook.write(cells.declare(), cells.SLEEPING).open().run()
+    eventually(lambda: notebook.lines() == [cells.UP] * 2, "both workers")
+    keeps(notebook, 1, "run 1: running")  # so Jupyter does not render the output anew meanwhile
+    for name in ("Restart", "Stop"):
+        notebook.button(name).dblclick()
+        asked = notebook.see(notebook.button(f"{name}? Click again"))
+        assert asked.get_attribute("aria-live") == "polite"
+        asked.wait_for(state="detached")
+        notebook.see(notebook.board.get_by_role("button", name=name, exact=True))
+    assert notebook.lines() == [cells.UP] * 2
+    notebook.state("running")
+    notebook.sure("Stop")
+    notebook.state("stopped")
+    notebook.button("Restart").click()  # nothing is lost by that
+    notebook.see(notebook.board.get_by_text("Run 2 · main.py"))
+
+
 @both
 def test_what_a_worker_prints_is_no_formula(notebook):
     formula = "from IPython.display import HTML\nHTML('$x$')"
@@ -181,7 +199,7 @@ def test_what_a_worker_prints_is_no_formula(notebook):
     formulas = notebook.page.locator("mjx-container")
     notebook.see(formulas)
     eventually(lambda: notebook.lines() == [cells.UP] * 2, "both workers")
-    notebook.button("Restart").click()
+    notebook.sure("Restart")
     keeps(notebook, 2, "run 1: running")  # so Jupyter has rendered the output anew
     eventually(lambda: notebook.lines() == [cells.UP] * 4, "the second attempt")
     notebook.page.wait_for_function("() => new Promise(requestAnimationFrame)")
@@ -397,7 +415,7 @@ def test_a_chart_shows_any_metric_and_marks_attempts(notebook):
     first = "loss: worker:0 · step 20: 0.05, worker:1 · step 20: 0.05"
     eventually(lambda: label() == first, label)
     assert chart.locator(".mw-attempt").count() == 0
-    notebook.button("Restart").click()
+    notebook.sure("Restart")
     eventually(lambda: "worker:1 · attempt 2 · step 20: 0.05" in label(), label)
     assert label().startswith(f"{first}, ")
     assert chart.locator(".mw-attempt").count() == 1
@@ -524,6 +542,8 @@ def test_the_keyboard_is_enough(notebook):
     assert pressed(notebook, "Follow") == "true"
     assert notebook.page.locator(".jp-CodeCell").count() == 2
     notebook.button("Stop").focus()
+    keyboard.press("Enter")
+    notebook.see(notebook.button("Stop? Click again"))
     keyboard.press("Enter")
     notebook.state("stopped")
 
