@@ -462,7 +462,7 @@ NOTICES = (
     Known(
         "alone",
         "Workers that train alone",
-        "Each worker trains by itself: the code creates no MultiWorkerMirroredStrategy, or "
+        "Each worker trained by itself: the code created no MultiWorkerMirroredStrategy, or "
         "TF_CONFIG was missing when it did.",
         "create `strategy = tf.distribute.MultiWorkerMirroredStrategy()` right after the import "
         "and the model within `strategy.scope()`; leave TF_CONFIG unchanged",
@@ -482,7 +482,7 @@ NOTICES = (
     Known(
         "nccl-ignored",
         "NCCL without GPUs, ignored",
-        "NCCL works only between NVIDIA GPUs. This task sees none, so TensorFlow used another "
+        "NCCL works only between NVIDIA GPUs. This task saw none, so TensorFlow used another "
         "implementation.",
         "leave the implementation to TensorFlow (AUTO), or use `CommunicationImplementation.RING`",
         "https://www.tensorflow.org/api_docs/python/tf/distribute/experimental/CommunicationOptions",
@@ -491,8 +491,8 @@ NOTICES = (
     Known(
         "own-tf-config",
         "The code sets TF_CONFIG itself",
-        "The task's server listens at {address}, not at the address in its TF_CONFIG: the code "
-        "sets another one.",
+        "The task's server listened at {address}, not at the address in its TF_CONFIG: the code "
+        "set another one.",
         _LEAVE_TF_CONFIG,
         _TUTORIAL,
         symptoms=(Finding(Symptom.ELSEWHERE),),

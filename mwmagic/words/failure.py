@@ -89,8 +89,8 @@ _OBSERVED: dict[Symptom, Callable[[Finding], str]] = {
     Symptom.FINISHED_DURING_SAVE: lambda f: (
         f"finished while {f.peer or 'another task'} was saving, which needs every task"
     ),
-    Symptom.ALONE: lambda _: "trains, and never started a server for the others",
-    Symptom.ELSEWHERE: lambda f: f"listens at {f.address}, which is not its address",
+    Symptom.ALONE: lambda _: "trained, and never started a server for the others",
+    Symptom.ELSEWHERE: lambda f: f"listened at {f.address}, which was not its address",
     Symptom.LOGGED: lambda _: "says so in its log",
     Symptom.WAITS_FOR_MISSING_TASK: lambda f: f"waits for {f.peer}, which is not in this cluster",
     Symptom.TAKES_ANOTHERS_ADDRESS: lambda f: f"listens at the address of {f.peer}",

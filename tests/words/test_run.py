@@ -218,7 +218,7 @@ def drawn(status):
 def test_remarks_are_seen_wherever_a_run_is_shown():
     status = run("finished", ended(Symptom.EXITED, code=0), notices=(NOTICE,), ended=1.0)
     assert static.text(status).endswith("\n" + REMARKS[1])
-    assert "listens at &lt;host&gt;:1, not" in static.page(status)
+    assert "listened at &lt;host&gt;:1, not" in static.page(status)
     assert header(View(status))["notice"] == REMARKS[1]
     assert header(View(status, refusal="cannot"))["notice"] == "cannot\n" + REMARKS[1]
     assert REMARKS[1] in drawn(status)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -10,13 +11,16 @@ from golden import GOLDEN, golden
 
 import mwmagic
 from mwmagic.diagnosis.signs import recognise
-from mwmagic.diagnosis.table import ENTRIES
-from mwmagic.model.symptom import Symptom
-from mwmagic.words.failure import _OBSERVED
+from mwmagic.diagnosis.table import ENTRIES, NOTICES
+from mwmagic.model.cause import Notice
+from mwmagic.model.symptom import Finding, Symptom
+from mwmagic.words.failure import _OBSERVED, observed, remark
 
 ROOM = Path(mwmagic.__file__).parent
 READERS = ("diagnosis", "frameworks", "logs")
 """The rooms that know what others print."""
+
+PRESENT = re.compile(r"\b(is|trains|creates|sees|sets|listens|runs)\b")
 
 
 def test_the_words_are_the_golden_ones():
@@ -25,6 +29,16 @@ def test_the_words_are_the_golden_ones():
 
 def test_every_symptom_has_words():
     assert set(_OBSERVED) == set(Symptom)
+
+
+def test_what_is_noticed_when_a_run_is_over_is_told_in_the_past():
+    noticed = [
+        Notice(one.name, ("worker:1",), one.symptoms[0] if one.symptoms else Finding())
+        for one in NOTICES
+    ]
+    told = [remark(one).partition(" Try: ")[0] for one in noticed]
+    told += [observed(Finding(one, address="x")) for one in (Symptom.ALONE, Symptom.ELSEWHERE)]
+    assert [text for text in told if PRESENT.search(text)] == []
 
 
 def test_every_symptom_but_a_few_is_a_known_failure_of_its_own():
