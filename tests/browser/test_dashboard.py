@@ -381,7 +381,8 @@ def test_every_text_is_legible_in_both_themes(notebook, shot):
 
 def test_controls_have_names_of_their_own(notebook):
     notebook.write(cells.declare(), cells.METRICS).open().run()
-    eventually(lambda: notebook.board.get_by_label("Metric").count() == 2, "charts")
+    charts = notebook.board.locator(".mw-plot[aria-label]")
+    eventually(lambda: charts.count() == 2, "both charts")
     names = notebook.board.locator("button, select, input, progress, [role=slider], [tabindex]")
     told = names.evaluate_all("nodes => nodes.map((n) => n.ariaLabel || n.textContent)")
     assert all(told)
