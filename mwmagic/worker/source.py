@@ -4,7 +4,7 @@ In the code, ``__file__`` is the user's file, as under ``python main.py``, so th
 ``Path(__file__).parent`` finds the files next to it. But that file may already hold the code
 of another launch. Whatever reads the code again therefore gets the copy: tracebacks, `inspect`
 and TensorFlow's AutoGraph, which read its lines, and the children of `multiprocessing`'s
-``spawn`` and ``forkserver``, which run the main module again.
+``spawn`` and ``forkserver``, and of loky's ``loky_init_main``, which run the main module again.
 """
 
 from __future__ import annotations
@@ -29,6 +29,9 @@ __all__ = ["read"]
 SPAWNED = str(Path(__file__).with_name("spawned.py"))
 """What runs as the main module of a child, and becomes the code."""
 
+_SPAWNERS = ("multiprocessing.spawn", "loky.backend.spawn", "joblib.externals.loky.backend.spawn")
+"""The modules that tell a child which file its main module is."""
+
 
 def read(script: str) -> bytes:
     """Return the code to run, and make whatever reads it again get the same.
@@ -48,7 +51,8 @@ def read(script: str) -> bytes:
     _keep_lines(script, len(source), _lines(source))
     if copy:
         os.environ[variables.SCRIPT] = script
-        after_import("multiprocessing.spawn", functools.partial(_hand_down, script))
+        for name in _SPAWNERS:
+            after_import(name, functools.partial(_hand_down, script))
     return source
 
 
@@ -84,8 +88,8 @@ def _hand_down(script: str, spawn: ModuleType) -> None:
     prepare, main = spawn.get_preparation_data, os.path.normpath(script)
 
     @functools.wraps(prepare)
-    def get_preparation_data(name: str) -> dict[str, Any]:
-        data: dict[str, Any] = prepare(name)
+    def get_preparation_data(*args: object, **kwargs: object) -> dict[str, Any]:
+        data: dict[str, Any] = prepare(*args, **kwargs)
         known = {variables.SOURCE, variables.SCRIPT} <= os.environ.keys()
         if known and data.get("init_main_from_path") == main:
             data["init_main_from_path"] = SPAWNED

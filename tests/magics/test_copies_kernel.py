@@ -18,6 +18,10 @@ if __name__ == "__main__":
     for method in ("spawn", "forkserver"):
         with multiprocessing.get_context(method).Pool(1) as pool:
             print(method, *pool.map(child, [0])[0], flush=True)
+    from joblib.externals.loky import ProcessPoolExecutor
+    from joblib.externals.loky.backend import get_context
+    with ProcessPoolExecutor(1, context=get_context("loky_init_main")) as pool:
+        print("loky", *pool.submit(child, 0).result(), flush=True)
 """
 
 
@@ -30,7 +34,8 @@ def test_two_clusters_that_share_a_file_run_each_their_own_code(kernel, tmp_path
     for name in ("a", "b"):
         kernel.run(f"run = {name}.latest.wait()")
         printed = kernel.run("print(run.logs(0).decode())").text.split("\n")
-        assert printed[1:3] == [f"spawn code of {name} data", f"forkserver code of {name} data"]
+        ways = ("spawn", "forkserver", "loky")
+        assert printed[1:4] == [f"{way} code of {name} data" for way in ways]
 
 
 def test_a_refused_cell_does_not_run_in_a_running_programs_children(kernel, tmp_path):
