@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 
@@ -13,8 +14,8 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 
-VARIABLE_BYTES = 128 << 10
-"""The most that the kernel takes of one variable: MAX_ARG_STRLEN of execve(2)."""
+WORD_BYTES = 128 << 10
+"""The most that the kernel takes of one argument or variable: MAX_ARG_STRLEN of execve(2)."""
 
 
 def spawn(
@@ -69,17 +70,22 @@ def execute(
         variables = {as_bytes(key): as_bytes(value) for key, value in env.items()}
         os.execvpe(as_bytes(argv[0]), [as_bytes(word) for word in argv], variables)  # noqa: S606 - no shell is wanted
     except (OSError, ValueError, IndexError) as error:
-        reason = reason_of(error)
-        os.write(answer, as_bytes(f"{stage}: {reason}{too_long(env)}")[:4096])
+        full = getattr(error, "errno", None) == errno.E2BIG
+        more = too_long(argv, env) if full else ""
+        os.write(answer, as_bytes(f"{stage}: {reason_of(error)}{more}")[:4096])
     finally:
         os._exit(127)
 
 
-def too_long(env: dict[str, str]) -> str:
-    """Name the variables that are longer than the kernel lets any be."""
-    sizes = {name: len(as_bytes(name)) + len(as_bytes(env[name])) + 2 for name in env}
-    over = [f"{name} has {size} bytes" for name, size in sizes.items() if size > VARIABLE_BYTES]
-    return f" (of the variables {', '.join(over)}; {VARIABLE_BYTES} are the most)" if over else ""
+def too_long(argv: list[str], env: dict[str, str]) -> str:
+    """Name the arguments and variables that are too long for the kernel, or their size in all."""
+    words = {f"argument {at}": word for at, word in enumerate(argv)}
+    words.update({f"variable {name}": f"{name}={value}" for name, value in env.items()})
+    sizes = {name: len(as_bytes(word)) + 1 for name, word in words.items()}
+    over = [f"{name} has {size} bytes" for name, size in sizes.items() if size > WORD_BYTES]
+    if over:
+        return f" ({', '.join(over)}; {WORD_BYTES} are the most)"
+    return f" (in all {sum(sizes.values())} bytes of arguments and variables)"
 
 
 def adopt(agent: int, stdin: int, stdout: int) -> None:

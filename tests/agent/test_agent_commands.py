@@ -136,7 +136,9 @@ def test_a_name_in_use_is_refused(agent):
         ({"log": "/nowhere/a.log"}, "cannot write the log /nowhere/a.log: No such file"),
         ({"log": "/"}, "cannot write the log /: Is a directory"),
         ({"log": "a\0b"}, "embedded null"),
-        ({"env": {"LONG": "x" * 200_000}}, "of the variables LONG has 200006 bytes"),
+        ({"env": {"LONG": "x" * 200_000}}, "too long (variable LONG has 200006 bytes; 131072 are"),
+        ({"argv": [*PYTHON, "x" * 200_000]}, f"(argument {len(PYTHON)} has 200001 bytes; 131072"),
+        ({"env": {f"V{n}": "x" * 99_996 for n in range(70, 99)}}, "too long (in all 29"),
         ({"env": {"A=B": "c"}}, "illegal environment variable name"),
     ],
 )
