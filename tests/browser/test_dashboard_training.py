@@ -50,7 +50,7 @@ def test_a_real_training_with_two_workers(notebook, shot):
     assert notices.count() > 0, "TensorFlow's notices are folded"
     assert not notices.first.is_visible()
     chart.hover(position={"x": 200, "y": 60})
-    notebook.see(notebook.board.locator(".mw-tip", has_text="worker:1"))
+    notebook.see(chart.locator(".mw-tip", has_text="worker:1"))
     for theme in ("Dark", "Light"):
         notebook.theme(f"JupyterLab {theme}")
         shot(notebook, f"trained-{theme.lower()}")
