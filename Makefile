@@ -22,9 +22,10 @@ lint: .venv/test
 unit: .venv/test .torch/tried chromium
 	.venv/bin/$(PYTEST)
 
-# The versions that Colab ships, in an environment of their own.
+# The versions that Colab ships, in an environment of their own. Two workers show what another
+# version of Keras changes; three have been tested by then.
 colab: .venv-colab/test
-	.venv-colab/bin/$(PYTEST) tests/magics tests/dashboard \
+	.venv-colab/bin/$(PYTEST) -k "not three" tests/magics tests/dashboard \
 	  tests/repairs/test_keras_*.py tests/worker/test_downloads.py \
 	  "tests/notebooks/test_notebooks.py::test_nbval_passes[quickstart]" \
 	  "tests/notebooks/test_notebooks.py::test_nbval_passes[multi_worker_keras]"
