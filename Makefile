@@ -22,11 +22,12 @@ lint: .venv/test
 unit: .venv/test .torch/tried chromium
 	.venv/bin/$(PYTEST)
 
-# The versions that Colab ships, in an environment of their own. Two workers show what another
-# version of Keras changes; three have been tested by then.
+# The versions that Colab ships, in an environment of their own. Of Keras's rows two workers show
+# what another version changes; three workers, several devices and tf-keras are tried above.
 colab: .venv-colab/test
-	.venv-colab/bin/$(PYTEST) -k "not three" tests/magics tests/dashboard \
-	  tests/repairs/test_keras_*.py tests/worker/test_downloads.py \
+	.venv-colab/bin/$(PYTEST) -k "not three and not keras2 and not keras_2" \
+	  tests/magics tests/dashboard tests/worker/test_downloads.py \
+	  $(addprefix tests/repairs/test_keras_,install.py unknown.py numbers.py alone.py saving.py scalars.py) \
 	  "tests/notebooks/test_notebooks.py::test_nbval_passes[quickstart]" \
 	  "tests/notebooks/test_notebooks.py::test_nbval_passes[multi_worker_keras]"
 

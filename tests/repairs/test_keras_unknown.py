@@ -71,6 +71,8 @@ said = {"states": {}, "refused": {}, "blind": []}
 for repair in repairs.REPAIRS:
     said["states"][repair.feature] = repair.state.value
     for sign in repair.defect:
+        if not hasattr(sign.owner, sign.name):
+            continue  # this Keras does not have it
         for into in (edited, renamed):
             if into is edited and not sign._says:
                 continue
