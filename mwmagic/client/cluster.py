@@ -25,7 +25,7 @@ from .declaration import declared
 from .ending import DEAF_SECONDS, Ending
 from .export import Shared, export
 from .inheritance import inherited
-from .lookup import connections, remove
+from .lookup import connections
 from .program import read_program
 from .run import Run
 
@@ -401,7 +401,8 @@ class Cluster:
             self._hang_up()
             if self._process is not None:
                 self._reap(self._process)
-            remove(self._connection.path)  # which a supervisor that was killed leaves behind
+            # A supervisor that was killed leaves it behind.
+            sockets.remove(self._connection.path)
 
     def _hang_up(self) -> None:
         atexit.unregister(self._farewell)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import socket
 import struct
@@ -17,7 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mwmagic import errors
+from mwmagic.logs.frame import FRAME
 from mwmagic.model.messages import MESSAGE_BYTES, REQUESTS, VERSION, Message, check, decode, encode
+
+from . import sockets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,9 +46,6 @@ main()
 
 What PYTHONPATH holds comes after Python's own modules, whose names it may have.
 """
-
-_FRAME = re.compile(r'^  File "(.+)", line (\d+)', re.MULTILINE)
-"""A place in a traceback."""
 
 
 def start_supervisor(start: Start, path: Path) -> subprocess.Popen[bytes]:
@@ -115,14 +114,13 @@ def discard(process: subprocess.Popen[bytes] | None, path: Path) -> None:
     if process is not None:
         process.kill()
         process.wait()
-    for suffix in (".log", ".new", ".sock"):
-        with suppress(OSError):
-            path.with_suffix(suffix).unlink()
+    sockets.remove(path)
 
 
 def _last_words(log: str) -> str:
     """Return why a supervisor died; where a module of the user's raised, that and no traceback."""
-    file, line = (_FRAME.findall(log) or [("", "")])[-1]
+    places = [found for found in map(FRAME.match, log.splitlines()) if found]
+    file, line = places[-1].group(1, 2) if places else ("", "")
     folders = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     own = {Path(folder).resolve() for folder in folders} - {Path(__file__).parents[2]}
     if not any(Path(file).is_relative_to(folder) for folder in own):

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 from mwmagic.errors import SupervisorError, SupervisorLost
 
+from . import sockets
 from .connection import Connection
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-__all__ = ["connections", "remove"]
+__all__ = ["connections"]
 
 
 def connections(
@@ -39,13 +40,7 @@ def _connection(path: Path, refusals: list[SupervisorError], *, owner: bool) -> 
     try:
         return Connection(path, owner=owner)
     except SupervisorLost:
-        remove(path)
+        sockets.remove(path)
     except SupervisorError as error:
         refusals.append(error)
     return None
-
-
-def remove(path: Path) -> None:
-    """Remove a dead supervisor's socket, and its log beside it."""
-    path.unlink(missing_ok=True)
-    path.with_suffix(".log").unlink(missing_ok=True)

@@ -17,7 +17,7 @@ from mwmagic.errors import SupervisorError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["directory", "existing", "fresh"]
+__all__ = ["directory", "existing", "fresh", "remove"]
 
 PATH_BYTES = 100
 """The longest path of a socket; the kernel takes 107 (``sun_path``)."""
@@ -72,3 +72,10 @@ def existing(name: str | None = None, root: Path | None = None) -> Iterator[Path
     """Yield the existing sockets, of one cluster or of all."""
     pattern = "*.sock" if name is None or root is None else f"{_prefix(name, root)}-*.sock"
     yield from sorted(directory().glob(pattern))
+
+
+def remove(path: Path) -> None:
+    """Remove a dead supervisor's socket, even an unfinished one, and its log beside it."""
+    for suffix in (".log", ".new", ".sock"):
+        with suppress(OSError):
+            path.with_suffix(suffix).unlink()
