@@ -18,7 +18,7 @@ from keras.src.backend.tensorflow import core
 from keras.src.layers import BatchNormalization
 
 from .cluster import add_up, first_local
-from .repair import Repair, Sign, replace
+from .repair import Repair, Sign, is_from_keras, replace
 from .step import Updated, current_step
 
 __all__ = ["REPAIRS", "agree", "local_mean", "point_out_separate_state"]
@@ -59,7 +59,8 @@ def agree(model: Any, outputs: Any, weight: Any, updated: Updated) -> Any:
     replicas = strategy.num_replicas_in_sync
 
     def replica(outputs: Any, weight: Any) -> Any:
-        states = [v for key, v in updated.state.items() if key in _moving_means(model)]
+        known = _moving_means(model)
+        states = [v for key, v in updated.state.items() if key in known]
         metrics = _exact_metrics(model, outputs, updated)
         variables = [v for metric in metrics for v in metric.variables]
         means = [True] * len(states) + [v.aggregation == "mean" for v in variables]
@@ -86,8 +87,11 @@ def point_out_separate_state(model: Any, updated: Updated) -> None:
     A moving mean that a user's layer keeps should be averaged, and a queue of features
     should not, but nothing in a variable without an aggregation says which of them it is.
     """
-    known = {id(v) for layer in model._flatten_layers() if _is_kerass(layer) for v in _own(layer)}
-    doubtful = [v for key, v in updated.state.items() if key not in known | _moving_means(model)]
+    if not updated.state:
+        return
+    layers = [layer for layer in model._flatten_layers() if is_from_keras(layer)]
+    known = {id(v) for layer in layers for v in _own(layer)} | _moving_means(model)
+    doubtful = [v for key, v in updated.state.items() if key not in known]
     if doubtful:
         warnings.warn(SEPARATE.format(path=doubtful[0].path), stacklevel=2)
 
@@ -96,10 +100,6 @@ def _moving_means(model: Any) -> set[int]:
     """Return the identities of state that is known to be a mean over the samples."""
     layers = [la for la in model._flatten_layers() if isinstance(la, BatchNormalization)]
     return {id(variable) for layer in layers for variable in _own(layer)}
-
-
-def _is_kerass(layer: Any) -> bool:
-    return type(layer).__module__.startswith("keras.")
 
 
 def _own(layer: Any) -> list[Any]:

@@ -13,7 +13,17 @@ from mwmagic.errors import MwmagicError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["READ", "Absence", "KerasRefused", "Repair", "Sign", "State", "UnknownKeras", "replace"]
+__all__ = [
+    "READ",
+    "Absence",
+    "KerasRefused",
+    "Repair",
+    "Sign",
+    "State",
+    "UnknownKeras",
+    "is_from_keras",
+    "replace",
+]
 
 # The release of Keras whose lines the repairs name.
 READ = "3.15.1"
@@ -146,6 +156,11 @@ class Repair:
     def changed(self) -> list[str]:
         """The functions that are not as this repair knows them."""
         return [str(sign) for sign in self.defect if not sign.holds]
+
+
+def is_from_keras(one: Any) -> bool:
+    """Return whether Keras itself, not the user's code, defines an object's type."""
+    return type(one).__module__.startswith("keras.")
 
 
 def replace(owner: Any, name: str, replacement: Callable[..., Any]) -> None:

@@ -12,7 +12,7 @@ from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
 from keras.src.callbacks import CallbackList, History, LambdaCallback, ProgbarLogger
 
 from .cluster import add_up, first_local, spans_workers
-from .repair import Repair, Sign, replace
+from .repair import Repair, Sign, is_from_keras, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,9 +63,7 @@ def _has_own(callback: Any) -> bool:
 
     Keras's own decide by the logs, which are the same on all workers.
     """
-    users = isinstance(callback, LambdaCallback) or not type(callback).__module__.startswith(
-        "keras."
-    )
+    users = isinstance(callback, LambdaCallback) or not is_from_keras(callback)
     return users and not all(utils.is_default(getattr(callback, name)) for name in BATCH)
 
 
