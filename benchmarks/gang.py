@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from mwmagic.gang import (
     Event,
     Exited,
-    Failure,
+    FailureKind,
     Gang,
     Launch,
     Policy,
@@ -68,7 +68,7 @@ def stops(size: int) -> Case:
 def consequences(size: int) -> Case:
     gang = formed(size + 1)  # the last exit would end all
     gang.handle(Exited(gang.tasks[0], 1, 1))
-    return gang, [Exited(task, 1, None, Failure.CONSEQUENCE) for task in gang.tasks[1:-1]]
+    return gang, [Exited(task, 1, None, FailureKind.CONSEQUENCE) for task in gang.tasks[1:-1]]
 
 
 def replacements(size: int) -> Case:

@@ -138,3 +138,29 @@ def test_the_map_names_every_module():
         and f"`{path.stem}`" not in rows.get(room(name), "")
     ]
     assert not missing
+
+
+SHARED_NAMES = {"LINE", "REPAIRS", "T", "TYPE_CHECKING"}
+"""Each has one meaning in all of its modules: one is another's alias, the others are idioms."""
+
+
+def public_names(tree):
+    """Yield the classes and constants that a module defines for others."""
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            yield node.name
+        for target in node.targets if isinstance(node, ast.Assign) else ():
+            if isinstance(target, ast.Name) and target.id[0].isupper():
+                yield target.id
+        if isinstance(node, ast.AnnAssign) and node.target.id[0].isupper():
+            yield node.target.id
+
+
+def test_a_name_has_one_meaning():
+    homes = {}
+    for module, path in modules().items():
+        for name in public_names(ast.parse(path.read_text())):
+            if not name.startswith("_"):
+                homes.setdefault(name, []).append(module)
+    twice = {name: found for name, found in homes.items() if len(found) > 1}
+    assert not {name: found for name, found in twice.items() if name not in SHARED_NAMES}

@@ -104,10 +104,18 @@ class Agent:
         """Close on SIGTERM; when a child has died, look at once for processes to kill."""
         numbers = waiting_in(reader)
         if signal.SIGTERM in numbers:
-            self.closing.cause = "which got SIGTERM"
-            self.close(DRAIN_SECONDS)
+            self.asked()
         if signal.SIGCHLD in numbers:
             self.workers.reaper.hurry()
+
+    def asked(self) -> None:
+        """Give the workers their grace and then close; the second time, close at once."""
+        if self.closing.waits:
+            self.close(DRAIN_SECONDS)
+        elif self.closing.since is None:
+            self.closing.cause = "which got SIGTERM"
+            self.closing.asked = time.monotonic()
+            self.workers.part()
 
     def pause(self) -> float:
         """Return how many seconds to sleep if nothing happens."""
@@ -129,6 +137,8 @@ class Agent:
             self.close()
         self.looks.expire(now)
         self.workers.settle(now)
+        if self.closing.waits and not self.workers.processes:
+            self.close(DRAIN_SECONDS)
         if self.sample > 0 and self.workers.processes and now >= self.workers.sampled + self.sample:
             self.workers.measure(now)
 
@@ -256,7 +266,7 @@ class Agent:
     def start(self, command: dict[str, Any]) -> None:
         """Start a worker."""
         check_strings(command)
-        if self.closing.since is not None:
+        if self.closing.since is not None or self.closing.waits:
             parting = self.closing.parting or {"error": "the agent is closing"}
             self.refuse(command, **parting)
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 from .wire import AGENT_LOST, ENDED_EARLY
@@ -18,7 +19,9 @@ class Closing:
     since : float or None
         When everything began to end.
     cause : str or None
-        Why the agent ends, unless it was asked to close.
+        Why the agent ends, unless its supervisor asked it to close. It may wait for its workers.
+    asked : float
+        When it was asked to close by a signal; infinite if it was not.
     drain_seconds : float
         How long the reader may take to read the last events.
     """
@@ -26,7 +29,13 @@ class Closing:
     def __init__(self) -> None:
         self.since: float | None = None
         self.cause: str | None = None
+        self.asked = math.inf
         self.drain_seconds = 0.0
+
+    @property
+    def waits(self) -> bool:
+        """Whether workers have their grace before the agent closes."""
+        return self.asked < math.inf and self.since is None
 
     @property
     def late(self) -> bool:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-UNKNOWN = "\0"
+UNKNOWN_OWNER = "\0"
 """The owner of a process that died before its owner could be determined."""
 
 LEAST_BADGE_MICROSECONDS = 1 << 50
@@ -125,7 +125,7 @@ class Family:
         known = self.mains.get(row.pid) or self.mains.get(row.session)
         known = known or self.badges.get(badge_of(row.pid) or 0) or self.labelled(row.pid)
         known = known or self.seen.get((row.pid, row.start))
-        return known or (UNKNOWN if self.dead(row.pid) else None)
+        return known or (UNKNOWN_OWNER if self.dead(row.pid) else None)
 
     def dead(self, pid: int) -> bool:
         """Return whether a process has ended or is about to, as its environment is gone."""

@@ -9,7 +9,7 @@ from .wire import PACKET_BYTES
 CREDENTIALS_BYTES = socket.CMSG_SPACE(12)
 
 
-class Line:
+class LinePair:
     """A pair of connected sockets that preserve the boundaries of packets.
 
     A packet that is not read stays in the socket. The kernel thus applies backpressure to a worker

@@ -6,7 +6,7 @@ import os
 import signal
 import time
 
-from .line import Line
+from .line import LinePair
 from .system import contents
 from .wire import CHUNK_BYTES, LABEL, LINE, parsed
 
@@ -24,7 +24,7 @@ class Process:
         self.command = command
         self.name: str = command["process"]
         self.log = log
-        self.line = Line()
+        self.line = LinePair()
         self.mark = mark
         self.badge = badge
         self.pid = 0

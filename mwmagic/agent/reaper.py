@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from .family import UNKNOWN
+from .family import UNKNOWN_OWNER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Reaper:
         if now < self.rescan or not self.purging:
             return
         rows = [row for row in self.family.look() if self.lost(row)]
-        self.family.kill(row for row in rows if row.owner != UNKNOWN)
+        self.family.kill(row for row in rows if row.owner != UNKNOWN_OWNER)
         self.left.clear()
         for row in rows:  # zombies count too: what they forked last may be too new to be seen
             self.left.setdefault(row.owner, []).append(row.pid)
@@ -70,7 +70,7 @@ class Reaper:
 
     def lost(self, row: Row) -> bool:
         """Return whether a descendant must die; any must, once its worker's exit is reported."""
-        if self.closing.since is not None or row.owner == UNKNOWN:
+        if self.closing.since is not None or row.owner == UNKNOWN_OWNER:
             return True
         if row.owner is None:
             return False
@@ -83,8 +83,8 @@ class Reaper:
 
     def remains(self, name: str) -> list[int]:
         """Return the processes that a worker left behind and that still exist."""
-        return self.left.get(name, []) + self.left.get(UNKNOWN, [])
+        return self.left.get(name, []) + self.left.get(UNKNOWN_OWNER, [])
 
     def cleared(self, name: str) -> bool:
         """Return whether nothing that a worker left behind has to be waited for."""
-        return not self.left.keys() & {name, UNKNOWN} and self.clear != 1
+        return not self.left.keys() & {name, UNKNOWN_OWNER} and self.clear != 1

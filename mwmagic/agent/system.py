@@ -98,6 +98,11 @@ def clocks() -> dict[str, Any]:
     return {"time": time.monotonic(), "wall": time.time()}
 
 
+def number_of(error: BaseException) -> int | None:
+    """Return the system's number for an error, if it is one of the system's."""
+    return getattr(error, "errno", None)
+
+
 def reason_of(error: BaseException) -> str:
     """Return the message of an error, without its number."""
     return getattr(error, "strerror", None) or str(error)

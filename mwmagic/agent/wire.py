@@ -68,6 +68,7 @@ COMMANDS: dict[str, Fields] = {
         "report": MAYBE_STR,
         "zygote": MAYBE_STR,
         "credit": int,
+        "grace": NUMBER,
     },
     "end": {"process": MAYBE_STR, "grace": NUMBER},
     "signal": {"process": str, "signal": int},
@@ -80,6 +81,7 @@ COMMANDS: dict[str, Fields] = {
 }
 """What a supervisor sends to an agent.
 
+``start`` says how long a worker may take to end if the agent is asked to end.
 ``look`` asks what the machine has, ``fetch`` asks for a piece of a file, and ``tell`` sends a
 packet to a worker on its line. ``ask`` sends a signal only to a process that catches it and has the
 ``file`` open which the right handler writes to, so that the signal cannot end the process.
@@ -107,6 +109,7 @@ EVENTS: dict[str, Fields] = {
         "dropped": int,
         "reason": MAYBE_STR,
         "error": MAYBE_STR,
+        "errno": MAYBE_INT,
     },
     "usage": {"time": NUMBER, "processes": dict},
     "fetched": {"id": int, "offset": int, "data": str, "size": int},
@@ -117,7 +120,7 @@ EVENTS: dict[str, Fields] = {
 
 ``output``, ``said`` and ``fetched`` carry bytes as text (see `as_text`). ``said`` has one packet
 from a worker's line, and the size of the log when it arrived. ``exited`` counts the packets that
-were too long to be forwarded.
+were too long to be forwarded; ``errno`` is the system's number for its ``error``, if it has one.
 """
 
 

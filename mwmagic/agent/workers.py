@@ -13,7 +13,7 @@ from .process import Process
 from .reaper import Reaper
 from .relay import Relay
 from .spawn import spawn
-from .system import catches, clocks, has_open, reason_of, waiting_in
+from .system import catches, clocks, has_open, number_of, reason_of, waiting_in
 from .wire import LOG_LOST, NOT_STARTED, REMAINS, as_bytes, as_text
 
 TYPE_CHECKING = False
@@ -57,6 +57,7 @@ class Workers:
         self.relay = Relay(loop, outlet, self.processes)
         self.oom = Oom()
         self.null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        self.held: list[dict[str, Any]] = []
         self.last_exit = 0.0
         self.sampled = time.monotonic()
 
@@ -76,7 +77,8 @@ class Workers:
             log = Log(command["log"], command["credit"])
         except (OSError, ValueError) as error:
             text = f"cannot write the log {command['log']}: {reason_of(error)}"
-            self.outlet.emit("exited", **no_exit(name, reason=NOT_STARTED, error=text))
+            why = {"error": text, "errno": number_of(error)}
+            self.outlet.emit("exited", **no_exit(name, reason=NOT_STARTED, **why))
             return
         process = Process(command, log, self.oom.mark(), self.family.badge(name))
         self.processes[name] = process
@@ -91,7 +93,8 @@ class Workers:
             try:
                 reply = self.spawn(process)
             except (OSError, ValueError) as error:
-                self.failed(process, reason=NOT_STARTED, error=f"cannot start a process: {error}")
+                text = f"cannot start a process: {error}"
+                self.failed(process, reason=NOT_STARTED, error=text, errno=number_of(error))
                 return
         self.loop.watch(reply, lambda: self.answered(process, reply))
 
@@ -132,7 +135,7 @@ class Workers:
             os.kill(process.pid, signal.SIGKILL)
             os.waitpid(process.pid, 0)
             text = f"cannot watch its process: {reason_of(error)}"
-            self.failed(process, reason=NOT_STARTED, error=text)
+            self.failed(process, reason=NOT_STARTED, error=text, errno=error.errno)
             return
         self.loop.watch(process.pidfd, lambda: self.exited(process))
         self.relay.watch(process)
@@ -141,12 +144,12 @@ class Workers:
         if process.deadline is not None and process.deadline > time.monotonic():
             process.signal(signal.SIGTERM)  # it was asked to end before it had started
 
-    def failed(self, process: Process, *, reason: str, error: str) -> None:
+    def failed(self, process: Process, **why: Any) -> None:  # noqa: ANN401 - JSON values
         """Report a worker that could not be started."""
         self.family.mains.pop(process.pid, None)
         process.close()
         del self.processes[process.name]
-        self.outlet.emit("exited", **no_exit(process.name, reason=reason, error=error))
+        self.outlet.emit("exited", **no_exit(process.name, **why))
 
     # While they are alive
 
@@ -208,8 +211,17 @@ class Workers:
             if name in (None, process.name):
                 process.end(deadline, gently=grace > 0)
 
+    def part(self) -> None:
+        """Ask all workers to end; their exits are reported together, once nobody can still save."""
+        for process in self.processes.values():
+            grace = process.command["grace"]
+            process.end(time.monotonic() + grace, gently=grace > 0)
+
     def doom(self) -> None:
         """Have all workers killed now."""
+        for exited in self.held:
+            self.outlet.emit("exited", **exited)
+        self.held = []
         for process in self.processes.values():
             process.doomed = True
         self.reaper.left[None] = []
@@ -269,21 +281,30 @@ class Workers:
         self.relay.rest(process)
         error = self.error(process, held=held)
         how = dict(process.exit or {})
-        if self.closing.parting and how.get("signal") == signal.SIGKILL:
+        asked = process.exited_at >= self.closing.asked
+        if self.closing.parting and (asked or how.get("signal") == signal.SIGKILL):
             error = self.closing.parting
-            how |= {"code": None, "signal": None}
+            how |= {"code": how.get("code") or None, "signal": None}
         own = {"pid": process.pid, "size": process.log.size, "report": process.report()}
         own |= {"usage": {"cpu": process.cpu, "memory": process.memory}}
         own |= {"dropped": process.line.dropped}
-        self.outlet.emit("exited", **{**no_exit(process.name), **own, **how, **error})
+        self.report({**no_exit(process.name), **own, **how, **error})
         process.close()
         del self.processes[process.name]
         del self.family.mains[process.pid]
 
-    def error(self, process: Process, *, held: bool) -> dict[str, str]:
+    def report(self, exited: dict[str, Any]) -> None:
+        """Report an exit; one that the agent's own end causes only when the others may end too."""
+        if self.closing.waits:
+            self.held.append(exited)
+        else:
+            self.outlet.emit("exited", **exited)
+
+    def error(self, process: Process, *, held: bool) -> dict[str, Any]:
         """Return the reason and the error if something is wrong after an exit."""
-        if process.log.error:
-            return {"reason": LOG_LOST, "error": process.log.error}
+        log = process.log
+        if log.error:
+            return {"reason": LOG_LOST, "error": log.error, "errno": log.errno}
         left = self.reaper.remains(process.name)
         if held or left:
             what = f"processes {left}" if left else "an unknown process"
@@ -308,9 +329,8 @@ def descriptors_left() -> int:
     return most - len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - no paths are needed
 
 
-def no_exit(process: str, *, reason: str | None = None, error: str | None = None) -> dict[str, Any]:
-    """Return the fields of `exited` for a worker that never ran."""
-    unknown = dict.fromkeys(("pid", "code", "signal", "report", "oom"))
+def no_exit(process: str, **why: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON values
+    """Return the fields of `exited` for a worker that never ran, and `why` if that is known."""
+    unknown = dict.fromkeys(("pid", "code", "signal", "report", "oom", "reason", "error", "errno"))
     none = {"size": 0, "dropped": 0, "usage": {"cpu": 0.0, "memory": 0}}
-    why = {"reason": reason, "error": error}
     return {"process": process, **unknown, **clocks(), **none, **why}

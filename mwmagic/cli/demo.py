@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["add", "demo"]
 
-NAME = "quickstart.ipynb"
+DEMO_NOTEBOOK = "quickstart.ipynb"
 CELL_SECONDS = 600
 """Time limit for a cell: the first import of TensorFlow can be slow on a cold disk."""
 
@@ -39,10 +39,10 @@ def add(command: argparse.ArgumentParser) -> None:
 def _notebook() -> Path:
     """Return the path of the quickstart: in this package, or in a checkout's ``notebooks``."""
     here = Path(__file__).parents[1]
-    for path in (here / NAME, here.parent / "notebooks" / NAME):
+    for path in (here / DEMO_NOTEBOOK, here.parent / "notebooks" / DEMO_NOTEBOOK):
         if path.exists():
             return path
-    raise MwmagicError(f"{NAME} is missing from this installation; reinstall mwmagic")
+    raise MwmagicError(f"{DEMO_NOTEBOOK} is missing from this installation; reinstall mwmagic")
 
 
 def _check() -> None:
@@ -103,7 +103,7 @@ def demo(directory: Path) -> int:
     """
     _check()
     directory.mkdir(parents=True, exist_ok=True)
-    path = directory / NAME
+    path = directory / DEMO_NOTEBOOK
     shutil.copyfile(_notebook(), path)
     print(f"executing {path}: two workers train a model on handwritten digits ...", flush=True)
     _execute(path)

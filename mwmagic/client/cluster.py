@@ -22,7 +22,7 @@ from . import sockets
 from .connection import Connection, discard, start_supervisor
 from .coordinator import Coordinator, server_of
 from .declaration import declared
-from .ending import DEAF_SECONDS, Ending
+from .ending import REPLY_SECONDS, Ending
 from .export import Shared, export
 from .inheritance import inherited
 from .lookup import connections
@@ -131,7 +131,6 @@ class Cluster:
         """Have the supervisor end the cluster, which it does with grace after this process."""
         ours = os.getpid() == self._home  # and not a fork's
         if ours and not self.closed and not self.options.detach:
-            self._connection.wake()
             with suppress(MwmagicError):
                 self._connection.request("close", seconds=AT_EXIT_SECONDS)
 
@@ -412,7 +411,7 @@ class Cluster:
 
     def _reap(self, process: subprocess.Popen[bytes]) -> None:
         try:
-            process.wait(DEAF_SECONDS)
+            process.wait(REPLY_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
 

@@ -150,6 +150,10 @@ def _first_line(process: subprocess.Popen[bytes], start: bytes) -> dict[str, Any
         return {}
 
 
+LOOKS = frozenset({"hello", "snapshot", "stacks"})
+"""The requests that change nothing, and so do not wake a supervisor that was stopped."""
+
+
 class Connection:
     """Requests to a supervisor, and the news it sends.
 
@@ -200,7 +204,7 @@ class Connection:
         credentials = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
         return int(struct.unpack("3i", credentials)[0])
 
-    def wake(self) -> None:
+    def _wake(self) -> None:
         """Let the supervisor go on, in case it was stopped; it could not hear a request."""
         if not self._lost:
             with suppress(OSError):
@@ -253,6 +257,8 @@ class Connection:
             It is gone.
         """
         limit = seconds or ANSWER_SECONDS
+        if kind not in LOOKS:
+            self._wake()
         with self._changed:
             self._next += 1
             number = self._next

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
     from .connection import Connection
 
-__all__ = ["CLOSE_SECONDS", "DEAF_SECONDS", "Ending"]
+__all__ = ["CLOSE_SECONDS", "REPLY_SECONDS", "Ending"]
 
 CLOSE_SECONDS = 15.0
 """Time limit for a supervisor to end everything, in addition to a run's grace."""
 
-DEAF_SECONDS = 5.0
+REPLY_SECONDS = 5.0
 """Time limit for a supervisor to take a request to end something."""
 
 LEFT_SECONDS = 5.0
@@ -48,9 +48,8 @@ class Ending:
         self._listens = False
         if not connection.lost:
             self._look()
-            connection.wake()
             with suppress(SupervisorError):  # gone, or it does not listen
-                connection.request("close", seconds=DEAF_SECONDS)
+                connection.request("close", seconds=REPLY_SECONDS)
                 self._listens = True
 
     def complete(self, grace: float) -> None:

@@ -8,8 +8,9 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from mwmagic.errors import BadArguments, NoRun
+from mwmagic.logs.follower import READ_BYTES
 from mwmagic.logs.guard import Guard
-from mwmagic.logs.lines import LINE_CHARACTERS, Hidden, Line, Lines, Mark, fold
+from mwmagic.logs.lines import LINE_CHARACTERS, Hidden, Lines, LogLine, Mark, fold
 from mwmagic.logs.terminal import plain
 from mwmagic.model.option import read_count
 from mwmagic.model.text import encodable
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
     from mwmagic.record import Record
 
 __all__ = ["add_log_options", "pattern", "read", "recorded"]
-
-READ_BYTES = 2**20
-"""What is read at a time."""
 
 TAIL_BYTES = (2**18, 2**21, 2**24)
 """How far before the end of a log to look for its last lines, tried in this order."""
@@ -147,18 +145,18 @@ class _Raw:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._parts: list[str] = []
 
-    def feed(self, data: bytes) -> list[Line]:
+    def feed(self, data: bytes) -> list[LogLine]:
         first, *others = self._decoder.decode(data).split("\n")
         self._parts.append(first)
         if not others:
             return []
         ended = ["".join(self._parts), *others[:-1]]
         self._parts = [others[-1]]
-        return [Line(Mark.PLAIN, text) for text in ended]
+        return [LogLine(Mark.PLAIN, text) for text in ended]
 
-    def close(self) -> list[Line]:
+    def close(self) -> list[LogLine]:
         last = "".join(self._parts) + self._decoder.decode(b"", final=True)
-        return [Line(Mark.PLAIN, last)] if last else []
+        return [LogLine(Mark.PLAIN, last)] if last else []
 
 
 class _View:
@@ -222,7 +220,7 @@ class _View:
             elif self._wanted is None or self._wanted.search(plain(text)):
                 yield text
 
-    def _marked(self, start: int) -> Iterator[Line]:
+    def _marked(self, start: int) -> Iterator[LogLine]:
         layers = _Raw() if self._raw else Lines(self._guard, ansi=self._ansi)
         with self._path.open("rb") as file:
             file.seek(start)

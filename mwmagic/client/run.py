@@ -23,7 +23,7 @@ from mwmagic.record.metrics import frame as metrics_frame
 from mwmagic.words.failure import explain
 from mwmagic.words.run import spent, words
 
-from .ending import CLOSE_SECONDS, DEAF_SECONDS
+from .ending import CLOSE_SECONDS, REPLY_SECONDS
 from .export import launched
 from .stacks import Stacks
 
@@ -261,8 +261,7 @@ class Run:
             return
         name = None if task is None else str(find_task(task, self.cluster.tasks))
         seconds = None if grace is None else OPTIONS["grace"].check(grace)
-        self._connection.wake()
-        self._connection.request("stop", seconds=DEAF_SECONDS, task=name, grace=seconds)
+        self._connection.request("stop", seconds=REPLY_SECONDS, task=name, grace=seconds)
         limit = (self.cluster.options.grace if seconds is None else seconds) + CLOSE_SECONDS
         if not self._connection.wait(lambda _: self._gone(name), limit):
             raise WaitTimeout(

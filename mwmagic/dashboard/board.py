@@ -18,7 +18,7 @@ from mwmagic.words.parting import LEFT
 from mwmagic.words.run import headline, words
 
 from .feed import Feed
-from .pages import Pages, Position
+from .pages import Cursor, Pages
 from .rows import View
 from .static import page, text
 from .whole import DOWNLOAD_BYTES, Whole
@@ -270,7 +270,7 @@ class Board:
         if kind == "at":
             with self._lock:
                 same = content["run"] == self._feed.number
-                at = Position(*map(int, content["at"])) if same else Position()
+                at = Cursor(*map(int, content["at"])) if same else Cursor()
                 self._pages.heard(str(content["page"]), at, int(content.get("question", 0)))
             self._wake.set()
         elif kind == "log":

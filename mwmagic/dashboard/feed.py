@@ -6,17 +6,17 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mwmagic.logs.follower import Follower
+from mwmagic.logs.follower import Follower, Lag
 from mwmagic.logs.guard import Guard
-from mwmagic.logs.lines import Line, Mark, shortened
+from mwmagic.logs.lines import LogLine, Mark, shortened
 from mwmagic.logs.terminal import clipped
 from mwmagic.model.status import TaskState
 from mwmagic.model.text import encodable, sendable
 from mwmagic.record import RunPaths
-from mwmagic.words.log import fault_words
+from mwmagic.words.log import fault_words, left_out_words
 
 from .journal import Journal
-from .pages import Position
+from .pages import Cursor
 from .rows import Load, header, row
 from .series import Series
 from .whole import Whole
@@ -37,7 +37,7 @@ AHEAD_BYTES = 96_000
 TURN_BYTES = 8_000
 """Read at a time, until there is enough for the frame."""
 
-BEHIND_BYTES = 2**20
+LAG = Lag(2**20, left_out_words)
 """How far a reader may fall behind a log before it skips ahead: a page keeps fewer lines."""
 
 FRAME_POINTS = 1000
@@ -117,7 +117,7 @@ class Feed:
 
     def say(self, text: str) -> None:
         """Add a line from mwmagic to the log."""
-        self.journal.add(-1, [Line(Mark.NOTE, encodable(text))])
+        self.journal.add(-1, [LogLine(Mark.NOTE, encodable(text))])
 
     def state(self, since: int = 0) -> dict[str, Any]:
         """Return the state, or the part of it that changed since a version."""
@@ -146,8 +146,7 @@ class Feed:
             follower, log = self._followers[index], task.log
             if log is not None and (follower is None or str(follower.path) != log):
                 self._close(index)
-                lag = BEHIND_BYTES
-                self._followers[index] = Follower(Path(log), self._guard, lag_bytes=lag, ansi=True)
+                self._followers[index] = Follower(Path(log), self._guard, lag=LAG, ansi=True)
 
     def _close(self, index: int) -> None:
         follower = self._followers[index]
@@ -156,7 +155,7 @@ class Feed:
                 self._show(index, lines)
             self._show(index, follower.close())
 
-    def _show(self, index: int, lines: Iterable[Line]) -> None:
+    def _show(self, index: int, lines: Iterable[LogLine]) -> None:
         self.journal.add(index, (shortened(line) for line in lines if line.mark != Mark.OURS))
 
     def collect(self, limit: int) -> bool:
@@ -184,12 +183,12 @@ class Feed:
 
     # Frames.
 
-    def frame(self, at: Position, limit: int) -> tuple[dict[str, Any], Position] | None:
+    def frame(self, at: Cursor, limit: int) -> tuple[dict[str, Any], Cursor] | None:
         """Return what a page at a position lacks, and its position afterwards.
 
         Parameters
         ----------
-        at : Position
+        at : Cursor
             The page's position.
         limit : int
             Maximum characters of log text.
@@ -207,7 +206,7 @@ class Feed:
         self._guard.call("metrics", False, self.series.read)  # noqa: FBT003 - neutral
         points, point = self.series.since(at.point, FRAME_POINTS)
         self._look()
-        to = Position(text, point, self._state + 1)
+        to = Cursor(text, point, self._state + 1)
         if to == at:
             return None
         log = {"from": at, "to": to, "texts": texts}

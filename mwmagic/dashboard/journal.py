@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from mwmagic.logs.lines import Line
+    from mwmagic.logs.lines import LogLine
 
 __all__ = ["Journal", "Text"]
 
@@ -81,7 +81,7 @@ class Journal:
         kept = self._tasks.get(task)
         return kept.numbers[0] if kept and kept.numbers else 0
 
-    def add(self, task: int, lines: Iterable[Line]) -> None:
+    def add(self, task: int, lines: Iterable[LogLine]) -> None:
         """Append lines of the task at this index; -1 means that mwmagic wrote them."""
         for mark, alike in groupby(lines, key=lambda line: line.mark):
             for text in _cut(line.text for line in alike):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-__all__ = ["Pages", "Position"]
+__all__ = ["Cursor", "Pages"]
 
 FRAME_CHARACTERS = 24_000
 """Maximum size of a frame."""
@@ -30,7 +30,7 @@ which still receive everything.
 """
 
 
-class Position(NamedTuple):
+class Cursor(NamedTuple):
     """The numbers of the first text, point and state that a page lacks."""
 
     text: int = 0
@@ -40,7 +40,7 @@ class Position(NamedTuple):
 
 @dataclass
 class _Page:
-    position: Position
+    position: Cursor
     waiting: bool = False
     unanswered: int = 0
 
@@ -57,10 +57,10 @@ class Pages:
         self._pages: dict[str, _Page] = {}
         self._question = 0
         self._asked = 0.0
-        self._goal = Position()
+        self._goal = Cursor()
         self._unanswered = 0
 
-    def heard(self, name: str, position: Position, question: int = 0) -> None:
+    def heard(self, name: str, position: Cursor, question: int = 0) -> None:
         """Record the position that a page reports; add the page if it is new.
 
         A page that answers the current question has everything up to its goal, and
@@ -77,9 +77,9 @@ class Pages:
 
     def restart(self) -> None:
         """Start again at position 0: the pages show another run."""
-        self._goal = Position()
+        self._goal = Cursor()
         for page in self._pages.values():
-            page.position = Position()
+            page.position = Cursor()
 
     def room(self, time: float) -> int:
         """Return how many characters may be sent now."""
@@ -101,10 +101,10 @@ class Pages:
     def _waiting(self) -> bool:
         return any(page.waiting for page in self._pages.values())
 
-    def position(self) -> Position:
+    def position(self) -> Cursor:
         """Return the position of the page that is furthest behind."""
         positions = (page.position for page in self._pages.values())
-        return Position(*map(min, zip(*positions, strict=True)))
+        return Cursor(*map(min, zip(*positions, strict=True)))
 
     def _due(self, time: float) -> bool:
         """Return whether it is time for a question."""
@@ -113,12 +113,12 @@ class Pages:
             return since > SILENCE_SECONDS
         return since > QUESTION_SECONDS or self._unanswered > WINDOW_CHARACTERS // 2
 
-    def send(self, position: Position, size: int, time: float) -> int:
+    def send(self, position: Cursor, size: int, time: float) -> int:
         """Record that a frame is sent that takes every page to `position`.
 
         Parameters
         ----------
-        position : Position
+        position : Cursor
             The position after the frame.
         size : int
             Its size in characters.

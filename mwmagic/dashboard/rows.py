@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from mwmagic.record import inside
 from mwmagic.words.failure import explain
 from mwmagic.words.run import (
     attempt_words,
@@ -23,7 +24,7 @@ from mwmagic.words.run import (
 if TYPE_CHECKING:
     from mwmagic.model.status import RunStatus, TaskStatus
 
-__all__ = ["Load", "View", "header", "row", "shown"]
+__all__ = ["Load", "View", "header", "row"]
 
 MOST_ROWS, MOST_CARDS = 8, 24
 """Up to so many tasks are shown as rows, and up to so many as cards; more become tiles."""
@@ -75,11 +76,6 @@ class Load:
             self._since = (cpu, time)
 
 
-def shown(path: str) -> str:
-    """Shorten a path below the record's directory for display."""
-    return path[path.find("/.mwmagic/") + 1 :]
-
-
 def _usage(task: TaskStatus, share: float | None) -> str:
     """Describe a task's process: time left, address, pid, CPU load and memory."""
     told = [
@@ -116,7 +112,7 @@ def row(task: TaskStatus, share: float | None = None) -> dict[str, Any]:
         "metrics": "   ".join(f"{name}{_TIE}{value}" for name, value in metrics(task.progress)),
         "usage": _usage(task, share),
         "axis": axis(task.progress),
-        "log": task.log and shown(task.log),
+        "log": task.log and inside(task.log),
     }
 
 
@@ -150,5 +146,5 @@ def header(view: View) -> dict[str, Any]:
         "cause": "\n".join(explain(run.cause)) if run.cause else "",
         "culprit": run.cause.task if run.cause else None,
         "notice": "\n".join(filter(None, [view.refusal, *remarks(run)])),
-        "folder": shown(run.directory),
+        "folder": inside(run.directory),
     }

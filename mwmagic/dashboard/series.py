@@ -38,7 +38,7 @@ SPACING_SECONDS = 0.1
 ASIDE = ("bar", "evaluate")
 """The kinds of entries that are not from training."""
 
-SPEED_SECONDS = 0.5
+RATE_SECONDS = 0.5
 """Minimum time over which a speed is measured."""
 
 
@@ -113,7 +113,7 @@ class _Place:
             per_step = entry.get("seconds_per_step") if entry.get("final") else None
             return 1 / per_step if per_step else None
         seconds, steps = wall - self.since[0], self.x - self.since[1]
-        if seconds < SPEED_SECONDS or steps <= 0:
+        if seconds < RATE_SECONDS or steps <= 0:
             return None
         self.since = (wall, self.x)
         return steps / seconds

@@ -62,6 +62,8 @@ class Exit:
     detail : str or None
         A message from the agent for people to read: why the process could not be
         started, why the agent ended, or what else went wrong.
+    errno : int or None
+        The system's number for it, if it is an error of the system's.
     lost : bool
         Whether the machine or its agent is gone, and the process with it.
     host : str or None
@@ -95,6 +97,7 @@ class Exit:
     cut: bool = False
     oom: bool | None = None
     detail: str | None = None
+    errno: int | None = None
     lost: bool = False
     host: str | None = None
     stalled: float | None = None
@@ -211,6 +214,7 @@ class Exit:
             signal=number,
             requested=bool(number and self.requested),
             detail=self.detail,
+            errno=self.errno,
         )
 
     @property

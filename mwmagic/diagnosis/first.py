@@ -83,8 +83,7 @@ def _leader(exits: Iterable[Exit]) -> str:
 def _failed(end: Exit, consequences: Sequence[Exit]) -> Cause:
     """Return the cause if it is a task that failed."""
     finding = end.finding
-    observed = (finding, finding.detail or "")
-    said = (end.tail, *observed) if end.signal in _CRASHES else (*observed, end.tail)
+    said = (end.tail, finding) if end.signal in _CRASHES else (finding, end.tail)
     cause = _cause(end, finding, (*end.raised, *said), consequences)
     return replace(cause, exception=end.exception, where=end.where, origins=end.origins)
 

@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from mwmagic.frameworks.patterns import collected, either
-from mwmagic.gang import Failure
+from mwmagic.gang import FailureKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,17 +70,17 @@ def is_consequence(end: Exit) -> bool:
     return any(map(_consequence().search, texts)) and not any(map(_mismatch().search, texts))
 
 
-def kind(end: Exit) -> Failure:
+def kind(end: Exit) -> FailureKind:
     """Return what kind of failure an exit is."""
     if end.ended:
-        return Failure.CONSEQUENCE
+        return FailureKind.CONSEQUENCE
     if end.signal is None and _port_taken().search(end.tail):
-        return Failure.PORT
+        return FailureKind.PORT
     if end.types.intersection(PERMANENT):
-        return Failure.PERMANENT
+        return FailureKind.PERMANENT
     if end.unknown and not end.lost:
-        return Failure.PERMANENT
-    return Failure.CONSEQUENCE if is_consequence(end) else Failure.PRIMARY
+        return FailureKind.PERMANENT
+    return FailureKind.CONSEQUENCE if is_consequence(end) else FailureKind.PRIMARY
 
 
 def _named(end: Exit) -> set[str]:

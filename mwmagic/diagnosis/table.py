@@ -10,6 +10,7 @@ with the installed TensorFlow, by a test with the entry's name.
 from __future__ import annotations
 
 import signal
+from errno import ENOSPC
 
 from mwmagic.gang import Policy
 from mwmagic.model.symptom import Finding, Symptom
@@ -266,6 +267,7 @@ KNOWN = (
         "free some space (`df -h`), keep fewer checkpoints "
         "(`CheckpointManager(max_to_keep=...)`), or write elsewhere",
         "https://www.tensorflow.org/api_docs/python/tf/train/CheckpointManager",
+        symptoms=(Finding(Symptom.NOT_STARTED, errno=ENOSPC),),
         signs=("No space left on device",),
     ),
     # Memory and hardware.

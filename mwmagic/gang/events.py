@@ -17,26 +17,26 @@ __all__ = [
     "Backoff",
     "CancelTimer",
     "Due",
-    "End",
     "EndAgain",
     "EndAll",
+    "EndTask",
     "Ended",
     "Event",
     "Exited",
-    "Failure",
+    "FailureKind",
     "Hurry",
     "Launch",
     "Rebind",
     "Restart",
     "SetTimer",
-    "Start",
     "StartAlone",
+    "StartTask",
     "Stop",
     "Timer",
 ]
 
 
-class Failure(Enum):
+class FailureKind(Enum):
     """What kind of failure an exit is, according to the diagnosis."""
 
     PRIMARY = "the task's own"
@@ -91,14 +91,14 @@ class Launch:
 class Exited:
     """A task's process is gone, with everything it had started.
 
-    There is one such event for each process that `Start` asked for, even if it
+    There is one such event for each process that `StartTask` asked for, even if it
     could not be started or its machine was lost.
     """
 
     task: Task
     attempt: int
     code: int | None
-    failure: Failure = Failure.PRIMARY
+    failure: FailureKind = FailureKind.PRIMARY
     time: float = 0.0
 
     @property
@@ -143,7 +143,7 @@ Event = Launch | Exited | Stop | Restart | Timer
 
 
 @dataclass(frozen=True)
-class Start:
+class StartTask:
     """Start a task's process."""
 
     task: Task
@@ -151,7 +151,7 @@ class Start:
 
 
 @dataclass(frozen=True)
-class End:
+class EndTask:
     """End a task's process and its descendants: SIGTERM, `grace` seconds, SIGKILL."""
 
     task: Task
@@ -194,4 +194,4 @@ class Ended:
     state: RunState
 
 
-Action = Start | End | EndAll | Rebind | SetTimer | CancelTimer | Ended
+Action = StartTask | EndTask | EndAll | Rebind | SetTimer | CancelTimer | Ended

@@ -34,20 +34,20 @@ from .events import (
     Backoff,
     CancelTimer,
     Due,
-    End,
     EndAgain,
     EndAll,
     Ended,
+    EndTask,
     Event,
     Exited,
-    Failure,
+    FailureKind,
     Hurry,
     Launch,
     Rebind,
     Restart,
     SetTimer,
-    Start,
     StartAlone,
+    StartTask,
     Stop,
 )
 from .policy import PORT_TRIES, REPLACEMENT_TRIES, Policy
@@ -64,10 +64,10 @@ _END_AGAIN_SECONDS = 2.0
 """How long a process may take to go away before the request to end it is repeated."""
 
 _WEIGHT = {
-    Failure.CONSEQUENCE: 0,
-    Failure.PRIMARY: 1,
-    Failure.PORT: 2,
-    Failure.PERMANENT: 3,
+    FailureKind.CONSEQUENCE: 0,
+    FailureKind.PRIMARY: 1,
+    FailureKind.PORT: 2,
+    FailureKind.PERMANENT: 3,
 }
 """Which failure decides about a retry: the one that a retry is least likely to fix."""
 
@@ -196,7 +196,7 @@ class Gang:
     def _start(self, task: Task) -> list[Action]:
         self._awaited.discard(task)
         self._alive[task] = self.time
-        return [Start(task, self.attempt)]
+        return [StartTask(task, self.attempt)]
 
     def _start_all(self) -> list[Action]:
         self.attempt += 1
@@ -237,7 +237,7 @@ class Gang:
         task, limit = event.task, max(self.policy.restarts, REPLACEMENT_TRIES)
         if lived >= self.policy.healthy:
             del self._replaced[task]
-        if event.failure is Failure.PERMANENT or self._replaced[task] >= limit:
+        if event.failure is FailureKind.PERMANENT or self._replaced[task] >= limit:
             return self._fail(event)
         self._replaced[task] += 1
         self._awaited.add(task)
@@ -266,7 +266,7 @@ class Gang:
 
     def _end(self, task: Task, grace: float) -> list[Action]:
         return [
-            End(task, self.attempt, grace),
+            EndTask(task, self.attempt, grace),
             SetTimer(EndAgain(task), grace + _END_AGAIN_SECONDS),
         ]
 
@@ -287,9 +287,9 @@ class Gang:
         failure = self._failure
         if self._deadline < math.inf or failure is None:
             return []
-        if _weight(failure) == _WEIGHT[Failure.CONSEQUENCE]:
+        if _weight(failure) == _WEIGHT[FailureKind.CONSEQUENCE]:
             return [SetTimer(Hurry(), self.policy.settle)]
-        if failure.saved and _weight(failure) == _WEIGHT[Failure.PRIMARY]:
+        if failure.saved and _weight(failure) == _WEIGHT[FailureKind.PRIMARY]:
             return [SetTimer(Hurry(), self.policy.saving)]
         return self._end_attempt(0.0)
 
@@ -329,10 +329,10 @@ class Gang:
         lasted = failure.time - self._since
         if lasted >= self.policy.healthy:
             self.restarts = self._moved = 0
-        moves = failure.failure is Failure.PORT and self._moved < PORT_TRIES
+        moves = failure.failure is FailureKind.PORT and self._moved < PORT_TRIES
         resumes = failure.saved and lasted >= self.policy.resume
         spent = self.restarts >= self.policy.restarts and not (moves or resumes)
-        if failure.failure is Failure.PERMANENT or spent:
+        if failure.failure is FailureKind.PERMANENT or spent:
             return self._final(RunState.FAILED)
         if self._stopping:
             return self._final(RunState.STOPPED)
@@ -415,4 +415,4 @@ class Gang:
 def _weight(event: Exited) -> int:
     """Return the weight of an exit; one that saved its state ended for a reason of its own."""
     weight = _WEIGHT[event.failure]
-    return max(weight, _WEIGHT[Failure.PRIMARY]) if event.saved else weight
+    return max(weight, _WEIGHT[FailureKind.PRIMARY]) if event.saved else weight

@@ -2,22 +2,40 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .lines import LINE_CHARACTERS, Line, Lines, Mark
+from .lines import LINE_CHARACTERS, Lines, LogLine, Mark
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from .guard import Guard
 
-__all__ = ["Follower"]
+__all__ = ["READ_BYTES", "Follower", "Lag"]
 
 READ_BYTES = 2**20
 """The most that is read at a time."""
 
 KEPT_BYTES = 2**18
 """Where a follower that has fallen behind continues, before the end of the log."""
+
+
+@dataclass(frozen=True)
+class Lag:
+    """How far a follower may fall behind before it jumps ahead.
+
+    Parameters
+    ----------
+    bytes : int
+        The most that it may have left to read.
+    words : callable
+        Returns the line that stands for a number of lines that are left out.
+    """
+
+    bytes: int
+    words: Callable[[int], str]
 
 
 class Follower:
@@ -29,19 +47,18 @@ class Follower:
         The log; it may not exist yet.
     guard : Guard
         Where the faults of parsers are reported.
-    lag_bytes : int, optional
-        How far the follower may fall behind before it jumps ahead, which it notes in a
-        line of its own. By default it never jumps.
+    lag : Lag, optional
+        How far the follower may fall behind before it jumps ahead. By default it never jumps.
     ansi : bool
         Keep the colours.
     """
 
     def __init__(
-        self, path: Path, guard: Guard, *, lag_bytes: int | None = None, ansi: bool = False
+        self, path: Path, guard: Guard, *, lag: Lag | None = None, ansi: bool = False
     ) -> None:
         self.path = path
         self._guard = guard
-        self._lag_bytes = lag_bytes
+        self._lag = lag
         self._offset = 0
         self._ansi = ansi
         self._lines = Lines(guard, ansi=ansi)
@@ -59,32 +76,33 @@ class Follower:
         """The line that has not ended yet, as a terminal shows it now."""
         return self._lines.current
 
-    def read(self, limit: int = READ_BYTES) -> list[Line]:
+    def read(self, limit: int = READ_BYTES) -> list[LogLine]:
         """Read at most `limit` further bytes and return the lines that they finished."""
         behind = self.behind
         if behind <= 0:
             return []
-        jumps = self._lag_bytes is not None and behind > self._lag_bytes
-        jumped = self._jump(behind) if jumps else []
+        jumped: list[LogLine] = []
+        if self._lag is not None and behind > self._lag.bytes:
+            jumped = [LogLine(Mark.NOTE, self._lag.words(self._jump(behind)))]
         with self.path.open("rb") as file:
             file.seek(self._offset)
             data = file.read(limit)
         self._offset += len(data)
         return jumped + self._lines.feed(data)
 
-    def rest(self) -> list[Line]:
+    def rest(self) -> list[LogLine]:
         """Read everything that is available."""
-        lines: list[Line] = []
+        lines: list[LogLine] = []
         while self.behind > 0:
             lines += self.read()
         return lines
 
-    def close(self) -> list[Line]:
+    def close(self) -> list[LogLine]:
         """Return the last line if it has not ended and is not empty."""
         return self._lines.close()
 
-    def _jump(self, behind: int) -> list[Line]:
-        """Jump to a line near the end, and return a note on how many lines are left out."""
+    def _jump(self, behind: int) -> int:
+        """Jump to a line near the end, and return how many lines are left out."""
         left, count = behind - KEPT_BYTES, 0
         with self.path.open("rb") as file:
             file.seek(self._offset)
@@ -95,4 +113,4 @@ class Follower:
             count += file.readline(LINE_CHARACTERS).endswith(b"\n")
             self._offset = file.tell()
         self._lines = Lines(self._guard, ansi=self._ansi)
-        return [Line(Mark.NOTE, f"{count:,} lines left out here; the file has them all")]
+        return count

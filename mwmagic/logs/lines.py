@@ -23,8 +23,8 @@ __all__ = [
     "LINE_CHARACTERS",
     "QUIET",
     "Hidden",
-    "Line",
     "Lines",
+    "LogLine",
     "Mark",
     "fold",
     "shortened",
@@ -52,7 +52,7 @@ QUIET = (Mark.NOISE, Mark.OURS)
 """The marks of lines that only ``--raw`` shows."""
 
 
-class Line(NamedTuple):
+class LogLine(NamedTuple):
     """A finished line: its mark, and its text without the newline."""
 
     mark: int
@@ -75,7 +75,7 @@ class Hidden:
     first_line: str
 
 
-def fold(lines: Iterable[Line]) -> Iterator[str | Hidden]:
+def fold(lines: Iterable[LogLine]) -> Iterator[str | Hidden]:
     """Yield lines with each stretch of notices replaced by one `Hidden`.
 
     Frames of mwmagic's own are left out without a word, as Keras does with its own.
@@ -95,10 +95,10 @@ def fold(lines: Iterable[Line]) -> Iterator[str | Hidden]:
         yield Hidden(count, first)
 
 
-def shortened(line: Line) -> Line:
+def shortened(line: LogLine) -> LogLine:
     """Return a line, with its text cut off after `LINE_CHARACTERS`."""
     short = clipped(line.text, LINE_CHARACTERS)
-    return line if short == line.text else Line(line.mark, short + " …")
+    return line if short == line.text else LogLine(line.mark, short + " …")
 
 
 class Lines:
@@ -125,24 +125,24 @@ class Lines:
         """The line that has not ended yet, as a terminal shows it now."""
         return self._terminal.current
 
-    def feed(self, data: bytes) -> list[Line]:
+    def feed(self, data: bytes) -> list[LogLine]:
         """Take the next bytes and return the lines that they finished."""
         texts = self._guard.call("terminal", None, self._terminal.feed, data)
         if texts is None:
             self._terminal = Terminal(ansi=self._ansi)  # the old one's state may be anything
         return [self._line(text) for text in texts or ()]
 
-    def close(self) -> list[Line]:
+    def close(self) -> list[LogLine]:
         """Return the last line if it has not ended and is not empty."""
         return [self._line(text) for text in self._guard.call("terminal", [], self._terminal.close)]
 
-    def _line(self, text: str) -> Line:
+    def _line(self, text: str) -> LogLine:
         if self._guard.call("notices", False, self._noise.hides, text):  # noqa: FBT003 - neutral
-            return Line(Mark.NOISE, text)
+            return LogLine(Mark.NOISE, text)
         bare = plain(text)
         if self._ours.hides(bare):
-            return Line(Mark.OURS, text)
-        return Line(self._error(bare), text)
+            return LogLine(Mark.OURS, text)
+        return LogLine(self._error(bare), text)
 
     def _error(self, text: str) -> Mark:
         """Mark a traceback, from its head to the line that names the exception."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from .frame import FRAME, HEAD, RAISED, Frame, frames
 from .terminal import plain
 
-__all__ = ["Message", "readable", "unfold"]
+__all__ = ["ErrorText", "readable", "unfold"]
 
 _TRACED = "in user code:\n"
 _DEFINED = "Detected at node "
@@ -30,7 +30,7 @@ _MUTE = re.compile(
 
 
 @dataclass(frozen=True)
-class Message:
+class ErrorText:
     """A message without the tracebacks in it.
 
     Parameters
@@ -58,7 +58,7 @@ def _telling(lines: list[str]) -> list[str]:
     return [line for line in lines if not _MUTE.match(line)]
 
 
-def unfold(kind: str, text: str) -> Message:
+def unfold(kind: str, text: str) -> ErrorText:
     """Take a message apart.
 
     Parameters
@@ -73,7 +73,7 @@ def unfold(kind: str, text: str) -> Message:
         return _traced(kind, text)
     if HEAD in text:
         return _carried(kind, text)
-    return Message(kind, text, _defined(text) if _DEFINED in text else ())
+    return ErrorText(kind, text, _defined(text) if _DEFINED in text else ())
 
 
 def _unquoted(kind: str, text: str) -> str:
@@ -87,28 +87,28 @@ def _unquoted(kind: str, text: str) -> str:
     return plain(key) if isinstance(key, str) else text
 
 
-def _traced(kind: str, text: str) -> Message:
+def _traced(kind: str, text: str) -> ErrorText:
     """Take apart what AutoGraph says: the frames, indented, and the exception itself."""
     lines = text.partition(_TRACED)[2].split("\n")
     lines = [line if FRAME.match(line) else line.removeprefix("    ") for line in lines]
     found, end = frames(lines, 0)
     raised = RAISED.match(lines[end]) if end < len(lines) else None
     if raised is None:
-        return Message(kind, text, found)
+        return ErrorText(kind, text, found)
     first = lines[end][raised.start(2) :] if raised[2] else ""
     inner = unfold(raised[1] or raised[3], "\n".join([first, *lines[end + 1 :]]))
     return replace(inner, frames=found + inner.frames)
 
 
-def _carried(kind: str, text: str) -> Message:
+def _carried(kind: str, text: str) -> ErrorText:
     """Take apart a message that ends with the traceback of another thread or process."""
     lines = text.rpartition(HEAD)[2].split("\n")
     found, end = frames(lines, 0)
     before = text.partition(HEAD)[0]
     raised = RAISED.match(lines[end]) if end < len(lines) else None
     if raised is None or _telling(before.splitlines()):
-        return Message(kind, before, found)
-    return Message(raised[1] or raised[3], raised[2] or "", found)
+        return ErrorText(kind, before, found)
+    return ErrorText(raised[1] or raised[3], raised[2] or "", found)
 
 
 def _defined(text: str) -> tuple[Frame, ...]:

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 __all__ = ["mw_logs"]
 
-TAIL_LINES = 1000
+DEFAULT_TAIL_LINES = 1000
 """How many lines a cell shows unless you ask for more."""
 
 
 def _logs() -> Parser:
     parser = Parser("%mw_logs", "Show what a task printed, as a terminal would.")
-    add_log_options(parser, tail=TAIL_LINES)
+    add_log_options(parser, tail=DEFAULT_TAIL_LINES)
     what = "Print lines as they come, until the run is over."
     parser.add_argument("--follow", action="store_true", help=what)
     return parser

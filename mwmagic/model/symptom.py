@@ -70,6 +70,8 @@ class Finding(Stored):
         Whether the signal was sent at the user's request.
     detail : str or None
         A message about it from the system or an agent, for people to read.
+    errno : int or None
+        The system's number for that, if it is an error of the system's.
     positions : tuple of Position
         Where each of the tasks involved is.
     """
@@ -85,6 +87,7 @@ class Finding(Stored):
     seconds: float | None = None
     requested: bool = False
     detail: str | None = None
+    errno: int | None = None
     positions: tuple[Position, ...] = ()
 
     def matches(self, other: Finding) -> bool:

@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-from .paths import FOLDER, RunPaths, TaskPaths
+from .paths import FOLDER, RunPaths, TaskPaths, inside
 from .reader import Record, runs
 from .writer import FORMAT_VERSION, RunDirectory
 
-__all__ = ["FOLDER", "FORMAT_VERSION", "Record", "RunDirectory", "RunPaths", "TaskPaths", "runs"]
+__all__ = [
+    "FOLDER",
+    "FORMAT_VERSION",
+    "Record",
+    "RunDirectory",
+    "RunPaths",
+    "TaskPaths",
+    "inside",
+    "runs",
+]

@@ -32,6 +32,7 @@ __all__ = [
     "RunPaths",
     "TaskPaths",
     "ignore_file",
+    "inside",
     "lock_file",
     "mark_file",
     "numbered",
@@ -64,6 +65,11 @@ def lock_file(root: Path) -> Path:
 def mark_file(path: Path) -> Path:
     """Return the file that keeps the hash of what mwmagic wrote to the user's file `path`."""
     return path.parent / FOLDER / "written" / path.name
+
+
+def inside(path: str) -> str:
+    """Return a path from the record's folder on, for display."""
+    return path[path.find(f"/{FOLDER}/") + 1 :]
 
 
 def numbered(root: Path) -> list[tuple[int, Path]]:

@@ -15,7 +15,7 @@ from keras.src.utils import file_utils
 
 from .cluster import is_chief, of_chief, spans_workers
 from .note import Note, all_metric_variables, no_metric_state, seed_state, set_metric_state
-from .place import Place, current_training
+from .place import TrainingPlace, current_fit
 from .repair import Repair, Sign, replace
 
 __all__ = ["REPAIRS"]
@@ -48,11 +48,11 @@ def _back_up_on_chief() -> None:
 
 def _note(callback: Any) -> Note | None:
     """Return what to keep beside the weights; call it on every worker."""
-    training = current_training()
-    if training is None:
+    fit = current_fit()
+    if fit is None:
         return None
     seen = 0 if callback.save_freq == "epoch" else callback._last_batch_seen + 1
-    return Note.of(callback.model, training.place(callback._current_epoch, seen))
+    return Note.of(callback.model, fit.place(callback._current_epoch, seen))
 
 
 def _keep_notes(callback: Any, note: Note) -> None:
@@ -112,22 +112,22 @@ def _follow(callback: Any, found: bool, note: Note | None) -> None:
     """Take the chief's place, weights and optimizer state, if it found a backup."""
     model = callback.model
     strategy = model.distribute_strategy
-    mine = note.place if note else Place(model._initial_epoch or 0)
+    mine = note.place if note else TrainingPlace(model._initial_epoch or 0)
     noted = note is not None and len(note.metrics) > 0
     told = of_chief(strategy, [int(found), int(noted), *astuple(mine)])
     restored, with_metrics, *numbers = map(int, told)
     if not restored:
         return
-    place = Place(*numbers)
+    place = TrainingPlace(*numbers)
     model._initial_epoch = place.epoch
     _share_variables(model, note.seeds if note else [])
-    if place.seen and (training := current_training()):
-        training.go_to(place)
+    if place.seen and (fit := current_fit()):
+        fit.go_to(place)
         callback._last_batch_seen = place.seen - 1
         if with_metrics:
             own = note.metrics if note else no_metric_state(model)
             callback._metrics = of_chief(strategy, own)
-            training.with_metrics = True
+            fit.with_metrics = True
 
 
 def _share_variables(model: Any, seeds: list[Any]) -> None:

@@ -15,11 +15,11 @@ import numpy as np
 import tensorflow as tf
 from keras.src.utils import file_utils
 
-from .place import Place
+from .place import TrainingPlace
 
 __all__ = ["Note", "all_metric_variables", "no_metric_state", "seed_state", "set_metric_state"]
 
-NAME = "place-{}.npz"
+PLACE_FILE = "place-{}.npz"
 
 
 @dataclass(frozen=True)
@@ -30,19 +30,19 @@ class Note:
     ----------
     step : int
         The optimizer's.
-    place : Place
+    place : TrainingPlace
         Where the training is.
     seeds, metrics : list of array
         The state of random layers, and of the metrics, over all replicas.
     """
 
     step: int
-    place: Place
+    place: TrainingPlace
     seeds: list[Any]
     metrics: list[Any]
 
     @classmethod
-    def of(cls, model: Any, place: Place) -> Note:
+    def of(cls, model: Any, place: TrainingPlace) -> Note:
         """Return a note on a model at a place; call it on every worker."""
         seeds = [variable.numpy() for variable in seed_state(model)]
         metrics = metric_state(model) if place.seen else []
@@ -51,12 +51,12 @@ class Note:
     @classmethod
     def read(cls, directory: str, model: Any) -> Note | None:
         """Return the note on a model's weights, or None if there is none."""
-        path = file_utils.join(directory, NAME.format(_step(model)))
+        path = file_utils.join(directory, PLACE_FILE.format(_step(model)))
         if not file_utils.exists(path):
             return None
         with tf.io.gfile.GFile(path, "rb") as file, np.load(io.BytesIO(file.read())) as saved:
             arrays = dict(saved)
-        place = Place(*map(int, arrays["place"]))
+        place = TrainingPlace(*map(int, arrays["place"]))
         seeds, metrics = (
             [arrays[f"{kind}/{i}"] for i in range(len(arrays)) if f"{kind}/{i}" in arrays]
             for kind in ("seed", "metric")
@@ -71,7 +71,7 @@ class Note:
             arrays.update({f"{kind}/{i}": value for i, value in enumerate(values)})
         buffer = io.BytesIO()
         np.savez(buffer, **arrays)  # type: ignore[arg-type]
-        path = file_utils.join(directory, NAME.format(self.step))
+        path = file_utils.join(directory, PLACE_FILE.format(self.step))
         tf.io.gfile.makedirs(directory)
         with tf.io.gfile.GFile(f"{path}.draft", "wb") as file:
             file.write(buffer.getvalue())
@@ -79,9 +79,9 @@ class Note:
 
     def remove_others(self, directory: str, steps: set[int | None]) -> None:
         """Remove the notes on all steps but these."""
-        kept = {NAME.format(step) for step in steps}
+        kept = {PLACE_FILE.format(step) for step in steps}
         for name in file_utils.listdir(directory):
-            if name.startswith(NAME.partition("{")[0]) and name not in kept:
+            if name.startswith(PLACE_FILE.partition("{")[0]) and name not in kept:
                 file_utils.remove(file_utils.join(directory, name))
 
 

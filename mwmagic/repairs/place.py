@@ -18,13 +18,14 @@ from .repair import Repair, Sign, replace
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["REPAIRS", "Place", "Training", "current_training"]
+__all__ = ["REPAIRS", "Fit", "TrainingPlace", "current_fit"]
 
-UNKNOWN = -1
+NOT_KNOWN = -1
+"""In place of a number of the data that is not known."""
 
 
 @dataclass(frozen=True)
-class Place:
+class TrainingPlace:
     """How far a training has come; all numbers, so that the chief can send them.
 
     Parameters
@@ -50,37 +51,37 @@ class Place:
     begun: int = 0
     passes: int = 0
     read: int = 0
-    batches: int = UNKNOWN
-    seed: int = UNKNOWN
+    batches: int = NOT_KNOWN
+    seed: int = NOT_KNOWN
 
 
 @dataclass
-class Training:
+class Fit:
     """One call of `fit`: its data, and whether a backup restored the metrics' state."""
 
     data: Any = None
     with_metrics: bool = False
 
-    def place(self, epoch: int, seen: int) -> Place:
+    def place(self, epoch: int, seen: int) -> TrainingPlace:
         """Return where this training is."""
         data = self.data
         seed, batches = getattr(data, "_seed", None), data._num_batches
-        return Place(
+        return TrainingPlace(
             epoch,
             seen,
             data._begun,
             data._passes,
             data._steps_seen,
-            UNKNOWN if batches is None else batches,
-            UNKNOWN if seed is None else seed,
+            NOT_KNOWN if batches is None else batches,
+            NOT_KNOWN if seed is None else seed,
         )
 
-    def go_to(self, place: Place) -> None:
+    def go_to(self, place: TrainingPlace) -> None:
         """Advance the data to a place, as if it had been trained on up to there."""
         data = self.data
         _pass_epochs(data, place.begun - 1)
         _pass_iterators(data, place)
-        if data._num_batches is None and place.batches != UNKNOWN:
+        if data._num_batches is None and place.batches != NOT_KNOWN:
             data._num_batches = place.batches
         # Executions are whole; if they have become longer, the last one runs again.
         again = place.seen % data.steps_per_execution
@@ -98,11 +99,11 @@ def _pass_epochs(data: Any, epochs: int) -> None:
     data._begun += max(epochs, 0)
 
 
-def _pass_iterators(data: Any, place: Place) -> None:
+def _pass_iterators(data: Any, place: TrainingPlace) -> None:
     """Make the iterators before the latest, because a dataset reshuffles with each of them."""
     before = place.passes - 1
     data._passes += before
-    if getattr(data, "_order", None) is None or place.seed == UNKNOWN:
+    if getattr(data, "_order", None) is None or place.seed == NOT_KNOWN:
         # This worker's own part if possible, because an iterator over all parts takes long to make.
         dataset = data._distributed_dataset
         for part in getattr(dataset, "_cloned_datasets", [dataset]) * max(before, 0):
@@ -113,12 +114,12 @@ def _pass_iterators(data: Any, place: Place) -> None:
         data._order.getrandbits(31)
 
 
-_TRAINING: ContextVar[Training | None] = ContextVar("training", default=None)
+_FIT: ContextVar[Fit | None] = ContextVar("fit", default=None)
 
 
-def current_training() -> Training | None:
+def current_fit() -> Fit | None:
     """Return the call of `fit` that this code is part of, if it is part of one."""
-    return _TRAINING.get()
+    return _FIT.get()
 
 
 def _go_on_in_mid_epoch() -> None:
@@ -134,11 +135,11 @@ def _go_on_in_mid_epoch() -> None:
 
 def _noting_its_data(fit: Any) -> Any:
     def noting(self: Any, *args: Any, **kwargs: Any) -> Any:
-        token = _TRAINING.set(Training())
+        token = _FIT.set(Fit())
         try:
             return fit(self, *args, **kwargs)
         finally:
-            _TRAINING.reset(token)
+            _FIT.reset(token)
 
     return noting
 
@@ -150,9 +151,9 @@ def _count_passes() -> None:
     def begin(self: Any, *args: Any, **kwargs: Any) -> None:
         self._begun = self._passes = self._seen = self._ahead = 0
         start(self, *args, **kwargs)
-        training = current_training()
-        if training is not None and training.data is None:
-            training.data = self
+        fit = current_fit()
+        if fit is not None and fit.data is None:
+            fit.data = self
 
     def _get_iterator(self: Any) -> Any:
         self._passes += 1
@@ -197,8 +198,8 @@ def _report_what_was_seen() -> None:
     original = Trainer._get_metrics_result_or_logs
 
     def _get_metrics_result_or_logs(self: Any, logs: Any) -> Any:
-        training = current_training()
-        if not logs and training is not None and training.with_metrics:
+        fit = current_fit()
+        if not logs and fit is not None and fit.with_metrics:
             return self.get_metrics_result()
         return original(self, logs)
 

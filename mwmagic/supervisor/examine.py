@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mwmagic.logs.guard import Guard
     from mwmagic.model.position import Position
 
-    from .process import Process
+    from .process import TaskProcess
 
 __all__ = ["Dump", "Examiner", "Listener", "Source"]
 
@@ -71,16 +71,16 @@ class Dump:
 class Source(Protocol):
     """The processes that an examiner looks at."""
 
-    def alive(self) -> list[Process]:
+    def alive(self) -> list[TaskProcess]:
         """Return the processes that are running."""
 
     def peers(self) -> list[str]:
         """Return the tasks that train and have a process."""
 
-    async def refresh(self, process: Process) -> None:
+    async def refresh(self, process: TaskProcess) -> None:
         """Fetch a process's file of stacks, if it is on another disk."""
 
-    def dump(self, process: Process) -> None:
+    def dump(self, process: TaskProcess) -> None:
         """Have a process write its stack."""
 
     def seen(self, found: Mapping[str, Stack | None]) -> list[Seen]:
@@ -196,7 +196,7 @@ class Examiner:
         self._listener.located(Examination(where, texts))
         return found, where
 
-    async def _stacks(self, alive: Sequence[Process]) -> dict[str, Stack | None]:
+    async def _stacks(self, alive: Sequence[TaskProcess]) -> dict[str, Stack | None]:
         """Have processes write their stacks, and return them by task."""
         await self._refresh(alive)
         dumps = {str(one.task): self._ask(one) for one in alive}
@@ -213,10 +213,10 @@ class Examiner:
             }
         return {task: dump.stack() if dump else None for task, dump in dumps.items()}
 
-    async def _refresh(self, processes: Sequence[Process]) -> None:
+    async def _refresh(self, processes: Sequence[TaskProcess]) -> None:
         await asyncio.gather(*(self._source.refresh(one) for one in processes))
 
-    def _ask(self, process: Process) -> Dump | None:
+    def _ask(self, process: TaskProcess) -> Dump | None:
         path = process.paths.stacks
         process.deaf = None if path.exists() else Whereabouts.NOT_BEGUN
         if process.deaf is not None:

@@ -45,7 +45,7 @@ class Exits:
         self.setbacks: list[Setback] = []
         self._exits: list[Exit] = []
 
-    def add(self, end: Exit) -> g.Failure:
+    def add(self, end: Exit) -> g.FailureKind:
         """Record an exit and return what kind of failure it is."""
         self._exits.append(end)
         self._directory.event(
@@ -59,7 +59,7 @@ class Exits:
             finding=end.finding.as_json(),
             report=end.report,
         )
-        return self._guard.call("failure", g.Failure.PRIMARY, kind, end)
+        return self._guard.call("failure", g.FailureKind.PRIMARY, kind, end)
 
     def forgive(self, task: Task, attempt: int) -> None:
         """Forget a failure that the gang survives: it explains no later one."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mwmagic.record import RunDirectory
     from mwmagic.record.summary import Extremes
 
-    from .process import Process
+    from .process import TaskProcess
 
 __all__ = ["Measurements"]
 
@@ -40,13 +40,13 @@ class Measurements:
         self._extremes = extremes
         self._noted: set[tuple[str, int]] = set()
 
-    def printed(self, process: Process, updates: Iterable[Update]) -> None:
+    def printed(self, process: TaskProcess, updates: Iterable[Update]) -> None:
         """Record what a process printed."""
         for update in updates:
             if update.metrics:
                 self._record(process, LOG, asdict(update))
 
-    def reported(self, process: Process, report: Update | History | None) -> None:
+    def reported(self, process: TaskProcess, report: Update | History | None) -> None:
         """Record what a process reported beside its log; note once what cannot be read."""
         if report is None:
             self._note_unreadable(process)
@@ -55,7 +55,7 @@ class Measurements:
         elif report.metrics:
             self._record(process, REPORT, asdict(report))
 
-    def _note_unreadable(self, process: Process) -> None:
+    def _note_unreadable(self, process: TaskProcess) -> None:
         key = (str(process.task), process.attempt)
         if process.unreadable is None or key in self._noted:
             return
@@ -63,7 +63,7 @@ class Measurements:
         task, attempt = key
         self._directory.event("unreadable", task=task, attempt=attempt, error=process.unreadable)
 
-    def _record(self, process: Process, source: str, entry: dict[str, Any]) -> None:
+    def _record(self, process: TaskProcess, source: str, entry: dict[str, Any]) -> None:
         entry = {"source": source, "attempt": process.attempt, **entry}
         self._directory.metric(task=str(process.task), **entry)
         # Of what Keras reports the best is that of an epoch, not of one step.

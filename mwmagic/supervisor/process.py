@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from .reports import History
 
-__all__ = ["Process"]
+__all__ = ["TaskProcess"]
 
 _OURS = (None, signal.SIGKILL, signal.SIGTERM)
 """How a process ends when mwmagic ends it: by a signal, or by itself after SIGTERM."""
@@ -58,7 +58,7 @@ def _report(report: Mapping[str, Any] | None) -> dict[str, Any] | None:
     return known
 
 
-class Process:
+class TaskProcess:
     """What is known of a task's process.
 
     Parameters
@@ -177,6 +177,7 @@ class Process:
             cut=self._ended(event, event["time"]) and not self._ended(event, failed),
             oom=event["oom"],
             detail=sendable(event["error"]),
+            errno=event["errno"],
             lost=event["reason"] == AGENT_LOST,
             stalled=self.stalled,
             report=report,

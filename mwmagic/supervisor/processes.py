@@ -13,7 +13,7 @@ from mwmagic.model import variables
 from mwmagic.model.status import TaskState
 
 from .preparation import BOOTSTRAP
-from .process import Process
+from .process import TaskProcess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mwmagic.diagnosis.stacks import Stack
     from mwmagic.logs.guard import Guard
     from mwmagic.model.cluster import Task
+    from mwmagic.model.options import ClusterOptions
     from mwmagic.record import RunDirectory
 
     from .order import Order
@@ -42,8 +43,8 @@ class Processes:
         The run's record.
     place : Place
         The machines that the tasks run on.
-    framework : str
-        The name of the framework that they use.
+    options : ClusterOptions
+        The framework that they use, and their grace.
     roles : mapping of Task to Role
         The tasks and what the gang needs of them.
     guard : Guard
@@ -54,34 +55,35 @@ class Processes:
         self,
         directory: RunDirectory,
         place: Place,
-        framework: str,
+        options: ClusterOptions,
         roles: Mapping[Task, g.Role],
         guard: Guard,
     ) -> None:
         self._directory = directory
         self._place = place
-        self._framework = framework_for(framework)
+        self._framework = framework_for(options.framework)
+        self._grace = options.grace
         self._roles = roles
         self._guard = guard
-        self._latest: dict[Task, Process] = {}
-        self._keyed: dict[str, Process] = {}
+        self._latest: dict[Task, TaskProcess] = {}
+        self._keyed: dict[str, TaskProcess] = {}
 
-    def __iter__(self) -> Iterator[Process]:
+    def __iter__(self) -> Iterator[TaskProcess]:
         return iter(self._latest.values())
 
-    def of(self, task: Task) -> Process | None:
+    def of(self, task: Task) -> TaskProcess | None:
         """Return a task's process, whatever its state."""
         return self._latest.get(task)
 
-    def keyed(self, key: str) -> Process | None:
+    def keyed(self, key: str) -> TaskProcess | None:
         """Return the process that agents know by a key, if it is one of this run."""
         return self._keyed.get(key)
 
-    def key(self, process: Process) -> str:
+    def key(self, process: TaskProcess) -> str:
         """Return the key that agents know a process by."""
         return f"{self._directory.number}/{process.attempt}/{process.task}"
 
-    def alive(self) -> list[Process]:
+    def alive(self) -> list[TaskProcess]:
         """Return the processes that are running."""
         return [one for one in self if one.state is TaskState.RUNNING]
 
@@ -99,9 +101,9 @@ class Processes:
 
     # Starting.
 
-    def new(self, task: Task, attempt: int, order: Order) -> Process:
+    def new(self, task: Task, attempt: int, order: Order) -> TaskProcess:
         """Return a task's next process, which is not started yet."""
-        process = self._latest[task] = Process(
+        process = self._latest[task] = TaskProcess(
             task,
             attempt,
             self._directory.task(task, attempt),
@@ -137,16 +139,17 @@ class Processes:
             log=str(paths.log),
             report=str(paths.report),
             credit=CREDIT_BYTES,
+            grace=self._grace,
         )
 
     # Sending.
 
-    def signal(self, process: Process, number: int) -> None:
+    def signal(self, process: TaskProcess, number: int) -> None:
         """Send a process a signal."""
         channel = self._place.channel(process.task)
         channel.send("signal", process=self.key(process), signal=number)
 
-    def end(self, process: Process, grace: float) -> Exit | None:
+    def end(self, process: TaskProcess, grace: float) -> Exit | None:
         """End a process; return its exit where it had not been started yet."""
         process.ending(time.monotonic())
         if self._place.withdraw(self.key(process)):
@@ -154,25 +157,25 @@ class Processes:
         self._send_end(process, grace)
         return None
 
-    def kill(self, process: Process) -> None:
+    def kill(self, process: TaskProcess) -> None:
         """Kill a process for its own fault: unlike with `end`, its exit is a failure."""
         self._send_end(process, 0.0)
 
-    def _send_end(self, process: Process, grace: float) -> None:
+    def _send_end(self, process: TaskProcess, grace: float) -> None:
         self._place.channel(process.task).end(self.key(process), grace)
 
-    def credit(self, process: Process, spent: int) -> None:
+    def credit(self, process: TaskProcess, spent: int) -> None:
         """Let the agent send as many more bytes of output as were read."""
         channel = self._place.channel(process.task)
         channel.send("credit", process=self.key(process), bytes=spent)
 
     # Stacks.
 
-    async def refresh(self, process: Process) -> None:
+    async def refresh(self, process: TaskProcess) -> None:
         """Fetch a process's file of stacks, if it is on another disk."""
         await self._place.pull(process.task, str(process.paths.stacks))
 
-    def dump(self, process: Process) -> None:
+    def dump(self, process: TaskProcess) -> None:
         """Have a process write its stack."""
         channel = self._place.channel(process.task)
         file = str(process.paths.stacks)

@@ -41,12 +41,12 @@ if TYPE_CHECKING:
 
     from .order import Order
     from .place import Loss, Place
-    from .process import Process
+    from .process import TaskProcess
 
-__all__ = ["Run"]
+__all__ = ["LiveRun"]
 
 
-class Run:
+class LiveRun:
     """One execution of code on a cluster.
 
     Parameters
@@ -80,7 +80,7 @@ class Run:
         self._guard = Guard(self._misread)
         roles = g.roles(options.members)
         self._exits = Exits(directory, roles, self._guard)
-        self._processes = Processes(directory, place, options.framework, roles, self._guard)
+        self._processes = Processes(directory, place, options, roles, self._guard)
         self._stalls = Stalls(
             self._processes, roles, options, directory, changed, guard=self._guard
         )
@@ -96,8 +96,8 @@ class Run:
 
     @property
     def over(self) -> bool:
-        """Whether it reached its final state."""
-        return self.gang.state.final
+        """Whether it reached its final state, and all that is told of its end is known."""
+        return self._ended is not None
 
     # Requests.
 
@@ -154,7 +154,7 @@ class Run:
             self._stalls.judge(time.monotonic(), running=False)  # the next stall is a new one
             if self.gang.state is RunState.BACKOFF:
                 self._exits.set_back(self.gang.attempt)
-        starts = any(isinstance(action, g.Start) for action in actions)
+        starts = any(isinstance(action, g.StartTask) for action in actions)
         if g.Rebind() in actions or (starts and self._place.broken):
             self._moving = asyncio.create_task(self._move(actions))
         else:
@@ -181,9 +181,9 @@ class Run:
 
     def _unplaced(self, actions: list[g.Action], error: str) -> None:
         """Carry out all actions but starts, which fail for want of a place."""
-        self._perform([action for action in actions if not isinstance(action, g.Start)])
+        self._perform([action for action in actions if not isinstance(action, g.StartTask)])
         for action in actions:
-            if isinstance(action, g.Start):
+            if isinstance(action, g.StartTask):
                 order = self.orders[action.task]
                 process = self._processes.new(action.task, action.attempt, order)
                 self._exited(process, process.failed(error, time.monotonic()))
@@ -193,11 +193,11 @@ class Run:
         """Carry out an action; `Rebind` is done before the others."""
 
     @_do.register
-    def _(self, action: g.Start) -> None:
+    def _(self, action: g.StartTask) -> None:
         self._processes.start(action.task, action.attempt, self.orders[action.task])
 
     @_do.register
-    def _(self, action: g.End) -> None:
+    def _(self, action: g.EndTask) -> None:
         process = self._processes.of(action.task)
         if process is not None:
             self._end(process, action.grace)
@@ -208,7 +208,7 @@ class Run:
             if process.state is not TaskState.ENDED and process.attempt == action.attempt:
                 self._end(process, action.grace)
 
-    def _end(self, process: Process, grace: float) -> None:
+    def _end(self, process: TaskProcess, grace: float) -> None:
         withdrawn = self._processes.end(process, grace)
         if withdrawn is not None:
             asyncio.get_running_loop().call_soon(self._exited, process, withdrawn)
@@ -224,11 +224,11 @@ class Run:
     @_do.register
     def _(self, action: g.Ended) -> None:
         self._timers.clear()
-        self._ended = time.time()
         self._notices = self._guard.call("notice", (), notices, self._processes.seen({}))
         failed = action.state is RunState.FAILED
         self.cause = self._exits.cause(self.gang.attempt) if failed else None
         self._note("ended", state=action.state.value, cause=self.cause and self.cause.as_json())
+        self._ended = time.time()
 
     def _forgive(self, event: g.Exited) -> None:
         """Forget a failure that the gang survives."""
@@ -281,16 +281,16 @@ class Run:
             for task in self._stalls.evaluated(now):
                 self.handle(g.Stop(task, time=now))
 
-    def _output(self, process: Process, event: Message) -> None:
+    def _output(self, process: TaskProcess, event: Message) -> None:
         self._measurements.printed(process, process.output(event))
         self._processes.credit(process, process.size - event["offset"])
         self._changed()
 
-    def _said(self, process: Process, event: Message) -> None:
+    def _said(self, process: TaskProcess, event: Message) -> None:
         self._measurements.reported(process, process.said(event))
         self._changed()
 
-    def _exited(self, process: Process, end: Exit) -> None:
+    def _exited(self, process: TaskProcess, end: Exit) -> None:
         why = self._exits.add(end)
         self._stalls.gone(process)
         self.handle(g.Exited(process.task, end.attempt, end.code, why, end.moment))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mwmagic.model.position import Examination
     from mwmagic.record import RunDirectory
 
-    from .process import Process
+    from .process import TaskProcess
     from .processes import Processes
 
 __all__ = ["Stalls"]
@@ -76,7 +76,7 @@ class Stalls:
         """How many times the tasks were examined."""
         return self._examiner.times
 
-    def watch(self, process: Process, now: float, *, evaluating: bool) -> None:
+    def watch(self, process: TaskProcess, now: float, *, evaluating: bool) -> None:
         """Note what a process did so far; evaluators count once training is done."""
         watched = {g.Role.PEER: self._examiner.watchdog}
         if evaluating:
@@ -96,7 +96,7 @@ class Stalls:
             return []
         return [task for task, role in self._roles.items() if role is g.Role.AUXILIARY]
 
-    def gone(self, process: Process) -> None:
+    def gone(self, process: TaskProcess) -> None:
         """Forget a process that ended."""
         key = self._processes.key(process)
         self._examiner.watchdog.gone(key)

@@ -19,7 +19,7 @@ from mwmagic.words.run import words
 
 from .order import Order
 from .place import Place
-from .run import Run
+from .run import LiveRun
 from .server import Client, Server
 
 if TYPE_CHECKING:
@@ -38,6 +38,9 @@ NEWS_SECONDS = 0.1
 
 OWNER_SECONDS = 20.0
 """Time limit for an owner to connect."""
+
+SIGNAL_SECONDS = 0.3
+"""How long a signal to all processes of a job may take from the first of them to the last."""
 
 LATE_SECONDS = 5.0
 """Seconds after its grace at which a run that is being closed is no longer waited for."""
@@ -65,7 +68,7 @@ class Supervisor:
         self.options = start.options
         self._start = start
         self._own: dict[str, Any] = {}
-        self.run: Run | None = None
+        self.run: LiveRun | None = None
         self._place = Place(start, self._take, self._lost, self._changed, engine)
         self._server = Server(socket, self._answer, self._abandoned)
         self._closed = asyncio.Event()
@@ -105,7 +108,7 @@ class Supervisor:
             self.run.directory.flush()
         await self._server.close()
 
-    async def _end(self, run: Run) -> None:
+    async def _end(self, run: LiveRun) -> None:
         """Stop a run: with its grace, unless the owner vanished without a word."""
         if not self._hurried:
             run.stop(None, None)
@@ -114,7 +117,7 @@ class Supervisor:
         if not run.over:
             run.stop(None, 0.0)
 
-    async def _quiet(self, run: Run) -> None:
+    async def _quiet(self, run: LiveRun) -> None:
         """Wait until a run is over, or need not be waited for any longer."""
         while not run.over and not self._hurried:
             self._stirred.clear()
@@ -135,7 +138,11 @@ class Supervisor:
             self._abandoned()
 
     def _abandoned(self) -> None:
-        """Close at once, unless the owner has asked for it before it went."""
+        """Close soon: the owner's end may be the first of a signal to all processes of a job."""
+        asyncio.get_running_loop().call_later(SIGNAL_SECONDS, self._close_at_once)
+
+    def _close_at_once(self) -> None:
+        """Close without grace, unless it was asked for in the meantime."""
         if not self.options.detach and not self._closed.is_set():
             self._hurry()
             self._closed.set()
@@ -203,7 +210,7 @@ class Supervisor:
         self.options = self.options.updated(message["options"])
         self._changed()
 
-    def _active(self) -> Run:
+    def _active(self) -> LiveRun:
         if self.run is None or self.run.over:
             raise NoRun("nothing is running on this cluster")
         return self.run
@@ -234,7 +241,7 @@ class Supervisor:
         for task in tasks:
             run.launch(task, order)
 
-    def _forming(self, message: Message) -> Run:
+    def _forming(self, message: Message) -> LiveRun:
         """Return the run that waits for tasks, or begin one."""
         if self.run is not None and self.run.gang.state is RunState.FORMING:
             return self.run
@@ -243,7 +250,7 @@ class Supervisor:
             raise RunActive(f"run {number} is still going ({state}); wait for it, or stop it first")
         return self._begin(message["script"], message["options"])
 
-    def _check_own(self, run: Run, own: dict[str, Any]) -> None:
+    def _check_own(self, run: LiveRun, own: dict[str, Any]) -> None:
         """Refuse options that a later launch of a run gives otherwise than the first did."""
         for name, value in own.items():
             first = getattr(run.options, name)
@@ -253,7 +260,7 @@ class Supervisor:
                     f"with {name} {first}; say {name} {value} in its first launch, or leave it out"
                 )
 
-    def _begin(self, script: str, own: dict[str, Any]) -> Run:
+    def _begin(self, script: str, own: dict[str, Any]) -> LiveRun:
         """Begin a run; `own` are the options that are its own, not the cluster's."""
         options = self.options.updated(own)
         name = script.rpartition("/")[2].partition(".")[0]
@@ -263,7 +270,7 @@ class Supervisor:
             raise FileTrouble(f"the run cannot be recorded: {file_words(error)}") from error
         start = replace(self._start, options=options)
         self._own = own
-        self.run = Run(directory, self._place, start, self._changed)
+        self.run = LiveRun(directory, self._place, start, self._changed)
         self.run.write()
         directory.flush()  # its owner may ask for a log as soon as it knows of the run
         return self.run
@@ -290,7 +297,7 @@ class Supervisor:
             run.launch(task, replace(order, source=run.directory.copy_source(order.source)))
 
     @staticmethod
-    def _start_again(run: Run) -> None:
+    def _start_again(run: LiveRun) -> None:
         if run.gang.stopping:
             raise RunActive(
                 f"run {run.directory.number} is being stopped; restart it when it is over"

@@ -156,8 +156,9 @@ class FakeAgent:
         how = {"code": code, "signal": worker.signal, "report": worker.report, "oom": False}
         usage = {"cpu": worker.cpu, "memory": worker.memory}
         size = len(worker.output)
-        rest = {"size": size, "usage": usage, "dropped": 0, "reason": None, "error": None}
-        self.emit("exited", process=worker.process, **moment, **how, **rest)
+        rest = {"size": size, "usage": usage, "dropped": 0}
+        fine = dict.fromkeys(("reason", "error", "errno"))
+        self.emit("exited", process=worker.process, **moment, **how, **rest, **fine)
 
     def _said(self, worker: FakeWorker, data: str) -> None:
         size = len(worker.output)

@@ -23,13 +23,13 @@ from mwmagic.model.machine import Machine
 from mwmagic.model.placement import spread
 
 from .subject import (
-    CREDIT_BYTES,
+    SMALL_CREDIT_BYTES,
     NotConforming,
     Subject,
+    agents_of,
     allocate,
     expect,
     perform,
-    session_of,
     tasks_of,
 )
 
@@ -46,18 +46,18 @@ EXIT_CODE = 3
 
 async def machines_are_enough(subject: Subject) -> None:
     """Every task has a slot on a machine, and machines have unique names."""
-    async with session_of(subject) as session:
-        names = [host.name for host in session.hosts]
+    async with agents_of(subject) as agents:
+        names = [host.name for host in agents.hosts]
         expect(names, "allocate returns at least one machine")
         expect(len(set(names)) == len(names), f"no two machines share a name: {names}")
-        spread(tasks_of(subject), [host.slots for host in session.hosts])
-        expect(all(host.address for host in session.hosts), "each machine has an address")
+        spread(tasks_of(subject), [host.slots for host in agents.hosts])
+        expect(all(host.address for host in agents.hosts), "each machine has an address")
 
 
 async def each_machine_says_what_it_has(subject: Subject) -> None:
     """Each machine has processors and memory, and GPUs or a reason why not."""
-    async with session_of(subject) as session:
-        for channel in session.channels:
+    async with agents_of(subject) as agents:
+        for channel in agents.channels:
             machine = Machine.read((await channel.request("look"))["machine"])
             expect(machine.processors > 0, f"it has processors: {machine}")
             expect(machine.memory > 0, f"it has memory: {machine}")
@@ -67,10 +67,10 @@ async def each_machine_says_what_it_has(subject: Subject) -> None:
 
 async def ports_are_held_on_each_machine(subject: Subject) -> None:
     """Held ports and the addresses from the engine form a valid cluster."""
-    async with session_of(subject) as session:
-        shares = spread(tasks_of(subject), [host.slots for host in session.hosts])
+    async with agents_of(subject) as agents:
+        shares = spread(tasks_of(subject), [host.slots for host in agents.hosts])
         placed = []
-        for channel, tasks in zip(session.channels, shares, strict=True):
+        for channel, tasks in zip(agents.channels, shares, strict=True):
             ports = await channel.hold(len(tasks))
             placed += [
                 (task, f"{channel.host.address}:{port}")
@@ -83,23 +83,23 @@ async def addresses_are_reachable(subject: Subject) -> None:
     """A server on one machine is reachable from another at the address from the engine."""
     if not subject.network:
         return
-    async with session_of(subject) as session:
-        server, client = session.channels[0], session.channels[-1]
+    async with agents_of(subject) as agents:
+        server, client = agents.channels[0], agents.channels[-1]
         [port] = await server.hold(1)
-        session.start(server, f"listen={port}")
-        await session.until(server, "output")
-        session.start(client, f"reach={server.host.address}:{port}")
-        while not (end := await session.until(client, "exited"))["process"].endswith("-1"):
+        agents.start(server, f"listen={port}")
+        await agents.until(server, "output")
+        agents.start(client, f"reach={server.host.address}:{port}")
+        while not (end := await agents.until(client, "exited"))["process"].endswith("-1"):
             pass
         expect(end["code"] == 0, f"{server.host.address}:{port} is reached from {client.host.name}")
 
 
 async def a_process_says_all_before_it_exits(subject: Subject) -> None:
     """Output arrives in order, whatever the credit, and the exit after the last byte."""
-    async with session_of(subject) as session:
-        for channel in session.channels:
-            session.start(channel, "print=hello", f"write={LONG_BYTES}", f"exit={EXIT_CODE}")
-            data, end = await session.output(channel)
+    async with agents_of(subject) as agents:
+        for channel in agents.channels:
+            agents.start(channel, "print=hello", f"write={LONG_BYTES}", f"exit={EXIT_CODE}")
+            data, end = await agents.output(channel)
             expect(data == b"hello\n" + b"x" * LONG_BYTES, "all that is printed arrives")
             expect((end["code"], end["signal"]) == (EXIT_CODE, None), "the exit code arrives")
             expect(end["size"] == len(data), "the exit has the size of the log")
@@ -107,18 +107,18 @@ async def a_process_says_all_before_it_exits(subject: Subject) -> None:
 
 async def files_are_read_where_they_are(subject: Subject) -> None:
     """A log is fetched piece by piece from the machine that it is on."""
-    async with session_of(subject) as session:
-        for channel in session.channels:
-            name = session.start(channel, f"write={LONG_BYTES}")
-            await session.output(channel)
-            fetch = partial(channel.request, "fetch", path=session.log(name))
-            piece = await fetch(offset=LONG_BYTES - 10, bytes=CREDIT_BYTES)
+    async with agents_of(subject) as agents:
+        for channel in agents.channels:
+            name = agents.start(channel, f"write={LONG_BYTES}")
+            await agents.output(channel)
+            fetch = partial(channel.request, "fetch", path=agents.log(name))
+            piece = await fetch(offset=LONG_BYTES - 10, bytes=SMALL_CREDIT_BYTES)
             expect(piece["data"] == "x" * 10, "a piece at the end is as long as what is left")
             expect(piece["size"] == LONG_BYTES, "a piece has the size of the file")
-            beyond = await fetch(offset=LONG_BYTES, bytes=CREDIT_BYTES)
+            beyond = await fetch(offset=LONG_BYTES, bytes=SMALL_CREDIT_BYTES)
             expect(not beyond["data"], "there is nothing beyond the end")
             try:
-                await channel.request("fetch", path=session.log("none"), offset=0, bytes=1)
+                await channel.request("fetch", path=agents.log("none"), offset=0, bytes=1)
             except MwmagicError:
                 continue
             raise NotConforming("a file that does not exist cannot be fetched")
@@ -126,22 +126,22 @@ async def files_are_read_where_they_are(subject: Subject) -> None:
 
 async def times_are_comparable(subject: Subject) -> None:
     """Processes started one after another on all machines have times in that order."""
-    async with session_of(subject) as session:
+    async with agents_of(subject) as agents:
         times = []
-        for channel in session.channels:
-            session.start(channel, "exit=0")
-            times.append((await session.until(channel, "exited"))["time"])
+        for channel in agents.channels:
+            agents.start(channel, "exit=0")
+            times.append((await agents.until(channel, "exited"))["time"])
         expect(times == sorted(times), f"times of all machines compare: {times}")
 
 
 async def a_process_is_ended(subject: Subject) -> None:
     """A process that hangs can be killed at once."""
-    async with session_of(subject) as session:
-        for channel in session.channels:
-            name = session.start(channel, "hang")
-            await session.until(channel, "started")
+    async with agents_of(subject) as agents:
+        for channel in agents.channels:
+            name = agents.start(channel, "hang")
+            await agents.until(channel, "started")
             channel.send("end", process=name, grace=0.0)
-            end = await session.until(channel, "exited")
+            end = await agents.until(channel, "exited")
             expect(end["signal"] == signal.SIGKILL, "a process is killed")
 
 
@@ -149,22 +149,22 @@ async def each_machine_has_a_warm_process(subject: Subject) -> None:
     """A warm process on each machine imports the requested modules."""
     from mwmagic.supervisor.preparation import warm_command
 
-    async with session_of(subject) as session:
+    async with agents_of(subject) as agents:
         argv, env = warm_command(["json"]), dict(os.environ)
-        for channel in session.channels:
+        for channel in agents.channels:
             channel.send("warm", key="k", argv=argv, env=env, cwd="/")
-        for channel in session.channels:
-            event = await session.until(channel, "warmed", "cooled", "refused")
+        for channel in agents.channels:
+            event = await agents.until(channel, "warmed", "cooled", "refused")
             expect(event["type"] == "warmed", f"the warm process is ready: {event}")
 
 
 async def a_lost_machine_is_noticed_once(subject: Subject) -> None:
     """The loss of a machine is reported once, and the others continue."""
-    async with session_of(subject) as session:
-        *others, gone = session.channels
-        for channel in session.channels:
-            session.start(channel, "hang")
-            await session.until(channel, "started")
+    async with agents_of(subject) as agents:
+        *others, gone = agents.channels
+        for channel in agents.channels:
+            agents.start(channel, "hang")
+            await agents.until(channel, "started")
         subject.lose(gone.host, gone)
         try:
             await gone.hold(1)
@@ -172,21 +172,21 @@ async def a_lost_machine_is_noticed_once(subject: Subject) -> None:
             pass
         else:
             raise NotConforming("a request to a lost machine fails")
-        expect(session.lost == [gone], "exactly the lost machine is reported, once")
+        expect(agents.lost == [gone], "exactly the lost machine is reported, once")
         for channel in others:
             expect(await channel.hold(1), "the other machines answer")
-        word = await session.engine.why(gone.host)
+        word = await agents.engine.why(gone.host)
         expect(word is None or isinstance(word, str), "`why` returns a string or None")
 
 
 async def another_allocation_follows_a_loss(subject: Subject) -> None:
     """After a loss, `allocate` returns machines or raises an error."""
-    async with session_of(subject) as session:
-        gone = session.channels[-1]
+    async with agents_of(subject) as agents:
+        gone = agents.channels[-1]
         subject.lose(gone.host, gone)
         await gone.close()
         try:
-            hosts = await allocate(session.engine, subject, [gone.host.name])
+            hosts = await allocate(agents.engine, subject, [gone.host.name])
         except MwmagicError:
             return
         expect(hosts, "allocate returns machines or raises")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -56,6 +57,7 @@ def _observed(finding: Finding) -> str:
         place=_PLACE,
         address="localhost:20001",
         host="localhost",
+        detail=os.strerror(finding.errno) if finding.errno else None,
         positions=positions,
     )
     return f"- *{sentence(example)}*"

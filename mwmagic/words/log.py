@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from mwmagic.model.fault import Fault
 
-__all__ = ["earlier_words", "fault_words", "hidden_words"]
+__all__ = ["earlier_words", "fault_words", "hidden_words", "left_out_words"]
 
 
 def fault_words(fault: Fault) -> str:
@@ -19,6 +19,11 @@ def hidden_words(count: int) -> str:
     """Say that some lines are not shown because they mean nothing to a user."""
     lines = "line" if count == 1 else "lines"
     return f"{count} {lines} of framework notices hidden, `--raw` shows them"
+
+
+def left_out_words(count: int) -> str:
+    """Say that some lines are not shown because a page could not keep up with them."""
+    return f"{count:,} lines left out here; the file has them all"
 
 
 def earlier_words(count: int | None) -> str:

@@ -32,13 +32,13 @@ def install() -> None:
 
 
 def _install(keras: ModuleType) -> None:
-    from .watch import EVENTS, Fits
+    from .watch import CALLBACKS, Fits
 
     callbacks = getattr(getattr(keras, "callbacks", None), "CallbackList", None)
-    if callbacks is None or not all(hasattr(callbacks, name) for name in EVENTS):
+    if callbacks is None or not all(hasattr(callbacks, name) for name in CALLBACKS):
         return  # an unknown Keras: its progress bars are read instead
     fits = Fits(keras.metrics.Mean)
-    for name, (before, after) in EVENTS.items():
+    for name, (before, after) in CALLBACKS.items():
         _observe(callbacks, name, before, after, fits)
     _hide_from_tracebacks(keras.__name__)
 

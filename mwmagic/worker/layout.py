@@ -9,7 +9,7 @@ from typing import Any
 
 __all__ = ["LayoutReport", "layout_report"]
 
-HEAD = ("variable", "shape", "axes", "on each device")
+COLUMNS = ("variable", "shape", "axes", "on each device")
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class LayoutReport:
         return tuple(path for path, shape, _, part in self.rows if part != shape)
 
     def __str__(self) -> str:
-        table = [HEAD, *(tuple(map(str, row)) for row in self.rows)]
-        widths = [max(len(row[column]) for row in table) for column in range(len(HEAD))]
+        table = [COLUMNS, *(tuple(map(str, row)) for row in self.rows)]
+        widths = [max(len(row[column]) for row in table) for column in range(len(COLUMNS))]
         lines = [
             "  ".join(f"{text:<{width}}" for text, width in zip(row, widths, strict=True)).rstrip()
             for row in table

@@ -30,7 +30,7 @@ LAST_SECONDS = 0.5
 WAITING_LIMIT = 500
 """The most messages that wait; beyond that the oldest are dropped."""
 
-Message = tuple["Mapping[str, Any]", "Mapping[str, Any]"]
+Outgoing = tuple["Mapping[str, Any]", "Mapping[str, Any]"]
 
 
 class Outbox:
@@ -51,7 +51,7 @@ class Outbox:
         self._line = to
         self._process = os.getpid()
         self._values = Values()
-        self._waiting: dict[Hashable, Message] = {}
+        self._waiting: dict[Hashable, Outgoing] = {}
         self._adding = threading.RLock()  # a signal's handler may report, too
         self._sending = threading.RLock()
         self._due = threading.Event()
@@ -105,7 +105,7 @@ class Outbox:
         finally:
             self._sending.release()
 
-    def _send(self, key: Hashable, message: Message, seconds: float) -> None:
+    def _send(self, key: Hashable, message: Outgoing, seconds: float) -> None:
         said, metrics = message
         packet = _packet({**said, "metrics": self._values.numbers(metrics)})
         if packet and not self._line.send(packet, seconds):

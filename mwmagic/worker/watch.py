@@ -16,7 +16,7 @@ from .values import Values
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["EVENTS", "Fits", "Watch"]
+__all__ = ["CALLBACKS", "Fits", "Watch"]
 
 HISTORY_VALUES = 1000
 """The values of a history that one packet carries."""
@@ -207,7 +207,7 @@ def _is_chief() -> bool:
         return True  # the environment is malformed, as the framework will say
 
 
-EVENTS: dict[str, tuple[Any, Any]] = {
+CALLBACKS: dict[str, tuple[Any, Any]] = {
     "on_train_begin": (Watch.train_begin, None),
     "on_epoch_begin": (None, Watch.epoch_begin),
     "on_train_batch_end": (Watch.batch_end, Watch.resume),

@@ -66,6 +66,7 @@ class Speaker:
             "report": None,
             "zygote": None,
             "credit": 1 << 20,
+            "grace": 0,
         }
         self.say("start", **{**command, **fields})
 

@@ -303,8 +303,9 @@ def test_colours_are_shown_matches_marked_and_errors_found(notebook, shot):
     notebook.write(cells.declare(), cells.COLOURED).open().run().state("failed")
     keeps(notebook, 1, "run 1: failed: worker:1")
     log = notebook.board.locator(".mw-blocks")
-    lines = [line for line in notebook.lines("worker:0") if line.startswith("colour")]
-    assert lines == [f"colour {colour} and more" for colour in cells.COLOURS]
+    wanted = [f"colour {colour} and more" for colour in cells.COLOURS]
+    # JupyterLab may be rendering the output anew at this moment.
+    eventually(lambda: [one for one in notebook.lines("worker:0") if "colour" in one] == wanted)
     styles = log.locator("[data-task='worker:0'] .mw-ansi").evaluate_all(STYLES)
     assert all(line == "underline" for text, *_, line in styles if text == "more")
     indents = log.locator(".mw-ansi").evaluate_all(

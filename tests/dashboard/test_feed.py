@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mwmagic.dashboard.feed import Feed
-from mwmagic.dashboard.pages import Position
+from mwmagic.dashboard.pages import Cursor
 from mwmagic.dashboard.rows import View
 from mwmagic.dashboard.static import page, text
 from mwmagic.logs.noise import Noise
@@ -33,7 +33,7 @@ def view(tmp_path):
 
 
 def frame(feed):
-    message, _ = feed.frame(Position(), 10_000)
+    message, _ = feed.frame(Cursor(), 10_000)
     return message
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from mwmagic.diagnosis.kind import is_consequence
 from mwmagic.diagnosis.known import Known
 from mwmagic.diagnosis.signs import recognise
 from mwmagic.diagnosis.table import ENTRIES, KNOWN, NOTICES, STALLS
-from mwmagic.gang import Failure
+from mwmagic.gang import FailureKind
 from mwmagic.model.cause import Cause
 from mwmagic.model.symptom import Finding, Symptom
 from mwmagic.words.__main__ import page
@@ -149,7 +150,7 @@ def test_who_finished_early_printed_its_own_lines_not_those_of_mwmagic():
 
 def test_jax_names_ranks_and_aborts():
     aborted = end(0, signal=6, tail=JAX)
-    assert kind(aborted) is Failure.CONSEQUENCE
+    assert kind(aborted) is FailureKind.CONSEQUENCE
     cause = diagnose([aborted, end(1, signal=9, ended=True)])
     assert (cause.task, cause.known) == ("worker:1", "silent")
     lost = end(
@@ -160,20 +161,26 @@ def test_jax_names_ranks_and_aborts():
 
 def test_a_connection_of_the_users_own_is_no_consequence():
     own = end(0, report=raised("ConnectionRefusedError", "[Errno 111] Connection refused"))
-    assert kind(own) is Failure.PRIMARY
+    assert kind(own) is FailureKind.PRIMARY
 
 
 @pytest.mark.parametrize(
     ("exit_", "expected"),
     [
-        (end(0, report=raised("ModuleNotFoundError", "No module named 'x'")), Failure.PERMANENT),
-        (end(0, report=raised("SyntaxError", "invalid syntax")), Failure.PERMANENT),
-        (end(0, tail="E0000 add_port.cc:83] Failed to add port to server"), Failure.PORT),
-        (end(0, None, detail="cannot run python: No such file"), Failure.PERMANENT),
-        (end(0, None, host="a", lost=True), Failure.PRIMARY),
-        (end(0, detail="processes [7] could not be ended and may still write"), Failure.PRIMARY),
-        (end(0, signal=9), Failure.PRIMARY),
-        (end(0, signal=9, ended=True), Failure.CONSEQUENCE),
+        (
+            end(0, report=raised("ModuleNotFoundError", "No module named 'x'")),
+            FailureKind.PERMANENT,
+        ),
+        (end(0, report=raised("SyntaxError", "invalid syntax")), FailureKind.PERMANENT),
+        (end(0, tail="E0000 add_port.cc:83] Failed to add port to server"), FailureKind.PORT),
+        (end(0, None, detail="cannot run python: No such file"), FailureKind.PERMANENT),
+        (end(0, None, host="a", lost=True), FailureKind.PRIMARY),
+        (
+            end(0, detail="processes [7] could not be ended and may still write"),
+            FailureKind.PRIMARY,
+        ),
+        (end(0, signal=9), FailureKind.PRIMARY),
+        (end(0, signal=9, ended=True), FailureKind.CONSEQUENCE),
     ],
 )
 def test_kinds(exit_, expected):
@@ -200,8 +207,13 @@ def test_a_requested_signal_is_no_known_failure():
 
 
 def test_why_a_process_could_not_be_started_is_recognised():
-    cause = diagnose([end(0, None, detail="cannot write the log x: No space left on device")])
-    assert cause.known == "disk-full"
+    full = {"detail": "cannot write the log x: No space left on device", "errno": errno.ENOSPC}
+    assert diagnose([end(0, None, **full)]).known == "disk-full"
+
+
+def test_an_agents_own_words_are_no_sign():
+    cause = diagnose([end(0, None, detail="cannot enter /No space left on device: Is a file")])
+    assert cause.known is None
 
 
 def test_a_finding_matches_by_its_symptom_and_the_fields_that_are_set():
@@ -298,11 +310,11 @@ def test_what_an_exception_came_from_is_told_with_its_line():
 
 
 def test_what_an_exception_was_raised_from_says_what_kind_of_failure_it_is():
-    assert kind(end(0, report=chained(type="UnavailableError"))) is Failure.CONSEQUENCE
-    assert kind(end(0, report=chained(type="ConnectionResetError"))) is Failure.PRIMARY
-    assert kind(end(0, report=chained(type="ImportError"))) is Failure.PERMANENT
+    assert kind(end(0, report=chained(type="UnavailableError"))) is FailureKind.CONSEQUENCE
+    assert kind(end(0, report=chained(type="ConnectionResetError"))) is FailureKind.PRIMARY
+    assert kind(end(0, report=chained(type="ImportError"))) is FailureKind.PERMANENT
     handled = end(0, report=chained(type="ImportError", handled=True))
-    assert kind(handled) is Failure.PRIMARY
+    assert kind(handled) is FailureKind.PRIMARY
 
 
 @pytest.mark.parametrize("origins", [None, 3, "x", [3], [{}], [{"where": 3}], [{"origins": 3}]])

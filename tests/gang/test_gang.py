@@ -7,12 +7,12 @@ from mwmagic.gang import (
     REPLACEMENT_TRIES,
     Backoff,
     CancelTimer,
-    End,
     EndAgain,
     EndAll,
     Ended,
+    EndTask,
     Exited,
-    Failure,
+    FailureKind,
     Gang,
     Hurry,
     Launch,
@@ -21,8 +21,8 @@ from mwmagic.gang import (
     Restart,
     Role,
     SetTimer,
-    Start,
     StartAlone,
+    StartTask,
     Stop,
     Timer,
     roles,
@@ -49,24 +49,24 @@ def running(workers=2, **options):
     return gang
 
 
-def exit_(gang, task, code=1, failure=Failure.PRIMARY, time=101.0):
+def exit_(gang, task, code=1, failure=FailureKind.PRIMARY, time=101.0):
     return gang.handle(Exited(task, gang.attempt, code, failure, time))
 
 
-def exit_all(gang, code=None, failure=Failure.CONSEQUENCE, time=101.0):
+def exit_all(gang, code=None, failure=FailureKind.CONSEQUENCE, time=101.0):
     """Let all who are left go; return the last answer."""
     left = [task for task in gang.tasks if task in gang.alive]
     return [exit_(gang, task, code, failure, time) for task in left][-1]
 
 
-def fail(gang, code=1, failure=Failure.PRIMARY, time=101.0):
+def fail(gang, code=1, failure=FailureKind.PRIMARY, time=101.0):
     """Fail with the first task, end the others and return the last answer."""
     exit_(gang, gang.tasks[0], code, failure, time)
     return exit_all(gang, time=time)
 
 
 def starts(gang, attempt=1):
-    return [Start(task, attempt) for task in gang.tasks]
+    return [StartTask(task, attempt) for task in gang.tasks]
 
 
 # Roles and policy.
@@ -103,24 +103,24 @@ def test_backoff_doubles_up_to_its_limit():
 def test_tasks_start_as_they_are_launched_and_the_last_completes_the_gang():
     gang = forming(3)
     assert gang.missing == (W0, W1, W2)
-    assert gang.handle(Launch(W1)) == [Start(W1, 1)]
-    assert gang.handle(Launch(W0)) == [Start(W0, 1)]
+    assert gang.handle(Launch(W1)) == [StartTask(W1, 1)]
+    assert gang.handle(Launch(W0)) == [StartTask(W0, 1)]
     assert (gang.state, gang.missing, gang.alive) == (RunState.FORMING, (W2,), {W0, W1})
     assert gang.launched(W1)
     assert not gang.launched(W2)
-    assert gang.handle(Launch(W2)) == [Start(W2, 1)]
+    assert gang.handle(Launch(W2)) == [StartTask(W2, 1)]
     assert (gang.state, gang.missing) == (RunState.RUNNING, ())
 
 
 def test_a_task_launched_anew_while_others_are_missing_is_replaced():
     gang = forming()
     gang.handle(Launch(W0))
-    assert gang.handle(Launch(W0)) == [End(W0, 1, 0.0), SetTimer(EndAgain(W0), 2.0)]
+    assert gang.handle(Launch(W0)) == [EndTask(W0, 1, 0.0), SetTimer(EndAgain(W0), 2.0)]
     assert gang.alive == {W0}
-    assert gang.handle(Timer(EndAgain(W0))) == [End(W0, 1, 0.0), SetTimer(EndAgain(W0), 2.0)]
-    assert exit_(gang, W0, 1) == [Start(W0, 1)]
+    assert gang.handle(Timer(EndAgain(W0))) == [EndTask(W0, 1, 0.0), SetTimer(EndAgain(W0), 2.0)]
+    assert exit_(gang, W0, 1) == [StartTask(W0, 1)]
     assert gang.handle(Timer(EndAgain(W0))) == []
-    assert gang.handle(Launch(W1)) == [Start(W1, 1)]
+    assert gang.handle(Launch(W1)) == [StartTask(W1, 1)]
     assert gang.state is RunState.RUNNING
 
 
@@ -128,7 +128,7 @@ def test_a_task_that_is_gone_starts_again_when_launched_anew():
     gang = forming()
     gang.handle(Launch(W0))
     assert exit_(gang, W0, 0) == []
-    assert gang.handle(Launch(W0)) == [Start(W0, 1)]
+    assert gang.handle(Launch(W0)) == [StartTask(W0, 1)]
     gang.handle(Launch(W1))
     assert exit_(gang, W1, 0) == []
     assert exit_(gang, W0, 0) == [Ended(RunState.FINISHED)]
@@ -139,7 +139,7 @@ def test_a_replacement_that_the_old_process_outlives_is_judged_by_its_own_exit()
     gang.handle(Launch(W0))
     gang.handle(Launch(W0))
     gang.handle(Stop(time=100.5))
-    assert exit_(gang, W0, None, Failure.CONSEQUENCE) == [
+    assert exit_(gang, W0, None, FailureKind.CONSEQUENCE) == [
         CancelTimer(Hurry()),
         Ended(RunState.STOPPED),
     ]
@@ -152,7 +152,7 @@ def test_a_replacement_is_forgotten_when_the_gang_fails_first():
     gang.handle(Launch(W0))
     exit_(gang, W1)
     exit_(gang, W0)
-    assert gang.handle(Timer(Backoff(), 102.0)) == [Start(W0, 2), Start(W1, 2)]
+    assert gang.handle(Timer(Backoff(), 102.0)) == [StartTask(W0, 2), StartTask(W1, 2)]
     assert gang.state is RunState.FORMING
     assert exit_(gang, W0, time=103.0) == [EndAll(2, 0.0), SetTimer(Hurry(), 2.0)]
 
@@ -161,9 +161,9 @@ def test_a_failure_while_others_are_missing_is_retried_without_them():
     gang = forming(restarts=1)
     gang.handle(Launch(W0))
     assert exit_(gang, W0) == [SetTimer(Backoff(), 0.5)]
-    assert gang.handle(Timer(Backoff())) == [Start(W0, 2)]
+    assert gang.handle(Timer(Backoff())) == [StartTask(W0, 2)]
     assert gang.state is RunState.FORMING
-    assert gang.handle(Launch(W1)) == [Start(W1, 2)]
+    assert gang.handle(Launch(W1)) == [StartTask(W1, 2)]
     assert gang.state is RunState.RUNNING
 
 
@@ -207,7 +207,7 @@ def test_who_evaluates_finishes_that_when_training_is_done():
     assert exit_(gang, CHIEF, 0) == [SetTimer(Hurry(), 50.0)]
     assert gang.evaluating
     assert exit_(gang, PS, 1) == exit_(gang, W0, 1) == [], "they are needed no more"
-    assert gang.handle(Stop(W1)) == [End(W1, 1, 4.0), SetTimer(EndAgain(W1), 6.0)]
+    assert gang.handle(Stop(W1)) == [EndTask(W1, 1, 4.0), SetTimer(EndAgain(W1), 6.0)]
     assert exit_(gang, EVALUATOR, 0) == [EndAll(1, 4.0), SetTimer(Hurry(), 6.0)]
     assert not gang.evaluating
     assert exit_all(gang) == [CancelTimer(Hurry()), Ended(RunState.FINISHED)]
@@ -247,7 +247,7 @@ def test_a_run_is_done_without_an_evaluator_that_was_never_launched():
 def test_a_peer_that_is_done_early_is_not_a_failure_but_starts_again_with_the_others():
     gang = running(restarts=1)
     assert exit_(gang, W0, 0) == []
-    assert exit_(gang, W1, 1, Failure.CONSEQUENCE, 110.0) == [SetTimer(Backoff(), 0.5)]
+    assert exit_(gang, W1, 1, FailureKind.CONSEQUENCE, 110.0) == [SetTimer(Backoff(), 0.5)]
     assert gang.handle(Timer(Backoff(), 111.0)) == starts(gang, 2)
     assert exit_(gang, W1, 0, time=112.0) == []
     assert exit_(gang, W0, 0, time=112.0) == [Ended(RunState.FINISHED)]
@@ -266,9 +266,9 @@ def test_failures_after_training_is_done_are_nobodys():
 def test_a_failure_ends_the_others_at_once_and_the_run_when_they_are_gone():
     gang = running(3)
     assert exit_(gang, W1) == [EndAll(1, 0.0), SetTimer(Hurry(), 2.0)]
-    assert exit_(gang, W0, None, Failure.CONSEQUENCE) == []
+    assert exit_(gang, W0, None, FailureKind.CONSEQUENCE) == []
     assert gang.handle(Timer(Hurry())) == [EndAll(1, 0.0), SetTimer(Hurry(), 2.0)]
-    assert exit_(gang, W2, None, Failure.CONSEQUENCE) == [
+    assert exit_(gang, W2, None, FailureKind.CONSEQUENCE) == [
         CancelTimer(Hurry()),
         Ended(RunState.FAILED),
     ]
@@ -319,13 +319,13 @@ def test_waiting_for_a_launch_makes_no_attempt_healthy():
 
 def test_what_cannot_succeed_is_not_retried():
     gang = running(restarts=3)
-    assert fail(gang, failure=Failure.PERMANENT)[-1] == Ended(RunState.FAILED)
+    assert fail(gang, failure=FailureKind.PERMANENT)[-1] == Ended(RunState.FAILED)
 
 
 def test_what_cannot_succeed_decides_also_when_it_comes_second():
     gang = running(3, restarts=3)
     exit_(gang, W0)
-    exit_(gang, W1, 1, Failure.PERMANENT)
+    exit_(gang, W1, 1, FailureKind.PERMANENT)
     assert exit_all(gang)[-1] == Ended(RunState.FAILED)
 
 
@@ -352,27 +352,30 @@ def test_timers_of_another_time_are_ignored():
 
 def test_after_a_consequence_the_true_cause_gets_time_to_come():
     gang = running(3, settle=0.4)
-    assert exit_(gang, W0, 1, Failure.CONSEQUENCE) == [SetTimer(Hurry(), 0.4)]
-    assert exit_(gang, W1, 1, Failure.CONSEQUENCE) == []
-    assert exit_(gang, W2, 1, Failure.PERMANENT) == [CancelTimer(Hurry()), Ended(RunState.FAILED)]
+    assert exit_(gang, W0, 1, FailureKind.CONSEQUENCE) == [SetTimer(Hurry(), 0.4)]
+    assert exit_(gang, W1, 1, FailureKind.CONSEQUENCE) == []
+    assert exit_(gang, W2, 1, FailureKind.PERMANENT) == [
+        CancelTimer(Hurry()),
+        Ended(RunState.FAILED),
+    ]
 
 
 def test_the_true_cause_ends_the_wait_for_it():
     gang = running(3)
-    exit_(gang, W0, 1, Failure.CONSEQUENCE)
+    exit_(gang, W0, 1, FailureKind.CONSEQUENCE)
     assert exit_(gang, W1) == [EndAll(1, 0.0), SetTimer(Hurry(), 2.0)]
 
 
 def test_a_consequence_alone_is_a_failure_when_no_cause_comes():
     gang = running(restarts=1)
-    exit_(gang, W0, 1, Failure.CONSEQUENCE)
+    exit_(gang, W0, 1, FailureKind.CONSEQUENCE)
     assert gang.handle(Timer(Hurry())) == [EndAll(1, 0.0), SetTimer(Hurry(), 2.0)]
     assert exit_all(gang)[-1] == SetTimer(Backoff(), 0.5)
 
 
 def test_an_evaluators_crash_is_not_the_cause():
     gang = running(3, evaluator=True)
-    exit_(gang, W0, 1, Failure.CONSEQUENCE)
+    exit_(gang, W0, 1, FailureKind.CONSEQUENCE)
     assert exit_(gang, EVALUATOR) == []
     assert gang.handle(Timer(Hurry()))
 
@@ -382,7 +385,7 @@ def test_an_evaluators_crash_is_not_the_cause():
 
 def test_a_taken_port_moves_the_gang_once_all_are_gone():
     gang = running()
-    assert exit_(gang, W0, 1, Failure.PORT) == [EndAll(1, 0.0), SetTimer(Hurry(), 2.0)]
+    assert exit_(gang, W0, 1, FailureKind.PORT) == [EndAll(1, 0.0), SetTimer(Hurry(), 2.0)]
     assert exit_all(gang) == [CancelTimer(Hurry()), Rebind(), *starts(gang, 2)]
     assert (gang.state, gang.restarts) == (RunState.RUNNING, 0)
 
@@ -390,18 +393,18 @@ def test_a_taken_port_moves_the_gang_once_all_are_gone():
 def test_ports_taken_again_and_again_are_a_failure():
     gang = running(restarts=1)
     for _ in range(PORT_TRIES):
-        assert Rebind() in fail(gang, failure=Failure.PORT)
-    assert fail(gang, failure=Failure.PORT)[-1] == SetTimer(Backoff(), 0.5)
+        assert Rebind() in fail(gang, failure=FailureKind.PORT)
+    assert fail(gang, failure=FailureKind.PORT)[-1] == SetTimer(Backoff(), 0.5)
     gang.handle(Timer(Backoff()))
     for _ in range(PORT_TRIES):
-        assert Rebind() in fail(gang, failure=Failure.PORT)
-    assert fail(gang, failure=Failure.PORT)[-1] == Ended(RunState.FAILED)
+        assert Rebind() in fail(gang, failure=FailureKind.PORT)
+    assert fail(gang, failure=FailureKind.PORT)[-1] == Ended(RunState.FAILED)
 
 
 def test_a_taken_port_decides_over_other_failures():
     gang = running(3)
     exit_(gang, W0)
-    exit_(gang, W1, 1, Failure.PORT)
+    exit_(gang, W1, 1, FailureKind.PORT)
     assert Rebind() in exit_all(gang)
 
 
@@ -427,10 +430,10 @@ def test_who_does_not_save_in_time_is_ended_and_resumed_all_the_same():
     assert exit_all(gang, time=140.1)[-1] == SetTimer(Backoff(), 0.0)
 
 
-@pytest.mark.parametrize("failure", [Failure.PRIMARY, Failure.CONSEQUENCE])
+@pytest.mark.parametrize("failure", [FailureKind.PRIMARY, FailureKind.CONSEQUENCE])
 def test_exit_42_is_never_a_consequence_and_gives_time_to_save_also_when_second(failure):
     gang = running(3, saving=20.0)
-    exit_(gang, W0, 1, Failure.CONSEQUENCE, 110.0)
+    exit_(gang, W0, 1, FailureKind.CONSEQUENCE, 110.0)
     assert exit_(gang, W1, RESUME_CODE, failure, 110.1) == [SetTimer(Hurry(), 20.0)]
     assert exit_(gang, W2, 1, time=111.0)[-1] == SetTimer(Backoff(), 0.0)
 
@@ -445,7 +448,10 @@ def test_exit_42_right_after_the_start_counts_as_a_failure():
 def test_what_cannot_succeed_is_not_resumed():
     gang = running(3)
     exit_(gang, W0, RESUME_CODE, time=110.0)
-    assert exit_(gang, W1, 1, Failure.PERMANENT, 110.1) == [EndAll(1, 0.0), SetTimer(Hurry(), 2.0)]
+    assert exit_(gang, W1, 1, FailureKind.PERMANENT, 110.1) == [
+        EndAll(1, 0.0),
+        SetTimer(Hurry(), 2.0),
+    ]
     assert exit_(gang, W2, RESUME_CODE, time=111.0)[-1] == Ended(RunState.FAILED)
 
 
@@ -456,7 +462,7 @@ def test_a_worker_beside_parameter_servers_is_replaced_alone():
     gang = running(**SERVED)
     assert exit_(gang, W1, None) == [SetTimer(StartAlone(W1), 0.5)]
     assert gang.alive == {CHIEF, W0, PS}
-    assert gang.handle(Timer(StartAlone(W1), 101.5)) == [Start(W1, 1)]
+    assert gang.handle(Timer(StartAlone(W1), 101.5)) == [StartTask(W1, 1)]
     assert gang.handle(Timer(StartAlone(W1), 101.5)) == []
     assert (gang.state, gang.attempt, gang.restarts) == (RunState.RUNNING, 1, 0)
 
@@ -496,7 +502,7 @@ def test_a_healthy_workers_replacements_count_from_0():
 
 def test_a_worker_that_cannot_start_is_everybodys_failure():
     gang = running(**SERVED, restarts=3)
-    exit_(gang, W0, 1, Failure.PERMANENT)
+    exit_(gang, W0, 1, FailureKind.PERMANENT)
     assert exit_all(gang)[-1] == Ended(RunState.FAILED)
 
 
@@ -606,7 +612,7 @@ def test_a_failure_that_would_be_retried_is_not_after_a_stop():
     assert exit_all(gang)[-1] == Ended(RunState.STOPPED)
 
 
-@pytest.mark.parametrize("failure", [Failure.PRIMARY, Failure.CONSEQUENCE])
+@pytest.mark.parametrize("failure", [FailureKind.PRIMARY, FailureKind.CONSEQUENCE])
 def test_a_stop_does_not_hide_a_failure_that_ends_the_run_anyway(failure):
     gang = running()
     exit_(gang, W0, 1, failure)
@@ -623,28 +629,28 @@ def test_a_stop_does_not_spoil_a_finished_training():
 
 def test_a_stop_ends_the_wait_for_a_cause_gently():
     gang = running(3, restarts=1)
-    exit_(gang, W0, 1, Failure.CONSEQUENCE)
+    exit_(gang, W0, 1, FailureKind.CONSEQUENCE)
     assert gang.handle(Stop(grace=7.0, time=101.1)) == [EndAll(1, 7.0), SetTimer(Hurry(), 9.0)]
 
 
 def test_an_evaluator_is_stopped_alone_and_stays_so():
     gang = running(evaluator=True, restarts=1)
     assert gang.handle(Stop(EVALUATOR)) == [
-        End(EVALUATOR, 1, 3.0),
+        EndTask(EVALUATOR, 1, 3.0),
         SetTimer(EndAgain(EVALUATOR), 5.0),
     ]
-    assert gang.handle(Timer(EndAgain(EVALUATOR)))[0] == End(EVALUATOR, 1, 0.0)
+    assert gang.handle(Timer(EndAgain(EVALUATOR)))[0] == EndTask(EVALUATOR, 1, 0.0)
     assert exit_(gang, EVALUATOR, None) == []
     assert gang.handle(Timer(EndAgain(EVALUATOR))) == []
     fail(gang)
-    assert gang.handle(Timer(Backoff())) == [Start(W0, 2), Start(W1, 2)]
+    assert gang.handle(Timer(Backoff())) == [StartTask(W0, 2), StartTask(W1, 2)]
     gang.handle(Restart())
     assert exit_all(gang)[1:] == starts(gang, 3)
 
 
 def test_a_worker_beside_parameter_servers_is_stopped_alone():
     gang = running(**SERVED)
-    assert gang.handle(Stop(W0, grace=0.0))[0] == End(W0, 1, 0.0)
+    assert gang.handle(Stop(W0, grace=0.0))[0] == EndTask(W0, 1, 0.0)
     assert exit_(gang, W0, None) == []
     exit_(gang, W1, None)
     assert gang.handle(Stop(W1)) == []
@@ -657,7 +663,7 @@ def test_an_evaluator_stopped_and_launched_while_forming():
     gang.handle(Launch(EVALUATOR))
     gang.handle(Stop(EVALUATOR))
     gang.handle(Launch(EVALUATOR))
-    assert exit_(gang, EVALUATOR, None) == [Start(EVALUATOR, 1)]
+    assert exit_(gang, EVALUATOR, None) == [StartTask(EVALUATOR, 1)]
     gang.handle(Launch(EVALUATOR))
     gang.handle(Stop(EVALUATOR))
     assert exit_(gang, EVALUATOR, None) == []
@@ -694,9 +700,9 @@ def test_a_restart_while_forming_starts_who_was_launched():
     gang.handle(Launch(W1))
     exit_(gang, W1, 0)
     gang.handle(Restart())
-    assert exit_(gang, W0, None)[1:] == [Start(W0, 2), Start(W1, 2)]
+    assert exit_(gang, W0, None)[1:] == [StartTask(W0, 2), StartTask(W1, 2)]
     assert gang.state is RunState.FORMING
-    assert gang.handle(Launch(W2)) == [Start(W2, 2)]
+    assert gang.handle(Launch(W2)) == [StartTask(W2, 2)]
 
 
 def test_a_restart_overrules_a_failure_and_a_finish():
@@ -704,7 +710,7 @@ def test_a_restart_overrules_a_failure_and_a_finish():
         gang = running(**SERVED)
         exit_(gang, CHIEF, code)
         gang.handle(Restart(101.1))
-        exit_(gang, PS, 1, Failure.PERMANENT)
+        exit_(gang, PS, 1, FailureKind.PERMANENT)
         assert exit_all(gang)[1:] == starts(gang, 2)
 
 

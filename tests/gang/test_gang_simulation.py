@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from mwmagic import gang as g
-from mwmagic.gang import Failure, Role
+from mwmagic.gang import FailureKind, Role
 from mwmagic.model.cluster import make_tasks
 from mwmagic.model.status import RunState
 
@@ -24,7 +24,7 @@ class Fate:
 
     after: float = 1.0
     code: int | None = 0
-    failure: Failure = Failure.PRIMARY
+    failure: FailureKind = FailureKind.PRIMARY
     heard: float = 0.0  # seconds until its exit is known
     obeys: bool = True  # SIGTERM
     dies: float = 0.0  # seconds after SIGKILL
@@ -144,10 +144,10 @@ class World:
         """Hold the gang to the failure it kept, and to the number of its restarts."""
         kept = self.gang._failure
         tried = [one for one in self.exits if one.code != 0 and self.counts(one)]
-        permanent = any(one.failure is Failure.PERMANENT for one in tried)
+        permanent = any(one.failure is FailureKind.PERMANENT for one in tried)
         assert not (permanent and state is RunState.BACKOFF)
-        if kept.failure is Failure.CONSEQUENCE and not kept.saved:
-            assert all(one.failure is Failure.CONSEQUENCE and not one.saved for one in tried)
+        if kept.failure is FailureKind.CONSEQUENCE and not kept.saved:
+            assert all(one.failure is FailureKind.CONSEQUENCE and not one.saved for one in tried)
         for action in actions:
             if isinstance(action, g.SetTimer) and action.due == g.Backoff():
                 self.count(action.seconds, kept)
@@ -175,7 +175,7 @@ class World:
         raise TypeError(action)
 
     @carry_out.register
-    def _(self, action: g.Start):
+    def _(self, action: g.StartTask):
         old = self.processes.get(action.task)
         assert old is None or not old.alive, "two at once"
         assert not self.stopped, "started after a stop"
@@ -189,7 +189,7 @@ class World:
             self.later(fate.after, self.die, process, fate.code, fate.failure)
 
     @carry_out.register
-    def _(self, action: g.End):
+    def _(self, action: g.EndTask):
         process = self.processes[action.task]
         assert process.attempt == action.attempt
         self.end(process, action.grace)
@@ -234,7 +234,7 @@ class World:
         if not next(self.lost):
             fate = process.fate
             wait = 0.0 if fate.obeys and grace else grace + fate.dies
-            self.later(wait, self.die, process, None, Failure.CONSEQUENCE)
+            self.later(wait, self.die, process, None, FailureKind.CONSEQUENCE)
 
     def die(self, process, code, failure):
         if not process.alive:
@@ -258,7 +258,7 @@ fates = st.builds(
     Fate,
     after=seconds,
     code=st.sampled_from([0, 1, 42, None]),
-    failure=st.sampled_from(Failure),
+    failure=st.sampled_from(FailureKind),
     heard=st.sampled_from([0.0, 0.01, 1.0, 5.0]),
     obeys=st.booleans(),
     dies=st.sampled_from([0.0, 0.1, 9.0]),
@@ -313,7 +313,7 @@ def test_a_gang_keeps_its_promises_whatever_happens(world):
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [2, 100, 10_000])
 def test_a_gang_of_any_size_fails_restarts_and_finishes(size):
-    fates = [None] * size + [Fate(0.5, 1)] + [Fate(6.0, None, Failure.CONSEQUENCE)] * (size - 1)
+    fates = [None] * size + [Fate(0.5, 1)] + [Fate(6.0, None, FailureKind.CONSEQUENCE)] * (size - 1)
     tasks = make_tasks(size)
     people = [(0.0, g.Launch(task)) for task in tasks]
     restart = [(0.5, g.Restart())]

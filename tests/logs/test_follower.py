@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mwmagic.logs.follower import Follower
+from mwmagic.logs.follower import Follower, Lag
 from mwmagic.logs.guard import Guard
 from mwmagic.logs.lines import Lines, Mark
 from mwmagic.logs.noise import Noise
@@ -51,7 +51,7 @@ def test_a_syntax_error_is_marked_like_any_error(follow, colour):
 
 
 def test_a_follower_that_jumped_ahead_keeps_the_colours(follow):
-    follower = follow(lag_bytes=2**19, ansi=True)
+    follower = follow(lag=Lag(2**19, "{} left out".format), ansi=True)
     follower.path.write_text("\x1b[31mred\x1b[0m\n" * 2**16)
     lines = follower.rest()
     assert lines[0].mark == Mark.NOTE
@@ -60,7 +60,7 @@ def test_a_follower_that_jumped_ahead_keeps_the_colours(follow):
 
 @pytest.mark.slow
 def test_a_follower_that_is_far_behind_says_what_it_leaves_out(follow):
-    follower = follow(lag_bytes=2**20)
+    follower = follow(lag=Lag(2**20, "{} left out".format))
     count = 300_000
     follower.path.write_text("".join(f"line {number}\n" for number in range(count)))
     lines = []

@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mwmagic.logs import lines as layers
-from mwmagic.logs.lines import Hidden, Line, Mark
+from mwmagic.logs.lines import Hidden, LogLine, Mark
 from mwmagic.logs.noise import Noise
 from mwmagic.logs.terminal import shown
 
@@ -34,7 +34,7 @@ def fold(lines):
     """Fold lines as `Lines` marks them."""
     noise = Noise()
     marks = (Mark.NOISE if noise.hides(line) else Mark.PLAIN for line in lines)
-    return layers.fold(map(Line, marks, lines))
+    return layers.fold(map(LogLine, marks, lines))
 
 
 def folded(data):
@@ -199,13 +199,17 @@ def test_a_notice_of_several_lines_is_one():
 
 def test_a_fold_shows_a_line_as_early_as_it_can():
     taken = []
-    lines = [Line(Mark.PLAIN, "mine"), Line(Mark.NOISE, NOTICE), Line(Mark.ERROR, "failed")]
+    lines = [
+        LogLine(Mark.PLAIN, "mine"),
+        LogLine(Mark.NOISE, NOTICE),
+        LogLine(Mark.ERROR, "failed"),
+    ]
     folding = layers.fold(taken.append(line) or line for line in lines)
     assert next(folding) == "mine"
     assert len(taken) == 1
     assert next(folding) == Hidden(1, NOTICE)
     assert next(folding) == "failed"
-    assert list(layers.fold([Line(Mark.NOISE, NOTICE)])) == [Hidden(1, NOTICE)]
+    assert list(layers.fold([LogLine(Mark.NOISE, NOTICE)])) == [Hidden(1, NOTICE)]
 
 
 @settings(deadline=None)

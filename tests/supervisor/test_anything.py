@@ -22,7 +22,7 @@ from mwmagic.model.cause import Cause
 from mwmagic.model.cluster import Task
 from mwmagic.model.status import RunStatus
 from mwmagic.record import TaskPaths
-from mwmagic.supervisor.process import Process
+from mwmagic.supervisor.process import TaskProcess
 
 PIECES = [
     b"Traceback (most recent call last):\n",
@@ -94,12 +94,20 @@ def test_parsers_of_whole_texts(pieces):
 @given(DATA, REPORT, st.integers(-1, 300), TEXT)
 def test_all_that_a_process_leaves(tmp_path, pieces, report, code, error):
     paths = TaskPaths(tmp_path / "attempt-1/worker-0.log")
-    process = Process(Task("worker", 0), 1, paths, Guard(raised), script="/home/me/main.py")
+    process = TaskProcess(Task("worker", 0), 1, paths, Guard(raised), script="/home/me/main.py")
     for data in pieces:
         text = data.decode("utf-8", "surrogateescape")
         process.output({"offset": process.size, "data": text})
     assert process.size == sum(map(len, pieces))
-    event = {"code": code, "signal": None, "time": 1.0, "size": 0, "oom": None, "reason": None}
+    event = {
+        "code": code,
+        "signal": None,
+        "time": 1.0,
+        "size": 0,
+        "oom": None,
+        "reason": None,
+        "errno": None,
+    }
     end = process.exited({**event, "error": error, "report": report})
     assert isinstance(end, Exit)
     kind(end)
@@ -118,7 +126,7 @@ def test_all_that_a_process_leaves(tmp_path, pieces, report, code, error):
 @given(TEXT | VALUES.map(json.dumps))
 def test_reports_beside_the_log(data):
     paths = TaskPaths(None)
-    Process(Task("worker", 0), 1, paths, Guard(raised)).said({"data": data})
+    TaskProcess(Task("worker", 0), 1, paths, Guard(raised)).said({"data": data})
 
 
 @THOROUGH

@@ -11,7 +11,7 @@ from mwmagic.logs.progress import Progress
 from mwmagic.logs.terminal import Terminal
 from mwmagic.model.cluster import Task
 from mwmagic.record import TaskPaths
-from mwmagic.supervisor.process import Process
+from mwmagic.supervisor.process import TaskProcess
 from mwmagic.words.run import remarks
 
 FAULTY = """
@@ -35,7 +35,7 @@ def faults():
 @pytest.fixture
 def process(tmp_path, faults):
     paths = TaskPaths(tmp_path / "attempt-1/worker-0.log")
-    return Process(Task("worker", 0), 1, paths, Guard(faults.append))
+    return TaskProcess(Task("worker", 0), 1, paths, Guard(faults.append))
 
 
 def printed(process, data):
@@ -44,7 +44,15 @@ def printed(process, data):
 
 
 def exited(process, **event):
-    given = {"code": 1, "signal": None, "time": 2.0, "size": 0, "oom": None, "error": None}
+    given = {
+        "code": 1,
+        "signal": None,
+        "time": 2.0,
+        "size": 0,
+        "oom": None,
+        "error": None,
+        "errno": None,
+    }
     return process.exited({**given, "reason": None, "report": None, **event})
 
 

@@ -83,6 +83,22 @@ def test_an_owner_that_ends_lets_the_workers_save(own, end):
 
 
 @pytest.mark.slow
+def test_a_signal_to_all_processes_lets_the_workers_save_although_the_owner_ends_first(own):
+    owner = own()
+    owner.workers()
+    Path("main.py").write_text(SAVE)
+    owner.does("run.stop(); cluster.run('main.py'); time.sleep(600)")
+    eventually(lambda: len(list(Path().glob("up-*"))) == 2)
+    agents = agents_of(owner.supervisor)
+    owner.child.kill()
+    owner.child.wait()
+    for pid in [owner.supervisor, *agents]:
+        os.kill(pid, signal.SIGTERM)
+    eventually(lambda: gone([owner.supervisor, *agents]), "end of the supervisor")
+    assert len(list(Path().glob("saved-*"))) == 2
+
+
+@pytest.mark.slow
 def test_what_an_owner_forks_ends_nothing(own):
     owner = own()
     family = [owner.supervisor, *agents_of(owner.supervisor), *owner.workers()]
@@ -102,6 +118,21 @@ def test_a_supervisor_that_is_asked_to_end_lets_the_workers_save(cluster):
     with pytest.raises(SupervisorLost):
         one._connection.wait(lambda _: False, 30)
     assert len(list(Path().glob("saved-*"))) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("whole", [False, True], ids=["agent", "group"])
+def test_an_agent_that_is_asked_to_end_lets_the_workers_save(cluster, whole):
+    """Slurm and systemd send SIGTERM to every process of a job, the agent among them."""
+    one = cluster(warm=False)
+    run = one.run("main.py", source=SAVE)
+    eventually(lambda: len(list(Path().glob("up-*"))) == 2)
+    supervisor = one._process.pid
+    for pid in [*agents_of(supervisor), *([supervisor] if whole else [])]:
+        os.kill(pid, signal.SIGTERM)
+    eventually(lambda: run.over, "end of the run")
+    assert len(list(Path().glob("saved-*"))) == 2
+    assert whole or run.cause.known == "agent-lost"
 
 
 @pytest.mark.slow
@@ -159,8 +190,8 @@ def test_a_lost_supervisor_is_told(cluster):
 
 @pytest.mark.slow
 def test_a_cluster_closes_though_its_supervisor_hangs(cluster, monkeypatch):
-    monkeypatch.setattr("mwmagic.client.ending.DEAF_SECONDS", 0.2)
-    monkeypatch.setattr("mwmagic.client.connection.Connection.wake", lambda _: None)
+    monkeypatch.setattr("mwmagic.client.ending.REPLY_SECONDS", 0.2)
+    monkeypatch.setattr("mwmagic.client.connection.Connection._wake", lambda _: None)
     one = cluster()
     [agent] = agents_of(one._process.pid)
     os.kill(one._process.pid, signal.SIGSTOP)

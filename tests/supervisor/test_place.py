@@ -41,7 +41,7 @@ class Scene:
 
     def start(self, index, **env):
         task = self.options.members[index]
-        rest = {"cwd": "/", "log": f"/dev/null/{index}", "report": None, "credit": 0}
+        rest = {"cwd": "/", "log": f"/dev/null/{index}", "report": None, "credit": 0, "grace": 0}
         self.place.start(task, env=env, own={}, process=f"p{index}", argv=["x"], **rest)
 
     async def until(self, kind, **fields):

@@ -77,6 +77,21 @@ def test_a_run_is_stopped_though_the_supervisor_was_stopped(running):
     assert gone(*workers)
 
 
+ACTS = {
+    "kill": lambda run: run.kill(0, signal.SIGUSR2),
+    "restart": lambda run: run.cluster.restart(),
+    "update": lambda run: run.cluster.update(restarts=1),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ACTS)
+def test_a_supervisor_that_was_stopped_obeys(running, name):
+    one, run, *_ = running
+    stop(one._process.pid)
+    assert taken(lambda: ACTS[name](run)) < SECONDS
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("asleep", ["supervisor", "agent", "both"])
 def test_a_cluster_ends_whoever_was_stopped(running, asleep):
