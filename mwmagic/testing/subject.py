@@ -26,18 +26,18 @@ if TYPE_CHECKING:
     from .worker import FakeWorker
 
 __all__ = [
-    "CREDIT_BYTES",
+    "SMALL_CREDIT_BYTES",
+    "Agents",
     "NotConforming",
-    "Session",
     "Subject",
+    "agents_of",
     "allocate",
     "expect",
     "perform",
-    "session_of",
     "tasks_of",
 ]
 
-CREDIT_BYTES = 100
+SMALL_CREDIT_BYTES = 100
 """So little that a log needs many rounds of credit."""
 
 _PROGRAM = """
@@ -129,7 +129,7 @@ def expect(holds: object, what: str) -> None:
 
 
 @dataclass
-class Session:
+class Agents:
     """Agents on all machines of an allocation."""
 
     subject: Subject
@@ -161,13 +161,14 @@ class Session:
             log=self.log(name),
             report=None,
             zygote=None,
-            credit=CREDIT_BYTES,
+            credit=SMALL_CREDIT_BYTES,
+            grace=0.0,
         )
         return name
 
     def log(self, name: str) -> str:
         """Return the path of a process's log."""
-        return os.path.join(self.subject.folder, f"{name}.log")  # noqa: PTH118 - of another machine
+        return os.path.join(self.subject.folder, "logs", f"{name}.log")  # noqa: PTH118 - of another machine
 
     async def until(self, channel: Channel, *kinds: str) -> Message:
         """Return the next event of one of these kinds."""
@@ -197,15 +198,15 @@ async def allocate(engine: Engine, subject: Subject, avoid: Sequence[str] = ()) 
 
 
 @asynccontextmanager
-async def session_of(subject: Subject) -> AsyncIterator[Session]:
+async def agents_of(subject: Subject) -> AsyncIterator[Agents]:
     """Allocate machines, start an agent on each, and give all back in the end."""
     engine = subject.make()
-    session = None
+    agents = None
     try:
-        session = Session(subject, engine, await allocate(engine, subject))
-        await session.open()
-        yield session
+        agents = Agents(subject, engine, await allocate(engine, subject))
+        await agents.open()
+        yield agents
     finally:
-        if session is not None:
-            await asyncio.gather(*(channel.close() for channel in session.channels))
+        if agents is not None:
+            await asyncio.gather(*(channel.close() for channel in agents.channels))
         await engine.release()

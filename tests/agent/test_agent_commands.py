@@ -20,7 +20,8 @@ IGNORING = """
 import signal, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 print("up")
-time.sleep(100)
+while True:
+    time.sleep(100)
 """
 
 
@@ -133,7 +134,10 @@ def test_a_name_in_use_is_refused(agent):
         ({"argv": ["/"]}, "cannot run /: Permission denied"),
         ({"argv": [*PYTHON, "a\0b"]}, "embedded null"),
         ({"cwd": "/nowhere"}, "cannot enter /nowhere: No such file or directory"),
-        ({"log": "/nowhere/a.log"}, "cannot write the log /nowhere/a.log: No such file"),
+        (
+            {"log": "/nowhere/attempt-1/a.log"},
+            "cannot write the log /nowhere/attempt-1/a.log: No such file",
+        ),
         ({"log": "/"}, "cannot write the log /: Is a directory"),
         ({"log": "a\0b"}, "embedded null"),
         ({"env": {"LONG": "x" * 200_000}}, "too long (variable LONG has 200006 bytes; 131072 are"),
@@ -351,6 +355,50 @@ def test_sigterm_closes_it(agent):
     agent.child.terminate()
     exited = agent.wait("exited", code=None, signal=None)
     assert exited["error"] == "which got SIGTERM"
+    assert agent.child.wait() == 0
+
+
+SAVES = """
+import signal, sys, time
+def save(*_):
+    time.sleep(0.2)
+    print("saved")
+    sys.exit({0})
+signal.signal(signal.SIGTERM, save)
+print("up")
+time.sleep(100)
+"""
+
+
+@pytest.mark.slow
+def test_sigterm_lets_the_workers_save(agent):
+    """The exits are reported together: the first would have the others killed."""
+    agent.start("a", SAVES.format(0), grace=50)
+    agent.start("b", SAVES.format(42), grace=50)
+    agent.start("c", "print('up'); import time; time.sleep(100)", grace=50)
+    for name in "abc":
+        agent.says(name, "up")
+    agent.child.terminate()
+    agent.until(lambda: agent.over)
+    assert agent.printed("a") == agent.printed("b") == b"up\nsaved\n"
+    exits = [(one["process"], one["code"], one["signal"]) for one in agent.all("exited")]
+    assert sorted(exits) == [("a", None, None), ("b", 42, None), ("c", None, None)]
+    assert {one["error"] for one in agent.all("exited")} == {"which got SIGTERM"}
+    order = [one["type"] for one in agent.events if one["type"] in ("output", "exited")]
+    assert order[-3:] == ["exited"] * 3
+
+
+@pytest.mark.slow
+def test_a_second_sigterm_does_not_wait(agent):
+    agent.start("a", IGNORING.replace("signal.SIG_IGN", "lambda *_: print('no')"), grace=600)
+    agent.says("a", "up")
+    agent.child.terminate()
+    agent.says("a", "no")
+    agent.start("b")
+    agent.wait("refused", process="b", error="which got SIGTERM")
+    assert not agent.all("exited")
+    agent.child.terminate()
+    agent.wait("exited", process="a", code=None, signal=None)
     assert agent.child.wait() == 0
 
 

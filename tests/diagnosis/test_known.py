@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -55,6 +56,29 @@ from mwmagic.words.failure import remark
 with Cluster(2, warm=False, grace=0.1) as cluster:
     try:
         cluster.run("main.py").wait(60)
+    except WorkerFailed as error:
+        print(error.cause.known, error)
+"""
+FILLING = """
+import itertools, os
+mine = os.environ["MWMAGIC_TASK"]
+try:
+    for number in itertools.count():
+        open(f"{mine}-{number}", "x").close()
+except OSError:
+    raise SystemExit(3)
+"""
+ON_A_SMALL_DISK = """
+import subprocess, sys
+from pathlib import Path
+folder = Path(sys.argv[1])
+subprocess.run(["mount", "-t", "tmpfs", "-o", "nr_inodes=300", "none", folder], check=True)
+(folder / "main.py").write_text(sys.argv[2])
+from mwmagic import Cluster
+from mwmagic.errors import WorkerFailed
+with Cluster(1, directory=folder, warm=False, restarts=1, grace=0.1) as cluster:
+    try:
+        cluster.run("main.py", cwd=folder).wait(60)
     except WorkerFailed as error:
         print(error.cause.known, error)
 """
@@ -229,11 +253,29 @@ def test_the_out_of_memory_killer_is_told(tmp_path, cgroup):
     assert said.stdout.startswith("oom-killed"), said
 
 
+@pytest.fixture
+def own_mounts():
+    """The words before a command that may mount a file system which only it sees."""
+    words = ["unshare", "--user", "--map-root-user", "--mount"]
+    tried = subprocess.run([*words, "true"], capture_output=True, text=True, check=False)
+    if tried.returncode:
+        pytest.skip(f"no file system can be mounted here: {tried.stderr}")
+    return words
+
+
+def test_a_disk_without_room_for_a_log_is_told(tmp_path, own_mounts):
+    command = [*own_mounts, sys.executable, "-c", ON_A_SMALL_DISK, str(tmp_path), FILLING]
+    said = subprocess.run(command, cwd="/", capture_output=True, text=True, check=False)
+    assert said.stdout.startswith("disk-full"), said
+    assert "attempt-2/worker-0.log: No space left on device" in said.stdout
+
+
 def test_every_sign_is_provoked():
     """What is provoked by other means than a script, most of it above, is named here."""
     cases = {(case.name, case.sign) for case in (*CASES, *PLAIN, *NOTED, *STUCK)}
     others = {"killed", "stopped", "silent", "agent-lost", "oom-killed", "notebook-name"}
+    full = ("disk-full", Finding(Symptom.NOT_STARTED, errno=errno.ENOSPC))
     signs = {
         (known.name, sign) for known in ENTRIES.values() for sign in (*known.signs, *known.symptoms)
     }
-    assert {(name, sign) for name, sign in signs if name not in others} == cases
+    assert {(name, sign) for name, sign in signs if name not in others} == {*cases, full}
