@@ -33,6 +33,8 @@ class Known:
     signs : tuple of str
         What TensorFlow, Keras, Python or the system print, with ``...`` for the
         parts that vary. mwmagic prints none of this itself.
+    edit : tuple of str or None
+        What to write in the user's line, after what stands there now.
     """
 
     name: str
@@ -42,3 +44,4 @@ class Known:
     link: str
     symptoms: tuple[Finding, ...] = ()
     signs: tuple[str, ...] = ()
+    edit: tuple[str, str] | None = None

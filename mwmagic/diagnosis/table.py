@@ -76,6 +76,7 @@ KNOWN = (
         "on the model's stateful layers), or use `--keras legacy` (tf-keras)",
         "https://github.com/tensorflow/docs/pull/2337",
         signs=("object has no attribute 'reset_states'",),
+        edit=(".reset_states(", ".reset_state("),
     ),
     Known(
         "tensorboard-missing",

@@ -143,11 +143,21 @@ def _fill(text: str, finding: Finding, gaps: Sequence[str]) -> str:
     return _GAP.sub(lambda gap: str(values.get(gap[1], "...")), text)
 
 
-def _known(known: Known | None, finding: Finding, gaps: Sequence[str]) -> list[str]:
+def _known(known: Known | None, cause: Cause) -> list[str]:
     if known is None:
         return []
-    meaning, remedy = (_fill(text, finding, gaps) for text in (known.meaning, known.remedy))
-    return [f"  {meaning}", f"  Try: {remedy}.", f"  See {known.link}"]
+    texts = (known.meaning, known.remedy)
+    meaning, remedy = (_fill(text, cause.finding, cause.gaps) for text in texts)
+    edited = _edited(known, cause.where or {})
+    return [f"  {meaning}", f"  Try: {remedy}.", *edited, f"  See {known.link}"]
+
+
+def _edited(known: Known, where: Mapping[str, Any]) -> list[str]:
+    """Return the user's line as it should be, if that is known."""
+    source = str(where.get("source", ""))
+    if known.edit is None or known.edit[0] not in source:
+        return []
+    return [f"  Line {where.get('line', '?')} is then:", f"    {source.replace(*known.edit)}"]
 
 
 def headline(cause: Cause) -> str:
@@ -163,7 +173,7 @@ def explain(cause: Cause) -> list[str]:
         *_indented(headline(cause) + exception),
         *_where(cause.where, f"{cause.finding.peer} was at" if cause.symptom in _EARLY else "at"),
         *(line for origin in cause.origins for line in _origin(origin)),
-        *_known(known, cause.finding, cause.gaps),
+        *_known(known, cause),
         *_consequences(cause),
         *_log(cause),
     ]

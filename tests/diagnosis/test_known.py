@@ -143,6 +143,13 @@ def test_a_known_failure_is_recognised(gang, launch, case):
     assert_known(launch(gang, case.script), case)
 
 
+def test_a_line_with_an_old_name_is_written_anew(gang, launch):
+    [case] = [case for case in CASES if case.name == "reset-states"]
+    said = str(failure(launch(gang, case.script))).splitlines()
+    [at] = [number for number, line in enumerate(said) if line.endswith(" is then:")]
+    assert said[at + 1].strip() == "tf.keras.metrics.Mean().reset_state()"
+
+
 @pytest.mark.parametrize("case", PLAIN, ids=str)
 def test_what_keras_lacks_is_recognised(plain, launch, case):
     assert_known(launch(plain, case.script), case)

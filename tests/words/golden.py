@@ -46,6 +46,7 @@ FINDINGS = (
 WHERE = {"file": "main.py", "line": 9, "function": "train", "source": "fit()", "cell": "In [7]"}
 CAUSES = (
     Cause(FULL, "ValueError: bad", WHERE, "module-missing", ("x.y",), ("worker:0",)),
+    Cause(FULL, where={**WHERE, "source": "accuracy.reset_states()"}, known="reset-states"),
     Cause(KILLED, known="killed", log=("one", "two")),
     Cause(KILLED, consequences=tuple(f"worker:{index}" for index in range(2, 20))),
     Cause(FULL, where={"file": "main.py"}, known="of another version"),
