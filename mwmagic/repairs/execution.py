@@ -13,6 +13,7 @@ from .agreement import agree, local_mean, point_out_separate_state
 from .cluster import spans_workers
 from .repair import Repair, Sign, replace
 from .step import Updated, running
+from .terms import point_out_own_terms
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,11 +23,6 @@ __all__ = ["REPAIRS"]
 XLA = (
     "mwmagic: jit_compile=True is ignored, because XLA cannot compile a step that reduces over "
     "workers. Keras's own jit_compile='auto' makes the same choice."
-)
-UNSCALED = (
-    "mwmagic: this train_step computes its loss without compute_loss or a keras.losses object. "
-    "Gradients are summed over the {n} replicas, so if the loss is a mean over the batch, divide "
-    "it by {n} (strategy.num_replicas_in_sync) before taking the gradient."
 )
 ITERATORS = (tf.data.Iterator, tf.distribute.DistributedIterator)
 
@@ -99,8 +95,8 @@ def _one_step(
     def replica(data: Any) -> Any:
         with running(model, data, updated, specified=specified) as step:
             outputs = step_function(data)
-        if step_function == model.train_step and not step.scaled and _has_its_own_loss(model):
-            warnings.warn(UNSCALED.format(n=strategy.num_replicas_in_sync), stacklevel=2)
+        if step_function == model.train_step:
+            point_out_own_terms(step, strategy.num_replicas_in_sync)
         point_out_separate_state(model, updated)
         return outputs, step.weight
 
@@ -108,12 +104,6 @@ def _one_step(
         return local_mean(strategy, *strategy.run(replica, args=(data,)))
 
     return model._autoconvert_optionals(one_step)  # type: ignore[no-any-return]
-
-
-def _has_its_own_loss(model: Any) -> bool:
-    """Return whether the user's code, and not Keras's, computes a model's loss."""
-    keras, own = trainer.TensorFlowTrainer, type(model)
-    return own.train_step is not keras.train_step or own.compute_loss is not keras.compute_loss
 
 
 def _further_steps(model: Any, one_step: Callable[[Any], Any], iterator: Any, outputs: Any) -> Any:

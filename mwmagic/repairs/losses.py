@@ -12,6 +12,7 @@ from keras.src.losses import loss as module
 
 from .repair import Repair, Sign, replace
 from .step import Step, current_step
+from .terms import watch_gradients
 
 __all__ = ["REPAIRS"]
 
@@ -84,12 +85,11 @@ def _sum_over_all(step: Step, values: Any, equal: bool) -> Any:
     If the replicas have equally many values, the metrics weight the replicas equally, and
     multiples of their own sums stand for the sum over all.
     """
-    step.scaled = True
     context, part = tf.distribute.get_replica_context(), ops.sum(values)
     if equal:
-        return _with_gradient_of(part, part * context.num_replicas_in_sync)
+        return _with_gradient_of(step, part, part * context.num_replicas_in_sync)
     whole = context.all_reduce(tf.distribute.ReduceOp.SUM, tf.stop_gradient(part))
-    return _with_gradient_of(part, whole)
+    return _with_gradient_of(step, part, whole)
 
 
 def _mean_over_all(step: Step, value: Any) -> Any:
@@ -122,7 +122,6 @@ def _over_all(step: Step, total: Any, count: Any, equal: bool = False) -> Any:
         before the step. Then it need not be summed, and the replica's own mean stands
         for the mean over all replicas.
     """
-    step.scaled = True
     context = tf.distribute.get_replica_context()
     if equal:
         whole, value = count * context.num_replicas_in_sync, ops.divide_no_nan(total, count)
@@ -130,12 +129,14 @@ def _over_all(step: Step, total: Any, count: Any, equal: bool = False) -> Any:
         parts = tf.stop_gradient(tf.stack([total, count]))
         sums = context.all_reduce(tf.distribute.ReduceOp.SUM, parts)
         whole, value = sums[1], ops.divide_no_nan(sums[0], sums[1])
-    return _with_gradient_of(ops.divide_no_nan(total, whole), value)
+    return _with_gradient_of(step, ops.divide_no_nan(total, whole), value)
 
 
-def _with_gradient_of(part: Any, value: Any) -> Any:
-    """Return `value` with the gradient of `part`."""
-    return part + tf.stop_gradient(value - part)
+def _with_gradient_of(step: Step, part: Any, value: Any) -> Any:
+    """Return `value` with the gradient of `part`, which is a replica's part of it."""
+    divided = part + tf.stop_gradient(value - part)
+    step.divided.append(divided)
+    return divided
 
 
 def _scale_gradients_alone() -> None:
@@ -152,15 +153,15 @@ def _scale_gradients_alone() -> None:
         step = current_step()
         if step is None:
             return scale(value)
-        step.scaled = True
         value = _or_zero(step, value)
-        return _with_gradient_of(value * tf.cast(step.share(), value.dtype), value)
+        return _with_gradient_of(step, value * tf.cast(step.share(), value.dtype), value)
 
     def unscale_loss_for_distribution(value: Any) -> Any:
         return unscale(value) if current_step() is None else value
 
     replace(module, "scale_loss_for_distribution", scale_loss_for_distribution)
     replace(module, "unscale_loss_for_distribution", unscale_loss_for_distribution)
+    watch_gradients()
 
 
 REPAIRS = (
@@ -192,6 +193,7 @@ REPAIRS = (
                 module, "scale_loss_for_distribution", "ops.cast(1.0 / num_replicas, value.dtype)"
             ),
             Sign(module, "unscale_loss_for_distribution", "ops.cast(num_replicas, value.dtype)"),
+            Sign(tf.GradientTape, "gradient"),
         ),
         _scale_gradients_alone,
     ),

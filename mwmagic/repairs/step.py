@@ -53,8 +53,11 @@ class Step:
         the last batch, some may be left without any.
     updated : Updated
         What this step and others have updated; the step adds to it.
-    scaled : bool
-        Whether the loss has been divided among the replicas.
+    divided : list of tf.Tensor
+        The losses that have been divided among the replicas.
+    own_terms : bool or None
+        Whether the gradient of a loss has been taken that the user's code computes and does
+        not divide, in part at least; None if that is not known, as of eager tensors.
     losses : dict
         What each layer has added to the loss, by the layer's identity.
     """
@@ -63,7 +66,8 @@ class Step:
     alike: bool
     samples: Any
     updated: Updated
-    scaled: bool = False
+    divided: list[Any] = field(default_factory=list)
+    own_terms: bool | None = None
     losses: dict[int, list[Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
