@@ -60,12 +60,12 @@ class Outcome:
         return all(self.of(row, i) for i in range(len(self.tasks))) and self.error(row) is None
 
 
-def run_rows(directory, workers, rows=(), **env):
+def run_rows(directory, workers, rows=(), known=ROWS, script=SCRIPT, **env):
     """Run rows in gangs: one that fails is its gang's last, and the rest is run in another."""
-    left = [name for name in rows or ROWS if ROWS[name].keras2 or "ROWS_KERAS" not in env]
+    left = [name for name in rows or known if known[name].keras2 or "ROWS_KERAS" not in env]
     outcome = Outcome(directory, [{} for _ in range(workers)], [""] * workers)
     while left:
-        with Gang(directory, SCRIPT, [directory, *left], workers=workers, env=env) as gang:
+        with Gang(directory, script, [directory, *left], workers=workers, env=env) as gang:
             gang.wait()
             gang.linger()
             outcome.logs = [log + gang.text(i) for i, log in enumerate(outcome.logs)]
