@@ -30,8 +30,33 @@ def _add(grads: Any) -> list[Any]:
     """Return the gradients summed over all replicas; one that is None is None on all of them."""
     present = [grad for grad in grads if grad is not None]
     context = tf.distribute.get_replica_context()
-    added = iter(context.all_reduce(tf.distribute.ReduceOp.SUM, present) if present else [])
-    return [None if grad is None else next(added) for grad in grads]
+    added = context.all_reduce(tf.distribute.ReduceOp.SUM, present) if present else []
+    rest = iter([_joined(grad, context.num_replicas_in_sync) for grad in added])
+    return [None if grad is None else next(rest) for grad in grads]
+
+
+def _joined(grad: Any, replicas: int) -> Any:
+    """Add up the replicas' slices if all looked up the same rows, as of positions in a text.
+
+    The sum of sparse gradients lists the slices of each replica. In one process there is one
+    slice for each such row, and Keras's optimizers square the slices of a row one by one.
+    """
+    if not isinstance(grad, tf.IndexedSlices):
+        return grad
+    total = tf.shape(grad.indices)[0]
+    count = total // replicas
+    first = grad.indices[:count]
+
+    def alike() -> Any:
+        return tf.reduce_all(tf.reshape(grad.indices, (replicas, count)) == first)
+
+    def joined() -> tuple[Any, Any]:
+        shape = tf.concat([(replicas, count), tf.shape(grad.values)[1:]], axis=0)
+        return tf.reduce_sum(tf.reshape(grad.values, shape), axis=0), first
+
+    same = tf.cond(count * replicas == total, alike, lambda: tf.zeros((), tf.bool))
+    values, indices = tf.cond(same, joined, lambda: (grad.values, grad.indices))
+    return tf.IndexedSlices(values, indices, grad.dense_shape)
 
 
 def _add_before_applying() -> None:

@@ -23,15 +23,20 @@ class Row:
     tolerance: float = 2e-5
 
 
-def _rows():
-    for function in ast.parse(SCRIPT.read_text()).body:
+def rows_of(script):
+    """Return the rows that a script has, by name."""
+    return {row.name: row for row in _rows(script)}
+
+
+def _rows(script):
+    for function in ast.parse(script.read_text()).body:
         for call in getattr(function, "decorator_list", ()):
             if isinstance(call, ast.Call) and call.func.id == "row":
                 options = {k.arg: ast.literal_eval(k.value) for k in call.keywords}
                 yield Row(function.name, ast.literal_eval(call.args[0]), **options)
 
 
-ROWS = {row.name: row for row in _rows()}
+ROWS = rows_of(SCRIPT)
 
 
 @dataclass
