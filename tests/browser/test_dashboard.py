@@ -476,9 +476,7 @@ def told(chart, what):
 def test_the_keys_tell_a_charts_values(notebook):
     notebook.write(cells.declare(), cells.EPOCHS).open().run()
     chart = notebook.board.locator("figure").first
-    eventually(
-        lambda: told(chart, "label").count("step 30: ") == 2, lambda: told(chart, "label")
-    )
+    eventually(lambda: told(chart, "label").count("step 30: ") == 2, lambda: told(chart, "label"))
     plot = chart.get_by_role("slider", name="loss: worker:0")
     plot.focus()
     assert told(chart, "valuetext") == "worker:0 · step 30: 0.002, worker:1 · step 30: 0.0021"

@@ -31,6 +31,10 @@ OF_TWO = [
     *("adversaries", "autoencoder", "layer_built_outside_the_scope"),
 ]
 OF_THREE = [name for name in ROWS if name not in OF_TWO]
+WRITING = bool(os.environ.get("MWMAGIC_WRITE_DOCS"))
+# Keras 2 no longer changes, nor does its column of the table: a few of its rows show that.
+SAME_IN_KERAS2 = ["fit_evaluate_predict", "steps_per_execution", "batch_norm", "clip_global_norm"]
+OF_KERAS2 = list(ROWS) if WRITING else [*SAME_IN_KERAS2, "uneven_last_batch"]
 
 
 def gang(workers, rows=(), **env):
@@ -54,7 +58,7 @@ single = gang(1)
 pair = gang(2)
 three = gang(3, OF_THREE)
 plain = gang(2, PLAIN, MWMAGIC_KERAS="plain")
-keras2 = gang(2, ROWS_KERAS="tf_keras")
+keras2 = gang(2, OF_KERAS2, ROWS_KERAS="tf_keras")
 
 
 @pytest.mark.parametrize(("workers", "row"), each(COMPARED))
@@ -75,9 +79,7 @@ def test_all_workers_hold_the_same_state_and_report_the_same(workers, row, reque
             np.testing.assert_array_equal(value, expected[key], err_msg=key)
 
 
-@pytest.mark.parametrize(
-    "row", ["fit_evaluate_predict", "steps_per_execution", "batch_norm", "clip_global_norm"]
-)
+@pytest.mark.parametrize("row", SAME_IN_KERAS2)
 def test_keras_2_reaches_the_same_numbers(pair, keras2, row):
     assert differences(pair.of(row), keras2.of(row), ROWS[row], [NOT_IN_KERAS2]) == []
 
@@ -165,9 +167,10 @@ def test_the_documentation_holds_the_table(workers, single, request):
     before, _, rest = text.partition(start)
     found, _, after = rest.partition(end)
     several, ignored = request.getfixturevalue(workers), [NOT_IN_KERAS2] * (workers == "keras2")
-    made = {row.title: verdict(several, single, row, ignored) for row in ROWS.values()}
+    rows = [ROWS[name] for name in OF_KERAS2] if workers == "keras2" else ROWS.values()
+    made = {row.title: verdict(several, single, row, ignored) for row in rows}
     at = 1 + list(COLUMNS).index(workers)
-    if os.environ.get("MWMAGIC_WRITE_DOCS"):
+    if WRITING:
         cells = {line[0]: line for line in read_table(found)}
         head = [["", *COLUMNS.values()], ["---"] * (1 + len(COLUMNS))]
         lines = [*head, *(cells.get(title, [title, *COLUMNS]) for title in made)]
@@ -178,4 +181,5 @@ def test_the_documentation_holds_the_table(workers, single, request):
     else:
         head, _, *lines = read_table(found)
         assert head == ["", *COLUMNS.values()]
-        assert [(line[0], line[at]) for line in lines] == list(made.items())
+        assert [line[0] for line in lines] == [row.title for row in ROWS.values()]
+        assert {line[0]: line[at] for line in lines if line[0] in made} == made
