@@ -6,6 +6,7 @@ import asyncio
 import os
 import time
 import traceback
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.errors import SupervisorError
@@ -252,10 +253,14 @@ class Channel:
         return SupervisorError(f"the agent on {self.host.name} refuses: {event['error']}")
 
     def _dated(self, event: Message) -> Message:
-        """Return an event with its times on this process's clock."""
+        """Return an event with its times on this process's clock.
+
+        Any code in a worker may have written its report, whose time need not be a number.
+        """
         for part in (event, event.get("report")):
-            if self.skew and part and "time" in part:
-                part["time"] -= self.skew
+            if self.skew and part:
+                with suppress(KeyError, TypeError, OverflowError):
+                    part["time"] -= self.skew
         return event
 
     def _settle(

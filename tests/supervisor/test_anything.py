@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import time
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from mwmagic.diagnosis import Exit, diagnose, kind, notices
 from mwmagic.diagnosis.stacks import parse
+from mwmagic.engines.channel import Channel
 from mwmagic.logs import failure, prints
 from mwmagic.logs.drafts import Drafts
 from mwmagic.logs.guard import Guard
@@ -21,8 +24,10 @@ from mwmagic.logs.terminal import Terminal
 from mwmagic.model.cause import Cause
 from mwmagic.model.cluster import Task
 from mwmagic.model.status import RunStatus
+from mwmagic.model.text import finite
 from mwmagic.record import TaskPaths
 from mwmagic.supervisor.process import TaskProcess
+from mwmagic.testing import FakeEngine, FakeMachine
 
 PIECES = [
     b"Traceback (most recent call last):\n",
@@ -127,6 +132,32 @@ def test_all_that_a_process_leaves(tmp_path, pieces, report, code, error):
 def test_reports_beside_the_log(data):
     paths = TaskPaths(None)
     TaskProcess(Task("worker", 0), 1, paths, Guard(raised)).said({"data": data})
+
+
+async def heard(report):
+    """Return an exit with this report as it is heard of a machine with another clock."""
+    machine = FakeMachine("far", clock=5000.0)
+    channel = await Channel.open(FakeEngine([machine]).host(machine))
+    events = asyncio.Queue()
+    channel.listener = events.put_nowait
+    channel.lost = lambda: events.put_nowait(None)
+    (agent,) = machine.agents
+    fields = dict.fromkeys(("code", "signal", "oom", "reason", "error", "errno"))
+    rest = {"size": 0, "usage": {}, "dropped": 0, "report": report}
+    agent.emit("exited", process="p", time=machine.time, wall=0.0, **fields, **rest)
+    event = await events.get()
+    await channel.close()
+    return event
+
+
+@THOROUGH
+@given(REPORT)
+@example({"time": "soon"})
+@example({"time": 10**400})
+def test_reports_from_a_machine_with_another_clock(report):
+    event = asyncio.run(heard(finite(report)))
+    assert event is not None, "the agent was ended"
+    assert event["time"] < time.monotonic() + 1
 
 
 @THOROUGH
