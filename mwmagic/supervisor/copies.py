@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from mwmagic.agent.wire import CHUNK_BYTES, LOG_LOST, as_bytes
 from mwmagic.errors import SupervisorError
+from mwmagic.words.file import file_words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from mwmagic.engines.channel import Channel
     from mwmagic.model.messages import Message
@@ -30,24 +32,41 @@ class Copy:
 
     Attributes
     ----------
+    path : str
+        The file's path.
     size : int
         The number of bytes that the copy reaches to.
     """
 
     def __init__(self, channel: Channel, path: str) -> None:
+        self.path = path
         self.size = 0
         self._channel = channel
-        self._path = path
         self._holes: list[tuple[int, int]] = []
 
     def put(self, offset: int, data: bytes) -> None:
-        """Write a piece that the agent sent; `fill` fetches the gap that it may leave before it."""
+        """Write a piece that the agent sent; `fill` fetches the gap that it may leave before it.
+
+        Raises
+        ------
+        OSError
+            It cannot be written here; `fill` fetches it again.
+        """
         if offset > self.size:
             self._holes.append((self.size, offset))
         self.size = max(self.size, offset + len(data))
-        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            os.pwrite(descriptor, data, offset)
+            self._write(offset, data)
+        except OSError:
+            self._holes.append((offset, offset + len(data)))
+            raise
+
+    def _write(self, offset: int, data: bytes) -> None:
+        descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            while data:  # a disk that is nearly full takes a part
+                written = os.pwrite(descriptor, data, offset)
+                offset, data = offset + written, data[written:]
         finally:
             os.close(descriptor)
 
@@ -62,6 +81,8 @@ class Copy:
         ------
         SupervisorError
             The agent is gone, or cannot read the file.
+        OSError
+            It cannot be written here.
         """
         if size > self.size:
             self._holes.append((self.size, size))
@@ -70,32 +91,41 @@ class Copy:
             start, end = self._holes[0]
             data, _ = await self._fetch(start, end - start)
             if not data:
-                raise SupervisorError(f"{self._path} ends at {start} bytes, not at {end}")
-            self.put(start, data)
+                raise SupervisorError(f"{self.path} ends at {start} bytes, not at {end}")
+            self._write(start, data)
             self._holes[0] = (start + len(data), end)
             if start + len(data) == end:
                 del self._holes[0]
 
     async def pull(self) -> None:
-        """Fetch what was appended to the file since the last call, if the file exists."""
+        """Fetch what was appended to the file since the last call, if the file exists.
+
+        Raises
+        ------
+        OSError
+            It cannot be written here.
+        """
         while True:
             try:
                 data, size = await self._fetch(self.size, CHUNK_BYTES)
             except SupervisorError:
                 return  # the file does not exist yet, or the agent is gone
-            self.put(self.size, data)  # even if empty, since the file exists
+            self._write(self.size, data)  # even if empty, since the file exists
+            self.size += len(data)
             if self.size >= size:
                 return
 
     async def _fetch(self, offset: int, count: int) -> tuple[bytes, int]:
         """Return a piece of the file, and the size of the file."""
         piece = min(count, CHUNK_BYTES)
-        answer = await self._channel.request("fetch", path=self._path, offset=offset, bytes=piece)
+        answer = await self._channel.request("fetch", path=self.path, offset=offset, bytes=piece)
         return as_bytes(answer["data"]), int(answer["size"])
 
 
 class Logs:
     """Copies the logs of another machine's processes; holds exits back until a log is complete.
+
+    An event whose bytes cannot be written here says why, as its ``trouble``.
 
     Parameters
     ----------
@@ -121,7 +151,8 @@ class Logs:
         """Pass an event on, or hold it back."""
         copy = self._copies.get(event.get("process", ""))
         if copy is not None and event["type"] == "output":
-            copy.put(event["offset"], as_bytes(event["data"]))
+            with _noting(event, copy.path):
+                copy.put(event["offset"], as_bytes(event["data"]))
         if copy is not None and event["type"] == "exited":
             del self._copies[event["process"]]
             report = self._reports.pop(event["process"])
@@ -139,14 +170,38 @@ class Logs:
             self._listener(event)
 
     async def _fill(self, copy: Copy, report: Copy | None, event: Message) -> None:
+        with _noting(event, copy.path):
+            await self._complete(copy, event)
+        if report is not None and event["report"]:
+            with _noting(event, report.path):
+                await report.pull()
+        if self._filling.pop(event["process"], None) is not None:
+            self._listener(event)
+
+    async def _complete(self, copy: Copy, event: Message) -> None:
+        """Fetch what a log lacks at its process's exit, and say there what could not be."""
         lacks = copy.lacks(event["size"])
         try:
             await copy.fill(event["size"])
         except SupervisorError as error:
-            if event["error"] is None:
-                event["reason"] = LOG_LOST
-                event["error"] = f"{lacks} bytes of the log could not be fetched: {error}"
-        if report is not None and event["report"]:
-            await report.pull()
-        if self._filling.pop(event["process"], None) is not None:
-            self._listener(event)
+            _lost(event, f"{lacks} bytes of the log could not be fetched: {error}")
+        except OSError as error:
+            why = file_words(error, copy.path)
+            left = copy.lacks(event["size"])
+            _lost(event, f"{left} bytes of the log are lost: {why}", error.errno)
+            raise
+
+
+def _lost(event: Message, error: str, number: int | None = None) -> None:
+    """Say in an exit, unless it says something else, that bytes of the log are lost."""
+    if event["error"] is None:
+        event["reason"], event["error"], event["errno"] = LOG_LOST, error, number
+
+
+@contextmanager
+def _noting(event: Message, path: str) -> Iterator[None]:
+    """Note in an event why a file cannot be written here, and continue."""
+    try:
+        yield
+    except OSError as error:
+        event["trouble"] = file_words(error, path)

@@ -246,6 +246,8 @@ class LiveRun:
         process = self._processes.keyed(event["process"])
         if process is None:
             return
+        if "trouble" in event:
+            self.directory.trouble = event["trouble"]
         if event["type"] == "output":
             self._output(process, event)
         elif event["type"] == "said":

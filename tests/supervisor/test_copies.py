@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from errno import ENOSPC
 
 import pytest
 
+from mwmagic.agent.wire import LOG_LOST
 from mwmagic.engines.channel import Channel
 from mwmagic.errors import SupervisorError
 from mwmagic.supervisor.copies import Copy, Logs
@@ -109,3 +111,43 @@ def test_a_report_is_here_before_the_exit_is_told(tmp_path):
         assert (tmp_path / "report").read_bytes() == b'{"x": 1}'
 
     on(body, **{log: b"", report: b'{"x": 1}'})
+
+
+FULL = "/dev/full"
+"""Takes nothing: every write says that no space is left."""
+
+
+def test_a_log_that_finds_no_space_is_fetched_once_there_is_some(tmp_path):
+    path = tmp_path / "log"
+    path.symlink_to(FULL)
+
+    async def body(channel, machine):
+        heard = asyncio.Queue()
+        logs = Logs(channel, heard.put_nowait)
+        logs.begin("p", str(path), None)
+        logs.take({"type": "output", "process": "p", "offset": 0, "data": "abc"})
+        assert "no space left for" in heard.get_nowait()["trouble"]
+        path.unlink()
+        logs.take(exited(3))
+        assert (await heard.get())["error"] is None
+        assert path.read_bytes() == b"abc"
+
+    on(body, **{str(path): b"abc"})
+
+
+@pytest.mark.parametrize("full", ["log", "report"])
+def test_an_exit_is_told_even_if_its_files_find_no_space(tmp_path, full):
+    paths = {"log": str(tmp_path / "log"), "report": str(tmp_path / "report"), full: FULL}
+
+    async def body(channel, machine):
+        heard = asyncio.Queue()
+        logs = Logs(channel, heard.put_nowait)
+        logs.begin("p", paths["log"], paths["report"])
+        logs.take({**exited(3), "report": {"x": 1}})
+        event = await heard.get()
+        assert f"no space left for {FULL}" in event["trouble"]
+        lost = (event.get("reason"), event.get("errno"))
+        assert lost == ((LOG_LOST, ENOSPC) if full == "log" else (None, None))
+        assert (event["error"] or "").startswith("3 bytes" if full == "log" else "")
+
+    on(body, **{paths["log"]: b"abc", paths["report"]: b'{"x": 1}'})

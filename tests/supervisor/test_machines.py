@@ -200,6 +200,24 @@ def test_what_is_lost_of_a_log_is_said(tmp_path):
         assert "bytes of the log could not be fetched" in end["finding"]["detail"]
 
 
+def test_a_full_disk_costs_the_log_of_another_machine_and_not_its_agent(tmp_path):
+    async def train(worker):
+        [folder] = tmp_path.glob(".mwmagic/runs/*/attempt-1")
+        (folder / "worker-0.log").symlink_to("/dev/full")
+        worker.print("well")
+        await worker.sleep(0)
+
+    [machine] = machines_of("a", shared=False)
+
+    @on(tmp_path, [machine], train, tasks=1, restarts=0)
+    async def _(client):
+        await client.launch()
+        run = await client.state("finished", "failed")
+        assert "no space left" in run["trouble"]
+        assert "5 bytes of the log are lost" in run["tasks"]["worker:0"]["finding"]["detail"]
+        assert machine.agents
+
+
 @pytest.mark.slow
 def test_a_machine_that_cannot_be_reached_lets_go_before_it_is_replaced(tmp_path, monkeypatch):
     monkeypatch.setattr(channel, "LEASE_SECONDS", 0.2)
