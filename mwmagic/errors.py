@@ -11,6 +11,7 @@ The hierarchy::
     ├── NotInstalled              a required library is missing
     ├── FileTrouble               a file cannot be written or read, or must not be replaced
     ├── SupervisorError           the supervisor could not be started, or refused a request
+    │   ├── ClusterEnding         the cluster is ending, and begins nothing more
     │   ├── ClusterOwned          the cluster belongs to another process
     │   └── SupervisorLost        the supervisor went away
     ├── MessageError              a message that no process of this version sends
@@ -29,6 +30,7 @@ from __future__ import annotations
 
 __all__ = [
     "BadArguments",
+    "ClusterEnding",
     "ClusterError",
     "ClusterOwned",
     "FileTrouble",
@@ -97,6 +99,10 @@ class FileTrouble(MwmagicError):
 
 class SupervisorError(MwmagicError):
     """The supervisor could not be started, or refused a request."""
+
+
+class ClusterEnding(SupervisorError):
+    """The cluster is ending, and begins nothing more."""
 
 
 class ClusterOwned(SupervisorError):

@@ -30,7 +30,7 @@ from .program import read_program
 from .run import Run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from types import TracebackType
 
     from mwmagic.model.messages import Message
@@ -89,6 +89,8 @@ class Cluster:
     def attach(cls, name: str = "cluster", directory: Path | str | None = None) -> Cluster:
         """Return a cluster that outlived its owner, such as a restarted kernel.
 
+        If it is ending, this waits until it has ended.
+
         Raises
         ------
         NoCluster
@@ -98,12 +100,17 @@ class Cluster:
         SupervisorError
             There is one, but it is of another version.
         """
-        root = Path(directory or ".").resolve()
+        return cls._attach(name, Path(directory or ".").resolve(), lambda: None)
+
+    @classmethod
+    def _attach(cls, name: str, root: Path, waits: Callable[[], None]) -> Cluster:
+        """Attach; `waits` is called if it is ending, before the wait for its end."""
         refusals: list[SupervisorError] = []
-        for connection in connections(sockets.existing(name, root), refusals, owner=True):
-            found = cls._of(connection, owner=True)
-            found._coordinate()  # noqa: SLF001 - of this class
-            return found
+        found = sockets.existing(name, root)
+        for connection in connections(found, refusals, owner=True, waits=waits):
+            cluster = cls._of(connection, owner=True)
+            cluster._coordinate()  # noqa: SLF001 - of this class
+            return cluster
         if refusals:
             raise type(refusals[0])(f"cluster {name!r} of {root}: {refusals[0]}")
         raise NoCluster(f"no detached cluster {name!r} is running for {root}")

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from .cluster import Cluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mwmagic.model.messages import Message
 
-    from .cluster import Cluster
     from .run import Run
 
-__all__ = ["check_end", "judged", "listen", "serve"]
+__all__ = ["attach", "check_end", "judged", "listen", "serve"]
+
+
+def attach(name: str, waits: Callable[[], None]) -> Cluster:
+    """Attach; `waits` is called if the cluster is ending, before the wait for its end."""
+    return Cluster._attach(name, Path.cwd(), waits)  # noqa: SLF001 - of this package
 
 
 def listen(cluster: Cluster, listener: Callable[[Message], None]) -> Callable[[], None]:

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mwmagic.errors import SupervisorError, SupervisorLost
+from mwmagic.errors import ClusterEnding, SupervisorError, SupervisorLost
+from mwmagic.model.options import ClusterOptions
 
 from . import sockets
 from .connection import Connection
+from .ending import CLOSE_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
 __all__ = ["connections"]
 
 
 def connections(
-    paths: Iterable[Path], refusals: list[SupervisorError], *, owner: bool
+    paths: Iterable[Path],
+    refusals: list[SupervisorError],
+    *,
+    owner: bool,
+    waits: Callable[[], None] = lambda: None,
 ) -> Iterator[Connection]:
-    """Connect to the supervisor behind each socket.
+    """Connect to the supervisor behind each socket; wait for the end of one that is ending.
 
     Parameters
     ----------
@@ -29,18 +35,41 @@ def connections(
         Gets the errors of the supervisors that refuse.
     owner : bool
         Whether to become the owner of the cluster.
+    waits : callable
+        Called before such a wait.
     """
     for path in paths:
-        connection = _connection(path, refusals, owner=owner)
+        connection = _connection(path, refusals, waits, owner=owner)
         if connection is not None:
             yield connection
 
 
-def _connection(path: Path, refusals: list[SupervisorError], *, owner: bool) -> Connection | None:
+def _connection(
+    path: Path, refusals: list[SupervisorError], waits: Callable[[], None], *, owner: bool
+) -> Connection | None:
     try:
         return Connection(path, owner=owner)
     except SupervisorLost:
         sockets.remove(path)
+    except ClusterEnding as error:
+        waits()
+        if not _ends(path):
+            refusals.append(error)
     except SupervisorError as error:
         refusals.append(error)
     return None
+
+
+def _ends(path: Path) -> bool:
+    """Wait for the end of a cluster for as long as it may take; return whether it has come."""
+    try:
+        connection = Connection(path, owner=False)
+    except SupervisorLost:
+        return True
+    options = ClusterOptions.from_json(connection.news["cluster"]["options"])
+    try:
+        return connection.wait(lambda _: False, options.grace + CLOSE_SECONDS)
+    except SupervisorLost:
+        return True
+    finally:
+        connection.close()

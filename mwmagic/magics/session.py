@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mwmagic.client.cluster import Cluster, end
+from mwmagic.client.cluster import end
+from mwmagic.client.inside import attach
 from mwmagic.errors import ClusterOwned, NoCluster, NoRun
 from mwmagic.model.options import OPTIONS
 from mwmagic.record import runs
@@ -17,10 +18,16 @@ from .parting import Parting
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from mwmagic.client.cluster import Cluster
     from mwmagic.client.run import Run
     from mwmagic.record import Record
 
 __all__ = ["Session"]
+
+_ENDING = (
+    "the cluster {name!r} of an earlier kernel is still ending; a new one is declared when it has "
+    "ended"
+)
 
 
 class Session:
@@ -77,7 +84,7 @@ class Session:
         if own is not None and not own.closed:
             return own
         try:
-            return Cluster.attach(name)
+            return attach(name, lambda: self.say(_ENDING.format(name=name)))
         except NoCluster:
             return None
 

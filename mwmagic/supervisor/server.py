@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from mwmagic.errors import ClusterOwned, MwmagicError, SupervisorError
+from mwmagic.errors import ClusterEnding, ClusterOwned, MwmagicError, SupervisorError
 from mwmagic.model.messages import MESSAGE_BYTES, REQUESTS, VERSION, Message, check, decode, encode
 from mwmagic.model.text import encodable
 from mwmagic.model.variables import SESSION
@@ -93,6 +93,11 @@ class Server:
         Called with each request; returns the reply's result or raises `MwmagicError`.
     abandoned : callable
         Called when the owner is gone.
+
+    Attributes
+    ----------
+    ending : bool
+        Whether the cluster is ending, and gets no owner any more.
     """
 
     def __init__(
@@ -102,6 +107,7 @@ class Server:
         abandoned: Callable[[], None],
     ) -> None:
         self.path = path
+        self.ending = False
         self._answer = answer
         self._abandoned = abandoned
         self._clients: set[Client] = set()
@@ -190,6 +196,10 @@ class Server:
             self._watch(client)
 
     def _check_free(self) -> None:
+        if self.ending:
+            raise ClusterEnding(
+                f"it is ending, and gets no new owner; wait for its end, or `kill {os.getpid()}`"
+            )
         for client in self._clients:
             if client.owner:
                 raise ClusterOwned(

@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mwmagic.errors import ClusterError, FileTrouble, NoRun, RunActive
+from mwmagic.errors import ClusterEnding, ClusterError, FileTrouble, NoRun, RunActive
 from mwmagic.model.cluster import Task, find_task
 from mwmagic.model.status import RunState
 from mwmagic.record import RunDirectory
@@ -44,6 +44,9 @@ SIGNAL_SECONDS = 0.3
 
 LATE_SECONDS = 5.0
 """Seconds after its grace at which a run that is being closed is no longer waited for."""
+
+BEGINNINGS = frozenset({"launch", "restart", "update", "detach"})
+"""The requests that a cluster refuses once it is ending."""
 
 
 class Supervisor:
@@ -127,6 +130,11 @@ class Supervisor:
         """Close because a signal asks for it; the second one does not wait."""
         if self._closed.is_set():
             self._hurry()
+        self._begin_end()
+
+    def _begin_end(self) -> None:
+        """Begin to close; from now on there is no new owner, and nothing else begins."""
+        self._server.ending = True
         self._closed.set()
 
     def _hurry(self) -> None:
@@ -142,10 +150,10 @@ class Supervisor:
         asyncio.get_running_loop().call_later(SIGNAL_SECONDS, self._close_at_once)
 
     def _close_at_once(self) -> None:
-        """Close without grace, unless it was asked for in the meantime."""
-        if not self.options.detach and not self._closed.is_set():
+        """Close without grace, unless it was asked for or there is a new owner in the meantime."""
+        if not (self.options.detach or self._server.owned or self._closed.is_set()):
             self._hurry()
-            self._closed.set()
+            self._begin_end()
 
     # Agents.
 
@@ -193,6 +201,10 @@ class Supervisor:
     # Requests.
 
     def _answer(self, client: Client, message: Message) -> dict[str, Any]:
+        if self._closed.is_set() and message["type"] in BEGINNINGS:
+            raise ClusterEnding(
+                "the cluster is ending; `%mw_cluster` with its options declares it again"
+            )
         self._requests[message["type"]](client, message)
         return self.snapshot()
 
@@ -200,7 +212,7 @@ class Supervisor:
         """Do nothing: the answer to every request is a snapshot."""
 
     def _close(self, _client: Client, _message: Message) -> None:
-        self._closed.set()
+        self._begin_end()
 
     def _detach(self, client: Client, _message: Message) -> None:
         self.options = self.options.updated({"detach": True})

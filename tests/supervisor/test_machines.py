@@ -13,6 +13,7 @@ from mwmagic.engines import channel
 from mwmagic.model.messages import MESSAGE_BYTES, REQUESTS, VERSION, check, decode, encode
 from mwmagic.model.options import ClusterOptions
 from mwmagic.model.start import Start
+from mwmagic.supervisor import supervisor
 from mwmagic.supervisor.supervisor import Supervisor
 from mwmagic.testing import FakeEngine, FakeMachine
 
@@ -61,7 +62,7 @@ async def supervised(
     serving = asyncio.create_task(one.serve())
     client = Client(*await asyncio.open_unix_connection(folder / "s", limit=MESSAGE_BYTES))
     await client.ask("hello", version=VERSION, owner=True)
-    client.engine = made
+    client.engine, client.supervisor = made, one
     try:
         yield client
     finally:
@@ -198,6 +199,22 @@ def test_what_is_lost_of_a_log_is_said(tmp_path):
         await client.state("finished", "failed")
         [end] = [event for event in events(tmp_path) if event["event"] == "exited"]
         assert "bytes of the log could not be fetched" in end["finding"]["detail"]
+
+
+def test_a_new_owner_within_the_moment_after_the_old_ones_end_keeps_the_cluster(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(supervisor, "SIGNAL_SECONDS", 0.0)
+
+    async def train(worker):
+        worker.print("well")
+
+    @on(tmp_path, machines_of("a"), train, tasks=1)
+    async def _(client):
+        client.supervisor._abandoned()  # the old owner is gone, and the client is the new one
+        await client.ask("snapshot")
+        await client.launch()
+        assert (await client.state("finished", "stopped"))["state"] == "finished"
 
 
 def test_a_full_disk_costs_the_log_of_another_machine_and_not_its_agent(tmp_path):

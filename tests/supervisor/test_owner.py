@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from operator import le
 from pathlib import Path
 from textwrap import dedent
@@ -16,7 +17,8 @@ from processes import agents_of, alive, children, eventually
 
 from mwmagic import Cluster, Task, runs
 from mwmagic.client import sockets
-from mwmagic.errors import NoCluster, SupervisorError, SupervisorLost, WorkerFailed
+from mwmagic.client.inside import attach
+from mwmagic.errors import ClusterEnding, NoCluster, SupervisorError, SupervisorLost, WorkerFailed
 from mwmagic.model.options import ClusterOptions
 from mwmagic.model.start import Start
 
@@ -282,6 +284,41 @@ def test_a_detached_cluster_outlives_its_owner_and_gets_another(own):
     eventually(lambda: gone(family), "end of everybody")
     with pytest.raises(NoCluster, match="no detached cluster 'cluster'"):
         Cluster.attach()
+
+
+LINGER = """
+import os, pathlib, signal, sys, time
+def save(*_):
+    pathlib.Path("saving").touch()
+    while not pathlib.Path("saved").exists():
+        time.sleep(0.01)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+pathlib.Path("up").touch()
+time.sleep(600)
+"""
+
+
+@pytest.mark.slow
+def test_a_cluster_that_is_ending_begins_nothing_and_is_waited_for(cluster):
+    one = cluster(1, grace=60)
+    run = one.run("main.py", source=LINGER)
+    eventually(Path("up").exists)
+    one._connection.request("close")
+    eventually(Path("saving").exists)
+    with pytest.raises(ClusterEnding, match="the cluster is ending"):
+        one.run("main.py", source="")
+    with pytest.raises(ClusterEnding, match="the cluster is ending"):
+        one.detach()
+    with ThreadPoolExecutor(1) as pool:
+        waits = threading.Event()
+        found = pool.submit(attach, "cluster", waits.set)
+        assert waits.wait(60)
+        assert not found.done()
+        Path("saved").touch()
+        with pytest.raises(NoCluster):
+            found.result(60)
+    assert run.state == "stopped"
 
 
 def attached():
