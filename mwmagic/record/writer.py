@@ -7,6 +7,7 @@ import json
 import os
 import time
 from contextlib import contextmanager
+from shutil import rmtree
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.model.text import finite
@@ -78,8 +79,20 @@ class RunDirectory:
             paths.root.mkdir(mode=0o700)
         return cls(paths.root, number)
 
+    def discard(self) -> None:
+        """Remove the directory of a run that did not begin."""
+        rmtree(self.path, ignore_errors=True)
+
     def save_source(self, script: str, task: Task | None, source: str) -> Path:
-        """Save the code of all tasks, or of one, and return its file."""
+        """Save the code of all tasks, or of one, and return its file.
+
+        Raises
+        ------
+        OSError
+            It cannot be written.
+        UnicodeEncodeError
+            It has characters that no file can have.
+        """
         path = self.paths.source(script, task)
         replace(path, source.encode("utf-8", "surrogateescape"))
         return path

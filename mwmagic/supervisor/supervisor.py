@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,10 +23,11 @@ from .run import LiveRun
 from .server import Client, Server
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from mwmagic.engines import Engine
     from mwmagic.model.messages import Message
+    from mwmagic.model.options import ClusterOptions
     from mwmagic.model.start import Start
 
     from .place import Loss
@@ -47,6 +48,28 @@ LATE_SECONDS = 5.0
 
 BEGINNINGS = frozenset({"launch", "restart", "update", "detach"})
 """The requests that a cluster refuses once it is ending."""
+
+
+@contextmanager
+def _troubles(what: str, path: Path | None = None) -> Iterator[None]:
+    """Put into words why a file cannot be written, or code not be encoded."""
+    try:
+        yield
+    except OSError as error:
+        raise FileTrouble(f"{what}: {file_words(error, path)}") from error
+    except UnicodeEncodeError as error:
+        bad = error.object[error.start]
+        raise ClusterError(
+            f"the code has the character {bad!a}, which no file can have; remove it"
+        ) from error
+
+
+def _accept(message: Message) -> None:
+    """Put a launch's draft in its place: it is accepted, and nothing that could read it runs."""
+    if message["draft"]:
+        target = Path(message["cwd"], message["script"]).resolve()
+        with _troubles("the cell cannot be written", target):
+            Path(message["draft"]).replace(target)
 
 
 class Supervisor:
@@ -233,14 +256,20 @@ class Supervisor:
     def _launch(self, _client: Client, message: Message) -> None:
         members = self.options.members
         tasks = [self._task(name) for name in message["tasks"]] or list(members)
-        run = self._forming(message)
-        self._check_own(run, message["options"])
         alone = tasks[0] if len(tasks) == 1 and len(members) > 1 else None
-        source = run.directory.save_source(message["script"], alone, message["source"])
-        if message["draft"]:  # accepted, and nothing runs yet that could read the file
-            target = Path(message["cwd"], message["script"]).resolve()
-            Path(message["draft"]).replace(target)
-        order = Order(
+        run = self._forming(message["options"])
+        options = self.options.updated(message["options"])
+        with self._recorded(run, message["script"]) as directory:
+            source = directory.save_source(message["script"], alone, message["source"])
+            _accept(message)
+        order = self._order(message, source)
+        run = run or self._begin(directory, options, message["options"])
+        for task in tasks:
+            run.launch(task, order)
+
+    @staticmethod
+    def _order(message: Message, source: Path) -> Order:
+        return Order(
             script=message["script"],
             source=source,
             args=tuple(message["args"]),
@@ -250,17 +279,16 @@ class Supervisor:
             notebook=frozenset(message["notebook"]),
             given=message["given"],
         )
-        for task in tasks:
-            run.launch(task, order)
 
-    def _forming(self, message: Message) -> LiveRun:
-        """Return the run that waits for tasks, or begin one."""
+    def _forming(self, own: dict[str, Any]) -> LiveRun | None:
+        """Return the run that waits for tasks, if one does; `own` are a launch's options."""
         if self.run is not None and self.run.gang.state is RunState.FORMING:
+            self._check_own(self.run, own)
             return self.run
         if self.run is not None and not self.run.over:
             number, state = self.run.directory.number, words(self.run.status())
             raise RunActive(f"run {number} is still going ({state}); wait for it, or stop it first")
-        return self._begin(message["script"], message["options"])
+        return None
 
     def _check_own(self, run: LiveRun, own: dict[str, Any]) -> None:
         """Refuse options that a later launch of a run gives otherwise than the first did."""
@@ -272,14 +300,23 @@ class Supervisor:
                     f"with {name} {first}; say {name} {value} in its first launch, or leave it out"
                 )
 
-    def _begin(self, script: str, own: dict[str, Any]) -> LiveRun:
-        """Begin a run; `own` are the options that are its own, not the cluster's."""
-        options = self.options.updated(own)
+    @contextmanager
+    def _recorded(self, run: LiveRun | None, script: str) -> Iterator[RunDirectory]:
+        """Yield a run's directory for its code, or a new one, which is removed on an error."""
         name = script.rpartition("/")[2].partition(".")[0]
-        try:
-            directory = RunDirectory.create(self.options.root, name)
-        except OSError as error:
-            raise FileTrouble(f"the run cannot be recorded: {file_words(error)}") from error
+        with _troubles("the run cannot be recorded"):
+            directory = run.directory if run else RunDirectory.create(self.options.root, name)
+            try:
+                yield directory
+            except BaseException:
+                if run is None:
+                    directory.discard()
+                raise
+
+    def _begin(
+        self, directory: RunDirectory, options: ClusterOptions, own: dict[str, Any]
+    ) -> LiveRun:
+        """Begin a run; `own` are the options that are its own, not the cluster's."""
         start = replace(self._start, options=options)
         self._own = own
         self.run = LiveRun(directory, self._place, start, self._changed)
@@ -303,10 +340,15 @@ class Supervisor:
                 f"the code of run {old.directory.number} is gone from {old.directory.path}; "
                 "launch it again from its cell or file"
             )
-        script = next(order.script for order in old.orders.values())
-        run = self._begin(script, self._own)
-        for task, order in old.orders.items():
-            run.launch(task, replace(order, source=run.directory.copy_source(order.source)))
+        options = self.options.updated(self._own)
+        with self._recorded(None, old.status().script) as directory:
+            orders = {
+                task: replace(order, source=directory.copy_source(order.source))
+                for task, order in old.orders.items()
+            }
+        run = self._begin(directory, options, self._own)
+        for task, order in orders.items():
+            run.launch(task, order)
 
     @staticmethod
     def _start_again(run: LiveRun) -> None:

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+
+import psutil
 import pytest
 from processes import alive, eventually
 
 from mwmagic import Task
-from mwmagic.errors import ClusterError, RunActive, RunStopped, WaitTimeout, WorkerFailed
+from mwmagic.errors import (
+    ClusterError,
+    FileTrouble,
+    RunActive,
+    RunStopped,
+    WaitTimeout,
+    WorkerFailed,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -117,6 +127,47 @@ def test_what_cannot_be_launched_is_refused_before_there_is_a_run(cluster, tmp_p
     with pytest.raises(FileNotFoundError, match="to run"):
         one.run(tmp_path)
     assert one.latest is None
+
+
+@contextmanager
+def space(one, limit):
+    """Let a cluster's supervisor write no file with more bytes than that."""
+    supervisor = psutil.Process(one._process.pid)
+    before = supervisor.rlimit(psutil.RLIMIT_FSIZE)
+    supervisor.rlimit(psutil.RLIMIT_FSIZE, (limit, before[1]))
+    yield
+    supervisor.rlimit(psutil.RLIMIT_FSIZE, before)
+
+
+def test_a_launch_that_finds_no_space_leaves_all_as_it_was(cluster, tmp_path):
+    one = cluster(2)
+    full = "the run cannot be recorded: there is no space left for"
+    code = "#" * 20_000
+    first = one.run("main.py", source=code).wait(30)
+    with space(one, 10_000):
+        with pytest.raises(FileTrouble, match=full):
+            one.run("main.py", source=code)
+        with pytest.raises(FileTrouble, match=full):
+            one.restart()
+    assert one.latest.number == first.number
+    assert [path.name for path in tmp_path.glob(".mwmagic/runs/0*")] == ["0001-main"]
+    one.run("main.py", source="", task=0)
+    with space(one, 10_000), pytest.raises(FileTrouble, match=full):
+        one.run("main.py", source=code, task=1)
+    assert one.latest.words == "waiting for worker:1, not launched"
+    one.run("main.py", source="print('well')", task=1)
+    assert one.latest.wait(30).logs(1) == b"well\n"
+
+
+def test_a_cell_that_cannot_be_written_leaves_all_as_it_was(cluster, tmp_path):
+    (tmp_path / "taken.py").mkdir()
+    (tmp_path / "draft").touch()
+    one = cluster(1)
+    with pytest.raises(FileTrouble, match=r"the cell cannot be written: .*taken.py is a dir"):
+        one.run("taken.py", source="", draft="draft")
+    assert one.latest is None
+    assert not list(tmp_path.glob(".mwmagic/runs/0*"))
+    assert one.run("main.py", source="").wait(30).number == 1
 
 
 def test_a_worker_that_cannot_be_started_says_why(cluster):

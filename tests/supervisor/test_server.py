@@ -133,8 +133,9 @@ def test_a_mistake_in_a_request_does_not_end_the_cluster(wire, one):
     assert answer["kind"] == "ClusterError"
     assert "nonsense" in answer["error"]
     answer = wire.ask("launch", id=3, **{**launch, "source": "\ud800"})
-    assert answer["kind"] == "SupervisorError"
-    assert "surrogates not allowed" in answer["error"]
+    assert answer["kind"] == "ClusterError"
+    assert "the character '\\ud800', which no file can have" in answer["error"]
+    assert one.latest is None
     assert one.run("main.py", source="").wait(30).state == "finished"
 
 
