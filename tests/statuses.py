@@ -11,6 +11,7 @@ from mwmagic.diagnosis.table import ENTRIES
 from mwmagic.model.cause import Cause, Notice, Stall
 from mwmagic.model.position import Position, Whereabouts
 from mwmagic.model.status import (
+    Importing,
     Reached,
     RunState,
     RunStatus,
@@ -20,7 +21,18 @@ from mwmagic.model.status import (
 )
 from mwmagic.model.symptom import Finding, Symptom
 
-KINDS = (Cause, Finding, Notice, Position, Reached, RunStatus, Setback, Stall, TaskStatus)
+KINDS = (
+    Cause,
+    Finding,
+    Importing,
+    Notice,
+    Position,
+    Reached,
+    RunStatus,
+    Setback,
+    Stall,
+    TaskStatus,
+)
 assert all(is_dataclass(kind) for kind in KINDS)
 NAMES = sorted({one.name for kind in KINDS for one in fields(kind)})
 IDS = (*RunState, *TaskState, *Symptom, *Whereabouts)
@@ -66,6 +78,7 @@ def _status(anything):
         anything,
         state=st.sampled_from(list(TaskState)),
         finding=finding,
+        importing=_some(Importing, anything),
         progress=_some(Reached, anything, metrics=st.dictionaries(st.text(), st.floats())),
     )
     return _some(

@@ -11,6 +11,7 @@ from .stored import Measured, Stored
 from .symptom import Finding  # noqa: TC001 - read to know how a status is read back
 
 __all__ = [
+    "Importing",
     "Reached",
     "RunState",
     "RunStatus",
@@ -84,6 +85,22 @@ class Reached(Stored):
 
 
 @dataclass(frozen=True)
+class Importing(Stored):
+    """An import in a warm process that a task's start waits for.
+
+    Parameters
+    ----------
+    framework : str
+        The framework's name in messages.
+    seconds : float
+        How long it has taken so far.
+    """
+
+    framework: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
 class TaskStatus(Stored):
     """The status of a task in the latest attempt.
 
@@ -97,6 +114,8 @@ class TaskStatus(Stored):
         Its process id.
     warm : bool
         Whether it was forked from a warm process.
+    importing : Importing or None
+        The import that its start waits for, if it waits for one.
     phase : str or None
         How far its start-up is, as named by `mwmagic.logs.phases`.
     waits : tuple of str
@@ -121,6 +140,7 @@ class TaskStatus(Stored):
     address: str = ""
     pid: int | None = None
     warm: bool = False
+    importing: Importing | None = None
     phase: str | None = None
     waits: tuple[str, ...] = ()
     progress: Reached | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,9 @@ __all__ = ["WARM", "Node"]
 
 WARM = "warm"
 """The key of the one warm process that each machine has."""
+
+IMPORT_SECONDS = 1.0
+"""How often it is told that starts wait for an import, of which nothing else tells."""
 
 
 class Node:
@@ -77,6 +81,8 @@ class Node:
         self._listener = listener
         self._lost = lost
         self._early: dict[str, str] = {}
+        self._since = 0.0
+        self._ticking: asyncio.TimerHandle | None = None
         self._ports: list[int] = []
         self._waiting: dict[str, Callable[[], None]] = {}
         self._logs = Logs(channel, self._take)
@@ -124,6 +130,8 @@ class Node:
     async def close(self) -> None:
         """End the agent and everything it started."""
         self.looking.cancel()
+        if self._ticking is not None:
+            self._ticking.cancel()
         await self.channel.close()
 
     # Processes.
@@ -138,8 +146,24 @@ class Node:
         if self.warm.state in ("importing", "ready"):
             return
         self.warm = Warm("importing")
+        self._since = time.monotonic()
         self._early = early(env)
         self.channel.send("warm", key=WARM, argv=list(argv), env=env, cwd=cwd)
+        if self._ticking is None:
+            self._tick()
+
+    def _tick(self) -> None:
+        """Send news each second while starts wait for the warm process to import."""
+        self._ticking = None
+        if self.warm.state == "importing":
+            if self._waiting:
+                self._listener({"type": "warming"})
+            self._ticking = asyncio.get_running_loop().call_later(IMPORT_SECONDS, self._tick)
+
+    def importing(self, process: str) -> float | None:
+        """Return for how many seconds the import has taken that a start waits for, if one does."""
+        waits = process in self._waiting and self.warm.state == "importing"
+        return time.monotonic() - self._since if waits else None
 
     def start(self, environment: Callable[[], dict[str, str]], **command: Any) -> None:  # noqa: ANN401 - JSON values
         """Start a process, forked from the warm process if their environments allow it.

@@ -257,6 +257,10 @@ class Place:
             **command,
         )
 
+    def importing(self, task: Task, process: str) -> float | None:
+        """Return for how many seconds the import has taken that a start waits for, if one does."""
+        return self._of[task].importing(process)
+
     def withdraw(self, process: str) -> bool:
         """Cancel a start that is still waiting; return whether there was one."""
         return any(node.withdraw(process) for node in self._nodes)

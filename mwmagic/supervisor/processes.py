@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from mwmagic import gang as g
 from mwmagic.frameworks import framework_for
 from mwmagic.model import variables
-from mwmagic.model.status import TaskState
+from mwmagic.model.status import Importing, TaskState
 
 from .preparation import BOOTSTRAP
 from .process import TaskProcess
@@ -141,6 +141,11 @@ class Processes:
             credit=CREDIT_BYTES,
             grace=self._grace,
         )
+
+    def importing(self, process: TaskProcess) -> Importing | None:
+        """Return the import that a process's start waits for, if it waits for one."""
+        seconds = self._place.importing(process.task, self.key(process))
+        return None if seconds is None else Importing(self._framework.title, seconds)
 
     # Sending.
 

@@ -332,8 +332,11 @@ class LiveRun:
     def _task_status(self, task: Task) -> TaskStatus:
         """Return a task's status; its address may be newer than its process."""
         process = self._processes.of(task)
-        status = TaskStatus() if process is None else process.status()
-        return replace(status, address=self._place.spec.addresses[task])
+        address = self._place.spec.addresses[task]
+        if process is None:
+            return TaskStatus(address=address)
+        importing = self._processes.importing(process)
+        return replace(process.status(), address=address, importing=importing)
 
     def write(self) -> None:
         """Write the run's state to its record; a final state is on disk on return."""

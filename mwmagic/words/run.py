@@ -106,6 +106,9 @@ def _running(run: RunStatus) -> str:
     if run.stall:
         return failure.stalled(run.stall)
     starting = _named(run.tasks, TaskState.STARTING)
+    imports = [one for one in map(_importing, run.tasks.values()) if one]
+    if imports:
+        return imports[0]
     if starting:
         return f"starting {', '.join(starting)}"
     phases = [task.phase for task in run.tasks.values() if task.state is TaskState.RUNNING]
@@ -162,7 +165,14 @@ def task_words(task: TaskStatus) -> str:
         return f"waiting for {', '.join(task.waits)}"
     if task.state is TaskState.RUNNING:
         return "running" if task.phase in (None, "starting") else str(task.phase)
-    return "not launched" if task.state is TaskState.ABSENT else "starting"
+    return "not launched" if task.state is TaskState.ABSENT else _importing(task) or "starting"
+
+
+def _importing(task: TaskStatus) -> str:
+    """Say which import a task's start waits for, and for how long: one that seems to hang."""
+    if task.importing is None or task.state is not TaskState.STARTING:
+        return ""
+    return f"importing {task.importing.framework} ({task.importing.seconds:.0f} s)"
 
 
 def _ended(task: TaskStatus) -> str:

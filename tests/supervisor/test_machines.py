@@ -13,7 +13,7 @@ from mwmagic.engines import channel
 from mwmagic.model.messages import MESSAGE_BYTES, REQUESTS, VERSION, check, decode, encode
 from mwmagic.model.options import ClusterOptions
 from mwmagic.model.start import Start
-from mwmagic.supervisor import supervisor
+from mwmagic.supervisor import node, supervisor
 from mwmagic.supervisor.supervisor import Supervisor
 from mwmagic.testing import FakeEngine, FakeMachine
 
@@ -215,6 +215,25 @@ def test_a_new_owner_within_the_moment_after_the_old_ones_end_keeps_the_cluster(
         await client.ask("snapshot")
         await client.launch()
         assert (await client.state("finished", "stopped"))["state"] == "finished"
+
+
+def test_a_launch_tells_of_the_import_that_it_waits_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(node, "IMPORT_SECONDS", 0.01)
+
+    async def train(worker):
+        worker.print("well")
+
+    def importing(news):
+        return news["run"]["tasks"]["worker:0"]["importing"]
+
+    @on(tmp_path, machines_of("a", warm_seconds=0.5), train, tasks=1, warm=True)
+    async def _(client):
+        first = (await client.launch())["tasks"]["worker:0"]["importing"]
+        assert first["framework"] == "TensorFlow"
+        await client.until(lambda news: importing(news)["seconds"] > first["seconds"] + 0.2)
+        run = await client.state("finished", "failed")
+        assert run["state"] == "finished"
+        assert importing({"run": run}) is None
 
 
 def test_a_full_disk_costs_the_log_of_another_machine_and_not_its_agent(tmp_path):

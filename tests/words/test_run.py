@@ -15,6 +15,7 @@ from mwmagic.dashboard.terminal import table
 from mwmagic.model.cause import Cause, Notice, Stall
 from mwmagic.model.position import Position, Whereabouts
 from mwmagic.model.status import (
+    Importing,
     Reached,
     RunState,
     RunStatus,
@@ -55,6 +56,7 @@ def run(state, *tasks, **fields):
     return RunStatus(**{"state": RunState(state), "tasks": named, "restarts": 1, **fields})
 
 
+IMPORT = Importing("TensorFlow", 4.2)
 CAUSE = Cause(Finding(Symptom.EXITED, "worker:1", code=1))
 RESUMES = Cause(Finding(Symptom.EXITED, "worker:1", code=42))
 AWAY = Finding(Symptom.ELSEWHERE, "worker:0", address="<host>:1")
@@ -71,6 +73,7 @@ HALF = Reached("train", 2, 3, 5, 10, {"loss": 0.123456, "nan": float("nan")}, 0.
     [
         (run("forming", task(), task("absent")), "waiting for worker:1, not launched"),
         (run("running", task("starting"), task()), "starting worker:0"),
+        (run("running", task(), task("starting", importing=IMPORT)), "importing TensorFlow (4 s)"),
         (run("running", task(), task()), "running"),
         (run("running", task(phase="starting"), task(phase="connected")), "running"),
         (run("running", task(phase="connected"), task(phase="connected")), "connected"),
@@ -120,6 +123,8 @@ def test_a_run_in_words(status, said):
     [
         (task("absent"), "not launched", "absent"),
         (task("starting"), "starting", "wait"),
+        (task("starting", importing=IMPORT), "importing TensorFlow (4 s)", "wait"),
+        (task("ended", importing=IMPORT), "lost", "bad"),
         (task(), "running", "run"),
         (task(phase="starting"), "running", "run"),
         (task(phase="training"), "training", "run"),
