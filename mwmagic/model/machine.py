@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 __all__ = ["Gpu", "Machine", "MachineStatus", "Warm"]
+
+
+def _known(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values that are fields of a dataclass."""
+    return {one.name: values[one.name] for one in fields(kind) if one.name in values}
 
 
 @dataclass(frozen=True)
@@ -66,7 +71,7 @@ class Machine:
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> Machine:
         """Return a machine from JSON values; unknown ones are ignored."""
-        known = {name: values[name] for name in cls.__dataclass_fields__ if name in values}
+        known = _known(cls, values)
         gpus = (Gpu(one["index"], one["name"], one["memory"]) for one in known.get("gpus", ()))
         return cls(**{**known, "gpus": tuple(gpus)})
 
@@ -120,13 +125,16 @@ class MachineStatus:
 
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> MachineStatus:
-        """Return a status from JSON values, as `dataclasses.asdict` produces them."""
+        """Return a status from JSON values, as `dataclasses.asdict` produces them.
+
+        Values that a newer supervisor adds are ignored.
+        """
         machine = values["machine"]
         return cls(
             **{
-                **values,
+                **_known(cls, values),
                 "tasks": tuple(values["tasks"]),
-                "warm": Warm(**values["warm"]),
+                "warm": Warm(**_known(Warm, values["warm"])),
                 "machine": None if machine is None else Machine.read(machine),
             }
         )
