@@ -20,8 +20,7 @@ from mwmagic.model.options import OPTIONS
 from mwmagic.model.status import RunState, RunStatus, TaskState
 from mwmagic.record import Record
 from mwmagic.record.metrics import frame as metrics_frame
-from mwmagic.words.failure import explain
-from mwmagic.words.run import spent, words
+from mwmagic.words.run import blame, words
 
 from .ending import CLOSE_SECONDS, REPLY_SECONDS
 from .export import launched
@@ -229,12 +228,10 @@ class Run:
 
     def _judge(self) -> Run:
         self.cluster._judged.add(self.number)  # noqa: SLF001 - of this package
-        cause = self.cause
         if self.state == "failed":
-            lines = explain(cause) if cause else ["no task says why"]
-            lines = [*lines, *spent(self.status())]
+            lines = ([] if self.cause else ["no task says why"]) + blame(self.status())
             text = f"run {self.number} failed: " + "\n".join(lines)
-            raise WorkerFailed(text, run=self, cause=cause)
+            raise WorkerFailed(text, run=self, cause=self.cause)
         if self.state == "stopped":
             raise RunStopped(f"run {self.number} was stopped before its end", run=self)
         return self

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.record import inside
-from mwmagic.words.failure import explain
 from mwmagic.words.run import (
     attempt_words,
     axis,
+    blame,
     fraction,
     left,
     metrics,
@@ -143,7 +143,7 @@ def header(view: View) -> dict[str, Any]:
         "ended": run.ended,
         "names": list(run.tasks),
         "size": _size(len(run.tasks)),
-        "cause": "\n".join(explain(run.cause)) if run.cause else "",
+        "cause": "\n".join(blame(run)),
         "culprit": run.cause.task if run.cause else None,
         "notice": "\n".join(filter(None, [view.refusal, *remarks(run)])),
         "folder": inside(run.directory),

@@ -8,8 +8,17 @@ import time
 from typing import TYPE_CHECKING
 
 from mwmagic.model.text import encodable
-from mwmagic.words.failure import explain
-from mwmagic.words.run import axis, headline, metrics, place, reached, remarks, task_words, tone
+from mwmagic.words.run import (
+    axis,
+    blame,
+    headline,
+    metrics,
+    place,
+    reached,
+    remarks,
+    task_words,
+    tone,
+)
 
 from .picture import Picture
 
@@ -93,10 +102,8 @@ def _row(name: str, task: TaskStatus) -> str:
 
 
 def _cause(run: RunStatus) -> str:
-    if not run.cause:
-        return ""
-    lines = "\n".join(explain(run.cause))
-    return f'<pre style="font-family:monospace">{html.escape(lines)}</pre>'
+    lines = "\n".join(blame(run))
+    return lines and f'<pre style="font-family:monospace">{html.escape(lines)}</pre>'
 
 
 def _picture(run: RunStatus, points: Sequence[Point]) -> str:

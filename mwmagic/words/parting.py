@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from mwmagic.model.status import RunState
 
 from .failure import explain
-from .run import headline, words
+from .run import exhausted, headline, words
 
 if TYPE_CHECKING:
     from mwmagic.model.status import RunStatus
@@ -35,4 +35,5 @@ def parting(run: RunStatus) -> str:
 def _end(run: RunStatus) -> str:
     if run.cause is None:
         return headline(run)
-    return f"run {run.number} failed: {explain(run.cause)[0]}"
+    why = f"run {run.number} failed: {explain(run.cause)[0]}"
+    return "; ".join(filter(None, [why, exhausted(run)]))

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 __all__ = [
     "attempt_words",
     "axis",
+    "blame",
     "clock",
+    "exhausted",
     "fraction",
     "headline",
     "left",
@@ -76,12 +78,19 @@ def remarks(run: RunStatus) -> list[str]:
     return [failure.remark(one) for one in seen if one] + list(map(fault_words, run.faults))
 
 
-def spent(run: RunStatus) -> list[str]:
-    """Say, in a line, that a run that failed had used up its restarts."""
+def blame(run: RunStatus) -> list[str]:
+    """Say everything about a run's failure in several lines; nothing where it did not fail."""
+    cause = failure.explain(run.cause) if run.cause else []
+    used = exhausted(run)
+    return [*cause, f"  This was attempt {run.attempt}: {used} (--restarts)."] if used else cause
+
+
+def exhausted(run: RunStatus) -> str:
+    """Say that a run that failed had used up its restarts."""
     if run.state is not RunState.FAILED or not 0 < run.limit <= run.restarts:
-        return []
+        return ""
     many = f"all {run.limit} restarts" if run.limit > 1 else "its restart"
-    return [f"  This was attempt {run.attempt}: {many} had been used up (--restarts)."]
+    return f"{many} had been used up"
 
 
 def attempt_words(run: RunStatus) -> str:
@@ -141,7 +150,8 @@ def _backoff(run: RunStatus) -> str:
 
 
 def _failed(run: RunStatus) -> str:
-    return f"failed: {failure.headline(run.cause)}" if run.cause else "failed"
+    why = f": {failure.headline(run.cause)}" if run.cause else ""
+    return "; ".join(filter(None, [f"failed{why}", exhausted(run)]))
 
 
 _WORDS: dict[RunState, Callable[[RunStatus], str]] = {

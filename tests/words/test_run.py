@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from io import StringIO
 
 import pytest
@@ -25,8 +26,10 @@ from mwmagic.model.status import (
 )
 from mwmagic.model.symptom import Finding, Symptom
 from mwmagic.words.failure import remark
+from mwmagic.words.parting import parting
 from mwmagic.words.run import (
     axis,
+    blame,
     clock,
     fraction,
     headline,
@@ -58,6 +61,7 @@ def run(state, *tasks, **fields):
 
 IMPORT = Importing("TensorFlow", 4.2)
 CAUSE = Cause(Finding(Symptom.EXITED, "worker:1", code=1))
+SPENT = run("failed", task(), cause=CAUSE, attempt=3, limit=2, restarts=2)
 RESUMES = Cause(Finding(Symptom.EXITED, "worker:1", code=42))
 AWAY = Finding(Symptom.ELSEWHERE, "worker:0", address="<host>:1")
 NOTICE = Notice("own-tf-config", ("worker:0", "worker:1"), AWAY)
@@ -105,6 +109,10 @@ HALF = Reached("train", 2, 3, 5, 10, {"loss": 0.123456, "nan": float("nan")}, 0.
         ),
         (run("failed", task()), "failed"),
         (run("failed", task(), cause=CAUSE), "failed: worker:1 exited with code 1"),
+        (SPENT, "failed: worker:1 exited with code 1; all 2 restarts had been used up"),
+        (run("failed", task(), limit=1), "failed; its restart had been used up"),
+        (run("failed", task(), limit=2), "failed"),
+        (run("stopped", task(), limit=1), "stopped"),
         (run("stopped", task()), "stopped"),
         (run("lost", task()), "lost with its supervisor"),
         (
@@ -253,3 +261,14 @@ def test_whatever_a_record_holds_can_be_shown(values):
     assert static.page(status, label="x")
     assert all(row(one) for one in status.tasks.values())
     assert table(status)
+
+
+def test_every_view_of_a_failure_says_that_its_restarts_had_been_used_up():
+    used = "all 2 restarts had been used up"
+    assert blame(SPENT)[-1] == f"  This was attempt 3: {used} (--restarts)."
+    assert used in header(View(SPENT))["cause"]
+    assert used in parting(SPENT)
+    for view in (static.text, static.page):
+        assert used in view(SPENT)
+    once = replace(SPENT, restarts=0)
+    assert not [one for one in (static.page(once), parting(once)) if "used up" in one]
