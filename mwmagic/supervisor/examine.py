@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mwmagic.diagnosis import Seen
     from mwmagic.diagnosis.stacks import Stack
     from mwmagic.logs.guard import Guard
+    from mwmagic.model.cause import Notice
     from mwmagic.model.position import Position
 
     from .process import TaskProcess
@@ -174,9 +175,12 @@ class Examiner:
             return
         names = [one.task for one in where if one.task in peers]
         guilty = next(iter([*names, *peers]), None)
-        why = self._guard.call("stall", None, why_stalled, self._source.seen(found))
+        why = self._guard.call("stall", None, self._why, found)
         self.stall = Stall(seconds, guilty, where, why)
         self._listener.stalled(self.stall)
+
+    def _why(self, found: Mapping[str, Stack | None]) -> Notice | None:
+        return why_stalled(self._source.seen(found))
 
     async def _locate(self) -> tuple[Mapping[str, Stack | None], tuple[Position, ...]]:
         """Return each task's stack and position."""

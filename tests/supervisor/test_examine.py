@@ -136,6 +136,16 @@ def test_a_stall_is_reported_also_where_the_tasks_cannot_be_examined(tmp_path):
     assert run.stalls[1].positions
 
 
+def test_a_stall_is_reported_also_where_it_cannot_be_explained(tmp_path):
+    run, faults = FakeRun(tmp_path), []
+    run.seen = lambda found: 1 / 0
+    examiner = Examiner(run, run, 5.0, Guard(faults.append))
+    idle(examiner, run)
+    [stall] = run.stalls
+    assert (stall.guilty, stall.why) == ("worker:0", None)
+    assert (examiner.times, len(faults)) == (1, 1)
+
+
 def test_a_task_that_does_not_train_is_not_guilty_of_a_stall(tmp_path):
     run = FakeRun(tmp_path, others=("evaluator:0",))
     examiner = Examiner(run, run, 5.0, Guard(unexpected))
