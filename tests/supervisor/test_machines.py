@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from mwmagic import gang
 from mwmagic.engines import channel
 from mwmagic.model.messages import MESSAGE_BYTES, REQUESTS, VERSION, check, decode, encode
 from mwmagic.model.options import ClusterOptions
@@ -234,6 +235,31 @@ def test_a_launch_tells_of_the_import_that_it_waits_for(tmp_path, monkeypatch):
         run = await client.state("finished", "failed")
         assert run["state"] == "finished"
         assert importing({"run": run}) is None
+
+
+def test_a_sample_costs_no_look_at_the_roles_of_all_tasks(tmp_path, monkeypatch):
+    asked = []
+    roles = gang.roles
+    monkeypatch.setattr(gang, "roles", lambda tasks: asked.append(tasks) or roles(tasks))
+
+    async def train(worker):
+        await worker.hang()
+
+    @on(tmp_path, machines_of("a"), train, tasks=3)
+    async def _(client):
+        await client.launch()
+        run = await client.state("running")
+        before = len(asked)
+        assert before
+        used = {"cpu": 0.0, "memory": 0, "state": "S", "processes": 1}
+        keys = [f"{run['number']}/1/{task}" for task in run["tasks"]]
+        for time in range(10):
+            client.supervisor._take(
+                {"type": "usage", "time": float(time), "processes": dict.fromkeys(keys, used)}
+            )
+        tasks = (await client.ask("snapshot"))["run"]["tasks"].values()
+        assert [task["cpu"] for task in tasks] == [0.0] * 3
+        assert len(asked) == before
 
 
 def test_a_full_disk_costs_the_log_of_another_machine_and_not_its_agent(tmp_path):
