@@ -131,7 +131,8 @@ class Supervisor:
         await self._place.close()
         self._tell()
         if self.run is not None:
-            self.run.directory.flush()
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(None, self.run.directory.flush)
         await self._server.close()
 
     async def _end(self, run: LiveRun) -> None:
