@@ -7,6 +7,7 @@ object on a line of its own, with a ``type``: `COMMANDS` go to an agent, `EVENTS
 from __future__ import annotations
 
 import json
+import math
 
 TYPE_CHECKING = False  # importing typing would cost as much as everything else here
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ def as_bytes(text: str) -> bytes:
 def parsed(line: bytes | str) -> dict[str, Any]:
     """Return the JSON object in a line, or raise ValueError."""
     try:
-        value = json.loads(line, parse_constant=refused_constant)
+        value = json.loads(line, parse_constant=refused_constant, parse_float=finite_number)
     except RecursionError:
         raise ValueError("nested too deeply") from None
     if not isinstance(value, dict):
@@ -150,9 +151,18 @@ def refused_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a number")
 
 
+def finite_number(text: str) -> float:
+    """Return a number, but refuse one that is too large: Python makes an infinity of it."""
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"{text:.20} is too large")
+    return number
+
+
 def encode(message: Mapping[str, Any]) -> bytes:
-    """Return a message as one line."""
-    return json.dumps(message, separators=(",", ":")).encode("ascii") + b"\n"
+    """Return a message as one line; raise ValueError if a number in it is not finite."""
+    text = json.dumps(message, separators=(",", ":"), allow_nan=False)
+    return text.encode("ascii") + b"\n"
 
 
 def fault(message: Mapping[str, Any], table: Mapping[str, Fields]) -> str | None:

@@ -17,7 +17,16 @@ from typing import TYPE_CHECKING, Any
 
 from mwmagic import errors
 from mwmagic.logs.frame import FRAME
-from mwmagic.model.messages import MESSAGE_BYTES, REQUESTS, VERSION, Message, check, decode, encode
+from mwmagic.model.messages import (
+    MESSAGE_BYTES,
+    REPLIES,
+    REQUESTS,
+    VERSION,
+    Message,
+    check,
+    decode,
+    encode,
+)
 
 from . import sockets
 
@@ -148,6 +157,14 @@ def _first_line(process: subprocess.Popen[bytes], start: bytes) -> dict[str, Any
         return dict(json.loads(line))
     except ValueError:
         return {}
+
+
+def _reply(line: bytes) -> Message:
+    """Return what a supervisor sends; a request's result is a snapshot like any other."""
+    message = check(decode(line), REPLIES)
+    if message["type"] == "reply":
+        check({**message["result"], "type": "snapshot"}, REPLIES)
+    return message
 
 
 LOOKS = frozenset({"hello", "snapshot", "stacks"})
@@ -322,7 +339,7 @@ class Connection:
         with self._socket.makefile("rb") as lines:
             try:
                 for line in lines:
-                    self._take(decode(line))
+                    self._take(_reply(line))
             except (OSError, errors.MwmagicError, ValueError):
                 pass  # hung up, on either side; said below
         with self._changed:

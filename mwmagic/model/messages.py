@@ -9,7 +9,6 @@ package.
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.agent import wire
@@ -36,7 +35,7 @@ Message = dict[str, Any]
 
 _MAYBE_NUMBER = (*wire.NUMBER, type(None))
 
-REQUESTS: dict[str, Fields] = {
+_REQUESTS: dict[str, Fields] = {
     "hello": {"version": int, "owner": bool},
     "launch": {
         "tasks": list,
@@ -60,6 +59,8 @@ REQUESTS: dict[str, Fields] = {
     "detach": {},
     "close": {},
 }
+
+REQUESTS: dict[str, Fields] = {kind: {"id": int, **own} for kind, own in _REQUESTS.items()}
 """What a client may request of a supervisor; every request carries an ``id``."""
 
 REPLIES: dict[str, Fields] = {
@@ -79,10 +80,10 @@ def decode(line: bytes) -> Message:
         The line is not a JSON object with a ``type``.
     """
     try:
-        message = json.loads(line)
-    except (ValueError, RecursionError) as error:
+        message = wire.parsed(line)
+    except ValueError as error:
         raise MessageError(f"not a message: {line[:80]!r} ({error})") from error
-    if not isinstance(message, dict) or not isinstance(message.get("type"), str):
+    if not isinstance(message.get("type"), str):
         raise MessageError(f"not a message: {line[:80]!r} (expected an object with a type)")
     return message
 

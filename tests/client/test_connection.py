@@ -115,7 +115,9 @@ def test_who_is_refused_hangs_up(pretend):
     assert made[0].heard[-1] == "end"
 
 
-@pytest.mark.parametrize("answer", [b"garbage\n", b"[]\n", None])
+@pytest.mark.parametrize(
+    "answer", [b"garbage\n", b"[]\n", b'{"type": "reply"}\n', reply(2, {"run": None}), None]
+)
 def test_garbage_is_a_lost_supervisor(pretend, answer):
     begin, _ = pretend
     connection = begin(reply(1, news(0)), answer)

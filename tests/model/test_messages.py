@@ -1,4 +1,5 @@
 import json
+import math
 from itertools import chain
 
 import pytest
@@ -13,14 +14,15 @@ KINDS = [(table, kind) for table, kinds in TABLES.items() for kind in kinds]
 
 # Text as the file system gives it: bytes that are no UTF-8 are lone surrogates.
 text = st.text(st.characters() | st.characters(min_codepoint=0xDC80, max_codepoint=0xDCFF))
+FLOATS = st.floats(allow_nan=False, allow_infinity=False)
 values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | text,
+    st.none() | st.booleans() | st.integers() | FLOATS | text,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(text, inner, max_size=4),
     max_leaves=8,
 )
 fields = {
     int: st.integers(),
-    float: st.floats(allow_nan=False),
+    float: FLOATS,
     bool: st.booleans(),
     str: text,
     list: st.lists(values, max_size=3),
@@ -129,7 +131,16 @@ def test_the_schema_holds_types_that_json_has():
 def test_what_json_has_not_is_refused():
     with pytest.raises(TypeError):
         encode({"type": "ping", "n": object()})
+    for number in (math.nan, math.inf, -math.inf):
+        with pytest.raises(ValueError, match="not JSON compliant"):
+            encode({"type": "ping", "n": number})
     assert json.loads(encode({"type": "ping", "n": 2**70}))["n"] == 2**70
+
+
+@pytest.mark.parametrize("number", [b"NaN", b"Infinity", b"-Infinity", b"1e999", b"-1e999"])
+def test_a_number_that_is_not_finite_is_refused(number):
+    with pytest.raises(MessageError, match="not a message"):
+        decode(b'{"type": "pong", "n": 1, "time": %s}' % number)
 
 
 def test_a_line_nested_too_deeply_is_refused_like_any_other():
