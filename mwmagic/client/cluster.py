@@ -17,6 +17,7 @@ from mwmagic.model.cluster import ClusterSpec, Task, TaskName, find_task
 from mwmagic.model.machine import MachineStatus
 from mwmagic.model.options import OPTIONS, ClusterOptions
 from mwmagic.model.signature import parameters, signature
+from mwmagic.model.status import RunState
 
 from . import sockets
 from .connection import Connection, discard, start_supervisor
@@ -177,15 +178,21 @@ class Cluster:
         self.close()
 
     def __repr__(self) -> str:
-        if self.closed:
-            return f"Cluster {self.options.name!r}: ended"
         options = self.options
+        if self.closed:
+            return f"Cluster {options.name!r}: {self._end_words()}"
         head = f"Cluster {options.name!r} ({options.framework}, {options.engine})"
         lines = (
             f"  {task}  {at}" + ("" if task in self.tasks else "  this process")
             for task, at in self.spec.placed
         )
         return "\n".join([head, *lines])
+
+    def _end_words(self) -> str:
+        run = self.latest
+        if run is None or run.status().state is not RunState.LOST:
+            return "ended"
+        return f"its supervisor was killed, and run {run.number} was lost with it"
 
     @property
     def options(self) -> ClusterOptions:

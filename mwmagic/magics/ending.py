@@ -43,7 +43,7 @@ def mw_stop(session: Session, given: Namespace, _cell: str) -> Cluster | None:
         )
     if session.gone:
         _require_no_run(given)
-        session.say("nothing is running")
+        session.say(str(session.loss or "nothing is running"))
         return None
     cluster = session.cluster()
     if not given.cluster:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from mwmagic.client.cluster import end
 from mwmagic.client.inside import attach
-from mwmagic.errors import ClusterOwned, NoCluster, NoRun
+from mwmagic.errors import ClusterOwned, NoCluster, NoRun, SupervisorLost
 from mwmagic.model.options import OPTIONS
+from mwmagic.model.status import RunState
 from mwmagic.record import runs
 
 from .display import Displays
@@ -123,16 +124,31 @@ class Session:
         ------
         NoCluster
             None was declared, or it ended.
+        SupervisorLost
+            Its supervisor was killed during a run.
         """
         cluster = self._clusters.get(self._current)
         if cluster is None:
             raise NoCluster("no cluster was declared; `%mw_cluster 2` declares one of 2 workers")
         if cluster.closed:
-            raise NoCluster(
+            raise self.loss or NoCluster(
                 f"the cluster {self._current!r} ended; `%mw_cluster` with its options declares it "
                 "again"
             )
         return cluster
+
+    @property
+    def loss(self) -> SupervisorLost | None:
+        """What became of the cluster and its run, if its supervisor was killed during the run."""
+        cluster = self._clusters.get(self._current)
+        run = None if cluster is None or not cluster.closed else cluster.latest
+        if run is None or run.status().state is not RunState.LOST:
+            return None
+        return SupervisorLost(
+            f"run {run.number} was lost: the supervisor of the cluster {self._current!r} was "
+            f"killed, and its workers ended with it. `%mw_logs` shows what they printed (in "
+            f"{run.directory}); `%mw_cluster` with its options declares another cluster"
+        )
 
     def tasks(self) -> list[str]:
         """Return the names of the tasks that magics act on; none where there is no cluster."""

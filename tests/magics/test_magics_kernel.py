@@ -169,6 +169,27 @@ def test_a_run_is_lost_with_its_supervisor(kernel, tmp_path):
     assert kernel.run("%mw_runs").value.split()[:3] == ["1", "main", "lost"]
 
 
+def test_what_needs_a_cluster_says_that_its_run_was_lost_with_the_supervisor(kernel, tmp_path):
+    kernel.run(f"cluster = {DECLARE} --quiet")
+    kernel.run(SLEEP)
+    eventually(lambda: len(ours(kernel)) == 4)
+    [supervisor] = [one for one in ours(kernel) if "mwmagic.supervisor" in str(one.cmdline())]
+    supervisor.kill()
+    eventually(lambda: kernel.run("cluster.closed").value == "True")
+    told = (
+        "run 1 was lost: the supervisor of the cluster 'cluster' was killed, and its workers ended "
+        "with it. `%mw_logs` shows what they printed (in "
+        f"{runs(tmp_path)[-1].path}); `%mw_cluster` with its options declares another cluster"
+    )
+    for line in ("%mw_wait", "%mw_stacks", "%mw_kill 1", "%mw_restart", SLEEP):
+        assert kernel.run(line).error == f"SupervisorLost: {told}", line
+    for line in ("%mw_stop", "%mw_stop --cluster"):
+        assert kernel.run(line).text == f"{told}\n"
+    shown = "Cluster 'cluster': its supervisor was killed, and run 1 was lost with it"
+    assert kernel.run("cluster").value == shown
+    assert "worker:1" in kernel.run(DECLARE).value
+
+
 def test_a_detached_cluster_is_found_by_the_next_kernel(kernel):
     kernel.run(DECLARE + " --detach")
     kernel.run(SLEEP)

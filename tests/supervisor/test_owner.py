@@ -186,7 +186,7 @@ def test_a_lost_supervisor_is_told(cluster):
     with pytest.raises(SupervisorLost):
         run.stop()
     eventually(lambda: run.record.state == "lost", "end of the supervisor")
-    assert repr(one).endswith("ended")
+    assert repr(one).endswith("its supervisor was killed, and run 1 was lost with it")
     one.close()
     assert not list(sockets.directory().iterdir())
 
