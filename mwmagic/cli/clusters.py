@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mwmagic.client.cluster import clusters, end
+from mwmagic.client.cluster import end, running
 from mwmagic.errors import NoCluster
 from mwmagic.words.run import headline
 
-from .output import show
+from .output import say, show
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
+
+    from mwmagic.errors import SupervisorError
 
 __all__ = ["add_ps", "add_stop"]
 
@@ -28,27 +31,37 @@ def add_stop(command: argparse.ArgumentParser) -> None:
 
 
 def _ps(_given: argparse.Namespace) -> int:
-    found = list(clusters())
+    refusals: list[SupervisorError] = []
+    found = list(running(refusals))
     for cluster in found:
         run, options = cluster.latest, cluster.options
         what = headline(run.status()) if run else "no run yet"
         kept = "detached" if options.detach else "owned"
         show(f"{options.name}  {len(cluster.tasks)} tasks  {kept}  {what}")
         show(f"  {options.directory}")
-    if not found:
+    if not found and not refusals:
         print("no cluster is running")
-    return 0
+    return _told(refusals)
 
 
 def _stop(given: argparse.Namespace) -> int:
-    wanted = [one for one in clusters() if given.name in (None, one.options.name)]
-    if given.name is not None and not wanted:
+    refusals: list[SupervisorError] = []
+    wanted = list(running(refusals, name=given.name, wake=True))
+    code = _told(refusals)
+    if given.name is not None and not wanted and not refusals:
         raise NoCluster(
             f"no cluster {given.name!r} is running; `mwmagic ps` lists the running ones"
         )
     end(wanted)
     for cluster in wanted:
         show(f"ended {cluster.options.name} of {cluster.options.directory}")
-    if not wanted:
+    if not wanted and not refusals:
         print("no cluster is running")
-    return 0
+    return code
+
+
+def _told(refusals: Sequence[SupervisorError]) -> int:
+    """Say which clusters are running and cannot be reached; return the exit code."""
+    for refusal in refusals:
+        say(f"a cluster is running that cannot be reached: {refusal}")
+    return 2 if refusals else 0

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from mwmagic.model.messages import Message
 
-__all__ = ["Cluster", "clusters", "end"]
+__all__ = ["Cluster", "clusters", "end", "running"]
 
 AT_EXIT_SECONDS = 1.0
 """Time limit for a supervisor's answer to an owner that exits."""
@@ -449,11 +449,35 @@ def clusters(directory: Path | str | None = None) -> Iterator[Cluster]:
     directory : path, optional
         Only those whose record is kept below it.
     """
-    root = None if directory is None else Path(directory).resolve()
     refusals: list[SupervisorError] = []
-    for connection in connections(sockets.existing(), refusals, owner=False):
-        found = Cluster._of(connection, owner=False)  # noqa: SLF001 - of this module
-        if root in (None, found.options.root):
-            yield found
+    yield from running(refusals, directory=directory)
     for refusal in refusals:
         warnings.warn(str(refusal), stacklevel=2)
+
+
+def running(
+    refusals: list[SupervisorError],
+    *,
+    directory: Path | str | None = None,
+    name: str | None = None,
+    wake: bool = False,
+) -> Iterator[Cluster]:
+    """Connect to clusters of this user; see `clusters`.
+
+    Parameters
+    ----------
+    refusals : list of SupervisorError
+        Gets the errors of the supervisors that refuse, or do not answer.
+    directory : path, optional
+        Only those whose record is kept below it.
+    name : str, optional
+        Only those with this name.
+    wake : bool
+        Whether to let supervisors go on that were stopped.
+    """
+    root = None if directory is None else Path(directory).resolve()
+    paths = sockets.existing(name, None if name is None else root)
+    for connection in connections(paths, refusals, owner=False, wake=wake):
+        found = Cluster._of(connection, owner=False)  # noqa: SLF001 - of this module
+        if root in (None, found.options.root) and name in (None, found.options.name):
+            yield found

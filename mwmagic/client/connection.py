@@ -15,6 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psutil
+
 from mwmagic import errors
 from mwmagic.logs.frame import FRAME
 from mwmagic.model.messages import (
@@ -41,7 +43,10 @@ START_SECONDS = 60.0
 """Time limit for a new supervisor to listen."""
 
 ANSWER_SECONDS = 60.0
-"""Time limit for an answer to a request."""
+"""Time limit for an answer to a request that changes something."""
+
+QUERY_SECONDS = 5.0
+"""Time limit for an answer to any other request: the supervisor may be stopped."""
 
 _PROGRAM = """\
 import os, sys
@@ -167,6 +172,13 @@ def _reply(line: bytes) -> Message:
     return message
 
 
+def _stopped(pid: int) -> bool:
+    """Return whether a process was stopped, as SIGSTOP does."""
+    with suppress(psutil.Error):
+        return bool(psutil.Process(pid).status() == psutil.STATUS_STOPPED)
+    return False
+
+
 LOOKS = frozenset({"hello", "snapshot", "stacks"})
 """The requests that change nothing, and so do not wake a supervisor that was stopped."""
 
@@ -180,11 +192,15 @@ class Connection:
         Its socket.
     owner : bool
         Whether the cluster ends with this connection.
+    wake : bool
+        Whether to let a supervisor go on that was stopped, which an owner does in any case.
 
     Raises
     ------
     SupervisorLost
         No supervisor listens there.
+    SupervisorError
+        It refuses, or does not answer.
 
     Attributes
     ----------
@@ -192,7 +208,7 @@ class Connection:
         The latest snapshot.
     """
 
-    def __init__(self, path: Path, *, owner: bool) -> None:
+    def __init__(self, path: Path, *, owner: bool, wake: bool = False) -> None:
         self.path = path
         self.news: Message = {"cluster": {}, "run": None}
         self._listeners: list[Callable[[Message], None]] = []
@@ -208,8 +224,11 @@ class Connection:
             self._socket.close()
             raise errors.SupervisorLost(f"no supervisor listens at {path}: {error}") from error
         threading.Thread(target=self._read, name="mwmagic-connection", daemon=True).start()
+        if owner or wake:
+            self._wake()
         try:
-            self.request("hello", version=VERSION, owner=owner)
+            limit = ANSWER_SECONDS if owner else QUERY_SECONDS
+            self.request("hello", seconds=limit, version=VERSION, owner=owner)
         except BaseException:
             self.close()
             raise
@@ -273,7 +292,7 @@ class Connection:
         SupervisorLost
             It is gone.
         """
-        limit = seconds or ANSWER_SECONDS
+        limit = seconds or (QUERY_SECONDS if kind in LOOKS else ANSWER_SECONDS)
         if kind not in LOOKS:
             self._wake()
         with self._changed:
@@ -324,9 +343,15 @@ class Connection:
             raise self._gone() from error
 
     def _silent(self, kind: str, limit: float) -> errors.SupervisorError:
+        pid = self.pid
+        if _stopped(pid):
+            return errors.SupervisorError(
+                f"the cluster's supervisor, process {pid}, is stopped; "
+                f"`kill -CONT {pid}` lets it go on"
+            )
         return errors.SupervisorError(
-            f"the supervisor did not answer {kind!r} in {limit:g} s; try again, or end it "
-            f"with `kill {self.news['cluster'].get('pid', 'PID')}`"
+            f"the cluster's supervisor, process {pid}, did not answer {kind!r} in {limit:g} s; try "
+            f"again, or end the cluster with `kill -KILL {pid}`"
         )
 
     def _gone(self) -> errors.SupervisorLost:

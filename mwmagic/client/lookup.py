@@ -23,6 +23,7 @@ def connections(
     refusals: list[SupervisorError],
     *,
     owner: bool,
+    wake: bool = False,
     waits: Callable[[], None] = lambda: None,
 ) -> Iterator[Connection]:
     """Connect to the supervisor behind each socket; wait for the end of one that is ending.
@@ -32,23 +33,30 @@ def connections(
     paths : iterable of Path
         The sockets; a dead one is removed.
     refusals : list of SupervisorError
-        Gets the errors of the supervisors that refuse.
+        Gets the errors of the supervisors that refuse, or do not answer.
     owner : bool
         Whether to become the owner of the cluster.
+    wake : bool
+        Whether to let supervisors go on that were stopped.
     waits : callable
         Called before such a wait.
     """
     for path in paths:
-        connection = _connection(path, refusals, waits, owner=owner)
+        connection = _connection(path, refusals, waits, owner=owner, wake=wake)
         if connection is not None:
             yield connection
 
 
 def _connection(
-    path: Path, refusals: list[SupervisorError], waits: Callable[[], None], *, owner: bool
+    path: Path,
+    refusals: list[SupervisorError],
+    waits: Callable[[], None],
+    *,
+    owner: bool,
+    wake: bool,
 ) -> Connection | None:
     try:
-        return Connection(path, owner=owner)
+        return Connection(path, owner=owner, wake=wake)
     except SupervisorLost:
         sockets.remove(path)
     except ClusterEnding as error:

@@ -57,21 +57,23 @@ def _check_private(path: Path) -> None:
         )
 
 
-def _prefix(name: str, root: Path) -> str:
+def _pattern(name: str, root: Path | None) -> str:
+    """Return how the sockets of a cluster are named; with no root, of clusters anywhere."""
     slug = re.sub(r"[^A-Za-z0-9]+", "-", name)[:16]
-    digest = hashlib.sha256(f"{name}\0{root.resolve()}".encode()).hexdigest()[:8]
-    return f"{slug}-{digest}"
+    place = "?" * 8
+    if root is not None:
+        place = hashlib.sha256(f"{name}\0{root.resolve()}".encode()).hexdigest()[:8]
+    return f"{slug}-{place}-{'?' * 8}.sock"
 
 
 def fresh(name: str, root: Path) -> Path:
     """Return the path for a new socket of the cluster `name` below `root`."""
-    return directory() / f"{_prefix(name, root)}-{secrets.token_hex(4)}.sock"
+    return directory() / _pattern(name, root).replace("?" * 8, secrets.token_hex(4))
 
 
 def existing(name: str | None = None, root: Path | None = None) -> Iterator[Path]:
-    """Yield the existing sockets, of one cluster or of all."""
-    pattern = "*.sock" if name is None or root is None else f"{_prefix(name, root)}-*.sock"
-    yield from sorted(directory().glob(pattern))
+    """Yield the existing sockets: all, those of a name, or those of one cluster."""
+    yield from sorted(directory().glob("*.sock" if name is None else _pattern(name, root)))
 
 
 def remove(path: Path) -> None:

@@ -11,11 +11,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from textwrap import dedent
 
+import psutil
 import pytest
 from processes import alive, eventually
 
 from mwmagic import Cluster, Task, __version__, runs
 from mwmagic.cli import main
+from mwmagic.model.messages import VERSION
 from mwmagic.record import RunDirectory
 
 pytestmark = pytest.mark.usefixtures("nothing_survives")
@@ -365,6 +367,61 @@ def test_clusters_are_listed_and_ended(capsys, here):
     mine.close()
     other.close()
     assert main(["ps"]) == 0
+
+
+@pytest.fixture
+def asleep(here):
+    """A cluster whose supervisor was stopped."""
+    with Cluster(1, warm=False, name="mine") as mine:
+        mine.run("main.py", source=SLEEP)
+        supervisor = psutil.Process(mine._process.pid)
+        supervisor.suspend()
+        eventually(lambda: supervisor.status() == psutil.STATUS_STOPPED)
+        yield supervisor
+
+
+@pytest.mark.slow
+def test_a_supervisor_that_was_stopped_is_listed_as_it_is(asleep, capsys, monkeypatch):
+    monkeypatch.setattr("mwmagic.client.connection.QUERY_SECONDS", 0.5)
+    assert main(["ps"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == (
+        "mwmagic: a cluster is running that cannot be reached: the cluster's supervisor, process "
+        f"{asleep.pid}, is stopped; `kill -CONT {asleep.pid}` lets it go on\n"
+    )
+    assert asleep.status() == psutil.STATUS_STOPPED, "to look changes nothing"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [[], ["mine"]])
+def test_a_cluster_ends_though_its_supervisor_was_stopped(asleep, capsys, here, name):
+    assert main(["stop", *name]) == 0
+    assert capsys.readouterr().out == f"ended mine of {here}\n"
+    eventually(lambda: not alive(asleep.pid))
+
+
+@pytest.mark.slow
+def test_the_end_of_one_cluster_wakes_no_other(asleep, capsys):
+    assert main(["stop", "other"]) == 2
+    assert "no cluster 'other' is running" in capsys.readouterr().err
+    assert asleep.status() == psutil.STATUS_STOPPED
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("args", [["ps"], ["stop"], ["stop", "mine"]])
+def test_a_cluster_of_another_version_is_told_with_its_process(capsys, monkeypatch, args):
+    with Cluster(1, warm=False, name="mine") as mine:
+        monkeypatch.setattr("mwmagic.client.connection.VERSION", VERSION + 1)
+        assert main(args) == 2
+        out, err = capsys.readouterr()
+        assert out == ""
+        said = (
+            f"a cluster is running that cannot be reached: this supervisor speaks version {VERSION}"
+        )
+        assert err.startswith(f"mwmagic: {said}, not {VERSION + 1}; ")
+        assert err.endswith(f"end the cluster with `kill {mine._process.pid}`\n")
+        assert not mine.closed
 
 
 # logs

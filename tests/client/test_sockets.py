@@ -70,7 +70,9 @@ def test_every_name_gives_a_path_that_the_kernel_takes(place, name):
         path.touch()
     assert list(sockets.existing(name, place)) == sorted(paths)
     assert list(sockets.existing()) == sorted(paths)
+    assert list(sockets.existing(name)) == sorted(paths)
     assert not list(sockets.existing("other", place))
+    assert not list(sockets.existing("other"))
     assert not list(sockets.existing(name, place / "elsewhere"))
 
 

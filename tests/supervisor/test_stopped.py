@@ -12,7 +12,7 @@ import psutil
 import pytest
 from processes import agents_of, alive, eventually
 
-from mwmagic.errors import SupervisorLost
+from mwmagic.errors import SupervisorError, SupervisorLost
 
 SECONDS = 10.0
 """What any end may take here, though every limit for processes that are well is longer."""
@@ -90,6 +90,17 @@ def test_a_supervisor_that_was_stopped_obeys(running, name):
     one, run, *_ = running
     stop(one._process.pid)
     assert taken(lambda: ACTS[name](run)) < SECONDS
+
+
+@pytest.mark.slow
+def test_a_look_lets_a_supervisor_that_was_stopped_sleep_and_says_so_soon(running):
+    one, run, *_ = running
+    supervisor = one._process.pid
+    stop(supervisor)
+    said = f"process {supervisor}, is stopped; `kill -CONT {supervisor}` lets it go on"
+    with pytest.raises(SupervisorError, match=said):
+        run.stacks()
+    assert psutil.Process(supervisor).status() == psutil.STATUS_STOPPED
 
 
 @pytest.mark.slow
