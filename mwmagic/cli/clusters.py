@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mwmagic.client.cluster import end, running
+from mwmagic.client.lookup import unreachable
 from mwmagic.errors import NoCluster
 from mwmagic.words.run import headline
 
@@ -63,5 +64,5 @@ def _stop(given: argparse.Namespace) -> int:
 def _told(refusals: Sequence[SupervisorError]) -> int:
     """Say which clusters are running and cannot be reached; return the exit code."""
     for refusal in refusals:
-        say(f"a cluster is running that cannot be reached: {refusal}")
+        say(unreachable(refusal))
     return 2 if refusals else 0

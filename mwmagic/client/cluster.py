@@ -26,7 +26,7 @@ from .declaration import declared
 from .ending import REPLY_SECONDS, Ending
 from .export import Shared, export
 from .inheritance import inherited
-from .lookup import connections
+from .lookup import connections, unreachable
 from .program import read_program
 from .run import Run
 
@@ -452,7 +452,7 @@ def clusters(directory: Path | str | None = None) -> Iterator[Cluster]:
     refusals: list[SupervisorError] = []
     yield from running(refusals, directory=directory)
     for refusal in refusals:
-        warnings.warn(str(refusal), stacklevel=2)
+        warnings.warn(unreachable(refusal), stacklevel=2)
 
 
 def running(

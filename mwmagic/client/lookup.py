@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
-__all__ = ["connections"]
+__all__ = ["connections", "unreachable"]
 
 
 def connections(
@@ -81,3 +81,8 @@ def _ends(path: Path) -> bool:
         return True
     finally:
         connection.close()
+
+
+def unreachable(refusal: SupervisorError) -> str:
+    """Say that there is a cluster all the same, where its supervisor refuses or is silent."""
+    return f"a cluster is running that cannot be reached: {refusal}"

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from mwmagic.client.arguments import add_option
-from mwmagic.errors import BadArguments, NoRun, SupervisorError, WaitTimeout
+from mwmagic.errors import BadArguments, NoCluster, NoRun, SupervisorError, WaitTimeout
 from mwmagic.model.options import OPTIONS
 
 from .magic import magic
@@ -42,8 +42,7 @@ def mw_stop(session: Session, given: Namespace, _cell: str) -> Cluster | None:
             f"--cluster ends every task, not only {given.task}; leave one of them out"
         )
     if session.gone:
-        _require_no_run(given)
-        session.say(str(session.loss or "nothing is running"))
+        _say_why(session, given)
         return None
     cluster = session.cluster()
     if not given.cluster:
@@ -56,6 +55,16 @@ def mw_stop(session: Session, given: Namespace, _cell: str) -> Cluster | None:
     if cluster.latest is not None:
         session.displays.finish(cluster.latest)
     return cluster
+
+
+def _say_why(session: Session, given: Namespace) -> None:
+    """Say why nothing is stopped, where magics act on no cluster."""
+    others = session.others()
+    if others and (given.task is not None or given.grace is not None):
+        raise NoCluster("\n".join(others))
+    _require_no_run(given)
+    lost = [] if session.loss is None else [str(session.loss)]
+    session.say("\n".join([*lost, *others]) or "nothing is running")
 
 
 def _stop_run(session: Session, cluster: Cluster, given: Namespace) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mwmagic.client.cluster import end
+from mwmagic.client.cluster import end, running
 from mwmagic.client.inside import attach
+from mwmagic.client.lookup import unreachable
 from mwmagic.errors import ClusterOwned, NoCluster, NoRun, SupervisorLost
 from mwmagic.model.options import OPTIONS
 from mwmagic.model.status import RunState
 from mwmagic.record import runs
+from mwmagic.words.run import headline
 
 from .display import Displays
 from .name import names
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
 
     from mwmagic.client.cluster import Cluster
     from mwmagic.client.run import Run
+    from mwmagic.errors import SupervisorError
     from mwmagic.record import Record
 
 __all__ = ["Session"]
@@ -148,6 +152,28 @@ class Session:
             f"run {run.number} was lost: the supervisor of the cluster {self._current!r} was "
             f"killed, and its workers ended with it. `%mw_logs` shows what they printed (in "
             f"{run.directory}); `%mw_cluster` with its options declares another cluster"
+        )
+
+    def others(self) -> list[str]:
+        """Say which clusters of this directory are running, for where magics act on none."""
+        refusals: list[SupervisorError] = []
+        found = list(running(refusals, directory=self.directory))
+        texts = [self._other(one) for one in found]
+        for one in found:
+            one.close()
+        return texts + list(map(unreachable, refusals))
+
+    def _other(self, cluster: Cluster) -> str:
+        name, run = cluster.options.name, cluster.latest
+        doing = "without a run" if run is None else headline(run.status())
+        text = f"the cluster {name!r} is running ({doing})"
+        own = self._clusters.get(name)
+        if not cluster.options.detach and (own is None or own.closed):
+            return f"{text}, but it belongs to another process; end it there"
+        return (
+            f"{text}, but it is not the one that magics act on: "
+            f"`%mw_cluster --name {shlex.quote(name)}` makes it that one, and then `%mw_stop` "
+            "stops its run and `%mw_stop --cluster` ends it"
         )
 
     def tasks(self) -> list[str]:

@@ -11,6 +11,7 @@ import psutil
 import pytest
 from processes import eventually
 
+from mwmagic import Cluster
 from mwmagic.record import runs
 
 pytestmark = pytest.mark.slow
@@ -24,6 +25,13 @@ import json, os
 task = json.loads(os.environ["TF_CONFIG"])["task"]
 print("hello from", task["index"], flush=True)
 """
+LEFT = (
+    "the cluster 'cluster' is running (run 1: running), but it is not the one that magics act on: "
+    "`%mw_cluster --name cluster` makes it that one, and then `%mw_stop` stops its run and "
+    "`%mw_stop --cluster` ends it\n"
+)
+"""What is said of a detached cluster before the next kernel has taken it up."""
+
 SLEEP = "%%mw_worker\nimport time\nprint('up', flush=True)\ntime.sleep(600)\n"
 RAISE = """%%mw_worker
 import json, os
@@ -196,9 +204,23 @@ def test_a_detached_cluster_is_found_by_the_next_kernel(kernel):
     kernel.manager.restart_kernel(now=True)
     kernel.client.wait_for_ready(timeout=60)
     kernel.run("%load_ext mwmagic")
-    assert "reusing the cluster 'cluster'" in kernel.run("%mw_cluster").text
+    for line in ("%mw_stop", "%mw_stop --cluster"):
+        assert kernel.run(line).text == LEFT
+    assert kernel.run("%mw_stop 1").error == f"NoCluster: {LEFT.rstrip()}"
+    assert "reusing the cluster 'cluster'" in kernel.run("%mw_cluster --name cluster").text
     assert "run 1: running" in kernel.run("%mw_status").value
     assert kernel.run("%mw_stop --cluster").error is None
+    assert kernel.run("%mw_stop").text == "nothing is running\n"
+
+
+def test_the_cluster_of_another_kernel_is_named_and_left_alone(kernel, tmp_path):
+    with Cluster(1, warm=False, directory=str(tmp_path)) as cluster:
+        told = (
+            "the cluster 'cluster' is running (without a run), but it belongs to another process; "
+            "end it there\n"
+        )
+        assert kernel.run("%mw_stop --cluster").text == told
+        assert not cluster.closed
 
 
 def test_declaring_again_reuses_replaces_or_refuses(kernel):
