@@ -32,7 +32,8 @@ _COLOURS = (36, 33, 32, 35, 34, 31)
 def add(command: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     add_cluster_options(command, notebook=False)
-    command.add_argument("--raw", action="store_true", help="Show the framework's notices too.")
+    what = "Show all that the tasks print, with the framework's notices and every update of a bar."
+    command.add_argument("--raw", action="store_true", help=what)
     what = "Keep a live table of the tasks below their output."
     command.add_argument("--dashboard", action="store_true", help=what)
     # One argument for both: argparse would consume a `--` after a separate script argument.

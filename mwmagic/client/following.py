@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from mwmagic.logs.follower import Follower
 from mwmagic.logs.guard import Guard
-from mwmagic.logs.lines import QUIET
 from mwmagic.model.cluster import find_task
 from mwmagic.record import TaskPaths
 from mwmagic.words.log import fault_words
+
+from .reading import pattern
+from .view import TAIL_CHARACTERS, LogView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,21 +38,44 @@ class Following:
     task : int, str or Task, optional
         Only this task's.
     raw : bool
-        Whether to keep the framework's notices.
+        Whether to keep the framework's notices and all else that a terminal would not show.
     ansi : bool
         Whether to keep the colours.
+    grep : str, optional
+        Only lines that match this regular expression.
+    tail : int, optional
+        How many lines of each task to begin with, 0 for all; long lines are then cut off. By
+        default all lines come as they are.
+
+    Raises
+    ------
+    BadArguments
+        `grep` is not a valid regular expression.
     """
 
     def __init__(
-        self, run: Run, task: TaskName | None = None, *, raw: bool = False, ansi: bool = False
+        self,
+        run: Run,
+        task: TaskName | None = None,
+        *,
+        raw: bool = False,
+        ansi: bool = False,
+        grep: str | None = None,
+        tail: int | None = None,
     ) -> None:
         self._run = run
         self._wanted = None if task is None else str(find_task(task, run.cluster.tasks))
-        self._raw = raw
-        self._ansi = ansi
         self._faults: list[Fault] = []
-        self._guard = Guard(self._faults.append)
-        self._followers: dict[tuple[str, int], Follower] = {}
+        self._view = partial(
+            LogView,
+            guard=Guard(self._faults.append),
+            raw=raw,
+            ansi=ansi,
+            wanted=pattern(grep),
+            cut=tail is not None and not raw,
+        )
+        self._tail = tail or 0
+        self._views: dict[tuple[str, int], LogView] = {}
         self._first = run.status().attempt
         self._current: dict[str, int] = {}
 
@@ -62,6 +87,7 @@ class Following:
             if task.log and self._wanted in (None, name):
                 found = self._one(name, Path(task.log), last=status.over)
                 lines += [(name, line) for line in found]
+        self._tail = 0
         return lines
 
     def _one(self, name: str, path: Path, *, last: bool) -> list[str]:
@@ -69,24 +95,30 @@ class Following:
         paths = TaskPaths(path)
         lines: list[str] = []
         for attempt in range(self._current.get(name, self._first), paths.attempt + 1):
-            follower = self._follower(name, attempt, paths.in_attempt(attempt).log)
-            read = follower.rest()
+            view = self._of(name, attempt, paths.in_attempt(attempt).log)
+            lines += view.last(self._tail, self._limit, growing=True) if self._tail else view.new()
             if last or attempt < paths.attempt:
-                read += follower.close()
-            lines += [line.text for line in read if self._raw or line.mark not in QUIET]
+                lines += view.close()
         self._current[name] = paths.attempt
         notes = [f"mwmagic: {fault_words(fault)}" for fault in self._faults]
         self._faults.clear()
         return lines + notes
 
-    def _follower(self, name: str, attempt: int, log: Path) -> Follower:
-        if (name, attempt) not in self._followers:
-            self._followers[name, attempt] = Follower(log, self._guard, ansi=self._ansi)
-        return self._followers[name, attempt]
+    @property
+    def _limit(self) -> int:
+        """How many characters the last lines of a task may have."""
+        return TAIL_CHARACTERS // (1 if self._wanted else len(self._run.status().tasks))
+
+    def _of(self, name: str, attempt: int, log: Path) -> LogView:
+        if (name, attempt) not in self._views:
+            self._views[name, attempt] = self._view(log)
+        return self._views[name, attempt]
 
 
 def pieces(
-    run: Run, task: TaskName | None = None, *, raw: bool = False, ansi: bool = False
+    run: Run,
+    task: TaskName | None = None,
+    **how: Any,  # noqa: ANN401 - see Following
 ) -> Iterator[list[tuple[str, str]]]:
     """Yield what the tasks have printed since the last look, until the run is over.
 
@@ -100,7 +132,7 @@ def pieces(
     SupervisorLost
         The supervisor went away first.
     """
-    following = Following(run, task, raw=raw, ansi=ansi)
+    following = Following(run, task, **how)
     over = False
     while not over:
         over = run.ended_within(FOLLOW_SECONDS)

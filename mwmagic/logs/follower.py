@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .lines import LINE_CHARACTERS, Lines, LogLine, Mark
+from .lines import LINE_CHARACTERS, Lines, LogLine, Mark, RawLines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,6 +20,9 @@ READ_BYTES = 2**20
 
 KEPT_BYTES = 2**18
 """Where a follower that has fallen behind continues, before the end of the log."""
+
+PARTIAL_BYTES = 2**17
+"""How much is passed over, at the most, to begin with a line's first character."""
 
 
 @dataclass(frozen=True)
@@ -51,17 +54,29 @@ class Follower:
         How far the follower may fall behind before it jumps ahead. By default it never jumps.
     ansi : bool
         Keep the colours.
+    raw : bool
+        Keep everything that a terminal would not show, and mark nothing.
     """
 
     def __init__(
-        self, path: Path, guard: Guard, *, lag: Lag | None = None, ansi: bool = False
+        self,
+        path: Path,
+        guard: Guard,
+        *,
+        lag: Lag | None = None,
+        ansi: bool = False,
+        raw: bool = False,
     ) -> None:
         self.path = path
         self._guard = guard
         self._lag = lag
         self._offset = 0
         self._ansi = ansi
-        self._lines = Lines(guard, ansi=ansi)
+        self._raw = raw
+        self._lines = self._layers()
+
+    def _layers(self) -> Lines | RawLines:
+        return RawLines() if self._raw else Lines(self._guard, ansi=self._ansi)
 
     @property
     def behind(self) -> int:
@@ -70,6 +85,15 @@ class Follower:
             return self.path.stat().st_size - self._offset
         except FileNotFoundError:
             return 0
+
+    def begin(self, offset: int) -> None:
+        """Start over: with the log, or with the first line after an offset."""
+        self._lines, self._offset = self._layers(), offset
+        if offset:
+            with self.path.open("rb") as file:
+                file.seek(offset)
+                file.readline(PARTIAL_BYTES)
+                self._offset = file.tell()
 
     @property
     def current(self) -> str:
@@ -112,5 +136,5 @@ class Follower:
                 left -= len(chunk)
             count += file.readline(LINE_CHARACTERS).endswith(b"\n")
             self._offset = file.tell()
-        self._lines = Lines(self._guard, ansi=self._ansi)
+        self._lines = self._layers()
         return count

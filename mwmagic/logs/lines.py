@@ -5,6 +5,7 @@ The layers are: what a terminal would show, which of it is noise, and which is a
 
 from __future__ import annotations
 
+import codecs
 import re
 from dataclasses import dataclass
 from enum import IntEnum
@@ -21,12 +22,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LINE_CHARACTERS",
-    "QUIET",
+    "Fold",
     "Hidden",
     "Lines",
     "LogLine",
     "Mark",
-    "fold",
+    "RawLines",
     "shortened",
 ]
 
@@ -46,10 +47,6 @@ class Mark(IntEnum):
     ERROR = 2
     NOTE = 3
     OURS = 4
-
-
-QUIET = (Mark.NOISE, Mark.OURS)
-"""The marks of lines that only ``--raw`` shows."""
 
 
 class LogLine(NamedTuple):
@@ -75,24 +72,30 @@ class Hidden:
     first_line: str
 
 
-def fold(lines: Iterable[LogLine]) -> Iterator[str | Hidden]:
-    """Yield lines with each stretch of notices replaced by one `Hidden`.
+class Fold:
+    """Replaces each stretch of notices by one `Hidden`, though its lines come bit by bit.
 
     Frames of mwmagic's own are left out without a word, as Keras does with its own.
     """
-    first, count = "", 0
-    for line in lines:
-        if line.mark == Mark.OURS:
-            continue
-        if line.mark == Mark.NOISE:
-            first, count = first if count else line.text, count + 1
-            continue
+
+    def __init__(self) -> None:
+        self._first, self._count = "", 0
+
+    def feed(self, lines: Iterable[LogLine]) -> Iterator[str | Hidden]:
+        """Yield what the next lines show; notices once they end."""
+        for line in lines:
+            if line.mark == Mark.NOISE:
+                self._first = self._first if self._count else line.text
+                self._count += 1
+            elif line.mark != Mark.OURS:
+                yield from self.close()
+                yield line.text
+
+    def close(self) -> Iterator[Hidden]:
+        """Yield the notices that came last."""
+        count, self._count = self._count, 0
         if count:
-            yield Hidden(count, first)
-            count = 0
-        yield line.text
-    if count:
-        yield Hidden(count, first)
+            yield Hidden(count, self._first)
 
 
 def shortened(line: LogLine) -> LogLine:
@@ -151,3 +154,32 @@ class Lines:
             return Mark.ERROR
         traced, self._tracing = self._tracing, self._tracing and text[:1] in (" ", "\t", "")
         return Mark.ERROR if traced else Mark.PLAIN
+
+
+class RawLines:
+    """Turns the bytes of one log into lines that hold all that a terminal would not show."""
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._parts: list[str] = []
+
+    @property
+    def current(self) -> str:
+        """The line that has not ended yet."""
+        return "".join(self._parts)
+
+    def feed(self, data: bytes) -> list[LogLine]:
+        """Take the next bytes and return the lines that they finished."""
+        first, *others = self._decoder.decode(data).split("\n")
+        self._parts.append(first)
+        if not others:
+            return []
+        ended = [self.current, *others[:-1]]
+        self._parts = [others[-1]]
+        return [LogLine(Mark.PLAIN, text) for text in ended]
+
+    def close(self) -> list[LogLine]:
+        """Return the last line if it has not ended and is not empty."""
+        last = self.current + self._decoder.decode(b"", final=True)
+        self._parts.clear()
+        return [LogLine(Mark.PLAIN, last)] if last else []

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from mwmagic.client.following import pieces
-from mwmagic.client.reading import add_log_options, pattern, recorded
+from mwmagic.client.reading import add_log_options, recorded
 from mwmagic.errors import BadArguments
-from mwmagic.logs.terminal import plain
-from mwmagic.words.log import earlier_words
 
 from .magic import magic
 from .parser import Parser
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Sequence
 
     from mwmagic.client.run import Run
 
@@ -66,25 +62,10 @@ def _going(session: Session, given: Namespace) -> Run | None:
 
 def _follow(session: Session, given: Namespace, run: Run) -> list[str]:
     """Print the last lines so far, then new lines as they come, until the run is over."""
-    wanted = pattern(given.grep or "")
-    tail, shown = given.tail, []
-    for lines in pieces(run, given.task, raw=given.raw, ansi=given.ansi):
-        found = [(task, line) for task, line in lines if wanted.search(plain(line))]
-        for text in _last(found, tail, named=given.task is None):
-            session.say(text)
-            shown.append(text)
-        tail = 0
+    how = {"raw": given.raw, "ansi": given.ansi, "grep": given.grep, "tail": given.tail}
+    shown: list[str] = []
+    for lines in filter(None, pieces(run, given.task, **how)):
+        texts = [line if given.task is not None else f"[{task}] {line}" for task, line in lines]
+        session.say("\n".join(texts))
+        shown += texts
     return shown
-
-
-def _last(lines: Sequence[tuple[str, str]], count: int, *, named: bool) -> list[str]:
-    """Return the last lines of each task, after a note of how many are left out; 0 is all."""
-    kept: list[str] = []
-    found: Counter[str] = Counter()
-    for task, line in reversed(lines):
-        found[task] += 1
-        if count <= 0 or found[task] <= count:
-            kept.append(f"[{task}] {line}" if named else line)
-    if len(kept) < len(lines):
-        kept.append(earlier_words(len(lines) - len(kept)))
-    return kept[::-1]

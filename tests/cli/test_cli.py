@@ -17,6 +17,7 @@ from processes import alive, eventually
 
 from mwmagic import Cluster, Task, __version__, runs
 from mwmagic.cli import main
+from mwmagic.client.view import TAIL_CHARACTERS
 from mwmagic.model.messages import VERSION
 from mwmagic.record import RunDirectory
 
@@ -463,6 +464,25 @@ def test_logs_are_shown_task_by_task(recorded, capsys):
     assert capsys.readouterr().out == "c \ufffd\n"
     assert main(["logs", "0", "--attempt", "1"]) == 0
     assert capsys.readouterr().out == "earlier attempt\n"
+
+
+@pytest.mark.slow
+def test_last_lines_are_bounded_for_all_tasks_together(recorded, capsys):
+    for task in ("worker:0", "worker:1"):
+        write_log(recorded[1], task, 1, (b"x" * 2000 + b"\n") * 1000)
+    for args, tasks in ([], 2), (["1"], 1):
+        assert main(["logs", "--tail", "900", *args]) == 0
+        out = capsys.readouterr().out
+        assert 0.9 * TAIL_CHARACTERS < len(out) < 1.01 * TAIL_CHARACTERS
+        assert out.count("earlier lines not shown") == tasks
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("args", "shown"), [([], "100%"), (["--raw"], "1%\r100%")])
+def test_raw_is_every_byte_while_a_run_goes_on(script, capsys, args, shown):
+    script("print('1%\\r100%')")
+    assert main(["run", *args, "main.py"]) == 0
+    assert capsys.readouterr().out == f"[worker:0] {shown}\n"
 
 
 @pytest.mark.parametrize(

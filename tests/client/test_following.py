@@ -11,9 +11,14 @@ from types import SimpleNamespace
 import pytest
 from processes import eventually
 
+from mwmagic.client import view
 from mwmagic.client.following import Following, follow
+from mwmagic.client.reading import read
 from mwmagic.errors import ClusterError, SupervisorLost
+from mwmagic.logs.lines import Lines
 from mwmagic.model.status import RunState, RunStatus, TaskStatus
+
+NOTICE = b"WARNING: All log messages before absl::InitializeLog() is called are written to STDERR\n"
 
 
 class Script:
@@ -89,12 +94,69 @@ def test_who_comes_late_sees_the_attempt_that_goes_on(run):
 
 
 def test_notices_are_left_out_unless_asked_for(run):
-    notice = (
-        b"WARNING: All log messages before absl::InitializeLog() is called are written to STDERR"
-    )
-    run.print("worker:0", notice + b"\nmine\n")
-    assert Following(run).new() == [("worker:0", "mine")]
+    run.print("worker:0", NOTICE + b"mine\n")
+    told = "1 line of framework notices hidden, `--raw` shows them"
+    assert Following(run).new() == [("worker:0", told), ("worker:0", "mine")]
     assert len(Following(run, raw=True).new()) == 2
+
+
+def test_notices_that_go_on_are_counted_once(run):
+    following = Following(run)
+    told = "3 lines of framework notices hidden, `--raw` shows them"
+    for _ in range(3):
+        run.print("worker:0", NOTICE)
+        assert following.new() == []
+    run.print("worker:0", b"mine\n" + NOTICE)
+    assert following.new() == [("worker:0", told), ("worker:0", "mine")]
+    run.over = True
+    assert following.new() == [("worker:0", told.replace("3 lines", "1 line"))]
+
+
+def test_raw_is_every_byte_as_in_a_recorded_log(run):
+    text = NOTICE.decode() + "1%\r100%\n\x1b[1mbold\n"
+    run.print("worker:0", text.encode())
+    lines = [line for _, line in Following(run, raw=True).new()]
+    assert lines == text[:-1].split("\n") == read(Path(run.log("worker:0")), raw=True)
+
+
+@pytest.mark.slow
+def test_a_late_follower_begins_with_the_last_lines_of_each_task(run, monkeypatch):
+    fed = []
+    feed = Lines.feed
+    monkeypatch.setattr(Lines, "feed", lambda self, data: fed.append(len(data)) or feed(self, data))
+    run.print("worker:0", b"".join(b"line %d\n" % number for number in range(60_000)) + b"half")
+    run.print("worker:1", b"one\n")
+    following = Following(run, tail=2)
+    told = "... earlier lines not shown, `--tail 0` shows them"
+    last = [("worker:0", line) for line in (told, "line 59998", "line 59999")]
+    assert following.new() == [*last, ("worker:1", "one")]
+    assert sum(fed) <= view.TAIL_BYTES[0] + 10
+    run.print("worker:0", b" and half\n" + b"more\n" * 5)
+    new = [line for _, line in following.new()]
+    assert new == ["half and half", *["more"] * 5]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("raw", [False, True])
+def test_what_a_late_follower_begins_with_is_bounded_for_all_tasks_together(run, raw):
+    for name in run.names:
+        run.print(name, (b"z" * 10_000 + b"\n") * 1000 + b"y" * 5_000_000 + b"\nlast\n")
+    lines = Following(run, raw=raw, tail=900).new()
+    assert sum(len(line) for _, line in lines) <= view.TAIL_CHARACTERS + 1000
+    for name in run.names:
+        own = [line for task, line in lines if task == name]
+        assert own[0].startswith("... ")
+        assert own[-2].endswith(f"characters; see {run.log(name)})")
+        assert own[-1] == "last"
+
+
+def test_a_follower_takes_only_lines_that_match(run):
+    run.print("worker:0", NOTICE + b"loss: 1\nother\nloss: 2\n")
+    following = Following(run, grep="loss", tail=1)
+    told = "... 1 earlier lines not shown, `--tail 0` shows them"
+    assert following.new() == [("worker:0", told), ("worker:0", "loss: 2")]
+    run.print("worker:0", b"loss: 3\nother\n")
+    assert following.new() == [("worker:0", "loss: 3")]
 
 
 def test_the_log_of_a_task_that_was_not_started_is_awaited(run):

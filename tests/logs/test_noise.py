@@ -2,8 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mwmagic.logs import lines as layers
-from mwmagic.logs.lines import Hidden, LogLine, Mark
+from mwmagic.logs.lines import Fold, Hidden, LogLine, Mark
 from mwmagic.logs.noise import Noise
 from mwmagic.logs.terminal import shown
 
@@ -34,7 +33,13 @@ def fold(lines):
     """Fold lines as `Lines` marks them."""
     noise = Noise()
     marks = (Mark.NOISE if noise.hides(line) else Mark.PLAIN for line in lines)
-    return layers.fold(map(LogLine, marks, lines))
+    return fold_marked(map(LogLine, marks, lines))
+
+
+def fold_marked(lines):
+    folding = Fold()
+    yield from folding.feed(lines)
+    yield from folding.close()
 
 
 def folded(data):
@@ -204,12 +209,12 @@ def test_a_fold_shows_a_line_as_early_as_it_can():
         LogLine(Mark.NOISE, NOTICE),
         LogLine(Mark.ERROR, "failed"),
     ]
-    folding = layers.fold(taken.append(line) or line for line in lines)
+    folding = fold_marked(taken.append(line) or line for line in lines)
     assert next(folding) == "mine"
     assert len(taken) == 1
     assert next(folding) == Hidden(1, NOTICE)
     assert next(folding) == "failed"
-    assert list(layers.fold([LogLine(Mark.NOISE, NOTICE)])) == [Hidden(1, NOTICE)]
+    assert list(fold_marked([LogLine(Mark.NOISE, NOTICE)])) == [Hidden(1, NOTICE)]
 
 
 @settings(deadline=None)
