@@ -81,12 +81,13 @@ def _replace(session: Session, old: Cluster, repetition: Repetition) -> Cluster:
     name, why = repetition.options.name, _words(repetition)
     run = old.latest
     if run is not None and not run.over:
-        raise RunActive(
-            f"the cluster {name!r} is busy with run {run.number} ({run.words}), and it must be "
-            f"replaced to get {why}; `%mw_stop` the run first, or give the new cluster a --name"
-        )
+        with session.showing(old):
+            raise RunActive(
+                f"the cluster {name!r} is busy with run {run.number} ({run.words}), and it must be "
+                f"replaced to get {why}; `%mw_stop` the run first, or give the new cluster a --name"
+            )
     old.shutdown()
-    new = _new(session, {**repetition.options.as_json(), "directory": "."})
+    new = _new(session, repetition.options.as_json())
     session.say(f"replaced the cluster {name!r}: {why}")
     return new
 

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import shlex
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.client.cluster import end, running
 from mwmagic.client.inside import attach
 from mwmagic.client.lookup import unreachable
-from mwmagic.errors import ClusterOwned, NoCluster, NoRun, SupervisorLost
+from mwmagic.errors import (
+    ClusterOwned,
+    MwmagicError,
+    NoCluster,
+    NoRun,
+    RunActive,
+    SupervisorLost,
+)
 from mwmagic.model.options import OPTIONS
 from mwmagic.model.status import RunState
 from mwmagic.record import runs
@@ -20,7 +28,7 @@ from .name import names
 from .parting import Parting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from mwmagic.client.cluster import Cluster
     from mwmagic.client.run import Run
@@ -89,9 +97,10 @@ class Session:
         if own is not None and not own.closed:
             return own
         try:
-            return attach(name, lambda: self.say(_ENDING.format(name=name)))
+            self._clusters[name] = attach(name, lambda: self.say(_ENDING.format(name=name)))
         except NoCluster:
             return None
+        return self._clusters[name]
 
     def default(self) -> tuple[str, Cluster | None]:
         """Return the name of a cluster that is declared without one, and that cluster if it exists.
@@ -153,6 +162,17 @@ class Session:
             f"killed, and its workers ended with it. `%mw_logs` shows what they printed (in "
             f"{run.directory}); `%mw_cluster` with its options declares another cluster"
         )
+
+    @contextmanager
+    def showing(self, cluster: Cluster) -> Iterator[None]:
+        """Show the run that is going below a cell that is refused: its own output is gone."""
+        try:
+            yield
+        except MwmagicError as error:
+            run = cluster.latest
+            if run is not None and not run.over and not self.quiet:
+                self.displays.show(run, str(error) if isinstance(error, RunActive) else "")
+            raise
 
     def others(self) -> list[str]:
         """Say which clusters of this directory are running, for where magics act on none."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from mwmagic.client.arguments import add_env, add_option, reader
 from mwmagic.client.inside import check_end
-from mwmagic.errors import BadArguments, RunActive, WaitInterrupted, WaitTimeout
+from mwmagic.errors import BadArguments, WaitInterrupted, WaitTimeout
 from mwmagic.model.cluster import TYPES, Task
 from mwmagic.model.option import read_count, read_seconds
 from mwmagic.model.options import OPTIONS
@@ -20,7 +19,6 @@ from .parser import Parser
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Iterator
 
     from mwmagic.client.cluster import Cluster
     from mwmagic.client.run import Run
@@ -67,22 +65,32 @@ _WORKER = _worker()
 def mw_worker(session: Session, given: Namespace, cell: str) -> Run | None:
     """Write the cell to a file and launch it."""
     _check(given)
-    cluster = None if given.no_run else session.cluster()
-    task = _task(given)
-    if cluster is not None and task is not None:
-        cluster.spec.find(task)
-    file = OutputFile(given.file, overwrite=given.overwrite)
-    if cluster is None:
+    if given.no_run:
+        file = OutputFile(given.file, overwrite=given.overwrite)
         file.write(cell)
         session.say(f"wrote {file.name}")
         return None
+    cluster = session.cluster()
+    with session.showing(cluster):
+        run = _launched(session, cluster, given, cell)
+    _show(session, run)
+    if given.wait:
+        _wait(session, run, given.timeout, quiet=True)
+    return run
+
+
+def _launched(session: Session, cluster: Cluster, given: Namespace, cell: str) -> Run:
+    """Write the cell to its file, and launch it."""
+    task = _task(given)
+    if task is not None:
+        cluster.spec.find(task)
     check_plain(cell)
-    args = shlex.split(given.args)
-    with _showing(session, cluster), file.draft(cell) as draft:
-        run = cluster.run(
+    file = OutputFile(given.file, overwrite=given.overwrite)
+    with file.draft(cell) as draft:
+        return cluster.run(
             file.name,
             source=cell,
-            args=args,
+            args=shlex.split(given.args),
             env=given.env,
             task=task,
             restarts=given.restarts,
@@ -90,10 +98,6 @@ def mw_worker(session: Session, given: Namespace, cell: str) -> Run | None:
             notebook=borrowed(cell, session.names),
             draft=draft,
         )
-    _show(session, run)
-    if given.wait:
-        _wait(session, run, given.timeout, quiet=True)
-    return run
 
 
 _LAUNCHING = ("index", "type", "args", "env", "restarts", "wait", "timeout")
@@ -108,17 +112,6 @@ def _check(given: Namespace) -> None:
                 raise BadArguments(f"--no-run launches nothing, so leave out --{name}")
     if given.timeout is not None and not given.wait:
         raise BadArguments("--timeout limits how long --wait waits: add --wait, or leave it out")
-
-
-@contextmanager
-def _showing(session: Session, cluster: Cluster) -> Iterator[None]:
-    """Show the run that is in the way, if there is one, below this cell."""
-    try:
-        yield
-    except RunActive as error:
-        if cluster.latest is not None and not session.quiet:
-            session.displays.show(cluster.latest, str(error))
-        raise
 
 
 def _task(given: Namespace) -> Task | None:
@@ -175,7 +168,7 @@ def _wait(session: Session, run: Run, timeout: float | None, *, quiet: bool) -> 
 def mw_restart(session: Session, _given: Namespace, _cell: str) -> Run:
     """Restart the gang with the same code."""
     cluster = session.cluster()
-    with _showing(session, cluster):
+    with session.showing(cluster):
         run = cluster.restart()
     _show(session, run)
     return run

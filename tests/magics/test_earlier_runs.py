@@ -42,6 +42,31 @@ def test_a_run_is_shown_again_while_it_goes_on_and_after(kernel):
     assert kernel.run("str(run)").value == "'<Run 1: stopped>'"
 
 
+def test_a_run_stays_in_sight_whatever_is_refused_while_it_goes_on(kernel, tmp_path):
+    kernel.run(DECLARE)
+    kernel.run(SLEEP)
+    assert kernel.run("%mw_cluster 3 --no-warm").error.startswith("RunActive: ")
+    assert texts(kernel) == ["run 1 continues below", RUNNING]
+    (tmp_path / "main.py").write_text("print('edited')")
+    for cell in (SLEEP, "%%mw_worker --index 7\npass", "%%mw_worker\n!ls"):
+        before = len(texts(kernel))
+        assert kernel.run(cell).error
+        assert texts(kernel) == ["run 1 continues below"] * before + [RUNNING], cell
+    assert kernel.run("%mw_stop").text == "stopped run 1\n"
+
+
+def test_a_cluster_that_is_replaced_keeps_its_directory(kernel, tmp_path):
+    kernel.run(DECLARE)
+    kernel.run("%%mw_worker\nprint('hello')")
+    kernel.run("%mw_wait")
+    (tmp_path / "sub").mkdir()
+    kernel.run("import os; os.chdir('sub')")
+    assert "replaced" in kernel.run("cluster = %mw_cluster 1 --no-warm").text
+    assert kernel.run("str(cluster.options.root)").value == repr(str(tmp_path.resolve()))
+    assert kernel.run("%mw_status").value.startswith("run 1: finished")
+    assert kernel.run("%mw_logs 1").text == "hello\n"
+
+
 def test_what_is_recorded_is_found_after_another_declaration_and_from_elsewhere(kernel, tmp_path):
     kernel.run(DECLARE + " --env GIVEN=yes")
     kernel.run("%%mw_worker --args 'a b'\nprint('hello')")

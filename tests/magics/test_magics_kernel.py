@@ -207,6 +207,7 @@ def test_a_detached_cluster_is_found_by_the_next_kernel(kernel):
     for line in ("%mw_stop", "%mw_stop --cluster"):
         assert kernel.run(line).text == LEFT
     assert kernel.run("%mw_stop 1").error == f"NoCluster: {LEFT.rstrip()}"
+    assert kernel.run("%mw_cluster 3").error.startswith("RunActive: the cluster 'cluster' is busy")
     assert "reusing the cluster 'cluster'" in kernel.run("%mw_cluster --name cluster").text
     assert "run 1: running" in kernel.run("%mw_status").value
     assert kernel.run("%mw_stop --cluster").error is None
