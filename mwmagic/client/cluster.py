@@ -18,6 +18,7 @@ from mwmagic.model.machine import MachineStatus
 from mwmagic.model.options import OPTIONS, ClusterOptions
 from mwmagic.model.signature import parameters, signature
 from mwmagic.model.status import RunState
+from mwmagic.record.paths import expanded
 
 from . import sockets
 from .connection import Connection, discard, start_supervisor
@@ -101,7 +102,7 @@ class Cluster:
         SupervisorError
             There is one, but it is of another version.
         """
-        return cls._attach(name, Path(directory or ".").resolve(), lambda: None)
+        return cls._attach(name, expanded(directory or ".").resolve(), lambda: None)
 
     @classmethod
     def _attach(cls, name: str, root: Path, waits: Callable[[], None]) -> Cluster:
@@ -294,7 +295,7 @@ class Cluster:
         RunActive
             The cluster is busy.
         """
-        folder = Path(cwd or ".").resolve()
+        folder = expanded(cwd or ".").resolve()
         tasks = [] if task is None else [str(find_task(task, self.tasks))]
         text = read_program(folder / script) if source is None else source
         check_installed(text)
@@ -475,7 +476,7 @@ def running(
     wake : bool
         Whether to let supervisors go on that were stopped.
     """
-    root = None if directory is None else Path(directory).resolve()
+    root = None if directory is None else expanded(directory).resolve()
     paths = sockets.existing(name, None if name is None else root)
     for connection in connections(paths, refusals, owner=False, wake=wake):
         found = Cluster._of(connection, owner=False)  # noqa: SLF001 - of this module

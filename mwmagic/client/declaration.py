@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 from mwmagic.errors import NotInstalled
 from mwmagic.frameworks import framework_for
 from mwmagic.model.options import ClusterOptions
 from mwmagic.model.start import Start
+from mwmagic.record.paths import expanded
 
 from .coordinator import server_of
 from .inheritance import inherited
@@ -27,7 +27,7 @@ def declared(**options: Any) -> Start:  # noqa: ANN401 - see ClusterOptions
     NotInstalled
         A package that it needs is missing.
     """
-    directory = Path(options.get("directory") or ".").resolve()
+    directory = expanded(options.get("directory") or ".").resolve()
     wanted = ClusterOptions.declare(**{**options, "directory": str(directory)})
     framework = framework_for(wanted.framework)
     if wanted.coordinator:

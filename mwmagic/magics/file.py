@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from mwmagic.errors import FileTrouble
 from mwmagic.record import written
+from mwmagic.record.paths import expanded
 from mwmagic.words.file import file_words
 
 if TYPE_CHECKING:
@@ -53,10 +54,7 @@ class OutputFile:
     """
 
     def __init__(self, name: str, *, overwrite: bool) -> None:
-        try:
-            self.name = str(Path(name).expanduser())
-        except RuntimeError as error:
-            raise FileTrouble(f"{name} names no file: {error}") from error
+        self.name = str(expanded(name))
         self._path = Path(self.name).resolve()  # a link stays, and what it leads to is replaced
         self._overwrite = overwrite
 

@@ -25,12 +25,14 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from mwmagic.errors import FileTrouble
 from mwmagic.model.cluster import TYPES, Task
 
 __all__ = [
     "FOLDER",
     "RunPaths",
     "TaskPaths",
+    "expanded",
     "ignore_file",
     "inside",
     "lock_file",
@@ -45,6 +47,20 @@ SLUG_CHARACTERS = 64
 _LOG = re.compile(rf"({'|'.join(TYPES)})-(\d{{1,9}})\.log")
 _RUN = re.compile(r"(\d{4,})-(.+)")
 _ATTEMPT = re.compile(r"attempt-([1-9]\d{0,8})")
+
+
+def expanded(name: Path | str) -> Path:
+    """Return a path that a user names, in which a leading ``~`` stands for a home directory.
+
+    Raises
+    ------
+    FileTrouble
+        There is no such home directory.
+    """
+    try:
+        return Path(name).expanduser()
+    except RuntimeError as error:
+        raise FileTrouble(f"{name} names no file: {error}") from error
 
 
 def runs_folder(root: Path) -> Path:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -15,10 +14,11 @@ from mwmagic.model.position import Examination
 from mwmagic.model.status import RunStatus
 
 from .metrics import history, metrics
-from .paths import RunPaths, numbered
+from .paths import RunPaths, expanded, numbered
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 __all__ = ["Record", "runs"]
 
@@ -200,4 +200,4 @@ def _alive(supervisor: object) -> bool:
 
 def runs(directory: Path | str = ".") -> list[Record]:
     """Return the runs recorded below a directory, oldest first."""
-    return [Record(path, number) for number, path in numbered(Path(directory))]
+    return [Record(path, number) for number, path in numbered(expanded(directory))]

@@ -12,10 +12,11 @@ import time
 import pytest
 from processes import eventually
 
-from mwmagic import Cluster, ClusterSpec, Task, clusters
+from mwmagic import Cluster, ClusterSpec, Task, clusters, runs
 from mwmagic.client import declaration, sockets
 from mwmagic.errors import (
     ClusterError,
+    FileTrouble,
     NotInstalled,
     RunActive,
     SupervisorError,
@@ -189,6 +190,27 @@ def test_all_clusters_are_found_or_those_of_a_directory(cluster, tmp_path):
     found.run("main.py", source=SLEEP)
     with pytest.raises(RunActive):
         found.run("main.py", source=SLEEP)
+
+
+@pytest.mark.slow
+def test_a_tilde_is_the_home_directory_wherever_a_directory_is_named(
+    cluster, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "home/x").mkdir(parents=True)
+    one = cluster(1, directory="~/x", detach=True)
+    assert one.options.root == tmp_path / "home/x"
+    one.run("main.py", source="import os; print(os.getcwd())", cwd="~").wait(30)
+    assert one.latest.logs(0).decode() == f"{tmp_path}/home\n"
+    assert [record.number for record in runs("~/x")] == [1]
+    assert [found.options.root for found in clusters("~/x")] == [tmp_path / "home/x"]
+    one.detach()
+    with Cluster.attach("cluster", "~/x") as again:
+        assert again.latest.number == 1
+        again.shutdown()
+    assert not (tmp_path / "~").exists()
+    with pytest.raises(FileTrouble, match="~nobody-has-this-name/x names no file"):
+        Cluster(1, directory="~nobody-has-this-name/x")
 
 
 @pytest.mark.slow
