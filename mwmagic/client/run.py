@@ -221,10 +221,12 @@ class Run:
 
         Raises
         ------
+        ClusterError
+            It is negative, or not a finite number.
         SupervisorLost
             Its supervisor went away.
         """
-        return self._connection.wait(lambda _: self._ended(), seconds)
+        return self._connection.wait(lambda _: self._ended(), check_seconds("seconds", seconds))
 
     def _judge(self) -> Run:
         self.cluster._judged.add(self.number)  # noqa: SLF001 - of this package

@@ -164,6 +164,9 @@ def test_many_wait_for_one_run(cluster, tmp_path):
     for thread in waiting:
         thread.start()
     assert not run.ended_within(0.01)
+    for seconds in (-1, float("nan"), float("inf"), "1"):
+        with pytest.raises(ClusterError, match="seconds must be a finite number from 0"):
+            run.ended_within(seconds)
     (tmp_path / "go").touch()
     for thread in waiting:
         thread.join()
