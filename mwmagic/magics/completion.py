@@ -31,6 +31,12 @@ _HOOKED = re.compile(r".*%{1,2}mw_\w+")
 _TASK = "task"
 """The arguments of this name take one of the run's tasks."""
 
+_RUN = "run"
+"""The arguments of this name take the number of a recorded run."""
+
+_RUN_FLAG = "--run"
+"""The magics with this option act on recorded runs, also where there is no cluster."""
+
 
 def candidates(line: str, session: Session) -> tuple[list[str], str]:
     """Return what may follow in the line of one of our magics.
@@ -63,7 +69,9 @@ def _values(parser: Parser, words: list[str], session: Session) -> list[str]:
     """Return the values of the argument that comes next, where they are known."""
     action = parser.expected(words)
     if action is not None and action.dest == _TASK:
-        return session.tasks()
+        return session.tasks(recorded=_RUN_FLAG in parser.flags())
+    if action is not None and action.dest == _RUN:
+        return session.numbers()
     return [str(choice) for choice in (action and action.choices) or ()]
 
 

@@ -196,9 +196,16 @@ class Session:
             "stops its run and `%mw_stop --cluster` ends it"
         )
 
-    def tasks(self) -> list[str]:
-        """Return the names of the tasks that magics act on; none where there is no cluster."""
-        return [] if self.gone else [str(task) for task in self.cluster().tasks]
+    def tasks(self, *, recorded: bool) -> list[str]:
+        """Return the names of the cluster's tasks; without one, perhaps of the last run's."""
+        if not self.gone:
+            return [str(task) for task in self.cluster().tasks]
+        records = runs(self.directory) if recorded else []
+        return [str(task) for task in self._choose(records).tasks] if records else []
+
+    def numbers(self) -> list[str]:
+        """Return the numbers of the recorded runs."""
+        return [str(record.number) for record in runs(self.directory)]
 
     def latest(self) -> Run:
         """Return the latest run.
@@ -249,10 +256,17 @@ class Session:
 
     def _last(self, records: Sequence[Record]) -> Record:
         """Return the last run of the cluster with this name, else of any cluster, and say which."""
-        name = self._current or next(names())
-        mine = (record for record in reversed(records) if record.cluster == name)
-        record = next(mine, records[-1])
+        record = self._choose(records)
         going = "" if record.status.over else ", which another process owns"
-        if going or record.cluster not in (name, ""):
+        if going or record.cluster not in (self._name, ""):
             self.say(f"run {record.number} belongs to the cluster {record.cluster!r}{going}")
         return record
+
+    def _choose(self, records: Sequence[Record]) -> Record:
+        mine = (record for record in reversed(records) if record.cluster == self._name)
+        return next(mine, records[-1])
+
+    @property
+    def _name(self) -> str:
+        """The name of the cluster that magics act on, or would."""
+        return self._current or next(names())

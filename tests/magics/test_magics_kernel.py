@@ -383,6 +383,7 @@ def test_help_and_completion(kernel):
     assert offers(kernel, "%mw_export ", ["script", "slurm"])
     assert offers(kernel, "%mw_export --file x s", ["script", "slurm"])
     assert "chief:0" not in kernel.complete("%mw_logs "), "there is no cluster yet"
+    assert "1" not in kernel.complete("%mw_show "), "and no run"
     kernel.run("%mw_cluster 2 --chief --no-warm")
     tasks = ["chief:0", "worker:0", "worker:1"]
     for magic in ("%mw_logs ", "%mw_logs --raw --tail 5 ", "%mw_kill ", "%mw_stop "):
@@ -391,6 +392,24 @@ def test_help_and_completion(kernel):
     assert "worker:0" not in kernel.complete("%mw_logs worker:1 ")
     if not SEVEN:  # which takes what follows a colon for a name of Python's
         assert kernel.complete("%mw_logs worker:") == tasks[1:]
+
+
+def test_what_is_recorded_is_completed_without_a_cluster(kernel):
+    kernel.run(DECLARE)
+    for _ in range(2):
+        kernel.run(HELLO)
+        kernel.run("%mw_wait")
+    for magic in ("%mw_show ", "%mw_logs --run ", "%mw_logs 0 --run "):
+        assert offers(kernel, magic, ["1", "2"])
+    kernel.run("%mw_stop --cluster")
+    for _ in range(2):
+        assert offers(kernel, "%mw_logs ", ["worker:0", "worker:1"])
+        assert offers(kernel, "%mw_logs --run 1 w", ["worker:0", "worker:1"])
+        assert offers(kernel, "%mw_show ", ["1", "2"])
+        assert "worker:0" not in kernel.complete("%mw_kill "), "nothing is running"
+        kernel.manager.restart_kernel(now=True)
+        kernel.client.wait_for_ready(timeout=60)
+        kernel.run("%load_ext mwmagic")
 
 
 def test_unloading_leaves_nothing(kernel):
