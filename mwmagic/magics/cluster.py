@@ -40,9 +40,10 @@ def mw_cluster(session: Session, given: Namespace, _cell: str) -> Cluster:
     if old is None:
         cluster = _declare(session, asked)
     else:
-        repetition = repeat(old.options, asked, session.defaults())
+        before = session.before(old.options.name)
+        repetition = repeat(old.options, asked, session.defaults(), before)
         cluster = _ACTIONS[repetition.outcome](session, old, repetition)
-    session.use(cluster)
+    session.use(cluster, declared=old is None or "workers" in asked)
     return cluster
 
 

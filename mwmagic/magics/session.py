@@ -66,6 +66,7 @@ class Session:
         self.parting = Parting(shell, self.displays.watched)
         self.quiet = False
         self._clusters: dict[str, Cluster] = {}
+        self._before: dict[str, dict[str, Any]] = {}
         self._current = ""
         self._own = ""
 
@@ -86,10 +87,16 @@ class Session:
         if not self.quiet:
             print(text)  # noqa: T201 - the output of the cell
 
-    def use(self, cluster: Cluster) -> None:
-        """Make a cluster the one that magics act on."""
+    def use(self, cluster: Cluster, *, declared: bool) -> None:
+        """Make a cluster the one that magics act on, and note the defaults it was declared with."""
         self._current = cluster.options.name
         self._clusters[self._current] = cluster
+        if declared:
+            self._before[self._current] = self.defaults()
+
+    def before(self, name: str) -> dict[str, Any]:
+        """Return the defaults that a cluster was last declared with; none if not by this kernel."""
+        return self._before.get(name, {})
 
     def find(self, name: str) -> Cluster | None:
         """Return a cluster of this notebook, or one that an earlier kernel left running."""

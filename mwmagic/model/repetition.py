@@ -52,13 +52,17 @@ class Repetition:
 
 
 def repeat(
-    running: ClusterOptions, typed: Mapping[str, Any], defaults: Mapping[str, Any]
+    running: ClusterOptions,
+    typed: Mapping[str, Any],
+    defaults: Mapping[str, Any],
+    before: Mapping[str, Any],
 ) -> Repetition:
     """Decide what a repeated declaration does.
 
     With a number of workers it describes the whole cluster; without one, it
     changes the options that were typed and keeps the others. Whatever was typed
-    always takes effect.
+    always takes effect, and so does a default that was changed since, in a
+    declaration of the whole cluster.
 
     Parameters
     ----------
@@ -68,6 +72,8 @@ def repeat(
         The options that were typed.
     defaults : mapping
         The session's defaults for the other options.
+    before : mapping
+        What they were when the cluster was last declared.
 
     Raises
     ------
@@ -75,6 +81,8 @@ def repeat(
         The resulting cluster cannot work.
     """
     whole = "workers" in typed
+    if whole:
+        typed = {**_changed(before, defaults), **typed}
     same = {name: getattr(running, name) for name in _named(Repeated.IGNORED)}
     base = defaults if whole else {**running.as_json()}
     env = {} if whole else running.env
@@ -90,6 +98,12 @@ def repeat(
     updated = running.updated(updates)
     changes = _changes(running, updated, list(updates))
     return Repetition(Outcome.UPDATE if changes else Outcome.REUSE, updated, changes)
+
+
+def _changed(before: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the defaults that are not what they were."""
+    own = {name: one.default for name, one in OPTIONS.items()}
+    return {name: value for name, value in defaults.items() if value != {**own, **before}[name]}
 
 
 def _named(repeated: Repeated) -> list[str]:

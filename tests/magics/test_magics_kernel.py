@@ -492,3 +492,16 @@ def test_configured_defaults(kernel):
     kernel.run("run = %mw_wait")
     assert kernel.run("str(run)").value == "'<Run 1: finished>'"
     assert kernel.run("%mw_runs").value.split()[-2:] == ["2", "attempts"]
+
+
+def test_a_default_that_is_configured_later_updates_the_cluster(kernel):
+    kernel.run("%config MWMagic.grace = 0.2")
+    kernel.run("%mw_cluster 2 --no-warm --restarts 1")
+    assert "reusing the cluster" in kernel.run("%mw_cluster 2").text
+    kernel.run("%config MWMagic.restarts = 3")
+    told = kernel.run("%mw_cluster 2").text
+    assert told == "updated the cluster 'cluster': restarts 3 (was 1)\n"
+    assert "restarts 2 (was 3)" in kernel.run("%mw_cluster 2 --restarts 2").text, (
+        "what is typed holds"
+    )
+    assert "reusing the cluster" in kernel.run("%mw_cluster 2").text, "and stays"

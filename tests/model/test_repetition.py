@@ -51,7 +51,7 @@ TABLE = [
 
 @pytest.mark.parametrize(("running", "typed", "outcome", "changes"), TABLE)
 def test_what_a_repeated_declaration_does(running, typed, outcome, changes):
-    found = repeat(running, typed, DEFAULTS)
+    found = repeat(running, typed, DEFAULTS, DEFAULTS)
     assert found.outcome is outcome
     assert {change.name: change.new for change in found.changes} == changes
     assert all(getattr(running, change.name) == change.old for change in found.changes)
@@ -61,7 +61,7 @@ def test_what_a_repeated_declaration_does(running, typed, outcome, changes):
 @pytest.mark.parametrize("name", sorted(OTHER))
 def test_whatever_was_typed_holds_afterwards(name, whole):
     typed = {**({"workers": 2} if whole else {}), name: OTHER[name]}
-    found = repeat(TWO, typed, DEFAULTS)
+    found = repeat(TWO, typed, DEFAULTS, DEFAULTS)
     if OPTIONS[name].repeated is Repeated.IGNORED:
         assert (found.outcome, getattr(found.options, name)) == (REUSE, getattr(TWO, name))
     else:
@@ -72,16 +72,37 @@ def test_whatever_was_typed_holds_afterwards(name, whole):
 
 def test_a_new_cluster_has_what_was_typed_and_the_defaults_of_the_session():
     running = ClusterOptions(2, restarts=3, env={"A": "b"}, name="c", directory="/d")
-    options = repeat(running, {"workers": 3, "grace": 1.0}, {**DEFAULTS, "restarts": 1}).options
+    options = repeat(running, {"workers": 3, "grace": 1.0}, {**DEFAULTS, "restarts": 1}, {}).options
     assert options == ClusterOptions(3, restarts=1, grace=1.0, name="c", directory="/d")
 
 
 def test_without_a_number_of_workers_a_new_cluster_has_the_rest_of_the_old_one():
     running = ClusterOptions(2, restarts=3, env={"A": "b"}, detach=True)
-    options = repeat(running, {"ps": 1, "env": {"C": "d"}}, DEFAULTS).options
+    options = repeat(running, {"ps": 1, "env": {"C": "d"}}, DEFAULTS, {}).options
     assert options == ClusterOptions(2, ps=1, restarts=3, env={"A": "b", "C": "d"}, detach=True)
+
+
+CONFIGURED = [
+    # running, typed, defaults before, defaults now, outcome and what changes
+    (TWO, {"workers": 2}, {}, {"restarts": 3}, (UPDATE, {"restarts": 3})),
+    (TWO, {"workers": 2}, {"restarts": 3}, {"restarts": 3}, (REUSE, {})),
+    (TWO, {"workers": 2, "restarts": 1}, {}, {"restarts": 3}, (UPDATE, {"restarts": 1})),
+    (TWO, {"workers": 2}, {"restarts": 3}, {}, (REUSE, {})),
+    (ClusterOptions(2, restarts=3), {"workers": 2}, {"restarts": 3}, {}, (UPDATE, {"restarts": 0})),
+    (TWO, {"workers": 2}, {}, {"warm": False}, (REPLACE, {"warm": False})),
+    (TWO, {"workers": 2}, {}, {"name": "other"}, (REUSE, {})),
+    # Without a number of workers only what was typed changes.
+    (TWO, {}, {}, {"restarts": 3}, (REUSE, {})),
+    (TWO, {"detach": True}, {}, {"warm": False}, (UPDATE, {"detach": True})),
+]
+
+
+@pytest.mark.parametrize(("running", "typed", "before", "now", "expected"), CONFIGURED)
+def test_a_default_that_changed_since_counts_as_typed(running, typed, before, now, expected):
+    found = repeat(running, typed, {**DEFAULTS, **now}, {**DEFAULTS, **before})
+    assert (found.outcome, {one.name: one.new for one in found.changes}) == expected
 
 
 def test_defaults_are_checked_when_they_are_used():
     with pytest.raises(ClusterError, match="grace must be a finite number from 0, not inf"):
-        repeat(TWO, {"workers": 3}, {**DEFAULTS, "grace": float("inf")})
+        repeat(TWO, {"workers": 3}, {**DEFAULTS, "grace": float("inf")}, {})
