@@ -96,9 +96,9 @@ function offer(select, names, chosen) {
 }
 
 // A task's line in a chart, and a short sample of it beside the task's name.
-function stroke(task, d, opacity = 1, dot = false) {
+function stroke(task, d, opacity = 1) {
   const dashes = DASHES[Math.floor(task / COLOURS.length) % DASHES.length];
-  return h(dot ? "path.dot" : "path", { d, opacity, stroke: colour(task), "stroke-dasharray": dashes });
+  return h("path", { d, opacity, stroke: colour(task), "stroke-dasharray": dashes });
 }
 
 const swatch = (task) => h("svg", { width: 17, height: 4 }, stroke(task, "M0 2H17"));
@@ -185,8 +185,13 @@ function newChart(run, metric, which) {
 
   function curves({ index, attempt, points }) {
     const weight = +smooth.value, strength = attempt < lines.at(-1).attempt ? 0.35 : 1;
-    const drawn = (some, opacity) => stroke(index, path(some), opacity, some.length < 2);
-    return weight ? [drawn(points, 0.2 * strength), drawn(means(points, weight), strength)] : [drawn(points, strength)];
+    const drawn = (some, opacity) => {
+      // A point that no line leads to or from is a dot: a line of no length with round ends.
+      const d = path(some), dots = d.match(/M[^ML]+(?![^M])/g)?.map((at) => `${at}h0`).join("");
+      const line = stroke(index, d, opacity);
+      return dots ? [line, h("path.dot", { d: dots, opacity, stroke: colour(index) })] : [line];
+    };
+    return weight ? [...drawn(points, 0.2 * strength), ...drawn(means(points, weight), strength)] : drawn(points, strength);
   }
 
   // Means of the values up to each point, in which older ones weigh less and less.
@@ -203,8 +208,7 @@ function newChart(run, metric, which) {
     let drawn = "", pen = "M";
     for (const [x, y] of points) {
       const high = raised(y);
-      // The line of no length makes a dot of a point that is alone.
-      if (high !== null) drawn += `${pen}${X(x).toFixed(1)} ${Y(high).toFixed(1)}${pen === "M" ? "h0" : ""}`;
+      if (high !== null) drawn += `${pen}${X(x).toFixed(1)} ${Y(high).toFixed(1)}`;
       // A value that is not a number leaves a gap.
       pen = high === null ? "M" : "L";
     }
@@ -306,9 +310,11 @@ function newLog(run, ask) {
     for (const text of texts) {
       const lines = left(text);
       if (!lines.length) continue;
-      if (!(blocks.lastChild?.count < BLOCK_LINES)) blocks.append(h(".block", { count: 0 }));
-      blocks.lastChild.append(draw(text[1], text[2], lines.join("\n")));
-      blocks.lastChild.count += lines.length;
+      if (!(blocks.lastChild?.count < BLOCK_LINES)) blocks.append(h(".block", { count: 0, noise: 0 }));
+      const block = blocks.lastChild, node = draw(text[1], text[2], lines.join("\n"));
+      block.append(node);
+      block.count += lines.length;
+      if (node.matches(".mw-noise")) block.noise += lines.length;
       found += lines.length;
     }
     for (; found > SHOWN_LINES; blocks.firstChild.remove()) found -= blocks.firstChild.count;
@@ -333,10 +339,11 @@ function newLog(run, ask) {
     const log = run.cards[task]?.row.log;
     notices.hidden = !noise.length;
     notices.ariaPressed = !folded;
-    pane.classList.toggle("mw-folded", folded && !find.value);
+    const hides = pane.classList.toggle("mw-folded", folded && !find.value);
+    const shown = [...blocks.children].reduce((all, { count, noise }) => all + count - hides * noise, live.childElementCount);
     following.ariaPressed = follow;
     set(told, find.value && `${found} found`);
-    set(foot, `${found} lines · all in ${log || run.header.folder}`);
+    set(foot, `${shown} lines · all in ${log || run.header.folder}`);
     error.hidden = !errors.length;
     whole.disabled = run.gone || (task >= 0 && !log);
   }

@@ -61,6 +61,7 @@ for line in range(40):
     print(f"2026-11-01 10:00:00.{line:06}: I tensorflow/core/util/port.cc:153] oneDNN is on.")
 for line in range(200):
     print(f"line {line} of {index}" + " needle" * (line in (7, 150)), flush=True)
+print("and more" * index, end="", flush=True)
 time.sleep(600)
 """
 )
@@ -91,6 +92,16 @@ METRICS = worker(
 for step in range(1, 21):
     once = " once=0.5" if step == 20 else ""
     print(f"step {step}/20 loss={1 / step:.4f} acc={step / 100:.2f}{once}", flush=True)
+    time.sleep(0.12)
+time.sleep(600)
+"""
+)
+
+ALONE = worker(
+    """
+for step in range(1, 8):
+    loss, acc = 0.5 if step == 4 else float("nan"), 0.5 if step in (3, 7) else 0.0
+    print(f"step {step}/7 loss={loss} acc={acc}", flush=True)
     time.sleep(0.12)
 time.sleep(600)
 """

@@ -230,7 +230,9 @@ def test_the_log_can_be_searched_filtered_unfolded_and_paused(notebook, shot):
     pane = notebook.board.locator(".mw-lines")
     hidden = notebook.board.locator(".mw-line", has_text="oneDNN").first
     assert not hidden.is_visible()
+    notebook.see(notebook.board.get_by_text("412 lines · all in"))
     notebook.button("Notices").click()
+    notebook.see(notebook.board.get_by_text("492 lines · all in"))
     assert notebook.button("Notices").get_attribute("aria-pressed") == "true"
     pane.evaluate("node => node.scrollTo(0, 0)")
     notebook.see(hidden)
@@ -437,13 +439,34 @@ def test_a_metric_with_one_point_has_a_chart(notebook, shot):
     told = "once: worker:0 · step 20: 0.5, worker:1 · step 20: 0.5"
     eventually(lambda: chart.locator(".mw-plot").get_attribute("aria-label") == told, told)
     assert choice.is_visible()
-    dots = chart.locator(".mw-dot").evaluate_all(
-        "dots => dots.map((dot) => [dot.getTotalLength(), getComputedStyle(dot).strokeLinecap])"
-    )
-    assert dots == [[0, "round"]] * 2, "a line of no length with round ends is a dot"
+    assert dots(chart) == [1, 1]
     shot(notebook, "one-point")
     choice.select_option("loss")
-    eventually(lambda: chart.locator(".mw-dot").count() == 0, "the lines")
+    eventually(lambda: dots(chart) == [], "the lines")
+
+
+def dots(chart):
+    """Return how many dots a chart has of each line with any."""
+    paths = chart.locator(".mw-dot").evaluate_all(
+        """paths => paths.map((path) => [
+            path.getTotalLength(), getComputedStyle(path).strokeLinecap, path.getAttribute("d"),
+        ])"""
+    )
+    assert all(look[:2] == [0, "round"] for look in paths), "lines of no length with round ends"
+    return [d.count("h0") for *_, d in paths]
+
+
+def test_a_point_between_values_that_cannot_be_drawn_is_a_dot(notebook, shot):
+    notebook.write(cells.declare(), cells.ALONE).open().run()
+    chart = notebook.board.locator("figure").first
+    eventually(lambda: dots(chart) == [1, 1], "the loss between values that are no numbers")
+    shot(notebook, "lone-loss")
+    chart.get_by_label("Metric").select_option("acc")
+    eventually(lambda: "step 7: 0.5" in told(chart, "label"), lambda: told(chart, "label"))
+    assert dots(chart) == []
+    chart.get_by_role("button", name="Logarithmic scale").click()
+    assert dots(chart) == [2, 2], "zeros are nowhere on this scale"
+    shot(notebook, "lone-logarithms")
 
 
 def test_a_chart_has_numbers_titles_epochs_and_a_logarithmic_scale(notebook, shot):
@@ -454,7 +477,10 @@ def test_a_chart_has_numbers_titles_epochs_and_a_logarithmic_scale(notebook, sho
     eventually(lambda: "step 30: " in told(chart, "label"), lambda: told(chart, "label"))
     assert {"step", "loss", "epoch 2", "0.1", "10", "20"} <= set(words.all_text_contents())
     assert "epoch 1" not in words.all_text_contents(), "it begins where the axis does"
-    chart.get_by_role("button", name="Logarithmic scale").click()
+    scale = chart.get_by_role("button", name="Logarithmic scale")
+    assert scale.get_attribute("aria-pressed") == "false"
+    scale.click()
+    assert scale.get_attribute("aria-pressed") == "true"
     eventually(lambda: {"0.1", "0.01"} <= set(words.all_text_contents()), "powers of ten")
     assert not {"0.05", "0.15"} & set(words.all_text_contents())
     assert chart.locator("path[opacity]").count() == 2
@@ -466,6 +492,9 @@ def test_a_chart_has_numbers_titles_epochs_and_a_logarithmic_scale(notebook, sho
         shot(notebook, f"epochs-{theme.lower()}")
     notebook.page.set_viewport_size({"width": 700, "height": 1000})
     shot(notebook, "epochs-narrow")
+    scale.click()
+    assert scale.get_attribute("aria-pressed") == "false"
+    eventually(lambda: "0.15" in words.all_text_contents(), "numbers of a linear scale")
 
 
 def told(chart, what):
@@ -489,11 +518,14 @@ def test_the_keys_tell_a_charts_values(notebook):
     assert (told(chart, "valuenow"), told(chart, "valuemax")) == ("1", "30")
 
 
-def test_a_narrow_row_shows_every_metric_and_the_losses_first(notebook, shot):
+@pytest.mark.parametrize(("workers", "size"), [(2, "rows"), (9, "cards")])
+def test_a_narrow_page_shows_every_metric_and_the_losses_first(notebook, shot, workers, size):
     notebook.page.set_viewport_size({"width": 700, "height": 1000})
-    notebook.write(cells.declare(), cells.WIDE).open().run()
+    notebook.write(cells.declare(workers), cells.WIDE).open().run()
+    assert notebook.board.locator(".mw-tasks").get_attribute("data-size") == size
     metrics = notebook.board.locator(".mw-metrics").first
     eventually(metrics.text_content, "metrics")
+    assert metrics.is_visible()
     names = re.findall(r"(\w+)\s[\d.]+", metrics.text_content())
     assert names[:2] == ["loss", "val_loss"]
     assert sorted(names) == sorted(cells.NAMES)
@@ -503,7 +535,7 @@ def test_a_narrow_row_shows_every_metric_and_the_losses_first(notebook, shot):
     assert [part for part, hidden in parts if hidden > 0] == []
     for theme in ("Dark", "Light"):
         notebook.theme(f"JupyterLab {theme}")
-        shot(notebook, f"narrow-{theme.lower()}")
+        shot(notebook, f"narrow-{size}-{theme.lower()}")
 
 
 def test_a_stalled_run_looks_stalled(notebook, shot):
