@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import math
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from .series import EPOCH, SPEED
@@ -24,14 +25,14 @@ LEFT_PIXELS, RIGHT_PIXELS, TOP_PIXELS, BOTTOM_PIXELS = 62, 396, 24, 128
 ENTRY_PIXELS, LINE_PIXELS = 130, 15
 """Width of an entry of the legend, and height of a line of it."""
 
-MOST_METRICS = 6
-"""Maximum number of metrics with a chart."""
-
-MOST_POINTS, MOST_POINTS_OF_A_LINE = 8000, 200
-"""How many points are drawn of all curves together, and of one."""
+MOST_POINTS, MOST_POINTS_OF_A_CURVE = 8000, 200
+"""The most points drawn in total, and per curve."""
 
 MOST_EPOCHS = 8
 """Maximum number of epochs marked in a chart."""
+
+TITLE_CHARACTERS = 22
+"""How many characters of a metric's name fit beside a chart."""
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
 """The palette of Okabe and Ito, made for colour-blind readers."""
@@ -55,13 +56,15 @@ class Picture:
 
     def __init__(self, points: Sequence[Point], tasks: Sequence[str], axis: str) -> None:
         self._tasks, self._axis = tasks, axis
-        known = [p for p in points if p.y is not None]
-        names = dict.fromkeys(p.key.metric for p in known if p.key.metric != EPOCH)
-        self.metrics = sorted(names, key=_order)[:MOST_METRICS]
-        self._points = {name: [p for p in points if p.key.metric == name] for name in self.metrics}
-        self._epochs = _latest([p for p in known if p.key.metric == EPOCH])
+        found: dict[str, list[Point]] = {}
+        for point in points:
+            found.setdefault(point.key.metric, []).append(point)
+        self._epochs = _latest(found.pop(EPOCH, []))
+        drawn = [name for name in found if any(p.y is not None for p in found[name])]
+        self.metrics = sorted(drawn, key=_order)
+        self._points = {name: found[name] for name in self.metrics}
         keys = {p.key for chosen in self._points.values() for p in chosen}
-        self._most = min(MOST_POINTS_OF_A_LINE, max(MOST_POINTS // max(len(keys), 1), 2))
+        self._most = min(MOST_POINTS_OF_A_CURVE, max(MOST_POINTS // max(len(keys), 1), 2))
 
     @property
     def values(self) -> list[tuple[str, float, float]]:
@@ -165,17 +168,17 @@ class _Chart:
         )
 
     def _curve(self, index: int, points: Sequence[Point], *, faint: bool) -> str:
-        path, pen = "", "M"
-        for point in points:
-            if point.y is None:
-                pen = "M"  # a value that is not a number leaves a gap
-                continue
-            path += f"{pen}{self._x(point.x):.1f} {self._y(point.y):.1f}"
-            path += "h0" if pen == "M" else ""  # a dot, should it stay alone
-            pen = "L"
-        width = 6.0 if len(points) == 1 else 1.6
-        look = f'stroke-linecap="round" opacity="{0.4 if faint else 1}"'
-        return f'<path d="{path}" {_stroke(index, width)} {look}/>'
+        drawn, dots = "", ""
+        # A value that is not a number leaves a gap.
+        for known, together in groupby(points, key=lambda point: point.y is not None):
+            places = [f"{self._x(p.x):.1f} {self._y(p.y):.1f}" for p in together if p.y is not None]
+            if len(places) == 1:
+                dots += f"M{places[0]}h0"
+            elif known:
+                drawn += "M" + "L".join(places)
+        opacity = f'stroke-linecap="round" opacity="{0.4 if faint else 1}"'
+        looks = ((drawn, _stroke(index)), (dots, _dot(index)))
+        return "".join(f'<path d="{path}" {look} {opacity}/>' for path, look in looks if path)
 
 
 def _order(name: str) -> tuple[bool, bool, bool]:
@@ -212,13 +215,23 @@ def _words(x: float, y: float, text: str, anchor: str, more: str = "") -> str:
 def _titles(metric: str, axis: str) -> str:
     turned = f' transform="rotate(-90 12 {(TOP_PIXELS + BOTTOM_PIXELS) / 2})"'
     below = _words((LEFT_PIXELS + RIGHT_PIXELS) / 2, BOTTOM_PIXELS + 30, axis, "middle")
-    return below + _words(12, (TOP_PIXELS + BOTTOM_PIXELS) / 2, metric, "middle", turned)
+    return below + _words(12, (TOP_PIXELS + BOTTOM_PIXELS) / 2, _short(metric), "middle", turned)
 
 
-def _stroke(index: int, width: float) -> str:
+def _short(name: str) -> str:
+    """Shorten a title to the height of a chart; names differ at their ends as much as anywhere."""
+    half = TITLE_CHARACTERS // 2
+    return name if len(name) <= TITLE_CHARACTERS else f"{name[: half - 1]}…{name[-half:]}"
+
+
+def _stroke(index: int, width: float = 1.6) -> str:
     dashes = ("", "6 3", "2 3", "8 3 2 3")[index // len(COLOURS) % 4]
     colour = COLOURS[index % len(COLOURS)]
     return f'fill="none" stroke="{colour}" stroke-width="{width}" stroke-dasharray="{dashes}"'
+
+
+def _dot(index: int) -> str:
+    return f'stroke="{COLOURS[index % len(COLOURS)]}" stroke-width="6"'
 
 
 def _entry(index: int, name: str, x: float, y: float) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -58,6 +60,23 @@ def test_a_parser_that_raises_costs_its_line_and_is_noted_once(view, monkeypatch
     lines = [line for one in frame(Feed(view))["texts"] for line in one.text.split("\n")]
     assert {"good", "bad"} <= {*lines}
     assert len([line for line in lines if "RuntimeError" in line]) == 1
+
+
+def test_a_saved_page_draws_every_metric(view):
+    names = ["loss", *(f"metric {number}" for number in range(10))]
+    record = Path(view.run.directory) / "metrics.jsonl"
+    entry = json.loads(record.read_text()) | {"metrics": dict.fromkeys(names, 0.5)}
+    record.write_text(json.dumps(entry) + "\n")
+    feed = Feed(view)
+    board = {metric for _, _, metric, _, _ in frame(feed)["points"]}
+    assert board == set(names)
+    assert set(re.findall(r">([^<]+)</text>", picture(page(view.run, feed.series.points)))) >= board
+
+
+def picture(html):
+    """Return the SVG of a saved page."""
+    [source] = re.findall(r"data:image/svg\+xml;base64,([^\"]+)", html)
+    return base64.b64decode(source).decode()
 
 
 def test_a_page_shows_no_frames_of_mwmagics_own(view):

@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from mwmagic.dashboard.picture import MOST_METRICS, MOST_POINTS, Picture
+from mwmagic.dashboard.picture import MOST_POINTS, Picture
 from mwmagic.dashboard.series import EPOCH, SPEED, Key, Point
 
 TASKS = ["worker:0", "<b>worker:1"]
@@ -44,10 +44,21 @@ def test_it_has_every_metric_numbers_titles_and_a_legend():
 
 
 def test_a_gap_stays_a_gap_and_a_point_a_dot():
-    _, [line] = drawn(points("loss", 3.0, None, 1.0, 2.0))
-    assert re.fullmatch(r"M[\d. ]+h0M[\d. ]+h0L[\d. ]+", line["d"])
+    _, [line, dots] = drawn(points("loss", None, 3.0, None, 1.0, 2.0, None, 4.0))
+    assert re.fullmatch(r"M[\d. ]+L[\d. ]+", line["d"])
+    assert re.fullmatch(r"(M[\d. ]+h0){2}", dots["d"])
     _, [dot] = drawn(points("loss", 3.0))
-    assert (dot["stroke-width"], dot["stroke-linecap"]) == ("6.0", "round")
+    for one in (dots, dot):
+        assert (one["stroke-width"], one["stroke-linecap"]) == ("6", "round")
+
+
+def test_a_title_fits_beside_its_chart():
+    name = "val_" + "categorical_" * 3 + "accuracy"
+    texts, _ = drawn(points(name, 1.0, 2.0))
+    [title] = [text for text in texts if "…" in text]
+    assert title.startswith("val_cat")
+    assert title.endswith("accuracy")
+    assert len(title) <= 22
 
 
 def test_earlier_attempts_are_faint():
@@ -67,9 +78,14 @@ def test_odd_ranges_are_drawn(values):
     assert "loss" in texts
 
 
-def test_the_picture_stays_small():
-    many = [points(f"metric {n}", *map(float, range(1000))) for n in range(2 * MOST_METRICS)]
+def test_every_metric_is_drawn_and_the_picture_stays_small():
+    tasks = [0, 1]
+    many = [
+        points(f"metric {n}", *map(float, range(1000)), task=task)
+        for n in range(100)
+        for task in tasks
+    ]
     texts, curves = drawn(*many)
-    assert len(curves) == MOST_METRICS
-    assert sum(curve["d"].count("L") for curve in curves) <= MOST_POINTS
-    assert "metric 0" in texts
+    assert {f"metric {n}" for n in range(100)} <= set(texts)
+    assert len(curves) == len(many)
+    assert len(many) <= sum(curve["d"].count("L") for curve in curves) <= MOST_POINTS
