@@ -16,6 +16,7 @@ from mwmagic.words.run import (
     place,
     reached,
     remarks,
+    run_tone,
     task_words,
     tone,
 )
@@ -35,6 +36,11 @@ UNTYPESET = "mathjax_ignore tex2jax_ignore"
 """Classes that keep MathJax 3 and 2 from reading a "$" in a log or a message as a formula."""
 
 TONES = {"good": "#2e7d32", "bad": "#d32f2f", "run": "#1a73e8", "wait": "#e65100"}
+"""The colours of the marks beside states.
+
+They are seen on any background. The words keep its ink: no colour can be read on both
+white and black.
+"""
 
 
 def text(run: RunStatus) -> str:
@@ -76,7 +82,8 @@ def page(
     note : str
         What else is said of it.
     """
-    head = "<b>" + html.escape(headline(run)) + "</b>"
+    head = "⚠ " if run_tone(run) == "stall" else ""
+    head += "<b>" + html.escape(headline(run)) + "</b>"
     head += f" <i>(still going at {_now()}, when this was saved)</i>" if live else ""
     rows = "".join(_row(name, task) for name, task in run.tasks.items())
     parts = [head, f"<table>{rows}</table>", _picture(run, points), _cause(run)]
@@ -93,12 +100,11 @@ def _now() -> str:
 
 
 def _row(name: str, task: TaskStatus) -> str:
-    colour = TONES.get(tone(task), "inherit")
-    words = f'<span style="color:{colour}">{html.escape(task_words(task))}</span>'
+    mark = f"border-left:4px solid {TONES.get(tone(task), 'transparent')}"
     values = ", ".join(f"{metric} {value}" for metric, value in metrics(task.progress))
-    cells = [f"<b>{html.escape(name)}</b>", words]
-    cells += [html.escape(place(task.progress)), html.escape(values)]
-    return "<tr>" + "".join(f'<td style="text-align:left">{cell}</td>' for cell in cells) + "</tr>"
+    words = map(html.escape, (task_words(task), place(task.progress), values))
+    cells = zip(("", mark, "", ""), (f"<b>{html.escape(name)}</b>", *words), strict=True)
+    return "<tr>" + "".join(f'<td style="text-align:left;{s}">{c}</td>' for s, c in cells) + "</tr>"
 
 
 def _cause(run: RunStatus) -> str:

@@ -53,6 +53,15 @@ time.sleep(600)
 """
 )
 
+WAITING = worker(
+    """
+if index == 0:
+    print("2026-11-01 10:00:00.000001: I tensorflow/core/agent.cc:1] Example stragglers:")
+    print("/job:worker/replica:0/task:1", flush=True)
+time.sleep(600)
+"""
+)
+
 NOTICES = worker(
     """
 for _ in range(11 * index):  # more than comes in one piece

@@ -198,7 +198,6 @@ class Notebook:
         self.page.wait_for_function(
             "theme => document.body.dataset.jpThemeName === theme", arg=name
         )
-        self.page.wait_for_timeout(1100)  # the charts look at the theme once a second
 
     def see(self, locator, timeout=60_000):
         locator.wait_for(timeout=timeout)
