@@ -13,6 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from mwmagic.logs.terminal import printable
 from mwmagic.words.run import (
     attempt_words,
     clock,
@@ -22,6 +23,7 @@ from mwmagic.words.run import (
     metrics,
     place,
     remarks,
+    run_tone,
     task_words,
     tone,
 )
@@ -43,9 +45,9 @@ BAR_COLUMNS = 20
 """Maximum width of a progress bar."""
 
 WHOLE_COLUMNS = 2
-"""How many of the first columns are never truncated: names and states."""
+"""How many of the first columns are never narrowed: names and states. Others take more lines."""
 
-STYLES = {"good": "green", "bad": "bold red", "run": "blue", "wait": "yellow"}
+STYLES = {"good": "green", "bad": "bold red", "run": "blue", "wait": "yellow", "stall": "yellow"}
 
 
 def table(run: RunStatus) -> Group:
@@ -58,16 +60,19 @@ def table(run: RunStatus) -> Group:
     """
     grid = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
     cells = [_cells(name, task) for name, task in _worst_first(run.tasks)]
-    for column in range(5):
-        whole = (
-            max((row[column].cell_len for row in cells), default=0)
-            if column < WHOLE_COLUMNS
-            else None
-        )
-        grid.add_column(no_wrap=True, overflow="ellipsis", min_width=whole)
+    for column in range(WHOLE_COLUMNS):
+        whole = max((row[column].cell_len for row in cells), default=0)
+        grid.add_column(no_wrap=True, min_width=whole)
+    for _ in range(WHOLE_COLUMNS, 5):
+        grid.add_column(overflow="fold")
     for row in cells:
         grid.add_row(*row)
-    return Group(_head(run), grid, *map(Text, remarks(run)))
+    return Group(_head(run), grid, *map(_text, remarks(run)))
+
+
+def _text(text: str, style: str = "") -> Text:
+    """Return text without anything that would act on the terminal, which rich lets through."""
+    return Text(printable(text), style=style)
 
 
 def _worst_first(tasks: dict[str, TaskStatus]) -> list[tuple[str, TaskStatus]]:
@@ -78,19 +83,23 @@ def _worst_first(tasks: dict[str, TaskStatus]) -> list[tuple[str, TaskStatus]]:
 def _head(run: RunStatus) -> Text:
     spent = math.floor(max((run.ended or time.time()) - run.started, 0.0))
     besides = " · ".join(filter(None, [clock(spent), attempt_words(run)]))
-    return Text(headline(run), style="bold").append(f"  {besides}", style="not bold dim")
+    kind = run_tone(run)
+    sign = "⚠ " if kind == "stall" else ""
+    style = f"bold {STYLES.get(kind, '')}"
+    return _text(sign + headline(run), style).append(f"  {besides}", style="not bold dim default")
 
 
 def _cells(name: str, task: TaskStatus) -> list[Any]:
     kind, part = tone(task), fraction(task)
     done = 1.0 if kind == "good" and part is not None else part
     where = " · ".join(filter(None, [place(task.progress), left(task)]))
-    values = "  ".join(f"{metric} {value}" for metric, value in metrics(task.progress))
+    # No blank in between: a line must not end between a name and its value.
+    values = " ".join(f"{metric}={value}" for metric, value in metrics(task.progress))
     style = STYLES.get(kind, "dim")
     bar: Any = ""
     if done is not None:
         bar = ProgressBar(1.0, done, BAR_COLUMNS, complete_style=style, finished_style=style)
-    return [Text(name), Text(task_words(task), style=style), bar, Text(where), Text(values)]
+    return [_text(name), _text(task_words(task), style), bar, _text(where), _text(values)]
 
 
 class _Picture:
@@ -117,7 +126,7 @@ def live(run: Run, console: Console | None = None) -> Iterator[Console]:
     console = console or Console()
     if not console.is_terminal:
         yield console
-        console.out(text(run.status()), highlight=False)
+        console.out(printable(text(run.status())), highlight=False)
         return
     with Live(
         _Picture(run),

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pty
 import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
+from rich.console import Console
+
+from mwmagic.dashboard.static import page
+from mwmagic.dashboard.terminal import table
+from mwmagic.model.cause import Stall
+from mwmagic.model.status import RunState, RunStatus, TaskState, TaskStatus
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("nothing_survives")]
 
@@ -49,6 +57,37 @@ def test_a_terminal_gets_a_table_that_stays_below(script):
     assert shown.count("\x1b[2K") > 3, "the table is drawn anew in its place"
     assert "[worker:1] step 30/30 [bold]loss[/bold]=1 loss=0.0333" in plain
     assert_the_table_ends(plain)
+
+
+HOSTILE = """
+import mwmagic.worker
+values = {f"binary_accuracy_{number}": 0.5 for number in range(8)}
+values["bad\\x1b]0;title\\x1b[2Jname"] = 2.0
+mwmagic.worker.report(step=1, steps=2, **values, val_loss=0.75, loss=0.25)
+raise SystemExit("detail\\x1b]0;title\\x1b[2J")
+"""
+
+
+def test_a_terminal_gets_every_metric_and_no_commands_of_a_worker(tmp_path):
+    (tmp_path / "main.py").write_text(HOSTILE)
+    _, shown, plain = in_terminal(COMMAND, tmp_path)
+    assert "\x1b]0;" not in shown
+    assert "\x1b[2J" not in shown
+    table = plain[plain.rindex("run 1: failed") :]
+    wanted = {f"binary_accuracy_{number}=0.5" for number in range(8)}
+    assert wanted | {"loss=0.25", "val_loss=0.75"} <= set(table.split())
+
+
+def test_a_stalled_run_looks_stalled():
+    tasks = {"worker:0": TaskStatus(TaskState.RUNNING)}
+    stalled = RunStatus(1, state=RunState.RUNNING, tasks=tasks, stall=Stall())
+    shown = io.StringIO()
+    Console(file=shown, force_terminal=True, width=80, color_system="standard").print(
+        table(stalled)
+    )
+    assert shown.getvalue().startswith("\x1b[1;33m⚠ run 1: stalled")
+    assert page(stalled, live=True).partition("⚠ <b>run 1: stalled")[1]
+    assert "⚠" not in page(replace(stalled, stall=None), live=True)
 
 
 def test_ipython_in_a_terminal_gets_the_table_while_it_waits(script):
