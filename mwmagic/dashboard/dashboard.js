@@ -12,8 +12,12 @@ const KEPT_POINTS = 12000;
 // The CSS class of each kind of text; the kernel sends its index.
 const MARKS = ["", ".noise", ".error", ".note"];
 const SPEED = "steps/s";
-// No metric: its points say where epochs begin.
-const EPOCH = "an epoch begins";
+// Not a metric: its points mark where epochs begin.
+const EPOCH = null;
+// Lines of a chart whose values are told at once.
+const MOST_TOLD = 16;
+// Characters of a metric's name that fit beside a chart.
+const TITLE = 22;
 // For how long a button waits for a second click.
 const SURE_MS = 3000;
 // The palette of Okabe and Ito.
@@ -149,7 +153,7 @@ function newChart(run, metric, which) {
     if (x0 === x1) [x0, x1] = [x0 - 1, x1 + 1];
     let [y0, y1] = range(points.map(([, y]) => raised(y)));
     const pad = 0.08 * (y1 - y0 || Math.abs(y1) || 1);
-    y0 = !logged && (metric === SPEED || (y0 >= 0 && y0 < pad)) ? 0 : y0 - pad;
+    y0 = !logged && y0 >= 0 && (metric === SPEED || y0 < pad) ? 0 : y0 - pad;
     y1 += pad;
     X = (x) => 58 + ((x - x0) / (x1 - x0)) * (width - 66);
     Y = (y) => 6 + ((y1 - y) / (y1 - y0)) * 126;
@@ -159,7 +163,7 @@ function newChart(run, metric, which) {
       ...heights(y0, y1).flatMap((y) => [h("path.rule", { d: `M58 ${Y(raised(y))}H${width}` }), write(52, Y(raised(y)) + 3, number(y), "end")]),
       ...ticks(x0, x1, 1).map((x) => write(Math.min(X(x), width - 3 * number(x).length), 147, number(x), "middle")),
       write(58 + (width - 66) / 2, 163, axis, "middle"),
-      write(-69, 10, metric, "middle", { transform: "rotate(-90)" }),
+      write(-69, 10, metric.length > TITLE ? `${metric.slice(0, TITLE / 2 - 1)}…${metric.slice(-TITLE / 2)}` : metric, "middle", { transform: "rotate(-90)" }),
       ...marks.filter(([x], i) => x >= x0 && i % every === 0).flatMap(([x, y]) => mark("epoch", x, 128, y)),
       ...lines.flatMap(curves),
       ...lines.filter((line, i) => i && line.attempt > lines[i - 1].attempt).flatMap(({ attempt, points: [[x]] }) => mark("attempt", x, 14, attempt)),
@@ -215,13 +219,15 @@ function newChart(run, metric, which) {
     return drawn;
   }
 
-  // Each line's value at the point nearest to a pixel.
+  // The value of each line, or of the chosen task's, at the point nearest to a pixel.
   function words(at) {
     const away = ([x]) => Math.abs(X(x) - at);
-    return lines.slice(-16).map(({ index, attempt, points }) => {
+    const chosen = lines.filter(({ index }) => !(run.task >= 0) || index === run.task), more = chosen.length - MOST_TOLD;
+    const told = chosen.slice(-MOST_TOLD).map(({ index, attempt, points }) => {
       const [x, y] = points.reduce((best, point) => (away(point) <= away(best) ? point : best));
       return `${run.names[index]}${attempt > 1 ? ` · attempt ${attempt}` : ""} · ${axis} ${x}: ${short(y)}`;
     });
+    return more > 0 ? [...told, `… and ${more} more`] : told;
   }
 
   const clamped = (at) => Math.max(0, Math.min(at, xs.length - 1));
@@ -283,7 +289,7 @@ function newLog(run, ask) {
   // Show what is kept of a task, or of all tasks, again.
   function filter(chosen = task, texts = kept) {
     let at = texts.length;
-    [task, kept, found] = [chosen, texts, 0];
+    [task, kept, found] = [(run.task = chosen), texts, 0];
     blocks.replaceChildren();
     offer(select, ["all tasks", ...run.names], run.names[task] ?? "all tasks");
     run.cards.forEach(({ el }, i) => (el.firstChild.ariaPressed = i === task));
@@ -422,11 +428,11 @@ function newCard(task, index, choose) {
 function newView(model) {
   const page = Math.random(), run = {};
   let said = 0, skew = 0, plotted = false, asked, told, focused;
-  const act = (text, title) => button(text, () => send({ kind: text.toLowerCase() }), title);
+  const act = (kind, label, title, click = () => send({ kind })) => Object.assign(button(label, click, title), { kind });
   const actions = [
-    act("Stacks", "Show where each worker is in its code"),
-    firm("Restart", "Restart every worker with the same code"),
-    firm("Stop", "End every worker"),
+    act("stacks", "Stacks", "Show where each worker is in its code"),
+    firm("restart", "Restart", "Restart every worker with the same code"),
+    firm("stop", "Stop", "End every worker"),
   ];
   const title = h("strong"), time = h("span.dim"), why = h("pre");
   const notice = h("output.notice");
@@ -452,16 +458,19 @@ function newView(model) {
 
   // What ends a run asks for a second click: a slip must not lose what was trained. The other
   // clicks of a double click are part of the slip.
-  function firm(name, title) {
-    const one = button(name, ({ detail }) => {
+  function firm(kind, label, title) {
+    let asked = false;
+    const ask = (whether) => set(one, (asked = whether) ? `${label}? Click again` : label);
+    const one = act(kind, label, title, ({ detail }) => {
       if (detail > 1) return;
-      const sure = run.header.over || one.textContent !== name;
-      set(one, sure ? name : `${name}? Click again`);
+      const sure = run.header.over || asked;
+      ask(!sure);
       clearTimeout(one.timer);
-      if (sure) send({ kind: name.toLowerCase() });
-      else one.timer = setTimeout(set, SURE_MS, one, name);
-    }, title);
-    return Object.assign(one, { name, ariaLive: "polite" });
+      if (sure) send({ kind });
+      else one.timer = setTimeout(ask, SURE_MS, false);
+    });
+    one.ariaLive = "polite";
+    return one;
   }
 
   function hear(message, buffers) {
@@ -518,7 +527,7 @@ function newView(model) {
   }
 
   function plot([index, attempt, metric, x, y]) {
-    const line = (run.series[[metric, attempt, index]] ??= { index, attempt, metric, points: [] });
+    const line = (run.series[JSON.stringify([metric, attempt, index])] ??= { index, attempt, metric, points: [] });
     line.points.push([x, y]);
     const { length } = line.points;
     if (length * Object.keys(run.series).length > KEPT_POINTS) line.points = line.points.filter((_, i) => (length - i) % 2);
@@ -551,7 +560,7 @@ function newView(model) {
     el.ariaLabel = header.title;
     set(words, lost ? `kernel gone; last seen: ${header.words}` : header.words);
     words.classList.toggle("mw-long", words.textContent.length > LONG);
-    for (const one of actions) one.disabled = gone || !header.actions.includes(one.name || one.textContent);
+    for (const one of actions) one.disabled = gone || !header.actions.includes(one.kind);
     set(notice, header.notice);
     set(why, header.cause);
     why.parentNode.hidden = !header.cause;

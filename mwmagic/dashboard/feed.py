@@ -68,7 +68,7 @@ class Feed:
     def __init__(self, view: View) -> None:
         run = view.run
         self.number = run.number
-        self.series = Series(RunPaths(Path(run.directory)).metrics)
+        self.series = Series(RunPaths(Path(run.directory)).metrics, run.tasks)
         self.journal = Journal()
         self._guard = Guard(lambda fault: self.say(fault_words(fault)))
         self._names = list(run.tasks)
@@ -218,7 +218,7 @@ class Feed:
         """Return a point as it is sent to a page."""
         x = int(point.x) if point.x.is_integer() else point.x  # shorter
         task, attempt, metric = point.key
-        return [self._names.index(task), attempt, encodable(metric), x, point.y]
+        return [self._names.index(task), attempt, metric and encodable(metric), x, point.y]
 
     def _look(self) -> None:
         """Record the lines that are still being written, and where each task's texts begin."""

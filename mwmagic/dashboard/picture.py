@@ -7,7 +7,7 @@ import math
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from .series import EPOCH, SPEED
+from .series import SPEED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -58,8 +58,9 @@ class Picture:
         self._tasks, self._axis = tasks, axis
         found: dict[str, list[Point]] = {}
         for point in points:
-            found.setdefault(point.key.metric, []).append(point)
-        self._epochs = _latest(found.pop(EPOCH, []))
+            if point.key.metric is not None:
+                found.setdefault(point.key.metric, []).append(point)
+        self._epochs = _latest([point for point in points if point.key.metric is None])
         drawn = [name for name in found if any(p.y is not None for p in found[name])]
         self.metrics = sorted(drawn, key=_order)
         self._points = {name: found[name] for name in self.metrics}
@@ -122,7 +123,7 @@ class _Chart:
         if self._x0 == self._x1:
             self._x0, self._x1 = self._x0 - 1, self._x1 + 1
         pad = 0.08 * ((max(ys) - min(ys)) or abs(max(ys)) or 1.0)
-        self._y0, self._y1 = (0.0 if zeroed else min(ys) - pad), max(ys) + pad
+        self._y0, self._y1 = (0.0 if zeroed and min(ys) >= 0 else min(ys) - pad), max(ys) + pad
 
     def _x(self, x: float) -> float:
         part = (x - self._x0) / (self._x1 - self._x0)

@@ -117,10 +117,10 @@ def row(task: TaskStatus, share: float | None = None) -> dict[str, Any]:
 
 
 def _actions(view: View) -> list[str]:
-    """Return the buttons that are enabled."""
+    """Return the ids of the buttons that are enabled."""
     if view.doing:
         return []
-    return ["Restart"] if view.run.over else ["Stacks", "Restart", "Stop"]
+    return ["restart"] if view.run.over else ["stacks", "restart", "stop"]
 
 
 def _size(count: int) -> str:

@@ -12,16 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mwmagic.record.metrics import REPORT, Preference, parsed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
     from pathlib import Path
 
-__all__ = ["EPOCH", "SPEED", "Key", "Point", "Series"]
+__all__ = ["SPEED", "Key", "Point", "Series"]
 
 SPEED = "steps/s"
 """The metric that is computed from the times of the others."""
-
-EPOCH = "an epoch begins"
-"""No metric: its points say where the second epoch and later ones begin, and their numbers."""
 
 KEPT_POINTS = 12_000
 """How many points are kept of all series together; beyond that, every second one is dropped."""
@@ -31,6 +28,12 @@ METRICS_READ_BYTES = 2**16
 
 BEHIND_LIMIT = 32
 """A reader further behind than this many chunks skips what is between the chunks it reads."""
+
+LARGEST, SMALLEST = 1e300, 1e-300
+"""A chart has a gap for values beyond the first, and 0 for those below the second.
+
+Its scales need room for arithmetic.
+"""
 
 SPACING_SECONDS = 0.1
 """Minimum time between two points of a series."""
@@ -43,11 +46,15 @@ RATE_SECONDS = 0.5
 
 
 class Key(NamedTuple):
-    """One line of a chart."""
+    """One line of a chart.
+
+    Without a metric, its points mark where the second epoch and later ones begin; their
+    values are the epochs' numbers.
+    """
 
     task: str
     attempt: int
-    metric: str
+    metric: str | None
 
 
 class Point(NamedTuple):
@@ -126,10 +133,12 @@ class Series:
     ----------
     path : Path
         The record's ``metrics.jsonl``.
+    tasks : collection of str
+        The run's tasks; entries of any other are damaged.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, tasks: Collection[str]) -> None:
+        self._path, self._tasks = path, tasks
         self._offset = 0
         self._rest = b""
         self._points: list[Point] = []
@@ -187,7 +196,7 @@ class Series:
             except (ValueError, RecursionError):
                 continue
             found = parsed(entry) if isinstance(entry, dict) else None
-            if found is not None:
+            if found is not None and found["task"] in self._tasks:
                 self._entry(found)
         if len(self._points) > KEPT_POINTS:
             self._thin()
@@ -205,7 +214,7 @@ class Series:
         x = place.move(entry)
         begun = place.begins(entry)
         if begun is not None:
-            self._keep(Key(task, attempt, EPOCH), begun, float(entry["epoch"]), sure=True)
+            self._keep(Key(task, attempt, None), begun, float(entry["epoch"]), sure=True)
         for metric, value in left["metrics"].items():
             key = Key(task, attempt, metric)
             if self._wanted(key, entry):
@@ -228,7 +237,8 @@ class Series:
         return not (entry["source"] == REPORT and entry["final"] and key in self._stepped)
 
     def _add(self, key: Key, x: float, value: float, entry: Mapping[str, Any]) -> None:
-        y = float(f"{value:.5g}") if math.isfinite(value) else None
+        y = float(f"{value:.5g}") if abs(value) <= LARGEST else None
+        y = 0.0 if y is not None and abs(y) < SMALLEST else y
         wall = float(entry["wall"])
         soon = 0 <= wall - self._since.get(key, -math.inf) < SPACING_SECONDS
         if soon and y is not None and not entry.get("final"):

@@ -54,11 +54,11 @@ class Widget(anywidget.AnyWidget):
     loaded : float
         When the page was loaded, in seconds of the monotonic clock.
     watched : bool
-        Whether a page has said anything.
+        Whether any page has sent a message.
     """
 
     _esm = _load("dashboard.js")
-    _css = _load("dashboard.css")
+    _css = re.sub(r"(?<=[{};,])\s+", "", _load("dashboard.css"))
     label = Unicode().tag(sync=True)
     state = Dict().tag(sync=True)
 

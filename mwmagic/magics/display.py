@@ -61,7 +61,7 @@ class Displays:
         if not _in_kernel():
             print(status_text(status))  # noqa: T201 - the output of the cell
             return
-        series = Series(record.paths.metrics)
+        series = Series(record.paths.metrics, status.tasks)
         while series.read():
             pass
         html = status_html(status, series.points, live=not status.over)

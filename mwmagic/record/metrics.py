@@ -37,6 +37,9 @@ REPORT, LOG = "report", "log"
 HISTORY = "history"
 """The kind of an entry with part of the history that a `fit` returned."""
 
+MOST_COUNTED = 2**53
+"""The largest count of steps or epochs: JavaScript and floats are exact up to here."""
+
 _COUNTS = ("epoch", "epochs", "step", "steps")
 
 
@@ -53,19 +56,30 @@ def parsed(raw: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the entry of a line's JSON; None if it has no metrics or is damaged."""
     if not isinstance(raw.get("metrics"), dict):
         return None
-    entry = {"source": LOG, "kind": "print", "final": False, "seconds_per_step": None, **raw}
+    entry = {"source": LOG, "kind": "print", **raw}
     try:
         entry["wall"] = float(raw["wall"])
         entry["task"], entry["attempt"] = str(raw["task"]), int(raw["attempt"])
     except (KeyError, TypeError, ValueError, OverflowError):
         return None
     entry |= {name: _count(raw.get(name)) for name in _COUNTS}
+    entry["final"] = raw.get("final") is True
+    entry["seconds_per_step"] = _seconds(raw.get("seconds_per_step"))
     entry["metrics"] = _numbers(raw["metrics"])
     return entry
 
 
 def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    """Return a count that every reader of JSON understands."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        return None
+    return value if abs(value) <= MOST_COUNTED else None
+
+
+def _seconds(value: object) -> float | None:
+    """Return a time; None if it is damaged or unknown."""
+    seconds = _number(value)
+    return seconds if 0 < seconds < math.inf else None
 
 
 def _numbers(metrics: Mapping[str, object]) -> dict[str, float]:

@@ -96,11 +96,12 @@ time.sleep(600)
 )
 BROKEN = "%%mw_worker\nprint('up')\ndef f(:\n    pass\n"
 
+LONG = "val_" + "categorical_" * 6 + "accuracy"
 METRICS = worker(
-    """
+    f"""
 for step in range(1, 21):
-    once = " once=0.5" if step == 20 else ""
-    print(f"step {step}/20 loss={1 / step:.4f} acc={step / 100:.2f}{once}", flush=True)
+    once = " once=0.5 {LONG}=0.5" if step == 20 else ""
+    print(f"step {{step}}/20 loss={{1 / step:.4f}} acc={{step / 100:.2f}}{{once}}", flush=True)
     time.sleep(0.12)
 time.sleep(600)
 """

@@ -419,7 +419,15 @@ def pressed(notebook, name):
     return notebook.button(name).get_attribute("aria-pressed")
 
 
-def test_a_chart_shows_any_metric_and_marks_attempts(notebook):
+OUTSIDE = """chart => {
+    const box = chart.querySelector("svg").getBoundingClientRect();
+    const out = (one) => one.top < box.top - 1 || one.bottom > box.bottom + 1;
+    return [...chart.querySelectorAll("text")]
+        .filter((text) => out(text.getBoundingClientRect())).map((text) => text.textContent);
+}"""
+
+
+def test_a_chart_shows_any_metric_and_marks_attempts(notebook, shot):
     notebook.write(cells.declare(), cells.METRICS).open().run()
     chart, speed = notebook.board.locator("figure").all()
     label = partial(chart.locator(".mw-plot").get_attribute, "aria-label")
@@ -434,6 +442,10 @@ def test_a_chart_shows_any_metric_and_marks_attempts(notebook):
     assert chart.locator("path[opacity='0.35']").count() == 2
     chart.get_by_label("Metric").select_option("acc")
     assert label().startswith("acc: worker:0 · step 20: 0.2, ")
+    chart.get_by_label("Metric").select_option(cells.LONG)
+    assert label().startswith(f"{cells.LONG}: worker:0")
+    assert chart.evaluate(OUTSIDE) == []
+    shot(notebook, "long-name")
     assert speed.get_by_label("Metric").input_value() == "steps/s"
 
 
@@ -632,6 +644,14 @@ def test_many_tasks_stay_usable(notebook, shot, workers):
     )
     assert min(boxes)[2].startswith(f"worker:{workers // 2}"), "failures come first"
     assert notebook.board.locator(".mw-tasks").bounding_box()["height"] < 450
+    chart = notebook.board.locator("figure").first
+    values = partial(told, chart, "valuetext")
+    eventually(lambda: values().count(" · step ") >= min(workers, 16), values)
+    assert ("… and " in values()) == (workers > 16)
+    culprit = f"worker:{workers // 2}"
+    notebook.board.get_by_role("button", name=culprit, exact=True).click()
+    chart.locator(".mw-plot").press("End")
+    assert re.fullmatch(rf"{culprit} · step 60: [\d.]+", values())
     for theme in ("Dark", "Light"):
         notebook.theme(f"JupyterLab {theme}")
         shot(notebook, f"{workers}-tasks-{theme.lower()}")

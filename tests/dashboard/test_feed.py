@@ -6,12 +6,17 @@ import base64
 import json
 import re
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from statuses import RELAXED
 
 from mwmagic.dashboard.feed import Feed
 from mwmagic.dashboard.pages import Cursor
 from mwmagic.dashboard.rows import View
+from mwmagic.dashboard.series import SPEED
 from mwmagic.dashboard.static import page, text
 from mwmagic.logs.noise import Noise
 from mwmagic.model.status import RunStatus
@@ -71,6 +76,56 @@ def test_a_saved_page_draws_every_metric(view):
     board = {metric for _, _, metric, _, _ in frame(feed)["points"]}
     assert board == set(names)
     assert set(re.findall(r">([^<]+)</text>", picture(page(view.run, feed.series.points)))) >= board
+
+
+FIELDS = {
+    "source": st.sampled_from(["report", "log"]),
+    "kind": st.sampled_from(["train", "validation", "bar", "evaluate", "print", "report"]),
+    "task": st.just("worker:0"),
+    "attempt": st.integers(1, 3),
+    "wall": st.floats(0, 100),
+    "final": st.booleans(),
+    "seconds_per_step": st.floats(),
+    "metrics": st.dictionaries(st.sampled_from(["loss", SPEED, "", ODD]), st.floats(), min_size=1),
+    **dict.fromkeys(("step", "steps", "epoch", "epochs"), st.integers(0, 20)),
+}
+
+
+def damaged(**fields):
+    told = {"source": "report", "kind": "train", "task": "worker:0", "attempt": 1, "wall": 1.0}
+    return {**told, "step": 1, "metrics": {"loss": 0.5}, **fields}
+
+
+NEEDED = ("task", "attempt", "wall", "metrics")
+LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
+ANYTHING = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=2), max_leaves=3) | (
+    st.sampled_from([10**400, -(10**17), {}, "NaN", 5e-324])
+)
+ODDLY = {name: st.one_of(*[good] * 4, ANYTHING) for name, good in FIELDS.items()}
+ENTRY = st.fixed_dictionaries({name: ODDLY.pop(name) for name in NEEDED}, optional=ODDLY)
+
+
+@pytest.mark.slow
+@RELAXED
+@given(st.lists(ENTRY, max_size=20))
+@example([damaged(seconds_per_step="fast")])
+@example([damaged(step=10**400)])
+@example([damaged(task="worker:7")])
+@example([damaged(metrics={"loss": 5e-324, SPEED: -1.0})])
+@example([damaged(metrics={"loss": value}) for value in (-1.7e308, 1.7e308)])
+def test_damaged_metrics_cost_their_line_only(entries):
+    with TemporaryDirectory() as folder:
+        run = {"number": 1, "directory": folder, "state": "running", "attempt": 1}
+        status = RunStatus.from_json({**run, "tasks": {"worker:0": {"state": "running"}}})
+        whole = {"wall": 1.0, "task": "worker:0", "attempt": 9, "metrics": {"whole": 0.5}}
+        lines = [json.dumps(one) for one in [*entries, whole]]
+        (Path(folder) / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+        feed = Feed(View(status))
+        message = frame(feed)
+        json.dumps(message, allow_nan=False)
+        assert [0, 9, "whole"] in [point[:3] for point in message["points"]]
+        assert not message["texts"], "no fault is told of"
+        assert ">whole</text>" in picture(page(status, feed.series.points))
 
 
 def picture(html):

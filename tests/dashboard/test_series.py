@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from mwmagic.dashboard.series import EPOCH, KEPT_POINTS, SPEED, Key, Series
+from mwmagic.dashboard.series import KEPT_POINTS, SPEED, Key, Series
 
 
 def entry(step, wall, **fields):
@@ -19,7 +19,7 @@ def entry(step, wall, **fields):
 class Record:
     def __init__(self, path):
         self.path = path
-        self.series = Series(path)
+        self.series = Series(path, ["worker:0"])
 
     def write(self, *entries):
         with self.path.open("a") as file:
@@ -92,7 +92,17 @@ def test_the_axis_grows_over_epochs(tmp_path):
 def test_epochs_are_marked_where_they_begin(tmp_path):
     one = record(tmp_path)
     one.write(*(entry(10, float(n), steps=10, epoch=n, epochs=3) for n in (1, 2, 3)))
-    assert one.read(EPOCH) == [(10.0, 2.0), (20.0, 3.0)]
+    assert one.read(None) == [(10.0, 2.0), (20.0, 3.0)]
+
+
+def test_a_metric_may_be_named_as_anything_that_a_chart_marks(tmp_path):
+    one = record(tmp_path)
+    metrics = {"an epoch begins": 0.5, "None": 0.25, "": 0.125}
+    one.write(*(entry(10, float(n), steps=10, epoch=n, metrics=metrics) for n in (1, 2)))
+    assert [one.read(name) for name in metrics] == [
+        [(10.0, value), (20.0, value)] for value in metrics.values()
+    ]
+    assert one.read(None) == [(10.0, 2.0)]
 
 
 def test_epochs_of_a_printed_log_are_marked(tmp_path):
@@ -104,13 +114,13 @@ def test_epochs_of_a_printed_log_are_marked(tmp_path):
             for step in (3, 6)
         )
     )
-    assert one.read(EPOCH) == [(6.0, 2.0)]
+    assert one.read(None) == [(6.0, 2.0)]
 
 
 def test_an_axis_of_epochs_has_no_marks(tmp_path):
     one = record(tmp_path).write(*(entry(1, float(n), epoch=n) | {"step": None} for n in (1, 2, 3)))
     assert [x for x, _ in one.read()] == [1.0, 2.0, 3.0]
-    assert one.read(EPOCH) == []
+    assert one.read(None) == []
 
 
 def test_pages_get_points_and_where_to_go_on(tmp_path):

@@ -46,6 +46,18 @@ def test_numbers_come_back_and_the_file_is_valid_json(directory):
     assert (found["step"], found["epoch"], found["final"]) == (1, None, False)
 
 
+def test_a_damaged_field_costs_no_more_than_itself(directory):
+    write(
+        directory,
+        entry(metrics={"loss": 1.0}, step=10**400, seconds_per_step="fast", final="no"),
+        entry(metrics={"loss": 2.0}, step=2, seconds_per_step=0.5, final=True),
+        entry(metrics={"loss": 3.0}, step=3, seconds_per_step=-1),
+    )
+    names = ("step", "seconds_per_step", "final")
+    found = [tuple(one[name] for name in names) for one in read(directory).metrics()]
+    assert found == [(None, None, False), (2, 0.5, True), (3, None, False)]
+
+
 def test_reports_win_over_the_log_whichever_came_first(directory):
     write(
         directory,

@@ -247,7 +247,7 @@ def test_every_view_says_the_same_of_a_lost_run():
     assert f"run 7: {said}" in drawn(status)
     shown = header(View(status))
     assert (shown["words"], shown["over"], shown["tone"]) == (said, True, "bad")
-    assert shown["actions"] == ["Restart"]
+    assert shown["actions"] == ["restart"]
     assert row(status.tasks["worker:0"])["state"] == "lost"
 
 
