@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["Board"]
 
 AFTER_FAULT_SECONDS = 1.0
-"""Until the next look at a run after one that failed."""
+"""Delay before retrying after an error."""
 
 FRAME_SECONDS = 0.08
 """Minimum time between two frames."""
@@ -45,13 +45,13 @@ SAVE_SECONDS = 1.0
 """Minimum time between two updates of the output that is saved with the notebook."""
 
 IDLE_SAVE_SECONDS = 30.0
-"""The same while only numbers change, for Jupyter renders the output again each time."""
+"""The same while only numbers change, because Jupyter re-renders the output each time."""
 
 UNWATCHED_SAVE_SECONDS = 2.0
-"""The same where no page renders it."""
+"""The same when no page shows it."""
 
 STACKS_CHARACTERS = 200_000
-"""Maximum shown of stacks: pages receive them in one piece."""
+"""Maximum length of the stacks shown: pages receive them in one piece."""
 
 
 class Board:
@@ -68,7 +68,7 @@ class Board:
     widget : Widget
         The widget that shows it.
     notice : str
-        What the page says about the run as long as it is going.
+        What the page says about the run while it is going.
     """
 
     def __init__(self, run: Run, widget: Widget, notice: str = "") -> None:
@@ -163,7 +163,7 @@ class Board:
         return bundle
 
     def _left(self) -> str:
-        """Say what becomes of a run that no page shows and that ends with the kernel."""
+        """Say what happens to a run that no page shows and that ends with the kernel."""
         options = self.run.cluster.options
         stays = self.widget.watched or options.detach or options.coordinator
         return "" if stays else LEFT
@@ -192,7 +192,7 @@ class Board:
         return words(run), self.widget.hosted, self.widget.loaded, self.widget.watched
 
     def _save(self, run: RunStatus) -> bool:
-        """Update what the notebook keeps; return whether something is left for later.
+        """Update what the notebook keeps; return whether a change is still unsaved.
 
         Jupyter renders the output again each time.
         """
@@ -224,7 +224,7 @@ class Board:
         while not self._closed:
             self._wake.wait(self._pause)
             self._wake.clear()
-            # A step that fails says no more when the next is due; later launches need this thread.
+            # A failed step leaves no deadline for the next one; later launches need this thread.
             self._pause, self._rest = AFTER_FAULT_SECONDS, FRAME_SECONDS
             with self._lock:
                 if not self._closed:
@@ -337,7 +337,7 @@ class Board:
 
 
 def _moment(run: RunStatus) -> tuple[object, ...]:
-    """Return the values whose change makes a refusal untrue."""
+    """Return the values whose change invalidates a displayed refusal."""
     return run.state, run.attempt
 
 

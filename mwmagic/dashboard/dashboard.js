@@ -25,7 +25,7 @@ const COLOURS = "#0072B2 #E69F00 #009E73 #CC79A7 #56B4E9 #D55E00".split(" ");
 const DASHES = ["", "7 4", "2 3", "9 3 2 3"];
 // The hues of a terminal's colours; the lightness follows the theme.
 const HUES = "#888 #d00 #080 #a80 #06d #a0a #088 #888".split(" ");
-// What switches colours on and off in a line, and what tells where a match begins and ends.
+// Matches what switches colours on and off in a line, and what marks the ends of a match.
 const CODE = "\x1b\\[[\\d;]*m", SWITCH = new RegExp(`(\x01|\x02|${CODE})`);
 
 const colour = (task) => COLOURS[task % COLOURS.length];
@@ -456,8 +456,8 @@ function newView(model) {
     log.el,
   );
 
-  // What ends a run asks for a second click: a slip must not lose what was trained. The other
-  // clicks of a double click are part of the slip.
+  // What ends a run asks for a second click: a slip must not lose a training. The second click
+  // of a double click is part of the slip.
   function firm(kind, label, title) {
     let asked = false;
     const ask = (whether) => set(one, (asked = whether) ? `${label}? Click again` : label);

@@ -35,7 +35,7 @@ AHEAD_BYTES = 96_000
 """Maximum read for one frame."""
 
 TURN_BYTES = 8_000
-"""Read at a time, until there is enough for the frame."""
+"""How much is read at a time, until there is enough for the frame."""
 
 LAG = Lag(2**20, left_out_words)
 """How far a reader may fall behind a log before it skips ahead: a page keeps fewer lines."""
@@ -44,16 +44,16 @@ FRAME_POINTS = 1000
 """Maximum in one frame."""
 
 MOVING_SECONDS = 0.2
-"""Time between two updates of the values that change all the time."""
+"""Time between two updates of the values that keep changing."""
 
 MOVING = {"part", "place", "metrics", "usage"}
-"""The parts of a row that change all the time."""
+"""The parts of a row that keep changing."""
 
 _NOTHING: tuple[object, ...] = (None, {}, [])
-"""The parts of a frame that say nothing. An empty text does: what it stands for is gone."""
+"""Values left out of a frame. An empty string is sent, because it clears the old one."""
 
 LIVE_LINE_CHARACTERS = 300
-"""Maximum shown of a line that is still being written."""
+"""Maximum length shown of a line that is still being written."""
 
 
 class Feed:
@@ -90,7 +90,7 @@ class Feed:
         run = view.run
         due = run.over or time.monotonic() - self._paced >= MOVING_SECONDS
         if self._taken in ((view, True), (view, due)):
-            return  # nothing of it is new
+            return  # nothing is new
         self._taken = (view, due)
         version = self._state + 1
         new = sendable(header(view))
@@ -109,7 +109,7 @@ class Feed:
     def _note(
         self, kept: dict[str, tuple[int, Any]], new: dict[str, Any], version: int, *, due: bool
     ) -> None:
-        """Record what changed in a row: if no update is due, only what must be known at once."""
+        """Record what changed in a row: only what is urgent, unless an update is due."""
         for name, value in new.items():
             changed = name not in kept or kept[name][1] != value
             if changed and (due or name not in MOVING or name not in kept):

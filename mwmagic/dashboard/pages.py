@@ -11,13 +11,13 @@ FRAME_CHARACTERS = 24_000
 """Maximum size of a frame."""
 
 WINDOW_CHARACTERS = 6 * FRAME_CHARACTERS
-"""How much may be in flight to pages that have not answered yet: the window of the backpressure."""
+"""How much may be in flight to pages that have not answered yet: the backpressure window."""
 
 LEAST_CHARACTERS = 4000
 """Minimum room for a frame, and all that a page gets while it does not answer."""
 
 QUESTION_SECONDS = 1.0
-"""Time between two questions while little is sent."""
+"""Time between two questions while little is being sent."""
 
 SILENCE_SECONDS = 1.0
 """How long a question waits for the slowest page."""

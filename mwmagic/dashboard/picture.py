@@ -32,7 +32,7 @@ MOST_EPOCHS = 8
 """Maximum number of epochs marked in a chart."""
 
 TITLE_CHARACTERS = 22
-"""How many characters of a metric's name fit beside a chart."""
+"""The longest metric name that fits beside a chart."""
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
 """The palette of Okabe and Ito, made for colour-blind readers."""
@@ -204,7 +204,7 @@ def _ticks(low: float, high: float, least: float = 0.0) -> Iterator[float]:
 
 
 def _thin(points: list[Point], most: int) -> list[Point]:
-    """Keep up to so many points, and the last one."""
+    """Keep at most so many points, and the last one."""
     stride = math.ceil(len(points) / most)
     return [*points[:-1:stride], points[-1]]
 

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 __all__ = ["Load", "View", "header", "row"]
 
 MOST_ROWS, MOST_CARDS = 8, 24
-"""Up to so many tasks are shown as rows, and up to so many as cards; more become tiles."""
+"""The most tasks shown as rows, and as cards; more are shown as tiles."""
 
 _TIE = "\N{NO-BREAK SPACE}"
-"""What keeps a metric's name and value on one line."""
+"""Keeps a metric's name and value on one line."""
 
 LOAD_SECONDS = 2.0
 """Minimum time over which CPU load is measured; samples are a second apart."""
@@ -49,7 +49,7 @@ class View:
     refusal : str
         Why the last button's action was refused.
     stacks : str
-        What the last look at the stacks found, until that is closed; its first line is a title.
+        The stacks last collected, until their panel is closed; the first line is a title.
     """
 
     run: RunStatus

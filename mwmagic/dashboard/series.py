@@ -224,7 +224,7 @@ class Series:
             self._add(Key(task, attempt, SPEED), x, speed, entry)
 
     def _retract(self, keys: set[Key]) -> None:
-        """Remove points that came from a log before the first report of their metrics."""
+        """Remove points read from a log before their metrics were first reported."""
         if any(key in self._seen for key in keys):
             self._points = [point for point in self._points if point.key not in keys]
             for key in keys:

@@ -80,7 +80,7 @@ def page(
     live : bool
         Whether the run is still going.
     note : str
-        What else is said of it.
+        A remark to add.
     """
     head = "⚠ " if run_tone(run) == "stall" else ""
     head += "<b>" + html.escape(headline(run)) + "</b>"
