@@ -37,7 +37,7 @@ REPORT, LOG = "report", "log"
 HISTORY = "history"
 """The kind of an entry with part of the history that a `fit` returned."""
 
-MOST_COUNTED = 2**53
+COUNT_LIMIT = 2**53
 """The largest count of steps or epochs: JavaScript and floats are exact up to here."""
 
 _COUNTS = ("epoch", "epochs", "step", "steps")
@@ -73,7 +73,7 @@ def _count(value: object) -> int | None:
     """Return a count that every reader of JSON understands."""
     if isinstance(value, bool) or not isinstance(value, int):
         return None
-    return value if abs(value) <= MOST_COUNTED else None
+    return value if abs(value) <= COUNT_LIMIT else None
 
 
 def _seconds(value: object) -> float | None:
