@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
+
+from mwmagic.model.misspelling import meant
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = ["ConciseParser"]
-
-CLOSE_LIMIT = 0.65
-"""How alike two names must be, from 0 to 1, for one to be a misspelling of the other."""
 
 
 class ConciseParser(argparse.ArgumentParser):
@@ -25,8 +23,8 @@ class ConciseParser(argparse.ArgumentParser):
         given, extra = super().parse_known_args(args, namespace)
         if extra:
             hints = dict.fromkeys(filter(None, map(self._meant, extra)))
-            meant = f"; did you mean {' and '.join(hints)}?" if hints else ""
-            self.error(f"unrecognized arguments: {' '.join(extra)}{meant}")
+            hint = f"; did you mean {' and '.join(hints)}?" if hints else ""
+            self.error(f"unrecognized arguments: {' '.join(extra)}{hint}")
         return given, extra
 
     def explained(self, message: str) -> str:
@@ -46,6 +44,5 @@ class ConciseParser(argparse.ArgumentParser):
             if action.dest == name:
                 return f"{action.metavar or action.dest} without a flag"
         known = {flag.lstrip("-"): flag for flag in self.flags()}
-        begun = [one for one in known if one.startswith(name)]
-        found = begun or get_close_matches(name, known, 1, CLOSE_LIMIT)
-        return known[found[0]] if found else None
+        found = meant(name, known)
+        return known[found] if found else None

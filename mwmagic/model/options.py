@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 from mwmagic.errors import ClusterError
 
 from .cluster import Task, make_tasks
+from .misspelling import meant
 from .option import Option, Repeated
 from .variables import KERAS_MODES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 __all__ = ["OPTIONS", "ClusterOptions"]
 
@@ -189,6 +190,7 @@ class ClusterOptions:
             An option is unknown or cannot be changed while the cluster is running.
         """
         can = [name for name, one in OPTIONS.items() if one.repeated is Repeated.UPDATE]
+        _check_known(changes)
         for name in changes:
             if name not in can:
                 raise ClusterError(
@@ -215,11 +217,17 @@ class ClusterOptions:
         ClusterError
             There is no such option, or it does not allow that value.
         """
-        for name in values:
-            if name not in OPTIONS:
-                known = ", ".join(OPTIONS)
-                raise ClusterError(f"a cluster has no option {name!r}; the options are {known}")
+        _check_known(values)
         return cls(**values)
+
+
+def _check_known(names: Iterable[str]) -> None:
+    """Refuse what is not an option."""
+    for name in names:
+        if name not in OPTIONS:
+            close = meant(name, OPTIONS)
+            hint = f"did you mean {close}? See" if close else "see"
+            raise ClusterError(f"there is no option {name}; {hint} help(Cluster)")
 
 
 def _check_coordinator(options: ClusterOptions) -> None:

@@ -35,7 +35,7 @@ SLEEP = "import time; print('up', flush=True); time.sleep(600)"
         ({"framework": "caffe"}, "unknown framework 'caffe'; the frameworks are tensorflow"),
         ({"keras": "old"}, "keras must be one of auto, plain, legacy, not 'old'"),
         ({"grace": float("inf")}, "grace must be a finite number from 0, not inf"),
-        ({"stall": 3}, "a cluster has no option 'stall'; the options are workers, chief"),
+        ({"stall": 3}, "there is no option stall; did you mean stall_timeout"),
         ({"coordinator": True}, "a coordinator needs parameter servers"),
         ({"coordinator": True, "ps": 1, "framework": "jax"}, "jax has no coordinator"),
         ({"evaluator": True, "framework": "jax"}, "workers only; remove evaluator:0 or use"),

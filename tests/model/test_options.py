@@ -156,6 +156,20 @@ def test_only_what_may_change_is_updated(name):
             options.updated({name: OTHER[name]})
 
 
-def test_an_option_that_does_not_exist():
-    with pytest.raises(ClusterError, match="no option 'stall'; the options are workers, chief, ps"):
-        ClusterOptions.declare(stall=3)
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("gpu", "; did you mean gpus? See help(Cluster)"),
+        ("stall", "; did you mean stall_timeout? See help(Cluster)"),
+        ("evalutor", "; did you mean evaluator? See help(Cluster)"),
+        ("colour", "; see help(Cluster)"),
+    ],
+)
+def test_an_option_that_does_not_exist(name, said):
+    for refused in (
+        lambda: ClusterOptions.declare(**{name: 1}),
+        lambda: ClusterOptions().updated({name: 1}),
+    ):
+        with pytest.raises(ClusterError) as error:
+            refused()
+        assert str(error.value) == f"there is no option {name}{said}"
