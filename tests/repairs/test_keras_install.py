@@ -13,6 +13,7 @@ from processes import printed
 
 from mwmagic import repairs as package
 from mwmagic.errors import MwmagicError, NotInstalled
+from mwmagic.repairs.versions import FIRST_COVERED
 
 PAGE = Path(__file__).parents[2] / "docs" / "keras.md"
 
@@ -86,6 +87,22 @@ def test_each_repair_has_its_link():
     found = dict(links())
     assert len(found) > 20
     assert not [name for name, at in found.items() if not re.fullmatch(f"{thread}|{line}", at)]
+
+
+def anchor(heading):
+    """Return what a link to a heading ends with, as GitHub makes it."""
+    return "#" + re.sub(r"[^a-z0-9 _-]", "", heading.lower()).replace(" ", "-")
+
+
+def test_the_first_page_says_that_it_works_and_what_is_refused():
+    text = PAGE.read_text(encoding="utf-8")
+    first = text.partition("## What works")[0]
+    refused = ("strategy.scope()", "`OrbaxCheckpoint`", f"a Keras before 3.{FIRST_COVERED}")
+    assert not [one for one in ("Keras 3 just works", *refused) if one not in first]
+    headings = {anchor(one) for one in re.findall(r"^#+ (.*)$", text, re.MULTILINE)}
+    linked = re.findall(r"\]\((#[^)]*)\)", first)
+    assert "#what-is-refused-and-what-gets-a-warning" in linked
+    assert set(linked) <= headings
 
 
 INSTALLED_FIRST = """

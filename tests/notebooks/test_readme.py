@@ -1,0 +1,75 @@
+"""The README: its example as a notebook, then the same from a script and from a shell."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+ROOT = Path(__file__).parents[2]
+BLOCK = re.compile(r"^```(?:python)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LOADING = "(images, labels), _ = tf.keras.datasets.mnist.load_data()"
+COMMAND = "mwmagic run -n 2 main.py --epochs 3\n"
+
+pytestmark = [pytest.mark.slow, pytest.mark.tensorflow]
+
+
+def blocks():
+    return BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8"))
+
+
+def loading():
+    """Return the quickstart's module, whose data are other digits where there is no network."""
+    quickstart = nbformat.read(ROOT / "notebooks" / "quickstart.ipynb", as_version=4)
+    sources = [cell.source for cell in quickstart.cells]
+    [source] = [one for one in sources if one.startswith("%%writefile mnist_setup.py\n")]
+    return source.partition("\n")[2]
+
+
+@pytest.mark.timeout(600)
+def test_the_example_trains_as_it_stands(tmp_path, nothing_survives):
+    (tmp_path / "mnist_setup.py").write_text(loading())
+    sources = [text.rstrip("\n") for text in blocks()[:3]]
+    assert sources[1].count(LOADING) == 1
+    offline = "from mnist_setup import load_data\n(images, labels) = load_data()"
+    sources[1] = sources[1].replace(LOADING, offline)
+    cells = [nbformat.v4.new_code_cell(source) for source in [*sources, "%mw_logs 0"]]
+    where = {"metadata": {"path": str(tmp_path)}}
+    notebook = nbformat.v4.new_notebook(cells=cells)
+    NotebookClient(notebook, timeout=300, kernel_name="python3", resources=where).execute()
+    assert "Epoch 3/3" in str(notebook.cells[-1].outputs)
+
+
+@pytest.fixture
+def program(tmp_path):
+    """A program that says what it is given, where the README has ``main.py``."""
+    (tmp_path / "main.py").write_text("import sys; print('given', *sys.argv[1:])\n")
+    return tmp_path
+
+
+def test_the_script_runs_the_program_on_every_task(program, nothing_survives):
+    [script] = [text for text in blocks() if "from mwmagic import Cluster" in text]
+    subprocess.run([sys.executable, "-c", script], cwd=program, check=True, timeout=120)
+    logs = sorted(program.glob(".mwmagic/runs/*/**/*.log"))
+    assert ["given --epochs 3" in log.read_text() for log in logs] == [True, True], logs
+
+
+def test_the_command_runs_the_program_on_every_task(program, nothing_survives):
+    assert COMMAND in blocks()
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        COMMAND.split(),
+        cwd=program,
+        env={**os.environ, "PATH": path},
+        check=True,
+        timeout=120,
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.count("given --epochs 3") == 2
