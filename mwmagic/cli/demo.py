@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mwmagic.errors import MwmagicError, NotInstalled
+from mwmagic.errors import FileTrouble, MwmagicError, NotInstalled
 from mwmagic.model.status import Reached
-from mwmagic.record import runs
+from mwmagic.record import runs, written
+from mwmagic.record.paths import demo_log
+from mwmagic.words.file import kept_words
 from mwmagic.words.run import reached
 
 if TYPE_CHECKING:
@@ -33,7 +34,12 @@ def add(command: argparse.ArgumentParser) -> None:
         default="mwmagic-demo",
         help="Where to put the notebook (default: mwmagic-demo).",
     )
-    command.set_defaults(action=lambda given: demo(Path(given.directory)))
+    command.add_argument(
+        "--overwrite", action="store_true", help="Replace the notebook even if you changed it."
+    )
+    command.set_defaults(
+        action=lambda given: demo(Path(given.directory), overwrite=given.overwrite)
+    )
 
 
 def _notebook() -> Path:
@@ -54,6 +60,18 @@ def _check() -> None:
         )
 
 
+def _check_own(path: Path) -> None:
+    """Refuse to replace a notebook that is the user's work."""
+    if path.exists() and not written.is_own(path):
+        other = "`--directory` names another place"
+        raise FileTrouble(kept_words(path, other, known=written.is_known(path)))
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.write_bytes(data)
+    written.note(path, data)
+
+
 def _execute(path: Path) -> None:
     import nbformat
     from nbclient import NotebookClient
@@ -67,10 +85,11 @@ def _execute(path: Path) -> None:
     )
     try:
         # TensorFlow's notices are in the notebook where it asks for them; not on the terminal.
-        with (path.parent / "kernel.log").open("w") as log:
+        with demo_log(path.parent).open("w") as log:
             client.execute(stderr=log)
     finally:
-        nbformat.write(notebook, path)  # type: ignore[no-untyped-call]
+        text = nbformat.writes(notebook)  # type: ignore[no-untyped-call]
+        _write(path, text.encode())
 
 
 def _metrics(record: Record) -> list[str]:
@@ -88,8 +107,15 @@ def _jupyter() -> str:
     return str(command.relative_to(Path.cwd()) if command.is_relative_to(Path.cwd()) else command)
 
 
-def demo(directory: Path) -> int:
+def demo(directory: Path, *, overwrite: bool = False) -> int:
     """Execute the quickstart in `directory` and print what the workers reached.
+
+    Parameters
+    ----------
+    directory : Path
+        Where the notebook is put.
+    overwrite : bool
+        Whether a notebook that was changed there is replaced.
 
     Returns
     -------
@@ -100,11 +126,15 @@ def demo(directory: Path) -> int:
     ------
     NotInstalled
         A required library is missing.
+    FileTrouble
+        The notebook was changed since it was put there.
     """
     _check()
-    directory.mkdir(parents=True, exist_ok=True)
     path = directory / DEMO_NOTEBOOK
-    shutil.copyfile(_notebook(), path)
+    if not overwrite:
+        _check_own(path)
+    directory.mkdir(parents=True, exist_ok=True)
+    _write(path, _notebook().read_bytes())
     print(f"executing {path}: two workers train a model on handwritten digits ...", flush=True)
     _execute(path)
     record = runs(directory)[-1]

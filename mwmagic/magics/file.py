@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from mwmagic.errors import FileTrouble
 from mwmagic.record import written
 from mwmagic.record.paths import expanded
-from mwmagic.words.file import file_words
+from mwmagic.words.file import file_words, kept_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -111,11 +111,7 @@ class OutputFile:
         if self._overwrite or self._path.read_bytes() == data or written.is_own(self._path):
             return
         known = written.is_known(self._path)
-        why = "was changed since mwmagic wrote it" if known else "is not known to be mwmagic's"
-        raise FileTrouble(
-            f"{self.name} {why}, and is left as it is; "
-            "`--overwrite` replaces it, `--file` names another file"
-        )
+        raise FileTrouble(kept_words(self.name, "`--file` names another file", known=known))
 
     def _write(self, draft: Path, data: bytes, mode: int | None) -> None:
         if self._path.exists():

@@ -4,7 +4,8 @@
 
     .mwmagic/
       .gitignore                    ignores the folder
-      written/main.py               the hash of what a magic wrote to main.py beside the folder
+      written/main.py               the hash of what mwmagic wrote to main.py beside the folder
+      demo.log                      what the kernel of `mwmagic demo` printed
       runs/.lock                    held while the next run's directory is created
       runs/0007-main/
         run.json                    the run's last known state, replaced as a whole
@@ -32,6 +33,7 @@ __all__ = [
     "FOLDER",
     "RunPaths",
     "TaskPaths",
+    "demo_log",
     "expanded",
     "ignore_file",
     "inside",
@@ -81,6 +83,11 @@ def lock_file(root: Path) -> Path:
 def mark_file(path: Path) -> Path:
     """Return the file that keeps the hash of what mwmagic wrote to the user's file `path`."""
     return path.parent / FOLDER / "written" / path.name
+
+
+def demo_log(root: Path) -> Path:
+    """Return the file that keeps what the kernel of a demonstration in `root` printed."""
+    return root / FOLDER / "demo.log"
 
 
 def inside(path: str) -> str:

@@ -1,4 +1,4 @@
-"""Why a file cannot be read or written, in a sentence with the next step."""
+"""Why a file cannot be read, written or replaced, in a sentence with the next step."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["file_words"]
+__all__ = ["file_words", "kept_words"]
 
 _DENIED = "{path} cannot be written or read: {why}; allow it, or use another directory"
 _FULL = "there is no space left for {path}: {why}; free some, or use another directory"
@@ -43,3 +43,19 @@ def file_words(error: OSError, path: Path | str | None = None) -> str:
     why = os.strerror(error.errno) if error.errno else str(error)
     text = _WORDS.get(error.errno or 0, "{path} cannot be written or read: {why}")
     return text.format(path=meant, why=why)
+
+
+def kept_words(path: Path | str, other: str, *, known: bool) -> str:
+    """Return why a file of the user's is not replaced, and what to do.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    other : str
+        What names another file instead.
+    known : bool
+        Whether mwmagic ever wrote it.
+    """
+    why = "was changed since mwmagic wrote it" if known else "is not known to be mwmagic's"
+    return f"{path} {why}, and is left as it is; `--overwrite` replaces it, {other}"

@@ -7,9 +7,10 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import nbformat
 import pytest
 
-from mwmagic.cli import demo
+from mwmagic.cli import demo, main
 from mwmagic.errors import NotInstalled
 from mwmagic.record import Record, RunDirectory
 
@@ -39,6 +40,41 @@ def test_the_last_metrics_of_each_worker_are_shown(tmp_path):
     assert demo._metrics(Record(run.path, 1)) == [
         "  worker:0  epoch 2/2  loss 0.25  accuracy 1",
         "  worker:1  epoch 2/2  loss 1.25  accuracy 1",
+    ]
+
+
+@pytest.fixture
+def short(monkeypatch, tmp_path):
+    """A demonstration whose workers train nothing."""
+    sources = ["%load_ext mwmagic", "%mw_cluster 2 --no-warm", "%%mw_worker\nprint()", "%mw_wait"]
+    cells = [nbformat.v4.new_code_cell(source) for source in [*sources, "%mw_stop --cluster"]]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "short.ipynb")
+    monkeypatch.setattr(demo, "_notebook", lambda: tmp_path / "short.ipynb")
+    return tmp_path / "there"
+
+
+@pytest.mark.slow
+def test_a_notebook_that_the_user_changed_is_replaced_only_when_asked(
+    short, capsys, nothing_survives
+):
+    assert main(["demo", "--directory", str(short)]) == 0
+    assert main(["demo", "--directory", str(short)]) == 0, "again, unchanged"
+    path = short / "quickstart.ipynb"
+    executed = path.read_text()
+    path.write_text(executed.replace("print()", "print('mine')"))
+    capsys.readouterr()
+    assert main(["demo", "--directory", str(short)]) == 2
+    assert capsys.readouterr().err == (
+        f"mwmagic: {path} was changed since mwmagic wrote it, and is left as it is; "
+        "`--overwrite` replaces it, `--directory` names another place\n"
+    )
+    assert "print('mine')" in path.read_text()
+    assert main(["demo", "--directory", str(short), "--overwrite"]) == 0
+    assert "print('mine')" not in path.read_text()
+    assert sorted(one.name for one in short.iterdir()) == [
+        ".mwmagic",
+        "main.py",
+        "quickstart.ipynb",
     ]
 
 
