@@ -5,6 +5,7 @@ In the code, ``__file__`` is the user's file, as under ``python main.py``, so th
 of another launch. Whatever reads the code again therefore gets the copy: tracebacks, `inspect`
 and TensorFlow's AutoGraph, which read its lines, and the children of `multiprocessing`'s
 ``spawn`` and ``forkserver``, and of loky's ``loky_init_main``, which run the main module again.
+`hooks` has the interpreter's own tracebacks do so too.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from typing import TYPE_CHECKING
 
 from mwmagic.model import variables
 from mwmagic.repairs.imports import after_import
+
+from . import hooks
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -51,13 +54,14 @@ def read(script: str) -> bytes:
     _keep_lines(script, len(source), _lines(source))
     if copy:
         os.environ[variables.SCRIPT] = script
+        hooks.install()
         for name in _SPAWNERS:
             after_import(name, functools.partial(_hand_down, script))
     return source
 
 
 def _keep_lines(script: str, size: int, lines: list[str]) -> None:
-    """Make later readers of the code's lines get those of the copy: the file may have changed.
+    """Serve later reads of source lines from the copy, since the file may have changed.
 
     TensorFlow's AutoGraph reads them again before it transforms a function.
     """

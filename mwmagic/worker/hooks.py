@@ -1,0 +1,53 @@
+"""Python's hooks for exceptions that nothing catches, with the lines of the code that runs.
+
+Of an exception in a thread, an exit handler or a finalizer the interpreter itself prints the
+lines of the file as it is now. These hooks print the same through `traceback`, which shows the
+lines that `source` keeps. A hook that user code sets takes their place.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import traceback
+
+__all__ = ["install"]
+
+
+def install() -> None:
+    """Print what nothing catches outside the main thread's code."""
+    threading.excepthook = _thread
+    sys.unraisablehook = _unraisable
+
+
+def _thread(args: threading.ExceptHookArgs) -> None:
+    """Print what a thread raised, as `threading` does."""
+    error, thread = args.exc_value, args.thread
+    if isinstance(error, SystemExit) or error is None or thread is None or sys.stderr is None:
+        threading.__excepthook__(args)
+    else:
+        _print(f"Exception in thread {thread.name}:", error, chain=True)
+
+
+def _unraisable(args: sys.UnraisableHookArgs) -> None:
+    """Print what an exit handler or a finalizer raised, as the interpreter does."""
+    if args.exc_value is None or sys.stderr is None or sys.is_finalizing():
+        sys.__unraisablehook__(args)
+    else:
+        about = "" if args.object is None else f" {_shown(args.object)}"
+        title = f"{args.err_msg or 'Exception ignored in'}:{about}"
+        _print(title, args.exc_value, chain=False)
+
+
+def _shown(value: object) -> str:
+    try:
+        return repr(value)
+    except Exception:  # noqa: BLE001 - the user's own `__repr__` may raise anything
+        return "<object repr() failed>"
+
+
+def _print(title: str, error: BaseException, *, chain: bool) -> None:
+    """Print in one piece, between the lines of other threads."""
+    lines = traceback.format_exception(type(error), error, error.__traceback__, chain=chain)
+    sys.stderr.write("".join([f"{title}\n", *lines]))
+    sys.stderr.flush()
