@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from IPython.display import display
 
+from mwmagic.model.text import encodable
 from mwmagic.words.run import line, remarks
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ UPDATE_SECONDS = 0.5
 
 def _text(status: RunStatus) -> str:
     """Return the run's line, with remarks below it."""
-    return "\n".join([line(status), *remarks(status)])
+    return encodable("\n".join([line(status), *remarks(status)]))
 
 
 def show_progress(run: Run, timeout: float | None) -> None:

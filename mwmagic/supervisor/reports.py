@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 from mwmagic.agent.wire import parsed
 from mwmagic.logs.progress import Update
 from mwmagic.model.numbers import METRICS_LIMIT, NAME_CHARACTERS, REPORT_BYTES, decoded, decoded_all
+from mwmagic.model.text import encodable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
 __all__ = ["History", "report_in"]
 
@@ -62,14 +63,13 @@ def _update(said: Mapping[str, Any]) -> Update:
         raise ValueError(f"not a kind of report: {kind!r:.100}")
     if not isinstance(metrics, dict) or len(metrics) > METRICS_LIMIT:
         raise ValueError("metrics are an object of names and numbers, and not too many")
-    _check_names(metrics)
     return Update(
         kind=kind,
         epoch=_count(said.get("epoch")),
         epochs=_count(said.get("epochs")),
         step=_count(said.get("step")),
         steps=_count(said.get("steps")),
-        metrics=decoded_all(metrics),
+        metrics=decoded_all({_name(name): value for name, value in metrics.items()}),
         final=said.get("final") is True,
         seconds_per_step=_seconds(said.get("seconds_per_step")),
     )
@@ -80,13 +80,14 @@ def _history(said: Mapping[str, Any]) -> History:
     name, values = said.get("name"), said.get("values")
     if fit is None or start is None or not isinstance(name, str) or not isinstance(values, list):
         raise ValueError("a history needs fit, start, name and values")
-    _check_names([name])
-    return History(fit, name, start, tuple(decoded(value) for value in values))
+    return History(fit, _name(name), start, tuple(decoded(value) for value in values))
 
 
-def _check_names(names: Iterable[str]) -> None:
-    if any(len(name) > NAME_CHARACTERS for name in names):
+def _name(name: str) -> str:
+    """Return a metric's name as every encoder accepts it."""
+    if len(name) > NAME_CHARACTERS:
         raise ValueError(f"a metric's name is longer than {NAME_CHARACTERS} characters")
+    return encodable(name)
 
 
 def _count(value: object) -> int | None:

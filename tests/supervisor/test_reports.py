@@ -92,6 +92,12 @@ def test_a_part_of_a_history():
     assert report_in(json.dumps(said)) == History(1, "loss", 0, (1.0, math.inf))
 
 
+def test_names_are_such_that_every_encoder_accepts_them():
+    assert report_in(packet(metrics={"l\ud83d": 1})).metrics == {"l\ufffd": 1}
+    said = {"kind": "history", "fit": 1, "start": 0, "name": "l\ud83d", "values": []}
+    assert report_in(json.dumps(said)).name == "l\ufffd"
+
+
 @pytest.mark.parametrize(
     "data",
     [
