@@ -108,9 +108,18 @@ class Outbox:
     def _send(self, key: Hashable, message: Outgoing, seconds: float) -> None:
         said, metrics = message
         packet = _packet({**said, "metrics": self._values.numbers(metrics)})
-        if packet and not self._line.send(packet, seconds):
+        if len(packet) > REPORT_BYTES:
+            self._refuse(len(metrics), len(packet))
+        elif not self._line.send(packet, seconds):
             with self._adding:
                 self._waiting.setdefault(key, message)  # unless there is a newer one by now
+
+    def _refuse(self, count: int, size: int) -> None:
+        self._values.refuse(
+            f"a set of {count} metrics",
+            f"they take {size} bytes, and a report holds {REPORT_BYTES}; shorten their names, "
+            "or report fewer at once",
+        )
 
     def _wake(self) -> None:
         self._due.set()
@@ -130,9 +139,8 @@ class Outbox:
 
 
 def _packet(message: Mapping[str, Any]) -> bytes:
-    """Return a message as one packet; empty if it would be too long."""
-    packet = json.dumps(message, separators=(",", ":"), allow_nan=False).encode()
-    return packet if len(packet) <= REPORT_BYTES else b""
+    """Return a message as one packet."""
+    return json.dumps(message, separators=(",", ":"), allow_nan=False).encode()
 
 
 @cache

@@ -158,6 +158,20 @@ report(**{{f"m{{i}}": i for i in range({METRICS_LIMIT + 20})}})
 
 
 @pytest.mark.slow
+def test_a_report_that_is_too_long_is_refused_once_and_named(tmp_path):
+    code = """
+for step in range(3):
+    report(step=step, **{f"{i:03}" + "\u00e4" * 97: i for i in range(100)})
+    report(step=step, loss=1.0)
+"""
+    found, _, err = run(tmp_path, REPORT + code)
+    assert [one["metrics"] for one in found][-1] == {"loss": 1.0}
+    [said] = [line for line in err.splitlines() if line.startswith("mwmagic: ")]
+    assert said.startswith("mwmagic: a set of 100 metrics is not reported: they take ")
+    assert said.endswith("holds 32768; shorten their names, or report fewer at once")
+
+
+@pytest.mark.slow
 def test_children_do_not_have_the_line(tmp_path):
     code = """
 import os, subprocess, sys
