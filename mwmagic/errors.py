@@ -3,7 +3,7 @@
 The hierarchy::
 
     MwmagicError
-    ├── UnsupportedPlatform       this operating system lacks what a gang needs
+    ├── UnsupportedPlatform       this operating system lacks what mwmagic needs
     ├── ClusterError              a cluster description that cannot work (also a ValueError)
     ├── NoCluster                 a command that needs a cluster found none
     ├── NoRun                     there is no such run
@@ -70,7 +70,7 @@ class MessageError(MwmagicError):
 
 
 class UnsupportedPlatform(MwmagicError):
-    """This operating system lacks what a gang needs."""
+    """This operating system lacks what mwmagic needs."""
 
 
 class ClusterError(MwmagicError, ValueError):

@@ -272,7 +272,7 @@ class Cluster:
         cwd : path, optional
             The directory that it runs in; by default the current one.
         restarts : int, optional
-            How many times in a row the gang restarts after a failure; by default
+            How many times in a row all tasks restart after a failure; by default
             as declared for the cluster.
         cell : str
             The notebook cell that holds `source` below its first line, as
@@ -317,7 +317,7 @@ class Cluster:
         return Run(self, self._connection, news["run"])
 
     def restart(self) -> Run:
-        """Restart the latest run's gang, as a new run if that one is over.
+        """Restart all tasks of the latest run, as a new run if that one is over.
 
         Raises
         ------

@@ -432,7 +432,7 @@ KNOWN = (
         "With code 42, which TensorFlow's PreemptionCheckpointHandler uses, a task says that it "
         f"has saved and wants to be started again; the others have {Policy.saving:.0f} s to save "
         f"too. In the first {Policy.resume:.0f} s of a run this counts as a failure.",
-        "use another code if nothing was saved; `--restarts 1` starts the gang again in any case",
+        "use another code if nothing was saved; `--restarts 1` starts all tasks again in any case",
         "https://www.tensorflow.org/guide/migrate/fault_tolerance",
         symptoms=(Finding(Symptom.EXITED, code=RESUME_CODE),),
     ),
@@ -441,7 +441,7 @@ KNOWN = (
         "Killed from outside",
         "Neither the code nor mwmagic ended it, but a person, the batch system, or a limit on "
         "memory or time.",
-        "look into `dmesg` and the batch system's log; `--restarts 1` restarts the gang",
+        "look into `dmesg` and the batch system's log; `--restarts 1` restarts all tasks",
         "https://man7.org/linux/man-pages/man7/signal.7.html",
         symptoms=(
             Finding(Symptom.KILLED, signal=signal.SIGKILL),
@@ -454,7 +454,7 @@ KNOWN = (
         "The agent is gone",
         "The process that starts the workers on a machine ended, or the machine did, and its "
         "workers with it. Batch systems do this when the time or memory limit is reached.",
-        "look into `dmesg` and the batch system's log; `--restarts 1` restarts the gang",
+        "look into `dmesg` and the batch system's log; `--restarts 1` restarts all tasks",
         "https://man7.org/linux/man-pages/man7/signal.7.html",
         symptoms=(Finding(Symptom.AGENT_LOST),),
     ),

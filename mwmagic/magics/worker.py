@@ -164,9 +164,9 @@ def _wait(session: Session, run: Run, timeout: float | None, *, quiet: bool) -> 
         session.displays.finish(run)
 
 
-@magic(Parser("%mw_restart", "Restart the gang with the same code."), shows=True)
+@magic(Parser("%mw_restart", "Restart all tasks with the same code."), shows=True)
 def mw_restart(session: Session, _given: Namespace, _cell: str) -> Run:
-    """Restart the gang with the same code."""
+    """Restart all tasks with the same code."""
     cluster = session.cluster()
     with session.showing(cluster):
         run = cluster.restart()

@@ -116,7 +116,7 @@ class ClusterOptions:
     )
     restarts: int = _option(
         0,
-        "How many times in a row the gang restarts after a failure.",
+        "How many times in a row all tasks restart after a failure.",
         Repeated.UPDATE,
         metavar="N",
         configurable=True,
@@ -138,7 +138,7 @@ class ClusterOptions:
     )
     on_stall: str = _option(
         "report",
-        "When a run stalls, report where each task is (report), or also restart the gang "
+        "When a run stalls, report where each task is (report), or also restart all tasks "
         "(restart).",
         Repeated.UPDATE,
         choices=("report", "restart"),

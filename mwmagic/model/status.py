@@ -197,7 +197,7 @@ class RunStatus(Stored):
     state : RunState
         Its state; ``lost`` if a record does not have it.
     attempt : int
-        How many times the gang was started.
+        How many times the tasks were started.
     restarts, limit : int
         How many times in a row it was restarted after a failure, and how often it may be.
     started : float

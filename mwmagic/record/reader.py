@@ -113,7 +113,7 @@ class Record:
 
     @property
     def attempts(self) -> int:
-        """How many times the gang was started."""
+        """How many times the tasks were started."""
         return max(self.paths.attempts(), default=0)
 
     def log_path(self, task: TaskName, attempt: int | None = None) -> Path:
