@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from mwmagic.model.variables import ANNOUNCED
+
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "mwmagic").rglob("*.py"))
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "notebooks").glob("*.ipynb")]
@@ -79,6 +81,16 @@ def test_numeric_constants_name_their_unit(path):
 def test_the_text_is_plain_english(path):
     lines = path.read_text().splitlines()
     assert not [f"{i}: {line.strip()}" for i, line in enumerate(lines, 1) if BANNED.search(line)]
+
+
+def test_how_announced_lines_begin_is_written_once():
+    begun = {
+        str(path.relative_to(ROOT))
+        for path in SOURCES
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Constant) and str(node.value).startswith(ANNOUNCED)
+    }
+    assert begun == {"mwmagic/model/variables.py"}
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=name)

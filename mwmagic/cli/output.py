@@ -9,6 +9,7 @@ from io import TextIOWrapper
 from pathlib import Path
 
 from mwmagic.logs.terminal import printable
+from mwmagic.model.variables import ANNOUNCED
 
 __all__ = ["prepare", "say", "show", "silence"]
 
@@ -40,7 +41,7 @@ def show(text: str) -> None:
 def say(text: str) -> None:
     """Print a line about the command itself, beside its output."""
     with suppress(OSError):  # of a terminal that was closed, or a disk that is full
-        print(f"mwmagic: {printable(text)}", file=sys.stderr)
+        print(f"{ANNOUNCED}{printable(text)}", file=sys.stderr)
 
 
 def silence() -> None:

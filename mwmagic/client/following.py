@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from mwmagic.logs.guard import Guard
 from mwmagic.model.cluster import find_task
+from mwmagic.model.variables import ANNOUNCED
 from mwmagic.record import TaskPaths
 from mwmagic.words.log import fault_words
 
@@ -100,7 +101,7 @@ class Following:
             if last or attempt < paths.attempt:
                 lines += view.close()
         self._current[name] = paths.attempt
-        notes = [f"mwmagic: {fault_words(fault)}" for fault in self._faults]
+        notes = [f"{ANNOUNCED}{fault_words(fault)}" for fault in self._faults]
         self._faults.clear()
         return lines + notes
 

@@ -18,6 +18,7 @@ from mwmagic.logs.frame import Ours
 from mwmagic.logs.noise import Noise
 from mwmagic.model.cause import Cause
 from mwmagic.model.symptom import Finding, Symptom
+from mwmagic.model.variables import ANNOUNCED
 
 from .kind import blamed, is_consequence
 from .signs import recognise
@@ -32,9 +33,6 @@ __all__ = ["diagnose"]
 
 LOG_LINES = 12
 """How many lines from the end of the log a cause shows."""
-
-ANNOUNCED = "mwmagic: "
-"""How the lines begin that mwmagic itself prints in a worker."""
 
 _SAVES = re.compile(r"\.(?:save\w*|export)\(")
 

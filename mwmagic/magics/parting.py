@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mwmagic.client.inside import judged
 from mwmagic.logs.terminal import plain
+from mwmagic.model.variables import ANNOUNCED
 from mwmagic.words.parting import parting
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class Parting:
     def _tell(self, text: str) -> None:
         if not text:
             return
-        text = f"mwmagic: {plain(text)}"
+        text = f"{ANNOUNCED}{plain(text)}"
         if self._kernel is not None:  # whose own standard error is captured for its cells
             self._kernel.log.warning(text)
         else:

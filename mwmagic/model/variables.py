@@ -1,4 +1,4 @@
-"""What a supervisor and its workers agree on: environment variables and an exit code.
+"""What a supervisor and its workers agree on: variables, an exit code, how lines begin.
 
 User code may read the variables `TASK`, `ATTEMPT` and `RUN`; the others are for the
 bootstrap.
@@ -49,6 +49,9 @@ LINE = wire.LINE
 
 SESSION = "JPY_SESSION_NAME"
 """The notebook's file, in the environment of a kernel that Jupyter's server started."""
+
+ANNOUNCED = "mwmagic: "
+"""How the lines begin that mwmagic itself prints among those of the user's code."""
 
 RESUME_CODE = 42
 """The exit code of TensorFlow's ``PreemptionCheckpointHandler``: state saved, restart me."""

@@ -17,6 +17,8 @@ from keras.src.backend.common.stateless_scope import StatelessScope
 from keras.src.backend.tensorflow import core
 from keras.src.layers import BatchNormalization
 
+from mwmagic.model.variables import ANNOUNCED
+
 from .cluster import add_up, first_local
 from .repair import Repair, Sign, is_from_keras, replace
 from .step import Updated, current_step
@@ -28,9 +30,10 @@ __all__ = ["REPAIRS", "agree", "local_mean", "point_out_separate_state"]
 # the epoch is exact either way: Keras reads it from every worker.
 METRIC_STATE_LIMIT = 65_536
 SEPARATE = (
-    "mwmagic: {path} is state that each worker updates from its own samples, and nothing says how "
-    "to combine it, so each keeps its own. Create it with add_weight(..., aggregation='mean') if "
-    "it is a mean over samples, or with aggregation='only_first_replica' if that is what you mean."
+    ANNOUNCED + "{path} is state that each worker updates from its own samples, and nothing says "
+    "how to combine it, so each keeps its own. Create it with add_weight(..., aggregation='mean') "
+    "if it is a mean over samples, or with aggregation='only_first_replica' if that is what you "
+    "mean."
 )
 
 

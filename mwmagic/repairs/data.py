@@ -22,6 +22,8 @@ from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
 from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
 from tensorflow.python.eager import context
 
+from mwmagic.model.variables import ANNOUNCED
+
 from .cluster import of_chief, spans_workers
 from .repair import Repair, Sign, replace
 
@@ -85,8 +87,8 @@ def _use_no_loaders(epochs: Any) -> None:
     if isinstance(adapter, PyDatasetAdapter) and adapter.enqueuer is not None:
         adapter.enqueuer = None
         warnings.warn(
-            "mwmagic: this PyDataset's loader workers are not used, because what they read ahead "
-            "differs between tasks. The task itself reads the batches.",
+            f"{ANNOUNCED}this PyDataset's loader workers are not used, because what they read "
+            "ahead differs between tasks. The task itself reads the batches.",
             stacklevel=2,
         )
 
@@ -179,14 +181,14 @@ def _point_out(adapter: Any, replicas: int) -> None:
     if isinstance(adapter, (GeneratorDataAdapter, PyDatasetAdapter)):
         kind = "generator" if isinstance(adapter, GeneratorDataAdapter) else "PyDataset"
         warnings.warn(
-            f"mwmagic: every worker runs this {kind}, and each of the {replicas} replicas trains "
+            f"{ANNOUNCED}every worker runs this {kind}, and each of the {replicas} replicas trains "
             "on its share of every batch. All workers must therefore produce the same batches in "
             "the same order: seed whatever shuffles them.",
             stacklevel=2,
         )
     elif isinstance(adapter, TFDatasetAdapter) and _shuffles_without_seed(adapter._dataset):
         warnings.warn(
-            "mwmagic: this dataset shuffles without a seed, so every worker shuffles in a "
+            f"{ANNOUNCED}this dataset shuffles without a seed, so every worker shuffles in a "
             "different order, and in an epoch some samples are used twice and others never. Give "
             "shuffle() a seed, or call keras.utils.set_random_seed() first.",
             stacklevel=2,

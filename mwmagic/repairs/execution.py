@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 from keras.src.backend.tensorflow import trainer
 
+from mwmagic.model.variables import ANNOUNCED
+
 from .agreement import agree, local_mean, point_out_separate_state
 from .cluster import spans_workers
 from .repair import Repair, Sign, replace
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["REPAIRS"]
 
 XLA = (
-    "mwmagic: jit_compile=True is ignored, because XLA cannot compile a step that reduces over "
+    f"{ANNOUNCED}jit_compile=True is ignored, because XLA cannot compile a step that reduces over "
     "workers. Keras's own jit_compile='auto' makes the same choice."
 )
 ITERATORS = (tf.data.Iterator, tf.distribute.DistributedIterator)

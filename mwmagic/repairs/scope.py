@@ -13,6 +13,8 @@ from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.trainers.trainer import Trainer
 from tensorflow.python.eager import context
 
+from mwmagic.model.variables import ANNOUNCED
+
 from .cluster import in_cluster, spans_workers
 from .repair import KerasRefused, Repair, Sign, replace
 
@@ -27,8 +29,8 @@ __all__ = [
 ]
 
 ALONE = (
-    "mwmagic: this model was created outside MultiWorkerMirroredStrategy.scope(), so this worker "
-    "trains it alone, and the others do not see what it learns."
+    f"{ANNOUNCED}this model was created outside MultiWorkerMirroredStrategy.scope(), so this "
+    "worker trains it alone, and the others do not see what it learns."
 )
 
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 from keras.src.backend.tensorflow import trainer
 
+from mwmagic.model.variables import ANNOUNCED
+
 from .repair import replace
 from .step import current_step
 
@@ -21,12 +23,13 @@ if TYPE_CHECKING:
 __all__ = ["point_out_own_terms", "watch_gradients"]
 
 OWN_LOSS = (
-    "mwmagic: this train_step computes its loss without compute_loss or a keras.losses object. "
+    ANNOUNCED + "this train_step computes its loss without compute_loss or a keras.losses object. "
     "Gradients are summed over the {n} replicas, so if the loss is a mean over the batch, divide "
     "it by {n} (strategy.num_replicas_in_sync) before taking the gradient."
 )
 OWN_TERM = (
-    "mwmagic: this loss has a term that neither compute_loss nor a keras.losses object computes. "
+    ANNOUNCED
+    + "this loss has a term that neither compute_loss nor a keras.losses object computes. "
     "Gradients are summed over the {n} replicas, so if the term is a mean over the batch or "
     "depends on the weights alone, as sum(self.losses) does, divide it by {n} "
     "(strategy.num_replicas_in_sync)."

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from mwmagic.model.variables import ANNOUNCED
+
 from .repair import READ
 
 __all__ = ["is_older", "says_older", "says_repaired", "says_unlike"]
@@ -27,7 +29,7 @@ def _minor(version: str) -> int:
 
 def says_repaired(version: str) -> str:
     """Return the announcement of the repairs."""
-    line = f"mwmagic: repaired Keras {version} for several workers, as docs/keras.md describes"
+    line = f"{ANNOUNCED}repaired Keras {version} for several workers, as docs/keras.md describes"
     if _is_newer(version):
         line += f"; tested up to 3.{LAST_COVERED}, this one is newer"
     return f"{line}; --keras plain turns this off"

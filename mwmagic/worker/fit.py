@@ -12,6 +12,7 @@ import sys
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
+from mwmagic.model.variables import ANNOUNCED
 from mwmagic.repairs.imports import after_import
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def _notify(watch: Watch, method: Any, args: Any, kwargs: Any) -> None:
         method(watch, *args, **kwargs)
     except Exception as error:  # noqa: BLE001 - an unknown Keras may do anything
         watch.awake = False
-        text = f"mwmagic: this fit is no longer reported: {type(error).__name__}: {error}"
+        text = f"{ANNOUNCED}this fit is no longer reported: {type(error).__name__}: {error}"
         if sys.stderr is not None:
             sys.stderr.write(text[:500] + "\n")
 

@@ -6,6 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.model.numbers import NAME_CHARACTERS, encoded
+from mwmagic.model.variables import ANNOUNCED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -101,4 +102,4 @@ class Values:
             return
         self._refused.add(name)
         if sys.stderr is not None:
-            sys.stderr.write(f"mwmagic: {name} is not reported: {why}\n")
+            sys.stderr.write(f"{ANNOUNCED}{name} is not reported: {why}\n")
