@@ -36,7 +36,7 @@ FORK_CHECK_SECONDS = 1.0
 """The interval between checks whether a zygote has forked a worker."""
 
 SPARE_DESCRIPTORS = 24
-"""Files that a start, and what the agent looks up meanwhile, may need at once."""
+"""File descriptors reserved for starting a worker and concurrent lookups."""
 
 UNUSED: dict[str, Any] = {"cpu": 0.0, "memory": 0, "state": "?", "processes": 0}
 
@@ -212,7 +212,10 @@ class Workers:
                 process.end(deadline, gently=grace > 0)
 
     def part(self) -> None:
-        """Ask all workers to end; their exits are reported together, once nobody can still save."""
+        """Ask all workers to end.
+
+        Their exits are reported together, once no worker can still be saving.
+        """
         for process in self.processes.values():
             grace = process.command["grace"]
             process.end(time.monotonic() + grace, gently=grace > 0)

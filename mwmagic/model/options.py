@@ -64,7 +64,8 @@ class ClusterOptions:
     )
     name: str = _option(
         "cluster",
-        "Name by which the cluster can be found again; a notebook's is its file's name, if known.",
+        "Name by which the cluster can be found again; in a notebook, defaults to the file name "
+        "if known.",
         Repeated.IGNORED,
         configurable=True,
     )

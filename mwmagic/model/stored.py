@@ -23,7 +23,7 @@ Measured = Annotated[float, "measured"]
 """A number that the user's code computed: unlike other numbers it may be infinite or NaN."""
 
 INTEGER_LIMIT = 2**63
-"""Integers from here on are damage: no count gets this far, and floats overflow."""
+"""Larger integers are treated as corrupt: no counter reaches this value, and floats overflow."""
 
 
 class Stored:

@@ -72,7 +72,11 @@ def _different_places(finding: Finding) -> str:
 
 _OBSERVED: dict[Symptom, Callable[[Finding], str]] = {
     Symptom.UNKNOWN: lambda _: "ended for an unknown reason",
-    Symptom.NOT_STARTED: lambda f: f"could not be started: {f.detail or 'nothing says why'}",
+    Symptom.NOT_STARTED: lambda f: (
+        f"could not be started: {f.detail}"
+        if f.detail
+        else "could not be started (no reason given)"
+    ),
     Symptom.AGENT_LOST: _agent_lost,
     Symptom.EXITED: lambda f: _detailed(f"exited with code {f.code}", f),
     Symptom.LACKS_NAME: lambda f: _detailed(f"exited with code {f.code}", f),
@@ -91,7 +95,7 @@ _OBSERVED: dict[Symptom, Callable[[Finding], str]] = {
     ),
     Symptom.ALONE: lambda _: "trained, and never started a server for the others",
     Symptom.ELSEWHERE: lambda f: f"listened at {f.address}, which was not its address",
-    Symptom.LOGGED: lambda _: "says so in its log",
+    Symptom.LOGGED: lambda _: "reported it in its log",
     Symptom.WAITS_FOR_MISSING_TASK: lambda f: f"waits for {f.peer}, which is not in this cluster",
     Symptom.TAKES_ANOTHERS_ADDRESS: lambda f: f"listens at the address of {f.peer}",
     Symptom.SECOND_PROCESS: lambda _: "has a second process, which tries to join as the same task",

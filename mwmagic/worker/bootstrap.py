@@ -31,10 +31,10 @@ MESSAGE_CHARACTERS = 6000
 """The most of an exception's text that the report holds."""
 
 ORIGIN_LIMIT = 3
-"""The most exceptions of which the report says that the exception came from them."""
+"""Maximum number of chained exceptions in a report."""
 
 ORIGIN_CHARACTERS = 2000
-"""The most of the text of each of these."""
+"""Maximum length of each one's message."""
 
 LINGER_SECONDS = 5.0
 """Time limit for exit handlers after a failure.
@@ -72,7 +72,10 @@ def _enable_stacks() -> None:
 
 
 def _give_way(number: int, descriptor: int) -> None:
-    """Close the file of stacks when user code takes its signal: it shows whose the handler is."""
+    """Close the file of stacks when user code takes its signal.
+
+    The open file marks the handler as ours.
+    """
     take, file = signal.signal, os.fstat(descriptor)
 
     @functools.wraps(take)

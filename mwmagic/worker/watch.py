@@ -22,7 +22,10 @@ HISTORY_VALUES = 1000
 """The values of a history that one packet carries."""
 
 EPOCHS_KEPT = 10
-"""The epoch ends that one round of packets holds; of more in 50 ms the newest."""
+"""The epoch ends that one round of packets holds.
+
+If more occur within 50 ms, only the newest are kept.
+"""
 
 STEPS_LIMIT = 2**53
 """More steps than any epoch has."""
