@@ -33,6 +33,7 @@ def declared(**options: Any) -> Start:  # noqa: ANN401 - see ClusterOptions
     if wanted.coordinator:
         server_of(wanted.framework)
     framework.check(wanted.members)
+    framework.check_devices(wanted.devices)
     _check_keras(wanted.keras)
     warm = wanted.warm and find_spec(framework.module) is not None
     return Start(wanted, env={**inherited(), **wanted.env}, warm=warm)

@@ -303,6 +303,7 @@ def export_record(kind: str, record: Record) -> str:
     options, shares, launches = (info.get(name) for name in ("options", "shares", "launches"))
     if not (isinstance(options, dict) and isinstance(shares, dict) and isinstance(launches, dict)):
         raise NoRun(f"the record of run {record.number} does not say what it ran on; run it again")
-    declared: dict[str, str] = next((one.get("given", {}) for one in launches.values()), {})
+    given = [one.get("given") for one in launches.values() if isinstance(one, dict)]
+    declared: dict[str, str] = next((one for one in given if isinstance(one, dict)), {})
     shared = Shared(ClusterOptions.from_json(options), shares)
     return export(kind, shared, [script, *args], {**declared, **env})

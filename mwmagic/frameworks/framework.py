@@ -86,6 +86,8 @@ class Framework:
         framework, since Keras imports more than one.
     device_variable : str or None
         The variable for the number of virtual CPU devices.
+    virtual_devices : bool
+        Whether a task's processor can be divided into several devices.
     early : tuple of str
         Prefixes of variables that may be read during the import.
     late : tuple of str
@@ -157,6 +159,7 @@ class Framework:
 
     defaults: ClassVar[Mapping[str, str]] = {}
     device_variable: str | None = None
+    virtual_devices: bool = True
     early: tuple[str, ...] = ()
     late: tuple[str, ...] = ()
     not_inherited: tuple[str, ...] = ()
@@ -215,6 +218,20 @@ class Framework:
             raise ClusterError(
                 f"{self.title} clusters have workers only; remove {', '.join(odd)} or use "
                 "--framework tensorflow"
+            )
+
+    def check_devices(self, count: int) -> None:
+        """Refuse a number of virtual devices that tasks cannot have.
+
+        Raises
+        ------
+        ClusterError
+            The framework has one device for the processor.
+        """
+        if count > 1 and not self.virtual_devices:
+            raise ClusterError(
+                f"{self.title} cannot divide a processor into {count} devices; leave out "
+                "--devices, or start more workers"
             )
 
     def settings(self, devices: int) -> dict[str, str]:

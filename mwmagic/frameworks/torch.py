@@ -28,6 +28,7 @@ class Torch(Framework):
     keras_backend = "torch"
     slurm: ClassVar[Mapping[str, str]] = {"LOCAL_RANK": "SLURM_LOCALID"}
 
+    virtual_devices = False
     early = ("PYTORCH_", "TORCH_")
 
     frames = (r"/torch/distributed/",)

@@ -465,9 +465,9 @@ def test_a_metric_with_one_point_has_a_chart(notebook, shot):
 
 
 def dots(chart):
-    """Return how many dots a chart has of each line with any."""
-    paths = chart.locator(".mw-dot").evaluate_all(
-        """paths => paths.map((path) => [
+    """Return how many dots a chart has of each line with any, in one look: it is drawn anew."""
+    paths = chart.evaluate(
+        """(chart) => [...chart.querySelectorAll(".mw-dot")].map((path) => [
             path.getTotalLength(), getComputedStyle(path).strokeLinecap, path.getAttribute("d"),
         ])"""
     )

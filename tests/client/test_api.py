@@ -40,6 +40,7 @@ SLEEP = "import time; print('up', flush=True); time.sleep(600)"
         ({"coordinator": True, "ps": 1, "framework": "jax"}, "jax has no coordinator"),
         ({"evaluator": True, "framework": "jax"}, "workers only; remove evaluator:0 or use"),
         ({"ps": 1, "chief": True, "framework": "torch"}, "workers only; remove ps:0 or use"),
+        ({"devices": 2, "framework": "torch"}, "PyTorch cannot divide a processor into 2 devices"),
         ({"on_stall": "panic"}, "on_stall must be one of report, restart, not 'panic'"),
     ],
 )

@@ -11,11 +11,12 @@ import sys
 import pytest
 from processes import command, eventually, labelled
 
-from mwmagic import Cluster, clusters
-from mwmagic.client.export import Shared, export
+from mwmagic import Cluster, clusters, runs
+from mwmagic.client.export import Shared, export, export_record
 from mwmagic.errors import ClusterError, SupervisorError
 from mwmagic.model.machine import Machine
 from mwmagic.model.options import ClusterOptions
+from mwmagic.record import RunDirectory
 from mwmagic.supervisor.shares import shares
 
 MEET = """
@@ -194,6 +195,16 @@ def test_what_cannot_be_exported():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("launches", [{"1": 5}, {"1": {"given": 3}}, {"1": {}}, {}])
+def test_a_damaged_record_is_exported_without_what_it_lost(tmp_path, launches):
+    run = RunDirectory.create(tmp_path, "main")
+    run.event("launch", task="worker:0", script="main.py", args=["a b"])
+    options = ClusterOptions(workers=1).as_json()
+    run.write({"state": "finished", "options": options, "shares": {}, "launches": launches})
+    run.flush()
+    assert "main.py 'a b'" in export_record("script", runs(tmp_path)[0])
+
+
 def test_a_cluster_that_was_attached_is_exported_as_it_was_declared(cluster, tmp_path):
     """The declaration comes back whole, with what follows from it."""
     names = ("CUDA_VISIBLE_DEVICES=-1", "OMP_NUM_THREADS=2", "export EPOCHS=2")

@@ -21,16 +21,12 @@ COLUMNS = {"pair": "Keras 3, 2 workers", "three": "3 workers", "keras2": "tf-ker
 PLAIN = ["custom_loop", "predict_from_files", "fit_evaluate_predict"]  # the last one fails
 REPAIRED = [name for name in ROWS if name != "layer_built_outside_the_scope"]
 COMPARED = [name for name in REPAIRED if ROWS[name].single]
-# What does not depend on how many workers share a batch; two show it.
-OF_TWO = [
-    *("nested_inputs_and_outputs", "custom_loop", "clip_norm", "clip_value", "ema", "weight_decay"),
-    *("swap_ema_weights", "run_eagerly", "numpy_input", "generator", "arrays_stay", "py_dataset"),
-    *("shuffled_without_a_seed", "compiled_outside_the_scope", "layers_from_outside_the_scope"),
-    *("saved_to_one_path", "callbacks_that_write", "tensorboard", "backup_every_epoch"),
-    *("backup_every_few_steps", "backup_in_mid_epoch", "jit_compile", "train_step_overridden"),
-    *("adversaries", "autoencoder", "layer_built_outside_the_scope"),
+# What depends on how many workers share a batch; two show the rest.
+OF_THREE = [
+    *("fit_evaluate_predict", "uneven_last_batch", "fewer_samples_than_workers", "masks"),
+    *("losses_without_samples", "other_reductions", "many_metrics", "mean_without_samples"),
+    *("synchronized_batch_norm", "mixed_precision", "on_uneven_batch", "predict_from_files"),
 ]
-OF_THREE = [name for name in ROWS if name not in OF_TWO]
 WRITING = bool(os.environ.get("MWMAGIC_WRITE_DOCS"))
 # Keras 2 no longer changes, nor does its column of the table: a few of its rows show that.
 SAME_IN_KERAS2 = ["fit_evaluate_predict", "steps_per_execution", "batch_norm", "clip_global_norm"]
