@@ -76,14 +76,15 @@ def _may_compute_losses(model: Any) -> bool:
 
 def _has_own_term(step: Step, target: Any, sources: Any) -> bool:
     """Return whether a loss depends on variables otherwise than through what is divided."""
-    divided = {id(tensor) for tensor in step.divided}
+    seen = {id(tensor) for tensor in step.divided}
     handles = {id(getattr(source, "handle", None)) for source in tf.nest.flatten(sources)}
-    waiting, seen = [t for t in tf.nest.flatten(target) if tf.is_tensor(t)], set[int]()
+    losses = tf.nest.flatten(target, expand_composites=True)
+    waiting = [loss for loss in losses if tf.is_symbolic_tensor(loss)]
     while waiting:
         tensor = waiting.pop()
-        if id(tensor) in handles or id(_outermost(tensor)) in handles:
+        if tensor.dtype == tf.resource and id(_outermost(tensor)) in handles:
             return True
-        if id(tensor) not in seen | divided:
+        if id(tensor) not in seen:
             waiting += _parts(tensor.op)
         seen.add(id(tensor))
     return False
