@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from mwmagic.errors import FileTrouble
 from mwmagic.record import written
 from mwmagic.record.paths import expanded
-from mwmagic.words.file import file_words, kept_words
+from mwmagic.words.file import file_words, kept_words, surrogate_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -149,8 +149,4 @@ def _encoded(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError as error:
-        line = text.count("\n", 0, error.start) + 1
-        raise FileTrouble(
-            f"line {line} of the text has a lone surrogate ({text[error.start]!a}), half of a "
-            "character that no file can hold; remove it, or write it as an escape"
-        ) from error
+        raise FileTrouble(surrogate_words(error)) from error

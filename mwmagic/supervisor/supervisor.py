@@ -14,7 +14,7 @@ from mwmagic.errors import ClusterEnding, ClusterError, FileTrouble, NoRun, RunA
 from mwmagic.model.cluster import Task, find_task
 from mwmagic.model.status import RunState
 from mwmagic.record import RunDirectory
-from mwmagic.words.file import file_words
+from mwmagic.words.file import file_words, surrogate_words
 from mwmagic.words.run import words
 
 from .order import Order
@@ -58,10 +58,7 @@ def _troubles(what: str, path: Path | None = None) -> Iterator[None]:
     except OSError as error:
         raise FileTrouble(f"{what}: {file_words(error, path)}") from error
     except UnicodeEncodeError as error:
-        bad = error.object[error.start]
-        raise ClusterError(
-            f"the code has the character {bad!a}, which no file can have; remove it"
-        ) from error
+        raise ClusterError(surrogate_words(error)) from error
 
 
 def _accept(message: Message) -> None:

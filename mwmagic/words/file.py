@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["file_words", "kept_words"]
+__all__ = ["file_words", "kept_words", "surrogate_words"]
 
 _DENIED = "{path} cannot be written or read: {why}; allow it, or use another directory"
 _FULL = "there is no space left for {path}: {why}; free some, or use another directory"
@@ -43,6 +43,15 @@ def file_words(error: OSError, path: Path | str | None = None) -> str:
     why = os.strerror(error.errno) if error.errno else str(error)
     text = _WORDS.get(error.errno or 0, "{path} cannot be written or read: {why}")
     return text.format(path=meant, why=why)
+
+
+def surrogate_words(error: UnicodeEncodeError) -> str:
+    """Return which half of a character keeps a text out of a file, and what to do."""
+    line = error.object.count("\n", 0, error.start) + 1
+    return (
+        f"line {line} of the text has a lone surrogate ({error.object[error.start]!a}), half of a "
+        "character that no file can hold; remove it, or write it as an escape"
+    )
 
 
 def kept_words(path: Path | str, other: str, *, known: bool) -> str:
