@@ -11,6 +11,19 @@ from pathlib import Path
 LABEL = "MWMAGIC_TEST"
 PATIENCE = 60.0
 
+# A worker that does not end on SIGTERM until the file `saved` is there.
+LINGERS = """
+import os, pathlib, signal, sys, time
+def save(*_):
+    pathlib.Path("saving").touch()
+    while not pathlib.Path("saved").exists():
+        time.sleep(0.01)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+pathlib.Path("up").touch()
+time.sleep(600)
+"""
+
 
 def labelled(label=None):
     """Return the living processes, but for this one, that inherited this session's label."""

@@ -2,34 +2,17 @@
 
 from __future__ import annotations
 
-from textwrap import dedent
-
 import pytest
-from processes import eventually
+from processes import LINGERS, eventually
 
 pytestmark = pytest.mark.slow
-
-SAVES = dedent(
-    """
-    %%mw_worker
-    import pathlib, signal, sys, time
-    def save(*_):
-        pathlib.Path("saving").touch()
-        while not pathlib.Path("saved").exists():
-            time.sleep(0.01)
-        sys.exit(0)
-    signal.signal(signal.SIGTERM, save)
-    pathlib.Path("up").touch()
-    time.sleep(600)
-    """
-).lstrip()
 
 
 def test_a_restarted_kernel_waits_for_the_end_of_the_old_cluster_and_gets_a_new_one(
     kernel, tmp_path
 ):
     kernel.run("%mw_cluster 1 --no-warm --grace 60")
-    kernel.run(SAVES)
+    kernel.run(f"%%mw_worker{LINGERS}")
     eventually((tmp_path / "up").exists)
     kernel.manager.restart_kernel(now=False)
     kernel.client.wait_for_ready(timeout=60)

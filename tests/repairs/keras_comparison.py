@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pytest
 from gangs import Gang
 
 SCRIPT = Path(__file__).parent / "keras_rows.py"
@@ -81,6 +82,15 @@ def run_rows(directory, workers, rows=(), known=ROWS, script=SCRIPT, **env):
         assert not failed or any(f"{failed[0]}/error" in task for task in outcome.tasks), tails
         left = left[len(passed) + 1 :]
     return outcome
+
+
+def gang(workers, rows=(), **options):
+    """Return a fixture: rows, run once for all the tests that look at them; see `run_rows`."""
+
+    def run(tmp_path_factory):
+        return run_rows(tmp_path_factory.mktemp("rows"), workers, rows, **options)
+
+    return pytest.fixture(scope="module")(run)
 
 
 def differences(found, expected, row, without=()):

@@ -1,7 +1,7 @@
 """Workers with several devices each reach what one process reaches, as those with one do."""
 
 import pytest
-from keras_comparison import ROWS, differences, run_rows
+from keras_comparison import ROWS, differences, gang
 
 pytestmark = [pytest.mark.slow, pytest.mark.tensorflow, pytest.mark.timeout(1800)]
 
@@ -26,15 +26,8 @@ TRIED = [
 OF_FOUR = ["fewer_samples_than_workers", "loss_added_in_a_layer", "batch_norm", "regularizers"]
 
 
-def gang(workers, rows=TRIED, **env):
-    def run(tmp_path_factory):
-        return run_rows(tmp_path_factory.mktemp("rows"), workers, rows, **env)
-
-    return pytest.fixture(scope="module")(run)
-
-
-single = gang(1)
-two_of_two = gang(2, ROWS_DEVICES="2")
+single = gang(1, TRIED)
+two_of_two = gang(2, TRIED, ROWS_DEVICES="2")
 four_of_one = gang(4, OF_FOUR)
 
 

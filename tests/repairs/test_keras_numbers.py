@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from keras_comparison import NOT_IN_KERAS2, ROWS, differences, run_rows, verdict
+from keras_comparison import NOT_IN_KERAS2, ROWS, differences, gang, verdict
 
 # The time to run all rows counts as the first test's, and a busy machine takes long; a gang
 # that hangs is ended after minutes without a word.
@@ -31,15 +31,6 @@ WRITING = bool(os.environ.get("MWMAGIC_WRITE_DOCS"))
 # Keras 2 no longer changes, nor does its column of the table: a few of its rows show that.
 SAME_IN_KERAS2 = ["fit_evaluate_predict", "steps_per_execution", "batch_norm", "clip_global_norm"]
 OF_KERAS2 = list(ROWS) if WRITING else [*SAME_IN_KERAS2, "uneven_last_batch"]
-
-
-def gang(workers, rows=(), **env):
-    """Return a fixture: the rows, run once for all the tests that look at them."""
-
-    def run(tmp_path_factory):
-        return run_rows(tmp_path_factory.mktemp("rows"), workers, rows, **env)
-
-    return pytest.fixture(scope="module")(run)
 
 
 def each(rows):

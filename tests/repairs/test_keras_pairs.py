@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from keras_comparison import Row, differences, run_rows
+from keras_comparison import Row, differences, gang
 from keras_pairs import CASES, every_pair
 
 SCRIPT = Path(__file__).parent / "keras_pair_rows.py"
@@ -13,17 +13,8 @@ ROWS = {case.name: Row(case.name, case.name, tolerance=case.tolerance) for case 
 whole = [pytest.mark.slow, pytest.mark.tensorflow, pytest.mark.timeout(3600)]
 
 
-def gang(workers):
-    """Return a fixture: the rows, run once for all the tests that look at them."""
-
-    def run(tmp_path_factory):
-        return run_rows(tmp_path_factory.mktemp("pairs"), workers, known=ROWS, script=SCRIPT)
-
-    return pytest.fixture(scope="module")(run)
-
-
-single = gang(1)
-pair = gang(2)
+single = gang(1, known=ROWS, script=SCRIPT)
+pair = gang(2, known=ROWS, script=SCRIPT)
 
 
 def test_the_cases_have_every_pair():

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from keras_comparison import differences, rows_of, run_rows
+from keras_comparison import differences, gang, rows_of
 
 SCRIPT = Path(__file__).parent / "keras_program_rows.py"
 ROWS = rows_of(SCRIPT)
@@ -12,17 +12,8 @@ ROWS = rows_of(SCRIPT)
 pytestmark = [pytest.mark.slow, pytest.mark.tensorflow, pytest.mark.timeout(3600)]
 
 
-def gang(workers):
-    """Return a fixture: the rows, run once for all the tests that look at them."""
-
-    def run(tmp_path_factory):
-        return run_rows(tmp_path_factory.mktemp("programs"), workers, known=ROWS, script=SCRIPT)
-
-    return pytest.fixture(scope="module")(run)
-
-
-single = gang(1)
-pair = gang(2)
+single = gang(1, known=ROWS, script=SCRIPT)
+pair = gang(2, known=ROWS, script=SCRIPT)
 
 
 @pytest.mark.parametrize("row", ROWS)

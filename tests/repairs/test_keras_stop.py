@@ -1,9 +1,7 @@
 """One worker that stops stops all of them, and callbacks may differ between the workers."""
 
-import json
-
 import pytest
-from gangs import Gang
+from gangs import found
 
 pytestmark = [pytest.mark.slow, pytest.mark.tensorflow]
 
@@ -64,10 +62,4 @@ EXPECTED = {
 
 
 def test_any_worker_stops_all_at_the_same_batch(tmp_path):
-    path = tmp_path / "stops.py"
-    path.write_text(STOPS)
-    with Gang(tmp_path / "run", path) as gang:
-        assert gang.wait() == [0, 0], gang.tails()
-        for task in range(2):
-            [line] = [x for x in gang.text(task).splitlines() if x.startswith("found ")]
-            assert json.loads(line.removeprefix("found ")) == EXPECTED
+    assert found(tmp_path, STOPS) == [EXPECTED, EXPECTED]

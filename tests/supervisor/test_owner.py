@@ -13,7 +13,7 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
-from processes import agents_of, alive, children, eventually
+from processes import LINGERS, agents_of, alive, children, eventually
 
 from mwmagic import Cluster, Task, runs
 from mwmagic.client import sockets
@@ -286,23 +286,10 @@ def test_a_detached_cluster_outlives_its_owner_and_gets_another(own):
         Cluster.attach()
 
 
-LINGER = """
-import os, pathlib, signal, sys, time
-def save(*_):
-    pathlib.Path("saving").touch()
-    while not pathlib.Path("saved").exists():
-        time.sleep(0.01)
-    sys.exit(0)
-signal.signal(signal.SIGTERM, save)
-pathlib.Path("up").touch()
-time.sleep(600)
-"""
-
-
 @pytest.mark.slow
 def test_a_cluster_that_is_ending_begins_nothing_and_is_waited_for(cluster):
     one = cluster(1, grace=60)
-    run = one.run("main.py", source=LINGER)
+    run = one.run("main.py", source=LINGERS)
     eventually(Path("up").exists)
     one._connection.request("close")
     eventually(Path("saving").exists)
