@@ -347,7 +347,7 @@ class Connection:
         if _stopped(pid):
             return errors.SupervisorError(
                 f"the cluster's supervisor, process {pid}, is stopped; "
-                f"`kill -CONT {pid}` lets it go on"
+                f"`kill -CONT {pid}` resumes it"
             )
         return errors.SupervisorError(
             f"the cluster's supervisor, process {pid}, did not answer {kind!r} in {limit:g} s; try "

@@ -231,7 +231,7 @@ class Run:
     def _judge(self) -> Run:
         self.cluster._judged.add(self.number)  # noqa: SLF001 - of this package
         if self.state == "failed":
-            lines = ([] if self.cause else ["no task says why"]) + blame(self.status())
+            lines = ([] if self.cause else ["no task reported a cause"]) + blame(self.status())
             text = f"run {self.number} failed: " + "\n".join(lines)
             raise WorkerFailed(text, run=self, cause=self.cause)
         if self.state == "stopped":

@@ -199,7 +199,7 @@ class Session:
             return f"{text}, but it belongs to another process; end it there"
         return (
             f"{text}, but it is not the one that magics act on: "
-            f"`%mw_cluster --name {shlex.quote(name)}` makes it that one, and then `%mw_stop` "
+            f"`%mw_cluster --name {shlex.quote(name)}` selects it; then `%mw_stop` "
             "stops its run and `%mw_stop --cluster` ends it"
         )
 

@@ -198,7 +198,8 @@ class Server:
     def _check_free(self) -> None:
         if self.ending:
             raise ClusterEnding(
-                f"it is ending, and gets no new owner; wait for its end, or `kill {os.getpid()}`"
+                "it is ending and accepts no new owner; wait until it has ended, or "
+                f"`kill {os.getpid()}`"
             )
         for client in self._clients:
             if client.owner:

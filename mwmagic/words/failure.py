@@ -161,7 +161,7 @@ def _edited(known: Known, where: Mapping[str, Any]) -> list[str]:
     source = str(where.get("source", ""))
     if known.edit is None or known.edit[0] not in source:
         return []
-    return [f"  Line {where.get('line', '?')} is then:", f"    {source.replace(*known.edit)}"]
+    return [f"  Line {where.get('line', '?')} should read:", f"    {source.replace(*known.edit)}"]
 
 
 def headline(cause: Cause) -> str:

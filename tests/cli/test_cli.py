@@ -389,7 +389,7 @@ def test_a_supervisor_that_was_stopped_is_listed_as_it_is(asleep, capsys, monkey
     assert out == ""
     assert err == (
         "mwmagic: a cluster is running that cannot be reached: the cluster's supervisor, process "
-        f"{asleep.pid}, is stopped; `kill -CONT {asleep.pid}` lets it go on\n"
+        f"{asleep.pid}, is stopped; `kill -CONT {asleep.pid}` resumes it\n"
     )
     assert asleep.status() == psutil.STATUS_STOPPED, "to look changes nothing"
 

@@ -146,7 +146,7 @@ def test_a_known_failure_is_recognised(gang, launch, case):
 def test_a_line_with_an_old_name_is_written_anew(gang, launch):
     [case] = [case for case in CASES if case.name == "reset-states"]
     said = str(failure(launch(gang, case.script))).splitlines()
-    [at] = [number for number, line in enumerate(said) if line.endswith(" is then:")]
+    [at] = [number for number, line in enumerate(said) if line.endswith(" should read:")]
     assert said[at + 1].strip() == "tf.keras.metrics.Mean().reset_state()"
 
 

@@ -27,7 +27,7 @@ print("hello from", task["index"], flush=True)
 """
 LEFT = (
     "the cluster 'cluster' is running (run 1: running), but it is not the one that magics act on: "
-    "`%mw_cluster --name cluster` makes it that one, and then `%mw_stop` stops its run and "
+    "`%mw_cluster --name cluster` selects it; then `%mw_stop` stops its run and "
     "`%mw_stop --cluster` ends it\n"
 )
 """What is said of a detached cluster before the next kernel has taken it up."""

@@ -97,7 +97,7 @@ def test_a_look_lets_a_supervisor_that_was_stopped_sleep_and_says_so_soon(runnin
     one, run, *_ = running
     supervisor = one._process.pid
     stop(supervisor)
-    said = f"process {supervisor}, is stopped; `kill -CONT {supervisor}` lets it go on"
+    said = f"process {supervisor}, is stopped; `kill -CONT {supervisor}` resumes it"
     with pytest.raises(SupervisorError, match=said):
         run.stacks()
     assert psutil.Process(supervisor).status() == psutil.STATUS_STOPPED
