@@ -95,7 +95,7 @@ def _install_fixes() -> None:
     """Prepare the frameworks, without importing any before the user's code does."""
     from mwmagic import repairs
     from mwmagic.model import variables
-    from mwmagic.worker import coordination, devices, downloads, fit
+    from mwmagic.worker import coordination, devices, downloads, fit, iterators
     from mwmagic.worker.line import descriptor
 
     keras = os.environ.get(variables.KERAS, "auto")
@@ -106,6 +106,7 @@ def _install_fixes() -> None:
     if heartbeat:
         coordination.install(heartbeat)
     devices.install(int(os.environ.get(variables.DEVICES, "0")))
+    iterators.install()
     if descriptor() is not None and keras != "plain":
         fit.install()
 
