@@ -25,6 +25,7 @@ import tensorflow as tf
 from tensorflow.python.distribute.collective_all_reduce_strategy import CollectiveAllReduceExtended
 from tensorflow.python.eager import context
 
+from mwmagic.worker import iterators
 from mwmagic.worker.coordination import configure_heartbeat
 
 KERAS2 = os.environ.get("ROWS_KERAS") == "tf_keras"
@@ -35,6 +36,7 @@ else:
 
     import mwmagic.keras  # noqa: F401 - for its effect
 
+iterators.install()  # as workers do
 layers = keras.layers
 BATCH = 12
 SIZE = 48
