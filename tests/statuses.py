@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from mwmagic.diagnosis.table import ENTRIES
-from mwmagic.model.cause import Cause, Notice, Stall
+from mwmagic.model.cause import Cause, Location, Remark, Stall
 from mwmagic.model.position import Position, Whereabouts
 from mwmagic.model.status import (
     Importing,
@@ -25,7 +25,8 @@ KINDS = (
     Cause,
     Finding,
     Importing,
-    Notice,
+    Location,
+    Remark,
     Position,
     Reached,
     RunStatus,
@@ -37,7 +38,6 @@ assert all(is_dataclass(kind) for kind in KINDS)
 NAMES = sorted({one.name for kind in KINDS for one in fields(kind)})
 IDS = (*RunState, *TaskState, *Symptom, *Whereabouts)
 WORDS = [one.value for one in IDS] + ["nan", "worker:0", ""]
-WHERE = ["file", "line", "function", "source", "cell"]
 
 
 RELAXED = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -70,8 +70,8 @@ def _status(anything):
     symptoms = st.sampled_from(list(Symptom))
     finding = _some(Finding, anything, symptom=symptoms, positions=positions)
     known = st.sampled_from(list(ENTRIES))
-    notice = _some(Notice, anything, known=known, tasks=st.just(["worker:0"]), finding=finding)
-    where = st.dictionaries(st.sampled_from(WHERE), anything)
+    remark = _some(Remark, anything, known=known, tasks=st.just(["worker:0"]), finding=finding)
+    where = _some(Location, anything)
     cause = _some(Cause, anything, known=known, finding=finding, where=where)
     task = _some(
         TaskStatus,
@@ -87,7 +87,7 @@ def _status(anything):
         state=st.sampled_from(list(RunState)),
         tasks=st.dictionaries(st.text(), task, max_size=3),
         cause=cause,
-        stall=_some(Stall, anything, why=notice, positions=positions),
+        stall=_some(Stall, anything, why=remark, positions=positions),
         setbacks=st.lists(_some(Setback, anything, cause=cause), max_size=2),
-        notices=st.lists(notice, max_size=2),
+        remarks=st.lists(remark, max_size=2),
     )

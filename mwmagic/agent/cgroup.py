@@ -14,11 +14,11 @@ def files(second: str, first: str) -> Iterable[str]:
     """Yield the possible paths of a file, named as in cgroup v2 and v1, also inside a container."""
     for line in as_text(contents("/proc/self/cgroup") or b"").splitlines():
         _, controllers, path = line.split(":", 2)
-        for place in (path.rstrip("/"), ""):
+        for group in (path.rstrip("/"), ""):
             if not controllers:
-                yield f"/sys/fs/cgroup{place}/{second}"
+                yield f"/sys/fs/cgroup{group}/{second}"
             elif controllers == "memory":
-                yield f"/sys/fs/cgroup/memory{place}/{first}"
+                yield f"/sys/fs/cgroup/memory{group}/{first}"
 
 
 def memory_limit() -> int | None:

@@ -198,8 +198,8 @@ def join(agent: int, middle: int) -> None:
 def dress(env: dict[bytes, bytes]) -> None:
     """Replace the whole environment, including the label where the agent reads it in /proc."""
     label = env[LABEL.encode()]
-    place, room = LIBC.getenv(LABEL.encode()), len(os.environ[LABEL])
-    ctypes.memmove(place, label.ljust(room, b"\0")[:room], room)
+    start, room = LIBC.getenv(LABEL.encode()), len(os.environ[LABEL])
+    ctypes.memmove(start, label.ljust(room, b"\0")[:room], room)
     os.environ.clear()
     os.environb.update(env)
 

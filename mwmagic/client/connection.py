@@ -133,8 +133,8 @@ def discard(process: subprocess.Popen[bytes] | None, path: Path) -> None:
 
 def _last_words(log: str) -> str:
     """Return why a supervisor died; where a module of the user's raised, that and no traceback."""
-    places = [found for found in map(FRAME.match, log.splitlines()) if found]
-    file, line = places[-1].group(1, 2) if places else ("", "")
+    frames = [found for found in map(FRAME.match, log.splitlines()) if found]
+    file, line = frames[-1].group(1, 2) if frames else ("", "")
     folders = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     own = {Path(folder).resolve() for folder in folders} - {Path(__file__).parents[2]}
     if not any(Path(file).is_relative_to(folder) for folder in own):

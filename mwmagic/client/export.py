@@ -146,7 +146,7 @@ def _meeting(options: ClusterOptions, host: str) -> dict[Task, dict[str, str]]:
     """Return the variables by which each task meets the others, with placeholders for ports."""
     tasks = options.members
     addresses = [f"{host.format(rank)}:{_PORTS_FROM + rank}" for rank in range(len(tasks))]
-    spec = ClusterSpec.place(tasks, addresses)
+    spec = ClusterSpec.of(tasks, addresses)
     framework = framework_for(options.framework)
     return {task: framework.environment(spec, task) for task in tasks}
 

@@ -19,7 +19,7 @@ from mwmagic.model.option import check_seconds
 from mwmagic.model.options import OPTIONS
 from mwmagic.model.status import RunState, RunStatus, TaskState
 from mwmagic.record import Record
-from mwmagic.record.metrics import frame as metrics_frame
+from mwmagic.record.metrics import data_frame
 from mwmagic.words.run import blame, words
 
 from .ending import CLOSE_SECONDS, REPLY_SECONDS
@@ -146,7 +146,7 @@ class Run:
             A frame without pandas.
         """
         entries = self.record.metrics()
-        return metrics_frame(entries) if frame else entries
+        return data_frame(entries) if frame else entries
 
     def history(self) -> dict[str, list[float]]:
         """Return what the last `fit` returned on the chief: ``History.history``.

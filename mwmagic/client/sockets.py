@@ -60,10 +60,10 @@ def _check_private(path: Path) -> None:
 def _pattern(name: str, root: Path | None) -> str:
     """Return how the sockets of a cluster are named; with no root, of clusters anywhere."""
     slug = re.sub(r"[^A-Za-z0-9]+", "-", name)[:16]
-    place = "?" * 8
+    digest = "?" * 8
     if root is not None:
-        place = hashlib.sha256(f"{name}\0{root.resolve()}".encode()).hexdigest()[:8]
-    return f"{slug}-{place}-{'?' * 8}.sock"
+        digest = hashlib.sha256(f"{name}\0{root.resolve()}".encode()).hexdigest()[:8]
+    return f"{slug}-{digest}-{'?' * 8}.sock"
 
 
 def fresh(name: str, root: Path) -> Path:

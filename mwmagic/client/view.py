@@ -138,8 +138,8 @@ class LogView:
         """Return a line as it is shown: a long one is cut off and names the file."""
         if len(line) <= LINE_CHARACTERS:
             return line
-        place = encodable(str(self._path))
-        return f"{line[:LINE_CHARACTERS]} … ({len(line):,} characters; see {place})"
+        path = encodable(str(self._path))
+        return f"{line[:LINE_CHARACTERS]} … ({len(line):,} characters; see {path})"
 
 
 def _last(lines: Iterable[str], count: int) -> tuple[deque[str], int]:

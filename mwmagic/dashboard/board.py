@@ -36,7 +36,7 @@ AFTER_FAULT_SECONDS = 1.0
 """Delay before retrying after an error."""
 
 FRAME_SECONDS = 0.08
-"""Minimum time between two frames."""
+"""Minimum time between two packets."""
 
 LOOK_SECONDS = 0.02
 """Time between two looks at the logs while there is nothing new in them."""
@@ -240,7 +240,7 @@ class Board:
         unsaved = self._save(view.run)
         sent = self._send()
         self._rest = FRAME_SECONDS if sent else LOOK_SECONDS
-        # A frame that was sent may not have been the last.
+        # A packet that was sent may not have been the last.
         self._pause = 0.0 if sent else self._next_look(over=over, unsaved=unsaved)
 
     def _next_look(self, *, over: bool, unsaved: bool) -> float | None:
@@ -254,13 +254,13 @@ class Board:
         """Send the pages what they lack, if they are ready; return whether anything was sent."""
         now = time.monotonic()
         room = self._pages.room(now)
-        found = self._feed.frame(self._pages.position(), room) if room else None
+        found = self._feed.packet(self._pages.position(), room) if room else None
         if found is None:
             return False
         message, position = found
         size = sum(len(text.text) for text in message["texts"])
         question = self._pages.send(position, size, now)
-        self.widget.send({"kind": "frame", "now": time.time(), "question": question, **message})
+        self.widget.send({"kind": "packet", "now": time.time(), "question": question, **message})
         return True
 
     # The pages.

@@ -409,7 +409,7 @@ function newCard(task, index, choose) {
   const row = {};
   const name = h("button.name", { type: "button", onclick: choose }, swatch(index), task);
   const bar = h("progress.bar", { ariaLabel: `Progress of ${task}` });
-  const texts = ["state", "place", "metrics", "usage"].map((part) => [part, h(`span.${part}`)]);
+  const texts = ["state", "progress", "metrics", "usage"].map((part) => [part, h(`span.${part}`)]);
   const [state, ...others] = texts.map(([, node]) => node);
   const el = h(".card", { role: "listitem" }, name, state, bar, ...others);
 
@@ -577,7 +577,7 @@ function newView(model) {
   }
 
   function tick() {
-    // A frame or an answer may have been lost: report the position again.
+    // A packet or an answer may have been lost: report the position again.
     if (Date.now() - said > 2000) answer();
     draw();
     if (!plotted || !el.clientHeight) return;

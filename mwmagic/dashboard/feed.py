@@ -1,4 +1,4 @@
-"""What is sent to a page about a run: its state, log lines and points, in small frames."""
+"""What is sent to a page about a run: its state, log lines and points, in small packets."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ if TYPE_CHECKING:
 __all__ = ["Feed"]
 
 AHEAD_BYTES = 96_000
-"""Maximum read for one frame."""
+"""Maximum read for one packet."""
 
 TURN_BYTES = 8_000
-"""How much is read at a time, until there is enough for the frame."""
+"""How much is read at a time, until there is enough for the packet."""
 
 LAG = Lag(2**20, left_out_words)
 """How far a reader may fall behind a log before it skips ahead: a page keeps fewer lines."""
 
 FRAME_POINTS = 1000
-"""Maximum in one frame."""
+"""Maximum in one packet."""
 
 MOVING_SECONDS = 0.2
 """Time between two updates of the values that keep changing."""
 
-MOVING = {"part", "place", "metrics", "usage"}
+MOVING = {"part", "progress", "metrics", "usage"}
 """The parts of a row that keep changing."""
 
 _NOTHING: tuple[object, ...] = (None, {}, [])
-"""Values left out of a frame. An empty string is sent, because it clears the old one."""
+"""Values left out of a packet. An empty string is sent, because it clears the old one."""
 
 LIVE_LINE_CHARACTERS = 300
 """Maximum length shown of a line that is still being written."""
@@ -181,9 +181,9 @@ class Feed:
         """Whether a log has grown since it was read."""
         return any(one.behind > 0 for one in self._followers if one is not None)
 
-    # Frames.
+    # Packets.
 
-    def frame(self, at: Cursor, limit: int) -> tuple[dict[str, Any], Cursor] | None:
+    def packet(self, at: Cursor, limit: int) -> tuple[dict[str, Any], Cursor] | None:
         """Return what a page at a position lacks, and its position afterwards.
 
         Parameters

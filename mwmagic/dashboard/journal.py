@@ -27,7 +27,7 @@ Each text is one element in a page: an element for each line takes four times as
 """
 
 EXTRA_CHARACTERS = 16
-"""Overhead of a text in a frame, counted in characters."""
+"""Overhead of a text in a packet, counted in characters."""
 
 OVERHEAD_CHARACTERS = 200
 """Overhead of a text in memory, counted in characters."""

@@ -8,13 +8,13 @@ from typing import NamedTuple
 __all__ = ["Cursor", "Pages"]
 
 FRAME_CHARACTERS = 24_000
-"""Maximum size of a frame."""
+"""Maximum size of a packet."""
 
 WINDOW_CHARACTERS = 6 * FRAME_CHARACTERS
 """How much may be in flight to pages that have not answered yet: the backpressure window."""
 
 LEAST_CHARACTERS = 4000
-"""Minimum room for a frame, and all that a page gets while it does not answer."""
+"""Minimum room for a packet, and all that a page gets while it does not answer."""
 
 QUESTION_SECONDS = 1.0
 """Time between two questions while little is being sent."""
@@ -48,8 +48,8 @@ class _Page:
 class Pages:
     """The pages that have sent a message.
 
-    Each frame goes to all of them. Some frames carry a question, which the pages
-    answer; not all do, because an answer costs more than a small frame. Until every
+    Each packet goes to all of them. Some packets carry a question, which the pages
+    answer; not all do, because an answer costs more than a small packet. Until every
     page has answered, or the question has timed out, a limited amount is sent.
     """
 
@@ -114,12 +114,12 @@ class Pages:
         return since > QUESTION_SECONDS or self._unanswered > WINDOW_CHARACTERS // 2
 
     def send(self, position: Cursor, size: int, time: float) -> int:
-        """Record that a frame is sent that takes every page to `position`.
+        """Record that a packet is sent that takes every page to `position`.
 
         Parameters
         ----------
         position : Cursor
-            The position after the frame.
+            The position after the packet.
         size : int
             Its size in characters.
         time : float
@@ -128,7 +128,7 @@ class Pages:
         Returns
         -------
         int
-            The question's number if the pages must answer this frame, else 0.
+            The question's number if the pages must answer this packet, else 0.
         """
         self._unanswered += size
         for page in self._pages.values():

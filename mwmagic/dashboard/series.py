@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mwmagic.record.metrics import REPORT, Preference, parsed
+from mwmagic.record.metrics import REPORTED, Preference, parsed
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -67,8 +67,8 @@ class Point(NamedTuple):
 
 
 @dataclass
-class _Place:
-    """A task's position in one attempt, on an axis that only grows."""
+class _Course:
+    """How far a task has come in one attempt, on an axis that only grows."""
 
     x: float = 0.0
     start: float = 0.0
@@ -111,7 +111,7 @@ class _Place:
         Keras's reports contain them, without validation and checkpoints; otherwise they
         are computed from the times of the entries.
         """
-        if entry["source"] == REPORT and entry["kind"] != "report":
+        if entry["source"] == REPORTED and entry["kind"] != "report":
             per_step = None if entry["final"] else entry["seconds_per_step"]
             return 1 / per_step if per_step else None
         wall = float(entry["wall"])
@@ -147,7 +147,7 @@ class Series:
         self._since: dict[Key, float] = {}
         self._held: dict[Key, tuple[float, float | None]] = {}
         self._stride = 1
-        self._places: dict[tuple[str, int], _Place] = {}
+        self._courses: dict[tuple[str, int], _Course] = {}
         self._preference = Preference()
         self._stepped: set[Key] = set()  # those with values per step, not only per epoch
 
@@ -203,23 +203,23 @@ class Series:
 
     def _entry(self, entry: Mapping[str, Any]) -> None:
         task, attempt, aside = entry["task"], entry["attempt"], entry["kind"] in ASIDE
-        place = self._places.setdefault((task, attempt), _Place())
-        place.trained = place.trained or not aside
-        if aside and place.trained:
+        course = self._courses.setdefault((task, attempt), _Course())
+        course.trained = course.trained or not aside
+        if aside and course.trained:
             return  # an evaluation between epochs, with metrics of the same names
         self._retract({Key(task, attempt, name) for name in self._preference.take(entry)})
         left = self._preference.left(entry)
         if left is None:
             return
-        x = place.move(entry)
-        begun = place.begins(entry)
+        x = course.move(entry)
+        begun = course.begins(entry)
         if begun is not None:
             self._keep(Key(task, attempt, None), begun, float(entry["epoch"]), sure=True)
         for metric, value in left["metrics"].items():
             key = Key(task, attempt, metric)
             if self._wanted(key, entry):
                 self._add(key, x, value, entry)
-        speed = place.speed(entry) if entry["step"] is not None else None
+        speed = course.speed(entry) if entry["step"] is not None else None
         if speed is not None:
             self._add(Key(task, attempt, SPEED), x, speed, entry)
 
@@ -232,9 +232,9 @@ class Series:
 
     def _wanted(self, key: Key, entry: Mapping[str, Any]) -> bool:
         """Return whether a value belongs in the chart: an epoch's mean does not if its steps do."""
-        if entry["source"] == REPORT and not entry["final"]:
+        if entry["source"] == REPORTED and not entry["final"]:
             self._stepped.add(key)
-        return not (entry["source"] == REPORT and entry["final"] and key in self._stepped)
+        return not (entry["source"] == REPORTED and entry["final"] and key in self._stepped)
 
     def _add(self, key: Key, x: float, value: float, entry: Mapping[str, Any]) -> None:
         y = float(f"{value:.5g}") if abs(value) <= LARGEST else None

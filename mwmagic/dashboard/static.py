@@ -13,7 +13,7 @@ from mwmagic.words.run import (
     blame,
     headline,
     metrics,
-    place,
+    progress_words,
     reached,
     remarks,
     run_tone,
@@ -102,7 +102,7 @@ def _now() -> str:
 def _row(name: str, task: TaskStatus) -> str:
     mark = f"border-left:4px solid {TONES.get(tone(task), 'transparent')}"
     values = ", ".join(f"{metric} {value}" for metric, value in metrics(task.progress))
-    words = map(html.escape, (task_words(task), place(task.progress), values))
+    words = map(html.escape, (task_words(task), progress_words(task.progress), values))
     cells = zip(("", mark, "", ""), (f"<b>{html.escape(name)}</b>", *words), strict=True)
     return "<tr>" + "".join(f'<td style="text-align:left;{s}">{c}</td>' for s, c in cells) + "</tr>"
 

@@ -21,7 +21,7 @@ from mwmagic.words.run import (
     headline,
     left,
     metrics,
-    place,
+    progress_words,
     remarks,
     run_tone,
     task_words,
@@ -92,7 +92,7 @@ def _head(run: RunStatus) -> Text:
 def _cells(name: str, task: TaskStatus) -> list[Any]:
     kind, part = tone(task), fraction(task)
     done = 1.0 if kind == "good" and part is not None else part
-    where = " · ".join(filter(None, [place(task.progress), left(task)]))
+    where = " · ".join(filter(None, [progress_words(task.progress), left(task)]))
     # No blank in between: a line must not end between a name and its value.
     values = " ".join(f"{metric}={value}" for metric, value in metrics(task.progress))
     style = STYLES.get(kind, "dim")

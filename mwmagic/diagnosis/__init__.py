@@ -5,6 +5,6 @@ from __future__ import annotations
 from .exit import Exit
 from .first import diagnose
 from .kind import kind
-from .seen import Seen, is_telling, notices, why_stalled
+from .seen import Seen, is_telling, remarks, why_stalled
 
-__all__ = ["Exit", "Seen", "diagnose", "is_telling", "kind", "notices", "why_stalled"]
+__all__ = ["Exit", "Seen", "diagnose", "is_telling", "kind", "remarks", "why_stalled"]

@@ -8,8 +8,8 @@ from functools import cached_property
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from mwmagic.logs.failure import find, origins, place, reported
-from mwmagic.model.cause import Origin
+from mwmagic.logs.failure import find, origins, raised_at, reported
+from mwmagic.model.cause import Location, Origin
 from mwmagic.model.symptom import Finding, Symptom
 
 if TYPE_CHECKING:
@@ -141,32 +141,33 @@ class Exit:
         return _shortened(failure.title)
 
     @property
-    def where(self) -> dict[str, Any] | None:
+    def where(self) -> Location | None:
         """The line of the user's code that raised it."""
-        return self._placed(self.failure.own) if self.failure else None
+        return self._located(self.failure.own) if self.failure else None
 
     @property
-    def called(self) -> dict[str, Any] | None:
+    def called(self) -> Location | None:
         """The line of the user's code that ran then, even if another one defined what it ran."""
-        return self._placed(place(self.report)) if self.report else None
+        return self._located(raised_at(self.report)) if self.report else None
 
     @property
     def origins(self) -> tuple[Origin, ...]:
         """What the exception came from, the nearest first."""
         failures = self.failure.origins if self.failure else ()
         return tuple(
-            Origin(_shortened(one.title), self._placed(one.own), one.handled) for one in failures
+            Origin(_shortened(one.title), self._located(one.own), one.handled) for one in failures
         )
 
-    def _placed(self, frame: Frame | None) -> dict[str, Any] | None:
+    def _located(self, frame: Frame | None) -> Location | None:
         """Return a line of the user's code, with its place in the notebook.
 
         A cell's first line is the magic, so the file's first line is the cell's second.
         """
         if frame is None:
             return None
-        cell = {"cell": f"{self.cell}, line {frame.line + 1}"}
-        return {**vars(frame), **(cell if self.cell and frame.file == self.script else {})}
+        in_cell = self.cell and frame.file == self.script
+        cell = f"{self.cell}, line {frame.line + 1}" if in_cell else None
+        return Location(frame.file, frame.line, frame.function, frame.source, cell)
 
     @property
     def _raised(self) -> list[Mapping[str, Any]]:

@@ -89,16 +89,16 @@ def _failed(end: Exit, consequences: Sequence[Exit]) -> Cause:
 def _blamed(end: Exit, consequences: Sequence[Exit]) -> Cause:
     """Return the cause if it is a task that did not fail, but made the others fail."""
     first = consequences[0]
-    needed = first.called or first.where or {}
+    needed = first.called or first.where
     if end.code != 0:
         symptom = Symptom.STOPPED_BY_SIGNAL if end.stopped else Symptom.SILENT
-    elif _SAVES.search(needed.get("source", "")):
+    elif needed and _SAVES.search(needed.source):
         symptom = Symptom.FINISHED_DURING_SAVE
     else:
         symptom = Symptom.FINISHED_EARLY
     finding = Finding(symptom, end.task, peer=first.task)
     cause = _cause(end, finding, (finding,), consequences)
-    return replace(cause, where=needed or None) if end.code == 0 else cause
+    return replace(cause, where=needed) if end.code == 0 else cause
 
 
 def _cause(

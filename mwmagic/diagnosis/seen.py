@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from mwmagic.frameworks.patterns import alternatives, collected, either
 from mwmagic.logs.phases import Phase
-from mwmagic.model.cause import Notice
+from mwmagic.model.cause import Remark
 from mwmagic.model.symptom import Finding, Symptom
 
 from .signs import pattern, recognise
 from .stacks import position
-from .table import NOTICES, STALLS
+from .table import REMARKS, STALLS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from .stacks import Stack
 
-__all__ = ["Seen", "is_telling", "notices", "why_stalled"]
+__all__ = ["Seen", "is_telling", "remarks", "why_stalled"]
 
 
 @cache
@@ -44,7 +44,7 @@ def _twice() -> list[re.Pattern[str]]:
 
 @cache
 def _telling() -> re.Pattern[str]:
-    signs = [pattern(sign).pattern for known in NOTICES for sign in known.signs]
+    signs = [pattern(sign).pattern for known in REMARKS for sign in known.signs]
     named = [one.pattern for one in (*_targets(), *_twice())]
     return re.compile(alternatives([*signs, *named]))
 
@@ -113,7 +113,7 @@ def _noticed(seen: Seen, *, others: bool) -> Iterable[tuple[Finding, str | Findi
     yield Finding(Symptom.LOGGED, seen.task), seen.log
 
 
-def notices(tasks: Sequence[Seen]) -> tuple[Notice, ...]:
+def remarks(tasks: Sequence[Seen]) -> tuple[Remark, ...]:
     """Return what the user should know about tasks that are running or have succeeded.
 
     Parameters
@@ -121,19 +121,19 @@ def notices(tasks: Sequence[Seen]) -> tuple[Notice, ...]:
     tasks : sequence of Seen
         The tasks that train.
     """
-    found: dict[str, Notice] = {}
+    found: dict[str, Remark] = {}
     for seen in tasks:
         noticed = list(_noticed(seen, others=len(tasks) > 1))
-        for known, (finding, evidence) in product(NOTICES, noticed):
+        for known, (finding, evidence) in product(REMARKS, noticed):
             match = recognise([known], [evidence])
             if match is not None:
                 before = found[known.name].tasks if known.name in found else ()
                 concerned = tuple(dict.fromkeys((*before, seen.task)))
-                found[known.name] = Notice(known.name, concerned, finding, match.gaps)
+                found[known.name] = Remark(known.name, concerned, finding, match.gaps)
     return tuple(found.values())
 
 
-def why_stalled(tasks: Sequence[Seen]) -> Notice | None:
+def why_stalled(tasks: Sequence[Seen]) -> Remark | None:
     """Return why a gang makes no progress.
 
     Parameters
@@ -143,14 +143,14 @@ def why_stalled(tasks: Sequence[Seen]) -> Notice | None:
 
     Returns
     -------
-    Notice or None
+    Remark or None
         None if no known failure explains it.
     """
     for finding in _stalls(tasks):
         match = recognise(STALLS, [finding])
         if match is not None:
             concerned = tuple(one.task for one in finding.positions) or (finding.task,)
-            return Notice(match.known.name, concerned, finding, match.gaps)
+            return Remark(match.known.name, concerned, finding, match.gaps)
     return None
 
 
@@ -163,11 +163,11 @@ def _stalls(tasks: Sequence[Seen]) -> Iterable[Finding]:
     outside = [seen for seen in tasks if seen.stack is not None and not seen.waits]
     for seen in inside:
         if len(inside) < len(tasks) and seen.stack and _in_save().search(seen.stack.text):
-            yield Finding(Symptom.WAITS_IN_SAVE, seen.task, place=seen.stack.where)
+            yield Finding(Symptom.WAITS_IN_SAVE, seen.task, at=seen.stack.at)
     if inside and outside:
         yield Finding(Symptom.KEEPS_OTHERS_WAITING, positions=_positions(outside))
     positions = _positions(inside)
-    if len({one.place for one in positions}) > 1:
+    if len({one.at for one in positions}) > 1:
         yield Finding(Symptom.DIFFERENT_PLACES, positions=positions)
 
 
@@ -202,7 +202,7 @@ def _missing(tasks: Sequence[Seen]) -> Iterable[Finding]:
             if other is None:
                 yield Finding(Symptom.WAITS_FOR_MISSING_TASK, seen.task, peer=name)
             elif not other.phase.server:
-                place = other.stack.where if other.stack else None
-                yield Finding(Symptom.BEFORE_STRATEGY, name, peer=seen.task, place=place)
+                at = other.stack.at if other.stack else None
+                yield Finding(Symptom.BEFORE_STRATEGY, name, peer=seen.task, at=at)
             elif not other.phase.joined:
                 yield Finding(Symptom.UNREACHABLE, name, peer=seen.task)

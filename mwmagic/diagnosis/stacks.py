@@ -40,14 +40,14 @@ class Stack:
     ----------
     text : str
         Every thread's stack, as ``faulthandler`` writes it.
-    where : str or None
+    at : str or None
         The innermost line of the user's own code, as ``file:line in function``.
     waits : bool
         Whether that line has called an operation of the framework.
     """
 
     text: str
-    where: str | None
+    at: str | None
     waits: bool
 
 
@@ -78,8 +78,8 @@ def parse(text: str, script: str = "") -> Stack:
         return Stack(text, None, waits=False)
     inner = users[0]
     waits = any(_framework().search(frame["file"]) for frame in frames[: frames.index(inner)])
-    place = f"{Path(inner['file']).name}:{inner['line']} in {inner['function']}"
-    return Stack(text, place, waits=waits)
+    at = f"{Path(inner['file']).name}:{inner['line']} in {inner['function']}"
+    return Stack(text, at, waits=waits)
 
 
 def positions(
@@ -117,7 +117,7 @@ def position(task: str, stack: Stack | None, state: str = "") -> Position:
         return Position(task, Whereabouts.STOPPED)
     if stack is None:
         return Position(task, Whereabouts.NO_ANSWER)
-    if stack.where is None:
+    if stack.at is None:
         return Position(task, Whereabouts.NO_USER_CODE)
     inside = Whereabouts.IN_FRAMEWORK if stack.waits else Whereabouts.IN_USER_CODE
-    return Position(task, inside, stack.where)
+    return Position(task, inside, stack.at)

@@ -18,7 +18,7 @@ from mwmagic.model.variables import RESUME_CODE
 
 from .known import Known
 
-__all__ = ["ENTRIES", "KNOWN", "NOTICES", "STALLS"]
+__all__ = ["ENTRIES", "KNOWN", "REMARKS", "STALLS"]
 
 _TUTORIAL = "https://www.tensorflow.org/tutorials/distribute/multi_worker_with_keras"
 _SAVING = f"{_TUTORIAL}#model_saving_and_loading"
@@ -461,7 +461,7 @@ KNOWN = (
 )
 """Failures that end a run."""
 
-NOTICES = (
+REMARKS = (
     Known(
         "alone",
         "Workers that train alone",
@@ -578,5 +578,5 @@ STALLS = (
 )
 """Problems that keep a run from making progress."""
 
-ENTRIES = {known.name: known for known in (*KNOWN, *NOTICES, *STALLS)}
+ENTRIES = {known.name: known for known in (*KNOWN, *REMARKS, *STALLS)}
 """Every entry, by name."""

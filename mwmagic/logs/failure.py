@@ -20,7 +20,7 @@ from .terminal import plain
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["Failure", "find", "origins", "place", "reported"]
+__all__ = ["Failure", "find", "origins", "raised_at", "reported"]
 
 _MESSAGE_LINES = 200  # the longest message
 
@@ -124,13 +124,13 @@ def origins(report: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 def _reported(report: Mapping[str, Any], script: str) -> Failure:
     """Return one exception of a report."""
     message = unfold(str(report.get("type", "")), str(report.get("message", "")))
-    outer = place(report)
+    outer = raised_at(report)
     own = innermost([*([outer] if outer else []), *message.frames], script) or outer
     handled = report.get("handled") is True
     return Failure(message.type, message.text, message.frames, own, handled=handled)
 
 
-def place(report: Mapping[str, Any]) -> Frame | None:
+def raised_at(report: Mapping[str, Any]) -> Frame | None:
     """Return the line of the user's code that a report names."""
     where = report.get("where")
     if not isinstance(where, dict):

@@ -67,5 +67,5 @@ def _summary(error: Exception) -> str:
     """Return an exception as one line of encodable text."""
     at = traceback.extract_tb(error.__traceback__)[-1]
     text = " ".join(traceback.format_exception_only(type(error), error)[-1].split())
-    place = f"{Path(at.filename).name}:{at.lineno}"
-    return encodable(f"{text[:ERROR_CHARACTERS]} ({place})")
+    where = f"{Path(at.filename).name}:{at.lineno}"
+    return encodable(f"{text[:ERROR_CHARACTERS]} ({where})")

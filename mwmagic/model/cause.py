@@ -6,13 +6,37 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from .position import Position  # noqa: TC001 - read to know how a stall is read back
 from .stored import Stored
 from .symptom import Finding, Symptom
 
-__all__ = ["Cause", "Notice", "Origin", "Stall"]
+__all__ = ["Cause", "Location", "Origin", "Remark", "Stall"]
+
+
+@dataclass(frozen=True)
+class Location(Stored):
+    """A line of code.
+
+    Parameters
+    ----------
+    file : str
+        The file, as printed.
+    line : int
+        The line number, from 1; 0 if it is not known.
+    function : str
+        The function, ``<module>`` outside of any.
+    source : str
+        The line itself, without its indent.
+    cell : str or None
+        The notebook's cell and the line in it, if the file is a cell's.
+    """
+
+    file: str = ""
+    line: int = 0
+    function: str = ""
+    source: str = ""
+    cell: str | None = None
 
 
 @dataclass(frozen=True)
@@ -23,14 +47,14 @@ class Origin(Stored):
     ----------
     exception : str
         ``Type: message``, several lines at most.
-    where : dict or None
+    where : Location or None
         The innermost line of the user's own code, as in `Cause`.
     handled : bool
         Whether the other one was raised while this one was handled, rather than ``from`` it.
     """
 
     exception: str = ""
-    where: dict[str, Any] | None = None
+    where: Location | None = None
     handled: bool = False
 
 
@@ -44,10 +68,9 @@ class Cause(Stored):
         The task that failed first, and how.
     exception : str or None
         The uncaught exception, as ``Type: message``, several lines at most.
-    where : dict or None
-        The innermost line of the user's own code: ``file``, ``line``,
-        ``function``, ``source``, and ``cell`` if it is in a notebook's cell. If the
-        task finished too early, the line that its peer had reached.
+    where : Location or None
+        The innermost line of the user's own code. If the task finished too early, the
+        line that its peer had reached.
     known : str or None
         The name of the known failure that it matches.
     gaps : tuple of str
@@ -62,7 +85,7 @@ class Cause(Stored):
 
     finding: Finding = field(default_factory=Finding)
     exception: str | None = None
-    where: dict[str, Any] | None = None
+    where: Location | None = None
     known: str | None = None
     gaps: tuple[str, ...] = ()
     consequences: tuple[str, ...] = ()
@@ -81,7 +104,7 @@ class Cause(Stored):
 
 
 @dataclass(frozen=True)
-class Notice(Stored):
+class Remark(Stored):
     """Something about tasks that the user should know.
 
     Parameters
@@ -114,11 +137,11 @@ class Stall(Stored):
         The task that holds up the others.
     positions : tuple of Position
         Where each task is, the tasks that hold up the others first.
-    why : Notice or None
+    why : Remark or None
         The explanation, if there is one.
     """
 
     seconds: float = 0.0
     guilty: str | None = None
     positions: tuple[Position, ...] = ()
-    why: Notice | None = None
+    why: Remark | None = None

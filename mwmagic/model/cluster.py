@@ -207,7 +207,7 @@ class ClusterSpec:
         _check_members(self.tasks)
 
     @classmethod
-    def place(cls, tasks: Sequence[Task], addresses: Sequence[str]) -> ClusterSpec:
+    def of(cls, tasks: Sequence[Task], addresses: Sequence[str]) -> ClusterSpec:
         """Return the cluster with each task at its address.
 
         Raises

@@ -32,13 +32,13 @@ class Position(Stored):
         The task's name.
     whereabouts : Whereabouts
         What it is doing.
-    place : str or None
+    at : str or None
         The innermost line of the user's own code, as ``file:line in function``.
     """
 
     task: str = ""
     whereabouts: Whereabouts = Whereabouts.NO_ANSWER
-    place: str | None = None
+    at: str | None = None
 
 
 @dataclass(frozen=True)

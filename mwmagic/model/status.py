@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from .cause import Cause, Notice, Stall  # noqa: TC001 - read to know how a status is read back
+from .cause import Cause, Remark, Stall  # noqa: TC001 - read to know how a status is read back
 from .fault import Fault  # noqa: TC001 - read to know how a status is read back
 from .stored import Measured, Stored
 from .symptom import Finding  # noqa: TC001 - read to know how a status is read back
@@ -214,7 +214,7 @@ class RunStatus(Stored):
         Why it is making no progress.
     setbacks : tuple of Setback
         Why earlier attempts failed.
-    notices : tuple of Notice
+    remarks : tuple of Remark
         What did not go as intended, although the run continues or succeeded.
     examined : int
         How many times the tasks' stacks were examined.
@@ -236,7 +236,7 @@ class RunStatus(Stored):
     trouble: str | None = None
     stall: Stall | None = None
     setbacks: tuple[Setback, ...] = ()
-    notices: tuple[Notice, ...] = ()
+    remarks: tuple[Remark, ...] = ()
     examined: int = 0
     faults: tuple[Fault, ...] = ()
 

@@ -56,7 +56,7 @@ class Finding(Stored):
         The task in which it was observed.
     peer : str or None
         The other task involved.
-    place : str or None
+    at : str or None
         The line of the user's code, as ``file:line in function``.
     address : str or None
         The address involved.
@@ -79,7 +79,7 @@ class Finding(Stored):
     symptom: Symptom = Symptom.UNKNOWN
     task: str = ""
     peer: str | None = None
-    place: str | None = None
+    at: str | None = None
     address: str | None = None
     host: str | None = None
     code: int | None = None

@@ -23,7 +23,7 @@ SOURCE = "MWMAGIC_SOURCE"
 SCRIPT = "MWMAGIC_SCRIPT"
 """The path of the user's file, under which the copy runs; the bootstrap sets it for children."""
 
-REPORT = "MWMAGIC_REPORT"
+FAILURE_REPORT = "MWMAGIC_FAILURE_REPORT"
 """The file for an uncaught exception, as JSON."""
 
 STACKS = "MWMAGIC_STACKS"

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "HISTORY",
-    "LOG",
-    "REPORT",
+    "LOGGED",
+    "REPORTED",
     "Preference",
-    "frame",
+    "data_frame",
     "history",
     "metric_line",
     "metrics",
@@ -31,7 +31,7 @@ __all__ = [
     "rows",
 ]
 
-REPORT, LOG = "report", "log"
+REPORTED, LOGGED = "report", "log"
 """The sources of an entry."""
 
 HISTORY = "history"
@@ -56,7 +56,7 @@ def parsed(raw: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the entry of a line's JSON; None if it has no metrics or is damaged."""
     if not isinstance(raw.get("metrics"), dict):
         return None
-    entry = {"source": LOG, "kind": "print", **raw}
+    entry = {"source": LOGGED, "kind": "print", **raw}
     try:
         entry["wall"] = float(raw["wall"])
         entry["task"], entry["attempt"] = str(raw["task"]), int(raw["attempt"])
@@ -102,13 +102,13 @@ class Preference:
     def take(self, entry: Mapping[str, Any]) -> set[str]:
         """Note a report; return the metrics that it is the first to contain."""
         known = self._reported[entry["task"], entry["attempt"]]
-        new = entry["metrics"].keys() - known if entry["source"] == REPORT else set()
+        new = entry["metrics"].keys() - known if entry["source"] == REPORTED else set()
         known |= new
         return new
 
     def left(self, entry: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return an entry without metrics that are also reported; None if nothing is left."""
-        if entry["source"] == REPORT:
+        if entry["source"] == REPORTED:
             return dict(entry)
         reported = self._reported[entry["task"], entry["attempt"]]
         metrics = {n: value for n, value in entry["metrics"].items() if n not in reported}
@@ -172,7 +172,7 @@ def rows(entries: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
         yield row
 
 
-def frame(entries: Iterable[Mapping[str, Any]]) -> Any:  # noqa: ANN401 - pandas may be missing
+def data_frame(entries: Iterable[Mapping[str, Any]]) -> Any:  # noqa: ANN401 - pandas may be missing
     """Return entries as a pandas DataFrame, a column for each metric.
 
     Raises

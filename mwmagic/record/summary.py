@@ -60,10 +60,10 @@ class Extremes:
 
     def take(self, task: str, entry: Mapping[str, Any]) -> None:
         """Take an entry of ``metrics.jsonl``."""
-        place = {name: entry.get(name) for name in ("attempt", "epoch", "step")}
+        when = {name: entry.get(name) for name in ("attempt", "epoch", "step")}
         metrics = self._tasks.setdefault(task, {})
         for name, value in entry["metrics"].items():
-            reached = {"value": value, **place}
+            reached = {"value": value, **when}
             best = metrics.get(name, {}).get("best")
             if value is not None and math.isfinite(value) and _better(name, value, best):
                 best = reached

@@ -15,8 +15,8 @@ from keras.src.utils import file_utils
 
 from .cluster import is_chief, of_chief, spans_workers
 from .note import Note, all_metric_variables, no_metric_state, seed_state, set_metric_state
-from .place import TrainingPlace, current_fit
 from .repair import Repair, Sign, replace
+from .resume import ResumePoint, current_fit
 
 __all__ = ["REPAIRS"]
 
@@ -52,7 +52,7 @@ def _note(callback: Any) -> Note | None:
     if fit is None:
         return None
     seen = 0 if callback.save_freq == "epoch" else callback._last_batch_seen + 1
-    return Note.of(callback.model, fit.place(callback._current_epoch, seen))
+    return Note.of(callback.model, fit.point(callback._current_epoch, seen))
 
 
 def _keep_notes(callback: Any, note: Note) -> None:
@@ -109,21 +109,21 @@ def _drop_half_written(path: str) -> None:
 
 
 def _follow(callback: Any, found: bool, note: Note | None) -> None:
-    """Take the chief's place, weights and optimizer state, if it found a backup."""
+    """Resume where the chief does, with its weights and optimizer state, if it found a backup."""
     model = callback.model
     strategy = model.distribute_strategy
-    mine = note.place if note else TrainingPlace(model._initial_epoch or 0)
+    mine = note.point if note else ResumePoint(model._initial_epoch or 0)
     noted = note is not None and len(note.metrics) > 0
     told = of_chief(strategy, [int(found), int(noted), *astuple(mine)])
     restored, with_metrics, *numbers = map(int, told)
     if not restored:
         return
-    place = TrainingPlace(*numbers)
-    model._initial_epoch = place.epoch
+    point = ResumePoint(*numbers)
+    model._initial_epoch = point.epoch
     _share_variables(model, note.seeds if note else [])
-    if place.seen and (fit := current_fit()):
-        fit.go_to(place)
-        callback._last_batch_seen = place.seen - 1
+    if point.seen and (fit := current_fit()):
+        fit.go_to(point)
+        callback._last_batch_seen = point.seen - 1
         if with_metrics:
             own = note.metrics if note else no_metric_state(model)
             callback._metrics = of_chief(strategy, own)

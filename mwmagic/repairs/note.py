@@ -15,11 +15,11 @@ import numpy as np
 import tensorflow as tf
 from keras.src.utils import file_utils
 
-from .place import TrainingPlace
+from .resume import ResumePoint
 
 __all__ = ["Note", "all_metric_variables", "no_metric_state", "seed_state", "set_metric_state"]
 
-PLACE_FILE = "place-{}.npz"
+POINT_FILE = "point-{}.npz"
 
 
 @dataclass(frozen=True)
@@ -30,48 +30,48 @@ class Note:
     ----------
     step : int
         The optimizer's.
-    place : TrainingPlace
+    point : ResumePoint
         Where the training is.
     seeds, metrics : list of array
         The state of random layers, and of the metrics, over all replicas.
     """
 
     step: int
-    place: TrainingPlace
+    point: ResumePoint
     seeds: list[Any]
     metrics: list[Any]
 
     @classmethod
-    def of(cls, model: Any, place: TrainingPlace) -> Note:
-        """Return a note on a model at a place; call it on every worker."""
+    def of(cls, model: Any, point: ResumePoint) -> Note:
+        """Return a note on a model at a point of its training; call it on every worker."""
         seeds = [variable.numpy() for variable in seed_state(model)]
-        metrics = metric_state(model) if place.seen else []
-        return cls(_step(model), place, seeds, metrics)
+        metrics = metric_state(model) if point.seen else []
+        return cls(_step(model), point, seeds, metrics)
 
     @classmethod
     def read(cls, directory: str, model: Any) -> Note | None:
         """Return the note on a model's weights, or None if there is none."""
-        path = file_utils.join(directory, PLACE_FILE.format(_step(model)))
+        path = file_utils.join(directory, POINT_FILE.format(_step(model)))
         if not file_utils.exists(path):
             return None
         with tf.io.gfile.GFile(path, "rb") as file, np.load(io.BytesIO(file.read())) as saved:
             arrays = dict(saved)
-        place = TrainingPlace(*map(int, arrays["place"]))
+        point = ResumePoint(*map(int, arrays["point"]))
         seeds, metrics = (
             [arrays[f"{kind}/{i}"] for i in range(len(arrays)) if f"{kind}/{i}" in arrays]
             for kind in ("seed", "metric")
         )
         fits = list(map(np.shape, metrics)) == [v.shape for v in _metric_variables(model)]
-        return cls(_step(model), place, seeds, metrics if fits else [])
+        return cls(_step(model), point, seeds, metrics if fits else [])
 
     def write(self, directory: str) -> None:
         """Write to a backup's directory, atomically."""
-        arrays = {"place": np.array(astuple(self.place))}
+        arrays = {"point": np.array(astuple(self.point))}
         for kind, values in (("seed", self.seeds), ("metric", self.metrics)):
             arrays.update({f"{kind}/{i}": value for i, value in enumerate(values)})
         buffer = io.BytesIO()
         np.savez(buffer, **arrays)  # type: ignore[arg-type]
-        path = file_utils.join(directory, PLACE_FILE.format(self.step))
+        path = file_utils.join(directory, POINT_FILE.format(self.step))
         tf.io.gfile.makedirs(directory)
         with tf.io.gfile.GFile(f"{path}.draft", "wb") as file:
             file.write(buffer.getvalue())
@@ -79,9 +79,9 @@ class Note:
 
     def remove_others(self, directory: str, steps: set[int | None]) -> None:
         """Remove the notes on all steps but these."""
-        kept = {PLACE_FILE.format(step) for step in steps}
+        kept = {POINT_FILE.format(step) for step in steps}
         for name in file_utils.listdir(directory):
-            if name.startswith(PLACE_FILE.partition("{")[0]) and name not in kept:
+            if name.startswith(POINT_FILE.partition("{")[0]) and name not in kept:
                 file_utils.remove(file_utils.join(directory, name))
 
 

@@ -95,11 +95,11 @@ class Step:
 
     def _spoils(self, metric: Any, value: Any) -> Any:
         """Return whether a metric's update, this variable's or one before it, is not finite."""
-        place = _graph(), metric
-        bad = self._spoiled.get(place, tf.zeros((), tf.bool))
+        key = _graph(), metric
+        bad = self._spoiled.get(key, tf.zeros((), tf.bool))
         if value.dtype.is_floating:
             bad |= ~tf.reduce_all(tf.math.is_finite(value))
-        self._spoiled[place] = bad
+        self._spoiled[key] = bad
         return bad
 
     def _is_state(self, variable: Any) -> bool:
@@ -115,10 +115,10 @@ class Step:
         context = tf.distribute.get_replica_context()
         if self.samples is None:
             return tf.constant(1.0 / context.num_replicas_in_sync)
-        if (place := _graph()) not in self._shares:
+        if (key := _graph()) not in self._shares:
             whole = context.all_reduce(tf.distribute.ReduceOp.SUM, self.weight)
-            self._shares[place] = tf.math.divide_no_nan(self.weight, whole)
-        return self._shares[place]
+            self._shares[key] = tf.math.divide_no_nan(self.weight, whole)
+        return self._shares[key]
 
 
 def _graph() -> int:

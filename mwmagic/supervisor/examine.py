@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mwmagic.diagnosis import Seen
     from mwmagic.diagnosis.stacks import Stack
     from mwmagic.logs.guard import Guard
-    from mwmagic.model.cause import Notice
+    from mwmagic.model.cause import Remark
     from mwmagic.model.position import Position
 
     from .process import TaskProcess
@@ -179,7 +179,7 @@ class Examiner:
         self.stall = Stall(seconds, guilty, where, why)
         self._listener.stalled(self.stall)
 
-    def _why(self, found: Mapping[str, Stack | None]) -> Notice | None:
+    def _why(self, found: Mapping[str, Stack | None]) -> Remark | None:
         return why_stalled(self._source.seen(found))
 
     async def _locate(self) -> tuple[Mapping[str, Stack | None], tuple[Position, ...]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from mwmagic.record.metrics import HISTORY, LOG, REPORT
+from mwmagic.record.metrics import HISTORY, LOGGED, REPORTED
 
 from .reports import History
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Measurements"]
 
-_STEP = (REPORT, "train", False)
+_STEP = (REPORTED, "train", False)
 """The source, kind and finality of what Keras reports of a step."""
 
 
@@ -44,16 +44,16 @@ class Measurements:
         """Record what a process printed."""
         for update in updates:
             if update.metrics:
-                self._record(process, LOG, asdict(update))
+                self._record(process, LOGGED, asdict(update))
 
     def reported(self, process: TaskProcess, report: Update | History | None) -> None:
         """Record what a process reported beside its log; note once what cannot be read."""
         if report is None:
             self._note_unreadable(process)
         elif isinstance(report, History):
-            self._record(process, REPORT, {"kind": HISTORY, **asdict(report)})
+            self._record(process, REPORTED, {"kind": HISTORY, **asdict(report)})
         elif report.metrics:
-            self._record(process, REPORT, asdict(report))
+            self._record(process, REPORTED, asdict(report))
 
     def _note_unreadable(self, process: TaskProcess) -> None:
         key = (str(process.task), process.attempt)

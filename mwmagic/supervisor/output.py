@@ -115,7 +115,7 @@ class Output:
         self._tail.extend(lines)
         for line in lines:
             self._guard.call("start-up", None, self._start_up, line)
-            self._guard.call("notice", None, self._keep, line)
+            self._guard.call("native notices", None, self._keep, line)
 
     def _start_up(self, line: str) -> None:
         self._phases.feed(line)

@@ -124,7 +124,7 @@ class Processes:
         paths.report.unlink(missing_ok=True)
         own = {
             variables.ATTEMPT: str(attempt),
-            variables.REPORT: str(paths.report),
+            variables.FAILURE_REPORT: str(paths.report),
             variables.RUN: str(self._directory.path),
             variables.SOURCE: str(order.source),
             variables.STACKS: str(paths.stacks),

@@ -10,7 +10,7 @@ from functools import singledispatchmethod
 from typing import TYPE_CHECKING, Any
 
 from mwmagic import gang as g
-from mwmagic.diagnosis import notices
+from mwmagic.diagnosis import remarks
 from mwmagic.errors import MwmagicError, SupervisorError
 from mwmagic.logs.guard import Guard
 from mwmagic.model.position import Whereabouts
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mwmagic.diagnosis import Exit
-    from mwmagic.model.cause import Cause, Notice
+    from mwmagic.model.cause import Cause, Remark
     from mwmagic.model.cluster import Task
     from mwmagic.model.fault import Fault
     from mwmagic.model.messages import Message
@@ -91,7 +91,7 @@ class LiveRun:
         self._ended: float | None = None
         self._account = Account(options, self.gang.state.value, changed)
         self._measurements = Measurements(directory, self._account.extremes)
-        self._notices: tuple[Notice, ...] = ()
+        self._remarks: tuple[Remark, ...] = ()
         self._note("created", tasks=list(map(str, options.members)))
 
     @property
@@ -224,7 +224,7 @@ class LiveRun:
     @_do.register
     def _(self, action: g.Ended) -> None:
         self._timers.clear()
-        self._notices = self._guard.call("notice", (), notices, self._processes.seen({}))
+        self._remarks = self._guard.call("remarks", (), remarks, self._processes.seen({}))
         failed = action.state is RunState.FAILED
         self.cause = self._exits.cause(self.gang.attempt) if failed else None
         self._note("ended", state=action.state.value, cause=self.cause and self.cause.as_json())
@@ -324,7 +324,7 @@ class LiveRun:
             trouble=self.directory.trouble,
             stall=self._stalls.current,
             setbacks=tuple(self._exits.setbacks),
-            notices=self._notices,
+            remarks=self._remarks,
             examined=self._stalls.examined,
             faults=tuple(self._faults),
         )

@@ -7,7 +7,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mwmagic.diagnosis.table import KNOWN, NOTICES, STALLS
+from mwmagic.diagnosis.table import KNOWN, REMARKS, STALLS
 from mwmagic.model.position import Position, Whereabouts
 from mwmagic.model.symptom import Symptom
 
@@ -37,11 +37,11 @@ and neither that nor a failure is an error.
 _PARTS = (
     ("What ends a run", KNOWN),
     ("What keeps a run from making progress", STALLS),
-    ("What goes wrong without ending a run", NOTICES),
+    ("What goes wrong without ending a run", REMARKS),
 )
 
-_PLACE = "main.py:7 in load"
-_SINGLE = (Position("worker:1", Whereabouts.IN_USER_CODE, _PLACE),)
+_AT = "main.py:7 in load"
+_SINGLE = (Position("worker:1", Whereabouts.IN_USER_CODE, _AT),)
 _SEVERAL = (Position("worker:0", Whereabouts.IN_FRAMEWORK, "main.py:9 in train"), *_SINGLE)
 _POSITIONS = {Symptom.KEEPS_OTHERS_WAITING: _SINGLE, Symptom.DIFFERENT_PLACES: _SEVERAL}
 _GAP = re.compile(r"\{\w+\}")
@@ -54,7 +54,7 @@ def _observed(finding: Finding) -> str:
         finding,
         task="" if positions else "worker:1",
         peer="worker:0",
-        place=_PLACE,
+        at=_AT,
         address="localhost:20001",
         host="localhost",
         detail=os.strerror(finding.errno) if finding.errno else None,

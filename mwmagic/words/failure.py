@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 import signal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mwmagic.diagnosis.table import ENTRIES
 from mwmagic.model.position import Whereabouts
 from mwmagic.model.symptom import Symptom
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from mwmagic.diagnosis.known import Known
-    from mwmagic.model.cause import Cause, Notice, Origin, Stall
+    from mwmagic.model.cause import Cause, Location, Origin, Remark, Stall
     from mwmagic.model.position import Position
     from mwmagic.model.symptom import Finding
 
@@ -51,22 +51,22 @@ def _agent_lost(finding: Finding) -> str:
 
 
 def _before_strategy(finding: Finding) -> str:
-    at = f" (it is {_at(finding.place)})" if finding.place else ""
+    at = f" (it is {_at(finding.at)})" if finding.at else ""
     return f"has not reached the strategy, where {finding.peer} waits for it{at}"
 
 
-def _at(place: str | None) -> str:
-    return f"at {place}" if place else "outside your code"
+def _at(line: str | None) -> str:
+    return f"at {line}" if line else "outside your code"
 
 
 def _keeps_waiting(finding: Finding) -> str:
-    each = [f"{one.task} is {_at(one.place)}" for one in finding.positions]
+    each = [f"{one.task} is {_at(one.at)}" for one in finding.positions]
     verb = "keeps" if len(each) == 1 else "keep"
     return f"{_listed(each)} and {verb} the others waiting"
 
 
 def _different_places(finding: Finding) -> str:
-    each = [f"{one.task} {_at(one.place)}" for one in finding.positions]
+    each = [f"{one.task} {_at(one.at)}" for one in finding.positions]
     return f"all wait for each other in different places: {_listed(each)}"
 
 
@@ -101,7 +101,7 @@ _OBSERVED: dict[Symptom, Callable[[Finding], str]] = {
     Symptom.SECOND_PROCESS: lambda _: "has a second process, which tries to join as the same task",
     Symptom.BEFORE_STRATEGY: _before_strategy,
     Symptom.UNREACHABLE: lambda f: f"cannot reach {f.peer}, which waits for it",
-    Symptom.WAITS_IN_SAVE: lambda f: f"waits for the others in a save, {_at(f.place)}",
+    Symptom.WAITS_IN_SAVE: lambda f: f"waits for the others in a save, {_at(f.at)}",
     Symptom.KEEPS_OTHERS_WAITING: _keeps_waiting,
     Symptom.DIFFERENT_PLACES: _different_places,
 }
@@ -152,16 +152,16 @@ def _known(known: Known | None, cause: Cause) -> list[str]:
         return []
     texts = (known.meaning, known.remedy)
     meaning, remedy = (_fill(text, cause.finding, cause.gaps) for text in texts)
-    edited = _edited(known, cause.where or {})
+    edited = _edited(known, cause.where)
     return [f"  {meaning}", f"  Try: {remedy}.", *edited, f"  See {known.link}"]
 
 
-def _edited(known: Known, where: Mapping[str, Any]) -> list[str]:
+def _edited(known: Known, where: Location | None) -> list[str]:
     """Return the user's line as it should be, if that is known."""
-    source = str(where.get("source", ""))
-    if known.edit is None or known.edit[0] not in source:
+    if known.edit is None or where is None or known.edit[0] not in where.source:
         return []
-    return [f"  Line {where.get('line', '?')} should read:", f"    {source.replace(*known.edit)}"]
+    edited = where.source.replace(*known.edit)
+    return [f"  Line {where.line or '?'} should read:", f"    {edited}"]
 
 
 def headline(cause: Cause) -> str:
@@ -194,13 +194,13 @@ def _origin(origin: Origin) -> list[str]:
     return [*_indented(f"  It {how} {origin.exception}"), *_where(origin.where, "at")]
 
 
-def _where(where: Mapping[str, Any] | None, at: str) -> list[str]:
+def _where(where: Location | None, at: str) -> list[str]:
     if not where:
         return []
-    cell = f" ({where['cell']})" if where.get("cell") else ""
-    place = f"{where.get('file', '?')}, line {where.get('line', '?')}{cell}"
-    source = [f"    {where['source']}"] if where.get("source") else []
-    return [f"  {at} {place}, in {where.get('function', '?')}", *source]
+    cell = f" ({where.cell})" if where.cell else ""
+    line = f"{where.file or '?'}, line {where.line or '?'}{cell}"
+    source = [f"    {where.source}"] if where.source else []
+    return [f"  {at} {line}, in {where.function or '?'}", *source]
 
 
 def _consequences(cause: Cause) -> list[str]:
@@ -223,14 +223,14 @@ def _log(cause: Cause) -> list[str]:
 # What goes wrong without ending a run.
 
 
-def remark(notice: Notice) -> str:
+def remark(found: Remark) -> str:
     """Say in a line what the user should know, and what to try."""
-    known = ENTRIES.get(notice.known)
+    known = ENTRIES.get(found.known)
     if known is None:
-        return f"{sentence(notice.finding)}."
+        return f"{sentence(found.finding)}."
     texts = (known.meaning, known.remedy)
-    meaning, remedy = (_fill(text, notice.finding, notice.gaps) for text in texts)
-    return f"{_listed(notice.tasks)}: {meaning} Try: {remedy}."
+    meaning, remedy = (_fill(text, found.finding, found.gaps) for text in texts)
+    return f"{_listed(found.tasks)}: {meaning} Try: {remedy}."
 
 
 # Where tasks are.
@@ -242,14 +242,14 @@ _WHEREABOUTS = {
     Whereabouts.NO_HANDLER: "cannot be asked where it is: it is only starting, became another "
     "program (os.exec), blocks or handles all signals, or closed all files",
     Whereabouts.NO_USER_CODE: "runs none of your code",
-    Whereabouts.IN_FRAMEWORK: "waits inside an operation of the framework, at {place}",
-    Whereabouts.IN_USER_CODE: "is at {place}, outside any operation of the framework",
+    Whereabouts.IN_FRAMEWORK: "waits inside an operation of the framework, at {at}",
+    Whereabouts.IN_USER_CODE: "is at {at}, outside any operation of the framework",
 }
 
 
 def position(where: Position) -> str:
     """Say in a line where a task is."""
-    return f"{where.task} {_WHEREABOUTS[where.whereabouts].format(place=where.place)}"
+    return f"{where.task} {_WHEREABOUTS[where.whereabouts].format(at=where.at)}"
 
 
 def stalled(stall: Stall) -> str:

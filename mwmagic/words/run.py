@@ -27,7 +27,7 @@ __all__ = [
     "left",
     "line",
     "metrics",
-    "place",
+    "progress_words",
     "reached",
     "remarks",
     "run_tone",
@@ -74,7 +74,7 @@ def remarks(run: RunStatus) -> list[str]:
 
     Why it makes no progress, what did not go as intended, and what could not be read.
     """
-    seen = [run.stall.why if run.stall else None, *run.notices]
+    seen = [run.stall.why if run.stall else None, *run.remarks]
     return [failure.remark(one) for one in seen if one] + list(map(fault_words, run.faults))
 
 
@@ -236,12 +236,12 @@ _FIRST = ("loss", "val_loss")
 """The metrics that come first: those that tell most where not all of them are seen."""
 
 
-def place(progress: Reached | None) -> str:
+def progress_words(progress: Reached | None) -> str:
     """Say where a task is in its training: ``epoch 2/3 · step 45/70``."""
-    return " · ".join(_places(progress))
+    return " · ".join(_counted(progress))
 
 
-def _places(progress: Reached | None) -> list[str]:
+def _counted(progress: Reached | None) -> list[str]:
     if progress is None:
         return []
     counts = {
@@ -272,7 +272,7 @@ def metrics(progress: Reached | None) -> list[tuple[str, str]]:
 def reached(progress: Reached | None) -> str:
     """Say where a task is in its training and what its metrics are, in plain text."""
     values = [f"{name} {value}" for name, value in metrics(progress)]
-    return "  ".join(filter(None, [" ".join(_places(progress)), *values]))
+    return "  ".join(filter(None, [" ".join(_counted(progress)), *values]))
 
 
 def clock(seconds: float) -> str:

@@ -188,7 +188,7 @@ def _report(error: BaseException, script: str) -> None:
     moment = time.monotonic()
     from mwmagic.model import variables
 
-    path = os.environ.get(variables.REPORT)
+    path = os.environ.get(variables.FAILURE_REPORT)
     if not path:
         return
     chain = _origins(error)

@@ -116,9 +116,9 @@ def _state(model: Any, metric: Any) -> tuple[float, float]:
     state = getattr(model, "_jax_state", None)  # while JAX trains, variables are not updated
     if not state or "metrics_variables" not in state:
         return _local_sum(metric.total), _local_sum(metric.count)
-    places = {id(variable): at for at, variable in enumerate(model.metrics_variables)}
+    indices = {id(variable): at for at, variable in enumerate(model.metrics_variables)}
     values = state["metrics_variables"]
-    return number(values[places[id(metric.total)]]), number(values[places[id(metric.count)]])
+    return number(values[indices[id(metric.total)]]), number(values[indices[id(metric.count)]])
 
 
 def _local_sum(variable: Any) -> float:

@@ -54,17 +54,17 @@ def report(
         return
     values = _values()
     message: dict[str, Any] = {"kind": "report"}
-    for name, place in (("step", step), ("epoch", epoch), ("steps", steps), ("epochs", epochs)):
-        if place is not None:
-            message[name] = place if type(place) is int else _count(values, name, place)
+    for name, given in (("step", step), ("epoch", epoch), ("steps", steps), ("epochs", epochs)):
+        if given is not None:
+            message[name] = given if type(given) is int else _count(values, name, given)
     box.put(tuple(metrics), message, values.held(_bounded(values, metrics)))
 
 
-def _count(values: Values, name: str, place: Any) -> int | None:  # noqa: ANN401 - whatever
+def _count(values: Values, name: str, given: Any) -> int | None:  # noqa: ANN401 - whatever
     try:
-        return int(number(place))
+        return int(number(given))
     except Exception as error:  # noqa: BLE001 - a user's type may raise anything
-        values.refuse(name, f"{type(place).__name__} is not a whole number ({error})"[:200])
+        values.refuse(name, f"{type(given).__name__} is not a whole number ({error})"[:200])
         return None
 
 

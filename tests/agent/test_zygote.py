@@ -321,7 +321,7 @@ def test_the_real_bootstrap_reports_an_error(agent, tmp_path):
     warm(agent, BOOTSTRAP, "json")
     agent.wait("warmed")
     report = tmp_path / "report.json"
-    env = {**os.environ, "MWMAGIC_REPORT": str(report)}
+    env = {**os.environ, "MWMAGIC_FAILURE_REPORT": str(report)}
     launch(agent, BOOTSTRAP, "a", "import os\n1/0\n", report=str(report), env=env)
     exited = agent.wait("exited")
     assert exited["code"] == 1

@@ -19,11 +19,13 @@ pytestmark = [pytest.mark.slow, pytest.mark.browser]
 def test_a_real_training_with_two_workers(notebook, shot):
     declare = "%load_ext mwmagic\n%mw_cluster 2 --quiet"
     notebook.write(declare, cells.TRAINING).open().run()
-    epochs = notebook.board.locator(".mw-place", has_text=re.compile(r"epoch 2/3 · step \d+/150"))
+    epochs = notebook.board.locator(
+        ".mw-progress", has_text=re.compile(r"epoch 2/3 · step \d+/150")
+    )
     epochs.first.wait_for(timeout=240_000)
     shot(notebook, "training")
     notebook.state("finished", 240_000)
-    places = notebook.board.locator(".mw-place").all_text_contents()
+    places = notebook.board.locator(".mw-progress").all_text_contents()
     assert places == ["epoch 3/3 · step 150/150"] * 2
     chart = notebook.board.locator(".mw-plot").first
     says = partial(chart.get_attribute, "aria-label")

@@ -194,7 +194,7 @@ def test_only_a_page_that_finds_the_place_by_itself_does_without_the_views_mark(
     kernel.run(SLEEP)
     assert set(kernel.board["data"]) == BUNDLE | {VIEW}
     page = kernel.page("page")
-    kernel.until(lambda: page.header is not None, "a frame")
+    kernel.until(lambda: page.header is not None, "a packet")
     assert set(kernel.board["data"]) == BUNDLE | {VIEW}
     kernel.message({"kind": "hosts", "hosts": True, "age": 1000})
     kernel.until(lambda: set(kernel.board["data"]) == BUNDLE, "the update")
@@ -245,11 +245,11 @@ def test_a_flood_leaves_the_kernel_answering_and_the_end_right(kernel):
 
 FAULT = """
 from mwmagic.dashboard.feed import Feed
-frame = Feed.frame
+packet = Feed.packet
 def faulty(self, *args):
-    Feed.frame = frame
+    Feed.packet = packet
     raise RuntimeError("lone \\ud800")
-Feed.frame = faulty
+Feed.packet = faulty
 """
 
 

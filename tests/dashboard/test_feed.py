@@ -39,15 +39,15 @@ def view(tmp_path):
     return View(RunStatus.from_json({**run, "tasks": {"worker:0": task}, "cause": cause}), "", ODD)
 
 
-def frame(feed):
-    message, _ = feed.frame(Cursor(), 10_000)
+def packet(feed):
+    message, _ = feed.packet(Cursor(), 10_000)
     return message
 
 
 def test_whatever_a_worker_says_can_be_sent_and_saved(view):
     feed = Feed(view)
     feed.say(ODD)
-    message = frame(feed)
+    message = packet(feed)
     assert message["points"]
     data = json.dumps(message, ensure_ascii=False, allow_nan=False).encode()
     assert "lone \N{REPLACEMENT CHARACTER}" in data.decode()
@@ -62,7 +62,7 @@ def test_a_parser_that_raises_costs_its_line_and_is_noted_once(view, monkeypatch
         return False
 
     monkeypatch.setattr(Noise, "hides", hides)
-    lines = [line for one in frame(Feed(view))["texts"] for line in one.text.split("\n")]
+    lines = [line for one in packet(Feed(view))["texts"] for line in one.text.split("\n")]
     assert {"good", "bad"} <= {*lines}
     assert len([line for line in lines if "RuntimeError" in line]) == 1
 
@@ -73,7 +73,7 @@ def test_a_saved_page_draws_every_metric(view):
     entry = json.loads(record.read_text()) | {"metrics": dict.fromkeys(names, 0.5)}
     record.write_text(json.dumps(entry) + "\n")
     feed = Feed(view)
-    board = {metric for _, _, metric, _, _ in frame(feed)["points"]}
+    board = {metric for _, _, metric, _, _ in packet(feed)["points"]}
     assert board == set(names)
     assert set(re.findall(r">([^<]+)</text>", picture(page(view.run, feed.series.points)))) >= board
 
@@ -121,7 +121,7 @@ def test_damaged_metrics_cost_their_line_only(entries):
         lines = [json.dumps(one) for one in [*entries, whole]]
         (Path(folder) / "metrics.jsonl").write_text("\n".join(lines) + "\n")
         feed = Feed(View(status))
-        message = frame(feed)
+        message = packet(feed)
         json.dumps(message, allow_nan=False)
         assert [0, 9, "whole"] in [point[:3] for point in message["points"]]
         assert not message["texts"], "no fault is told of"
@@ -139,5 +139,5 @@ def test_a_page_shows_no_frames_of_mwmagics_own(view):
         '  File "/opt/site-packages/mwmagic/repairs/scope.py", line 1, in fit\n    original()\n'
     )
     Path(view.run.tasks["worker:0"].log).write_text(f"one\n{frame_of}two\n")
-    lines = [line for one in frame(Feed(view))["texts"] for line in one.text.split("\n")]
+    lines = [line for one in packet(Feed(view))["texts"] for line in one.text.split("\n")]
     assert [line for line in lines if line][:2] == ["one", "two"]

@@ -37,7 +37,7 @@ def test_more_is_sent_when_every_page_has_answered_or_after_a_while():
     assert pages.room(0.2) == FRAME_CHARACTERS
 
 
-def test_small_frames_do_not_wait_for_answers_and_few_ask_for_one():
+def test_small_packets_do_not_wait_for_answers_and_few_ask_for_one():
     pages = Pages()
     pages.heard("page", Cursor())
     times = [2 + step / 20 for step in range(20)]
@@ -59,7 +59,7 @@ def test_an_answer_leaves_what_was_sent_since_on_its_way_and_another_word_asks_f
     assert pages.position() == Cursor(5)
     question = pages.send(Cursor(7), WINDOW_CHARACTERS, 0.2)
     pages.heard("page", Cursor(5), question)
-    assert pages.position() == Cursor(5), "it missed the frame that asked"
+    assert pages.position() == Cursor(5), "it missed the packet that asked"
 
 
 def test_a_page_that_never_answers_is_forgotten():

@@ -12,7 +12,7 @@ from mwmagic.diagnosis import Exit, diagnose, kind
 from mwmagic.diagnosis.kind import is_consequence
 from mwmagic.diagnosis.known import Known
 from mwmagic.diagnosis.signs import recognise
-from mwmagic.diagnosis.table import ENTRIES, KNOWN, NOTICES, STALLS
+from mwmagic.diagnosis.table import ENTRIES, KNOWN, REMARKS, STALLS
 from mwmagic.gang import FailureKind
 from mwmagic.model.cause import Cause
 from mwmagic.model.symptom import Finding, Symptom
@@ -332,7 +332,7 @@ def test_without_a_report_the_log_tells():
     cause = diagnose([end(0, signal=11, tail=tail, script="/home/me/main.py")])
     assert (cause.symptom, cause.finding.signal) == (Symptom.KILLED, 11)
     assert cause.known == "crash"
-    assert (cause.where["file"], cause.where["line"]) == ("/home/me/main.py", 2)
+    assert (cause.where.file, cause.where.line) == ("/home/me/main.py", 2)
 
 
 def test_a_line_of_a_cell_is_told_as_the_notebook_counts_it():
@@ -385,7 +385,7 @@ def test_signs_match_literally_but_for_their_gaps():
 
 
 def test_every_entry_is_whole():
-    entries = (*KNOWN, *NOTICES, *STALLS)
+    entries = (*KNOWN, *REMARKS, *STALLS)
     assert len({known.name for known in entries}) == len(entries)
     for known in entries:
         assert known.signs or known.symptoms

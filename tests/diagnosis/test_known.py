@@ -159,7 +159,7 @@ def test_what_keras_lacks_is_recognised(plain, launch, case):
 def test_what_ends_well_but_not_as_meant_is_noticed(gang, launch, case):
     run = launch(gang, case.script)
     run.wait(60)
-    noticed = {notice.known: notice for notice in run.status().notices}
+    noticed = {remark.known: remark for remark in run.status().remarks}
     assert noticed[case.name].tasks == ("worker:0", "worker:1")
     assert ENTRIES[case.name].remedy in remark(noticed[case.name])
 
@@ -170,7 +170,7 @@ def test_a_program_without_the_framework_is_not_said_to_train_alone(gang, launch
     run.wait(60)
     tasks = run.status().tasks.values()
     assert {(task.warm, task.phase) for task in tasks} == {(True, "training")}
-    assert run.status().notices == ()
+    assert run.status().remarks == ()
 
 
 @pytest.mark.parametrize("case", STUCK, ids=str)

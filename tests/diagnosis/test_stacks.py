@@ -21,12 +21,12 @@ SLEEPING = """Current thread 0x00007f3c36082b80 (most recent call first):
 
 def test_a_stack_inside_the_framework_waits():
     stack = parse(COLLECTIVE)
-    assert (stack.where, stack.waits) == ("main.py:28 in train", True)
+    assert (stack.at, stack.waits) == ("main.py:28 in train", True)
 
 
 def test_a_stack_in_the_users_code_does_not():
     stack = parse(SLEEPING)
-    assert (stack.where, stack.waits) == ("data.py:7 in load", False)
+    assert (stack.at, stack.waits) == ("data.py:7 in load", False)
 
 
 def test_text_that_is_no_stack_is_no_place():

@@ -30,7 +30,7 @@ SHAPES = [
 
 def cluster(shape, ports=range(20000, 20100)):
     members = make_tasks(**shape)
-    return ClusterSpec.place(members, [f"localhost:{port}" for port in ports[: len(members)]])
+    return ClusterSpec.of(members, [f"localhost:{port}" for port in ports[: len(members)]])
 
 
 @pytest.fixture
@@ -168,7 +168,7 @@ def test_ranks_are_dense_and_the_first_is_where_all_meet(framework):
 
 def test_torch_counts_local_ranks_by_machine_and_wants_no_brackets():
     addresses = ["[::1]:10", "[::2]:10", "[::1]:11", "[::2]:11"]
-    spec = ClusterSpec.place(make_tasks(4), addresses)
+    spec = ClusterSpec.of(make_tasks(4), addresses)
     environments = [framework_for("torch").environment(spec, task) for task in spec.tasks]
     assert [one["LOCAL_RANK"] for one in environments] == ["0", "0", "1", "1"]
     assert {one["MASTER_ADDR"] for one in environments} == {"::1"}

@@ -17,7 +17,7 @@ from mwmagic.frameworks.environment import (
 )
 from mwmagic.model.cluster import ClusterSpec, Task, make_tasks
 
-SPEC = ClusterSpec.place(make_tasks(2), ["localhost:1111", "node-2:2222"])
+SPEC = ClusterSpec.of(make_tasks(2), ["localhost:1111", "node-2:2222"])
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)

@@ -150,7 +150,7 @@ def test_at_least_one_task_must_train():
 @calm
 @given(clusters(), st.integers(1, 60000), st.randoms(use_true_random=False))
 def test_a_cluster_is_the_same_in_whatever_order_it_is_given(members, start, random: Random):
-    spec = ClusterSpec.place(members, addressed(members, start))
+    spec = ClusterSpec.of(members, addressed(members, start))
     shuffled = list(spec.placed)
     random.shuffle(shuffled)
     again = ClusterSpec(tuple(shuffled))
@@ -163,7 +163,7 @@ def test_a_cluster_is_the_same_in_whatever_order_it_is_given(members, start, ran
 @calm
 @given(clusters())
 def test_the_chief_is_the_chief_or_the_first_worker(members):
-    spec = ClusterSpec.place(members, addressed(members))
+    spec = ClusterSpec.of(members, addressed(members))
     assert spec.chief in (Task("chief", 0), Task("worker", 0))
     assert (spec.chief.type == "chief") == any(task.type == "chief" for task in members)
     assert all(task.type != "evaluator" for task in spec.members)
@@ -173,13 +173,13 @@ def test_the_chief_is_the_chief_or_the_first_worker(members):
 @calm
 @given(clusters(), st.data())
 def test_every_task_is_found_by_every_name(members, data):
-    spec = ClusterSpec.place(members, addressed(members))
+    spec = ClusterSpec.of(members, addressed(members))
     task = data.draw(st.sampled_from(members))
     assert spec.find(task) == spec.find(str(task)) == task
 
 
 def test_index_5_of_2_lists_the_two():
-    spec = ClusterSpec.place(make_tasks(2), ["localhost:1", "localhost:2"])
+    spec = ClusterSpec.of(make_tasks(2), ["localhost:1", "localhost:2"])
     with pytest.raises(ClusterError) as error:
         spec.find(5)
     assert str(error.value) == (
@@ -207,7 +207,7 @@ GOOD_ADDRESSES = [
 
 @pytest.mark.parametrize("address", GOOD_ADDRESSES)
 def test_addresses_that_work(address):
-    assert ClusterSpec.place(make_tasks(1), [address]).addresses[Task("worker", 0)] == address
+    assert ClusterSpec.of(make_tasks(1), [address]).addresses[Task("worker", 0)] == address
 
 
 BAD_ADDRESSES = [
@@ -240,14 +240,14 @@ BAD_ADDRESSES = [
 @pytest.mark.parametrize("address", BAD_ADDRESSES, ids=lambda address: repr(address)[:20])
 def test_an_address_that_cannot_work_names_its_task(address):
     with pytest.raises(ClusterError, match=r"^worker:1 has the address"):
-        ClusterSpec.place(make_tasks(2), ["localhost:80", address])
+        ClusterSpec.of(make_tasks(2), ["localhost:80", address])
 
 
 @calm
 @given(st.text())
 def test_any_address_works_or_is_a_cluster_error(address):
     try:
-        ClusterSpec.place(make_tasks(1), [address])
+        ClusterSpec.of(make_tasks(1), [address])
     except ClusterError:
         return
     assert 1 <= int(address.rpartition(":")[2]) <= 65535
@@ -256,13 +256,13 @@ def test_any_address_works_or_is_a_cluster_error(address):
 @pytest.mark.parametrize("second", ["localhost:80", "LocalHost:80"])
 def test_an_address_given_twice_names_both_tasks(second):
     with pytest.raises(ClusterError, match="worker:0 and worker:1 both have the address"):
-        ClusterSpec.place(make_tasks(2), ["localhost:80", second])
+        ClusterSpec.of(make_tasks(2), ["localhost:80", second])
 
 
 def test_clusters_that_cannot_be():
     worker, chief = Task("worker", 0), Task("chief", 0)
     with pytest.raises(ClusterError, match="2 tasks cannot be placed at 1 addresses"):
-        ClusterSpec.place(make_tasks(2), ["localhost:80"])
+        ClusterSpec.of(make_tasks(2), ["localhost:80"])
     with pytest.raises(ClusterError, match="worker:0 is placed 2 times"):
         ClusterSpec(((worker, "a:1"), (worker, "b:1")))
     with pytest.raises(ClusterError, match="worker:0 is placed 2 times"):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from statuses import RELAXED, json_values
 
-from mwmagic.model.cause import Cause, Notice, Stall
+from mwmagic.model.cause import Cause, Location, Remark, Stall
 from mwmagic.model.position import Position, Whereabouts
 from mwmagic.model.status import (
     Reached,
@@ -24,8 +24,8 @@ from mwmagic.model.symptom import Finding, Symptom
 NAN, INF = float("nan"), float("inf")
 AT = (Position("worker:1", Whereabouts.IN_USER_CODE, "main.py:3 in f"),)
 SLEEPS = Finding(Symptom.KEEPS_OTHERS_WAITING, positions=AT)
-NOTICE = Notice("stalled-outside", ("worker:1",), SLEEPS, ("gap",))
-WHERE = {"file": "main.py", "line": 3, "function": "f", "source": "f()"}
+REMARK = Remark("stalled-outside", ("worker:1",), SLEEPS, ("gap",))
+WHERE = Location("main.py", 3, "f", "f()")
 EXITED = Finding(Symptom.EXITED, "worker:1", code=1)
 CAUSE = Cause(EXITED, "OSError: once", WHERE, consequences=("worker:0",))
 TASK = TaskStatus(
@@ -56,9 +56,9 @@ RUN = RunStatus(
         "ps:0": TaskStatus(TaskState.ENDED, finding=EXITED),
     },
     trouble="no space left",
-    stall=Stall(60.0, "worker:1", AT, NOTICE),
+    stall=Stall(60.0, "worker:1", AT, REMARK),
     setbacks=(Setback(1, CAUSE),),
-    notices=(NOTICE,),
+    remarks=(REMARK,),
     examined=1,
 )
 

@@ -10,7 +10,7 @@ import pytest
 
 from mwmagic.errors import NoRun, NotInstalled
 from mwmagic.record import Record, RunDirectory
-from mwmagic.record.metrics import frame, history, metrics, rows
+from mwmagic.record.metrics import data_frame, history, metrics, rows
 
 
 @pytest.fixture
@@ -128,7 +128,7 @@ def test_rows_are_flat():
 def test_a_frame_needs_pandas(monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(NotInstalled, match="pip install pandas"):
-        frame([])
+        data_frame([])
 
 
 def test_a_frame(monkeypatch):
@@ -136,7 +136,7 @@ def test_a_frame(monkeypatch):
         DataFrame = staticmethod(lambda rows: ("a frame of", rows))
 
     monkeypatch.setitem(sys.modules, "pandas", Pandas)
-    assert frame([{"step": 1, "metrics": {"loss": 2.0}}]) == (
+    assert data_frame([{"step": 1, "metrics": {"loss": 2.0}}]) == (
         "a frame of",
         [{"step": 1, "loss": 2.0}],
     )

@@ -956,8 +956,8 @@ def backup_every_epoch(scope):
         with contextlib.suppress(KeyboardInterrupt):
             found = trained(model, epochs=4, callbacks=[backup, note, Fails(*fault)])
         # Only on the chief, which removes the whole directory when training ends well.
-        for place in (DIRECTORY / "backup").glob("place-*") if TASK == 0 else ():
-            place.unlink(missing_ok=True)  # Keras itself writes none
+        for point in (DIRECTORY / "backup").glob("point-*") if TASK == 0 else ():
+            point.unlink(missing_ok=True)  # Keras itself writes none
     return {**found, "epochs": np.array(seen)}
 
 

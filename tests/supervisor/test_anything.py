@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from mwmagic.diagnosis import Exit, diagnose, kind, notices
+from mwmagic.diagnosis import Exit, diagnose, kind, remarks
 from mwmagic.diagnosis.stacks import parse
 from mwmagic.engines.channel import Channel
 from mwmagic.logs import failure, prints
@@ -116,7 +116,7 @@ def test_all_that_a_process_leaves(tmp_path, pieces, report, code, error):
     end = process.exited({**event, "error": error, "report": report})
     assert isinstance(end, Exit)
     kind(end)
-    notices([process.seen()])
+    remarks([process.seen()])
     cause = diagnose([end])
     status = process.status()
     for one in (cause, status):

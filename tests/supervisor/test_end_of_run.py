@@ -91,9 +91,9 @@ def test_a_fault_met_at_the_end_is_told_with_the_end(tmp_path, monkeypatch):
     def faulty(seen):
         raise ValueError("a parser's fault")
 
-    monkeypatch.setattr(module, "notices", faulty)
+    monkeypatch.setattr(module, "remarks", faulty)
     status, events = told(tmp_path, fail, lambda run: None)
-    assert [fault.parser for fault in status.faults] == ["notice"]
+    assert [fault.parser for fault in status.faults] == ["remarks"]
     assert status.cause is not None
     assert events.index("fault") < events.index("ended")
 

@@ -11,7 +11,7 @@ from mwmagic.model.start import Start
 from mwmagic.supervisor.environment import task_environment
 
 TASKS = make_tasks(2)
-SPEC = ClusterSpec.place(TASKS, ["localhost:1111", "node-2:2222"])
+SPEC = ClusterSpec.of(TASKS, ["localhost:1111", "node-2:2222"])
 
 
 def environment(env=None, **options):

@@ -187,4 +187,4 @@ def test_a_dump_is_complete_when_it_grows_no_more(tmp_path):
         file.write(SLEEPING)
     assert not dump.complete(), "it may still grow"
     assert dump.complete()
-    assert dump.stack().where == "data.py:7 in load"
+    assert dump.stack().at == "data.py:7 in load"

@@ -158,9 +158,9 @@ def test_new_ports_are_held_before_the_old_ones_are_given_back():
     @on(lambda: Scene(made("a", "b")))
     async def _(scene):
         place, members = scene.place, scene.options.members
-        assert place.spec == ClusterSpec.place(members, ["a:20000", "b:20000"])
+        assert place.spec == ClusterSpec.of(members, ["a:20000", "b:20000"])
         await place.rebind()
-        assert place.spec == ClusterSpec.place(members, ["a:20001", "b:20001"])
+        assert place.spec == ClusterSpec.of(members, ["a:20001", "b:20001"])
         held = {20000, 20001}
         for machine in scene.machines:
             [agent] = machine.agents

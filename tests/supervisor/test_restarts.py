@@ -69,7 +69,7 @@ def test_the_restarts_come_to_an_end(cluster):
         run.wait(30)
     assert "This was attempt 2: its restart had been used up" in str(failed.value)
     assert failed.value.run is run
-    assert failed.value.cause.where["source"] == "raise OSError('again')"
+    assert failed.value.cause.where.source == "raise OSError('again')"
     assert run.status().attempt == 2
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from mwmagic.diagnosis.table import ENTRIES
-from mwmagic.model.cause import Cause, Notice, Origin, Stall
+from mwmagic.model.cause import Cause, Location, Origin, Remark, Stall
 from mwmagic.model.position import Position, Whereabouts
 from mwmagic.model.symptom import Finding, Symptom
 from mwmagic.words.failure import ended, explain, headline, position, remark, sentence, stalled
@@ -20,7 +20,7 @@ FULL = Finding(
     Symptom.EXITED,
     "worker:1",
     peer="worker:0",
-    place=AT,
+    at=AT,
     address="localhost:20001",
     code=1,
     signal=9,
@@ -43,13 +43,13 @@ FINDINGS = (
     Finding(Symptom.KEEPS_OTHERS_WAITING, positions=ONE),
     Finding(Symptom.BEFORE_STRATEGY, "worker:1", peer="worker:0"),
 )
-WHERE = {"file": "main.py", "line": 9, "function": "train", "source": "fit()", "cell": "In [7]"}
+WHERE = Location("main.py", 9, "train", "fit()", "In [7]")
 CAUSES = (
     Cause(FULL, "ValueError: bad", WHERE, "module-missing", ("x.y",), ("worker:0",)),
-    Cause(FULL, where={**WHERE, "source": "accuracy.reset_states()"}, known="reset-states"),
+    Cause(FULL, where=replace(WHERE, source="accuracy.reset_states()"), known="reset-states"),
     Cause(KILLED, known="killed", log=("one", "two")),
     Cause(KILLED, consequences=tuple(f"worker:{index}" for index in range(2, 20))),
-    Cause(FULL, where={"file": "main.py"}, known="of another version"),
+    Cause(FULL, where=Location("main.py"), known="of another version"),
     Cause(
         replace(FULL, symptom=Symptom.FINISHED_EARLY), where=WHERE, known="left-early", log=("one",)
     ),
@@ -64,14 +64,14 @@ CAUSES = (
     ),
     Cause(),
 )
-NOTICES = (
-    Notice("own-tf-config", ("worker:0",), replace(FULL, symptom=Symptom.ELSEWHERE)),
-    Notice("of another version", ("worker:0",), replace(FULL, symptom=Symptom.ALONE)),
+REMARKS = (
+    Remark("own-tf-config", ("worker:0",), replace(FULL, symptom=Symptom.ELSEWHERE)),
+    Remark("of another version", ("worker:0",), replace(FULL, symptom=Symptom.ALONE)),
 )
 STALLS = (
     Stall(60.0),
     Stall(60.0, "worker:0", TWO),
-    Stall(60.0, "worker:1", TWO, Notice("", ("worker:1",), Finding(Symptom.SECOND_PROCESS))),
+    Stall(60.0, "worker:1", TWO, Remark("", ("worker:1",), Finding(Symptom.SECOND_PROCESS))),
 )
 
 
@@ -83,7 +83,7 @@ def sections() -> dict[str, list[str]]:
         "ended by mwmagic": [ended(KILLED, ours=True)],
         "headlines": list(map(headline, CAUSES)),
         "causes": [line for cause in CAUSES for line in explain(cause)],
-        "notices": list(map(remark, NOTICES)),
+        "remarks": list(map(remark, REMARKS)),
         "stalls": list(map(stalled, STALLS)),
         "positions": [position(Position("worker:1", where, AT)) for where in Whereabouts],
         "known failures": [

@@ -13,7 +13,7 @@ from statuses import RELAXED, json_values
 from mwmagic.dashboard import static
 from mwmagic.dashboard.rows import View, header, row
 from mwmagic.dashboard.terminal import table
-from mwmagic.model.cause import Cause, Notice, Stall
+from mwmagic.model.cause import Cause, Remark, Stall
 from mwmagic.model.position import Position, Whereabouts
 from mwmagic.model.status import (
     Importing,
@@ -36,7 +36,7 @@ from mwmagic.words.run import (
     left,
     line,
     metrics,
-    place,
+    progress_words,
     reached,
     remarks,
     run_tone,
@@ -64,11 +64,11 @@ CAUSE = Cause(Finding(Symptom.EXITED, "worker:1", code=1))
 SPENT = run("failed", task(), cause=CAUSE, attempt=3, limit=2, restarts=2)
 RESUMES = Cause(Finding(Symptom.EXITED, "worker:1", code=42))
 AWAY = Finding(Symptom.ELSEWHERE, "worker:0", address="<host>:1")
-NOTICE = Notice("own-tf-config", ("worker:0", "worker:1"), AWAY)
+REMARK = Remark("own-tf-config", ("worker:0", "worker:1"), AWAY)
 AT = (Position("worker:1", Whereabouts.IN_USER_CODE, "main.py:3 in f"),)
-SAVES = Finding(Symptom.WAITS_IN_SAVE, "worker:1", place="main.py:3 in f")
-STALLED = Stall(60.0, "worker:1", AT, Notice("stalled-save", ("worker:1",), SAVES))
-REMARKS = [remark(STALLED.why), remark(NOTICE)]
+SAVES = Finding(Symptom.WAITS_IN_SAVE, "worker:1", at="main.py:3 in f")
+STALLED = Stall(60.0, "worker:1", AT, Remark("stalled-save", ("worker:1",), SAVES))
+SAID = [remark(STALLED.why), remark(REMARK)]
 HALF = Reached("train", 2, 3, 5, 10, {"loss": 0.123456, "nan": float("nan")}, 0.5)
 
 
@@ -189,9 +189,9 @@ def test_how_much_of_the_training_is_done(progress, part, rest):
 
 
 def test_progress_in_words():
-    assert place(HALF) == "epoch 2/3 · step 5/10"
-    assert place(Reached(step=7)) == "step 7"
-    assert place(None) == place(Reached()) == ""
+    assert progress_words(HALF) == "epoch 2/3 · step 5/10"
+    assert progress_words(Reached(step=7)) == "step 7"
+    assert progress_words(None) == progress_words(Reached()) == ""
     assert axis(HALF) == axis(Reached(step=7)) == axis(None) == "step"
     assert axis(Reached(epoch=2)) == "epoch"
     assert metrics(HALF) == [("loss", "0.1235"), ("nan", "nan")]
@@ -213,8 +213,8 @@ def test_one_line_names_the_first_task_that_reports():
     ("fields", "said"),
     [
         ({}, []),
-        ({"stall": Stall(), "notices": (NOTICE,)}, REMARKS[1:]),
-        ({"stall": STALLED, "notices": (NOTICE,)}, REMARKS),
+        ({"stall": Stall(), "remarks": (REMARK,)}, SAID[1:]),
+        ({"stall": STALLED, "remarks": (REMARK,)}, SAID),
     ],
 )
 def test_remarks(fields, said):
@@ -229,12 +229,12 @@ def drawn(status):
 
 
 def test_remarks_are_seen_wherever_a_run_is_shown():
-    status = run("finished", ended(Symptom.EXITED, code=0), notices=(NOTICE,), ended=1.0)
-    assert static.text(status).endswith("\n" + REMARKS[1])
+    status = run("finished", ended(Symptom.EXITED, code=0), remarks=(REMARK,), ended=1.0)
+    assert static.text(status).endswith("\n" + SAID[1])
     assert "listened at &lt;host&gt;:1, not" in static.page(status)
-    assert header(View(status))["notice"] == REMARKS[1]
-    assert header(View(status, refusal="cannot"))["notice"] == "cannot\n" + REMARKS[1]
-    assert REMARKS[1] in drawn(status)
+    assert header(View(status))["notice"] == SAID[1]
+    assert header(View(status, refusal="cannot"))["notice"] == "cannot\n" + SAID[1]
+    assert SAID[1] in drawn(status)
 
 
 def test_every_view_says_the_same_of_a_lost_run():

@@ -11,8 +11,8 @@ from golden import GOLDEN, golden
 
 import mwmagic
 from mwmagic.diagnosis.signs import recognise
-from mwmagic.diagnosis.table import ENTRIES, NOTICES
-from mwmagic.model.cause import Notice
+from mwmagic.diagnosis.table import ENTRIES, REMARKS
+from mwmagic.model.cause import Remark
 from mwmagic.model.symptom import Finding, Symptom
 from mwmagic.words.failure import _OBSERVED, observed, remark
 
@@ -33,8 +33,8 @@ def test_every_symptom_has_words():
 
 def test_what_is_noticed_when_a_run_is_over_is_told_in_the_past():
     noticed = [
-        Notice(one.name, ("worker:1",), one.symptoms[0] if one.symptoms else Finding())
-        for one in NOTICES
+        Remark(one.name, ("worker:1",), one.symptoms[0] if one.symptoms else Finding())
+        for one in REMARKS
     ]
     told = [remark(one).partition(" Try: ")[0] for one in noticed]
     told += [observed(Finding(one, address="x")) for one in (Symptom.ALONE, Symptom.ELSEWHERE)]

@@ -29,7 +29,7 @@ def folder(tmp_path, monkeypatch):
     """A directory with a script's neighbours in it."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONUNBUFFERED", "1")  # as the supervisor has it
-    monkeypatch.setenv("MWMAGIC_REPORT", str(tmp_path / "report.json"))
+    monkeypatch.setenv("MWMAGIC_FAILURE_REPORT", str(tmp_path / "report.json"))
     (tmp_path / "data.txt").write_text("data")
     (tmp_path / "helper.py").write_text(HELPER)
     (tmp_path / "broken.py").write_text("def f(:\n    pass\n")
@@ -276,7 +276,7 @@ def test_a_fork_of_a_worker_does_not_take_leave_for_it(folder):
 
 
 def test_a_report_that_cannot_be_written_hides_nothing(folder, monkeypatch):
-    monkeypatch.setenv("MWMAGIC_REPORT", str(folder / "gone/report.json"))
+    monkeypatch.setenv("MWMAGIC_FAILURE_REPORT", str(folder / "gone/report.json"))
     told, done = report(folder, "raise ValueError('seen')")
     assert told is None
     assert done.stderr.decode().endswith("ValueError: seen\n")

@@ -23,7 +23,7 @@ def bare(monkeypatch):
 
 def placed(**shape):
     tasks = make_tasks(**shape)
-    return ClusterSpec.place(tasks, [f"localhost:{4000 + at}" for at in range(len(tasks))])
+    return ClusterSpec.of(tasks, [f"localhost:{4000 + at}" for at in range(len(tasks))])
 
 
 def become(monkeypatch, spec, task, framework="tensorflow"):

@@ -1,5 +1,5 @@
 # ruff: noqa: ANN401, SLF001 - Keras has no annotations, and its defects are in its private parts
-"""How far a training has come in its data, and how another process gets to the same place."""
+"""How far a training has come in its data, and how another process gets to the same point."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from .repair import Repair, Sign, replace
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["REPAIRS", "Fit", "TrainingPlace", "current_fit"]
+__all__ = ["REPAIRS", "Fit", "ResumePoint", "current_fit"]
 
 NOT_KNOWN = -1
-"""In place of a number of the data that is not known."""
+"""Stands for a number of the data that is not known."""
 
 
 @dataclass(frozen=True)
-class TrainingPlace:
+class ResumePoint:
     """How far a training has come; all numbers, so that the chief can send them.
 
     Parameters
@@ -62,11 +62,11 @@ class Fit:
     data: Any = None
     with_metrics: bool = False
 
-    def place(self, epoch: int, seen: int) -> TrainingPlace:
+    def point(self, epoch: int, seen: int) -> ResumePoint:
         """Return where this training is."""
         data = self.data
         seed, batches = getattr(data, "_seed", None), data._num_batches
-        return TrainingPlace(
+        return ResumePoint(
             epoch,
             seen,
             data._begun,
@@ -76,19 +76,19 @@ class Fit:
             NOT_KNOWN if seed is None else seed,
         )
 
-    def go_to(self, place: TrainingPlace) -> None:
-        """Advance the data to a place, as if it had been trained on up to there."""
+    def go_to(self, point: ResumePoint) -> None:
+        """Advance the data to a point, as if it had been trained on up to there."""
         data = self.data
-        _pass_epochs(data, place.begun - 1)
-        _pass_iterators(data, place)
-        if data._num_batches is None and place.batches != NOT_KNOWN:
-            data._num_batches = place.batches
+        _pass_epochs(data, point.begun - 1)
+        _pass_iterators(data, point)
+        if data._num_batches is None and point.batches != NOT_KNOWN:
+            data._num_batches = point.batches
         # Executions are whole; if they have become longer, the last one runs again.
-        again = place.seen % data.steps_per_execution
-        data._seen, data._ahead = place.seen - again, place.read - again
+        again = point.seen % data.steps_per_execution
+        data._seen, data._ahead = point.seen - again, point.read - again
         if data.steps_per_epoch is not None:  # epochs continue with the previous epoch's iterator
             data._current_iterator = iter(data._get_iterator())
-            data._steps_seen = place.read - place.seen
+            data._steps_seen = point.read - point.seen
 
 
 def _pass_epochs(data: Any, epochs: int) -> None:
@@ -99,17 +99,17 @@ def _pass_epochs(data: Any, epochs: int) -> None:
     data._begun += max(epochs, 0)
 
 
-def _pass_iterators(data: Any, place: TrainingPlace) -> None:
+def _pass_iterators(data: Any, point: ResumePoint) -> None:
     """Make the iterators before the latest, because a dataset reshuffles with each of them."""
-    before = place.passes - 1
+    before = point.passes - 1
     data._passes += before
-    if getattr(data, "_order", None) is None or place.seed == NOT_KNOWN:
+    if getattr(data, "_order", None) is None or point.seed == NOT_KNOWN:
         # This worker's own part if possible, because an iterator over all parts takes long to make.
         dataset = data._distributed_dataset
         for part in getattr(dataset, "_cloned_datasets", [dataset]) * max(before, 0):
             iter(part)
         return
-    data._seed, data._order = place.seed, random.Random(place.seed)  # noqa: S311 - for shuffling
+    data._seed, data._order = point.seed, random.Random(point.seed)  # noqa: S311 - for shuffling
     for _ in range(before):
         data._order.getrandbits(31)
 
