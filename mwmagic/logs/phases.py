@@ -19,6 +19,8 @@ from .noise import NATIVE
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from mwmagic.model.status import PhaseName
+
 
 @dataclass(frozen=True)
 class Phase:
@@ -49,8 +51,8 @@ class Phase:
     training: bool = False
 
     @property
-    def word(self) -> str:
-        """The furthest milestone: starting, server, waiting, connected or training."""
+    def name(self) -> PhaseName:
+        """The furthest milestone."""
         if self.training:
             return "training"
         if self.connected:

@@ -19,6 +19,8 @@ from .terminal import plain
 from .tqdm import TqdmBar, clock, tqdm_bar
 
 if TYPE_CHECKING:
+    from mwmagic.model.status import UpdateKind
+
     from .guard import Guard
 
 _NUMBER = r"[-+]?(?:\d+(?:\.\d*)?(?:e[-+]?\d+)?|nan|inf)"
@@ -43,12 +45,8 @@ class Update:
 
     Parameters
     ----------
-    kind : str
-        ``"train"``: Keras inside an epoch. ``"bar"``: a Keras bar outside any epoch, of
-        `evaluate`, `predict`, or a `fit` with a single epoch, which look the same.
-        ``"print"``: the user's own output, or a tqdm bar. Reports use ``"train"`` too,
-        ``"validation"`` for the end of an epoch's validation, ``"evaluate"``, and
-        ``"report"`` for the user's own.
+    kind : UpdateKind
+        What shows it.
     epoch, epochs : int or None
         As printed: Keras counts from 1, custom loops from any number.
     step, steps : int or None
@@ -62,7 +60,7 @@ class Update:
         Seconds, as printed.
     """
 
-    kind: Literal["train", "bar", "print", "validation", "evaluate", "report"]
+    kind: UpdateKind
     epoch: int | None = None
     epochs: int | None = None
     step: int | None = None

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Gpu", "Machine", "MachineStatus", "Warm"]
+__all__ = ["Gpu", "Machine", "MachineStatus", "Warm", "WarmState"]
+
+WarmState = Literal["off", "importing", "ready", "failed"]
+"""Whether a machine's warm process can start a task."""
 
 
 def _known(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -82,8 +85,8 @@ class Warm:
 
     Parameters
     ----------
-    state : str
-        ``off``, ``importing``, ``ready`` or ``failed``.
+    state : WarmState
+        Whether it can start a task.
     seconds : float, optional
         How long its imports took.
     error : str, optional
@@ -92,7 +95,7 @@ class Warm:
         Its process.
     """
 
-    state: str = "off"
+    state: WarmState = "off"
     seconds: float | None = None
     error: str | None = None
     pid: int | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import Literal
 
 from .cause import Cause, Remark, Stall  # noqa: TC001 - read to know how a status is read back
 from .fault import Fault  # noqa: TC001 - read to know how a status is read back
@@ -12,13 +13,27 @@ from .symptom import Finding  # noqa: TC001 - read to know how a status is read 
 
 __all__ = [
     "Importing",
+    "PhaseName",
     "Reached",
     "RunState",
     "RunStatus",
     "Setback",
     "TaskState",
     "TaskStatus",
+    "UpdateKind",
 ]
+
+PhaseName = Literal["starting", "server", "waiting", "connected", "training"]
+"""The furthest milestone of a task's start-up."""
+
+UpdateKind = Literal["train", "bar", "print", "validation", "evaluate", "report"]
+"""What shows a task's progress.
+
+``train``: Keras inside an epoch. ``bar``: a Keras bar outside any epoch, of `evaluate`,
+`predict`, or a `fit` with a single epoch, which look the same. ``print``: the user's own
+output, or a tqdm bar. Reports use ``train`` too, ``validation`` for the end of an epoch's
+validation, ``evaluate``, and ``report`` for the user's own.
+"""
 
 
 class RunState(str, Enum):
@@ -62,9 +77,8 @@ class Reached(Stored):
 
     Parameters
     ----------
-    kind : str
-        ``train`` inside a Keras epoch, ``bar`` for a Keras bar outside an epoch,
-        ``print`` for the output of a custom loop.
+    kind : UpdateKind
+        What showed it.
     epoch, epochs : int or None
         The current epoch and the number of epochs.
     step, steps : int or None
@@ -75,7 +89,7 @@ class Reached(Stored):
         Duration of a step.
     """
 
-    kind: str = "print"
+    kind: UpdateKind = "print"
     epoch: int | None = None
     epochs: int | None = None
     step: int | None = None
@@ -116,8 +130,8 @@ class TaskStatus(Stored):
         Whether it was forked from a warm process.
     importing : Importing or None
         The import that its start waits for, if it waits for one.
-    phase : str or None
-        How far its start-up is, as named by `mwmagic.logs.phases`.
+    phase : PhaseName or None
+        How far its start-up is.
     waits : tuple of str
         The tasks that it waits for before it can train.
     progress : Reached or None
@@ -141,7 +155,7 @@ class TaskStatus(Stored):
     pid: int | None = None
     warm: bool = False
     importing: Importing | None = None
-    phase: str | None = None
+    phase: PhaseName | None = None
     waits: tuple[str, ...] = ()
     progress: Reached | None = None
     cpu: float | None = None

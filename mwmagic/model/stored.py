@@ -8,7 +8,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from functools import cache
 from types import NoneType
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from .numbers import decoded, encoded
 
@@ -115,6 +115,8 @@ def _reader(hint: Any) -> Callable[[object], Any]:  # noqa: ANN401 - an annotati
         return _tuple(_reader(get_args(hint)[0]))
     if get_origin(hint) is dict:
         return _dict(_reader(get_args(hint)[1]))
+    if get_origin(hint) is Literal:
+        return _one_of(get_args(hint))
     if NoneType in get_args(hint):
         return _optional(_reader(next(one for one in get_args(hint) if one is not NoneType)))
     read: Callable[[object], Any] = hint if issubclass(hint, Enum) else _object(hint)
@@ -123,6 +125,15 @@ def _reader(hint: Any) -> Callable[[object], Any]:  # noqa: ANN401 - an annotati
 
 def _optional(read: Callable[[object], Any]) -> Callable[[object], Any]:
     return lambda value: None if value is None else read(value)
+
+
+def _one_of(words: tuple[str, ...]) -> Callable[[object], str]:
+    def word(value: object) -> str:
+        if not isinstance(value, str) or value not in words:
+            raise ValueError
+        return value
+
+    return word
 
 
 def _tuple(read: Callable[[object], Any]) -> Callable[[object], tuple[Any, ...]]:

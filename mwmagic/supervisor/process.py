@@ -240,7 +240,7 @@ class TaskProcess:
             address=self.address,
             pid=self.pid,
             warm=self.warm,
-            phase=phase.word,
+            phase=phase.name,
             waits=phase.waiting,
             progress=_reached(self._output.training.latest),
             cpu=self.usage.get("cpu"),

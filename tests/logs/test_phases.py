@@ -19,13 +19,13 @@ def passed(data):
 
 
 def words(data):
-    return list(dict.fromkeys(phase.word for phase in passed(data)))
+    return list(dict.fromkeys(phase.name for phase in passed(data)))
 
 
 def test_a_leader_alone_waits_for_the_other(sample):
     last = passed(sample("alone-0"))[-1]
     assert last == Phase(server=True, joined=True, missing=1, waiting=("worker:1",))
-    assert last.word == "waiting"
+    assert last.name == "waiting"
 
 
 def test_another_worker_alone_only_listens(sample):
@@ -79,7 +79,7 @@ def test_gloo_counts_when_it_reached_all_others():
 
 def test_progress_on_a_line_that_goes_on():
     phases = Phases()
-    assert phases.train().word == "training"
+    assert phases.train().name == "training"
     assert phases.feed("anything").training
 
 
