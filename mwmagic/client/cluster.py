@@ -363,9 +363,9 @@ class Cluster:
         Parameters
         ----------
         changes
-            New values of ``restarts``, ``grace``, ``stall_timeout``, ``on_stall``,
-            ``env`` or ``detach``. Later launches use them; an active run keeps
-            the options that it was launched with.
+            New values of options that a running cluster adopts; the error for any other
+            names them. Later launches use them; an active run keeps the options that it
+            was launched with.
 
         Returns
         -------

@@ -178,7 +178,7 @@ def test_a_worker_may_be_told_something_before_it_runs(agent, tmp_path):
     assert agent.printed("a") == b"first\n"
 
 
-def test_who_does_not_listen_is_told_no_more(agent, start):
+def test_a_worker_that_does_not_listen_is_sent_no_more(agent, start):
     start("a", "time.sleep(1000)")
     for _ in range(1000):
         agent.say("tell", process="a", data="x" * 1000)

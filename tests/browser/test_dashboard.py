@@ -217,7 +217,7 @@ def test_the_page_keeps_what_it_has_when_the_kernel_dies(notebook, shot):
 def test_a_slip_ends_no_run(notebook):
     notebook.write(cells.declare(), cells.SLEEPING).open().run()
     eventually(lambda: notebook.lines() == [cells.UP] * 2, "both workers")
-    keeps(notebook, 1, "run 1: running")  # so Jupyter does not render the output anew meanwhile
+    keeps(notebook, 1, "run 1: running")  # so Jupyter does not render the output again meanwhile
     for name in ("Restart", "Stop"):
         notebook.button(name).dblclick()
         asked = notebook.see(notebook.button(f"{name}? Click again"))
@@ -240,7 +240,7 @@ def test_what_a_worker_prints_is_no_formula(notebook):
     notebook.see(formulas)
     eventually(lambda: notebook.lines() == [cells.UP] * 2, "both workers")
     notebook.sure("Restart")
-    keeps(notebook, 2, "run 1: running")  # so Jupyter has rendered the output anew
+    keeps(notebook, 2, "run 1: running")  # so Jupyter has rendered the output again
     eventually(lambda: notebook.lines() == [cells.UP] * 4, "the second attempt")
     notebook.page.wait_for_function("() => new Promise(requestAnimationFrame)")
     assert formulas.count() == 1
@@ -265,7 +265,7 @@ def test_a_lost_connection_loses_nothing(notebook):
 
 def test_the_log_can_be_searched_filtered_unfolded_and_paused(notebook, shot):
     notebook.write(cells.declare(), cells.NOTICES).open().run()
-    keeps(notebook, 1, "run 1: running")  # so Jupyter does not render the output anew meanwhile
+    keeps(notebook, 1, "run 1: running")  # so Jupyter does not render the output again meanwhile
     eventually(lambda: len(notebook.lines()) == 491, "all lines")
     pane = notebook.board.locator(".mw-lines")
     hidden = notebook.board.locator(".mw-line", has_text="oneDNN").first
@@ -311,7 +311,7 @@ def test_the_page_keeps_the_last_lines(notebook):
     search = notebook.board.get_by_label("Search the log")
     first_shown(notebook)
     search.fill("9")
-    search.fill("")  # what is shown anew is all that is kept; until then, whole blocks go
+    search.fill("")  # what is shown again is all that is kept; until then, whole blocks go
     first = first_shown(notebook)
     search.fill("9")
     found = sum("9" in str(line) for line in range(first, 15_000))
@@ -346,7 +346,7 @@ def test_colours_are_shown_matches_marked_and_errors_found(notebook, shot):
     keeps(notebook, 1, "run 1: failed: worker:1")
     log = notebook.board.locator(".mw-blocks")
     wanted = [f"colour {colour} and more" for colour in cells.COLOURS]
-    # JupyterLab may be rendering the output anew at this moment.
+    # JupyterLab may be rendering the output again at this moment.
     eventually(lambda: [one for one in notebook.lines("worker:0") if "colour" in one] == wanted)
     styles = log.locator("[data-task='worker:0'] .mw-ansi").evaluate_all(STYLES)
     assert all(line == "underline" for text, *_, line in styles if text == "more")
@@ -465,7 +465,7 @@ def test_a_metric_with_one_point_has_a_chart(notebook, shot):
 
 
 def dots(chart):
-    """Return how many dots a chart has of each line with any, in one look: it is drawn anew."""
+    """Return how many dots a chart has of each line with any, in one look: it is redrawn."""
     paths = chart.evaluate(
         """(chart) => [...chart.querySelectorAll(".mw-dot")].map((path) => [
             path.getTotalLength(), getComputedStyle(path).strokeLinecap, path.getAttribute("d"),
@@ -620,7 +620,7 @@ def test_the_keyboard_is_enough(notebook):
 
 
 @both
-def test_the_focus_stays_when_jupyter_renders_the_output_anew(notebook):
+def test_the_focus_stays_when_jupyter_renders_the_output_again(notebook):
     notebook.write(cells.declare(), cells.counting(STEPS)).open().run()
     eventually(lambda: numbers(notebook) == counted(STEPS // 2), "the first half")
     search = notebook.board.get_by_label("Search the log")

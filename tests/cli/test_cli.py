@@ -271,7 +271,7 @@ def test_workers_end_with_the_command(script, number):
 
 
 @pytest.mark.slow
-def test_who_reads_only_the_first_line_ends_the_run(script):
+def test_a_reader_that_closes_the_pipe_ends_the_run(script):
     script("""
         import os, time
         print("first", os.getpid(), flush=True)

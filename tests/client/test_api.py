@@ -142,7 +142,7 @@ def test_a_run_whose_supervisor_was_killed_is_lost(cluster):
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_for_who_hangs_up(cluster):
+def test_a_run_continues_when_its_client_hangs_up(cluster):
     one = cluster(1)
     run = one.run("main.py", source=SLEEP)
     [found] = clusters()
@@ -218,7 +218,7 @@ def test_a_tilde_is_the_home_directory_wherever_a_directory_is_named(
 
 
 @pytest.mark.slow
-def test_who_does_not_own_a_cluster_hangs_up_or_shuts_it_down(cluster):
+def test_a_client_that_does_not_own_a_cluster_hangs_up_or_shuts_it_down(cluster):
     one = cluster(1, name="here")
     [guest] = clusters()
     with guest:

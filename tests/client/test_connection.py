@@ -106,7 +106,7 @@ def test_an_error_is_of_the_class_that_was_raised(pretend):
     connection.close()
 
 
-def test_who_is_refused_hangs_up(pretend):
+def test_a_refused_client_hangs_up(pretend):
     begin, made = pretend
     refusal = {"type": "error", "id": 1, "kind": "SupervisorError", "error": "another version"}
     with pytest.raises(SupervisorError, match="another version"):

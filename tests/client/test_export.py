@@ -118,7 +118,7 @@ def test_a_signal_ends_the_script_and_every_task(tmp_path, nothing_survives, num
 
 
 @pytest.mark.slow
-def test_the_end_of_the_chief_ends_who_serves(shell, tmp_path, nothing_survives):
+def test_the_end_of_the_chief_ends_the_parameter_servers(shell, tmp_path, nothing_survives):
     (tmp_path / "done-1").touch()
     cluster = config(workers=1, chief=True, ps=1, evaluator=True)
     program = MEET.replace('kind == "ps"', 'kind in ("ps", "worker")')
@@ -157,7 +157,7 @@ def slurm(shell, folder, framework):
 
 
 @pytest.mark.slow
-def test_a_slurm_job_finds_out_who_is_where(shell, tmp_path):
+def test_a_slurm_job_finds_out_which_task_is_where(shell, tmp_path):
     tasks = slurm(shell, tmp_path, "tensorflow")
     configs = [json.loads(task["TF_CONFIG"]) for task in tasks]
     workers = ["n1:20007", "n1:20008", "n2:20009"]

@@ -86,7 +86,7 @@ def test_every_attempt_is_read_to_its_end(run):
     assert following.new() == []
 
 
-def test_who_comes_late_sees_the_attempt_that_goes_on(run):
+def test_a_late_follower_sees_the_current_attempt(run):
     run.print("worker:0", b"one\n")
     run.attempt = 2
     run.print("worker:0", b"two\n")

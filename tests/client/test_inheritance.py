@@ -45,7 +45,7 @@ with Cluster(2, grace=1.0) as cluster:
 @pytest.mark.slow
 @pytest.mark.tensorflow
 @pytest.mark.parametrize("level", ["unset", "inherited"])
-def test_who_imports_tensorflow_in_the_notebook_still_sees_who_waits(
+def test_a_notebook_that_imports_tensorflow_still_shows_which_tasks_wait(
     tmp_path, own_sockets, monkeypatch, level
 ):
     monkeypatch.delenv(LEVEL, raising=False)

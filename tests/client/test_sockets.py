@@ -35,7 +35,7 @@ def test_a_directory_that_others_may_enter_is_refused(place):
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a directory away")
-def test_a_directory_of_somebody_else_is_refused(place):
+def test_a_directory_of_another_user_is_refused(place):
     os.chown(sockets.directory(), 12345, -1)
     with pytest.raises(SupervisorError, match="must be a directory of yours"):
         sockets.directory()

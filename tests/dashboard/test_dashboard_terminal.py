@@ -54,7 +54,7 @@ def test_a_pipe_gets_the_lines_and_the_last_state(script):
 def test_a_terminal_gets_a_table_that_stays_below(script):
     code, shown, plain = in_terminal(COMMAND, script)
     assert code == 1
-    assert shown.count("\x1b[2K") > 3, "the table is drawn anew in its place"
+    assert shown.count("\x1b[2K") > 3, "the table is redrawn in its place"
     assert "[worker:1] step 30/30 [bold]loss[/bold]=1 loss=0.0333" in plain
     assert_the_table_ends(plain)
 
@@ -96,7 +96,7 @@ def test_ipython_in_a_terminal_gets_the_table_while_it_waits(script):
     ipython = [sys.executable, "-m", "IPython", "--simple-prompt", "--colors=NoColor"]
     code, shown, plain = in_terminal([*ipython, "-c", "\n".join(cells)], script)
     assert code == 1
-    assert "\x1b[1A\x1b[2K" in shown, "the table is drawn anew in its place"
+    assert "\x1b[1A\x1b[2K" in shown, "the table is redrawn in its place"
     assert_the_table_ends(plain)
     assert "WorkerFailed: run 1 failed: worker:1 exited with code 1" in plain
 

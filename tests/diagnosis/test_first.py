@@ -68,7 +68,7 @@ def test_nobody_failed():
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_the_first_is_who_raised_first_not_who_was_gone_first(order):
+def test_the_first_failure_is_what_was_raised_first_not_what_ended_first(order):
     late = end(0, report=raised("ValueError", "bad", time=1.0), time=3.0)
     early = end(1, signal=9, time=1.02)
     cause = diagnose([late, early][::order])
@@ -77,19 +77,19 @@ def test_the_first_is_who_raised_first_not_who_was_gone_first(order):
 
 
 @pytest.mark.parametrize("message", [RESET, UNHEALTHY, NO_LEADER])
-def test_who_was_hurt_is_not_blamed_however_early(message):
+def test_a_consequence_is_not_blamed_however_early(message):
     cause = diagnose([hurt(0, message, time=0.5), hurt(2, message, time=0.6), end(1, signal=9)])
     assert cause.finding == Finding(Symptom.KILLED, "worker:1", signal=9)
     assert cause.consequences == ("worker:0", "worker:2")
 
 
-def test_many_who_were_hurt_are_counted():
+def test_many_consequences_are_counted():
     cause = diagnose([*(hurt(index) for index in range(2, 5000)), end(1, signal=9)])
     assert len(cause.consequences) == 4998
     assert "worker:9 and 4990 more failed as a consequence." in explain(cause)[4]
 
 
-def test_who_says_why_it_ends_may_be_ended_before_it_has():
+def test_a_task_that_says_why_it_ends_may_be_ended_before_it_has():
     killed = end(0, signal=9, report=raised("UnavailableError", RESET, time=0.9))
     assert is_consequence(killed)
     assert diagnose([killed, end(1, 3)]).task == "worker:1"
@@ -103,7 +103,7 @@ def test_what_does_not_fit_together_is_nobodys_consequence():
 @pytest.mark.parametrize(
     ("message", "blamed"), [(RESET, 1), (UNHEALTHY, 1), (NO_LEADER, 0), ("Socket closed", None)]
 )
-def test_only_hurt_tasks_name_who_let_them_down(message, blamed):
+def test_only_consequences_name_the_task_that_caused_them(message, blamed):
     others = [index for index in range(3) if index != blamed]
     ends = [hurt(index, message) for index in others]
     if blamed is not None:
@@ -132,7 +132,7 @@ def test_a_stopped_process_is_told():
         ("saver.save('x')", Symptom.FINISHED_DURING_SAVE, "save-on-one"),
     ],
 )
-def test_who_finished_early_let_the_others_down(source, symptom, known):
+def test_a_task_that_finished_early_is_to_blame(source, symptom, known):
     cause = diagnose([hurt(0, source=source, time=1.0), end(1, 0, time=0.5)])
     assert (cause.task, cause.known, cause.consequences) == ("worker:1", known, ("worker:0",))
     assert (cause.symptom, cause.finding.peer) == (symptom, "worker:0")
@@ -142,7 +142,7 @@ def test_who_finished_early_let_the_others_down(source, symptom, known):
     ]
 
 
-def test_who_finished_early_printed_its_own_lines_not_those_of_mwmagic():
+def test_the_lines_of_a_task_that_finished_early_are_its_own():
     tail = "one\nmwmagic: repaired Keras 3.15.1 for several workers\ntwo\n"
     cause = diagnose([hurt(0), end(1, 0, time=0.5, tail=tail)])
     assert cause.log == ("one", "two")
@@ -255,7 +255,7 @@ def test_a_damaged_cause_reads_as_an_unknown_one(damaged):
         (raised("SystemExit", "no data"), 1),
     ],
 )
-def test_who_had_failed_before_it_was_ended_is_said_to_have_failed(report, code):
+def test_a_task_that_failed_before_it_was_ended_is_said_to_have_failed(report, code):
     found = end(0, signal=9, cut=True, report=report).finding
     assert found == Finding(Symptom.EXITED, "worker:0", code=code)
 

@@ -143,7 +143,7 @@ def test_a_known_failure_is_recognised(gang, launch, case):
     assert_known(launch(gang, case.script), case)
 
 
-def test_a_line_with_an_old_name_is_written_anew(gang, launch):
+def test_a_line_with_an_old_name_is_corrected(gang, launch):
     [case] = [case for case in CASES if case.name == "reset-states"]
     said = str(failure(launch(gang, case.script))).splitlines()
     [at] = [number for number, line in enumerate(said) if line.endswith(" should read:")]
@@ -209,7 +209,7 @@ def test_an_end_from_outside_is_told_from_one_that_was_asked_for(gang, launch, t
     assert cause.known is None
 
 
-def test_who_no_longer_answers_is_named_by_those_who_were_hurt(gang, launch):
+def test_a_silent_task_is_named_by_the_tasks_that_it_made_fail(gang, launch):
     run = launch(gang, SILENT)
     cause = failure(run).cause
     assert (cause.task, cause.known) == ("worker:1", "stopped")

@@ -150,7 +150,7 @@ def test_ports_that_cannot_be_held_are_an_error(monkeypatch):
     run(test())
 
 
-def test_an_agent_that_ends_is_lost_once_and_whoever_waits_is_told():
+def test_an_agent_that_ends_is_lost_once_and_each_request_that_waits_fails():
     async def test():
         one = await opened(greet("hear()"))
         lost = asyncio.Queue()

@@ -112,7 +112,7 @@ def test_tasks_start_as_they_are_launched_and_the_last_completes_the_gang():
     assert (gang.state, gang.missing) == (RunState.RUNNING, ())
 
 
-def test_a_task_launched_anew_while_others_are_missing_is_replaced():
+def test_a_task_launched_again_while_others_are_missing_is_replaced():
     gang = forming()
     gang.handle(Launch(W0))
     assert gang.handle(Launch(W0)) == [EndTask(W0, 1, 0.0), SetTimer(EndAgain(W0), 2.0)]
@@ -124,7 +124,7 @@ def test_a_task_launched_anew_while_others_are_missing_is_replaced():
     assert gang.state is RunState.RUNNING
 
 
-def test_a_task_that_is_gone_starts_again_when_launched_anew():
+def test_a_task_that_is_gone_starts_again_when_launched_again():
     gang = forming()
     gang.handle(Launch(W0))
     assert exit_(gang, W0, 0) == []
@@ -202,7 +202,7 @@ def test_the_run_is_finished_when_every_peer_is():
     assert gang.state is RunState.FINISHED
 
 
-def test_who_evaluates_finishes_that_when_training_is_done():
+def test_an_evaluator_finishes_when_training_is_done():
     gang = running(**SERVED, evaluator=True, grace=4.0, evaluation=50.0)
     assert exit_(gang, CHIEF, 0) == [SetTimer(Hurry(), 50.0)]
     assert gang.evaluating
@@ -214,7 +214,7 @@ def test_who_evaluates_finishes_that_when_training_is_done():
 
 
 @pytest.mark.parametrize("stop", [Stop(EVALUATOR, 7.0), Stop(None, 7.0)])
-def test_who_evaluates_for_ever_is_stopped_or_runs_out_of_time(stop):
+def test_an_endless_evaluator_is_stopped_or_runs_out_of_time(stop):
     gang = running(evaluator=True)
     assert exit_(gang, W0, 0) == []
     assert exit_(gang, W1, 0) == [SetTimer(Hurry(), 600.0)]
@@ -223,13 +223,13 @@ def test_who_evaluates_for_ever_is_stopped_or_runs_out_of_time(stop):
     assert exit_(gang, EVALUATOR, None)[-1] == Ended(RunState.FINISHED)
 
 
-def test_who_was_stopped_from_evaluating_holds_up_nobody():
+def test_a_stopped_evaluator_holds_up_no_task():
     gang = running(1, evaluator=True)
     gang.handle(Stop(EVALUATOR))
     assert exit_(gang, W0, 0)[0] == EndAll(1, 3.0)
 
 
-def test_who_serves_is_ended_when_training_is_done():
+def test_a_parameter_server_is_ended_when_training_is_done():
     gang = running(**SERVED, grace=4.0)
     assert exit_(gang, CHIEF, 0) == [EndAll(1, 4.0), SetTimer(Hurry(), 6.0)]
     assert gang.handle(Timer(Hurry(), 107.0)) == [EndAll(1, 0.0), SetTimer(Hurry(), 2.0)]
@@ -423,7 +423,7 @@ def test_exit_42_lets_the_others_save_and_resumes_without_counting():
     assert gang.restarts == 0
 
 
-def test_who_does_not_save_in_time_is_ended_and_resumed_all_the_same():
+def test_a_task_that_does_not_save_in_time_is_ended_and_resumed():
     gang = running()
     exit_(gang, W0, RESUME_CODE, time=110.0)
     assert gang.handle(Timer(Hurry(), 140.0)) == [EndAll(1, 0.0), SetTimer(Hurry(), 2.0)]
@@ -694,7 +694,7 @@ def test_a_restart_in_backoff_does_not_wait():
     assert gang.handle(Restart()) == [CancelTimer(Backoff()), *starts(gang, 2)]
 
 
-def test_a_restart_while_forming_starts_who_was_launched():
+def test_a_restart_while_forming_starts_the_launched_tasks():
     gang = forming(3)
     gang.handle(Launch(W0))
     gang.handle(Launch(W1))

@@ -101,7 +101,7 @@ class World:
     # Towards the gang.
 
     def ask(self, item):
-        """Somebody asks for something."""
+        """A client asks for something."""
         over = self.gang.state.final
         if isinstance(item, g.Stop) and not over:
             if item.task is None or self.roles[item.task] in (Role.PEER, Role.SERVANT):

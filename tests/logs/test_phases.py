@@ -32,7 +32,7 @@ def test_another_worker_alone_only_listens(sample):
     assert passed(sample("alone-1"))[-1] == Phase(server=True)
 
 
-def test_a_leader_of_three_names_who_is_missing(sample):
+def test_a_leader_of_three_names_the_missing_tasks(sample):
     phases = passed(sample("three-0"))
     waiting = list(dict.fromkeys((phase.missing, phase.waiting) for phase in phases))
     assert waiting == [

@@ -9,7 +9,7 @@ pytestmark = pytest.mark.slow
 
 DECLARE = "%mw_cluster 2 --no-warm --grace 0.2"
 SLEEP = "%%mw_worker\nimport time\nprint('up', flush=True)\ntime.sleep(600)\n"
-SESSION = {"JPY_SESSION_NAME": "/home/somebody/train.ipynb"}
+SESSION = {"JPY_SESSION_NAME": "/home/user/train.ipynb"}
 
 
 def test_two_notebooks_in_one_folder(kernel, tmp_path):

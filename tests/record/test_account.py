@@ -46,7 +46,7 @@ def test_a_run_is_accounted_for(cluster, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_who_hears_that_a_run_is_over_finds_its_last_state_written(cluster):
+def test_the_last_state_is_written_before_a_run_is_said_to_be_over(cluster):
     one = cluster(1)
     for _ in range(5):
         run = one.run("main.py", source="")

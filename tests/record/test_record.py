@@ -78,7 +78,7 @@ def test_where_nothing_ran_there_are_no_records(tmp_path):
 
 
 @pytest.mark.slow
-def test_eight_who_create_at_once_get_numbers_of_their_own(tmp_path):
+def test_eight_runs_created_at_once_get_different_numbers(tmp_path):
     with ProcessPoolExecutor(8, mp_context=get_context("fork")) as pool:
         made = pool.map(create, [tmp_path] * 80)
         assert sorted(made) == list(range(1, 81))

@@ -1,4 +1,4 @@
-"""The programs of keras.io that people copy, written anew and small; run as keras_rows.py is.
+"""The programs of keras.io that people copy, rewritten and small; run as keras_rows.py is.
 
     python keras_program_rows.py DIRECTORY ROW...
 

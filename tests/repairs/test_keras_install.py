@@ -200,7 +200,7 @@ def test_links_into_the_source_lead_to_functions(imported_first):
 @pytest.mark.slow
 @pytest.mark.tensorflow
 def test_the_documentation_lists_the_repairs(imported_first):
-    """MWMAGIC_WRITE_DOCS=1 writes them anew."""
+    """MWMAGIC_WRITE_DOCS=1 writes them again."""
     text = PAGE.read_text()
     start, end = "<!-- repairs -->\n", "<!-- end of repairs -->"
     before, _, rest = text.partition(start)

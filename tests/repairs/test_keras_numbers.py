@@ -146,7 +146,7 @@ def read_table(text):
 
 @pytest.mark.parametrize("workers", COLUMNS)
 def test_the_documentation_holds_the_table(workers, single, request):
-    """MWMAGIC_WRITE_DOCS=1 writes it anew."""
+    """MWMAGIC_WRITE_DOCS=1 writes it again."""
     text = PAGE.read_text()
     made_with = f"Keras {importlib.metadata.version('keras').rpartition('.')[0]}"
     assert made_with in text, "docs/keras.md does not speak of this Keras"

@@ -95,7 +95,7 @@ for _ in range(2):
 
 
 def test_every_way_to_save_writes_to_a_path_of_its_own(tmp_path):
-    """Twice, because Keras's `export` makes the module `tf.saved_model` anew."""
+    """Twice, because Keras's `export` makes another module `tf.saved_model`."""
     config = {
         "cluster": {"worker": ["localhost:1", "localhost:2"]},
         "task": {"type": "worker", "index": 0},

@@ -90,7 +90,7 @@ if os.environ["MWMAGIC_ATTEMPT"] == "1" and os.environ["MWMAGIC_TASK"] == "worke
     other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     other.bind(("", int(address.rpartition(":")[2])))
     other.listen()
-    # Without this the server does not bind beside whoever listens.
+    # Without this the server does not bind beside a process that listens.
     os.environ["TF_GRPC_REUSE_PORT"] = "0"
 import tensorflow as tf
 strategy = tf.distribute.MultiWorkerMirroredStrategy()

@@ -125,7 +125,7 @@ def test_one_failure_ends_everybody(cluster):
     assert (tasks["worker:1"].code, tasks["worker:1"].ours) == (1, False)
 
 
-def test_who_fails_slowly_is_shown_as_it_failed(cluster):
+def test_a_task_that_fails_slowly_is_shown_as_it_failed(cluster):
     code = """
         import atexit, os, pathlib, time
         raised = pathlib.Path("raised")
@@ -217,9 +217,7 @@ time.sleep(600)
 """
 
 
-def test_who_evaluates_is_stopped_when_training_is_done_and_nothing_is_left_to_do(
-    cluster, tmp_path
-):
+def test_an_idle_evaluator_is_stopped_when_training_is_done(cluster, tmp_path):
     run = cluster(1, evaluator=True).run("main.py", source=EVALUATE)
     eventually(lambda: run.words == "ending: evaluator:0 still runs")
     (tmp_path / "training-is-done").touch()
@@ -334,7 +332,7 @@ def test_a_directory_that_cannot_be_written_is_told(cluster, tmp_path):
     assert one.run("main.py", source="").wait(30).number == 1
 
 
-def test_the_snapshots_come_to_who_listens(cluster):
+def test_snapshots_reach_a_client_that_listens(cluster):
     one = cluster(1)
     seen = []
     stop = one._connection.listen(lambda news: seen.append(news["run"] and news["run"]["state"]))

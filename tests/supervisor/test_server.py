@@ -84,7 +84,7 @@ def test_a_client_of_another_version_is_told_what_to_do(wire, one):
     assert wire.greet()["type"] == "reply"
 
 
-def test_nothing_is_done_for_who_does_not_greet(wire, one):
+def test_nothing_is_done_for_a_client_that_does_not_greet(wire, one):
     assert "must be hello" in wire.ask("close", id=1)["error"]
     assert not one.closed
 
@@ -146,7 +146,7 @@ def test_requests_are_answered_in_order(wire):
     assert [wire.hear()["id"] for _ in range(50)] == list(range(50))
 
 
-def test_who_does_not_read_delays_nobody_and_hears_the_last_news(wire, one):
+def test_a_client_that_does_not_read_delays_no_other_and_gets_the_last_news(wire, one):
     wire.greet()
     ask = encode({"type": "snapshot", "id": 2}) * 100
     for _ in range(40):  # more answers than a socket and the supervisor's patience hold

@@ -47,7 +47,7 @@ def seen(count, gpus=None, env=(), given=(), why="no driver", **shape):
     return [found[str(task)].get("CUDA_VISIBLE_DEVICES") for task in tasks]
 
 
-def test_the_gpus_are_divided_between_those_who_train():
+def test_gpus_are_divided_between_the_tasks_that_train():
     assert seen(8) == ["0,1,2,3", "4,5,6,7"]
     assert seen(8, gpus=1) == ["0", "1"]
     assert seen(8, gpus=2, chief=True, ps=1, evaluator=True) == ["0,1", "2,3", "4,5", "-1", "-1"]

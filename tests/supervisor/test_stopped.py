@@ -105,7 +105,7 @@ def test_a_look_lets_a_supervisor_that_was_stopped_sleep_and_says_so_soon(runnin
 
 @pytest.mark.slow
 @pytest.mark.parametrize("asleep", ["supervisor", "agent", "both"])
-def test_a_cluster_ends_whoever_was_stopped(running, asleep):
+def test_a_cluster_ends_whichever_process_was_stopped(running, asleep):
     one, _, agent, workers = running
     supervisor = one._process.pid
     pids = {"supervisor": [supervisor], "agent": [agent], "both": [supervisor, agent]}[asleep]
