@@ -26,6 +26,7 @@ from mwmagic.model.variables import ANNOUNCED
 
 from .cluster import of_chief, spans_workers
 from .repair import Repair, Sign, replace
+from .step import OWN_SIZES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,6 +55,7 @@ def _shuffle_alike() -> None:
         x = _copied(x) if several and _runs_python(x) else x
         start(self, distribute_strategy, x, *args, **kwargs)
         self._seed = self._order = None
+        self._own_sizes = several and _may_differ(x)
         if several:
             _use_no_loaders(self)
             self._seed = _common_seed(self.data_adapter, distribute_strategy)
@@ -66,10 +68,30 @@ def _shuffle_alike() -> None:
     def _get_iterator(self: Any) -> Any:
         if self._order is not None:
             _distribute(self, _in_order(self.data_adapter, self._order.getrandbits(31)))
-        return get_iterator(self)
+        dataset = get_iterator(self)
+        return _OwnSizes(dataset) if self._own_sizes else dataset
 
     replace(TFEpochIterator, "__init__", begin)
     replace(TFEpochIterator, "_get_iterator", _get_iterator)
+
+
+def _may_differ(x: Any) -> bool:
+    """Return whether workers may have batches of other sizes than this one."""
+    if not isinstance(x, tf.data.Dataset):
+        return isinstance(x, tf.distribute.DistributedDataset)
+    return bool(x.options().experimental_distribute.auto_shard_policy == POLICY.OFF)
+
+
+class _OwnSizes:
+    """A dataset whose iterators say that its element spec is this worker's own."""
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset = dataset
+
+    def __iter__(self) -> Any:
+        iterator = iter(self._dataset)
+        vars(iterator)[OWN_SIZES] = True
+        return iterator
 
 
 def _distribute(epochs: Any, dataset: Any) -> None:

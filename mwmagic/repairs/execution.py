@@ -14,7 +14,7 @@ from mwmagic.model.variables import ANNOUNCED
 from .agreement import agree, local_mean, point_out_separate_state
 from .cluster import spans_workers
 from .repair import Repair, Sign, replace
-from .step import Updated, running
+from .step import OWN_SIZES, Updated, running
 from .terms import point_out_own_terms
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ def _executing(model: Any, step_function: Callable[[Any], Any]) -> Callable[[Any
     """Return the function that `fit` calls with an iterator, once per execution."""
     updated = Updated()
 
-    def steps_on_iterator(iterator: Any) -> Any:
-        one_step = _one_step(model, step_function, updated, specified=True)
+    def steps_on_iterator(iterator: Any, specified: bool) -> Any:
+        one_step = _one_step(model, step_function, updated, specified=specified)
         outputs = one_step(iterator.get_next())
         if model.steps_per_execution > 1:
             outputs = _further_steps(model, one_step, iterator, outputs)
@@ -72,7 +72,7 @@ def _executing(model: Any, step_function: Callable[[Any], Any]) -> Callable[[Any
 
     def function(iterator: Any) -> Any:
         if isinstance(iterator, ITERATORS):
-            return steps_on_iterator(iterator)
+            return steps_on_iterator(iterator, OWN_SIZES not in vars(iterator))
         for _, data in zip(range(model.steps_per_execution), iterator, strict=False):
             outputs = step_on_data(data)
         return outputs
@@ -80,7 +80,7 @@ def _executing(model: Any, step_function: Callable[[Any], Any]) -> Callable[[Any
     return function
 
 
-def _traced(function: Callable[[Any], Any]) -> Any:
+def _traced(function: Callable[..., Any]) -> Any:
     plain = tf.autograph.experimental.do_not_convert(function)
     return tf.function(plain, reduce_retracing=True)
 

@@ -18,7 +18,10 @@ from keras.src import tree
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Step", "Updated", "current_step", "running"]
+__all__ = ["OWN_SIZES", "Step", "Updated", "current_step", "running"]
+
+OWN_SIZES = "_mwmagic_own_sizes"
+"""The attribute of an iterator whose element spec may differ from the other workers'."""
 
 
 @dataclass
@@ -147,8 +150,8 @@ def running(model: Any, data: Any, updated: Updated, *, specified: bool) -> Iter
     updated : Updated
         Where to note what the step updates.
     specified : bool
-        Whether the shapes of `data` come from the dataset's element spec, if the step is
-        traced. An eager tensor always has the shape of this batch on this replica.
+        Whether the shapes of `data` come from an element spec that all workers share, if the
+        step is traced. An eager tensor always has the shape of this batch on this replica.
     """
     alike = specified and not tf.executing_eagerly()
     step = Step(model, alike, _samples(data, alike), updated)

@@ -188,6 +188,19 @@ def static_shapes(scope):
     return trained(model, batches(X[:41], Y[:41], drop_remainder=True))
 
 
+@row("`distribute_datasets_from_function`, each worker with a batch size of its own", keras2=False)
+def own_batch_sizes(scope):
+    with scope():
+        model = compiled(dense())
+        strategy = tf.distribute.get_strategy()
+    begin, end = ((0, 4), (4, BATCH))[TASK] if several() else (0, BATCH)
+    parts = [part.reshape(-1, BATCH, *part.shape[1:])[:, begin:end] for part in (X, Y)]
+    parts = [part.reshape(-1, *part.shape[2:]) for part in parts]
+    own = batches(*parts, batch=end - begin, drop_remainder=True).repeat()  # its shapes are static
+    data = strategy.distribute_datasets_from_function(lambda _: own) if several() else own
+    return trained(model, data, steps_per_epoch=4)
+
+
 @row("dataset that ends before `steps_per_epoch`", keras2=False)
 def dataset_that_ends_early(scope):
     with scope():
