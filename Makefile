@@ -27,7 +27,7 @@ unit: .venv/test .torch/tried chromium
 # what another version changes; three workers, several devices and tf-keras are tried above.
 colab: .venv-colab/test
 	.venv-colab/bin/$(PYTEST) -k "not three and not keras2 and not keras_2" \
-	  tests/magics tests/dashboard tests/worker/test_downloads.py \
+	  tests/magics tests/dashboard tests/worker/test_downloads.py tests/worker/test_iterators.py \
 	  $(addprefix tests/repairs/test_keras_,install.py unknown.py numbers.py alone.py saving.py scalars.py) \
 	  "tests/notebooks/test_notebooks.py::test_nbval_passes[quickstart]"
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
+from mwmagic.model.cluster import ClusterSpec, make_tasks
 from mwmagic.model.variables import SESSION
 
 from . import framework_for, frameworks
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-    from mwmagic.model.cluster import ClusterSpec, Task
+    from mwmagic.model.cluster import Task
+
+    from .framework import Framework
 
 __all__ = [
     "backend_environment",
@@ -152,11 +155,17 @@ def set_by_user(env: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in env.items() if (name, value) not in imported}
 
 
+def _of_meeting(framework: Framework) -> Iterable[str]:
+    """Return the variables that are read when the tasks meet, which is after the import."""
+    spec = ClusterSpec.of(make_tasks(1), ["localhost:1"])
+    return framework.environment(spec, spec.tasks[0])
+
+
 @cache
 def _timing() -> tuple[tuple[str, ...], frozenset[str]]:
     """Return the prefixes of early variables, and the names that are exceptions."""
     prefixes = {prefix for one in frameworks() for prefix in one.early}
-    late = {name for one in frameworks() for name in one.late}
+    late = {name for one in frameworks() for name in (*one.late, *_of_meeting(one))}
     return (*_EARLY, *prefixes), frozenset({*_LATE, *late})
 
 

@@ -91,7 +91,8 @@ class Framework:
     early : tuple of str
         Prefixes of variables that may be read during the import.
     late : tuple of str
-        Variables with such a prefix that are only read after the import.
+        Variables with such a prefix that are only read after the import, besides those
+        of `environment`.
     not_inherited : tuple of str
         Variables of the notebook's environment that would mislead a task.
     imports_set : mapping of str to str

@@ -39,7 +39,6 @@ class Jax(Xla):
     defaults: ClassVar[Mapping[str, str]] = {"JAX_CHECK_PROXY_ENVS": "false"}
     device_variable = "JAX_NUM_CPU_DEVICES"
     early = (*Xla.early, "JAX_")
-    late = (*Xla.late, *ranks, *sizes, *addresses)  # read when the processes meet
     imports_set: ClassVar[Mapping[str, str]] = {"TF_CPP_MIN_LOG_LEVEL": "1"}  # jax/__init__.py
     threads: ClassVar[Mapping[str, int]] = {"NPROC": 1}  # XLA's thread pool
 

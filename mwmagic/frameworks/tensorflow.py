@@ -80,7 +80,7 @@ class TensorFlow(Xla):
     log_level = ("TF_CPP_MIN_LOG_LEVEL", "0")
     early = (*Xla.early, "TF_")
     # Read when the strategy is created, or at the first op.
-    late = (*Xla.late, "TF_CONFIG", "TF_NUM_INTEROP_THREADS", "TF_NUM_INTRAOP_THREADS")
+    late = (*Xla.late, "TF_NUM_INTEROP_THREADS", "TF_NUM_INTRAOP_THREADS")
     not_inherited = ("TF_CONFIG",)
     # With a single inter-op thread, clusters with parameter servers were seen to hang.
     threads: ClassVar[Mapping[str, int]] = {

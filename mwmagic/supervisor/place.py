@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from mwmagic.model.cluster import Task
     from mwmagic.model.machine import MachineStatus
     from mwmagic.model.messages import Message
+    from mwmagic.model.options import ClusterOptions
     from mwmagic.model.start import Start
 
 __all__ = ["Loss", "Place"]
@@ -91,7 +92,6 @@ class Place:
         changed: Callable[[], None],
         engine: Engine | None = None,
     ) -> None:
-        self.options = start.options
         self._preparation = Preparation(start)
         self.spec: ClusterSpec
         self.broken = False
@@ -104,6 +104,15 @@ class Place:
         self._of: dict[Task, Node] = {}
         self._avoid: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def options(self) -> ClusterOptions:
+        """The declaration as it is now: some of it can be updated."""
+        return self._preparation.start.options
+
+    def adopt(self, start: Start) -> None:
+        """Prepare what starts from now on as an updated declaration says."""
+        self._preparation.start = start
 
     @property
     def machines(self) -> tuple[MachineStatus, ...]:

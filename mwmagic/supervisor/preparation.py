@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from mwmagic.model.cluster import ClusterSpec, Task
+    from mwmagic.model.options import ClusterOptions
     from mwmagic.model.start import Start
 
     from .node import Node
@@ -39,12 +40,15 @@ class Preparation:
     Parameters
     ----------
     start : Start
-        The cluster, as declared, and what its owner knows.
+        The cluster, as declared and since updated, and what its owner knows.
     """
 
     def __init__(self, start: Start) -> None:
-        self._start = start
-        self._options = start.options
+        self.start = start
+
+    @property
+    def _options(self) -> ClusterOptions:
+        return self.start.options
 
     @property
     def wants_gpus(self) -> bool:
@@ -69,9 +73,9 @@ class Preparation:
             It has fewer GPUs than requested.
         """
         node.share(self._shares(node, alone=alone))
-        if self._start.warm:
+        if self.start.warm:
             argv = warm_command(framework_for(self._options.framework).warm)
-            env = self.environment(node, spec, node.tasks[0], self._start.env)
+            env = self.environment(node, spec, node.tasks[0], self.start.env)
             node.warm_up(argv, env, self._options.directory)
         node.proceed()
 
@@ -83,8 +87,8 @@ class Preparation:
         if machine is None:
             return {}
         own = {} if machine.visible is None else {VISIBLE: machine.visible}
-        rest = {name: value for name, value in self._start.env.items() if name != VISIBLE}
-        env = self._start.env if node.host.here else {**rest, **own}
+        rest = {name: value for name, value in self.start.env.items() if name != VISIBLE}
+        env = self.start.env if node.host.here else {**rest, **own}
         counts = {"gpus": self._options.gpus, "threads": self._options.threads}
         try:
             return shares(node.tasks, machine, env, self._options.env, **counts)
@@ -98,4 +102,4 @@ class Preparation:
     ) -> dict[str, str]:
         """Return the environment of a task on a machine; `env` is what it inherits."""
         share = node.shares.get(str(task), {})
-        return task_environment(self._start, spec, task, env, share)
+        return task_environment(self.start, spec, task, env, share)

@@ -23,7 +23,7 @@ from .run import LiveRun
 from .server import Client, Server
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from mwmagic.engines import Engine
     from mwmagic.model.messages import Message
@@ -80,15 +80,9 @@ class Supervisor:
         Where clients connect.
     engine : Engine, optional
         What provides the machines; by default what was declared.
-
-    Attributes
-    ----------
-    options : ClusterOptions
-        The declaration as it is now: some of it can be updated.
     """
 
     def __init__(self, start: Start, socket: Path, engine: Engine | None = None) -> None:
-        self.options = start.options
         self._start = start
         self._own: dict[str, Any] = {}
         self.run: LiveRun | None = None
@@ -110,6 +104,11 @@ class Supervisor:
             "detach": self._detach,
             "close": self._close,
         }
+
+    @property
+    def options(self) -> ClusterOptions:
+        """The declaration as it is now: some of it can be updated."""
+        return self._start.options
 
     async def open(self) -> None:
         """Hold the ports and start listening."""
@@ -236,12 +235,17 @@ class Supervisor:
         self._begin_end()
 
     def _detach(self, client: Client, _message: Message) -> None:
-        self.options = self.options.updated({"detach": True})
+        self._adopt({"detach": True})
         self._server.disown(client)
 
     def _update(self, _client: Client, message: Message) -> None:
-        self.options = self.options.updated(message["options"])
+        self._adopt(message["options"])
         self._changed()
+
+    def _adopt(self, changes: Mapping[str, Any]) -> None:
+        """Update the declaration, for everything that reads it from now on."""
+        self._start = replace(self._start, options=self.options.updated(changes))
+        self._place.adopt(self._start)
 
     def _active(self) -> LiveRun:
         if self.run is None or self.run.over:

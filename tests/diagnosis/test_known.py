@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import signal
 import subprocess
@@ -275,14 +274,3 @@ def test_a_disk_without_room_for_a_log_is_told(tmp_path, own_mounts):
     said = subprocess.run(command, cwd="/", capture_output=True, text=True, check=False)
     assert said.stdout.startswith("disk-full"), said
     assert "attempt-2/worker-0.log: No space left on device" in said.stdout
-
-
-def test_every_sign_is_provoked():
-    """What is provoked by other means than a script, most of it above, is named here."""
-    cases = {(case.name, case.sign) for case in (*CASES, *PLAIN, *NOTED, *STUCK)}
-    others = {"killed", "stopped", "silent", "agent-lost", "oom-killed", "notebook-name"}
-    full = ("disk-full", Finding(Symptom.NOT_STARTED, errno=errno.ENOSPC))
-    signs = {
-        (known.name, sign) for known in ENTRIES.values() for sign in (*known.signs, *known.symptoms)
-    }
-    assert {(name, sign) for name, sign in signs if name not in others} == {*cases, full}

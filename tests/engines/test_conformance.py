@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from mwmagic.engines import engine_for
+from mwmagic.engines import ENGINES, engine_for
 from mwmagic.model.options import ClusterOptions
 from mwmagic.testing import FakeEngine, FakeMachine
 from mwmagic.testing.conformance import CHECKS, Subject, perform
@@ -35,7 +35,14 @@ def three(folder, **options):
     )
 
 
-@pytest.mark.parametrize("make", [local, three], ids=["local", "fake"])
+SUBJECTS = {"local": local, "fake": three}
+
+
+def test_every_engine_is_tried():
+    assert set(ENGINES) <= set(SUBJECTS)
+
+
+@pytest.mark.parametrize("make", SUBJECTS.values(), ids=SUBJECTS)
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 def test_an_engine_conforms(check, make, tmp_path):
     asyncio.run(asyncio.wait_for(check(make(tmp_path)), 60))

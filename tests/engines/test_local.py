@@ -33,7 +33,7 @@ def test_another_package_adds_an_engine(monkeypatch):
     lost = metadata.EntryPoint("gone", "no_such_package:Engine", GROUP)
     points = metadata.EntryPoints([here, lost])
     monkeypatch.setattr(engines, "entry_points", points.select)
-    assert engine_names() == ["local", "cloud", "gone"]
+    assert engine_names() == [*ENGINES, "cloud", "gone"]
     assert engine_for(declared("cloud")).options.engine == "cloud"
     with pytest.raises(ClusterError, match=r"'gone' \(no_such_package:Engine\) fails: No module"):
         engine_for(declared("gone"))

@@ -12,6 +12,7 @@ from mwmagic import Cluster
 from mwmagic.cli import main, parser
 from mwmagic.client.arguments import choices, typed
 from mwmagic.errors import BadArguments
+from mwmagic.frameworks import FRAMEWORKS
 from mwmagic.magics.cluster import mw_cluster
 from mwmagic.magics.extension import CONFIGURABLE, MAGICS, MWMagic
 from mwmagic.magics.reference import page
@@ -112,7 +113,7 @@ def test_the_command_that_shows_logs_refuses_it_too(flag, capsys):
 
 
 def test_frameworks_are_those_that_are_known(monkeypatch):
-    assert choices(OPTIONS["framework"]) == ["tensorflow", "jax", "torch"]
+    assert choices(OPTIONS["framework"]) == list(FRAMEWORKS)
     assert mw_cluster.parser.expected(["2", "--keras"]).choices == ["auto", "plain", "legacy"]
     with pytest.raises(BadArguments, match="invalid choice: 'caffe'"):
         mw_cluster.parser.read("2 --framework caffe")

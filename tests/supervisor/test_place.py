@@ -293,6 +293,18 @@ def test_what_was_opened_is_closed_when_a_machine_fails():
     assert not scene.machines[0].agents
 
 
+def test_what_starts_after_an_update_is_prepared_as_that_says():
+    @on(lambda: Scene(made("here")))
+    async def _(scene):
+        legacy = dataclasses.replace(scene.options, keras="legacy")
+        scene.place.adopt(dataclasses.replace(scene.told, options=legacy))
+        scene.start(0)
+        while not scene.machines[0].workers:  # noqa: ASYNC110 - of the fake machine
+            await asyncio.sleep(0)
+        [worker] = scene.machines[0].workers
+        assert worker.env["TF_USE_LEGACY_KERAS"] == "1"
+
+
 def test_each_machine_is_shared_out_between_its_own_tasks():
     machines = made("big", processors=8, gpus=4) + made("small", processors=3)
 

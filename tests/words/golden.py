@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from mwmagic.diagnosis.table import ENTRIES
 from mwmagic.model.cause import Cause, Location, Origin, Remark, Stall
 from mwmagic.model.position import Position, Whereabouts
 from mwmagic.model.symptom import Finding, Symptom
@@ -86,10 +85,6 @@ def sections() -> dict[str, list[str]]:
         "remarks": list(map(remark, REMARKS)),
         "stalls": list(map(stalled, STALLS)),
         "positions": [position(Position("worker:1", where, AT)) for where in Whereabouts],
-        "known failures": [
-            f"{known.name}: {known.title}\n  {known.meaning}\n  Try: {known.remedy}."
-            for known in ENTRIES.values()
-        ],
     }
 
 
