@@ -13,14 +13,19 @@ from __future__ import annotations
 
 import functools
 import threading
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.repairs.imports import after_import
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import ModuleType
 
-__all__ = ["install"]
+__all__ = ["WAITING_COUNT", "install"]
+
+WAITING_COUNT = 8
+"""How many iterators may wait to be freed; a program that makes more waits as without this."""
 
 _OPS = "tensorflow.python.data.ops"
 _ITERATORS = {
@@ -28,6 +33,7 @@ _ITERATORS = {
     f"{_OPS}.multi_device_iterator_ops": "OwnedMultiDeviceIterator",
 }
 _CACHE = f"{_OPS}.cache_op"
+_PROFILER = "tensorflow.python.profiler.profiler_v2"
 
 
 def install() -> None:
@@ -35,39 +41,82 @@ def install() -> None:
 
     Call it before the user's code runs. It imports nothing.
     """
-    caching = threading.Event()
-    after_import(_CACHE, functools.partial(_notice_files, caching))
+    heir = _Heir()
+    after_import(_CACHE, functools.partial(_notice_files, heir))
+    after_import(_PROFILER, functools.partial(_finish_first, heir))
     for module in _ITERATORS:
-        after_import(module, functools.partial(_free_in_background, caching))
+        after_import(module, functools.partial(_bequeath, heir))
 
 
-def _notice_files(caching: threading.Event, module: ModuleType) -> None:
+class _Heir:
+    """Frees what it is left, on one thread that lives as long as the process."""
+
+    def __init__(self) -> None:
+        self.refuses = False
+        self._left: SimpleQueue[Callable[[], None]] = SimpleQueue()  # put to while it is read
+        self._thread: threading.Thread | None = None
+
+    def accepts(self) -> bool:
+        """Return whether it frees what is left to it now."""
+        if self.refuses or self._left.qsize() >= WAITING_COUNT:
+            return False
+        if self._thread is None or not self._thread.is_alive():  # also after a fork
+            self._thread = threading.Thread(target=self._free, name="mwmagic-heir", daemon=True)
+            try:
+                self._thread.start()
+            except RuntimeError:  # the interpreter ends, or there are too many threads
+                return False
+        return True
+
+    def leave(self, values: list[Any]) -> None:
+        """Free what a list holds."""
+        self._left.put(values.clear)
+
+    def finish(self) -> None:
+        """Wait until everything left is freed."""
+        if self._thread is not None and self._thread.is_alive():
+            freed = threading.Event()
+            self._left.put(freed.set)
+            freed.wait()
+
+    def _free(self) -> None:
+        while True:
+            self._left.get()()
+
+
+def _notice_files(heir: _Heir, module: ModuleType) -> None:
     """Notice a cache in a file: one that is read in part is unlocked only as it is freed."""
     original = module.CacheDataset.__init__
 
     @functools.wraps(original)
     def init(self: Any, dataset: Any, filename: Any, *args: Any, **options: Any) -> None:
-        if not isinstance(filename, str) or filename:
-            caching.set()
+        heir.refuses |= not isinstance(filename, str) or bool(filename)
         original(self, dataset, filename, *args, **options)
 
     module.CacheDataset.__init__ = init
 
 
-def _free_in_background(caching: threading.Event, module: ModuleType) -> None:
+def _finish_first(heir: _Heir, module: ModuleType) -> None:
+    """Free everything before a profile ends: TensorFlow may crash if threads end meanwhile."""
+    original = module.stop
+
+    @functools.wraps(original)
+    def stop(*args: Any, **options: Any) -> None:
+        heir.finish()
+        original(*args, **options)
+
+    vars(module)["stop"] = stop
+
+
+def _bequeath(heir: _Heir, module: ModuleType) -> None:
+    """Leave what an iterator holds to another thread."""
     owner = getattr(module, _ITERATORS[module.__name__], None)
     if owner is None or hasattr(owner, "__del__"):  # another version, with a way of its own
         return
 
     def free(self: Any) -> None:
-        if caching.is_set():
-            return
-        held = list(vars(self).values())
-        vars(self).clear()
-        thread = threading.Thread(target=held.clear, name="mwmagic-iterator", daemon=True)
-        try:
-            thread.start()
-        except RuntimeError:  # the interpreter ends, or there are too many threads
-            held.clear()
+        if heir.accepts():
+            heir.leave(list(vars(self).values()))
+            vars(self).clear()
 
     owner.__del__ = free
