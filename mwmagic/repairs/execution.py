@@ -32,10 +32,10 @@ ITERATORS = (tf.data.Iterator, tf.distribute.DistributedIterator)
 def _execute_steps() -> None:
     """Run the steps of one execution in a separate loop.
 
-    The original loop carries outputs whose type it learns only while tracing, through an
-    attribute of another graph's value. Under a multi-worker strategy that value reaches
-    the graph as a placeholder that nothing feeds. Here the first step runs before the
-    loop, so the type is known.
+    The original loop calls the step as a nested `tf.function`, which a collective's key
+    enters as a placeholder that nothing feeds (`CollectiveReplicaLauncher`). Here the step
+    is part of the loop itself, and the first one runs before it, so that the type of the
+    outputs is known.
     """
     cls = trainer.TensorFlowTrainer
     original = cls._make_function
