@@ -12,6 +12,7 @@ is freed at the end of every epoch, and most of the time waits again as long as 
 from __future__ import annotations
 
 import functools
+import sys
 import threading
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -41,82 +42,82 @@ def install() -> None:
 
     Call it before the user's code runs. It imports nothing.
     """
-    heir = _Heir()
-    after_import(_CACHE, functools.partial(_notice_files, heir))
-    after_import(_PROFILER, functools.partial(_finish_first, heir))
+    reaper = _Reaper()
+    after_import(_CACHE, functools.partial(_notice_files, reaper))
+    after_import(_PROFILER, functools.partial(_finish_first, reaper))
     for module in _ITERATORS:
-        after_import(module, functools.partial(_bequeath, heir))
+        after_import(module, functools.partial(_free_later, reaper))
 
 
-class _Heir:
-    """Frees what it is left, on one thread that lives as long as the process."""
+class _Reaper:
+    """Frees what it takes, on one thread that lives as long as the process."""
 
     def __init__(self) -> None:
         self.refuses = False
-        self._left: SimpleQueue[Callable[[], None]] = SimpleQueue()  # put to while it is read
+        self._taken: SimpleQueue[Callable[[], None]] = SimpleQueue()  # put to while it is read
         self._thread: threading.Thread | None = None
 
     def accepts(self) -> bool:
-        """Return whether it frees what is left to it now."""
-        if self.refuses or self._left.qsize() >= WAITING_COUNT:
-            return False
+        """Return whether it takes anything now."""
+        if self.refuses or self._taken.qsize() >= WAITING_COUNT or sys.is_finalizing():
+            return False  # a thread that starts as the interpreter ends never says that it has
         if self._thread is None or not self._thread.is_alive():  # also after a fork
-            self._thread = threading.Thread(target=self._free, name="mwmagic-heir", daemon=True)
+            self._thread = threading.Thread(target=self._free, name="mwmagic-reaper", daemon=True)
             try:
                 self._thread.start()
-            except RuntimeError:  # the interpreter ends, or there are too many threads
+            except RuntimeError:  # there are too many threads
                 return False
         return True
 
-    def leave(self, values: list[Any]) -> None:
+    def take(self, values: list[Any]) -> None:
         """Free what a list holds."""
-        self._left.put(values.clear)
+        self._taken.put(values.clear)
 
     def finish(self) -> None:
-        """Wait until everything left is freed."""
+        """Wait until everything taken is freed."""
         if self._thread is not None and self._thread.is_alive():
             freed = threading.Event()
-            self._left.put(freed.set)
+            self._taken.put(freed.set)
             freed.wait()
 
     def _free(self) -> None:
         while True:
-            self._left.get()()
+            self._taken.get()()
 
 
-def _notice_files(heir: _Heir, module: ModuleType) -> None:
+def _notice_files(reaper: _Reaper, module: ModuleType) -> None:
     """Notice a cache in a file: one that is read in part is unlocked only as it is freed."""
     original = module.CacheDataset.__init__
 
     @functools.wraps(original)
     def init(self: Any, dataset: Any, filename: Any, *args: Any, **options: Any) -> None:
-        heir.refuses |= not isinstance(filename, str) or bool(filename)
+        reaper.refuses |= not isinstance(filename, str) or bool(filename)
         original(self, dataset, filename, *args, **options)
 
     module.CacheDataset.__init__ = init
 
 
-def _finish_first(heir: _Heir, module: ModuleType) -> None:
+def _finish_first(reaper: _Reaper, module: ModuleType) -> None:
     """Free everything before a profile ends: TensorFlow may crash if threads end meanwhile."""
     original = module.stop
 
     @functools.wraps(original)
     def stop(*args: Any, **options: Any) -> None:
-        heir.finish()
+        reaper.finish()
         original(*args, **options)
 
     vars(module)["stop"] = stop
 
 
-def _bequeath(heir: _Heir, module: ModuleType) -> None:
-    """Leave what an iterator holds to another thread."""
+def _free_later(reaper: _Reaper, module: ModuleType) -> None:
+    """Free what an iterator holds on another thread."""
     owner = getattr(module, _ITERATORS[module.__name__], None)
     if owner is None or hasattr(owner, "__del__"):  # another version, with a way of its own
         return
 
     def free(self: Any) -> None:
-        if heir.accepts():
-            heir.leave(list(vars(self).values()))
+        if reaper.accepts():
+            reaper.take(list(vars(self).values()))
             vars(self).clear()
 
     owner.__del__ = free

@@ -102,18 +102,42 @@ def test_a_program_that_makes_many_iterators_waits_for_some(modules):
 
 PIPELINE = """
 from mwmagic.worker import iterators
-left = []
-leave = iterators._Heir.leave
-iterators._Heir.leave = lambda self, values: (left.append(len(values)), leave(self, values))
+taken = []
+take = iterators._Reaper.take
+iterators._Reaper.take = lambda self, values: (taken.append(len(values)), take(self, values))
 iterators.install()
 import tensorflow as tf
 strategy = tf.distribute.MirroredStrategy(["CPU:0"])
 data = tf.data.Dataset.range(8).batch(2)
 for made in (data, strategy.experimental_distribute_dataset(data)):
-    left.clear()
+    taken.clear()
     assert len(list(iter(made))) == 4
-    assert left
+    assert taken
 """
+
+
+FORK = """
+import os, types, sys
+from mwmagic.worker import iterators
+module = sys.modules["tensorflow.python.data.ops.iterator_ops"] = types.ModuleType(
+    "tensorflow.python.data.ops.iterator_ops"
+)
+exec("class OwnedIterator: pass", vars(module))
+iterators.install()
+module.OwnedIterator()
+kept = module.OwnedIterator()  # until the interpreter ends
+if child := os.fork():
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+else:
+    module.OwnedIterator()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fork", [True, False], ids=["fork", "alone"])
+def test_a_process_ends_with_iterators_left(fork):
+    program = FORK if fork else FORK.partition("if child")[0]
+    subprocess.run([sys.executable, "-c", program], timeout=60, check=True)
 
 
 @pytest.mark.slow
