@@ -35,7 +35,7 @@ __all__ = ["Board"]
 AFTER_FAULT_SECONDS = 1.0
 """Delay before retrying after an error."""
 
-FRAME_SECONDS = 0.08
+PACKET_SECONDS = 0.08
 """Minimum time between two packets."""
 
 LOOK_SECONDS = 0.02
@@ -85,7 +85,7 @@ class Board:
         self._pause: float | None = None
         self._wholes: dict[str, Whole] = {}
         self._guard = Guard(lambda fault: self._feed.say(fault_words(fault)))
-        self._rest = FRAME_SECONDS
+        self._rest = PACKET_SECONDS
         self._follow(run)
         self.widget = widget
         widget.state = self._feed.saved
@@ -225,7 +225,7 @@ class Board:
             self._wake.wait(self._pause)
             self._wake.clear()
             # A failed step leaves no deadline for the next one; later launches need this thread.
-            self._pause, self._rest = AFTER_FAULT_SECONDS, FRAME_SECONDS
+            self._pause, self._rest = AFTER_FAULT_SECONDS, PACKET_SECONDS
             with self._lock:
                 if not self._closed:
                     self._guard.call("dashboard", None, self._step)
@@ -239,7 +239,7 @@ class Board:
             self._feed.finish()
         unsaved = self._save(view.run)
         sent = self._send()
-        self._rest = FRAME_SECONDS if sent else LOOK_SECONDS
+        self._rest = PACKET_SECONDS if sent else LOOK_SECONDS
         # A packet that was sent may not have been the last.
         self._pause = 0.0 if sent else self._next_look(over=over, unsaved=unsaved)
 

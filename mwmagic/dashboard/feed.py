@@ -40,7 +40,7 @@ TURN_BYTES = 8_000
 LAG = Lag(2**20, left_out_words)
 """How far a reader may fall behind a log before it skips ahead: a page keeps fewer lines."""
 
-FRAME_POINTS = 1000
+PACKET_POINTS = 1000
 """Maximum in one packet."""
 
 MOVING_SECONDS = 0.2
@@ -204,7 +204,7 @@ class Feed:
             texts, text = self.journal.texts(at.text, limit)
             turns -= 1
         self._guard.call("metrics", False, self.series.read)  # noqa: FBT003 - neutral
-        points, point = self.series.since(at.point, FRAME_POINTS)
+        points, point = self.series.since(at.point, PACKET_POINTS)
         self._look()
         to = Cursor(text, point, self._state + 1)
         if to == at:

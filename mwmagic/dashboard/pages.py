@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 __all__ = ["Cursor", "Pages"]
 
-FRAME_CHARACTERS = 24_000
+PACKET_CHARACTERS = 24_000
 """Maximum size of a packet."""
 
-WINDOW_CHARACTERS = 6 * FRAME_CHARACTERS
+WINDOW_CHARACTERS = 6 * PACKET_CHARACTERS
 """How much may be in flight to pages that have not answered yet: the backpressure window."""
 
 LEAST_CHARACTERS = 4000
@@ -86,11 +86,11 @@ class Pages:
         if not self._pages:
             return 0
         if not self._waiting:
-            return FRAME_CHARACTERS
+            return PACKET_CHARACTERS
         if time - self._asked > SILENCE_SECONDS:
             return LEAST_CHARACTERS
         left = WINDOW_CHARACTERS - self._unanswered
-        return min(left, FRAME_CHARACTERS) if left >= LEAST_CHARACTERS else 0
+        return min(left, PACKET_CHARACTERS) if left >= LEAST_CHARACTERS else 0
 
     @property
     def known(self) -> bool:

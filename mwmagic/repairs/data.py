@@ -79,7 +79,12 @@ def _may_differ(x: Any) -> bool:
     """Return whether workers may have batches of other sizes than this one."""
     if not isinstance(x, tf.data.Dataset):
         return isinstance(x, tf.distribute.DistributedDataset)
-    return bool(x.options().experimental_distribute.auto_shard_policy == POLICY.OFF)
+    return bool(_policy(x) == POLICY.OFF)
+
+
+def _policy(dataset: Any) -> Any:
+    """Return how a `tf.data` pipeline is divided among the workers."""
+    return dataset.options().experimental_distribute.auto_shard_policy
 
 
 class _OwnSizes:
@@ -221,7 +226,7 @@ def _shuffles_without_seed(dataset: Any) -> bool:
     """Return whether a finite tf.data pipeline shuffles differently on each worker."""
     if not isinstance(dataset, tf.data.Dataset) or int(dataset.cardinality()) < 0:
         return False
-    if dataset.options().experimental_distribute.auto_shard_policy == POLICY.OFF:
+    if _policy(dataset) == POLICY.OFF:
         return False
     shuffles = [stage for stage in _stages(dataset) if type(stage).__name__ == "_ShuffleDataset"]
     return any(int(stage._seed) == int(stage._seed2) == 0 for stage in shuffles)
@@ -244,10 +249,7 @@ def _predict_by_sample() -> None:
 
 
 def _by_sample(dataset: Any) -> Any:
-    if dataset.options().experimental_distribute.auto_shard_policy not in {
-        POLICY.AUTO,
-        POLICY.FILE,
-    }:
+    if _policy(dataset) not in {POLICY.AUTO, POLICY.FILE}:
         return dataset
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = POLICY.DATA

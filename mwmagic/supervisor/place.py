@@ -106,9 +106,14 @@ class Place:
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
+    def declared(self) -> Start:
+        """The cluster, as declared and since updated, and what its owner knows."""
+        return self._preparation.start
+
+    @property
     def options(self) -> ClusterOptions:
         """The declaration as it is now: some of it can be updated."""
-        return self._preparation.start.options
+        return self.declared.options
 
     def adopt(self, start: Start) -> None:
         """Prepare what starts from now on as an updated declaration says."""

@@ -83,7 +83,6 @@ class Supervisor:
     """
 
     def __init__(self, start: Start, socket: Path, engine: Engine | None = None) -> None:
-        self._start = start
         self._own: dict[str, Any] = {}
         self.run: LiveRun | None = None
         self._place = Place(start, self._take, self._lost, self._changed, engine)
@@ -91,7 +90,7 @@ class Supervisor:
         self._closed = asyncio.Event()
         self._hurried = False
         self._stirred = asyncio.Event()
-        self._frame: asyncio.TimerHandle | None = None
+        self._telling: asyncio.TimerHandle | None = None
         self._requests: dict[str, Callable[[Client, Message], None]] = {
             "hello": self._look,
             "snapshot": self._look,
@@ -108,7 +107,7 @@ class Supervisor:
     @property
     def options(self) -> ClusterOptions:
         """The declaration as it is now: some of it can be updated."""
-        return self._start.options
+        return self._place.options
 
     async def open(self) -> None:
         """Hold the ports and start listening."""
@@ -196,13 +195,13 @@ class Supervisor:
         self._stirred.set()
         if self.run is not None and self.run.over:
             self._tell()
-        elif self._frame is None:
-            self._frame = asyncio.get_running_loop().call_later(NEWS_SECONDS, self._tell)
+        elif self._telling is None:
+            self._telling = asyncio.get_running_loop().call_later(NEWS_SECONDS, self._tell)
 
     def _tell(self) -> None:
-        if self._frame is not None:
-            self._frame.cancel()
-            self._frame = None
+        if self._telling is not None:
+            self._telling.cancel()
+            self._telling = None
         if self.run is not None:
             self.run.write()
         self._server.broadcast({"type": "snapshot", **self.snapshot()})
@@ -244,8 +243,8 @@ class Supervisor:
 
     def _adopt(self, changes: Mapping[str, Any]) -> None:
         """Update the declaration, for everything that reads it from now on."""
-        self._start = replace(self._start, options=self.options.updated(changes))
-        self._place.adopt(self._start)
+        options = self.options.updated(changes)
+        self._place.adopt(replace(self._place.declared, options=options))
 
     def _active(self) -> LiveRun:
         if self.run is None or self.run.over:
@@ -319,7 +318,7 @@ class Supervisor:
         self, directory: RunDirectory, options: ClusterOptions, own: dict[str, Any]
     ) -> LiveRun:
         """Begin a run; `own` are the options that are its own, not the cluster's."""
-        start = replace(self._start, options=options)
+        start = replace(self._place.declared, options=options)
         self._own = own
         self.run = LiveRun(directory, self._place, start, self._changed)
         self.run.write()

@@ -10,8 +10,8 @@ from mwmagic.dashboard.journal import (
     Journal,
 )
 from mwmagic.dashboard.pages import (
-    FRAME_CHARACTERS,
     LEAST_CHARACTERS,
+    PACKET_CHARACTERS,
     SILENCE_SECONDS,
     UNANSWERED_LIMIT,
     WINDOW_CHARACTERS,
@@ -27,14 +27,14 @@ def test_more_is_sent_when_every_page_has_answered_or_after_a_while():
     assert pages.room(0.0) == 0
     pages.heard("one", Cursor())
     pages.heard("two", Cursor(5, 5, 5))
-    assert pages.room(0.0) == FRAME_CHARACTERS
+    assert pages.room(0.0) == PACKET_CHARACTERS
     assert pages.position() == Cursor()
     question = pages.send(Cursor(9, 9, 9), WINDOW_CHARACTERS, 0.0)
     pages.heard("one", Cursor(9, 9, 9), question)
     assert pages.room(0.1) == 0
     assert pages.room(SILENCE_SECONDS + 0.1) == LEAST_CHARACTERS
     pages.heard("two", Cursor(9, 9, 9), question)
-    assert pages.room(0.2) == FRAME_CHARACTERS
+    assert pages.room(0.2) == PACKET_CHARACTERS
 
 
 def test_small_packets_do_not_wait_for_answers_and_few_ask_for_one():
@@ -43,7 +43,7 @@ def test_small_packets_do_not_wait_for_answers_and_few_ask_for_one():
     times = [2 + step / 20 for step in range(20)]
     questions = [pages.send(Cursor(step), 100, time) for step, time in enumerate(times)]
     assert [bool(question) for question in questions] == [True] + 19 * [False]
-    assert pages.room(2.9) == FRAME_CHARACTERS
+    assert pages.room(2.9) == PACKET_CHARACTERS
     pages.heard("page", Cursor(0), questions[0])
     assert pages.send(Cursor(20), 100, 3.1), "a second later"
 
