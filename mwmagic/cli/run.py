@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mwmagic.client.arguments import add_cluster_options, typed
 from mwmagic.client.cluster import Cluster
@@ -37,21 +37,37 @@ def add(command: argparse.ArgumentParser) -> None:
     what = "Keep a live table of the tasks below their output."
     command.add_argument("--dashboard", action="store_true", help=what)
     # One argument for both: argparse would consume a `--` after a separate script argument.
-    what = "The file that every task runs, and its arguments."
+    what = (
+        "The file that every task runs, and its arguments; with an engine that has a scheduler, "
+        "`-- ARG ... --` before it are the scheduler's."
+    )
     command.add_argument("command", nargs=argparse.REMAINDER, metavar="SCRIPT [ARG ...]", help=what)
     command.set_defaults(action=_run)
 
 
 def _run(given: argparse.Namespace) -> int:
-    script, *args = given.command[given.command[:1] == ["--"] :] or [None]
-    if script is None:
-        raise BadArguments("there is no script to run: mwmagic run -n 2 main.py")
     options = typed(given)
+    program = _program(given.command, options)
+    if not program:
+        raise BadArguments("there is no script to run: mwmagic run -n 2 main.py")
+    script, *args = program
     # Each task starts only once, so importing beforehand gains nothing.
     warm = bool(options.get("restarts"))
     with listening(), Cluster(**{"warm": warm, **options}) as cluster:
         run = cluster.run(script, args=args)
         return _finish(run, _table if given.dashboard else _lines, raw=given.raw)
+
+
+def _program(words: list[str], options: dict[str, Any]) -> list[str]:
+    """Return the script and its arguments; what is the scheduler's joins the options."""
+    if words[:1] != ["--"]:
+        return words
+    words = words[1:]
+    if "--" not in words or "engine" not in options:
+        return words
+    at = words.index("--")
+    options["scheduler"] = (*options.get("scheduler", ()), *words[:at])
+    return words[at + 1 :]
 
 
 def _lines(run: Run, *, raw: bool) -> None:

@@ -33,7 +33,7 @@ def add_option(parser: argparse.ArgumentParser, option: Option, **changes: Any) 
     """
     facts = {"dest": option.name, "default": argparse.SUPPRESS, "help": _help(option)}
     facts |= _FACTS.get(option.kind, _value)(option)
-    flags = changes.pop("flags", option.flags or (f"--{option.name.replace('_', '-')}",))
+    flags = changes.pop("flags", option.flags or (option.flag,))
     if not flags[0].startswith("-"):
         del facts["dest"]
     parser.add_argument(*flags, **{**facts, **changes})
@@ -94,7 +94,7 @@ def _help(option: Option) -> str:
     text = option.help
     if option.kind is bool and option.default:
         text = f"Do not {text[0].lower()}{text[1:]}"
-    elif option.kind is not bool and option.default not in (None, {}):
+    elif option.kind is not bool and option.default not in (None, {}, ()):
         text = f"{text[:-1]} (default: {option.default})."
     return text.replace("%", "%%")
 

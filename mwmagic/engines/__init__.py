@@ -4,7 +4,8 @@ An engine only says which machines there are and how to start an agent on each;
 the supervisor and the agents do everything else. Other packages add an engine
 with an entry point in the group ``mwmagic.engines``: its name is the one that
 ``--engine`` takes, and its value is a callable that takes the declared options
-and returns an `Engine`.
+and returns an `Engine`. Its attribute ``takes`` names the options of other machines
+(`Option.engines`) that it takes; the others are refused.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, cast
 
 from mwmagic.errors import ClusterError
+from mwmagic.model.options import OPTIONS
 
 from .engine import Engine, Host, agent_command
 from .local import LocalEngine
@@ -42,15 +44,37 @@ def engine_for(options: ClusterOptions) -> Engine:
     Raises
     ------
     ClusterError
-        There is no such engine, or another package's cannot be imported.
+        There is no such engine, another package's cannot be imported, or it does not take
+        an option.
     """
-    name = options.engine
+    make = _factory(options.engine)
+    _check_taken(options, make)
+    return make(options)
+
+
+def _check_taken(options: ClusterOptions, make: Callable[[ClusterOptions], Engine]) -> None:
+    """Refuse the options that an engine would ignore."""
+    for name, option in OPTIONS.items():
+        given = option.engines and getattr(options, name) != option.default
+        if given and name not in _takes(make):
+            others = [one for one, other in ENGINES.items() if name in _takes(other)]
+            raise ClusterError(
+                f"the engine {options.engine!r} does not take {option.flag}"
+                + (f"; {', '.join(others)} take it" if others else "")
+            )
+
+
+def _takes(make: Callable[[ClusterOptions], Engine]) -> frozenset[str]:
+    return frozenset(getattr(make, "takes", ()))
+
+
+def _factory(name: str) -> Callable[[ClusterOptions], Engine]:
     if name in ENGINES:
-        return ENGINES[name](options)
+        return ENGINES[name]
     for point in entry_points(group=GROUP, name=name):
         try:
             made = point.load()
         except (ImportError, AttributeError) as error:
             raise ClusterError(f"the engine {name!r} ({point.value}) fails: {error}") from error
-        return cast("Engine", made(options))
+        return cast("Callable[[ClusterOptions], Engine]", made)
     raise ClusterError(f"unknown engine {name!r}; the engines are {', '.join(engine_names())}")

@@ -77,6 +77,8 @@ class Engine(Protocol):
     ----------
     helpers : collection of int
         The ids of the engine's own child processes, such as ``salloc``.
+    takes : frozenset of str
+        The names of the options of other machines that it takes (optional; by default none).
     """
 
     @property

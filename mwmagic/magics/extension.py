@@ -6,7 +6,7 @@ from types import new_class
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.magic import Magics, magics_class
-from traitlets import Bool, Enum, Float, Int, TraitType, Unicode
+from traitlets import Bool, Enum, Float, Int, TraitType, Tuple, Unicode
 
 from mwmagic.client.arguments import choices
 from mwmagic.model.options import OPTIONS
@@ -51,6 +51,7 @@ _TRAITS: dict[type, Callable[..., TraitType[Any, Any]]] = {
     int: lambda default, help: Int(default, min=0, help=help),  # noqa: A006 - traitlets' name
     float: lambda default, help: Float(default, min=0.0, help=help),  # noqa: A006 - the same
     str: Unicode,
+    tuple: lambda default, help: Tuple(default_value=default, help=help),  # noqa: A006 - the same
 }
 
 
@@ -61,6 +62,7 @@ def _trait(option: Option) -> TraitType[Any, Any]:
         trait: TraitType[Any, Any] = Enum(names, default_value=option.default, help=option.help)
     else:
         trait = _TRAITS[option.kind](option.default, help=option.help)
+        trait.allow_none = option.optional
     return trait.tag(config=True)
 
 

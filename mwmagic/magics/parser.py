@@ -28,10 +28,13 @@ class Parser(ConciseParser):
         The magic as it is written: ``%mw_stop``, or ``%%mw_worker`` for a cell magic.
     description : str
         What it does.
+    rest : str, optional
+        The argument that also gets the words after ``--``.
     """
 
-    def __init__(self, prog: str, description: str) -> None:
+    def __init__(self, prog: str, description: str, rest: str = "") -> None:
         super().__init__(prog=prog, description=description, allow_abbrev=False, add_help=False)
+        self.rest = rest
         self.add_argument("-h", "--help", action=_Help, help="Show this help.")
 
     def read(self, line: str) -> argparse.Namespace:
@@ -48,7 +51,12 @@ class Parser(ConciseParser):
             words = shlex.split(line, comments=True)
         except ValueError as error:
             self.error(f"{error} in {line!r}")
-        return self.parse_args(words)
+        if not self.rest or "--" not in words:
+            return self.parse_args(words)
+        at = words.index("--")
+        given = self.parse_args(words[:at])
+        setattr(given, self.rest, (*getattr(given, self.rest, ()), *words[at + 1 :]))
+        return given
 
     def error(self, message: str) -> NoReturn:
         """Raise what argparse would print."""

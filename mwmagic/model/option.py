@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import shlex
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,16 @@ from mwmagic.errors import ClusterError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["Option", "Repeated", "check_seconds", "read_count", "read_seconds", "read_setting"]
+__all__ = [
+    "Option",
+    "Repeated",
+    "check_seconds",
+    "read_count",
+    "read_list",
+    "read_seconds",
+    "read_setting",
+    "read_words",
+]
 
 
 class Repeated(Enum):
@@ -40,7 +50,7 @@ class Option:
     annotation : str
         Its type annotation.
     kind : type
-        One of ``bool``, ``int``, ``float``, ``str`` and ``dict``.
+        One of ``bool``, ``int``, ``float``, ``str``, ``tuple`` (of strings) and ``dict``.
     default : object
         Its value if it is omitted.
     help : str
@@ -53,6 +63,8 @@ class Option:
         The allowed values, if they can be enumerated.
     words : mapping
         Words that may be typed in place of a number, such as ``none``.
+    parse : callable, optional
+        Reads its value from text, where its kind does not say how.
     metavar : str
         The placeholder for its value in the help.
     flags : tuple of str
@@ -61,6 +73,8 @@ class Option:
         Whether ``%config MWMagic.<name>`` sets its default.
     notebook, command : bool
         Whether ``%mw_cluster`` and ``mwmagic run`` take it.
+    engines : bool
+        Whether only the engines take it that say so.
     """
 
     name: str
@@ -72,11 +86,18 @@ class Option:
     optional: bool = False
     choices: tuple[str, ...] = ()
     words: Mapping[str, int | None] = field(default_factory=dict)
+    parse: Callable[[str], Any] | None = None
     metavar: str = ""
     flags: tuple[str, ...] = ()
     configurable: bool = False
     notebook: bool = True
     command: bool = True
+    engines: bool = False
+
+    @property
+    def flag(self) -> str:
+        """How it is written on a command line."""
+        return f"--{self.name.replace('_', '-')}"
 
     def check(self, value: object) -> Any:  # noqa: ANN401 - of the option's own type
         """Return a value in the option's own type.
@@ -107,7 +128,7 @@ class Option:
         if text in self.words:
             return self.words[text]
         try:
-            return self.check(_READS.get(self.kind, str)(text))
+            return self.check((self.parse or _READS.get(self.kind, str))(text))
         except (ClusterError, ValueError):
             raise self._refusal(text, list(self.words)) from None
 
@@ -155,6 +176,13 @@ def _text(value: object) -> str:
     if not isinstance(value, str) or not value.strip() or "\0" in value:
         raise TypeError
     return value
+
+
+def _strings(value: Any) -> tuple[str, ...]:  # noqa: ANN401 - checked here
+    """Return several texts; one alone is none of them, since it is a sequence too."""
+    if isinstance(value, str | bytes):
+        raise TypeError
+    return tuple(map(_text, value))
 
 
 def _variables(value: Any) -> dict[str, str]:  # noqa: ANN401 - checked here
@@ -215,6 +243,22 @@ def read_seconds(text: str) -> float:
         raise ClusterError(f"{text!r} is not a number of seconds (0 or more)") from None
 
 
+def read_list(text: str) -> tuple[str, ...]:
+    """Parse values that commas separate."""
+    return tuple(part.strip() for part in text.split(","))
+
+
+def read_words(text: str) -> tuple[str, ...]:
+    """Parse words as a shell would.
+
+    Raises
+    ------
+    ValueError
+        A quotation is not closed.
+    """
+    return tuple(shlex.split(text))
+
+
 def read_setting(text: str) -> dict[str, str]:
     """Parse ``NAME=VALUE``.
 
@@ -237,15 +281,22 @@ _CHECKS: dict[type, Callable[[Any], Any]] = {
     int: _count,
     float: _seconds,
     str: _text,
+    tuple: _strings,
     dict: _variables,
 }
 
-_READS: dict[type, Callable[[str], Any]] = {int: int, float: float, dict: read_setting}
+_READS: dict[type, Callable[[str], Any]] = {
+    int: int,
+    float: float,
+    tuple: read_list,
+    dict: read_setting,
+}
 
 _ALLOWED = {
     bool: "True or False",
     int: "a whole number from 0",
     float: "a finite number from 0",
     str: "text that is not blank",
+    tuple: "texts that are not blank",
     dict: "a mapping from the names of variables to their values",
 }

@@ -11,7 +11,7 @@ from mwmagic.errors import ClusterError
 
 from .cluster import Task, make_tasks
 from .misspelling import meant
-from .option import Option, Repeated
+from .option import Option, Repeated, read_words
 from .variables import KERAS_MODES
 
 if TYPE_CHECKING:
@@ -26,6 +26,9 @@ def _option(default: object, help: str, repeated: Repeated, **facts: Any) -> Any
     if isinstance(default, dict):
         return field(default_factory=dict, metadata=given)
     return field(default=default, metadata=given)
+
+
+_ENGINES: dict[str, Any] = {"configurable": True, "engines": True}
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,48 @@ class ClusterOptions:
         configurable=True,
     )
     engine: str = _option(
-        "local", "Engine that provides the machines for the tasks.", Repeated.MUST_MATCH
+        "local",
+        "Engine that provides the machines for the tasks.",
+        Repeated.MUST_MATCH,
+        configurable=True,
+    )
+    nodes: int | None = _option(
+        None,
+        "Number of machines to ask a scheduler for; by default it decides.",
+        Repeated.MUST_MATCH,
+        metavar="N",
+        **_ENGINES,
+    )
+    hosts: tuple[str, ...] = _option(
+        (),
+        "Machines that the tasks run on, separated by commas.",
+        Repeated.MUST_MATCH,
+        metavar="A,B,...",
+        **_ENGINES,
+    )
+    python: str | None = _option(
+        None,
+        "Python on the other machines; by default the path of this one.",
+        Repeated.MUST_MATCH,
+        metavar="PATH",
+        **_ENGINES,
+    )
+    scheduler: tuple[str, ...] = _option(
+        (),
+        "Arguments for the scheduler, or the command that reaches a machine, quoted as for a "
+        "shell; what follows -- at the end of a line is the same.",
+        Repeated.MUST_MATCH,
+        parse=read_words,
+        metavar="'ARG ...'",
+        **_ENGINES,
+    )
+    lease: float = _option(
+        10.0,
+        "Seconds without a connection after which another machine ends its tasks and counts as "
+        "lost.",
+        Repeated.MUST_MATCH,
+        metavar="S",
+        **_ENGINES,
     )
     keras: str = _option(
         "auto",

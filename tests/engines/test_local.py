@@ -28,6 +28,12 @@ def test_an_engine_is_found_by_its_name():
         engine_for(declared("cloud"))
 
 
+def test_an_engine_refuses_the_options_that_it_would_ignore():
+    options = ClusterOptions(directory="/", hosts=["a"])
+    with pytest.raises(ClusterError, match="the engine 'local' does not take --hosts"):
+        engine_for(options)
+
+
 def test_another_package_adds_an_engine(monkeypatch):
     here = metadata.EntryPoint("cloud", f"{__name__}:Cloud", GROUP)
     lost = metadata.EntryPoint("gone", "no_such_package:Engine", GROUP)

@@ -50,7 +50,7 @@ def test_an_option_is_everywhere_it_belongs(option):
 @pytest.mark.parametrize("option", CONFIGURABLE.values(), ids=CONFIGURABLE)
 def test_a_default_of_the_session_is_a_trait(option):
     trait = MWMagic.class_traits(config=True)[option.name]
-    assert (trait.default_value, trait.help) == (option.default, option.help)
+    assert (trait.default(), trait.help) == (option.default, option.help)
     assert f"| `MWMagic.{option.name}` | `{option.default!r}` | {option.help} |" in page()
     with pytest.raises(TraitError):
         trait._validate(None, object())
@@ -148,3 +148,13 @@ def test_every_magic_says_what_it_does():
 def test_only_what_names_the_cluster_is_ignored():
     ignored = [name for name, one in OPTIONS.items() if one.repeated is Repeated.IGNORED]
     assert ignored == ["name", "directory"]
+
+
+def test_what_follows_two_dashes_is_the_schedulers():
+    line = "8 --engine slurm --scheduler '--qos a' -- --partition=gpu -- '--comment=a b' --nodes 3"
+    given = mw_cluster.parser.read(line)
+    assert typed(given)["scheduler"] == (
+        *("--qos", "a", "--partition=gpu", "--", "--comment=a b"),
+        *("--nodes", "3"),
+    )
+    assert "nodes" not in typed(given)

@@ -21,6 +21,11 @@ OTHER = {
     "name": "mine",
     "directory": "/there",
     "framework": "jax",
+    "nodes": 2,
+    "hosts": ("a", "b"),
+    "python": "/usr/bin/python3",
+    "scheduler": ("--partition=gpu", "-v"),
+    "lease": 4.0,
     "keras": "legacy",
     "devices": 4,
     "gpus": 2,
@@ -53,7 +58,7 @@ def test_options_cross_processes_whole():
 def test_every_option_is_described():
     for name, option in OPTIONS.items():
         assert option.name == name
-        assert option.kind in (bool, int, float, str, dict)
+        assert option.kind in (bool, int, float, str, tuple, dict)
         assert option.help.endswith("."), name
         assert isinstance(option.repeated, Repeated)
         assert option.check(option.default) == option.default, name
@@ -67,6 +72,29 @@ def test_every_option_is_described():
 def test_what_is_no_time(name, value):
     with pytest.raises(ClusterError, match=f"^{name} must be a finite number from 0, not .*; the"):
         ClusterOptions(**{name: value})
+
+
+@pytest.mark.parametrize("value", ["a,b", b"a", [""], ["a", 2], [" "], 3, None, {"a": 1}.items()])
+def test_what_are_no_hosts(value):
+    with pytest.raises(ClusterError, match=r"^hosts must be texts that are not blank, not .*; the"):
+        ClusterOptions(hosts=value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("hosts", "a, b", ("a", "b")),
+        ("scheduler", "--comment='a b' -v", ("--comment=a b", "-v")),
+    ],
+)
+def test_several_words(name, text, value):
+    assert OPTIONS[name].read(text) == value
+
+
+@pytest.mark.parametrize(("name", "text"), [("hosts", "a,,b"), ("scheduler", "-c 'open")])
+def test_what_is_not_several_words(name, text):
+    with pytest.raises(ClusterError, match=f"^{name} must be texts that are not blank"):
+        OPTIONS[name].read(text)
 
 
 @pytest.mark.parametrize("name", ["grace", "stall_timeout"])

@@ -1,0 +1,129 @@
+"""Several hosts on one machine: network namespaces on a bridge, each with its own host name.
+
+The first host has another boot time too, as another machine has. It needs root.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from dataclasses import dataclass, field
+
+import psutil
+
+NUMBER = os.getpid() % 250
+"""Keeps the networks of tests that run at the same time apart."""
+
+BRIDGE = f"mw{NUMBER}"
+GATEWAY = f"10.177.{NUMBER}.1"
+AHEAD_SECONDS = 5_000_000
+
+
+def ip(*words):
+    subprocess.run(["ip", *words], check=True)
+
+
+@dataclass(frozen=True)
+class NetworkHost:
+    """A namespace that stands for a host."""
+
+    number: int
+    ahead: int = 0
+
+    @property
+    def name(self):
+        return f"mw{NUMBER}n{self.number}"
+
+    @property
+    def address(self):
+        return f"10.177.{NUMBER}.{10 + self.number}"
+
+    @property
+    def link(self):
+        """The bridge's end of its cable."""
+        return f"mw{NUMBER}v{self.number}"
+
+    def command(self, *words):
+        """Return a command that runs another one on this host."""
+        clock = ["--time", "--monotonic", str(self.ahead), "--boottime", str(self.ahead)]
+        inner = ["sh", "-c", 'hostname "$0"; exec "$@"', self.name, *words]
+        fork = ["--fork", "--kill-child"] if self.ahead else []
+        own = ["unshare", "--uts", *(clock if self.ahead else []), *fork, "--"]
+        return ["nsenter", f"--net=/run/netns/{self.name}", "--", *own, *inner]
+
+    def up(self):
+        ip("netns", "add", self.name)
+        ip("link", "add", self.link, "type", "veth", "peer", "name", "eth0", "netns", self.name)
+        ip("link", "set", self.link, "master", BRIDGE, "up")
+        ip("-n", self.name, "addr", "add", f"{self.address}/24", "dev", "eth0")
+        ip("-n", self.name, "link", "set", "lo", "up")
+        ip("-n", self.name, "link", "set", "eth0", "up")
+        ip("-n", self.name, "route", "add", "default", "via", GATEWAY)
+
+    def down(self):
+        for process in self.processes():
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        subprocess.run(["ip", "netns", "del", self.name], check=False, capture_output=True)
+        subprocess.run(["ip", "link", "del", self.link], check=False, capture_output=True)
+
+    def cut(self):
+        """Take its cable out."""
+        ip("link", "set", self.link, "down")
+
+    def mend(self):
+        """Put its cable back."""
+        ip("link", "set", self.link, "up")
+
+    def processes(self):
+        """Return the processes on this host."""
+        listed = subprocess.run(
+            ["ip", "netns", "pids", self.name], capture_output=True, text=True, check=False
+        )
+        found = []
+        for pid in listed.stdout.split():
+            with contextlib.suppress(psutil.Error):
+                found.append(psutil.Process(int(pid)))
+        return found
+
+
+@dataclass
+class Network:
+    """Hosts that reach each other and this machine."""
+
+    hosts: list[NetworkHost] = field(
+        default_factory=lambda: [
+            NetworkHost(1, ahead=AHEAD_SECONDS),
+            NetworkHost(2),
+            NetworkHost(3),
+        ]
+    )
+    started: list[subprocess.Popen] = field(default_factory=list)
+
+    def up(self):
+        self.down()
+        ip("link", "add", BRIDGE, "type", "bridge")
+        ip("addr", "add", f"{GATEWAY}/24", "dev", BRIDGE)
+        ip("link", "set", BRIDGE, "up")
+        for host in self.hosts:
+            host.up()
+
+    def start(self, command, **options):
+        """Start a daemon, which ends with the network."""
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, start_new_session=True, **options
+        )
+        self.started.append(process)
+        return process
+
+    def down(self):
+        for process in reversed(self.started):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        self.started.clear()
+        for host in self.hosts:
+            host.down()
+        subprocess.run(["ip", "link", "del", BRIDGE], check=False, capture_output=True)
