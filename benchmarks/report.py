@@ -21,7 +21,7 @@ import tempfile
 import threading
 from pathlib import Path
 
-from mwmagic.supervisor.preparation import BOOTSTRAP
+from mwmagic.worker import bootstrap
 
 CALLS = """
 import time
@@ -86,7 +86,7 @@ def _worker(code: str) -> None:
         quiet = {"CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
         with theirs:
             process = subprocess.Popen(
-                [sys.executable, str(BOOTSTRAP), str(script)],
+                [sys.executable, bootstrap.__file__, str(script)],
                 env={**os.environ, **quiet, "MWMAGIC_LINE": str(theirs.fileno())},
                 pass_fds=[theirs.fileno()],
                 cwd=folder,

@@ -47,6 +47,9 @@ RETRY_SECONDS = 0.002
 
 STDIN, STDOUT = 0, 1
 
+HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120 - pathlib is slow to import
+"""The folder of the package on this machine, where its workers' code is too."""
+
 
 class Agent:
     """The loop: commands and exits come in, events go out."""
@@ -63,6 +66,7 @@ class Agent:
         self.workers = Workers(self.loop, self.outlet, self.family, self.zygotes, self.closing)
         self.incoming = bytearray()
         self.silence = self.sample = 0.0
+        self.inherited: dict[str, str] = {}
         self.heard = time.monotonic()
 
     # The loop
@@ -225,9 +229,11 @@ class Agent:
             self.close(DRAIN_SECONDS)
             raise ValueError(f"this agent speaks version {wire.VERSION}, not {command['version']}")
         self.silence, self.sample = command["silence"], command["sample"]
+        self.inherited = dict(os.environ) if command["inherit"] else {}
         if command["parent"] is not None:
             self.watch_parent(command["parent"])
         own = {"pid": os.getpid(), "host": os.uname().nodename, "python": python()}
+        own |= {"executable": sys.executable, "package": HOME}
         self.outlet.emit("hello", version=wire.VERSION, **own, **clocks())
 
     def watch_parent(self, parent: int) -> None:
@@ -261,11 +267,12 @@ class Agent:
     def warm(self, command: dict[str, Any]) -> None:
         """Start a zygote."""
         check_strings(command)
-        self.zygotes.warm(command)
+        self.zygotes.warm({**command, "env": {**self.inherited, **command["env"]}})
 
     def start(self, command: dict[str, Any]) -> None:
         """Start a worker."""
         check_strings(command)
+        command["env"] = {**self.inherited, **command["env"]}
         if self.closing.since is not None or self.closing.waits:
             parting = self.closing.parting or {"error": "the agent is closing"}
             self.refuse(command, **parting)

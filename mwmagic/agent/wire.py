@@ -55,7 +55,13 @@ MAYBE_INT = (int, type(None))
 MAYBE_STR = (str, type(None))
 
 COMMANDS: dict[str, Fields] = {
-    "hello": {"version": int, "parent": MAYBE_INT, "silence": NUMBER, "sample": NUMBER},
+    "hello": {
+        "version": int,
+        "parent": MAYBE_INT,
+        "silence": NUMBER,
+        "sample": NUMBER,
+        "inherit": bool,
+    },
     "look": {"id": int},
     "hold": {"id": int, "count": int},
     "release": {"ports": list},
@@ -82,6 +88,7 @@ COMMANDS: dict[str, Fields] = {
 }
 """What a supervisor sends to an agent.
 
+``hello`` says whether workers inherit the agent's environment, which what is sent adds to.
 ``start`` says how long a worker may take to end if the agent is asked to end.
 ``look`` asks what the machine has, ``fetch`` asks for a piece of a file, and ``tell`` sends a
 packet to a worker on its line. ``ask`` sends a signal only to a process that catches it and has the
@@ -89,7 +96,16 @@ packet to a worker on its line. ``ask`` sends a signal only to a process that ca
 """
 
 EVENTS: dict[str, Fields] = {
-    "hello": {"version": int, "pid": int, "host": str, "python": str, "time": NUMBER},
+    "need": {},
+    "hello": {
+        "version": int,
+        "pid": int,
+        "host": str,
+        "python": str,
+        "executable": str,
+        "package": str,
+        "time": NUMBER,
+    },
     "looked": {"id": int, "machine": dict},
     "held": {"id": int, "ports": list},
     "warmed": {"key": str, "pid": int, "seconds": NUMBER},
@@ -119,6 +135,8 @@ EVENTS: dict[str, Fields] = {
 }
 """What an agent sends to its supervisor.
 
+``need`` comes from the agent's loader, which lacks the code. ``hello`` says which interpreter and
+which copy of this package are there, for the commands that use them.
 ``output``, ``said`` and ``fetched`` carry bytes as text (see `as_text`). ``said`` has one packet
 from a worker's line, and the size of the log when it arrived. ``exited`` counts the packets that
 were too long to be forwarded; ``errno`` is the system's number for its ``error``, if it has one.

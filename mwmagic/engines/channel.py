@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from mwmagic.errors import SupervisorError
 from mwmagic.model.messages import COMMANDS, EVENTS, VERSION, Message, check, decode, encode
 
+from .delivery import archive
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -25,9 +27,6 @@ AGENT_CLOSE_SECONDS = 5.0
 
 DEAF_SECONDS = 5.0
 """How long an agent on this machine may take to answer once it was asked to end something."""
-
-LEASE_SECONDS = 10.0
-"""How long an agent on another machine waits for a command before it ends everything."""
 
 MARGIN_SECONDS = 2.0
 """How much later the machine counts as lost here, so that its agent has ended by then."""
@@ -57,6 +56,8 @@ class Channel:
         Called once, if the agent disappears without having been closed.
     skew : float
         Seconds by which the machine's monotonic clock is ahead of this one's.
+    executable, package : str
+        The paths there of the Python that runs the agent, and of this package.
     """
 
     def __init__(self, link: Link, host: Host) -> None:
@@ -64,10 +65,12 @@ class Channel:
         self.listener: Callable[[Message], None] = lambda _: None
         self.lost: Callable[[], None] = lambda: None
         self.skew = 0.0
+        self.executable = self.package = ""
         self._link = link
         self._answers: dict[int, asyncio.Future[Message]] = {}
         self._next = 0
         self._hello: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        self._greeting: dict[str, float] = {}
         self._closing = False
         self._lease: asyncio.Task[None] | None = None
         self._check: asyncio.Task[None] | None = None
@@ -79,19 +82,16 @@ class Channel:
         return self._link.pid
 
     @classmethod
-    async def open(
-        cls, host: Host, *, silence: float | None = None, sample: float = 1.0
-    ) -> Channel:
+    async def open(cls, host: Host, *, silence: float = 0.0, sample: float = 1.0) -> Channel:
         """Start the agent on a machine and greet it.
 
         Parameters
         ----------
         host : Host
             The machine.
-        silence : float, optional
-            Seconds without a command after which the agent ends its workers; 0 means
-            never. By default `LEASE_SECONDS` on another machine, because neither side
-            can rely on noticing a broken link.
+        silence : float
+            Seconds without a command after which the agent ends its workers, because
+            neither side can rely on noticing a broken link; 0 means never.
         sample : float
             Seconds between two reports of CPU and memory.
 
@@ -101,9 +101,8 @@ class Channel:
             The agent cannot be started, does not answer, or has another version.
         """
         channel = cls(await host.connect(), host)
-        parent = os.getpid() if host.here else None
-        silence = (0.0 if host.here else LEASE_SECONDS) if silence is None else silence
-        channel.send("hello", version=VERSION, parent=parent, silence=silence, sample=sample)
+        channel._greeting = {"silence": silence, "sample": sample}
+        channel._greet()
         try:
             await channel._greeted()
         except BaseException:
@@ -112,6 +111,16 @@ class Channel:
         if silence:
             channel._lease = asyncio.create_task(channel._renew(silence))
         return channel
+
+    def _greet(self) -> None:
+        parent = os.getpid() if self.host.here else None
+        inherit = not self.host.here
+        self.send("hello", version=VERSION, parent=parent, inherit=inherit, **self._greeting)
+
+    def _bring(self) -> None:
+        """Send the code to a machine that does not have it, and greet it again."""
+        self._link.write(archive())
+        self._greet()
 
     async def _renew(self, silence: float) -> None:
         """Renew the agent's lease, and break the link if the agent does not answer in time.
@@ -133,11 +142,12 @@ class Channel:
     async def _greeted(self) -> None:
         """Wait for the agent's greeting, and compare clocks with another machine."""
         try:
-            await asyncio.wait_for(self._hello, AGENT_ANSWER_SECONDS)
+            hello = await asyncio.wait_for(self._hello, AGENT_ANSWER_SECONDS)
         except asyncio.TimeoutError:
             raise SupervisorError(
                 f"the agent on {self.host.name} did not answer: {list(self.host.command)}"
             ) from None
+        self.executable, self.package = hello["executable"], hello["package"]
         if not self.host.here:
             trips = [await self._compare() for _ in range(CLOCK_PINGS)]
             self.skew = min(trips)[1]
@@ -241,6 +251,8 @@ class Channel:
         number = event.get(_NUMBERED.get(event["type"], "id"))
         if event["type"] == "hello":
             self._settle(self._hello, event)
+        elif event["type"] == "need":
+            self._bring()
         elif event["type"] == "refused" and event["command"] == "hello":
             self._settle(self._hello, self._refusal(event))
         elif number is not None:

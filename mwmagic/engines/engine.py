@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-import mwmagic.agent
-
+from .delivery import loader_arguments
 from .link import Link, Pipes
 
 if TYPE_CHECKING:
@@ -16,15 +14,19 @@ if TYPE_CHECKING:
 
     from mwmagic.model.cluster import Task
 
-__all__ = ["AGENT", "Engine", "Host", "agent_command"]
-
-AGENT = Path(mwmagic.agent.__file__).with_name("__main__.py")
-"""The agent's program, which runs on each machine."""
+__all__ = ["Engine", "Host", "agent_command"]
 
 
-def agent_command(python: str = sys.executable) -> tuple[str, ...]:
-    """Return the command that runs the agent on a machine that sees this disk."""
-    return (python, "-I", "-S", str(AGENT))
+def agent_command(python: str | None = None) -> tuple[str, ...]:
+    """Return the command that runs the agent on another machine.
+
+    Parameters
+    ----------
+    python : str, optional
+        Python 3.10 or later there; by default the path of this one. It needs no packages:
+        if the machine does not have this code, the channel brings it.
+    """
+    return (python or sys.executable, *loader_arguments())
 
 
 @dataclass(frozen=True)
@@ -41,8 +43,8 @@ class Host:
         The command that the supervisor starts; its standard input and output are the agent's.
     slots : int, optional
         The most tasks that it can run; by default any number.
-    shared : bool
-        Whether it shares the disk that the record is written to.
+    shared : bool, optional
+        Whether it shares the disk that the record is written to; by default that is found out.
     here : bool
         Whether the command is the agent itself on this machine, not a client of a remote agent.
     env : mapping of str to str, optional
@@ -53,7 +55,7 @@ class Host:
     address: str
     command: tuple[str, ...]
     slots: int | None = None
-    shared: bool = True
+    shared: bool | None = None
     here: bool = False
     env: Mapping[str, str] | None = field(default=None, hash=False)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
-from .engine import Host, agent_command
+from .delivery import CODE
+from .engine import Host
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -37,7 +39,9 @@ class LocalEngine:
         notify: Callable[[str], None],  # noqa: ARG002 - nothing to wait for
     ) -> Sequence[Host]:
         """Return this machine."""
-        return [Host("localhost", "localhost", agent_command(), here=True)]
+        agent = str(CODE / "agent" / "__main__.py")
+        command = (sys.executable, "-I", "-S", agent)
+        return [Host("localhost", "localhost", command, shared=True, here=True)]
 
     async def why(self, host: Host) -> str | None:  # noqa: ARG002 - no scheduler
         """Return None: there is no scheduler."""

@@ -93,10 +93,14 @@ class Node:
 
     @classmethod
     async def open(
-        cls, host: Host, listener: Callable[[Message], None], lost: Callable[[Node], None]
+        cls,
+        host: Host,
+        listener: Callable[[Message], None],
+        lost: Callable[[Node], None],
+        silence: float,
     ) -> Node:
-        """Start the agent on a machine; see `Channel.open` for what it raises."""
-        return cls(host, await Channel.open(host), listener, lost)
+        """Start the agent on a machine; see `Channel.open` for `silence` and what it raises."""
+        return cls(host, await Channel.open(host, silence=silence), listener, lost)
 
     @property
     def status(self) -> MachineStatus:

@@ -13,6 +13,7 @@ from mwmagic.model.cluster import CHIEF, ClusterSpec
 from mwmagic.model.placement import spread
 
 from . import orphans
+from .commands import worker_command
 from .node import Node
 from .preparation import Preparation
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from mwmagic.model.messages import Message
     from mwmagic.model.options import ClusterOptions
     from mwmagic.model.start import Start
+
+    from .order import Order
 
 __all__ = ["Loss", "Place"]
 
@@ -208,7 +211,8 @@ class Place:
                 raise one
 
     async def _open(self, host: Host) -> Node:
-        return await Node.open(host, self._listener, self._gone)
+        silence = 0.0 if host.here else self.options.lease
+        return await Node.open(host, self._listener, self._gone, silence)
 
     async def _hold(self) -> None:
         """Hold a port for each task, and only then release the old ones."""
@@ -249,7 +253,7 @@ class Place:
     def start(
         self,
         task: Task,
-        env: Mapping[str, str],
+        order: Order,
         own: Mapping[str, str],
         **command: Any,  # noqa: ANN401 - JSON values
     ) -> None:
@@ -259,15 +263,20 @@ class Place:
         ----------
         task : Task
             The task.
-        env, own : mapping of str to str
-            What it inherits, and what is set for this process alone.
+        order : Order
+            What it runs, and the environment that it inherits.
+        own : mapping of str to str
+            The variables that are set for this process alone.
         **command
             The other fields of the agent's ``start``.
         """
         node = self._of[task]
+        env = order.env if node.host.here else {**self.options.env, **order.given}
         environment = self._preparation.environment
         node.start(
             lambda: {**environment(node, self.spec, task, env), **own},
+            argv=[*worker_command(node.channel), order.script, *order.args],
+            cwd=order.cwd,
             **command,
         )
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import mwmagic.worker
-from mwmagic.engines.engine import AGENT
 from mwmagic.errors import ClusterError
 from mwmagic.frameworks import framework_for
 
+from .commands import warm_command
 from .environment import task_environment
 from .shares import VISIBLE, shares
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from mwmagic.model.cluster import ClusterSpec, Task
     from mwmagic.model.options import ClusterOptions
@@ -23,15 +21,7 @@ if TYPE_CHECKING:
 
     from .node import Node
 
-__all__ = ["BOOTSTRAP", "Preparation", "warm_command"]
-
-BOOTSTRAP = Path(mwmagic.worker.__file__).with_name("bootstrap.py")
-"""The file that runs a user's file."""
-
-
-def warm_command(modules: Sequence[str]) -> list[str]:
-    """Return the command of a process that imports modules, to be forked from."""
-    return [sys.executable, str(AGENT), "zygote", str(BOOTSTRAP), *modules]
+__all__ = ["Preparation"]
 
 
 class Preparation:
@@ -74,8 +64,8 @@ class Preparation:
         """
         node.share(self._shares(node, alone=alone))
         if self.start.warm:
-            argv = warm_command(framework_for(self._options.framework).warm)
-            env = self.environment(node, spec, node.tasks[0], self.start.env)
+            argv = warm_command(node.channel, framework_for(self._options.framework).warm)
+            env = self.environment(node, spec, node.tasks[0], self.on(node).env)
             node.warm_up(argv, env, self._options.directory)
         node.proceed()
 
@@ -86,9 +76,8 @@ class Preparation:
             raise ClusterError(f"the GPUs on {node.host.name} are unknown: {node.unknown}")
         if machine is None:
             return {}
-        own = {} if machine.visible is None else {VISIBLE: machine.visible}
-        rest = {name: value for name, value in self.start.env.items() if name != VISIBLE}
-        env = self.start.env if node.host.here else {**rest, **own}
+        own = {} if node.host.here or machine.visible is None else {VISIBLE: machine.visible}
+        env = {**own, **self.on(node).env}
         counts = {"gpus": self._options.gpus, "threads": self._options.threads}
         try:
             return shares(node.tasks, machine, env, self._options.env, **counts)
@@ -102,4 +91,10 @@ class Preparation:
     ) -> dict[str, str]:
         """Return the environment of a task on a machine; `env` is what it inherits."""
         share = node.shares.get(str(task), {})
-        return task_environment(self.start, spec, task, env, share)
+        return task_environment(self.on(node), spec, task, env, share)
+
+    def on(self, node: Node) -> Start:
+        """Return the start as it is on a machine: another has an environment of its own."""
+        if node.host.here:
+            return self.start
+        return replace(self.start, env=dict(self._options.env))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +11,6 @@ from mwmagic.frameworks import framework_for
 from mwmagic.model import variables
 from mwmagic.model.status import Importing, TaskState
 
-from .preparation import BOOTSTRAP
 from .process import TaskProcess
 
 if TYPE_CHECKING:
@@ -132,10 +130,8 @@ class Processes:
         self._place.start(
             task,
             process=self.key(process),
-            argv=[sys.executable, str(BOOTSTRAP), order.script, *order.args],
-            env=order.env,
+            order=order,
             own=own,
-            cwd=order.cwd,
             log=str(paths.log),
             report=str(paths.report),
             credit=CREDIT_BYTES,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.agent.wire import CHUNK_BYTES, as_text
+from mwmagic.engines.delivery import CODE
 from mwmagic.model.messages import COMMANDS, VERSION, check, decode, encode
 
 from .worker import FakeWorker
@@ -106,6 +108,7 @@ class FakeAgent:
         """Greet."""
         self._sample, self._silence = command["sample"], command["silence"]
         own = {"pid": 0, "host": self.machine.name, "python": self.machine.has.python}
+        own |= {"executable": sys.executable, "package": str(CODE)}
         self.emit("hello", version=VERSION, **own, **self._clocks())
         if self._sample:
             self._spawn(self._measure())

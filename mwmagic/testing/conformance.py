@@ -147,12 +147,12 @@ async def a_process_is_ended(subject: Subject) -> None:
 
 async def each_machine_has_a_warm_process(subject: Subject) -> None:
     """A warm process on each machine imports the requested modules."""
-    from mwmagic.supervisor.preparation import warm_command
+    from mwmagic.supervisor.commands import warm_command
 
     async with agents_of(subject) as agents:
-        argv, env = warm_command(["json"]), dict(os.environ)
         for channel in agents.channels:
-            channel.send("warm", key="k", argv=argv, env=env, cwd="/")
+            argv = warm_command(channel, ["json"])
+            channel.send("warm", key="k", argv=argv, env=dict(os.environ), cwd="/")
         for channel in agents.channels:
             event = await agents.until(channel, "warmed", "cooled", "refused")
             expect(event["type"] == "warmed", f"the warm process is ready: {event}")

@@ -47,7 +47,9 @@ class Speaker:
         self.rest = b""
         self.over = False
         if greet:
-            self.say("hello", version=1, parent=parent, silence=silence, sample=sample)
+            self.say(
+                "hello", version=1, parent=parent, silence=silence, sample=sample, inherit=False
+            )
             self.hello = self.wait("hello")
 
     def say(self, kind, **fields):

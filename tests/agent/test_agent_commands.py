@@ -12,6 +12,7 @@ import pytest
 from processes import children, eventually
 from speaker import PYTHON, gone
 
+import mwmagic
 from mwmagic.agent import agent as module
 from mwmagic.agent.cgroup import Oom
 from mwmagic.model import messages
@@ -33,13 +34,15 @@ def test_hello_says_where_it_runs(agent):
     assert agent.hello["pid"] == agent.pid
     assert agent.hello["host"] == os.uname().nodename
     assert agent.hello["python"] == ".".join(str(part) for part in sys.version_info[:3])
+    assert agent.hello["executable"] == sys.executable
+    assert agent.hello["package"] == str(Path(mwmagic.__file__).parent)
     assert agent.hello["time"] > 0
     assert agent.hello["wall"] > 1e9
 
 
 def test_another_version_is_refused_and_ends_it(speak):
     agent = speak(greet=False)
-    agent.say("hello", version=2, parent=None, silence=0, sample=0)
+    agent.say("hello", version=2, parent=None, silence=0, sample=0, inherit=False)
     assert agent.wait("refused", command="hello")["error"] == "this agent speaks version 1, not 2"
     assert agent.child.wait() == 0
 

@@ -54,7 +54,7 @@ def test_a_parent_that_dies_while_its_child_holds_the_pipe(speak, tmp_path):
     start = {"process": "a", "argv": [*PYTHON, "-c", LINES + FAMILY], "env": {}, "cwd": "/"}
     start |= {"log": str(log), "report": None, "zygote": None, "credit": 0, "grace": 0}
     commands = [
-        {"type": "hello", "version": 1, "silence": 0, "sample": 0},
+        {"type": "hello", "version": 1, "silence": 0, "sample": 0, "inherit": False},
         {"type": "start", **start},
     ]
     parent = subprocess.Popen(
@@ -81,7 +81,7 @@ def test_a_parent_that_is_dead_already(speak):
     parent = subprocess.Popen(["true"])
     parent.wait()
     agent = speak(greet=False)
-    agent.say("hello", version=1, parent=parent.pid, silence=0, sample=0)
+    agent.say("hello", version=1, parent=parent.pid, silence=0, sample=0, inherit=False)
     assert agent.child.wait(10) == 0
 
 
@@ -130,7 +130,7 @@ def test_an_agent_that_fails_leaves_nothing(speak, tmp_path):
     )
     agent = speak(program=program)
     pids = family(agent)
-    agent.say("hello", version=1, parent=None, silence=0, sample=0.01)
+    agent.say("hello", version=1, parent=None, silence=0, sample=0.01, inherit=False)
     assert agent.child.wait(10) == 1
     assert gone(pids)
 

@@ -302,6 +302,7 @@ def test_output_comes_over_a_socket_too(tmp_path):
         child = subprocess.Popen([*PYTHON, str(AGENT)], stdin=far, stdout=far)
         far.close()
         hello = {"type": "hello", "version": 1, "parent": None, "silence": 0, "sample": 0}
+        hello["inherit"] = False
         near.sendall(json.dumps(hello).encode() + b"\n")
         assert b"hello" in near.recv(1000)
         near.shutdown(socket.SHUT_WR)

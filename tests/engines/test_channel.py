@@ -20,6 +20,7 @@ from mwmagic.model.messages import VERSION, MessageError
 pytestmark = pytest.mark.usefixtures("nothing_survives")
 
 HELLO = {"type": "hello", "version": 1, "pid": 1, "host": "h", "python": "3", "time": 0, "wall": 0}
+HELLO |= {"executable": "/usr/bin/python3", "package": "/opt/mwmagic"}
 AGENT = f"""
 import json, signal, sys, time
 def say(**event):
@@ -60,7 +61,9 @@ def test_an_agent_is_greeted_and_closed():
             "parent": os.getpid(),
             "silence": 3.5,
             "sample": 0.5,
+            "inherit": False,
         }
+        assert (one.executable, one.package) == ("/usr/bin/python3", "/opt/mwmagic")
         await one.close()
         assert heard.empty()
 

@@ -124,7 +124,7 @@ def test_a_gang_restarts_on_the_machines_that_are_left(tmp_path):
 
     a, b, c = machines_of("abc")
 
-    @on(tmp_path, [a, b, c], train, engine={"most": 2})
+    @on(tmp_path, [a, b, c], train, engine={"most": 2}, lease=0.2)
     async def _(client):
         await client.launch()
         await client.state("running")
@@ -282,7 +282,6 @@ def test_a_full_disk_costs_the_log_of_another_machine_and_not_its_agent(tmp_path
 
 @pytest.mark.slow
 def test_a_machine_that_cannot_be_reached_lets_go_before_it_is_replaced(tmp_path, monkeypatch):
-    monkeypatch.setattr(channel, "LEASE_SECONDS", 0.2)
     monkeypatch.setattr(channel, "MARGIN_SECONDS", 0.1)
     a, b, c = machines_of("abc")
     left = []
@@ -292,7 +291,7 @@ def test_a_machine_that_cannot_be_reached_lets_go_before_it_is_replaced(tmp_path
             await worker.hang()
         left.append(len(b.workers))
 
-    @on(tmp_path, [a, b, c], train, engine={"most": 2})
+    @on(tmp_path, [a, b, c], train, engine={"most": 2}, lease=0.2)
     async def _(client):
         await client.launch()
         await client.state("running")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from mwmagic.model.options import ClusterOptions
 from mwmagic.model.start import Start
 from mwmagic.supervisor import place as module
 from mwmagic.supervisor.node import WARM
+from mwmagic.supervisor.order import Order
 from mwmagic.supervisor.place import Place
 from mwmagic.testing import FakeEngine, FakeMachine
 
@@ -41,8 +43,9 @@ class Scene:
 
     def start(self, index, **env):
         task = self.options.members[index]
-        rest = {"cwd": "/", "log": f"/dev/null/{index}", "report": None, "credit": 0, "grace": 0}
-        self.place.start(task, env=env, own={}, process=f"p{index}", argv=["x"], **rest)
+        rest = {"log": f"/dev/null/{index}", "report": None, "credit": 0, "grace": 0}
+        order = Order("x", Path("/x"), (), env, cwd="/", given=env)
+        self.place.start(task, order, own={}, process=f"p{index}", **rest)
 
     async def until(self, kind, **fields):
         """Return the next event that is so."""

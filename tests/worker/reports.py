@@ -9,7 +9,7 @@ import subprocess
 import sys
 from contextlib import contextmanager
 
-from mwmagic.supervisor.preparation import BOOTSTRAP
+from mwmagic.worker import bootstrap
 
 KERAS = {"CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3", "TF_NUM_INTRAOP_THREADS": "1"}
 
@@ -25,7 +25,7 @@ def worker(tmp_path, code, *, room=None, **env):
     with ours:
         with theirs:
             process = subprocess.Popen(
-                [sys.executable, str(BOOTSTRAP), str(script)],
+                [sys.executable, bootstrap.__file__, str(script)],
                 env={**os.environ, **KERAS, **env, "MWMAGIC_LINE": str(theirs.fileno())},
                 pass_fds=[theirs.fileno()],
                 cwd=tmp_path,
