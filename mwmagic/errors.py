@@ -13,6 +13,7 @@ The hierarchy::
     ├── SupervisorError           the supervisor could not be started, or refused a request
     │   ├── ClusterEnding         the cluster is ending, and begins nothing more
     │   ├── ClusterOwned          the cluster belongs to another process
+    │   ├── ClusterPending        the cluster still waits for its machines
     │   └── SupervisorLost        the supervisor went away
     ├── MessageError              a message that no process of this version sends
     ├── BadArguments              a magic or command got arguments that it does not accept
@@ -33,6 +34,7 @@ __all__ = [
     "ClusterEnding",
     "ClusterError",
     "ClusterOwned",
+    "ClusterPending",
     "FileTrouble",
     "MessageError",
     "MwmagicError",
@@ -107,6 +109,10 @@ class ClusterEnding(SupervisorError):
 
 class ClusterOwned(SupervisorError):
     """The cluster belongs to another process."""
+
+
+class ClusterPending(SupervisorError):
+    """The cluster still waits for its machines."""
 
 
 class SupervisorLost(SupervisorError):

@@ -53,7 +53,7 @@ def _run(given: argparse.Namespace) -> int:
     script, *args = program
     # Each task starts only once, so importing beforehand gains nothing.
     warm = bool(options.get("restarts"))
-    with listening(), Cluster(**{"warm": warm, **options}) as cluster:
+    with listening(), Cluster.declare(say, **{"warm": warm, **options}) as cluster:
         run = cluster.run(script, args=args)
         return _finish(run, _table if given.dashboard else _lines, raw=given.raw)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import subprocess
 import warnings
@@ -28,6 +29,7 @@ from .ending import REPLY_SECONDS, Ending
 from .export import Shared, export
 from .inheritance import inherited
 from .lookup import connections, unreachable
+from .placing import placed
 from .program import read_program
 from .run import Run
 
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
     from mwmagic.model.messages import Message
 
 __all__ = ["Cluster", "clusters", "end", "running"]
+
+_LOGGER = logging.getLogger("mwmagic")
 
 AT_EXIT_SECONDS = 1.0
 """Time limit for a supervisor's answer to an owner that exits."""
@@ -73,7 +77,17 @@ class Cluster:
     __signature__ = signature()
 
     def __init__(self, workers: int = 1, **options: Any) -> None:  # noqa: ANN401 - see ClusterOptions
-        start = declared(workers=workers, **options)
+        self._open(_LOGGER.warning, workers=workers, **options)
+
+    @classmethod
+    def declare(cls, told: Callable[[str], None], **options: Any) -> Cluster:  # noqa: ANN401 - see ClusterOptions
+        """Return a new cluster; `told` gets a scheduler's messages while machines are pending."""
+        cluster = cls.__new__(cls)
+        cluster._open(told, **options)  # noqa: SLF001 - of this class
+        return cluster
+
+    def _open(self, told: Callable[[str], None], **options: Any) -> None:  # noqa: ANN401 - see ClusterOptions
+        start = declared(**options)
         path = sockets.fresh(start.options.name, start.options.root)
         process = start_supervisor(start, path)
         try:
@@ -82,6 +96,7 @@ class Cluster:
             discard(process, path)
             raise
         try:
+            placed(self._connection, told)
             self._coordinate()
         except BaseException:
             self.close()
@@ -111,6 +126,7 @@ class Cluster:
         found = sockets.existing(name, root)
         for connection in connections(found, refusals, owner=True, waits=waits):
             cluster = cls._of(connection, owner=True)
+            placed(connection, _LOGGER.warning)
             cluster._coordinate()  # noqa: SLF001 - of this class
             return cluster
         if refusals:

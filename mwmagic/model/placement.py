@@ -1,8 +1,9 @@
-"""How the tasks of a cluster are distributed over machines."""
+"""How the tasks of a cluster are distributed over machines, and whether they are yet."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 from mwmagic.errors import ClusterError
 
@@ -11,7 +12,30 @@ if TYPE_CHECKING:
 
     from .cluster import Task
 
-__all__ = ["spread"]
+__all__ = ["Placing", "PlacingState", "spread"]
+
+PlacingState = Literal["waiting", "placed", "failed"]
+"""Whether a cluster has its machines: it waits for them, has them, or cannot get them."""
+
+
+@dataclass(frozen=True)
+class Placing:
+    """Whether a cluster has its machines.
+
+    Parameters
+    ----------
+    state : PlacingState
+        Whether it has.
+    said : str
+        The scheduler's latest message.
+    kind, error : str
+        The class of the error that it cannot get them for, and its text.
+    """
+
+    state: PlacingState = "waiting"
+    said: str = ""
+    kind: str = ""
+    error: str = ""
 
 
 def spread(tasks: Sequence[Task], slots: Sequence[int | None]) -> list[tuple[Task, ...]]:

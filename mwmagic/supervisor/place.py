@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.engines import engine_for
+from mwmagic.errors import MwmagicError
 from mwmagic.model.cluster import CHIEF, ClusterSpec
-from mwmagic.model.placement import spread
+from mwmagic.model.placement import Placing, spread
 
 from . import orphans
 from .commands import worker_command
@@ -83,8 +84,10 @@ class Place:
         The tasks and their addresses, once `open` has returned.
     broken : bool
         Whether an agent is gone, and with it the ports that it held.
-    said : str
-        The scheduler's latest message.
+    placing : Placing
+        Whether it has its machines.
+    settled : bool
+        Whether it has had its machines, and so has a `spec`.
     """
 
     def __init__(
@@ -98,7 +101,8 @@ class Place:
         self._preparation = Preparation(start)
         self.spec: ClusterSpec
         self.broken = False
-        self.said = ""
+        self.placing = Placing()
+        self.settled = False
         self._engine = engine or engine_for(start.options)
         self._listener = listener
         self._lost = lost
@@ -150,7 +154,9 @@ class Place:
         """
         try:
             await self._settle()
-        except BaseException:
+        except BaseException as error:
+            kind = type(error).__name__ if isinstance(error, MwmagicError) else "SupervisorError"
+            self.placing = Placing("failed", kind=kind, error=str(error))
             await self.close()
             raise
 
@@ -163,9 +169,16 @@ class Place:
             No ports or agents are available; a later call tries again.
         """
         if self.broken:
-            await self._settle()
+            await self._resettle()
         else:
             await self._hold()
+
+    async def _resettle(self) -> None:
+        try:
+            await self._settle()
+        except BaseException as error:
+            self.placing = Placing("failed", error=str(error))
+            raise
 
     async def close(self) -> None:
         """End the agents, and with them every worker, and give the machines back."""
@@ -179,6 +192,7 @@ class Place:
     async def _settle(self) -> None:
         """Get machines from the engine, with an agent and ports on each."""
         self.broken = True
+        self.placing = Placing()
         members = self.options.members
         avoid = frozenset(self._avoid)
         hosts = await self._engine.allocate(members, avoid=avoid, notify=self._notify)
@@ -192,9 +206,12 @@ class Place:
         await self._hold()
         await self._share_out()
         self.broken = not all(node.alive for node in self._nodes)
+        self.placing = replace(self.placing, state="placed")
+        self.settled = True
 
     def _notify(self, words: str) -> None:
-        self.said = words
+        self.placing = replace(self.placing, said=words)
+        self._changed()
 
     async def _connect(self, hosts: Sequence[Host]) -> None:
         """Have an agent run on exactly these machines; existing ones are kept."""

@@ -111,6 +111,8 @@ class LiveRun:
     def stop(self, task: Task | None, grace: float | None) -> None:
         """Stop the run, or one task of it."""
         self._note("stop", task=None if task is None else str(task), grace=grace)
+        if self._moving is not None:  # which may wait for a scheduler, for hours
+            self._moving.cancel()
         self.handle(g.Stop(task, grace, time.monotonic()))
 
     def restart(self) -> None:
@@ -172,6 +174,9 @@ class LiveRun:
         except (MwmagicError, OSError) as error:
             self._moving = None
             self._unplaced(actions, str(error))
+        except asyncio.CancelledError:
+            self._moving = None
+            self._withdraw(actions)
         else:
             self._note("moved", addresses=list(self._place.spec.addresses.values()))
             self._moving = None
@@ -187,6 +192,18 @@ class LiveRun:
                 order = self.orders[action.task]
                 process = self._processes.new(action.task, action.attempt, order)
                 self._exited(process, process.failed(error, time.monotonic()))
+
+    def _withdraw(self, actions: list[g.Action]) -> None:
+        """Carry out all actions but starts, which a request to stop forestalls."""
+        starts = [action for action in actions if isinstance(action, g.StartTask)]
+        processes = [
+            self._processes.new(one.task, one.attempt, self.orders[one.task]) for one in starts
+        ]
+        self._perform([action for action in actions if not isinstance(action, g.StartTask)])
+        while self._waiting:
+            self.handle(self._waiting.popleft())
+        for process in processes:
+            self._exited(process, process.withdrawn(time.monotonic()))
 
     @singledispatchmethod
     def _do(self, action: g.Action) -> None:

@@ -10,7 +10,15 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mwmagic.errors import ClusterEnding, ClusterError, FileTrouble, NoRun, RunActive
+from mwmagic.errors import (
+    ClusterEnding,
+    ClusterError,
+    ClusterPending,
+    FileTrouble,
+    MwmagicError,
+    NoRun,
+    RunActive,
+)
 from mwmagic.model.cluster import Task, find_task
 from mwmagic.model.status import RunState
 from mwmagic.record import RunDirectory
@@ -48,6 +56,10 @@ LATE_SECONDS = 5.0
 
 BEGINNINGS = frozenset({"launch", "restart", "update", "detach"})
 """The requests that a cluster refuses once it is ending."""
+
+
+RUNS = frozenset({"launch", "restart"})
+"""The requests that need machines."""
 
 
 @contextmanager
@@ -110,17 +122,27 @@ class Supervisor:
         return self._place.options
 
     async def open(self) -> None:
-        """Hold the ports and start listening."""
-        await self._place.open()
+        """Start to listen, and to get the machines: a scheduler may take hours."""
         await self._server.open()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(number, self._asked)
         loop.call_later(OWNER_SECONDS, self._expect_owner)
+        self._settling = asyncio.create_task(self._settle())
+
+    async def _settle(self) -> None:
+        """Get the machines, or end soon: the owner, which may not have come yet, learns why."""
+        try:
+            await self._place.open()
+        except (MwmagicError, OSError):
+            asyncio.get_running_loop().call_later(OWNER_SECONDS, self._begin_end)
+        self._changed()
 
     async def serve(self) -> None:
         """Serve until a client closes the cluster or its owner is gone."""
         await self._closed.wait()
+        self._settling.cancel()
+        await asyncio.gather(self._settling, return_exceptions=True)
         if self.run is not None and not self.run.over:
             await self._end(self.run)
         await self._place.close()
@@ -211,11 +233,17 @@ class Supervisor:
         cluster = {
             "options": self.options.as_json(),
             "pid": os.getpid(),
-            "addresses": {str(task): address for task, address in self._place.spec.placed},
+            "placing": asdict(self._place.placing),
+            "addresses": self._addresses(),
             "shares": self._place.shares,
             "machines": [asdict(machine) for machine in self._place.machines],
         }
         return {"cluster": cluster, "run": self.run.status().as_json() if self.run else None}
+
+    def _addresses(self) -> dict[str, str]:
+        """Return where the tasks are; there are none before the cluster is placed."""
+        placed = self._place.spec.placed if self._place.settled else ()
+        return {str(task): address for task, address in placed}
 
     # Requests.
 
@@ -224,6 +252,9 @@ class Supervisor:
             raise ClusterEnding(
                 "the cluster is ending; `%mw_cluster` with its options declares it again"
             )
+        if message["type"] in RUNS and not self._place.settled:
+            said = self._place.placing.said
+            raise ClusterPending(f"the cluster waits for its machines{said and f' ({said})'}")
         self._requests[message["type"]](client, message)
         return self.snapshot()
 

@@ -64,6 +64,8 @@ async def supervised(
     client = Client(*await asyncio.open_unix_connection(folder / "s", limit=MESSAGE_BYTES))
     await client.ask("hello", version=VERSION, owner=True)
     client.engine, client.supervisor = made, one
+    while (await client.ask("snapshot"))["cluster"]["placing"]["state"] == "waiting":
+        await client.until(lambda message: message["type"] == "snapshot")
     try:
         yield client
     finally:
