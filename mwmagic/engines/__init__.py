@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, cast
 from mwmagic.errors import ClusterError
 from mwmagic.model.options import OPTIONS
 
+from .command import CommandEngine
 from .engine import Engine, Host, agent_command
 from .local import LocalEngine
+from .ssh import SshEngine
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +31,11 @@ __all__ = ["ENGINES", "GROUP", "Engine", "Host", "agent_command", "engine_for", 
 GROUP = "mwmagic.engines"
 """The group of entry points with which other packages add engines."""
 
-ENGINES: dict[str, Callable[[ClusterOptions], Engine]] = {"local": LocalEngine}
+ENGINES: dict[str, Callable[[ClusterOptions], Engine]] = {
+    "local": LocalEngine,
+    "ssh": SshEngine,
+    "command": CommandEngine,
+}
 """The engines of this package by name, as ``--engine`` takes it."""
 
 

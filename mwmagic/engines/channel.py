@@ -25,6 +25,9 @@ __all__ = ["Channel"]
 AGENT_ANSWER_SECONDS = 30.0
 AGENT_CLOSE_SECONDS = 5.0
 
+PARTING_SECONDS = 1.0
+"""How long the command may take to say why it ends, once its output has ended."""
+
 DEAF_SECONDS = 5.0
 """How long an agent on this machine may take to answer once it was asked to end something."""
 
@@ -144,10 +147,9 @@ class Channel:
         try:
             hello = await asyncio.wait_for(self._hello, AGENT_ANSWER_SECONDS)
         except asyncio.TimeoutError:
-            raise SupervisorError(
-                f"the agent on {self.host.name} did not answer: {list(self.host.command)}"
-            ) from None
+            raise self._failure("did not answer") from None
         self.executable, self.package = hello["executable"], hello["package"]
+        self.host.said.forget()  # a welcome, not why it may end
         if not self.host.here:
             trips = [await self._compare() for _ in range(CLOCK_PINGS)]
             self.skew = min(trips)[1]
@@ -223,12 +225,16 @@ class Channel:
         self.send("close")
         self._link.close()
         self._link.wake()
+        await self._ended(AGENT_CLOSE_SECONDS)
+        await self._reader
+
+    async def _ended(self, seconds: float) -> None:
+        """Wait for the link to end; break it if that takes too long."""
         try:
-            await asyncio.wait_for(self._link.wait(), AGENT_CLOSE_SECONDS)
+            await asyncio.wait_for(self._link.wait(), seconds)
         except asyncio.TimeoutError:
             self._link.kill()
             await self._link.wait()
-        await self._reader
 
     def _rest(self) -> None:
         """Expect no more answers."""
@@ -242,9 +248,9 @@ class Channel:
                 self._take(check(decode(line), EVENTS))
         except Exception:  # noqa: BLE001 - an agent that is not listened to must not go on
             traceback.print_exc()
+            self._link.kill()
         if not self._closing:
-            self._link.kill()  # it may have closed only its output
-            await self._link.wait()
+            await self._ended(PARTING_SECONDS)  # it may have closed only its output
         self._gone()
 
     def _take(self, event: Message) -> None:
@@ -260,6 +266,15 @@ class Channel:
             self._settle(self._answers.get(number), answer)
         else:
             self.listener(self._dated(event))
+
+    def _failure(self, what: str) -> SupervisorError:
+        """Return an error with the command's own words, and the next step if it never worked."""
+        parts = [f"the agent on {self.host.name} {what}", self.host.said.last]
+        error = ": ".join(filter(None, parts))
+        greeted = self._hello.done() and not self._hello.cancelled()
+        return SupervisorError(
+            error if greeted or not self.host.hint else f"{error}. {self.host.hint}"
+        )
 
     def _refusal(self, event: Message) -> SupervisorError:
         return SupervisorError(f"the agent on {self.host.name} refuses: {event['error']}")
@@ -287,7 +302,7 @@ class Channel:
 
     def _gone(self) -> None:
         self._rest()
-        error = SupervisorError(f"the agent on {self.host.name} ended")
+        error = self._failure("ended")
         for future in (self._hello, *self._answers.values()):
             self._settle(future, error)
         self._hello.cancelled() or self._hello.exception()  # marks it as retrieved

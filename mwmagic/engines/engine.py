@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from .delivery import loader_arguments
 from .link import Link, Pipes
+from .said import Said
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -49,6 +50,10 @@ class Host:
         Whether the command is the agent itself on this machine, not a client of a remote agent.
     env : mapping of str to str, optional
         The command's environment; by default the supervisor's.
+    hint : str
+        What to do if the agent does not answer.
+    said : Said
+        Gets what the command says on its standard error.
     """
 
     name: str
@@ -58,6 +63,8 @@ class Host:
     shared: bool | None = None
     here: bool = False
     env: Mapping[str, str] | None = field(default=None, hash=False)
+    hint: str = field(default="", compare=False)
+    said: Said = field(default_factory=Said, compare=False)
 
     async def connect(self) -> Link:
         """Start the agent and return the link to it.
@@ -67,7 +74,7 @@ class Host:
         OSError, SupervisorError
             It cannot be started.
         """
-        return await Pipes.open(self.command, self.env)
+        return await Pipes.open(self.command, self.env, self.said)
 
 
 class Engine(Protocol):

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 from typing import TYPE_CHECKING, Protocol
 
 from mwmagic.model.messages import MESSAGE_BYTES
 
+from .said import Said
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 __all__ = ["Link", "Pipes"]
+
+PIPE_BYTES = 65536
+
+STDERR = 2
 
 
 class Link(Protocol):
@@ -52,18 +59,28 @@ class Pipes:
     ----------
     process : asyncio.subprocess.Process
         A process with pipes as standard input and output.
+    errors : int
+        The end to read of a third pipe, which is the process's standard error.
+    said : Said
+        Takes what the process says there, which is also passed on to our own standard error.
     """
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, errors: int, said: Said) -> None:
         if process.stdin is None or process.stdout is None:
             raise ValueError("the process was started without pipes")
         self.events = process.stdout
         self.pid: int | None = process.pid
         self._commands = process.stdin
         self._process = process
+        self._errors: int | None = errors
+        self._said = said
+        os.set_blocking(errors, False)
+        asyncio.get_running_loop().add_reader(errors, self._listen)
 
     @classmethod
-    async def open(cls, command: Sequence[str], env: Mapping[str, str] | None) -> Pipes:
+    async def open(
+        cls, command: Sequence[str], env: Mapping[str, str] | None, said: Said | None = None
+    ) -> Pipes:
         """Start a command; without an environment it inherits this process's.
 
         Raises
@@ -71,16 +88,25 @@ class Pipes:
         OSError
             It cannot be started.
         """
-        return cls(
-            await asyncio.create_subprocess_exec(
+        # Not a pipe of asyncio's: a process that outlives the command, such as a connection that
+        # ssh shares, may keep its own end open, and waiting for the command must not wait for that.
+        errors, writer = os.pipe()
+        try:
+            process = await asyncio.create_subprocess_exec(
                 *command,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
+                stderr=writer,
                 env=None if env is None else dict(env),
                 limit=MESSAGE_BYTES,
                 start_new_session=True,
             )
-        )
+        except BaseException:
+            os.close(errors)
+            raise
+        finally:
+            os.close(writer)
+        return cls(process, errors, said or Said())
 
     def write(self, data: bytes) -> None:
         """Write to the process; see `Link`."""
@@ -102,5 +128,27 @@ class Pipes:
             self._process.kill()
 
     async def wait(self) -> None:
-        """Wait until the process has ended."""
+        """Wait until the process has ended, and take its last words."""
         await self._process.wait()
+        self._listen()
+        self._deafen()
+
+    def _listen(self) -> None:
+        """Take what the process has said on its standard error: at most all that a pipe holds."""
+        if self._errors is None:
+            return
+        try:
+            data = os.read(self._errors, PIPE_BYTES)
+        except BlockingIOError:
+            return
+        self._said.take(data)
+        with contextlib.suppress(OSError):  # our own may be closed
+            os.write(STDERR, data)
+        if not data:
+            self._deafen()
+
+    def _deafen(self) -> None:
+        if self._errors is not None:
+            asyncio.get_running_loop().remove_reader(self._errors)
+            os.close(self._errors)
+            self._errors = None

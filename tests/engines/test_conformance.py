@@ -14,12 +14,37 @@ from mwmagic.testing.conformance import CHECKS, Subject, perform
 pytestmark = pytest.mark.usefixtures("nothing_survives")
 
 
-def local(folder):
-    options = ClusterOptions(directory=str(folder))
+def declared(folder, **options):
+    """Return what an engine of this package provides."""
+    options = ClusterOptions(directory=str(folder), **options)
     return Subject(lambda: engine_for(options), str(folder))
 
 
-def three(folder, **options):
+def local(folder, _):
+    return declared(folder)
+
+
+def ssh(folder, request):
+    lab = request.getfixturevalue("lab")
+    words = ["-F", str(lab.config)]
+    return declared(folder, engine="ssh", hosts=lab.names, scheduler=words)
+
+
+def command(folder, request):
+    """A command that enters the network of a host."""
+    lab = request.getfixturevalue("lab")
+    hosts = [f"{host.name}={host.address}" for host in lab.hosts]
+    words = ["nsenter", "--net=/run/netns/{host}", "--", "{python}", "-"]
+    return declared(folder, engine="command", hosts=hosts, scheduler=words)
+
+
+def plain(folder, _):
+    """A command that needs no machine but this one."""
+    hosts = ["localhost", "127.0.0.1"]
+    return declared(folder, engine="command", hosts=hosts, scheduler=["{python}", "-"])
+
+
+def three(folder, _, **options):
     """Three machines: clocks that differ, disks of their own, one of them far away."""
     machines = [
         FakeMachine("near", shared=False, clock=-4000, **options),
@@ -35,7 +60,7 @@ def three(folder, **options):
     )
 
 
-SUBJECTS = {"local": local, "fake": three}
+SUBJECTS = {"local": local, "fake": three, "ssh": ssh, "command": command, "plain": plain}
 
 
 def test_every_engine_is_tried():
@@ -44,5 +69,5 @@ def test_every_engine_is_tried():
 
 @pytest.mark.parametrize("make", SUBJECTS.values(), ids=SUBJECTS)
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_an_engine_conforms(check, make, tmp_path):
-    asyncio.run(asyncio.wait_for(check(make(tmp_path)), 60))
+def test_an_engine_conforms(check, make, tmp_path, request):
+    asyncio.run(asyncio.wait_for(check(make(tmp_path, request)), 60))

@@ -1,0 +1,120 @@
+"""The command engine: machines reached by any command, such as ``kubectl exec``."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import TYPE_CHECKING
+
+from mwmagic.errors import ClusterError
+
+from .engine import Host, agent_command
+from .machines import NAMED_OPTIONS, check_program, chosen, named_machines
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+    from typing import ClassVar
+
+    from mwmagic.model.cluster import Task
+    from mwmagic.model.options import ClusterOptions
+
+    from .machines import NamedMachine
+
+__all__ = ["CommandEngine"]
+
+EXAMPLE = "--engine command --hosts a,b -- kubectl exec -i {host} -- {python} -"
+
+_PLACE = re.compile(r"{(\w*)}")
+_PLACES = {"host", "python", "agent"}
+
+
+class CommandEngine:
+    """Machines reached by the user's own command; see `mwmagic.engines.Engine`.
+
+    Its standard input and output must be those of the process that it starts on the
+    machine. No shell reads it.
+
+    Parameters
+    ----------
+    options : ClusterOptions
+        The cluster, as declared.
+
+    Raises
+    ------
+    ClusterError
+        No machine is named, or the command cannot start an agent.
+    """
+
+    takes: ClassVar[frozenset[str]] = NAMED_OPTIONS
+    helpers: Collection[int] = ()
+
+    def __init__(self, options: ClusterOptions) -> None:
+        self.options = options
+        self._machines = named_machines(options.hosts, EXAMPLE)
+        self._template = _template(options.scheduler)
+        self._hosts: dict[NamedMachine, Host] = {}
+
+    async def allocate(
+        self,
+        tasks: Sequence[Task],
+        *,
+        avoid: Collection[str],
+        notify: Callable[[str], None],  # noqa: ARG002 - nothing to wait for
+    ) -> Sequence[Host]:
+        """Return the named machines, and those to avoid only if there are no others."""
+        wanted = chosen(self._machines, len(tasks), avoid)
+        for machine in wanted:
+            if machine not in self._hosts:
+                self._hosts[machine] = self._host(machine)
+        return [self._hosts[machine] for machine in wanted]
+
+    async def why(self, host: Host) -> str | None:
+        """Return the last words of the machine's command."""
+        return host.said.last or None
+
+    async def release(self) -> None:
+        """Do nothing: the agents end with their channels."""
+
+    def _host(self, machine: NamedMachine) -> Host:
+        agent = agent_command(self.options.python or sys.executable)
+        command = _filled(self._template, machine.name, agent)
+        check_program(command[0], "install it, or write another command after --")
+        return Host(machine.name, machine.address or machine.name, command)
+
+
+def _template(words: Sequence[str]) -> tuple[str, ...]:
+    """Return a template in which ``{agent}`` alone stands for the agent's whole command.
+
+    Raises
+    ------
+    ClusterError
+        It is empty, has other placeholders, or no place for the agent.
+    """
+    if not words:
+        raise ClusterError(f"write the command that reaches a machine after --, as in {EXAMPLE}")
+    unknown = {one for word in words for one in _PLACE.findall(word)} - _PLACES
+    if unknown:
+        raise ClusterError(
+            f"the command has {{{min(unknown)}}}; it may have {{host}}, {{python}} and {{agent}}"
+        )
+    full = list(words)
+    if full[-2:] == ["{python}", "-"]:
+        full[-2:] = ["{agent}"]
+    if full.count("{agent}") != 1:
+        raise ClusterError(
+            "the command must start the agent once: let it end with {python} -, or write the word "
+            f"{{agent}} where that belongs, as in {EXAMPLE}"
+        )
+    return tuple(full)
+
+
+def _filled(template: Sequence[str], host: str, agent: Sequence[str]) -> tuple[str, ...]:
+    """Return the command for a machine."""
+    values = {"host": host, "python": agent[0]}
+    filled: list[str] = []
+    for word in template:
+        if word == "{agent}":
+            filled += agent
+        else:
+            filled.append(_PLACE.sub(lambda place: values.get(place[1], place[0]), word))
+    return tuple(filled)
