@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from network import Network
-from processes import LABEL, eventually
+from processes import LABEL, command, eventually, labelled
 
 PORT = 22
 
@@ -34,6 +34,8 @@ class Lab:
     ----------
     config : Path
         What ``ssh -F`` takes: it knows the hosts by name, and their keys.
+    home : Path
+        The user's home on every host.
     """
 
     def __init__(self, folder):
@@ -41,6 +43,7 @@ class Lab:
         self.network = Network()
         self.hosts = self.network.hosts
         self.config = self.folder / "config"
+        self.home = self.folder / "home"
 
     @property
     def names(self):
@@ -48,6 +51,7 @@ class Lab:
 
     def up(self):
         self.network.up()
+        self.home.mkdir()
         own = key(self.folder / "id")
         known = [self.start(host, own) for host in self.hosts]
         (self.folder / "known").write_text("".join(known))
@@ -63,13 +67,14 @@ class Lab:
         config.write_text(
             f"HostKey {secret}\nListenAddress {host.address}:{PORT}\nPidFile none\nUsePAM no\n"
             f"StrictModes no\nPermitRootLogin yes\nPasswordAuthentication no\n"
-            f"AuthorizedKeysFile {own}.pub\nSetEnv {LABEL}={os.environ[LABEL]}\n"
+            f"AuthorizedKeysFile {own}.pub\n"
+            f"SetEnv {LABEL}={os.environ[LABEL]} HOME={self.home}\n"
         )
-        command = host.command("/usr/sbin/sshd", "-D", "-e", "-f", str(config))
+        daemon = host.command("/usr/sbin/sshd", "-D", "-e", "-f", str(config))
         with (self.folder / f"{host.name}.log").open("wb") as log:
             # A daemon lives as long as the tests that share it: it has no label itself.
             env = {name: value for name, value in os.environ.items() if name != LABEL}
-            self.network.start(command, env=env, stdout=log, stderr=log)
+            self.network.start(daemon, env=env, stdout=log, stderr=log)
         return f"{host.address} {Path(f'{secret}.pub').read_text()}"
 
     def configure(self, name="config", *, before="", known="known"):
@@ -79,8 +84,18 @@ class Lab:
         path.write_text(
             f"{before}{hosts}Host *\n  User root\n  IdentityFile {self.folder / 'id'}\n"
             f"  IdentitiesOnly yes\n  UserKnownHostsFile {self.folder / known}\n"
+            f"  KexAlgorithms curve25519-sha256\n"  # the one that costs least
         )
         return path
+
+    def left(self, *hosts):
+        """Return the agents and workers on hosts, by default on all; daemons have no label."""
+        there = {one.pid for host in hosts or self.hosts for one in host.processes()}
+        return [command(pid) for pid in labelled() if pid in there]
+
+    def sessions(self, host):
+        """Return the daemon's processes that serve logins on a host."""
+        return [one for one in host.processes() if command(one.pid).startswith("sshd: root@")]
 
     def down(self):
         self.network.down()

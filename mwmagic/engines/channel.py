@@ -246,8 +246,9 @@ class Channel:
         try:
             while line := await self._link.events.readline():
                 self._take(check(decode(line), EVENTS))
-        except Exception:  # noqa: BLE001 - an agent that is not listened to must not go on
+        except Exception as error:  # noqa: BLE001 - an agent that is not listened to must not go on
             traceback.print_exc()
+            self.host.said.take(f"\n{error}".encode(errors="replace"))
             self._link.kill()
         if not self._closing:
             await self._ended(PARTING_SECONDS)  # it may have closed only its output

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from mwmagic.errors import ClusterError
 
 from .engine import Host, agent_command
-from .machines import NAMED_OPTIONS, check_program, chosen, named_machines
+from .machines import NAMED_OPTIONS, check_program, chosen, make_it_work, named_machines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -24,7 +24,7 @@ __all__ = ["CommandEngine"]
 
 EXAMPLE = "--engine command --hosts a,b -- kubectl exec -i {host} -- {python} -"
 
-_PLACE = re.compile(r"{(\w*)}")
+_PLACE = re.compile(r"{(\w+)}")
 _PLACES = {"host", "python", "agent"}
 
 
@@ -76,10 +76,13 @@ class CommandEngine:
         """Do nothing: the agents end with their channels."""
 
     def _host(self, machine: NamedMachine) -> Host:
-        agent = agent_command(self.options.python or sys.executable)
-        command = _filled(self._template, machine.name, agent)
+        python = self.options.python or sys.executable
+        command = _filled(self._template, machine.name, agent_command(python))
         check_program(command[0], "install it, or write another command after --")
-        return Host(machine.name, machine.address or machine.name, command)
+        trial = _filled(self._template, machine.name, (python, "--version"))
+        return Host(
+            machine.name, machine.address or machine.name, command, hint=make_it_work(trial)
+        )
 
 
 def _template(words: Sequence[str]) -> tuple[str, ...]:

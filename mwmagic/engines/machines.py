@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -11,7 +12,14 @@ from mwmagic.errors import ClusterError
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-__all__ = ["NAMED_OPTIONS", "NamedMachine", "check_program", "chosen", "named_machines"]
+__all__ = [
+    "NAMED_OPTIONS",
+    "NamedMachine",
+    "check_program",
+    "chosen",
+    "make_it_work",
+    "named_machines",
+]
 
 NAMED_OPTIONS = frozenset({"hosts", "python", "scheduler", "lease"})
 """The options that such an engine takes."""
@@ -79,3 +87,16 @@ def check_program(name: str, what: str) -> None:
     """
     if shutil.which(name) is None:
         raise ClusterError(f"there is no program {name!r} on this machine; {what}")
+
+
+def make_it_work(trial: Sequence[str]) -> str:
+    """Return the next step for a user whose machine does not answer.
+
+    Parameters
+    ----------
+    trial : sequence of str
+        What runs Python there as the agent's command does, but harmlessly.
+    """
+    return "First make this work in a terminal, without a question or other output: " + shlex.join(
+        trial
+    )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from mwmagic.errors import ClusterError
 
 from .engine import Host, agent_command
-from .machines import NAMED_OPTIONS, check_program, chosen, named_machines
+from .machines import NAMED_OPTIONS, check_program, chosen, make_it_work, named_machines
 from .said import Said
 
 if TYPE_CHECKING:
@@ -82,12 +82,12 @@ class SshEngine:
 
     def _host(self, machine: NamedMachine, address: str) -> Host:
         python = self.options.python or sys.executable
-        trial = shlex.join(["ssh", *self.options.scheduler, machine.name])
+        trial = ["ssh", *self.options.scheduler, machine.name, f"{_word(python)} --version"]
         return Host(
             machine.name,
             address,
             (*self._client("-T"), machine.name, "--", *_quoted(agent_command(python))),
-            hint=f"First make this work in a terminal: {trial} {_word(python)} --version",
+            hint=make_it_work(trial),
         )
 
     def _client(self, *words: str) -> list[str]:

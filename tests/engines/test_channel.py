@@ -108,6 +108,69 @@ def test_an_agent_that_does_not_answer_is_ended(monkeypatch):
     run(test())
 
 
+def test_an_agent_that_closes_only_its_output_is_ended(monkeypatch):
+    monkeypatch.setattr(module, "PARTING_SECONDS", 0.05)
+
+    async def test():
+        with pytest.raises(SupervisorError, match="the agent on there ended"):
+            await opened("import os, time; os.close(1); time.sleep(600)")
+
+    run(test())
+
+
+def test_an_error_has_what_the_command_said_last(capfd):
+    async def test():
+        code = (
+            "import os, sys; os.close(1); sys.stderr.write('no\\nway\\r\\n\\33[1m.'); sys.exit(3)"
+        )
+        with pytest.raises(SupervisorError, match=r"the agent on there ended: no; way; \[1m$"):
+            await opened(code)
+
+    run(test())
+    assert capfd.readouterr().err == "no\nway\r\n\33[1m."
+
+
+def test_the_next_step_is_told_only_if_the_agent_never_answered():
+    async def test(code):
+        argv = (sys.executable, "-I", "-c", dedent(code))
+        host = Host("there", "there", argv, here=True, hint="Install it.")
+        one = await Channel.open(host)
+        one.send("ping", n=1)
+        try:
+            await one.hold(1)
+        finally:
+            await one.close()
+
+    with pytest.raises(SupervisorError, match=r"^the agent on there ended: bad luck. Install it.$"):
+        run(test("import sys; sys.exit('bad luck')"))
+    with pytest.raises(SupervisorError, match=r"^the agent on there ended: worse$"):
+        run(
+            test(
+                "import sys; sys.stderr.write('hi\\n'); sys.stderr.flush()"
+                + greet("hear(); sys.exit('worse')")
+            )
+        )
+
+
+def test_a_command_that_says_very_much_is_not_held_up(capfd):
+    async def test():
+        much = "sys.stderr.write('x' * 1_000_000 + '\\nend'); sys.stderr.flush()"
+        one = await opened(
+            greet(f"hear(); {much}; say(type='usage', time=0, processes={{}}); hear()")
+        )
+        heard = asyncio.Queue()
+        one.listener = heard.put_nowait
+        one.send("ping", n=1)
+        await heard.get()
+        await one.close()
+        said = one.host.said.last
+        assert said.endswith("x; end")
+        assert len(said) < 1000
+
+    run(test())
+    assert len(capfd.readouterr().err) == 1_000_004
+
+
 def test_a_command_that_cannot_be_run_is_an_error():
     async def test():
         with pytest.raises(FileNotFoundError):

@@ -1,0 +1,340 @@
+"""The ssh engine, with real daemons on hosts of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from contextlib import asynccontextmanager
+
+import pytest
+from processes import command, eventually, labelled, parent
+
+from mwmagic import Cluster
+from mwmagic.engines import engine_for
+from mwmagic.engines.channel import Channel
+from mwmagic.errors import ClusterError, SupervisorError
+from mwmagic.model.cluster import make_tasks
+from mwmagic.model.options import ClusterOptions
+
+pytestmark = [pytest.mark.usefixtures("nothing_survives"), pytest.mark.slow]
+
+LEASE_SECONDS = 1.0
+
+
+def run(coroutine):
+    return asyncio.run(asyncio.wait_for(coroutine, 60))
+
+
+def made(lab, *, hosts=None, config=None, words=(), **options):
+    given = ["-F", str(config or lab.config), *words]
+    hosts = hosts or lab.names
+    declared = {"directory": "/", "engine": "ssh", "hosts": hosts, "scheduler": given}
+    return engine_for(ClusterOptions(**declared, **options))
+
+
+async def host_of(engine):
+    [host] = await engine.allocate(make_tasks(1), avoid=(), notify=print)
+    return host
+
+
+async def refusal(*given, **options):
+    host = await host_of(made(*given, **options))
+    with pytest.raises(SupervisorError) as caught:
+        await Channel.open(host)
+    return str(caught.value)
+
+
+@asynccontextmanager
+async def worker_on(lab, host, folder, *, silence=None, **options):
+    """Yield the engine, the channel to a host, and what says its loss; a worker hangs there."""
+    engine = made(lab, hosts=[host.name], **options)
+    channel = await Channel.open(await host_of(engine), silence=silence)
+    lost, started = asyncio.Event(), asyncio.Event()
+    channel.lost = lost.set
+    channel.listener = lambda event: event["type"] == "started" and started.set()
+    try:
+        channel.send(
+            "start",
+            process="p",
+            argv=["sleep", "600"],
+            env=dict(os.environ),
+            cwd="/",
+            log=str(folder / "p.log"),
+            report=None,
+            zygote=None,
+            credit=100,
+            grace=0.0,
+        )
+        await started.wait()
+        assert len(lab.left(host)) == 2
+        yield engine, channel, lost
+    finally:
+        await channel.close()
+
+
+def gone(lab, *hosts):
+    eventually(lambda: not lab.left(*hosts), lambda: f"end of {lab.left(*hosts)}")
+
+
+# What keeps ssh from reaching a machine is said in its own words.
+
+
+@pytest.mark.parametrize(
+    ("options", "words", "said"),
+    [
+        ({}, ["-o", "UserKnownHostsFile=/dev/null"], "Host key verification failed"),
+        ({}, ["-p", "1"], "Connection refused"),
+        ({}, ["-l", "nobody"], "Permission denied"),
+        ({"hosts": ["nowhere.invalid"]}, [], "Could not resolve hostname nowhere.invalid"),
+        ({"python": "~/no/python"}, [], "/home/no/python: No such file or directory"),
+        ({"python": "/bin/cat"}, [], "/bin/cat: invalid option"),
+    ],
+)
+def test_why_a_machine_is_not_reached(lab, options, words, said):
+    error = run(refusal(lab, words=words, **options))
+    name = options.get("hosts", lab.names)[0]
+    assert error.startswith(f"the agent on {name} ended: ")
+    assert said in error
+    assert f"or other output: ssh -F {lab.config} " in error
+    assert "\n" not in error
+
+
+def test_ssh_is_needed(lab, monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(ClusterError, match="no program 'ssh' on this machine; install"):
+        run(host_of(made(lab)))
+
+
+def test_words_that_ssh_does_not_know_are_refused_before_it_connects(lab):
+    with pytest.raises(ClusterError, match=r"ssh does not accept .*: Bad .* option: nonsense"):
+        run(host_of(made(lab, words=["-o", "Nonsense=yes"])))
+
+
+def test_what_a_login_prints_is_shown(lab):
+    chatter = lab.home / ".bashrc"
+    chatter.write_text("echo Welcome\n")
+    try:
+        error = run(refusal(lab))
+    finally:
+        chatter.unlink()
+    assert r"ended: not a message: b'Welcome\n'" in error
+
+
+# How a machine is reached.
+
+
+def test_a_machine_has_the_address_of_the_configuration_or_of_the_user(lab):
+    async def addresses(*hosts):
+        engine = made(lab, hosts=hosts)
+        found = await engine.allocate(make_tasks(5), avoid=(), notify=print)
+        return {host.name: host.address for host in found}
+
+    one = lab.hosts[0]
+    assert run(addresses(one.name, f"me@{one.name}", "lab2.example", "x=10.0.0.1", "fe80::1")) == {
+        one.name: one.address,
+        f"me@{one.name}": one.address,
+        "lab2.example": "lab2.example",
+        "x": "10.0.0.1",
+        "fe80::1": "[fe80::1]",
+    }
+
+
+def test_a_path_may_be_below_the_home_there_and_have_any_characters(lab):
+    python = lab.home / "it's $(mine)" / "python"
+    python.parent.mkdir()
+    python.symlink_to(sys.executable)
+
+    async def test():
+        channel = await Channel.open(await host_of(made(lab, python="~/it's $(mine)/python")))
+        await channel.close()
+
+    run(test())
+
+
+def effective(lab, **options):
+    """Return the settings that ssh works with."""
+    full = run(host_of(made(lab, **options))).command
+    words = ["ssh", "-G", *full[1 : full.index("--")]]
+    lines = subprocess.run(words, check=True, capture_output=True, text=True).stdout.splitlines()
+    return dict(line.split(maxsplit=1) for line in lines if " " in line)
+
+
+def test_ssh_gives_up_only_after_the_lease_whatever_the_configuration_says(lab):
+    config = lab.configure("eager", before="ServerAliveInterval 1\nServerAliveCountMax 1\n")
+    settings = effective(lab, config=config, lease=6.5)
+    assert (settings["serveraliveinterval"], settings["serveralivecountmax"]) == ("7", "2")
+    assert effective(lab, config=config, lease=0)["serveraliveinterval"] == "1"
+
+
+def test_the_user_has_the_last_word(lab):
+    settings = effective(lab, words=["-o", "ConnectTimeout=99"])
+    assert settings["connecttimeout"] == "99"
+    assert settings["batchmode"] == "yes"
+    assert settings["stricthostkeychecking"] == "ask"
+
+
+# What is lost leaves nothing behind.
+
+
+def test_a_client_that_is_killed(lab, tmp_path):
+    async def test():
+        host = lab.hosts[0]
+        async with worker_on(lab, host, tmp_path) as (engine, channel, lost):
+            os.kill(channel.pid, signal.SIGKILL)
+            await lost.wait()
+            gone(lab, host)
+            assert await engine.why(channel.host) is None
+
+    run(test())
+
+
+def test_a_daemon_that_is_killed_is_told_in_words_of_ssh(lab, tmp_path):
+    async def test():
+        host = lab.hosts[1]
+        async with worker_on(lab, host, tmp_path) as (engine, channel, lost):
+            [session] = lab.sessions(host)
+            session.kill()
+            await lost.wait()
+            gone(lab, host)
+            closed = f"Connection to {host.address} closed by remote host"
+            assert await engine.why(channel.host) == closed
+            with pytest.raises(SupervisorError, match=f"{host.name} did not answer"):
+                await channel.request("ping", seconds=0.01)
+
+    run(test())
+
+
+def test_a_link_that_is_cut_ends_the_workers_before_the_loss_is_told(lab, tmp_path):
+    async def test():
+        host = lab.hosts[2]
+        async with worker_on(lab, host, tmp_path, silence=LEASE_SECONDS) as (_, _, lost):
+            try:
+                host.cut()
+                await lost.wait()
+                assert not lab.left(host)
+            finally:
+                host.mend()
+
+    run(test())
+
+
+# Connections that ssh shares.
+
+
+@pytest.fixture
+def master(lab):
+    """A connection of the user's to the first host, which others share: its configuration."""
+    path = lab.folder / "shared"
+    config = lab.configure("sharing", before=f"ControlPath {path}\nControlMaster auto\n")
+    words = ["ssh", "-F", str(config), "-N", lab.names[0]]
+    with subprocess.Popen(words, stdin=subprocess.DEVNULL) as process:
+        eventually(path.exists, "shared connection")
+        yield config
+        assert process.poll() is None  # others may need it
+        process.terminate()
+
+
+def shared(lab, tmp_path, master, then, **options):
+    async def test():
+        host = lab.hosts[0]
+        async with worker_on(lab, host, tmp_path, config=master, **options) as (_, channel, lost):
+            assert len(lab.sessions(host)) == 1
+            await then(channel, lost)
+        gone(lab, host)
+
+    run(test())
+
+
+def test_a_client_of_a_shared_connection_is_closed(lab, tmp_path, master):
+    async def then(*_):
+        pass
+
+    shared(lab, tmp_path, master, then)
+
+
+def test_a_client_of_a_shared_connection_is_killed(lab, tmp_path, master):
+    async def then(channel, lost):
+        os.kill(channel.pid, signal.SIGKILL)
+        await lost.wait()
+        gone(lab, lab.hosts[0])
+
+    shared(lab, tmp_path, master, then)
+
+
+def test_no_connection_is_left_for_others(lab, tmp_path):
+    path = lab.folder / "none"
+    sharing = f"ControlPath {path}\nControlMaster auto\nControlPersist yes\n"
+    config = lab.configure("persisting", before=sharing)
+
+    async def test():
+        async with worker_on(lab, lab.hosts[0], tmp_path, config=config):
+            assert not path.exists()
+
+    run(test())
+
+
+# From a declaration to the record.
+
+SCRIPT = """
+import os, pathlib, time
+print("on", os.uname().nodename, flush=True)
+while not pathlib.Path("go").exists():
+    time.sleep(0.01)
+"""
+
+
+@pytest.fixture
+def spread(lab, tmp_path, monkeypatch):
+    """A cluster of two workers on the first two of three hosts."""
+    monkeypatch.chdir(tmp_path)
+    words = ["-F", str(lab.config)]
+    with Cluster(
+        2, engine="ssh", hosts=lab.names, scheduler=words, warm=False, restarts=1
+    ) as cluster:
+        yield cluster
+
+
+def clients(lab):
+    """Return the processes of ssh by the host that they reach."""
+    found = {pid: command(pid).split() for pid in labelled()}
+    own = {pid: words for pid, words in found.items() if words[:1] == ["ssh"]}
+    return {words[words.index("--") - 1]: pid for pid, words in own.items()}
+
+
+def said(run, task):
+    return run.logs(task).decode().split()
+
+
+def hosts_of(run):
+    eventually(lambda: all(len(said(run, task)) == 2 for task in (0, 1)), "first lines")
+    return [said(run, task)[1] for task in (0, 1)]
+
+
+def test_a_run_moves_to_another_host_when_one_is_lost(lab, spread, tmp_path):
+    run = spread.run("main.py", source=SCRIPT)
+    assert hosts_of(run) == lab.names[:2]
+    os.kill(clients(lab)[lab.names[0]], signal.SIGKILL)
+    eventually(lambda: run.status().attempt == 2, "second attempt")
+    assert hosts_of(run) == lab.names[1:]
+    (tmp_path / "go").touch()
+    run.wait(30)
+    spread.close()
+    assert not lab.left()
+
+
+def test_nothing_is_left_when_the_supervisor_is_killed(lab, spread):
+    hosts_of(spread.run("main.py", source=SCRIPT))
+    supervisor = parent(clients(lab)[lab.names[0]])
+    os.kill(supervisor, signal.SIGKILL)
+    gone(lab, *lab.hosts)
+    eventually(lambda: not clients(lab), "end of the clients")
+
+
+def test_a_cluster_that_cannot_start_says_why(lab, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ["-F", str(lab.config), "-p", "1"]
+    with pytest.raises(SupervisorError, match=f"{lab.names[0]} .*Connection refused.* First make"):
+        Cluster(2, engine="ssh", hosts=lab.names[:2], scheduler=words)
