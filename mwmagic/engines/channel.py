@@ -149,7 +149,7 @@ class Channel:
         except asyncio.TimeoutError:
             raise self._failure("did not answer") from None
         self.executable, self.package = hello["executable"], hello["package"]
-        self.host.said.forget()  # a welcome, not why it may end
+        self.host.stderr.forget()  # a welcome, not why it may end
         if not self.host.here:
             trips = [await self._compare() for _ in range(CLOCK_PINGS)]
             self.skew = min(trips)[1]
@@ -248,7 +248,7 @@ class Channel:
                 self._take(check(decode(line), EVENTS))
         except Exception as error:  # noqa: BLE001 - an agent that is not listened to must not go on
             traceback.print_exc()
-            self.host.said.take(f"\n{error}".encode(errors="replace"))
+            self.host.stderr.take(f"\n{error}".encode(errors="replace"))
             self._link.kill()
         if not self._closing:
             await self._ended(PARTING_SECONDS)  # it may have closed only its output
@@ -270,7 +270,7 @@ class Channel:
 
     def _failure(self, what: str) -> SupervisorError:
         """Return an error with the command's own words, and the next step if it never worked."""
-        parts = [f"the agent on {self.host.name} {what}", self.host.said.last]
+        parts = [f"the agent on {self.host.name} {what}", self.host.stderr.last]
         error = ": ".join(filter(None, parts))
         greeted = self._hello.done() and not self._hello.cancelled()
         return SupervisorError(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CommandEngine"]
 
-EXAMPLE = "--engine command --hosts a,b -- kubectl exec -i {host} -- {python} -"
+COMMAND_EXAMPLE = "--engine command --hosts a,b -- kubectl exec -i {host} -- {python} -"
 
 _PLACE = re.compile(r"{(\w+)}")
 _PLACES = {"host", "python", "agent"}
@@ -50,7 +50,7 @@ class CommandEngine:
 
     def __init__(self, options: ClusterOptions) -> None:
         self.options = options
-        self._machines = named_machines(options.hosts, EXAMPLE)
+        self._machines = named_machines(options.hosts, COMMAND_EXAMPLE)
         self._template = _template(options.scheduler)
         self._hosts: dict[NamedMachine, Host] = {}
 
@@ -70,7 +70,7 @@ class CommandEngine:
 
     async def why(self, host: Host) -> str | None:
         """Return the last words of the machine's command."""
-        return host.said.last or None
+        return host.stderr.last or None
 
     async def release(self) -> None:
         """Do nothing: the agents end with their channels."""
@@ -94,7 +94,9 @@ def _template(words: Sequence[str]) -> tuple[str, ...]:
         It is empty, has other placeholders, or no place for the agent.
     """
     if not words:
-        raise ClusterError(f"write the command that reaches a machine after --, as in {EXAMPLE}")
+        raise ClusterError(
+            f"write the command that reaches a machine after --, as in {COMMAND_EXAMPLE}"
+        )
     unknown = {one for word in words for one in _PLACE.findall(word)} - _PLACES
     if unknown:
         raise ClusterError(
@@ -106,7 +108,7 @@ def _template(words: Sequence[str]) -> tuple[str, ...]:
     if full.count("{agent}") != 1:
         raise ClusterError(
             "the command must start the agent once: let it end with {python} -, or write the word "
-            f"{{agent}} where that belongs, as in {EXAMPLE}"
+            f"{{agent}} where that belongs, as in {COMMAND_EXAMPLE}"
         )
     return tuple(full)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from .delivery import loader_arguments
 from .link import Link, Pipes
-from .said import Said
+from .stderr import Stderr
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -52,8 +52,8 @@ class Host:
         The command's environment; by default the supervisor's.
     hint : str
         What to do if the agent does not answer.
-    said : Said
-        Gets what the command says on its standard error.
+    stderr : Stderr
+        Takes what the command writes to its standard error.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Host:
     here: bool = False
     env: Mapping[str, str] | None = field(default=None, hash=False)
     hint: str = field(default="", compare=False)
-    said: Said = field(default_factory=Said, compare=False)
+    stderr: Stderr = field(default_factory=Stderr, compare=False)
 
     async def connect(self) -> Link:
         """Start the agent and return the link to it.
@@ -74,7 +74,7 @@ class Host:
         OSError, SupervisorError
             It cannot be started.
         """
-        return await Pipes.open(self.command, self.env, self.said)
+        return await Pipes.open(self.command, self.env, self.stderr)
 
 
 class Engine(Protocol):

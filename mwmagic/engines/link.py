@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from mwmagic.model.messages import MESSAGE_BYTES
 
-from .said import Said
+from .stderr import Stderr
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 __all__ = ["Link", "Pipes"]
 
 PIPE_BYTES = 65536
-
-STDERR = 2
 
 
 class Link(Protocol):
@@ -61,11 +59,11 @@ class Pipes:
         A process with pipes as standard input and output.
     errors : int
         The end to read of a third pipe, which is the process's standard error.
-    said : Said
-        Takes what the process says there, which is also passed on to our own standard error.
+    stderr : Stderr
+        Takes what the process writes there, which is also passed on to our own standard error.
     """
 
-    def __init__(self, process: asyncio.subprocess.Process, errors: int, said: Said) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, errors: int, stderr: Stderr) -> None:
         if process.stdin is None or process.stdout is None:
             raise ValueError("the process was started without pipes")
         self.events = process.stdout
@@ -73,13 +71,13 @@ class Pipes:
         self._commands = process.stdin
         self._process = process
         self._errors: int | None = errors
-        self._said = said
+        self._stderr = stderr
         os.set_blocking(errors, False)
         asyncio.get_running_loop().add_reader(errors, self._listen)
 
     @classmethod
     async def open(
-        cls, command: Sequence[str], env: Mapping[str, str] | None, said: Said | None = None
+        cls, command: Sequence[str], env: Mapping[str, str] | None, stderr: Stderr | None = None
     ) -> Pipes:
         """Start a command; without an environment it inherits this process's.
 
@@ -106,7 +104,7 @@ class Pipes:
             raise
         finally:
             os.close(writer)
-        return cls(process, errors, said or Said())
+        return cls(process, errors, stderr or Stderr())
 
     def write(self, data: bytes) -> None:
         """Write to the process; see `Link`."""
@@ -134,16 +132,16 @@ class Pipes:
         self._deafen()
 
     def _listen(self) -> None:
-        """Take what the process has said on its standard error: at most all that a pipe holds."""
+        """Take what the process has written to its standard error: at most all that a pipe holds."""
         if self._errors is None:
             return
         try:
             data = os.read(self._errors, PIPE_BYTES)
         except BlockingIOError:
             return
-        self._said.take(data)
-        with contextlib.suppress(OSError):  # our own may be closed
-            os.write(STDERR, data)
+        self._stderr.take(data)
+        with contextlib.suppress(OSError):  # our own standard error may be closed
+            os.write(2, data)
         if not data:
             self._deafen()
 

@@ -14,7 +14,7 @@ from mwmagic.errors import ClusterError
 
 from .engine import Host, agent_command
 from .machines import NAMED_OPTIONS, check_program, chosen, make_it_work, named_machines
-from .said import Said
+from .stderr import Stderr
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SshEngine"]
 
-EXAMPLE = "--engine ssh --hosts lab1,lab2"
+SSH_EXAMPLE = "--engine ssh --hosts lab1,lab2"
 
 CONNECT_SECONDS = 15
 """How long ssh may take to reach a machine: less than the supervisor waits for the agent."""
@@ -55,7 +55,7 @@ class SshEngine:
 
     def __init__(self, options: ClusterOptions) -> None:
         self.options = options
-        self._machines = named_machines(options.hosts, EXAMPLE)
+        self._machines = named_machines(options.hosts, SSH_EXAMPLE)
         self._hosts: dict[NamedMachine, Host] = {}
 
     async def allocate(
@@ -75,7 +75,7 @@ class SshEngine:
 
     async def why(self, host: Host) -> str | None:
         """Return ssh's last words, such as "Connection to lab1 closed by remote host"."""
-        return host.said.last or None
+        return host.stderr.last or None
 
     async def release(self) -> None:
         """Do nothing: the agents end with their channels."""
@@ -139,9 +139,9 @@ async def _printed(command: Sequence[str]) -> tuple[str, str]:
         with suppress(ProcessLookupError):
             process.kill()
         await process.wait()
-    said = Said()
-    said.take(errors)
-    return printed.decode(errors="replace"), said.last
+    stderr = Stderr()
+    stderr.take(errors)
+    return printed.decode(errors="replace"), stderr.last
 
 
 def _quoted(command: Sequence[str]) -> list[str]:

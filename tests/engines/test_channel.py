@@ -163,7 +163,7 @@ def test_a_command_that_says_very_much_is_not_held_up(capfd):
         one.send("ping", n=1)
         await heard.get()
         await one.close()
-        said = one.host.said.last
+        said = one.host.stderr.last
         assert said.endswith("x; end")
         assert len(said) < 1000
 

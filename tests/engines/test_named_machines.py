@@ -58,7 +58,7 @@ def test_a_machine_that_is_offered_again_is_the_same(name):
 @pytest.mark.parametrize(
     ("hosts", "said"),
     [
-        ([], "name the machines to use, as in --engine {{}} --hosts "),
+        ([], "name the machines to use, as in --engine {} --hosts "),
         (["a", "b", "a"], "the machine a is named twice"),
         (["a", "a=10.0.0.1"], "the machine a is named twice"),
         (["-oProxyCommand=x"], "'-oProxyCommand=x' is not a machine's name; .* --engine {}"),

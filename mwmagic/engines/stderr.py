@@ -1,15 +1,15 @@
-"""What a command last said on its standard error, such as why ssh could not connect."""
+"""What a command last wrote to its standard error, such as why ssh could not connect."""
 
 from __future__ import annotations
 
-__all__ = ["Said"]
+__all__ = ["Stderr"]
 
-KEPT_BYTES = 8192
-SAID_LINES = 5
-LINE_CHARACTERS = 300
+STDERR_BYTES = 8192
+STDERR_LINES = 5
+STDERR_LINE_CHARACTERS = 300
 
 
-class Said:
+class Stderr:
     """The end of a text that may be anything."""
 
     def __init__(self) -> None:
@@ -17,7 +17,7 @@ class Said:
 
     def take(self, data: bytes) -> None:
         """Add to the text; only its end is kept."""
-        self._data = (self._data + data)[-KEPT_BYTES:]
+        self._data = (self._data + data)[-STDERR_BYTES:]
 
     def forget(self) -> None:
         """Begin again."""
@@ -27,9 +27,9 @@ class Said:
     def last(self) -> str:
         """The last lines on one, without what would control a terminal."""
         lines = map(_plain, self._data.decode(errors="replace").splitlines())
-        return "; ".join([line for line in lines if line][-SAID_LINES:])
+        return "; ".join([line for line in lines if line][-STDERR_LINES:])
 
 
 def _plain(line: str) -> str:
     text = "".join(one if one.isprintable() else " " for one in line)
-    return text.strip().removesuffix(".")[:LINE_CHARACTERS]
+    return text.strip().removesuffix(".")[:STDERR_LINE_CHARACTERS]
