@@ -6,6 +6,8 @@ PYTHON ?= python3
 PIP = pip install --quiet --disable-pip-version-check
 # Two files of tests at a time: tests wait for processes half of their time.
 PYTEST = python -m pytest --numprocesses 2 --dist loadfile
+# Debian's packages that the tests need, each with a program of it.
+PACKAGES = chromium:chromium iproute2:ip openssh-client:ssh openssh-server:sshd
 
 .PHONY: demo test lint unit colab docs words lab clean
 
@@ -20,7 +22,7 @@ lint: .venv/test
 	.venv/bin/mypy
 
 # `make demo`'s test runs the quickstart here, and nbval runs it with Colab's versions.
-unit: .venv/test .torch/tried chromium
+unit: .venv/test .torch/tried packages
 	.venv/bin/$(PYTEST) --deselect "tests/notebooks/test_notebooks.py::test_nbval_passes[quickstart]"
 
 # The versions that Colab ships, in an environment of their own. Of Keras's rows two workers show
@@ -68,12 +70,14 @@ lab: .venv/demo
 	  (rm -rf .torch; echo "no PyTorch for the CPU: its notebook is tested without")
 	mkdir -p .torch && touch $@
 
-.PHONY: chromium
-chromium:
-	@command -v chromium >/dev/null || (echo "installing chromium for the browser tests" && \
+.PHONY: packages
+packages:
+	@PATH=$$PATH:/usr/sbin:/sbin; for one in $(PACKAGES); do \
+	  command -v $${one#*:} >/dev/null || missing="$$missing $${one%:*}"; done; \
+	[ -z "$$missing" ] || (echo "installing$$missing for the tests" && \
 	  SUDO=$$( [ "$$(id -u)" = 0 ] || echo "sudo -n" ) && \
-	  $$SUDO apt-get -qq update && $$SUDO apt-get -qq install --yes chromium >/dev/null) || \
-	  (echo "the browser tests need chromium: install it and try again" && exit 1)
+	  $$SUDO apt-get -qq update && $$SUDO apt-get -qq install --yes $$missing >/dev/null) || \
+	  (echo "the tests need$$missing: install and try again" && exit 1)
 
 clean:
 	rm -rf .venv .venv-colab .torch mwmagic-demo

@@ -132,7 +132,7 @@ class Pipes:
         self._deafen()
 
     def _listen(self) -> None:
-        """Take what the process has written to its standard error: at most all that a pipe holds."""
+        """Take what the process wrote to its standard error: at most all that a pipe holds."""
         if self._errors is None:
             return
         try:

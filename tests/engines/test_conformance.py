@@ -62,12 +62,20 @@ def three(folder, _, **options):
 
 SUBJECTS = {"local": local, "fake": three, "ssh": ssh, "command": command, "plain": plain}
 
+SLOW = {"ssh", "command"}
+"""They need hosts, which all tests of this file share."""
+
+EACH = [
+    pytest.param(make, id=name, marks=[pytest.mark.slow] if name in SLOW else [])
+    for name, make in SUBJECTS.items()
+]
+
 
 def test_every_engine_is_tried():
     assert set(ENGINES) <= set(SUBJECTS)
 
 
-@pytest.mark.parametrize("make", SUBJECTS.values(), ids=SUBJECTS)
+@pytest.mark.parametrize("make", EACH)
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 def test_an_engine_conforms(check, make, tmp_path, request):
     asyncio.run(asyncio.wait_for(check(make(tmp_path, request)), 60))
