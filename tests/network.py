@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import signal
 import subprocess
 from dataclasses import dataclass, field
@@ -45,12 +46,14 @@ class NetworkHost:
         """The bridge's end of its cable."""
         return f"mw{NUMBER}v{self.number}"
 
-    def command(self, *words):
-        """Return a command that runs another one on this host."""
+    def command(self, *words, hidden=()):
+        """Return a command that runs another one on this host, which lacks some directories."""
         clock = ["--time", "--monotonic", str(self.ahead), "--boottime", str(self.ahead)]
-        inner = ["sh", "-c", 'hostname "$0"; exec "$@"', self.name, *words]
+        mounts = "".join(f"mount -t tmpfs none {shlex.quote(str(one))} && " for one in hidden)
+        inner = ["sh", "-c", f'hostname "$0" && {mounts} exec "$@"', self.name, *words]
+        mount = ["--mount"] if hidden else []
         fork = ["--fork", "--kill-child"] if self.ahead else []
-        own = ["unshare", "--uts", *(clock if self.ahead else []), *fork, "--"]
+        own = ["unshare", "--uts", *mount, *(clock if self.ahead else []), *fork, "--"]
         return ["nsenter", f"--net=/run/netns/{self.name}", "--", *own, *inner]
 
     def up(self):

@@ -35,11 +35,14 @@ class Lab:
     config : Path
         What ``ssh -F`` takes: it knows the hosts by name, and their keys.
     home : Path
-        The user's home on every host.
+        The user's home on every host; the last host has one of its own.
+    hidden : sequence of Path
+        What the last host does not see, because it has a disk of its own.
     """
 
-    def __init__(self, folder):
+    def __init__(self, folder, hidden=()):
         self.folder = Path(folder)
+        self.hidden = hidden
         self.network = Network()
         self.hosts = self.network.hosts
         self.config = self.folder / "config"
@@ -70,7 +73,9 @@ class Lab:
             f"AuthorizedKeysFile {own}.pub\n"
             f"SetEnv {LABEL}={os.environ[LABEL]} HOME={self.home}\n"
         )
-        daemon = host.command("/usr/sbin/sshd", "-D", "-e", "-f", str(config))
+        hidden = [*self.hidden, self.home] if host is self.hosts[-1] else ()
+        words = ("/usr/sbin/sshd", "-D", "-e", "-f", str(config))
+        daemon = host.command(*words, hidden=hidden)
         with (self.folder / f"{host.name}.log").open("wb") as log:
             # A daemon lives as long as the tests that share it: it has no label itself.
             env = {name: value for name, value in os.environ.items() if name != LABEL}

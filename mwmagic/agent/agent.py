@@ -233,7 +233,7 @@ class Agent:
         if command["parent"] is not None:
             self.watch_parent(command["parent"])
         own = {"pid": os.getpid(), "host": os.uname().nodename, "python": python()}
-        own |= {"executable": sys.executable, "package": HOME}
+        own |= {"executable": sys.executable, "package": HOME, "folder": work_folder()}
         self.outlet.emit("hello", version=wire.VERSION, **own, **clocks())
 
     def watch_parent(self, parent: int) -> None:
@@ -284,6 +284,11 @@ class Agent:
         piece = file.piece(command["path"], command["offset"], command["bytes"])
         self.outlet.emit("fetched", id=command["id"], **piece)
 
+    def put(self, command: dict[str, Any]) -> None:
+        """Write a piece of a file."""
+        file.store(command["path"], command["offset"], wire.as_bytes(command["data"]))
+        self.outlet.emit("stored", id=command["id"])
+
     def ping(self, command: dict[str, Any]) -> None:
         """Answer."""
         self.outlet.emit("pong", n=command["n"], time=time.monotonic())
@@ -302,10 +307,17 @@ HANDLERS: dict[str, Callable[[Agent, dict[str, Any]], None]] = {
     "credit": lambda agent, command: agent.workers.credit(command),
     "tell": lambda agent, command: agent.workers.tell(command),
     "fetch": Agent.fetch,
+    "put": Agent.put,
     "ping": Agent.ping,
     "close": lambda agent, _: agent.close(DRAIN_SECONDS),
 }
 """What carries out each of `wire.COMMANDS`."""
+
+
+def work_folder() -> str:
+    """Return the folder on this machine for the files of clusters that share no disk with it."""
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 - as above
+    return f"{cache}/mwmagic/work"
 
 
 def check_strings(command: dict[str, Any]) -> None:

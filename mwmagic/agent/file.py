@@ -35,3 +35,26 @@ def piece(path: str, offset: int, count: int) -> dict[str, Any]:
     finally:
         os.close(descriptor)
     return {"offset": offset, "data": as_text(data), "size": status.st_size}
+
+
+def store(path: str, offset: int, data: bytes) -> None:
+    """Write a piece of a private file; the first replaces what was there.
+
+    Raises
+    ------
+    OSError
+        It cannot be written.
+    ValueError
+        The offset is impossible.
+    """
+    if offset < 0:
+        raise ValueError(f"nothing is stored at {offset}")
+    os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)  # noqa: PTH103, PTH120 - pathlib is slow to import
+    flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+    descriptor = os.open(as_bytes(path), flags | (0 if offset else os.O_TRUNC), 0o600)
+    try:
+        while data:
+            written = os.pwrite(descriptor, data, offset)
+            offset, data = offset + written, data[written:]
+    finally:
+        os.close(descriptor)

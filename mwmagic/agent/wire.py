@@ -83,6 +83,7 @@ COMMANDS: dict[str, Fields] = {
     "credit": {"process": str, "bytes": int},
     "tell": {"process": str, "data": str},
     "fetch": {"id": int, "path": str, "offset": int, "bytes": int},
+    "put": {"id": int, "path": str, "offset": int, "data": str},
     "ping": {"n": int},
     "close": {},
 }
@@ -90,9 +91,10 @@ COMMANDS: dict[str, Fields] = {
 
 ``hello`` says whether workers inherit the agent's environment, which what is sent adds to.
 ``start`` says how long a worker may take to end if the agent is asked to end.
-``look`` asks what the machine has, ``fetch`` asks for a piece of a file, and ``tell`` sends a
-packet to a worker on its line. ``ask`` sends a signal only to a process that catches it and has the
-``file`` open which the right handler writes to, so that the signal cannot end the process.
+``look`` asks what the machine has, ``fetch`` asks for a piece of a file, ``put`` brings one, and
+``tell`` sends a packet to a worker on its line. ``ask`` sends a signal only to a process that
+catches it and has the ``file`` open which the right handler writes to, so that the signal cannot
+end the process.
 """
 
 EVENTS: dict[str, Fields] = {
@@ -104,6 +106,7 @@ EVENTS: dict[str, Fields] = {
         "python": str,
         "executable": str,
         "package": str,
+        "folder": str,
         "time": NUMBER,
     },
     "looked": {"id": int, "machine": dict},
@@ -130,13 +133,15 @@ EVENTS: dict[str, Fields] = {
     },
     "usage": {"time": NUMBER, "processes": dict},
     "fetched": {"id": int, "offset": int, "data": str, "size": int},
+    "stored": {"id": int},
     "pong": {"n": int, "time": NUMBER},
     "refused": {"command": MAYBE_STR, "reason": MAYBE_STR, "error": str},
 }
 """What an agent sends to its supervisor.
 
 ``need`` comes from the agent's loader, which lacks the code. ``hello`` says which interpreter and
-which copy of this package are there, for the commands that use them.
+which copy of this package are there, for the commands that use them, and a ``folder`` for files
+that are brought.
 ``output``, ``said`` and ``fetched`` carry bytes as text (see `as_text`). ``said`` has one packet
 from a worker's line, and the size of the log when it arrived. ``exited`` counts the packets that
 were too long to be forwarded; ``errno`` is the system's number for its ``error``, if it has one.

@@ -50,15 +50,17 @@ QUERY_SECONDS = 5.0
 
 _PROGRAM = """\
 import os, sys
-library = os.path.dirname(os.__file__)
-sys.path.sort(key=lambda path: not path.startswith(library) or "site-packages" in path)
-sys.path.append(sys.argv.pop())
+library, own = os.path.dirname(os.__file__), sys.argv.pop()
+def rank(path):
+    return 0 if path.startswith(library) and "site-packages" not in path else 1 + (path != own)
+sys.path = sorted([*sys.path, own], key=rank)
 from mwmagic.supervisor.__main__ import main
 main()
 """
 """Starts a supervisor; its last argument is where this package is.
 
-What PYTHONPATH holds comes after Python's own modules, whose names it may have.
+What PYTHONPATH holds comes after Python's own modules, whose names it may have, and after this
+package, of which it may hold another version.
 """
 
 

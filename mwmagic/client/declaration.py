@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import Any
 
-from mwmagic.errors import NotInstalled
+from mwmagic.errors import ClusterError, NotInstalled
 from mwmagic.frameworks import framework_for
 from mwmagic.model.options import ClusterOptions
 from mwmagic.model.start import Start
@@ -35,8 +35,20 @@ def declared(**options: Any) -> Start:  # noqa: ANN401 - see ClusterOptions
     framework.check(wanted.members)
     framework.check_devices(wanted.devices)
     _check_keras(wanted.keras)
+    _check_files(wanted)
     warm = wanted.warm and find_spec(framework.module) is not None
     return Start(wanted, env={**inherited(), **wanted.env}, warm=warm)
+
+
+def _check_files(options: ClusterOptions) -> None:
+    """Refuse files that cannot be brought to a machine."""
+    for name in options.files:
+        path = expanded(options.root / name).resolve()
+        if not path.exists() or not path.is_relative_to(options.root):
+            raise ClusterError(
+                f"--files: {name} does not exist in {options.root}; name files and directories "
+                "below that"
+            )
 
 
 def _check_keras(mode: str) -> None:

@@ -59,8 +59,9 @@ class Channel:
         Called once, if the agent disappears without having been closed.
     skew : float
         Seconds by which the machine's monotonic clock is ahead of this one's.
-    executable, package : str
-        The paths there of the Python that runs the agent, and of this package.
+    executable, package, folder : str
+        The paths there of the Python that runs the agent, of this package, and of the
+        folder for files that are brought.
     """
 
     def __init__(self, link: Link, host: Host) -> None:
@@ -68,7 +69,7 @@ class Channel:
         self.listener: Callable[[Message], None] = lambda _: None
         self.lost: Callable[[], None] = lambda: None
         self.skew = 0.0
-        self.executable = self.package = ""
+        self.executable = self.package = self.folder = ""
         self._link = link
         self._answers: dict[int, asyncio.Future[Message]] = {}
         self._next = 0
@@ -149,6 +150,7 @@ class Channel:
         except asyncio.TimeoutError:
             raise self._failure("did not answer") from None
         self.executable, self.package = hello["executable"], hello["package"]
+        self.folder = hello["folder"]
         self.host.stderr.forget()  # a welcome, not why it may end
         if not self.host.here:
             trips = [await self._compare() for _ in range(CLOCK_PINGS)]

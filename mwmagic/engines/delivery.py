@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import functools
 import io
 import zipfile
+import zlib
 from pathlib import Path
 
 from mwmagic.agent import loader
@@ -32,6 +34,9 @@ def archive() -> bytes:
     return b"code %d\n" % len(data) + data
 
 
+@functools.cache
 def loader_arguments() -> tuple[str, ...]:
     """Return the arguments with which Python becomes the agent, wherever it runs."""
-    return ("-I", "-S", "-c", Path(loader.__file__).read_text(), digest(), str(CODE))
+    packed = base64.b64encode(zlib.compress(Path(loader.__file__).read_bytes())).decode()
+    program = f"import base64,zlib;exec(zlib.decompress(base64.b64decode('{packed}')))"
+    return ("-I", "-S", "-c", program, digest(), str(CODE))

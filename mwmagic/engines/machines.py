@@ -21,7 +21,7 @@ __all__ = [
     "named_machines",
 ]
 
-NAMED_OPTIONS = frozenset({"hosts", "python", "scheduler", "lease"})
+NAMED_OPTIONS = frozenset({"hosts", "python", "scheduler", "files", "lease"})
 """The options that such an engine takes."""
 
 

@@ -121,6 +121,14 @@ class ClusterOptions:
         metavar="'ARG ...'",
         **_ENGINES,
     )
+    files: tuple[str, ...] = _option(
+        (),
+        "Files and directories that the tasks need besides their code, separated by commas; they "
+        "are brought to machines that do not share this disk.",
+        Repeated.MUST_MATCH,
+        metavar="A,B,...",
+        **_ENGINES,
+    )
     lease: float = _option(
         10.0,
         "Seconds without a connection after which another machine ends its tasks and counts as "

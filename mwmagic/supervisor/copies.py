@@ -21,25 +21,26 @@ __all__ = ["Copy", "Logs"]
 
 
 class Copy:
-    """A local copy of a file on another machine, at the same path.
+    """A local copy of a file on another machine.
 
     Parameters
     ----------
     channel : Channel
         The connection to that machine's agent.
-    path : str
-        The file's path, on both machines.
+    path, there : str
+        The path of the copy, and the file's path on the other machine.
 
     Attributes
     ----------
     path : str
-        The file's path.
+        The copy's path.
     size : int
         The number of bytes that the copy reaches to.
     """
 
-    def __init__(self, channel: Channel, path: str) -> None:
+    def __init__(self, channel: Channel, path: str, there: str) -> None:
         self.path = path
+        self._there = there
         self.size = 0
         self._channel = channel
         self._holes: list[tuple[int, int]] = []
@@ -118,7 +119,7 @@ class Copy:
     async def _fetch(self, offset: int, count: int) -> tuple[bytes, int]:
         """Return a piece of the file, and the size of the file."""
         piece = min(count, CHUNK_BYTES)
-        answer = await self._channel.request("fetch", path=self.path, offset=offset, bytes=piece)
+        answer = await self._channel.request("fetch", path=self._there, offset=offset, bytes=piece)
         return as_bytes(answer["data"]), int(answer["size"])
 
 
@@ -131,12 +132,20 @@ class Logs:
     ----------
     channel : Channel
         The connection to that machine's agent.
+    there : callable
+        Returns the path there of a file of the record.
     listener : callable
         Called with each event; with an exit only once the log is here to its last byte.
     """
 
-    def __init__(self, channel: Channel, listener: Callable[[Message], None]) -> None:
+    def __init__(
+        self,
+        channel: Channel,
+        there: Callable[[str], str],
+        listener: Callable[[Message], None],
+    ) -> None:
         self._channel = channel
+        self._there = there
         self._listener = listener
         self._copies: dict[str, Copy] = {}
         self._reports: dict[str, Copy | None] = {}
@@ -144,8 +153,11 @@ class Logs:
 
     def begin(self, process: str, log: str, report: str | None) -> None:
         """Start to copy the log of a process, and the report that it may leave."""
-        self._copies[process] = Copy(self._channel, log)
-        self._reports[process] = Copy(self._channel, report) if report else None
+        self._copies[process] = self._copy(log)
+        self._reports[process] = self._copy(report) if report else None
+
+    def _copy(self, path: str) -> Copy:
+        return Copy(self._channel, path, self._there(path))
 
     def take(self, event: Message) -> None:
         """Pass an event on, or hold it back."""

@@ -7,15 +7,18 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from mwmagic.agent.wire import NOT_STARTED
 from mwmagic.engines.channel import Channel
-from mwmagic.errors import SupervisorError
+from mwmagic.errors import MwmagicError, SupervisorError
 from mwmagic.frameworks.environment import early, forkable
 from mwmagic.model.machine import Machine, MachineStatus, Warm
 
 from .copies import Copy, Logs
+from .disk import Disk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from mwmagic.engines import Host
     from mwmagic.model.cluster import Task
@@ -30,6 +33,10 @@ IMPORT_SECONDS = 1.0
 """How often it is told that starts wait for an import, of which nothing else tells."""
 
 
+_PATHS = ("log", "report")
+"""The fields of ``start`` that are paths."""
+
+
 class Node:
     """A machine with an agent.
 
@@ -39,6 +46,8 @@ class Node:
         The machine.
     channel : Channel
         The connection to its agent.
+    disk : Disk
+        Its disk.
     listener : callable
         Called with each event of the agent.
     lost : callable
@@ -66,11 +75,13 @@ class Node:
         self,
         host: Host,
         channel: Channel,
+        disk: Disk,
         listener: Callable[[Message], None],
         lost: Callable[[Node], None],
     ) -> None:
         self.host = host
         self.channel = channel
+        self.disk = disk
         self.tasks: tuple[Task, ...] = ()
         self.machine: Machine | None = None
         self.unknown = ""
@@ -85,9 +96,10 @@ class Node:
         self._ticking: asyncio.TimerHandle | None = None
         self._ports: list[int] = []
         self._waiting: dict[str, Callable[[], None]] = {}
-        self._logs = Logs(channel, self._take)
+        self._bringing: dict[str, asyncio.Task[None]] = {}
+        self._logs = Logs(channel, disk.there, self._take)
         self._copies: dict[str, Copy] = {}
-        channel.listener = self._take if host.shared else self._logs.take
+        channel.listener = self._take if disk.shared else self._logs.take
         channel.lost = self._gone
         self.looking = asyncio.create_task(self._look())
 
@@ -98,9 +110,18 @@ class Node:
         listener: Callable[[Message], None],
         lost: Callable[[Node], None],
         silence: float,
+        root: Path,
     ) -> Node:
-        """Start the agent on a machine; see `Channel.open` for `silence` and what it raises."""
-        return cls(host, await Channel.open(host, silence=silence), listener, lost)
+        """Start the agent on a machine.
+
+        See `Channel.open` for `silence`, `Disk` for `root`, and both for what this raises.
+        """
+        channel = await Channel.open(host, silence=silence)
+        try:
+            return cls(host, channel, await Disk.of(host, channel, root), listener, lost)
+        except BaseException:
+            await channel.close()
+            raise
 
     @property
     def status(self) -> MachineStatus:
@@ -127,13 +148,14 @@ class Node:
 
     async def pull(self, path: str) -> None:
         """Fetch what was written to a file there, unless the disk is shared."""
-        if not self.host.shared:
-            copy = self._copies.setdefault(path, Copy(self.channel, path))
-            await copy.pull()
+        if not self.disk.shared:
+            new = Copy(self.channel, path, self.disk.there(path))
+            await self._copies.setdefault(path, new).pull()
 
     async def close(self) -> None:
         """End the agent and everything it started."""
-        self.looking.cancel()
+        for task in (self.looking, *self._bringing.values()):
+            task.cancel()
         if self._ticking is not None:
             self._ticking.cancel()
         await self.channel.close()
@@ -169,29 +191,56 @@ class Node:
         waits = process in self._waiting and self.warm.state == "importing"
         return time.monotonic() - self._since if waits else None
 
-    def start(self, environment: Callable[[], dict[str, str]], **command: Any) -> None:  # noqa: ANN401 - JSON values
+    def start(
+        self,
+        environment: Callable[[], dict[str, str]],
+        files: Sequence[Path],
+        **command: Any,  # noqa: ANN401 - JSON values
+    ) -> None:
         """Start a process, forked from the warm process if their environments allow it.
 
         While the warm process is importing the framework, the start waits for it: a
         second import at the same time would take longer. It also waits until the
-        machine is shared out.
+        machine is shared out, and for its files where the disk is another one.
 
         Parameters
         ----------
         environment : callable
             Returns the process's environment, once that is known.
+        files : sequence of Path
+            What it reads of the cluster's directory.
         **command
             The other fields of ``start``.
         """
         env = environment() if self._known else {}
         alike = self.warm.state != "off" and forkable(env, self._early)
-        if not self._known or (alike and self.warm.state == "importing"):
-            self._waiting[command["process"]] = partial(self.start, environment, **command)
+        lacks = self._lacks(command["process"], files)
+        if lacks or not self._known or (alike and self.warm.state == "importing"):
+            self._waiting[command["process"]] = partial(self.start, environment, files, **command)
             return
-        if not self.host.shared:
+        if not self.disk.shared:
             self._logs.begin(command["process"], command["log"], command["report"])
         zygote = WARM if alike and self.warm.state == "ready" else None
-        self.channel.send("start", env=env, zygote=zygote, **command)
+        there = {name: command[name] and self.disk.there(command[name]) for name in _PATHS}
+        self.channel.send("start", **{**command, **there}, env=env, zygote=zygote)
+
+    def _lacks(self, process: str, files: Sequence[Path]) -> bool:
+        """Return whether a process's files are still being brought."""
+        if self.disk.shared:
+            return False
+        if process not in self._bringing:
+            task = self._bringing[process] = asyncio.create_task(self._bring(process, files))
+            task.add_done_callback(lambda _: self.proceed())
+        return not self._bringing[process].done()
+
+    async def _bring(self, process: str, files: Sequence[Path]) -> None:
+        """Bring a process's files; without them it does not start."""
+        try:
+            await self.disk.bring(files)
+        except MwmagicError as error:
+            if self.withdraw(process):
+                about = {"command": "start", "process": process, "reason": NOT_STARTED}
+                self._listener({"type": "refused", **about, "error": str(error)})
 
     def withdraw(self, process: str) -> bool:
         """Cancel a start that is still waiting; return whether there was one."""
@@ -216,6 +265,8 @@ class Node:
 
     def _gone(self) -> None:
         self.alive = False
+        for task in self._bringing.values():
+            task.cancel()
         self._waiting = {}
         self.warm = Warm("failed", error=f"the agent on {self.host.name} ended")
         self._logs.flush()

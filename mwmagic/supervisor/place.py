@@ -140,6 +140,10 @@ class Place:
         """Fetch what a task wrote to a file, if its machine has a disk of its own."""
         await self._of[task].pull(path)
 
+    def there(self, task: Task, path: str) -> str:
+        """Return the path of a file of the record on a task's machine."""
+        return self._of[task].disk.there(path)
+
     def channel(self, task: Task) -> Channel:
         """Return the connection to the agent that a task runs under."""
         return self._of[task].channel
@@ -229,7 +233,8 @@ class Place:
 
     async def _open(self, host: Host) -> Node:
         silence = 0.0 if host.here else self.options.lease
-        return await Node.open(host, self._listener, self._gone, silence)
+        root = self.options.root
+        return await Node.open(host, self._listener, self._gone, silence, root)
 
     async def _hold(self) -> None:
         """Hold a port for each task, and only then release the old ones."""
@@ -290,10 +295,13 @@ class Place:
         node = self._of[task]
         env = order.env if node.host.here else {**self.options.env, **order.given}
         environment = self._preparation.environment
+        there = {name: node.disk.there(value) for name, value in own.items()}
+        files = [order.source, *(self.options.root / name for name in self.options.files)]
         node.start(
-            lambda: {**environment(node, self.spec, task, env), **own},
+            lambda: {**environment(node, self.spec, task, env), **there},
+            files,
             argv=[*worker_command(node.channel), order.script, *order.args],
-            cwd=order.cwd,
+            cwd=node.disk.folder(order.cwd),
             **command,
         )
 

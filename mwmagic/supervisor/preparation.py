@@ -66,7 +66,7 @@ class Preparation:
         if self.start.warm:
             argv = warm_command(node.channel, framework_for(self._options.framework).warm)
             env = self.environment(node, spec, node.tasks[0], self.on(node).env)
-            node.warm_up(argv, env, self._options.directory)
+            node.warm_up(argv, env, node.disk.folder(self._options.directory))
         node.proceed()
 
     def _shares(self, node: Node, *, alone: bool) -> dict[str, dict[str, str]]:

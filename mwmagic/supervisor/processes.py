@@ -179,6 +179,6 @@ class Processes:
     def dump(self, process: TaskProcess) -> None:
         """Have a process write its stack."""
         channel = self._place.channel(process.task)
-        file = str(process.paths.stacks)
+        file = self._place.there(process.task, str(process.paths.stacks))
         number = variables.STACKS_SIGNAL
         channel.send("ask", process=self.key(process), signal=number, file=file)

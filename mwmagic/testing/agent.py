@@ -9,7 +9,7 @@ import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from mwmagic.agent.wire import CHUNK_BYTES, as_text
+from mwmagic.agent.wire import CHUNK_BYTES, as_bytes, as_text
 from mwmagic.engines.delivery import CODE
 from mwmagic.model.messages import COMMANDS, VERSION, check, decode, encode
 
@@ -108,7 +108,7 @@ class FakeAgent:
         """Greet."""
         self._sample, self._silence = command["sample"], command["silence"]
         own = {"pid": 0, "host": self.machine.name, "python": self.machine.has.python}
-        own |= {"executable": sys.executable, "package": str(CODE)}
+        own |= {"executable": sys.executable, "package": str(CODE), "folder": "/work"}
         self.emit("hello", version=VERSION, **own, **self._clocks())
         if self._sample:
             self._spawn(self._measure())
@@ -202,6 +202,11 @@ class FakeAgent:
         size = len(data)
         self.emit("fetched", id=command["id"], offset=start, data=as_text(piece), size=size)
 
+    def put(self, command: Message) -> None:
+        """Store a piece of a file."""
+        self.machine.store(command["path"], command["offset"], as_bytes(command["data"]))
+        self.emit("stored", id=command["id"])
+
     def tell(self, command: Message) -> None:
         """Forward a packet to a worker."""
         worker = self.workers.get(command["process"])
@@ -235,6 +240,7 @@ _HANDLERS: dict[str, Callable[[FakeAgent, Message], None]] = {
     "signal": FakeAgent.signal,
     "ask": FakeAgent.signal,
     "fetch": FakeAgent.fetch,
+    "put": FakeAgent.put,
     "tell": FakeAgent.tell,
     "ping": FakeAgent.ping,
 }

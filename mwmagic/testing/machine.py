@@ -135,6 +135,10 @@ class FakeMachine:
         else:
             self.disk.setdefault(path, bytearray()).extend(data)
 
+    def store(self, path: str, offset: int, data: bytes) -> None:
+        """Write a piece of a file on the machine's own disk; the first replaces what was there."""
+        self.disk[path] = self.disk.get(path, bytearray())[:offset] + data
+
     def read(self, path: str) -> bytes:
         """Return a file of the machine's disk.
 

@@ -20,7 +20,7 @@ from mwmagic.model.messages import VERSION, MessageError
 pytestmark = pytest.mark.usefixtures("nothing_survives")
 
 HELLO = {"type": "hello", "version": 1, "pid": 1, "host": "h", "python": "3", "time": 0, "wall": 0}
-HELLO |= {"executable": "/usr/bin/python3", "package": "/opt/mwmagic"}
+HELLO |= {"executable": "/usr/bin/python3", "package": "/opt/mwmagic", "folder": "/w"}
 AGENT = f"""
 import json, signal, sys, time
 def say(**event):

@@ -27,7 +27,9 @@ def local(folder, _):
 def ssh(folder, request):
     lab = request.getfixturevalue("lab")
     words = ["-F", str(lab.config)]
-    return declared(folder, engine="ssh", hosts=lab.names, scheduler=words)
+    seen = lab.folder / folder.name  # on every host, unlike the tests' folders
+    seen.mkdir()
+    return declared(seen, engine="ssh", hosts=lab.names, scheduler=words)
 
 
 def command(folder, request):

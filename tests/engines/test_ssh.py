@@ -15,7 +15,7 @@ from processes import command, eventually, labelled, parent
 from mwmagic import Cluster
 from mwmagic.engines import engine_for
 from mwmagic.engines.channel import Channel
-from mwmagic.errors import ClusterError, SupervisorError
+from mwmagic.errors import ClusterError, SupervisorError, WorkerFailed
 from mwmagic.model.cluster import make_tasks
 from mwmagic.model.options import ClusterOptions
 
@@ -48,7 +48,7 @@ async def refusal(*given, **options):
 
 
 @asynccontextmanager
-async def worker_on(lab, host, folder, *, silence=None, **options):
+async def worker_on(lab, host, folder, *, silence=0.0, **options):
     """Yield the engine, the channel to a host, and what says its loss; a worker hangs there."""
     engine = made(lab, hosts=[host.name], **options)
     channel = await Channel.open(await host_of(engine), silence=silence)
@@ -279,10 +279,9 @@ def test_no_connection_is_left_for_others(lab, tmp_path):
 # From a declaration to the record.
 
 SCRIPT = """
-import os, pathlib, time
+import os, signal
 print("on", os.uname().nodename, flush=True)
-while not pathlib.Path("go").exists():
-    time.sleep(0.01)
+signal.pause()
 """
 
 
@@ -317,10 +316,8 @@ def test_a_run_moves_to_another_host_when_one_is_lost(lab, spread, tmp_path):
     run = spread.run("main.py", source=SCRIPT)
     assert hosts_of(run) == lab.names[:2]
     os.kill(clients(lab)[lab.names[0]], signal.SIGKILL)
-    eventually(lambda: run.status().attempt == 2, "second attempt")
-    assert hosts_of(run) == lab.names[1:]
-    (tmp_path / "go").touch()
-    run.wait(30)
+    eventually(lambda: hosts_of(run) == lab.names[1:], "second attempt")
+    assert run.status().attempt == 2
     spread.close()
     assert not lab.left()
 
@@ -338,3 +335,32 @@ def test_a_cluster_that_cannot_start_says_why(lab, tmp_path, monkeypatch):
     words = ["-F", str(lab.config), "-p", "1"]
     with pytest.raises(SupervisorError, match=f"{lab.names[0]} .*Connection refused.* First make"):
         Cluster(2, engine="ssh", hosts=lab.names[:2], scheduler=words)
+
+
+def test_a_machine_with_a_disk_of_its_own(lab, tmp_path, monkeypatch):
+    """It gets the code and the files that are named, and its log, stacks and report come back."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "a.txt").write_text("some data\n" * 20_000)
+    (tmp_path / "mine.py").write_text("word = 'imported'")
+    source = """
+import os, pathlib, sys
+import mine
+print(mine.word, len(pathlib.Path("data/a.txt").read_text()), os.uname().nodename)
+print("x" * 3_000_000)
+pathlib.Path("model.txt").write_text("weights")
+raise ValueError("on its own disk")
+"""
+    words = ["-F", str(lab.config)]
+    far = lab.names[-1:]
+    files = ["data", "mine.py"]
+    with Cluster(1, engine="ssh", hosts=far, scheduler=words, warm=False, files=files) as cluster:
+        run = cluster.run("main.py", source=source)
+        with pytest.raises(WorkerFailed, match="on its own disk") as failure:
+            run.wait(30)
+        first, second, *rest = run.logs(0).decode().splitlines()
+        assert first == f"imported 200000 {far[0]}"
+        assert second == "x" * 3_000_000
+        assert rest[-1] == "ValueError: on its own disk"
+        assert "main.py" in str(failure.value)
+    assert not (tmp_path / "model.txt").exists()

@@ -35,7 +35,7 @@ def test_what_was_left_out_is_fetched(tmp_path):
     path = str(tmp_path / "log")
 
     async def body(channel, machine):
-        copy = Copy(channel, path)
+        copy = Copy(channel, path, path)
         copy.put(10, FAR[10:20])
         copy.put(100, FAR[100:200])
         assert copy.lacks(len(FAR)) == len(FAR) - 110
@@ -51,7 +51,7 @@ def test_a_file_that_is_shorter_than_told_is_an_error(tmp_path):
 
     async def body(channel, machine):
         with pytest.raises(SupervisorError, match="ends at 3 bytes, not at 9"):
-            await Copy(channel, path).fill(9)
+            await Copy(channel, path, path).fill(9)
 
     on(body, **{path: b"abc"})
 
@@ -60,7 +60,7 @@ def test_what_was_appended_is_pulled(tmp_path):
     path = str(tmp_path / "stacks")
 
     async def body(channel, machine):
-        copy = Copy(channel, path)
+        copy = Copy(channel, path, path)
         await copy.pull()
         assert not (tmp_path / "stacks").exists()
         for size in (100, 100, 200_000):
@@ -82,7 +82,7 @@ def test_an_exit_is_told_once_its_log_is_here_or_its_machine_gone(tmp_path):
 
     async def body(channel, machine):
         heard = asyncio.Queue()
-        logs = Logs(channel, heard.put_nowait)
+        logs = Logs(channel, str, heard.put_nowait)
         logs.begin("p", path, None)
         logs.take({"type": "output", "process": "p", "offset": 0, "data": "abc"})
         logs.take(exited(3))
@@ -104,7 +104,7 @@ def test_a_report_is_here_before_the_exit_is_told(tmp_path):
 
     async def body(channel, machine):
         heard = asyncio.Queue()
-        logs = Logs(channel, heard.put_nowait)
+        logs = Logs(channel, str, heard.put_nowait)
         logs.begin("p", log, report)
         logs.take({**exited(0), "report": {"x": 1}})
         assert (await heard.get())["report"] == {"x": 1}
@@ -123,7 +123,7 @@ def test_a_log_that_finds_no_space_is_fetched_once_there_is_some(tmp_path):
 
     async def body(channel, machine):
         heard = asyncio.Queue()
-        logs = Logs(channel, heard.put_nowait)
+        logs = Logs(channel, str, heard.put_nowait)
         logs.begin("p", str(path), None)
         logs.take({"type": "output", "process": "p", "offset": 0, "data": "abc"})
         assert "no space left for" in heard.get_nowait()["trouble"]
@@ -141,7 +141,7 @@ def test_an_exit_is_told_even_if_its_files_find_no_space(tmp_path, full):
 
     async def body(channel, machine):
         heard = asyncio.Queue()
-        logs = Logs(channel, heard.put_nowait)
+        logs = Logs(channel, str, heard.put_nowait)
         logs.begin("p", paths["log"], paths["report"])
         logs.take({**exited(3), "report": {"x": 1}})
         event = await heard.get()

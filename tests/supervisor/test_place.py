@@ -44,7 +44,7 @@ class Scene:
     def start(self, index, **env):
         task = self.options.members[index]
         rest = {"log": f"/dev/null/{index}", "report": None, "credit": 0, "grace": 0}
-        order = Order("x", Path("/x"), (), env, cwd="/", given=env)
+        order = Order("x", Path(__file__), (), env, cwd="/", given=env)
         self.place.start(task, order, own={}, process=f"p{index}", **rest)
 
     async def until(self, kind, **fields):
@@ -276,7 +276,7 @@ def test_a_scheduler_that_does_not_say_why_keeps_no_loss_back(monkeypatch, capsy
 def test_the_scheduler_is_heard_while_an_allocation_waits():
     @on(lambda: Scene(made("a"), words=["job 7 is pending (Resources)"]))
     async def _(scene):
-        assert scene.place.said == "job 7 is pending (Resources)"
+        assert scene.place.placing.said == "job 7 is pending (Resources)"
 
 
 def test_what_was_opened_is_closed_when_a_machine_fails():
@@ -402,7 +402,9 @@ def test_a_file_of_another_disk_is_pulled_when_it_is_needed(tmp_path):
 
     @on(lambda: Scene([far, near]))
     async def _(scene):
-        far.disk[path] = bytearray(b"stack")
+        there = scene.place.there(scene.options.members[0], path)
+        assert there.startswith("/work/")
+        far.disk[there] = bytearray(b"stack")
         for task in scene.options.members:
             await scene.place.pull(task, path)
         assert (tmp_path / "stacks").read_bytes() == b"stack"
