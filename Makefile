@@ -7,7 +7,8 @@ PIP = pip install --quiet --disable-pip-version-check
 # Two files of tests at a time: tests wait for processes half of their time.
 PYTEST = python -m pytest --numprocesses 2 --dist loadfile
 # Debian's packages that the tests need, each with a program of it.
-PACKAGES = chromium:chromium iproute2:ip openssh-client:ssh openssh-server:sshd
+PACKAGES = chromium:chromium iproute2:ip munge:munged openssh-client:ssh openssh-server:sshd \
+	slurm-wlm:slurmctld
 
 .PHONY: demo test lint unit colab docs words lab clean
 

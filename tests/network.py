@@ -114,9 +114,12 @@ class Network:
             host.up()
 
     def start(self, command, **options):
-        """Start a daemon, which ends with the network."""
+        """Start a daemon, which ends with the network, or with this process if that is killed."""
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, start_new_session=True, **options
+            ["setpriv", "--pdeathsig", "KILL", *command],
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            **options,
         )
         self.started.append(process)
         return process

@@ -19,6 +19,7 @@ from mwmagic.model.options import OPTIONS
 from .command import CommandEngine
 from .engine import Engine, Host, agent_command
 from .local import LocalEngine
+from .slurm import SlurmEngine
 from .ssh import SshEngine
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ GROUP = "mwmagic.engines"
 
 ENGINES: dict[str, Callable[[ClusterOptions], Engine]] = {
     "local": LocalEngine,
+    "slurm": SlurmEngine,
     "ssh": SshEngine,
     "command": CommandEngine,
 }

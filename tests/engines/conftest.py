@@ -3,6 +3,7 @@
 import tempfile
 
 import pytest
+import slurm as on_network
 from sshd import Lab
 
 from mwmagic.engines.delivery import CODE
@@ -19,3 +20,12 @@ def lab(tmp_path_factory):
             yield one
         finally:
             one.down()
+
+
+@pytest.fixture(scope="module")
+def slurm():
+    """Bring up a Slurm with three nodes for the tests of a module."""
+    with on_network.slurm() as one, pytest.MonkeyPatch.context() as patch:
+        for name, value in one.environment.items():
+            patch.setenv(name, value)
+        yield one

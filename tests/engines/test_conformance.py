@@ -74,7 +74,8 @@ EACH = [
 
 
 def test_every_engine_is_tried():
-    assert set(ENGINES) <= set(SUBJECTS)
+    elsewhere = {"slurm"}  # in test_slurm.py, since a network has room for one kind of daemon
+    assert set(ENGINES) <= set(SUBJECTS) | elsewhere
 
 
 @pytest.mark.parametrize("make", EACH)

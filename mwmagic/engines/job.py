@@ -1,0 +1,230 @@
+"""A job of Slurm: what Slurm says about it and its nodes."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .queries import Queries
+
+__all__ = ["Job", "JobNode", "JobStatus", "placed_tasks"]
+
+EXPLAIN_SECONDS = 0.3
+"""How long a job may take to end before its cause of death is told without its last word."""
+
+EXPLAIN_PAUSE_SECONDS = 0.03
+
+FORESEEN = timedelta(days=100)
+"""Slurm takes a job without a time limit to last a year: a start later than this is unknown."""
+
+_ALIVE = frozenset({"RUNNING", "PENDING", "CONFIGURING"})
+_NOTHING = frozenset({"", "None", "none", "N/A", "(null)", "Unknown"})
+_TROUBLE = ("down", "fail", "error", "unknown", "power", "reboot")
+_LAYOUT = re.compile(r"\bNodes=(\S+) CPU_IDs=\S* Mem=\S* GRES=(\S+)")
+_GPUS = re.compile(r"\bgpu(?::[\w.-]+?)?:\d+(?![\w.:-])")
+_GROUP = re.compile(r"(\d{1,9})(?:\(x(\d{1,9})\))?")
+_DURATION = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,6}):)?(\d{1,6}):(\d\d)")
+
+
+@dataclass(frozen=True)
+class JobStatus:
+    """A job, in the words of ``squeue``.
+
+    Parameters
+    ----------
+    state : str
+        Such as ``PENDING`` or ``TIMEOUT``.
+    reason : str
+        Such as ``Resources``; empty if there is none.
+    start : str
+        When it started or is expected to start, if that is known.
+    left : str
+        The time until its limit.
+    nodes : str
+        Its nodes, such as ``n[1-3]``.
+    """
+
+    state: str
+    reason: str = ""
+    start: str = ""
+    left: str = ""
+    nodes: str = ""
+
+    @property
+    def words(self) -> str:
+        """The state and the reason for it, such as ``NODE_FAIL (NodeDown)``."""
+        return f"{self.state} ({self.reason})" if self.reason else self.state
+
+    @property
+    def running(self) -> bool:
+        """Whether its nodes can be used."""
+        return self.state == "RUNNING"
+
+    @property
+    def over(self) -> bool:
+        """Whether it was ended, stopped or suspended."""
+        return self.state not in _ALIVE
+
+    @property
+    def remaining(self) -> str:
+        """The time until its limit in words, such as ``59 min``; empty without a limit."""
+        match = _DURATION.fullmatch(self.left)
+        if match is None:
+            return ""
+        days, hours, minutes, _ = (int(part or 0) for part in match.groups())
+        minutes += 60 * (hours + 24 * days)
+        return f"{minutes} min" if minutes < 2 * 60 else f"{minutes // 60} h"
+
+    def expected(self, now: datetime) -> str:
+        """Return the expected start in words, such as ``14:20``; empty if it is unknown."""
+        try:
+            start = datetime.strptime(self.start, "%Y-%m-%dT%H:%M:%S")  # noqa: DTZ007 - local time, as Slurm prints it
+        except ValueError:
+            return ""
+        if start - now > FORESEEN:
+            return ""
+        return f"{start:%H:%M}" if start.date() == now.date() else f"{start:%d %b %H:%M}"
+
+
+@dataclass(frozen=True)
+class JobNode:
+    """A node, in the words of ``sinfo``.
+
+    Parameters
+    ----------
+    name : str
+        Its name.
+    address : str
+        Where the other nodes reach it.
+    state : str
+        Such as ``allocated`` or ``down*``; the star means that it does not respond.
+    reason : str
+        Why an administrator or Slurm took it out of service.
+    """
+
+    name: str
+    address: str
+    state: str = ""
+    reason: str = ""
+
+    @property
+    def trouble(self) -> str | None:
+        """What is wrong with it, such as ``node n2 is DOWN* (Not responding)``."""
+        if not (self.state.startswith(_TROUBLE) or "*" in self.state):
+            return None
+        reason = f" ({self.reason})" if self.reason else ""
+        return f"node {self.name} is {self.state.upper()}{reason}"
+
+
+def placed_tasks(text: str, count: int) -> list[int]:
+    """Return how many tasks Slurm places on each of `count` nodes, given such as ``2(x3),1``.
+
+    Nothing is returned if the text does not say that.
+    """
+    placed: list[int] = []
+    for group in text.split(","):
+        match = _GROUP.fullmatch(group)
+        times = int(match[2] or 1) if match else 0
+        if match is None or len(placed) + times > count:
+            return []
+        placed += [int(match[1])] * times
+    return placed if len(placed) == count else []
+
+
+def _said(text: str) -> str:
+    """Return a field's text, on one line; empty where Slurm has nothing to say."""
+    text = "".join(char if char.isprintable() else " " for char in text).strip()
+    return "" if text in _NOTHING else text
+
+
+class Job:
+    """A job, whose facts are asked for each time.
+
+    Parameters
+    ----------
+    number : str
+        Its id.
+    commands : Queries
+        Runs Slurm's commands.
+    """
+
+    def __init__(self, number: str, commands: Queries) -> None:
+        self.number = number
+        self._ask = commands.answer
+
+    async def status(self) -> JobStatus | None:
+        """Return its status; None if Slurm does not answer or has forgotten it."""
+        form = "--format=%A|%T|%r|%S|%L|%N"
+        jobs = f"--jobs={self.number}"
+        text = await self._ask("squeue", "--noheader", "--states=all", jobs, form)
+        for line in text.splitlines():
+            number, *fields = (_said(field) for field in line.split("|"))
+            if number == self.number and len(fields) == 5:  # noqa: PLR2004 - the others of the format
+                return JobStatus(*fields)
+        return None
+
+    async def nodes(self, names: str) -> dict[str, JobNode]:
+        """Return nodes by name; those that Slurm does not know are left out."""
+        form = "--format=%N|%o|%T|%E"
+        text = await self._ask("sinfo", "--noheader", "--all", "--Node", f"--nodes={names}", form)
+        found = {}
+        for line in text.splitlines():
+            fields = [_said(field) for field in line.split("|", 3)]
+            if len(fields) == 4 and fields[0]:  # noqa: PLR2004 - those of the format
+                name, address, *state = fields
+                found[name] = JobNode(name, address or name, *state)
+        return found
+
+    async def names(self, nodes: str) -> list[str]:
+        """Return the names in a list such as ``n[1-3]``, in the order in which Slurm ranks them."""
+        return (await self._ask("scontrol", "show", "hostnames", nodes)).split()
+
+    async def gpus(self) -> dict[str, str]:
+        """Return the job's GPUs on each node, such as ``gpu:a100:2``, as ``--gres`` takes them."""
+        text = await self._ask("scontrol", "--details", "--oneliner", "show", "job", self.number)
+        found: dict[str, str] = {}
+        for nodes, devices in _LAYOUT.findall(text):
+            if asked := ",".join(_GPUS.findall(devices)):
+                found |= dict.fromkeys(await self.names(nodes), asked)
+        return found
+
+    async def waits(self) -> str:
+        """Return in words what a job that is not yet running waits for; empty if unknown."""
+        status = await self.status()
+        if status is None or status.running:
+            return ""
+        if status.state != "PENDING":
+            return f"Slurm job {self.number}: {status.words}"
+        expected = status.expected(datetime.now())  # noqa: DTZ005 - local time, as Slurm prints it
+        reason = f" ({status.reason})" if status.reason else ""
+        starts = f", starts about {expected}" if expected else ""
+        return f"Slurm job {self.number} waits{reason}{starts}"
+
+    async def why(self, node: str) -> str | None:
+        """Return in words why a node was lost, if Slurm has ended the job or misses the node."""
+        deadline = time.monotonic() + EXPLAIN_SECONDS
+        words = None
+        with suppress(asyncio.TimeoutError):
+            words = await asyncio.wait_for(self._trouble(node), EXPLAIN_SECONDS)
+        while words and "COMPLETING" in words and time.monotonic() < deadline:
+            await asyncio.sleep(EXPLAIN_PAUSE_SECONDS)
+            words = await self._trouble(node)
+        return words
+
+    async def _trouble(self, node: str) -> str | None:
+        status, nodes = await asyncio.gather(self.status(), self.nodes(node))
+        if status is not None and status.over:
+            return f"Slurm job {self.number}: {status.words}"
+        if node in nodes and nodes[node].trouble:
+            return nodes[node].trouble
+        left = await self.names(status.nodes) if status is not None and status.running else []
+        if not left or node in left:
+            return None
+        reason = f" ({nodes[node].reason})" if node in nodes and nodes[node].reason else ""
+        return f"Slurm took node {node} from job {self.number}{reason}"

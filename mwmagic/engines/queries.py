@@ -1,0 +1,55 @@
+"""Commands of a scheduler, whose answers may be missing, late or garbage."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["Queries"]
+
+COMMAND_SECONDS = 10.0
+"""Time limit for a scheduler's command."""
+
+
+class Queries:
+    """Runs a scheduler's commands.
+
+    Parameters
+    ----------
+    env : mapping of str to str
+        Their environment.
+
+    Attributes
+    ----------
+    pids : set of int
+        The ids of those that run.
+    """
+
+    def __init__(self, env: Mapping[str, str]) -> None:
+        self.env = dict(env)
+        self.pids: set[int] = set()
+
+    async def answer(self, *command: str, seconds: float = COMMAND_SECONDS) -> str:
+        """Return what a command prints; nothing if it fails, is missing or takes too long."""
+        pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command, stdin=null, stdout=pipe, stderr=null, env=self.env, start_new_session=True
+            )
+        except OSError:
+            return ""
+        self.pids.add(process.pid)
+        try:
+            out, _ = await asyncio.wait_for(process.communicate(), seconds)
+        except asyncio.TimeoutError:
+            return ""
+        finally:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+            self.pids.discard(process.pid)
+        return "" if process.returncode else out.decode(errors="replace")

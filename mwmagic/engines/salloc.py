@@ -1,0 +1,209 @@
+"""An allocation of Slurm that lasts no longer than the process that asked for it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from mwmagic.agent.system import PR_SET_PDEATHSIG, prctl
+from mwmagic.errors import ClusterError
+
+from .job import Job
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from .queries import Queries
+
+__all__ = ["Grant", "Salloc"]
+
+QUEUE_POLL_SECONDS = 3.0
+"""How often Slurm is asked what a job waits for."""
+
+RETURN_SECONDS = 5.0
+"""How long salloc may take to give the allocation back before it is killed."""
+
+SAID_CHARACTERS = 8192
+"""How much is kept of what salloc says."""
+
+_PIECE_BYTES = 4096
+
+_MARK = b"mwmagic "
+
+T = TypeVar("T")
+
+_PROGRAM = (
+    'printf "mwmagic %s %s %s\\n" '
+    '"$SLURM_JOB_ID" "$SLURM_JOB_NODELIST" "$SLURM_TASKS_PER_NODE"; exec cat >/dev/null'
+)
+"""Runs as long as the allocation: until its standard input, which is salloc's, ends."""
+
+_NUMBER = re.compile(r"^salloc: (?:(?:Pending|Granted) job allocation|job) (\d+)\b", re.MULTILINE)
+
+
+def _end_with_parent() -> None:
+    """Have salloc withdraw a request that still waits when the process that made it is killed."""
+    prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _opened(pipe: T | None) -> T:
+    """Return a pipe of a process that was started with it."""
+    if pipe is None:
+        raise ValueError("the process was started without pipes")
+    return pipe
+
+
+@dataclass(frozen=True)
+class Grant:
+    """What was allocated.
+
+    Parameters
+    ----------
+    job : Job
+        The job.
+    nodes : str
+        Its nodes, such as ``n[1-3]``.
+    tasks : str
+        How many tasks Slurm places on each, such as ``2(x3)``.
+    """
+
+    job: Job
+    nodes: str
+    tasks: str
+
+
+class Salloc:
+    """A request for an allocation, and then the allocation.
+
+    Parameters
+    ----------
+    commands : Queries
+        Runs Slurm's commands.
+    """
+
+    def __init__(self, commands: Queries) -> None:
+        self._commands = commands
+        self._process: asyncio.subprocess.Process | None = None
+        self._job: asyncio.Future[Job] = asyncio.get_running_loop().create_future()
+        self._said = ""
+        self._reader: asyncio.Task[None] | None = None
+        self._granted = False
+
+    @property
+    def pids(self) -> set[int]:
+        """The id of the process, if it runs."""
+        return {self._process.pid} if self._process is not None and self.alive else set()
+
+    @property
+    def alive(self) -> bool:
+        """Whether salloc runs: without it nothing would give the allocation back."""
+        return self._process is not None and self._process.returncode is None
+
+    async def open(self, arguments: Sequence[str], notify: Callable[[str], None]) -> Grant:
+        """Ask for an allocation and wait until it is granted.
+
+        Raises
+        ------
+        ClusterError
+            There is no Slurm, or it refuses.
+        """
+        self._process = process = await self._started(arguments)
+        self._reader = asyncio.create_task(self._read(_opened(process.stderr)))
+        watch = asyncio.create_task(self._watch(notify))
+        try:
+            grant = await self._grant(_opened(process.stdout))
+        finally:
+            watch.cancel()
+            await asyncio.gather(watch, return_exceptions=True)
+        if grant is None:
+            await self._reader
+            raise ClusterError(self.words)
+        self._granted = True
+        return grant
+
+    async def _started(self, arguments: Sequence[str]) -> asyncio.subprocess.Process:
+        pipe = asyncio.subprocess.PIPE
+        try:
+            return await asyncio.create_subprocess_exec(
+                *("salloc", *arguments, "sh", "-c", _PROGRAM),
+                stdin=pipe,
+                stdout=pipe,
+                stderr=pipe,
+                env=self._commands.env,
+                start_new_session=True,
+                preexec_fn=_end_with_parent,
+            )
+        except FileNotFoundError:
+            raise ClusterError(
+                "there is no salloc on this machine: the engine slurm asks Slurm for machines "
+                "with it; run this on a login node of the Slurm cluster, or inside a job"
+            ) from None
+
+    async def _read(self, errors: asyncio.StreamReader) -> None:
+        """Keep what salloc says, and learn the job's number from it as early as possible."""
+        while piece := await errors.read(_PIECE_BYTES):
+            self._said = (self._said + piece.decode(errors="replace"))[-SAID_CHARACTERS:]
+            match = _NUMBER.search(self._said)
+            if match and not self._job.done():
+                self._job.set_result(Job(match[1], self._commands))
+
+    async def _watch(self, notify: Callable[[str], None]) -> None:
+        """Pass on what Slurm says while the job waits."""
+        job, said = await asyncio.shield(self._job), ""
+        while True:
+            words = await job.waits()
+            if words not in ("", said):
+                notify(words)
+                said = words
+            await asyncio.sleep(QUEUE_POLL_SECONDS)
+
+    async def _grant(self, output: asyncio.StreamReader) -> Grant | None:
+        """Wait for the allocation; return None if salloc ends without one."""
+        while line := await output.readline():
+            fields = line.decode(errors="replace").split()
+            if line.startswith(_MARK) and len(fields) == 4:  # noqa: PLR2004 - those of the program
+                job = Job(fields[1], self._commands)
+                if not self._job.done():
+                    self._job.set_result(job)
+                return Grant(job, *fields[2:])
+        return None
+
+    @property
+    def words(self) -> str:
+        """What salloc says, in one line: its errors, if it has any."""
+        printable = "".join(c if c.isprintable() or c == "\n" else " " for c in self._said)
+        lines = [line.removeprefix("salloc: ").strip() for line in printable.splitlines()]
+        errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
+        return "; ".join(errors or [line for line in lines if line]) or "salloc says nothing"
+
+    async def close(self) -> None:
+        """Give the allocation back, or withdraw the request for it."""
+        process = self._process
+        if process is None:
+            return
+        _opened(process.stdin).close()
+        if not self._granted:
+            self._signal(signal.SIGTERM)
+        try:
+            await asyncio.wait_for(process.wait(), RETURN_SECONDS)
+        except asyncio.TimeoutError:
+            self._signal(signal.SIGKILL)
+            await process.wait()
+        await self._cancel()
+
+    async def _cancel(self) -> None:
+        """Cancel the job, in case salloc could not give it back; it may be gone already."""
+        if self._reader is not None:
+            self._reader.cancel()
+            await asyncio.gather(self._reader, return_exceptions=True)
+        if self._job.done():
+            await self._commands.answer("scancel", "--quiet", self._job.result().number)
+
+    def _signal(self, number: int) -> None:
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                self._process.send_signal(number)

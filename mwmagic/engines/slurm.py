@@ -1,0 +1,228 @@
+"""The Slurm engine: an allocation of its own, or the job that this is inside."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, ClassVar
+
+from mwmagic.errors import ClusterError
+from mwmagic.model.placement import spread
+
+from .engine import Host, agent_command
+from .job import Job, placed_tasks
+from .queries import Queries
+from .salloc import Grant, Salloc
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from mwmagic.model.cluster import Task
+    from mwmagic.model.options import ClusterOptions
+
+__all__ = ["SlurmEngine"]
+
+_OWN = frozenset({"SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT"})
+"""Which Slurm to talk to; the others describe a job or change what commands print."""
+
+_STEP = (
+    *("--nodes=1", "--ntasks=1", "--overlap", "--quiet", "--kill-on-bad-exit=0"),
+    *("--mpi=none", "--cpu-bind=none", "--export=ALL"),
+)
+"""A step of one process that has all of the job's processors and memory on its node."""
+
+
+def _environment() -> dict[str, str]:
+    """Return this process's environment without what a job around it set."""
+    others = ("SLURM_", "SQUEUE_", "SINFO_", "SCANCEL_")
+    return {k: v for k, v in os.environ.items() if k in _OWN or not k.startswith(others)}
+
+
+class SlurmEngine:
+    """Nodes of a Slurm cluster; see `mwmagic.engines.Engine`.
+
+    Inside a job it uses that job's nodes. Elsewhere it asks for an allocation, which
+    ends with this process.
+
+    Parameters
+    ----------
+    options : ClusterOptions
+        The cluster, as declared.
+    """
+
+    takes: ClassVar[frozenset[str]] = frozenset({"nodes", "python", "scheduler", "files", "lease"})
+
+    def __init__(self, options: ClusterOptions) -> None:
+        self.options = options
+        self._commands = Queries(_environment())
+        self._salloc: Salloc | None = None
+        self._job: Job | None = None
+        self._hosts: list[Host] = []
+        self._avoided: frozenset[str] = frozenset()
+        self._bad: frozenset[str] = frozenset()
+
+    @property
+    def helpers(self) -> Collection[int]:
+        """The ids of salloc and of Slurm's commands that run."""
+        return self._commands.pids | (self._salloc.pids if self._salloc else set())
+
+    # Allocating.
+
+    async def allocate(
+        self, tasks: Sequence[Task], *, avoid: Collection[str], notify: Callable[[str], None]
+    ) -> Sequence[Host]:
+        """Return nodes of the allocation if it has enough, else of a new one."""
+        if self._job is not None and (hosts := await self._again(self._job, tasks, avoid)):
+            return hosts
+        await self.release()
+        try:
+            return await self._anew(tasks, notify)
+        except BaseException:
+            await self.release()
+            raise
+
+    async def _again(self, job: Job, tasks: Sequence[Task], avoid: Collection[str]) -> list[Host]:
+        """Return nodes of the allocation that were not lost; nothing if there are too few."""
+        status = await job.status()
+        if status is not None and not status.running:
+            self._avoided = frozenset(avoid)  # lost with the job, for which they are not to blame
+            return []
+        self._bad |= frozenset(avoid) - self._avoided
+        self._avoided = frozenset(avoid)
+        chosen = self._chosen(tasks, self._bad)
+        if chosen or self._salloc is not None:
+            return chosen if self._salloc is None or self._salloc.alive else []
+        return await self._with_lost(job, tasks)
+
+    async def _with_lost(self, job: Job, tasks: Sequence[Task]) -> list[Host]:
+        """Return nodes of the job around this process, also lost ones that Slurm calls sound."""
+        nodes = await job.nodes(",".join(self._bad))
+        troubles = {name: node.trouble for name, node in nodes.items() if node.trouble}
+        if chosen := self._chosen(tasks, frozenset(troubles)):
+            return chosen
+        raise ClusterError(
+            f"Slurm job {job.number} has too few nodes left for {len(tasks)} tasks: "
+            + "; ".join(map(str, troubles.values()))
+        )
+
+    def _chosen(self, tasks: Sequence[Task], avoid: Collection[str]) -> list[Host]:
+        """Return as many nodes as were declared, or else all; nothing if they are too few."""
+        hosts = [host for host in self._hosts if host.name not in avoid]
+        count = self.options.nodes or len(hosts)
+        enough = sum(host.slots or 0 for host in hosts[:count]) >= len(tasks)
+        return hosts[:count] if enough and len(hosts) >= count else []
+
+    async def _anew(self, tasks: Sequence[Task], notify: Callable[[str], None]) -> list[Host]:
+        """Return nodes of the job around this process, or of a new allocation."""
+        inside = os.environ.get("SLURM_JOB_ID")
+        grant = await (self._found(inside) if inside else self._asked(tasks, notify))
+        self._job = grant.job
+        self._hosts = await self._hosts_of(grant, len(tasks))
+        chosen = self._chosen(tasks, ())
+        if not chosen:
+            raise ClusterError(
+                f"Slurm job {grant.job.number} has {len(self._hosts)} nodes "
+                f"({grant.nodes}), not {self.options.nodes or 1}; "
+                "ask for fewer (--nodes)"
+            )
+        notify(await self._granted(grant, chosen, tasks))
+        return chosen
+
+    async def _found(self, number: str) -> Grant:
+        """Return the job around this process."""
+        if self.options.scheduler:
+            raise ClusterError(
+                f"this is inside Slurm job {number}, whose nodes the cluster uses; leave out the "
+                "scheduler's arguments, or remove SLURM_JOB_ID from the environment to ask for "
+                "an allocation of its own"
+            )
+        job = Job(number, self._commands)
+        status = await job.status()
+        if status is None or not status.running:
+            raise ClusterError(
+                f"SLURM_JOB_ID says that this is inside Slurm job {number}, "
+                f"{f'which is {status.state}' if status else 'of which Slurm says nothing'}; "
+                "remove it from the environment to ask for an allocation of its own"
+            )
+        tasks = "" if "SLURM_STEP_ID" in os.environ else os.environ.get("SLURM_TASKS_PER_NODE", "")
+        return Grant(job, status.nodes, tasks)
+
+    async def _asked(self, tasks: Sequence[Task], notify: Callable[[str], None]) -> Grant:
+        """Ask for an allocation and wait for it."""
+        self._salloc = Salloc(self._commands)
+        try:
+            return await self._salloc.open(self._arguments(len(tasks)), notify)
+        except ClusterError as error:
+            if not self._bad:
+                raise
+            lost = ", ".join(sorted(self._bad))
+            raise ClusterError(f"{error} (without {lost}, which this cluster lost)") from None
+
+    def _arguments(self, tasks: int) -> list[str]:
+        """Return what to ask for; the user's own arguments come last, as the last one counts."""
+        nodes = self.options.nodes
+        size = (
+            [f"--ntasks={tasks}"]
+            if nodes is None
+            else [f"--nodes={nodes}", f"--ntasks-per-node={-(-tasks // nodes)}"]
+        )
+        avoided = [f"--exclude={','.join(sorted(self._bad))}"] if self._bad else []
+        start = ["--job-name=mwmagic", "--no-kill", "--wait-all-nodes=1"]
+        return [*start, *size, *avoided, *self.options.scheduler]
+
+    # Nodes.
+
+    async def _hosts_of(self, grant: Grant, tasks: int) -> list[Host]:
+        names = await grant.job.names(grant.nodes)
+        nodes = await grant.job.nodes(grant.nodes)
+        gpus = await grant.job.gpus()
+        slots = self._slots(placed_tasks(grant.tasks, len(names)), len(names), tasks)
+        return [
+            Host(
+                name,
+                nodes[name].address if name in nodes else name,
+                self._command(grant.job, name, gpus),
+                slots=most,
+                env=self._commands.env,
+            )
+            for name, most in zip(names, slots, strict=True)
+        ]
+
+    def _slots(self, placed: list[int], nodes: int, tasks: int) -> list[int]:
+        """Return how many tasks fit on each node; equal shares where Slurm placed too few."""
+        used = self.options.nodes or nodes
+        return placed if sum(placed[:used]) >= tasks else [-(-tasks // used)] * nodes
+
+    def _command(self, job: Job, name: str, gpus: Mapping[str, str]) -> tuple[str, ...]:
+        """Return the command that runs the agent on a node.
+
+        By default a step gets what the job was asked for: of a job's GPUs that is one
+        with --gpus-per-task, none with --exclusive, and an error with --gpus.
+        """
+        where = [f"--jobid={job.number}", f"--nodelist={name}"]
+        devices = [f"--gres={gpus[name]}"] if name in gpus else []
+        python = self.options.python or sys.executable
+        return ("srun", *where, *devices, *_STEP, *agent_command(python))
+
+    async def _granted(self, grant: Grant, hosts: Sequence[Host], tasks: Sequence[Task]) -> str:
+        """Return in words what was allocated."""
+        counts = {len(share) for share in spread(tasks, [host.slots for host in hosts])}
+        [count, *others] = counts
+        each = f"{len(tasks)} tasks" if others else f"{count} task{'s' * (count > 1)} each"
+        status = await grant.job.status()
+        left = f", {status.remaining} left" if status and status.remaining else ""
+        return f"Slurm job {grant.job.number} on {grant.nodes} ({each}){left}"
+
+    # Ending.
+
+    async def why(self, host: Host) -> str | None:
+        """Return what Slurm says about the job or the node, such as "TIMEOUT"."""
+        return await self._job.why(host.name) if self._job else None
+
+    async def release(self) -> None:
+        """Give back the allocation; a job around this process goes on."""
+        self._job = None
+        self._hosts = []
+        if self._salloc is not None:
+            await self._salloc.close()
+        self._salloc = None

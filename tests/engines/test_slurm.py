@@ -1,0 +1,334 @@
+"""The Slurm engine on a real Slurm with three nodes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+import sys
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from pathlib import Path
+
+import pytest
+from processes import eventually
+from slurm import GPUS
+
+from mwmagic.engines import engine_for
+from mwmagic.engines.channel import Channel
+from mwmagic.errors import ClusterError
+from mwmagic.model.cluster import make_tasks
+from mwmagic.model.machine import Machine
+from mwmagic.model.options import ClusterOptions
+from mwmagic.testing.conformance import CHECKS, Subject
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("slurm", "nothing_survives", "idle")]
+
+HOLDER = """
+import asyncio, sys
+from mwmagic.engines import engine_for
+from mwmagic.model.cluster import make_tasks
+from mwmagic.model.options import ClusterOptions
+async def main():
+    options = ClusterOptions(directory="/", engine="slurm", nodes=3, scheduler=["--exclusive"])
+    engine = engine_for(options)
+    await engine.allocate(make_tasks(3), avoid=(), notify=lambda words: print(words, flush=True))
+    await asyncio.sleep(600)
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+def idle(slurm):
+    """Fail a test that leaves a job behind."""
+    eventually(slurm.idle, "idle nodes")
+    yield
+    eventually(lambda: not slurm.jobs() and slurm.idle(), slurm.jobs)
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_the_engine_conforms(check, tmp_path):
+    run(check(Subject(lambda: declared(nodes=2), str(tmp_path))))
+
+
+def declared(**options):
+    return engine_for(ClusterOptions(directory="/", engine="slurm", **options))
+
+
+def run(coroutine):
+    return asyncio.run(asyncio.wait_for(coroutine, 60))
+
+
+async def ask(engine, tasks=2, avoid=(), notify=lambda _: None):
+    return await engine.allocate(make_tasks(tasks), avoid=frozenset(avoid), notify=notify)
+
+
+@asynccontextmanager
+async def allocated(tasks=2, **options):
+    """Allocate nodes, and give them back."""
+    engine = declared(**options)
+    try:
+        yield engine, await ask(engine, tasks)
+    finally:
+        await engine.release()
+
+
+def names(hosts):
+    return {host.name for host in hosts}
+
+
+async def ended(channel):
+    """Wait until an agent is lost."""
+    lost = asyncio.Event()
+    channel.lost = lost.set
+    await lost.wait()
+
+
+def test_machines_are_told_when_they_are_granted(slurm):
+    async def test():
+        engine, said = declared(nodes=2, scheduler=["--time=60"]), []
+        try:
+            hosts = await ask(engine, 4, notify=said.append)
+            assert [host.slots for host in hosts] == [2, 2]
+            assert not any(host.here for host in hosts)
+            [job] = slurm.jobs()
+            assert said[-1].startswith(f"Slurm job {job} on mw")
+            assert re.search(r"\(2 tasks each\), (59|60) min left$", said[-1])
+        finally:
+            await engine.release()
+
+    run(test())
+
+
+def test_the_users_own_arguments_win(slurm):
+    async def test():
+        async with allocated(4, scheduler=["--ntasks-per-node=2"]) as (_, hosts):
+            assert [host.slots for host in hosts] == [2, 2]
+        async with allocated(4, scheduler=["-N3", "--ntasks=3"]) as (_, hosts):
+            assert [host.slots for host in hosts] == [2, 2, 2]
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--gpus=4", "--nodes=2"],
+        ["--gpus-per-task=1", "--ntasks=4", "--nodes=2"],
+        ["--gres=gpu:2", "--nodes=2"],
+        ["--exclusive", "--nodes=2"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_an_agent_sees_all_gpus_of_the_job_on_its_node(words, slurm):
+    async def test():
+        async with allocated(4, scheduler=words) as (_, hosts):
+            for host in hosts:
+                channel = await Channel.open(host)
+                answer = await channel.request("look")
+                await channel.close()
+                visible = Machine.read(answer["machine"]).visible
+                assert visible == ",".join(map(str, range(GPUS)))
+
+    run(test())
+
+
+def test_slurm_refuses_in_its_own_words(slurm):
+    async def test():
+        engine = declared(scheduler=["--partition=nope"])
+        with pytest.raises(ClusterError, match="invalid partition specified: nope"):
+            await ask(engine)
+        assert not engine.helpers
+
+    run(test())
+
+
+def test_a_machine_without_salloc_says_where_to_go(slurm, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", "/nowhere")
+        engine = declared()
+    with pytest.raises(ClusterError, match=r"there is no salloc on this machine: .* a login node"):
+        run(ask(engine))
+
+
+def test_a_request_that_waits_tells_why_and_can_be_cancelled(slurm):
+    async def test():
+        async with allocated(3, nodes=3, scheduler=["--exclusive", "--time=60"]):
+            engine, said = declared(nodes=1), asyncio.Queue()
+            waiting = asyncio.create_task(ask(engine, notify=said.put_nowait))
+            assert " waits (" in await said.get()
+            assert len(slurm.jobs()) == 2
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            assert len(slurm.jobs()) == 1
+            assert not engine.helpers
+
+    run(test())
+
+
+def test_a_holder_that_is_killed_leaves_no_job(slurm):
+    with ExitStack() as stack:
+        first = stack.enter_context(held())
+        heard(first, " on mw")
+        second = stack.enter_context(held())
+        heard(second, " waits (")
+        assert len(slurm.jobs()) == 2
+        second.kill()
+        eventually(lambda: len(slurm.jobs()) == 1, "end of the job that waits")
+        first.kill()
+        eventually(lambda: not slurm.jobs(), "end of the job that runs")
+
+
+def held():
+    return subprocess.Popen([sys.executable, "-c", HOLDER], stdout=subprocess.PIPE, text=True)
+
+
+def heard(process, words):
+    """Wait until a process prints certain words."""
+    assert any(words in line for line in process.stdout)
+
+
+def test_a_lost_node_is_replaced_by_another_allocation(slurm):
+    async def test():
+        async with allocated(nodes=2) as (engine, [_, second]):
+            [job] = slurm.jobs()
+            channel = await Channel.open(second)
+            os.kill(channel.pid, signal.SIGKILL)
+            await ended(channel)
+            assert await engine.why(second) is None
+            hosts = await ask(engine, avoid=[second.name])
+            assert len(hosts) == 2
+            assert second.name not in names(hosts)
+            eventually(lambda: job not in slurm.jobs(), "end of the first job")
+
+    run(test())
+
+
+def test_a_spare_node_replaces_a_lost_one_and_the_others_stay(slurm):
+    async def test():
+        async with allocated(2, scheduler=["--nodes=3", "--ntasks=3"]) as (engine, hosts):
+            before = slurm.jobs()
+            assert await ask(engine, avoid=[hosts[1].name]) == [hosts[0], hosts[2]]
+            assert slurm.jobs() == before
+
+    run(test())
+
+
+def test_too_few_nodes_without_the_lost_ones_is_an_error(slurm):
+    async def test():
+        async with allocated(3, nodes=3) as (engine, hosts):
+            missing = f"not available .without {hosts[0].name}, which this cluster lost"
+            with pytest.raises(ClusterError, match=missing):
+                await ask(engine, 3, avoid=[hosts[0].name])
+
+    run(test())
+
+
+def test_a_cancelled_job_is_told_and_its_nodes_are_not_to_blame(slurm):
+    async def test():
+        async with allocated(3, nodes=3) as (engine, hosts):
+            [job] = slurm.jobs()
+            channel = await Channel.open(hosts[0])
+            slurm.ask("scancel", job)
+            await ended(channel)
+            assert await engine.why(hosts[0]) == f"Slurm job {job}: CANCELLED"
+            assert names(await ask(engine, 3, avoid=names(hosts))) == names(hosts)
+
+    run(test())
+
+
+def test_a_node_that_is_down_is_told(slurm):
+    async def test():
+        async with allocated(nodes=2) as (engine, [first, second]):
+            with down(slurm, second.name):
+                why = await engine.why(second)
+                assert re.fullmatch(rf".*node {second.name} .*\(no power\)", why)
+                assert await engine.why(first) is None
+                hosts = await ask(engine, avoid=[second.name])
+                assert second.name not in names(hosts)
+
+    run(test())
+
+
+@contextmanager
+def down(slurm, name):
+    """Take a node out of service."""
+    update = ("scontrol", "update", f"nodename={name}")
+    slurm.ask(*update, "state=down", "reason=no power")
+    try:
+        yield
+    finally:
+        slurm.ask(*update, "state=resume")
+
+
+def test_a_job_around_the_cluster_is_used_and_left_alone(slurm, monkeypatch):
+    async def test():
+        async with allocated(3, nodes=3) as (_, outer):
+            [job] = slurm.jobs()
+            monkeypatch.setenv("SLURM_JOB_ID", job)
+            monkeypatch.setenv("SLURM_TASKS_PER_NODE", "1(x3)")
+            async with allocated(2, nodes=2) as (inner, hosts):
+                assert names(hosts) == names(outer[:2])
+                kept = await ask(inner, avoid=[hosts[1].name])
+                assert kept[0] == hosts[0]
+                assert names(kept) == {outer[0].name, outer[2].name}
+                channel = await Channel.open(kept[1])
+                await channel.close()
+                every = await ask(inner, avoid=names(outer))
+                assert len(every) == 2
+            assert slurm.jobs() == [job]
+            with pytest.raises(ClusterError, match=f"Slurm job {job} has 3 nodes .*, not 4"):
+                await ask(declared(nodes=4))
+            with pytest.raises(ClusterError, match=f"inside Slurm job {job}, .* SLURM_JOB_ID"):
+                await ask(declared(scheduler=["--exclusive"]))
+        with pytest.raises(ClusterError, match="which is COMPLETED; remove it"):
+            await ask(declared())
+
+    run(test())
+
+
+TASK = """
+import json, os, socket, time
+print("on", socket.gethostname(), os.environ["TF_CONFIG"], flush=True)
+while not os.path.exists("go"):
+    time.sleep(0.05)
+"""
+
+
+def test_a_cluster_runs_on_two_nodes_and_moves_off_a_lost_one(slurm, cluster, tmp_path):
+    tmp_path.joinpath("task.py").write_text(TASK)
+    one = cluster(2, engine="slurm", nodes=2, restarts=1)
+    before = {machine.name for machine in one.machines}
+    training = one.run("task.py")
+    eventually(lambda: len(places(training)) == 2)
+    assert places(training) == before
+    lost = sorted(before)[1]
+    os.kill(srun_on(lost), signal.SIGKILL)
+    eventually(lambda: training.status().attempt == 2 and len(places(training)) == 2, "restart")
+    assert lost not in places(training)
+    tmp_path.joinpath("go").touch()
+    training.wait(timeout=60)
+    one.close()
+    assert not slurm.jobs()
+    daemons = {"slurmd", "slurmscriptd", "unshare", "sh"}
+    eventually(lambda: all(p.name() in daemons for h in slurm.network.hosts for p in h.processes()))
+
+
+def places(training):
+    """Return the hosts that the latest attempt's tasks print."""
+    status = training.status()
+    folder = Path(status.directory, f"attempt-{status.attempt}")
+    logs = [path.read_text() for path in folder.glob("*.log")]
+    return {log.split()[1] for log in logs if log.startswith("on ")}
+
+
+def srun_on(name):
+    listed = subprocess.run(
+        ["pgrep", "--full", f"^srun .*--nodelist={name} "],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return int(listed.stdout.split()[0])
