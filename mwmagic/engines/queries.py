@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 __all__ = ["Queries"]
 
@@ -35,21 +35,37 @@ class Queries:
 
     async def answer(self, *command: str, seconds: float = COMMAND_SECONDS) -> str:
         """Return what a command prints; nothing if it fails, is missing or takes too long."""
+        starting = asyncio.create_task(self._started(command))
+        try:
+            # Cancelling a start would lose track of the process.
+            process = await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            await self._end(await starting)
+            raise
+        if process is None:
+            return ""
+        try:
+            out, _ = await asyncio.wait_for(process.communicate(), seconds)
+        except asyncio.TimeoutError:
+            return ""
+        finally:
+            await self._end(process)
+        return "" if process.returncode else out.decode(errors="replace")
+
+    async def _started(self, command: Sequence[str]) -> asyncio.subprocess.Process | None:
         pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
         try:
             process = await asyncio.create_subprocess_exec(
                 *command, stdin=null, stdout=pipe, stderr=null, env=self.env, start_new_session=True
             )
         except OSError:
-            return ""
+            return None
         self.pids.add(process.pid)
-        try:
-            out, _ = await asyncio.wait_for(process.communicate(), seconds)
-        except asyncio.TimeoutError:
-            return ""
-        finally:
+        return process
+
+    async def _end(self, process: asyncio.subprocess.Process | None) -> None:
+        if process is not None:
             with suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
             self.pids.discard(process.pid)
-        return "" if process.returncode else out.decode(errors="replace")

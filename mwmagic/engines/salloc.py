@@ -57,6 +57,15 @@ def _opened(pipe: T | None) -> T:
     return pipe
 
 
+async def _ended(process: asyncio.subprocess.Process) -> bool:
+    """Return whether a process ends soon, as do those that hold its pipes."""
+    try:
+        await asyncio.wait_for(process.wait(), RETURN_SECONDS)
+    except asyncio.TimeoutError:
+        return False
+    return True
+
+
 @dataclass(frozen=True)
 class Grant:
     """What was allocated.
@@ -87,6 +96,7 @@ class Salloc:
 
     def __init__(self, commands: Queries) -> None:
         self._commands = commands
+        self._starting: asyncio.Task[asyncio.subprocess.Process] | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._job: asyncio.Future[Job] = asyncio.get_running_loop().create_future()
         self._said = ""
@@ -111,8 +121,9 @@ class Salloc:
         ClusterError
             There is no Slurm, or it refuses.
         """
-        self._process = process = await self._started(arguments)
-        self._reader = asyncio.create_task(self._read(_opened(process.stderr)))
+        # Cancelling a start kills the process, which may have its job by then: `close` ends it.
+        self._starting = asyncio.create_task(self._started(arguments))
+        self._process = process = await asyncio.shield(self._starting)
         watch = asyncio.create_task(self._watch(notify))
         try:
             grant = await self._grant(_opened(process.stdout))
@@ -120,7 +131,8 @@ class Salloc:
             watch.cancel()
             await asyncio.gather(watch, return_exceptions=True)
         if grant is None:
-            await self._reader
+            if self._reader is not None:
+                await self._reader
             raise ClusterError(self.words)
         self._granted = True
         return grant
@@ -128,7 +140,7 @@ class Salloc:
     async def _started(self, arguments: Sequence[str]) -> asyncio.subprocess.Process:
         pipe = asyncio.subprocess.PIPE
         try:
-            return await asyncio.create_subprocess_exec(
+            process = await asyncio.create_subprocess_exec(
                 *("salloc", *arguments, "sh", "-c", _PROGRAM),
                 stdin=pipe,
                 stdout=pipe,
@@ -142,6 +154,10 @@ class Salloc:
                 "there is no salloc on this machine: the engine slurm asks Slurm for machines "
                 "with it; run this on a login node of the Slurm cluster, or inside a job"
             ) from None
+        except OSError as error:
+            raise ClusterError(f"salloc cannot be started: {error}") from error
+        self._reader = asyncio.create_task(self._read(_opened(process.stderr)))
+        return process
 
     async def _read(self, errors: asyncio.StreamReader) -> None:
         """Keep what salloc says, and learn the job's number from it as early as possible."""
@@ -182,17 +198,18 @@ class Salloc:
 
     async def close(self) -> None:
         """Give the allocation back, or withdraw the request for it."""
-        process = self._process
-        if process is None:
+        if self._starting is None:
+            return
+        try:
+            self._process = process = await asyncio.shield(self._starting)
+        except ClusterError:
             return
         _opened(process.stdin).close()
         if not self._granted:
             self._signal(signal.SIGTERM)
-        try:
-            await asyncio.wait_for(process.wait(), RETURN_SECONDS)
-        except asyncio.TimeoutError:
+        if not await _ended(process):
             self._signal(signal.SIGKILL)
-            await process.wait()
+            await _ended(process)
         await self._cancel()
 
     async def _cancel(self) -> None:
