@@ -39,7 +39,7 @@ class Page:
         self.lines += [(task, line) for task, text in new for line in text.split("\n")]
         self.points += map(tuple, frame.get("points", [])[max(point - frame["from"][1], 0) :])
         self.at = tuple(map(max, self.at, frame["to"]))
-        self.header = frame.get("header") or self.header
+        self.header = {**(self.header or {}), **frame.get("header", {})}
         self.stacks = frame.get("stacks", self.stacks)
         for index, row in frame.get("rows", {}).items():
             self.rows.setdefault(index, {}).update(row)

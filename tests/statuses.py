@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from mwmagic.diagnosis.table import ENTRIES
 from mwmagic.model.cause import Cause, Location, Remark, Stall
+from mwmagic.model.host import HostStatus
 from mwmagic.model.position import Position, Whereabouts
 from mwmagic.model.status import (
     Importing,
@@ -24,6 +25,7 @@ from mwmagic.model.symptom import Finding, Symptom
 KINDS = (
     Cause,
     Finding,
+    HostStatus,
     Importing,
     Location,
     Remark,
@@ -81,11 +83,17 @@ def _status(anything):
         importing=_some(Importing, anything),
         progress=_some(Reached, anything, metrics=st.dictionaries(st.text(), st.floats())),
     )
+    hosts = st.permutations(["worker:0", "worker:1"]).map(
+        lambda names: [{"name": "a", "tasks": names[:1]}, {"name": "b", "tasks": names[1:]}]
+    )
+    host = _some(HostStatus, anything, tasks=st.just(["worker:0"]))
     return _some(
         RunStatus,
         anything,
+        hosts=hosts | st.lists(host, max_size=3),
         state=st.sampled_from(list(RunState)),
-        tasks=st.dictionaries(st.text(), task, max_size=3),
+        tasks=st.dictionaries(st.text(), task, max_size=3)
+        | st.fixed_dictionaries({"worker:0": task, "worker:1": task}),
         cause=cause,
         stall=_some(Stall, anything, why=remark, positions=positions),
         setbacks=st.lists(_some(Setback, anything, cause=cause), max_size=2),

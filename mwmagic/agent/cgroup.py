@@ -21,13 +21,43 @@ def files(second: str, first: str) -> Iterable[str]:
                 yield f"/sys/fs/cgroup/memory{group}/{first}"
 
 
-def memory_limit() -> int | None:
-    """Return the bytes of memory that the group may use, if it is limited."""
+USED = {
+    "memory.max": ("memory.current", b"inactive_file"),
+    "memory.limit_in_bytes": ("memory.usage_in_bytes", b"total_inactive_file"),
+}
+"""Beside the file with a limit: the file that says what is used, and what `memory.stat` calls the
+cached files that the kernel drops when it needs the room."""
+
+
+def limits() -> Iterable[tuple[str, int]]:
+    """Yield each file that limits the group's memory, and the limit in bytes."""
     for path in files("memory.max", "memory.limit_in_bytes"):
         limit = (contents(path) or b"").strip()
         if limit.isdigit():
-            return int(limit)
-    return None
+            yield path, int(limit)
+
+
+def memory_limit() -> int | None:
+    """Return the bytes of memory that the group may use, if it is limited."""
+    return next((limit for _, limit in limits()), None)
+
+
+def memory_used(total: int) -> int | None:
+    """Return the bytes that the group uses without caches, if it may use less than `total`."""
+    path, limit = next(iter(limits()), ("", total))
+    if limit >= total:
+        return None
+    folder, _, name = path.rpartition("/")
+    used, cache = USED[name]
+    size = (contents(f"{folder}/{used}") or b"").strip()
+    cached = sizes(f"{folder}/memory.stat").get(cache, 0)
+    return max(int(size) - cached, 0) if size.isdigit() else None
+
+
+def sizes(path: str) -> dict[bytes, int]:
+    """Return the numbers in a file of the kernel's that has a name and a number in each line."""
+    rows = (line.split() for line in (contents(path) or b"").splitlines())
+    return {row[0]: int(row[1]) for row in rows if len(row) > 1 and row[1].isdigit()}
 
 
 class Oom:

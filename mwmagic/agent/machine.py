@@ -11,7 +11,7 @@ import sys
 import time
 from contextlib import suppress
 
-from .cgroup import memory_limit
+from .cgroup import memory_limit, memory_used, sizes
 from .spawn import spawn
 from .system import contents, waiting_in
 from .wire import CHUNK_BYTES, as_text
@@ -38,7 +38,7 @@ GLOBAL_SCOPE = "00"
 
 def machine() -> dict[str, Any]:
     """Return what can be found out about this machine without running another program."""
-    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    total = memory_total()
     return {
         "host": os.uname().nodename,
         "addresses": addresses(),
@@ -46,6 +46,26 @@ def machine() -> dict[str, Any]:
         "memory": min(total, memory_limit() or total),
         "python": python(),
         "visible": os.environ.get("CUDA_VISIBLE_DEVICES"),
+    }
+
+
+def memory_total() -> int:
+    """Return the bytes of memory of this machine."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def memory_taken() -> int:
+    """Return the bytes of memory of this machine that no further process could get."""
+    kilobytes = sizes("/proc/meminfo")
+    return max(kilobytes.get(b"MemTotal:", 0) - kilobytes.get(b"MemAvailable:", 0), 0) << 10
+
+
+def usage() -> dict[str, Any]:
+    """Return how much of this machine is in use: its load over a minute, and bytes of memory."""
+    of_group = memory_used(memory_total())
+    return {
+        "load": round(os.getloadavg()[0], 2),
+        "memory": memory_taken() if of_group is None else of_group,
     }
 
 

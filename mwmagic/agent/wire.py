@@ -131,7 +131,7 @@ EVENTS: dict[str, Fields] = {
         "error": MAYBE_STR,
         "errno": MAYBE_INT,
     },
-    "usage": {"time": NUMBER, "processes": dict},
+    "usage": {"time": NUMBER, "machine": dict, "processes": dict},
     "fetched": {"id": int, "offset": int, "data": str, "size": int},
     "stored": {"id": int},
     "pong": {"n": int, "time": NUMBER},
@@ -145,6 +145,8 @@ that are brought.
 ``output``, ``said`` and ``fetched`` carry bytes as text (see `as_text`). ``said`` has one packet
 from a worker's line, and the size of the log when it arrived. ``exited`` counts the packets that
 were too long to be forwarded; ``errno`` is the system's number for its ``error``, if it has one.
+``usage`` has the ``load`` of the whole machine over a minute and the bytes of its ``memory`` that
+are in use, beside what each process uses.
 """
 
 

@@ -9,6 +9,7 @@ import time
 
 from .cgroup import Oom
 from .log import Log
+from .machine import usage
 from .process import Process
 from .reaper import Reaper
 from .relay import Relay
@@ -185,7 +186,7 @@ class Workers:
             process.log.credit += command["bytes"]
 
     def measure(self, now: float) -> None:
-        """Report what every worker uses, including its descendants."""
+        """Report what the machine, and every worker with its descendants, uses."""
         self.sampled = now
         processes: dict[str, dict[str, Any]] = {}
         for row in (row for row in self.family.look() if row.alive):
@@ -199,7 +200,7 @@ class Workers:
         for name, total in processes.items():
             self.processes[name].used(total["cpu"], total["memory"])
         if processes and not self.outlet.full:
-            self.outlet.emit("usage", time=now, processes=processes)
+            self.outlet.emit("usage", time=now, machine=usage(), processes=processes)
 
     # Ending
 

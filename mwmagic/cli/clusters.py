@@ -38,7 +38,9 @@ def _ps(_given: argparse.Namespace) -> int:
         run, options = cluster.latest, cluster.options
         what = headline(run.status()) if run else "no run yet"
         kept = "detached" if options.detach else "owned"
-        show(f"{options.name}  {len(cluster.tasks)} tasks  {kept}  {what}")
+        hosts = len(cluster.machines)
+        tasks = f"{len(cluster.tasks)} tasks" + (f" on {hosts} hosts" if hosts > 1 else "")
+        show(f"{options.name}  {tasks}  {kept}  {what}")
         show(f"  {options.directory}")
     if not found and not refusals:
         print("no cluster is running")

@@ -18,7 +18,7 @@ from mwmagic.words.parting import LEFT
 from mwmagic.words.run import headline, words
 
 from .feed import Feed
-from .pages import Cursor, Pages
+from .pages import Cursor, Opened, Pages
 from .rows import View
 from .static import page, text
 from .whole import DOWNLOAD_BYTES, Whole
@@ -234,6 +234,7 @@ class Board:
     def _step(self) -> None:
         view = self._view()
         over = view.run.over
+        self._feed.show(self._pages.opened)
         self._feed.update(view)
         if over and not self._feed.behind:
             self._feed.finish()
@@ -271,7 +272,8 @@ class Board:
             with self._lock:
                 same = content["run"] == self._feed.number
                 at = Cursor(*map(int, content["at"])) if same else Cursor()
-                self._pages.heard(str(content["page"]), at, int(content.get("question", 0)))
+                question = int(content.get("question", 0))
+                self._pages.heard(str(content["page"]), at, question, _opened(content))
             self._wake.set()
         elif kind == "log":
             self._give(content)
@@ -339,6 +341,12 @@ class Board:
 def _moment(run: RunStatus) -> tuple[object, ...]:
     """Return the values whose change invalidates a displayed refusal."""
     return run.state, run.attempt
+
+
+def _opened(content: Mapping[str, Any]) -> Opened:
+    """Return what a page shows of many tasks."""
+    hosts, tasks = (frozenset(map(int, content.get(name, ()))) for name in ("hosts", "tasks"))
+    return Opened(hosts, tasks)
 
 
 def _lines(*texts: str) -> str:

@@ -147,7 +147,7 @@ function newChart(run, metric, which) {
     if (!width || el.hidden) return;
     offer(select, names, metric);
     const points = lines.flatMap((line) => line.points), last = lines.at(-1).attempt;
-    axis = run.cards[lines[0].index].row.axis;
+    axis = run.cards[lines[0].index].row.axis ?? axis;
     xs = [...new Set(points.map(([x]) => x))].sort((a, b) => a - b);
     let [x0, x1] = range(xs);
     if (x0 === x1) [x0, x1] = [x0 - 1, x1 + 1];
@@ -254,7 +254,7 @@ function newChart(run, metric, which) {
   return { el, draw };
 }
 
-function newLog(run, ask) {
+function newLog(run, ask, chose) {
   let kept = [], wanted = null, found, task, follow = true, folded = true, seen = 0;
   const select = h("select", { ariaLabel: "Task" });
   const find = h("input", { type: "search", placeholder: "Search", ariaLabel: "Search the log" });
@@ -273,7 +273,7 @@ function newLog(run, ask) {
   );
   const [errors, noise] = ["mw-error", "mw-noise"].map((name) => blocks.getElementsByClassName(name));
   const shows = (index) => task < 0 || index < 0 || index === task;
-  select.onchange = () => filter(run.names.indexOf(select.value));
+  select.onchange = () => choose(run.names.indexOf(select.value));
   find.oninput = () => {
     // A match may change its colour on the way.
     const letters = [...find.value].map((one) => one.replace(/\W/, "\\$&"));
@@ -285,6 +285,11 @@ function newLog(run, ask) {
     follow = pane.scrollHeight - seen - pane.clientHeight < 24;
     head();
   };
+
+  function choose(index) {
+    filter(index);
+    chose();
+  }
 
   // Show what is kept of a task, or of all tasks, again.
   function filter(chosen = task, texts = kept) {
@@ -402,7 +407,7 @@ function newLog(run, ask) {
     place();
   }
 
-  return { el, add, arrange, copy, filter, jump, toggle: (chosen) => filter(task === chosen ? -1 : chosen) };
+  return { el, add, arrange, copy, filter, jump, toggle: (chosen) => choose(task === chosen ? -1 : chosen) };
 }
 
 function newCard(task, index, choose) {
@@ -425,8 +430,41 @@ function newCard(task, index, choose) {
   return { el, row, update };
 }
 
+// One of several machines, above its tasks. It folds them, except those that need attention.
+function newHost([name, indices], run, open, toggled) {
+  const row = { raised: [] };
+  const fold = h("button.name", { type: "button", onclick: toggle }, name);
+  const texts = ["state", "progress", "usage"].map((part) => [part, h(`span.${part}`)]);
+  const cards = indices.map((i) => run.cards[i].el);
+  const list = h(".tasks", { role: "list", ariaLabel: `Tasks on ${name}` }, ...cards);
+  const el = h(".host", { role: "listitem" }, h(".card.machine", {}, fold, ...texts.map(([, node]) => node)), list);
+  list.dataset.size = run.header.size;
+  arrange();
+
+  function toggle() {
+    arrange((open = !open));
+    toggled(open);
+  }
+
+  function arrange() {
+    fold.ariaExpanded = open;
+    indices.forEach((i, at) => (cards[at].hidden = !open && !row.raised.includes(run.names[i])));
+    list.hidden = cards.every((card) => card.hidden);
+  }
+
+  function update(changed) {
+    Object.assign(row, changed);
+    el.dataset.tone = row.tone;
+    for (const [part, node] of texts) set(node, row[part]);
+    fold.title = texts.map(([part]) => row[part]).filter(Boolean).join("\n");
+    arrange();
+  }
+
+  return { el, update, isOpen: () => open };
+}
+
 function newView(model) {
-  const page = Math.random(), run = {};
+  const page = Math.random(), run = {}, opened = new Map();
   let said = 0, skew = 0, plotted = false, asked, told, focused;
   const act = (kind, label, title, click = () => send({ kind })) => Object.assign(button(label, click, title), { kind });
   const actions = [
@@ -439,7 +477,7 @@ function newView(model) {
   const words = h("output.words");
   const tasks = h(".tasks", { role: "list" });
   const charts = [newChart(run, "loss", "first"), newChart(run, SPEED, "second")];
-  const log = newLog(run, ask);
+  const log = newLog(run, ask, report);
   const head = h("header", {}, title, words, time, h("span.gap"), ...actions);
   const place = h("strong"), stacks = h("pre", { tabIndex: 0, ariaLabel: "The stacks" });
   const panel = h("section", { ariaLabel: "Where each worker is", hidden: true },
@@ -493,12 +531,15 @@ function newView(model) {
   }
 
   function begin(number) {
-    Object.assign(run, { number, at: [0, 0, 0], cards: [], series: {} });
+    Object.assign(run, { number, at: [0, 0, 0], cards: [], hosts: [], series: {} });
   }
 
-  function update({ header, rows = {}, stacks: found }) {
-    if (header) run.header = header;
-    if (!run.cards.length) deal(run.header.names);
+  function update({ header, hosts = {}, rows = {}, stacks: found }) {
+    run.header = { ...run.header, ...header };
+    const dealt = !run.cards.length;
+    if (dealt) deal(run.header.names);
+    if (dealt || header?.hosts) group();
+    for (const [i, host] of Object.entries(hosts)) run.hosts[i].update(host);
     for (const [i, row] of Object.entries(rows)) run.cards[i].update(row);
     if (found !== undefined) show(found);
     draw();
@@ -507,9 +548,25 @@ function newView(model) {
   function deal(names) {
     run.names = names;
     run.cards = names.map((name, i) => newCard(name, i, () => log.toggle(i)));
-    tasks.replaceChildren(...run.cards.map((card) => card.el));
-    tasks.dataset.size = run.header.size;
     log.filter(-1, []);
+  }
+
+  // Put the tasks below their hosts, if there are several.
+  function group() {
+    const { hosts, folded, size } = run.header, several = hosts.length > 0;
+    for (const { el } of run.cards) el.hidden = false;
+    run.hosts = hosts.map((host) => newHost(host, run, opened.get(host[0]) ?? !folded, (open) => {
+      opened.set(host[0], open);
+      report();
+    }));
+    tasks.replaceChildren(...(several ? run.hosts : run.cards).map(({ el }) => el));
+    tasks.dataset.size = several ? "rows" : size;
+    tasks.classList.toggle("mw-hosts", several);
+  }
+
+  // Of many tasks the kernel sends only what is looked at.
+  function report() {
+    if (run.header.folded) answer();
   }
 
   // What the stacks were is shown until the reader closes it; its first line is a title.
@@ -536,7 +593,9 @@ function newView(model) {
 
   function answer(question = 0) {
     said = Date.now();
-    send({ kind: "at", page, question, run: run.number, at: run.at });
+    const hosts = [...run.hosts.keys()].filter((i) => run.hosts[i].isOpen());
+    const looks = run.header.folded ? { hosts, tasks: run.task < 0 ? [] : [run.task] } : {};
+    send({ kind: "at", page, question, run: run.number, at: run.at, ...looks });
   }
 
   function send(message) {

@@ -14,18 +14,22 @@ from mwmagic.model.status import TaskState
 from mwmagic.model.text import encodable, sendable
 from mwmagic.record import RunPaths
 from mwmagic.words.log import fault_words, left_out_words
+from mwmagic.words.run import axis
 
+from .groups import folded, grouped
 from .journal import Journal
-from .pages import Cursor
-from .rows import Load, header, row
+from .pages import NOTHING_OPEN, Cursor
+from .rows import Load, header, host_row, row
 from .series import Series
 from .whole import Whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
 
     from mwmagic.model.status import RunStatus
 
+    from .groups import HostGroup
+    from .pages import Opened
     from .rows import View
     from .series import Point
 
@@ -48,6 +52,18 @@ MOVING_SECONDS = 0.2
 
 MOVING = {"part", "progress", "metrics", "usage"}
 """The parts of a row that keep changing."""
+
+SUMMARY_SECONDS = 1.0
+"""Time between two updates of what is summed up for each host, unless one fails."""
+
+URGENT = ("tone", "raised")
+"""The parts of a host's summary that do not wait for it."""
+
+Kept = dict[str, tuple[int, Any]]
+"""Values by name, each with the version of the state in which it last changed."""
+
+DEFAULT_AXIS = "step"
+"""What a chart counts while a page was told nothing else."""
 
 _NOTHING: tuple[object, ...] = (None, {}, [])
 """Values left out of a packet. An empty string is sent, because it clears the old one."""
@@ -75,41 +91,88 @@ class Feed:
         self._followers: list[Follower | None] = [None] * len(run.tasks)
         self._state = 0
         self._stacks = (0, "")
-        self._header: tuple[int, dict[str, Any]] = (0, {})
-        self._rows: list[dict[str, tuple[int, Any]]] = [{} for _ in run.tasks]
-        self._paced = 0.0
-        self._taken: tuple[View, bool] | None = None
+        self._header: Kept = {}
+        self._hosts: list[Kept] = []
+        self._rows: list[Kept] = [{} for _ in run.tasks]
+        self._shown: frozenset[int] = frozenset()
+        self._opened = NOTHING_OPEN
+        self._paced = self._summed = 0.0
+        self._taken: tuple[View, tuple[bool, bool]] | None = None
         self._loads = [Load() for _ in run.tasks]
         self._attempt = 1
         self.update(view)
 
     # The state.
 
+    def show(self, opened: Opened) -> None:
+        """Send from now on also the rows of what the pages have opened."""
+        if opened != self._opened:
+            self._opened, self._taken = opened, None
+
     def update(self, view: View) -> None:
         """Update the state from a newer status."""
-        run = view.run
-        due = run.over or time.monotonic() - self._paced >= MOVING_SECONDS
-        if self._taken in ((view, True), (view, due)):
+        run, now = view.run, time.monotonic()
+        due = run.over or now - self._paced >= MOVING_SECONDS
+        summed = run.over or now - self._summed >= SUMMARY_SECONDS
+        if self._taken in ((view, (True, True)), (view, (due, summed))):
             return  # nothing is new
-        self._taken = (view, due)
-        version = self._state + 1
-        new = sendable(header(view))
-        if new != self._header[1]:
-            self._header, self._state = (version, new), version
-        if view.stacks != self._stacks[1]:
-            self._stacks, self._state = (version, view.stacks), version
-        now = time.monotonic()
+        self._taken = (view, (due, summed))
         self._paced = now if due else self._paced
-        for index, task in enumerate(run.tasks.values()):
-            self._loads[index].take(task.cpu, now)
-            share = self._loads[index].share if task.state is TaskState.RUNNING else None
-            self._note(self._rows[index], sendable(row(task, share)), version, due=due)
+        self._summed = now if summed else self._summed
+        version, groups = self._state + 1, grouped(run)
+        self._note_header(view, groups, version)
+        self._note_hosts(groups, version, due=summed)
+        self._note_rows(run, groups, version, due=due)
         self._follow(run)
 
-    def _note(
-        self, kept: dict[str, tuple[int, Any]], new: dict[str, Any], version: int, *, due: bool
+    def _note_header(self, view: View, groups: Sequence[HostGroup], version: int) -> None:
+        before = self._header.get("hosts")
+        self._note(self._header, sendable(header(view)), version, due=True)
+        if self._header["hosts"] != before:  # the pages draw new ones
+            self._hosts = [{} for _ in groups]
+        if view.stacks != self._stacks[1]:
+            self._stacks, self._state = (version, view.stacks), version
+
+    def _note_hosts(self, groups: Sequence[HostGroup], version: int, *, due: bool) -> None:
+        for kept, group in zip(self._hosts, groups, strict=True):
+            new = sendable(host_row(group))
+            urgent = any(kept.get(name, (0, None))[1] != new[name] for name in URGENT)
+            if due or urgent:
+                self._note(kept, new, version, due=True)
+
+    def _note_rows(
+        self, run: RunStatus, groups: Sequence[HostGroup], version: int, *, due: bool
     ) -> None:
-        """Record what changed in a row: only what is urgent, unless an update is due."""
+        """Record the rows that are shown somewhere; of any other task only what the charts need."""
+        self._reveal(self._indices(run, groups))
+        now = time.monotonic()
+        for index, task in enumerate(run.tasks.values()):
+            if index in self._shown:
+                self._loads[index].take(task.cpu, now)
+                share = self._loads[index].share if task.state is TaskState.RUNNING else None
+                self._note(self._rows[index], sendable(row(task, share)), version, due=due)
+            elif axis(task.progress) != DEFAULT_AXIS:
+                self._note(self._rows[index], {"axis": axis(task.progress)}, version, due=due)
+
+    def _indices(self, run: RunStatus, groups: Sequence[HostGroup]) -> frozenset[int]:
+        """Return the tasks whose rows are shown in a page."""
+        if not (groups and folded(run)):
+            return frozenset(range(len(run.tasks)))
+        opened = (group.tasks for at, group in enumerate(groups) if at in self._opened.hosts)
+        raised = (group.raised for group in groups)
+        names = {name for tasks in (*opened, *raised) for name in tasks}
+        found = frozenset(index for index, name in enumerate(run.tasks) if name in names)
+        return found | self._opened.tasks
+
+    def _reveal(self, shown: frozenset[int]) -> None:
+        """Forget what was sent of the rows that appear, or are no longer kept up to date."""
+        for index in shown ^ self._shown:
+            if index < len(self._rows):
+                self._rows[index] = {}
+        self._shown = shown
+
+    def _note(self, kept: Kept, new: Mapping[str, Any], version: int, *, due: bool) -> None:
+        """Record what changed: only what is urgent, unless an update is due."""
         for name, value in new.items():
             changed = name not in kept or kept[name][1] != value
             if changed and (due or name not in MOVING or name not in kept):
@@ -121,13 +184,13 @@ class Feed:
 
     def state(self, since: int = 0) -> dict[str, Any]:
         """Return the state, or the part of it that changed since a version."""
-        rows: dict[int, dict[str, Any]] = {}
-        for index, kept in enumerate(self._rows):
-            new = {name: value for name, (version, value) in kept.items() if version >= since}
-            rows |= {index: new} if new else {}
-        header = self._header[1] if self._header[0] >= since else None
         stacks = self._stacks[1] if self._stacks[0] >= since else None
-        return {"header": header, "rows": rows, "stacks": stacks}
+        return {
+            "header": _changed(self._header, since),
+            "hosts": _all_changed(self._hosts, since),
+            "rows": _all_changed(self._rows, since),
+            "stacks": stacks,
+        }
 
     @property
     def saved(self) -> dict[str, Any]:
@@ -223,6 +286,20 @@ class Feed:
     def _look(self) -> None:
         """Record the lines that are still being written, and where each task's texts begin."""
         for index, follower in enumerate(self._followers):
-            live = clipped(follower.current, LIVE_LINE_CHARACTERS) if follower is not None else ""
-            new = {"live": live, "first": self.journal.first(index)}
+            first = self.journal.first(index)
+            if index in self._shown:
+                line = "" if follower is None else follower.current
+                new = {"live": clipped(line, LIVE_LINE_CHARACTERS), "first": first}
+            else:
+                new = {"first": first} if first else {}
             self._note(self._rows[index], new, self._state + 1, due=True)
+
+
+def _changed(kept: Kept, since: int) -> dict[str, Any]:
+    return {name: value for name, (version, value) in kept.items() if version >= since}
+
+
+def _all_changed(several: Sequence[Kept], since: int) -> dict[int, dict[str, Any]]:
+    """Return what changed of each, without those of which nothing did."""
+    found = {index: _changed(kept, since) for index, kept in enumerate(several)}
+    return {index: new for index, new in found.items() if new}

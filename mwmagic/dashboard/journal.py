@@ -54,11 +54,12 @@ class Text(NamedTuple):
 
 @dataclass
 class _Kept:
-    """What is kept of one task: the numbers of its texts, and their sizes in all."""
+    """What is kept of one task: the numbers of its texts, their sizes, and whether some went."""
 
     numbers: deque[int] = field(default_factory=deque)
     lines: int = 0
     size: int = 0
+    cut: bool = False
 
 
 class Journal:
@@ -77,9 +78,9 @@ class Journal:
         self._size = 0
 
     def first(self, task: int) -> int:
-        """Return the number of a task's oldest text; 0 if there is none."""
+        """Return the number of a task's oldest text; 0 while nothing was dropped before it."""
         kept = self._tasks.get(task)
-        return kept.numbers[0] if kept and kept.numbers else 0
+        return kept.numbers[0] if kept and kept.cut and kept.numbers else 0
 
     def add(self, task: int, lines: Iterable[LogLine]) -> None:
         """Append lines of the task at this index; -1 means that mwmagic wrote them."""
@@ -99,6 +100,7 @@ class Journal:
             self._drop(max(self._tasks.values(), key=lambda one: one.size))
 
     def _drop(self, kept: _Kept) -> None:
+        kept.cut = True
         oldest = self._texts.pop(kept.numbers.popleft())
         self._count(kept, -oldest.lines, -oldest.size)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-__all__ = ["Cursor", "Pages"]
+__all__ = ["NOTHING_OPEN", "Cursor", "Opened", "Pages"]
 
 PACKET_CHARACTERS = 24_000
 """Maximum size of a packet."""
@@ -38,9 +38,20 @@ class Cursor(NamedTuple):
     state: int = 0
 
 
+class Opened(NamedTuple):
+    """What a page shows of many tasks: all of some hosts', and single ones, by index."""
+
+    hosts: frozenset[int]
+    tasks: frozenset[int]
+
+
+NOTHING_OPEN = Opened(frozenset(), frozenset())
+
+
 @dataclass
 class _Page:
     position: Cursor
+    opened: Opened = NOTHING_OPEN
     waiting: bool = False
     unanswered: int = 0
 
@@ -60,8 +71,10 @@ class Pages:
         self._goal = Cursor()
         self._unanswered = 0
 
-    def heard(self, name: str, position: Cursor, question: int = 0) -> None:
-        """Record the position that a page reports; add the page if it is new.
+    def heard(
+        self, name: str, position: Cursor, question: int = 0, opened: Opened = NOTHING_OPEN
+    ) -> None:
+        """Record the position that a page reports, and what it shows; add the page if it is new.
 
         A page that answers the current question has everything up to its goal, and
         what was sent since is on its way; any other message means that something was
@@ -73,7 +86,7 @@ class Pages:
         if page is not None and question == self._question and whole:
             position = page.position
         answering = {other: page for other, page in self._pages.items() if not page.unanswered}
-        self._pages = {**answering, name: _Page(position)}
+        self._pages = {**answering, name: _Page(position, opened)}
 
     def restart(self) -> None:
         """Start again at position 0: the pages show another run."""
@@ -100,6 +113,12 @@ class Pages:
     @property
     def _waiting(self) -> bool:
         return any(page.waiting for page in self._pages.values())
+
+    @property
+    def opened(self) -> Opened:
+        """What any of the pages shows."""
+        opened = [NOTHING_OPEN, *(page.opened for page in self._pages.values())]
+        return Opened(*(frozenset().union(*each) for each in zip(*opened, strict=True)))
 
     def position(self) -> Cursor:
         """Return the position of the page that is furthest behind."""

@@ -37,6 +37,12 @@ TITLE_CHARACTERS = 22
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
 """The palette of Okabe and Ito, made for colour-blind readers."""
 
+DASHES = ("", "6 3", "2 3", "8 3 2 3")
+"""The patterns of the curves, one for each round through the colours."""
+
+DISTINCT_CURVES = len(COLOURS) * len(DASHES)
+"""How many tasks have a look of their own; those after them look like the first ones."""
+
 INK, RULE = "#444", "#ddd"
 """The colours of words and numbers, and of the lines behind the curves, on white."""
 
@@ -52,10 +58,15 @@ class Picture:
         The tasks' names, in rank order.
     axis : str
         What the x values count.
+    brief : bool
+        Whether the legend names no more tasks than it can tell apart.
     """
 
-    def __init__(self, points: Sequence[Point], tasks: Sequence[str], axis: str) -> None:
+    def __init__(
+        self, points: Sequence[Point], tasks: Sequence[str], axis: str, *, brief: bool = False
+    ) -> None:
         self._tasks, self._axis = tasks, axis
+        self._named = tasks[:DISTINCT_CURVES] if brief else tasks
         found: dict[str, list[Point]] = {}
         for point in points:
             if point.key.metric is not None:
@@ -87,7 +98,7 @@ class Picture:
         charts = "".join(self._placed(index, name) for index, name in enumerate(self.metrics))
         top = HEIGHT_PIXELS * math.ceil(len(self.metrics) / 2)
         columns = self.width // ENTRY_PIXELS
-        height = top + LINE_PIXELS * math.ceil(len(self._tasks) / columns) + 4
+        height = top + LINE_PIXELS * math.ceil(len(self._named) / columns) + 4
         legend = "".join(
             _entry(
                 index,
@@ -95,7 +106,7 @@ class Picture:
                 10 + index % columns * ENTRY_PIXELS,
                 top + index // columns * LINE_PIXELS,
             )
-            for index, name in enumerate(self._tasks)
+            for index, name in enumerate(self._named)
         )
         size = f'width="{self.width}" height="{height}" viewBox="0 0 {self.width} {height}"'
         font = f'font-family="sans-serif" font-size="11" fill="{INK}"'
@@ -226,7 +237,7 @@ def _short(name: str) -> str:
 
 
 def _stroke(index: int, width: float = 1.6) -> str:
-    dashes = ("", "6 3", "2 3", "8 3 2 3")[index // len(COLOURS) % 4]
+    dashes = DASHES[index // len(COLOURS) % len(DASHES)]
     colour = COLOURS[index % len(COLOURS)]
     return f'fill="none" stroke="{colour}" stroke-width="{width}" stroke-dasharray="{dashes}"'
 

@@ -1,4 +1,4 @@
-"""A run's status as a page shows it: a header, and one row for each task."""
+"""A run's status as a page shows it: a header, a row for each task, and one for each host."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.record import inside
+from mwmagic.words.host import host_progress, host_tone, host_usage, host_words, size_words
 from mwmagic.words.run import (
     attempt_words,
     axis,
@@ -21,10 +22,16 @@ from mwmagic.words.run import (
     words,
 )
 
+from .groups import folded, grouped
+
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from mwmagic.model.status import RunStatus, TaskStatus
 
-__all__ = ["Load", "View", "header", "row"]
+    from .groups import HostGroup
+
+__all__ = ["Load", "View", "header", "host_row", "row"]
 
 MOST_ROWS, MOST_CARDS = 8, 24
 """The most tasks shown as rows, and as cards; more are shown as tiles."""
@@ -83,14 +90,9 @@ def _usage(task: TaskStatus, share: float | None) -> str:
         task.address,
         f"pid {task.pid}" if task.pid else "",
         "" if share is None else f"{100 * share:.0f} % CPU",
-        _memory(task.memory) if task.memory else "",
+        size_words(task.memory) if task.memory else "",
     ]
     return " · ".join(filter(None, told))
-
-
-def _memory(size: float) -> str:
-    megabytes = size / 2**20
-    return f"{megabytes:.0f} MB" if megabytes < 2**10 else f"{megabytes / 2**10:.1f} GB"
 
 
 def row(task: TaskStatus, share: float | None = None) -> dict[str, Any]:
@@ -116,6 +118,18 @@ def row(task: TaskStatus, share: float | None = None) -> dict[str, Any]:
     }
 
 
+def host_row(group: HostGroup) -> dict[str, Any]:
+    """Return what a page shows of a host, as JSON values."""
+    host, tasks = group.host, group.tasks
+    return {
+        "tone": host_tone(host, tasks),
+        "state": host_words(host, tasks),
+        "progress": host_progress(tasks),
+        "usage": host_usage(host),
+        "raised": list(group.raised),
+    }
+
+
 def _actions(view: View) -> list[str]:
     """Return the ids of the buttons that are enabled."""
     if view.doing:
@@ -123,8 +137,10 @@ def _actions(view: View) -> list[str]:
     return ["restart"] if view.run.over else ["stacks", "restart", "stop"]
 
 
-def _size(count: int) -> str:
-    """Return the layout for a number of tasks."""
+def _size(run: RunStatus, groups: Sequence[HostGroup]) -> str:
+    """Return the layout for the tasks that are shown together: all, or a host's."""
+    several = [len(group.tasks) for group in groups] if folded(run) else []
+    count = max(several, default=len(run.tasks))
     if count > MOST_CARDS:
         return "tiles"
     return "cards" if count > MOST_ROWS else "rows"
@@ -133,6 +149,8 @@ def _size(count: int) -> str:
 def header(view: View) -> dict[str, Any]:
     """Return what a page shows of a run as a whole, as JSON values."""
     run = view.run
+    groups = grouped(run)
+    ranks = {name: rank for rank, name in enumerate(run.tasks)}
     return {
         "title": " · ".join(filter(None, [f"Run {run.number}", run.script, attempt_words(run)])),
         "tone": run_tone(run),
@@ -142,7 +160,9 @@ def header(view: View) -> dict[str, Any]:
         "started": run.started,
         "ended": run.ended,
         "names": list(run.tasks),
-        "size": _size(len(run.tasks)),
+        "size": _size(run, groups),
+        "hosts": [[group.host.name, [ranks[name] for name in group.tasks]] for group in groups],
+        "folded": bool(groups) and folded(run),
         "cause": "\n".join(blame(run)),
         "culprit": run.cause.task if run.cause else None,
         "notice": "\n".join(filter(None, [view.refusal, *remarks(run)])),

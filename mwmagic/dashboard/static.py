@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from mwmagic.model.text import encodable
+from mwmagic.words.host import host_progress, host_tone, host_usage, host_words
 from mwmagic.words.run import (
     axis,
     blame,
@@ -21,13 +22,15 @@ from mwmagic.words.run import (
     tone,
 )
 
+from .groups import grouped
 from .picture import Picture
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from mwmagic.model.status import RunStatus, TaskStatus
 
+    from .groups import HostGroup
     from .series import Point
 
 __all__ = ["page", "text"]
@@ -46,17 +49,32 @@ white and black.
 def text(run: RunStatus) -> str:
     """Return a run's state as plain text: a line for it, and one for each task.
 
+    On several hosts each of them has a line, and among many tasks only those that
+    need attention.
+
     Parameters
     ----------
     run : RunStatus
         Its status. What differs from one execution to the next, such as ports
         and process ids, is left out, so that saved outputs can be compared.
     """
-    lines = [headline(run)]
-    width = max(map(len, run.tasks), default=0)
-    for name, task in run.tasks.items():
-        lines.append(f"  {name:<{width}}  {task_words(task)}  {reached(task.progress)}".rstrip())
-    return encodable("\n".join([*lines, *remarks(run)]))
+    groups = grouped(run)
+    lines = [line for group in groups for line in _group_text(group)] or _task_lines(run.tasks)
+    return encodable("\n".join([headline(run), *lines, *remarks(run)]))
+
+
+def _group_text(group: HostGroup) -> list[str]:
+    words, progress = host_words(group.host, group.tasks), host_progress(group.tasks)
+    head = "  ".join(filter(None, [f"  {group.host.name}", words, progress]))
+    return [head, *(f"  {line}" for line in _task_lines(group.shown))]
+
+
+def _task_lines(tasks: Mapping[str, TaskStatus]) -> list[str]:
+    width = max(map(len, tasks), default=0)
+    return [
+        f"  {name:<{width}}  {task_words(task)}  {reached(task.progress)}".rstrip()
+        for name, task in tasks.items()
+    ]
 
 
 def page(
@@ -85,7 +103,8 @@ def page(
     head = "⚠ " if run_tone(run) == "stall" else ""
     head += "<b>" + html.escape(headline(run)) + "</b>"
     head += f" <i>(still going at {_now()}, when this was saved)</i>" if live else ""
-    rows = "".join(_row(name, task) for name, task in run.tasks.items())
+    groups = grouped(run)
+    rows = "".join(map(_group_rows, groups)) or _rows(run.tasks)
     parts = [head, f"<table>{rows}</table>", _picture(run, points), _cause(run)]
     said = filter(None, [note, *remarks(run)])
     parts += [f"<p>{html.escape(one)}</p>" for one in said]
@@ -99,11 +118,30 @@ def _now() -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S")
 
 
-def _row(name: str, task: TaskStatus) -> str:
-    mark = f"border-left:4px solid {TONES.get(tone(task), 'transparent')}"
+def _group_rows(group: HostGroup) -> str:
+    host, tasks = group.host, group.tasks
+    told = (host_words(host, tasks), host_progress(tasks), host_usage(host))
+    rule = "border-top:1px solid #8885"
+    return _cells(host.name, host_tone(host, tasks), told, rule) + _rows(group.shown, inside=True)
+
+
+def _rows(tasks: Mapping[str, TaskStatus], *, inside: bool = False) -> str:
+    return "".join(_row(name, task, inside=inside) for name, task in tasks.items())
+
+
+def _row(name: str, task: TaskStatus, *, inside: bool) -> str:
     values = ", ".join(f"{metric} {value}" for metric, value in metrics(task.progress))
-    words = map(html.escape, (task_words(task), progress_words(task.progress), values))
-    cells = zip(("", mark, "", ""), (f"<b>{html.escape(name)}</b>", *words), strict=True)
+    told = (task_words(task), progress_words(task.progress), values)
+    return _cells(name, tone(task), told, "padding-left:2em" if inside else "", bold=not inside)
+
+
+def _cells(
+    name: str, kind: str, told: tuple[str, str, str], style: str = "", *, bold: bool = True
+) -> str:
+    """Return a row of the table, with a mark in the colour of its tone."""
+    mark = f"border-left:4px solid {TONES.get(kind, 'transparent')}"
+    title = f"<b>{html.escape(name)}</b>" if bold else html.escape(name)
+    cells = zip((style, mark, "", ""), (title, *map(html.escape, told)), strict=True)
     return "<tr>" + "".join(f'<td style="text-align:left;{s}">{c}</td>' for s, c in cells) + "</tr>"
 
 
@@ -115,7 +153,7 @@ def _cause(run: RunStatus) -> str:
 def _picture(run: RunStatus, points: Sequence[Point]) -> str:
     """Return the metrics as a self-contained image, and their first and last values in words."""
     axes = [axis(task.progress) for task in run.tasks.values()]
-    picture = Picture(points, list(run.tasks), axes[0] if axes else "")
+    picture = Picture(points, list(run.tasks), axes[0] if axes else "", brief=bool(run.hosts))
     if not picture.metrics:
         return ""
     lines = [

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mwmagic.logs.terminal import printable
+from mwmagic.words.host import host_progress, host_tone, host_usage, host_words
 from mwmagic.words.run import (
     attempt_words,
     clock,
@@ -28,6 +29,7 @@ from mwmagic.words.run import (
     tone,
 )
 
+from .groups import grouped
 from .static import text
 
 if TYPE_CHECKING:
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 
     from mwmagic.client.run import Run
     from mwmagic.model.status import RunStatus, TaskStatus
+
+    from .groups import HostGroup
 
 __all__ = ["live", "table"]
 
@@ -59,7 +63,7 @@ def table(run: RunStatus) -> Group:
         Its status.
     """
     grid = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
-    cells = [_cells(name, task) for name, task in _worst_first(run.tasks)]
+    cells = _group_cells(run) or [_cells(name, task) for name, task in _worst_first(run.tasks)]
     for column in range(WHOLE_COLUMNS):
         whole = max((row[column].cell_len for row in cells), default=0)
         grid.add_column(no_wrap=True, min_width=whole)
@@ -78,6 +82,21 @@ def _text(text: str, style: str = "") -> Text:
 def _worst_first(tasks: dict[str, TaskStatus]) -> list[tuple[str, TaskStatus]]:
     """Return failures first, because a terminal may not show every row."""
     return sorted(tasks.items(), key=lambda item: tone(item[1]) != "bad")
+
+
+def _group_cells(run: RunStatus) -> list[list[Any]]:
+    """Return a line for each of several hosts, the worst first, and its tasks below it."""
+    groups = sorted(grouped(run), key=lambda one: host_tone(one.host, one.tasks) != "bad")
+    return [line for group in groups for line in _lines(group)]
+
+
+def _lines(group: HostGroup) -> list[list[Any]]:
+    host, tasks = group.host, group.tasks
+    style = f"bold {STYLES.get(host_tone(host, tasks), '')}"
+    texts = [host_progress(tasks), host_usage(host)]
+    head = [_text(host.name, "bold"), _text(host_words(host, tasks), style), ""]
+    below = [_cells(f"  {name}", task) for name, task in _worst_first(group.shown)]
+    return [[*head, *map(_text, texts)], *below]
 
 
 def _head(run: RunStatus) -> Text:

@@ -68,6 +68,8 @@ class Exit:
         Whether the machine or its agent is gone, and the process with it.
     host : str or None
         The machine whose agent disappeared without a message.
+    away : str or None
+        The machine that it was on, unless that is the supervisor's.
     stalled : float or None
         Seconds without progress, if mwmagic ended the process because of a stall.
     report : mapping or None
@@ -100,6 +102,7 @@ class Exit:
     errno: int | None = None
     lost: bool = False
     host: str | None = None
+    away: str | None = None
     stalled: float | None = None
     report: Mapping[str, Any] | None = None
     tail: str = ""
@@ -209,7 +212,7 @@ class Exit:
         return Finding(
             self._symptom,
             self.task,
-            host=self.host,
+            host=self.host or (self.away if self.lost else None),
             seconds=self.stalled,
             code=code,
             signal=number,
@@ -223,7 +226,7 @@ class Exit:
         if self.stalled is not None:
             return Symptom.STALLED
         if self.lost:
-            return Symptom.AGENT_LOST
+            return Symptom.HOST_LOST if self.host and self.away else Symptom.AGENT_LOST
         if self.unknown:
             return Symptom.NOT_STARTED if self.detail else Symptom.UNKNOWN
         if self.oom:

@@ -55,13 +55,21 @@ def diagnose(exits: Sequence[Exit]) -> Cause | None:
         failures = consequences if is_consequence(end) else primary
         (failures if end.failed else not_failed).append(end)
     if primary:
-        return _failed(primary[0], consequences)
+        return _with_host(_failed(primary[0], consequences), exits)
     if not consequences:
         return None
     guilty = _guilty(consequences, not_failed)
     if guilty is None:
         return _failed(consequences[0], consequences)
     return _blamed(guilty, consequences)
+
+
+def _with_host(cause: Cause, exits: Iterable[Exit]) -> Cause:
+    """Name all tasks that were lost with a machine or its agent, if one of several was lost."""
+    if cause.symptom not in (Symptom.HOST_LOST, Symptom.AGENT_LOST) or not cause.finding.host:
+        return cause
+    lost = tuple(end.task for end in exits if end.lost and end.away == cause.finding.host)
+    return replace(cause, finding=replace(cause.finding, tasks=lost))
 
 
 def _guilty(consequences: Sequence[Exit], not_failed: Sequence[Exit]) -> Exit | None:

@@ -458,6 +458,16 @@ KNOWN = (
         "https://man7.org/linux/man-pages/man7/signal.7.html",
         symptoms=(Finding(Symptom.AGENT_LOST),),
     ),
+    Known(
+        "host-lost",
+        "A machine is gone",
+        "The machine no longer answers, or its agent vanished, and all workers there with it: it "
+        "was preempted, switched off or cut off from the network, or its job ran out of time.",
+        "look into the scheduler's records of the job and the machine; `--restarts 1` restarts all "
+        "tasks, on other machines if there are any",
+        "https://slurm.schedmd.com/job_state_codes.html",
+        symptoms=(Finding(Symptom.HOST_LOST),),
+    ),
 )
 """Failures that end a run."""
 

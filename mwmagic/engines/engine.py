@@ -54,6 +54,10 @@ class Host:
         What to do if the agent does not answer.
     stderr : Stderr
         Takes what the command writes to its standard error.
+    job : str
+        The scheduler's job that it belongs to, for displays.
+    until : float, optional
+        When that job ends, in seconds of the wall clock, for displays.
     """
 
     name: str
@@ -65,6 +69,9 @@ class Host:
     env: Mapping[str, str] | None = field(default=None, hash=False)
     hint: str = field(default="", compare=False)
     stderr: Stderr = field(default_factory=Stderr, compare=False)
+    # A machine whose job was extended is still the same machine.
+    job: str = field(default="", compare=False)
+    until: float | None = field(default=None, compare=False)
 
     async def connect(self) -> Link:
         """Start the agent and return the link to it.

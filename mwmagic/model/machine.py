@@ -117,6 +117,16 @@ class MachineStatus:
         Its warm process.
     machine : Machine, optional
         What it has, once that is known.
+    load : float, optional
+        How many processes ran or waited to run, on average over the last minute.
+    used : int, optional
+        Bytes of memory in use.
+    why : str, optional
+        What the scheduler says about its loss.
+    job : str
+        The scheduler's job that it belongs to, if there is one.
+    until : float, optional
+        When that job ends, in seconds of the wall clock.
     """
 
     name: str
@@ -125,6 +135,11 @@ class MachineStatus:
     lost: bool = False
     warm: Warm = Warm()
     machine: Machine | None = None
+    load: float | None = None
+    used: int | None = None
+    why: str | None = None
+    job: str = ""
+    until: float | None = None
 
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> MachineStatus:

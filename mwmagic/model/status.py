@@ -8,6 +8,7 @@ from typing import Literal
 
 from .cause import Cause, Remark, Stall  # noqa: TC001 - read to know how a status is read back
 from .fault import Fault  # noqa: TC001 - read to know how a status is read back
+from .host import HostStatus  # noqa: TC001 - read to know how a status is read back
 from .stored import Measured, Stored
 from .symptom import Finding  # noqa: TC001 - read to know how a status is read back
 
@@ -220,6 +221,8 @@ class RunStatus(Stored):
         When it was over.
     tasks : dict of str to TaskStatus
         Each task, by name, in rank order.
+    hosts : tuple of HostStatus
+        The machines that they are on, if they are on several.
     cause : Cause or None
         The first failure of a run that failed.
     trouble : str or None
@@ -246,6 +249,7 @@ class RunStatus(Stored):
     started: float = 0.0
     ended: float | None = None
     tasks: dict[str, TaskStatus] = field(default_factory=dict)
+    hosts: tuple[HostStatus, ...] = ()
     cause: Cause | None = None
     trouble: str | None = None
     stall: Stall | None = None

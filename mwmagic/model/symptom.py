@@ -19,6 +19,7 @@ class Symptom(str, Enum):
     UNKNOWN = "unknown"
     NOT_STARTED = "not-started"
     AGENT_LOST = "agent-lost"
+    HOST_LOST = "host-lost"
     EXITED = "exited"
     LACKS_NAME = "lacks-name"
     KILLED = "killed"
@@ -74,6 +75,8 @@ class Finding(Stored):
         The system's number for that, if it is an error of the system's.
     positions : tuple of Position
         Where each of the tasks involved is.
+    tasks : tuple of str
+        The tasks that were lost with the machine, this one among them.
     """
 
     symptom: Symptom = Symptom.UNKNOWN
@@ -89,6 +92,7 @@ class Finding(Stored):
     detail: str | None = None
     errno: int | None = None
     positions: tuple[Position, ...] = ()
+    tasks: tuple[str, ...] = ()
 
     def matches(self, other: Finding) -> bool:
         """Return whether another finding has the same symptom and every field that is set here."""

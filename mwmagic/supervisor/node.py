@@ -69,6 +69,8 @@ class Node:
         Its warm process.
     alive : bool
         Whether its agent is there.
+    why : str or None
+        What the scheduler says about its loss.
     """
 
     def __init__(
@@ -88,6 +90,8 @@ class Node:
         self.shares: dict[str, dict[str, str]] = {}
         self.warm = Warm()
         self.alive = True
+        self.why: str | None = None
+        self._used: dict[str, Any] = {}
         self._known = False
         self._listener = listener
         self._lost = lost
@@ -129,7 +133,17 @@ class Node:
         names = tuple(str(task) for task in self.tasks)
         host = self.host
         return MachineStatus(
-            host.name, host.address, names, not self.alive, self.warm, self.machine
+            host.name,
+            host.address,
+            names,
+            lost=not self.alive,
+            warm=self.warm,
+            machine=self.machine,
+            load=self._used.get("load"),
+            used=self._used.get("memory"),
+            why=self.why,
+            job=host.job,
+            until=host.until,
         )
 
     async def _look(self) -> None:
@@ -261,6 +275,8 @@ class Node:
         elif event["type"] == "cooled" or event.get("command") == "warm":  # refused
             self.warm = Warm("failed", error=event["error"])
             self.proceed()
+        elif event["type"] == "usage":
+            self._used = event["machine"]
         self._listener(event)
 
     def _gone(self) -> None:

@@ -54,12 +54,15 @@ class Loss:
         When it was noticed, in monotonic seconds.
     why : str, optional
         What the scheduler says about it.
+    here : bool
+        Whether it is this machine, of which only the agent can be lost.
     """
 
     host: str
     tasks: tuple[Task, ...]
     time: float
     why: str | None = None
+    here: bool = False
 
 
 class Place:
@@ -143,6 +146,11 @@ class Place:
     def there(self, task: Task, path: str) -> str:
         """Return the path of a file of the record on a task's machine."""
         return self._of[task].disk.there(path)
+
+    def away(self, task: Task) -> str | None:
+        """Return the name of the machine that a task is on, unless it is this one."""
+        host = self._of[task].host
+        return None if host.here else host.name
 
     def channel(self, task: Task) -> Channel:
         """Return the connection to the agent that a task runs under."""
@@ -339,4 +347,5 @@ class Place:
             pass
         except Exception:  # noqa: BLE001 - another package's engine: the loss is reported all the same
             traceback.print_exc()
-        self._lost(Loss(node.host.name, node.tasks, moment, why))
+        node.why = why
+        self._lost(Loss(node.host.name, node.tasks, moment, why, here=node.host.here))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.agent.wire import AGENT_LOST
@@ -88,6 +89,8 @@ class TaskProcess:
         Its state; never ``absent``.
     exit : Exit or None
         How it ended.
+    away : str or None
+        The machine that it ended on, unless that is this one.
     deaf : Whereabouts or None
         Why it could not be asked for its stack, when it was last.
     """
@@ -115,6 +118,7 @@ class TaskProcess:
         self.logs_start = logs_start
         self.state = TaskState.STARTING
         self.exit: Exit | None = None
+        self.away: str | None = None
         self.deaf: Whereabouts | None = None
         self.pid: int | None = None
         self.warm = False
@@ -179,6 +183,7 @@ class TaskProcess:
             detail=sendable(event["error"]),
             errno=event["errno"],
             lost=event["reason"] == AGENT_LOST,
+            away=self.away,
             stalled=self.stalled,
             report=report,
             tail=self._output.tail,
@@ -209,7 +214,7 @@ class TaskProcess:
         """Note that it is gone, together with its agent."""
         self.state = TaskState.ENDED
         end = Exit(str(self.task), self.attempt, None, None, time, detail=why, lost=True, host=host)
-        self.exit = end
+        self.exit = replace(end, away=self.away)
         return self.exit
 
     @property

@@ -13,6 +13,7 @@ from mwmagic import gang as g
 from mwmagic.diagnosis import remarks
 from mwmagic.errors import MwmagicError, SupervisorError
 from mwmagic.logs.guard import Guard
+from mwmagic.model.host import several
 from mwmagic.model.position import Whereabouts
 from mwmagic.model.status import (
     RunState,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from mwmagic.model.cause import Cause, Remark
     from mwmagic.model.cluster import Task
     from mwmagic.model.fault import Fault
+    from mwmagic.model.host import HostStatus
     from mwmagic.model.messages import Message
     from mwmagic.model.start import Start
     from mwmagic.record import RunDirectory
@@ -92,6 +94,7 @@ class LiveRun:
         self._account = Account(options, self.gang.state.value, changed)
         self._measurements = Measurements(directory, self._account.extremes)
         self._remarks: tuple[Remark, ...] = ()
+        self._hosts: tuple[HostStatus, ...] = ()
         self._note("created", tasks=list(map(str, options.members)))
 
     @property
@@ -244,6 +247,7 @@ class LiveRun:
         self._remarks = self._guard.call("remarks", (), remarks, self._processes.seen({}))
         failed = action.state is RunState.FAILED
         self.cause = self._exits.cause(self.gang.attempt) if failed else None
+        self._look_at_hosts()
         self._note("ended", state=action.state.value, cause=self.cause and self.cause.as_json())
         self._ended = time.time()
 
@@ -275,6 +279,7 @@ class LiveRun:
             self._changed()
         elif event["type"] == "exited":
             bare = {**event, "report": None}
+            process.away = self._place.away(process.task)
             end = self._guard.call("report", None, process.exited, event)
             self._exited(process, end or process.exited(bare))
         elif event["type"] == "refused" and event["command"] == "start":
@@ -320,12 +325,14 @@ class LiveRun:
         for task in loss.tasks:
             process = self._processes.of(task)
             if process is not None and process.state is not TaskState.ENDED:
+                process.away = None if loss.here else loss.host
                 self._exited(process, process.lost(loss.host, loss.time, loss.why))
 
     # The record.
 
     def status(self) -> RunStatus:
         """Return the run's status."""
+        self._look_at_hosts()
         return RunStatus(
             number=self.directory.number,
             directory=str(self.directory.path),
@@ -337,6 +344,7 @@ class LiveRun:
             started=self._started,
             ended=self._ended,
             tasks={str(task): self._task_status(task) for task in self.gang.tasks},
+            hosts=self._hosts,
             cause=self.cause,
             trouble=self.directory.trouble,
             stall=self._stalls.current,
@@ -345,6 +353,13 @@ class LiveRun:
             examined=self._stalls.examined,
             faults=tuple(self._faults),
         )
+
+    def _look_at_hosts(self) -> None:
+        """Note the hosts as they are now, unless the run is over or they are being replaced."""
+        machines = self._place.machines
+        placed = sum(len(machine.tasks) for machine in machines)
+        if self._ended is None and placed == len(self.gang.tasks):
+            self._hosts = several(machines)
 
     def _task_status(self, task: Task) -> TaskStatus:
         """Return a task's status; its address may be newer than its process."""

@@ -225,7 +225,8 @@ class FakeAgent:
                 for name, one in self.workers.items()
             }
             if used:
-                self.emit("usage", time=self.machine.time, processes=used)
+                machine = {"load": self.machine.load, "memory": self.machine.used}
+                self.emit("usage", time=self.machine.time, machine=machine, processes=used)
 
 
 _HANDLERS: dict[str, Callable[[FakeAgent, Message], None]] = {

@@ -108,6 +108,8 @@ class FakeEngine:
             (machine.name,),
             slots=machine.slots,
             shared=machine.shared,
+            job=machine.job,
+            until=machine.until,
             machine=machine,
             script=self.script,
         )

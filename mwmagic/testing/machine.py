@@ -43,6 +43,10 @@ class FakeMachine:
         How far the supervisor may fall behind a log before the agent skips ahead.
     look_seconds : float
         How long it takes to find out what the machine has.
+    job : str
+        The scheduler's job that it belongs to.
+    until : float, optional
+        When that job ends, in seconds of the wall clock.
 
     Attributes
     ----------
@@ -52,6 +56,10 @@ class FakeMachine:
         What the scheduler says about its loss.
     reachable : bool
         Whether messages arrive.
+    load : float
+        Its load over a minute.
+    used : int
+        Bytes of its memory in use.
     disk : dict
         The files on its own disk, by path.
     """
@@ -71,6 +79,8 @@ class FakeMachine:
         warm_seconds: float = 0.0,
         look_seconds: float = 0.0,
         lag_bytes: int = 4 << 20,
+        job: str = "",
+        until: float | None = None,
     ) -> None:
         self.name = name
         self.address = address or name
@@ -90,6 +100,10 @@ class FakeMachine:
         self.warm_seconds = warm_seconds
         self.look_seconds = look_seconds
         self.lag_bytes = lag_bytes
+        self.job = job
+        self.until = until
+        self.load = 0.0
+        self.used = 0
         self.lost = False
         self.why: str | None = None
         self.reachable = True

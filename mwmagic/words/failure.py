@@ -18,12 +18,26 @@ if TYPE_CHECKING:
     from mwmagic.model.position import Position
     from mwmagic.model.symptom import Finding
 
-__all__ = ["ended", "explain", "headline", "observed", "position", "remark", "sentence", "stalled"]
+__all__ = [
+    "ended",
+    "explain",
+    "headline",
+    "listed",
+    "observed",
+    "position",
+    "remark",
+    "sentence",
+    "span",
+    "stalled",
+]
 
 _EARLY = (Symptom.FINISHED_EARLY, Symptom.FINISHED_DURING_SAVE)
 
 CONSEQUENCE_TASKS = 8
 """The most tasks that a sentence names."""
+
+SPAN_TASKS = 2
+"""The most tasks in a row that are named one by one where they are on one machine."""
 
 _GAP = re.compile(r"\{(\w+)\}")
 
@@ -43,11 +57,19 @@ def _detailed(text: str, finding: Finding) -> str:
     return f"{text}; {finding.detail}" if finding.detail else text
 
 
-def _agent_lost(finding: Finding) -> str:
-    if finding.host:
-        why = f": {finding.detail}" if finding.detail else ""
-        return f"lost with its agent on {finding.host}{why}"
-    return f"ended with its agent, {finding.detail}" if finding.detail else "lost with its agent"
+def _agent_lost(finding: Finding, whose: str = "its") -> str:
+    agent = f"{whose} agent" + (f" on {finding.host}" if finding.host else "")
+    return f"ended with {agent}, {finding.detail}" if finding.detail else f"lost with {agent}"
+
+
+def _why(finding: Finding) -> str:
+    return f": {finding.detail}" if finding.detail else ""
+
+
+def _host_lost(finding: Finding) -> str:
+    return (
+        f"host {finding.host or '(unknown)'} was lost with {span(finding.tasks or (finding.task,))}"
+    )
 
 
 def _before_strategy(finding: Finding) -> str:
@@ -62,12 +84,12 @@ def _at(line: str | None) -> str:
 def _keeps_waiting(finding: Finding) -> str:
     each = [f"{one.task} is {_at(one.at)}" for one in finding.positions]
     verb = "keeps" if len(each) == 1 else "keep"
-    return f"{_listed(each)} and {verb} the others waiting"
+    return f"{listed(each)} and {verb} the others waiting"
 
 
 def _different_places(finding: Finding) -> str:
     each = [f"{one.task} {_at(one.at)}" for one in finding.positions]
-    return f"all wait for each other in different places: {_listed(each)}"
+    return f"all wait for each other in different places: {listed(each)}"
 
 
 _OBSERVED: dict[Symptom, Callable[[Finding], str]] = {
@@ -78,6 +100,7 @@ _OBSERVED: dict[Symptom, Callable[[Finding], str]] = {
         else "could not be started (no reason given)"
     ),
     Symptom.AGENT_LOST: _agent_lost,
+    Symptom.HOST_LOST: lambda f: " ".join(filter(None, ["lost with its host", f.host])) + _why(f),
     Symptom.EXITED: lambda f: _detailed(f"exited with code {f.code}", f),
     Symptom.LACKS_NAME: lambda f: _detailed(f"exited with code {f.code}", f),
     Symptom.KILLED: lambda f: _detailed(f"killed by {_signal(f.signal)}", f),
@@ -165,8 +188,13 @@ def _edited(known: Known, where: Location | None) -> list[str]:
 
 
 def headline(cause: Cause) -> str:
-    """Say in a line which task failed first, and how."""
-    return f"{cause.task or 'a task'} {observed(cause.finding)}"
+    """Say in a line which task failed first, and how, or which machine was lost."""
+    finding = cause.finding
+    if finding.symptom is Symptom.HOST_LOST:
+        return _host_lost(finding) + _why(finding)
+    if finding.symptom is Symptom.AGENT_LOST and len(finding.tasks) > 1:
+        return f"{span(finding.tasks)} {_agent_lost(finding, 'their')}"
+    return f"{cause.task or 'a task'} {observed(finding)}"
 
 
 def explain(cause: Cause) -> list[str]:
@@ -206,10 +234,24 @@ def _where(where: Location | None, at: str) -> list[str]:
 def _consequences(cause: Cause) -> list[str]:
     if not cause.consequences:
         return []
-    return [f"  {_listed(cause.consequences)} failed as a consequence."]
+    return [f"  {listed(cause.consequences)} failed as a consequence."]
 
 
-def _listed(tasks: Sequence[str]) -> str:
+def span(tasks: Sequence[str]) -> str:
+    """Name tasks, those in a row by the first and the last: ``worker:8 to worker:15``."""
+    if len(tasks) > SPAN_TASKS and _in_a_row(tasks):
+        return f"{tasks[0]} to {tasks[-1]}"
+    return listed(tasks)
+
+
+def _in_a_row(tasks: Sequence[str]) -> bool:
+    kind, _, first = tasks[0].rpartition(":")
+    start = int(first) if first.isdecimal() else 0
+    return all(name == f"{kind}:{start + at}" for at, name in enumerate(tasks))
+
+
+def listed(tasks: Sequence[str]) -> str:
+    """Name tasks, but not more than fit into a sentence."""
     more = len(tasks) - CONSEQUENCE_TASKS
     return ", ".join(tasks[:CONSEQUENCE_TASKS]) + (f" and {more} more" if more > 0 else "")
 
@@ -230,7 +272,7 @@ def remark(found: Remark) -> str:
         return f"{sentence(found.finding)}."
     texts = (known.meaning, known.remedy)
     meaning, remedy = (_fill(text, found.finding, found.gaps) for text in texts)
-    return f"{_listed(found.tasks)}: {meaning} Try: {remedy}."
+    return f"{listed(found.tasks)}: {meaning} Try: {remedy}."
 
 
 # Where tasks are.

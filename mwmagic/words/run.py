@@ -108,7 +108,7 @@ def _named(tasks: Mapping[str, TaskStatus], state: TaskState) -> list[str]:
 
 
 def _forming(run: RunStatus) -> str:
-    return f"waiting for {', '.join(_named(run.tasks, TaskState.ABSENT))}, not launched"
+    return f"waiting for {failure.listed(_named(run.tasks, TaskState.ABSENT))}, not launched"
 
 
 def _running(run: RunStatus) -> str:
@@ -119,13 +119,13 @@ def _running(run: RunStatus) -> str:
     if imports:
         return imports[0]
     if starting:
-        return f"starting {', '.join(starting)}"
+        return f"starting {failure.listed(starting)}"
     phases = [task.phase for task in run.tasks.values() if task.state is TaskState.RUNNING]
     waited = sorted({name for task in run.tasks.values() for name in task.waits})
     if "training" in phases:
         return "training"
     if waited and "connected" not in phases:
-        return f"waiting for {', '.join(waited)} to connect"
+        return f"waiting for {failure.listed(waited)} to connect"
     return "connected" if phases and set(phases) == {"connected"} else "running"
 
 
@@ -134,7 +134,7 @@ def _ending(run: RunStatus) -> str:
     running = _named(run.tasks, TaskState.RUNNING)
     still = [name for name in running if name.startswith("evaluator:")]
     if still:
-        return f"ending: {', '.join(still)} still runs"
+        return f"ending: {failure.listed(still)} still runs"
     saved = [name for name, task in run.tasks.items() if task.code == RESUME_CODE]
     if saved and running:
         return f"ending: {saved[0]} exited with code {RESUME_CODE}, so the others may still save"
@@ -172,7 +172,7 @@ def task_words(task: TaskStatus) -> str:
     if task.state is TaskState.ENDED:
         return _ended(task)
     if task.state is TaskState.RUNNING and task.waits:
-        return f"waiting for {', '.join(task.waits)}"
+        return f"waiting for {failure.listed(task.waits)}"
     if task.state is TaskState.RUNNING:
         return "running" if task.phase in (None, "starting") else str(task.phase)
     return "not launched" if task.state is TaskState.ABSENT else _importing(task) or "starting"

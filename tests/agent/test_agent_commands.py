@@ -334,6 +334,9 @@ def test_usage_is_sampled_with_descendants(speak):
     used = agent.all("usage")[-1]["processes"]["a"]
     assert used["state"] == "S"
     assert 50_000_000 < used["memory"] < 500_000_000
+    machine = agent.all("usage")[-1]["machine"]
+    assert machine["load"] >= 0
+    assert used["memory"] < machine["memory"]
     agent.say("end", process="a", grace=0)
     usage = agent.wait("exited")["usage"]
     assert usage["cpu"] > 0.2

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import cells
 import pytest
-from contrast import LEGIBLE, contrast
+from contrast import faint
 from lab import PLACES
 from processes import eventually
 
@@ -53,41 +53,6 @@ def keeps(notebook, cell, words):
     eventually(kept, words)
 
 
-PAIRS = """board => {
-    const canvas = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
-    const paint = (colour, alpha = 1) => {
-        canvas.globalAlpha = alpha;
-        canvas.fillStyle = colour;
-        canvas.fillRect(0, 0, 1, 1);
-        return [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3);
-    };
-    const seen = [];
-    const walk = document.createTreeWalker(board, NodeFilter.SHOW_TEXT);
-    for (let text; (text = walk.nextNode()); ) {
-        const node = text.parentElement, up = [];
-        if (!text.data.trim() || node.tagName === "OPTION" || !node.checkVisibility()) continue;
-        for (let one = node; one; one = one.parentElement) up.unshift(getComputedStyle(one));
-        const labels = node.matches(".mw-line") ? [getComputedStyle(node, "::before")] : [];
-        let paper;
-        for (const style of up) paper = paint(style.backgroundColor);
-        const alpha = up.reduce((all, style) => all * style.opacity, 1);
-        for (const style of [up.at(-1), ...labels]) {
-            up.forEach((one) => paint(one.backgroundColor));
-            const ink = node.namespaceURI.endsWith("svg") ? style.fill : style.color;
-            seen.push([text.data, paint(ink, alpha), paper]);
-        }
-    }
-    return seen;
-}"""
-
-
-def faint(notebook, shown=None):
-    """Return the texts of the dashboard, or of another element, that cannot be read well."""
-    pairs = (shown or notebook.board).evaluate(PAIRS)
-    assert pairs
-    return {text: (ink, paper) for text, ink, paper in pairs if contrast(ink, paper) < LEGIBLE}
-
-
 def reopened(notebook, shot, name, ways=(True,)):
     """Reopen the saved notebook, trusted or not; yield the output that it keeps."""
     for trusted in ways:
@@ -98,7 +63,7 @@ def reopened(notebook, shot, name, ways=(True,)):
             notebook.theme(f"JupyterLab {theme}")
             way = "trusted" if trusted else "untrusted"
             shot(notebook, f"{name}-{way}-{theme.lower()}", whole=True)
-            assert not faint(notebook, static)
+            assert not faint(static)
         yield static
 
 
@@ -151,7 +116,7 @@ def test_buttons_act_while_a_cell_blocks(notebook, shot):
     for theme in ("Dark", "Light"):
         notebook.theme(f"JupyterLab {theme}")
         shot(notebook, f"stacks-{theme.lower()}")
-        assert not faint(notebook)
+        assert not faint(notebook.board)
     notebook.sure("Restart")
     notebook.see(notebook.board.locator(".mw-line:not([data-task])", has_text="attempt 2"))
     assert stacks.is_visible()
@@ -386,7 +351,7 @@ def test_every_text_is_legible_in_both_themes(notebook, shot):
             notebook.board.get_by_label("Search the log").fill(words)
             assert len(notebook.lines()) > 20
             shot(notebook, f"colours-{theme.lower()}{words and '-found'}")
-            assert not faint(notebook)
+            assert not faint(notebook.board)
 
 
 def test_controls_have_names_of_their_own(notebook):
@@ -571,7 +536,7 @@ def test_a_stalled_run_looks_stalled(notebook, shot):
     for theme in ("Dark", "Light"):
         notebook.theme(f"JupyterLab {theme}")
         shot(notebook, f"stalled-{theme.lower()}")
-        assert not faint(notebook)
+        assert not faint(notebook.board)
 
 
 def test_a_run_that_waits_can_be_read_live_and_saved(notebook, shot):
@@ -582,7 +547,7 @@ def test_a_run_that_waits_can_be_read_live_and_saved(notebook, shot):
     for theme in ("Dark", "Light"):
         notebook.theme(f"JupyterLab {theme}")
         shot(notebook, f"waiting-{theme.lower()}")
-        assert not faint(notebook)
+        assert not faint(notebook.board)
     keeps(notebook, 1, "run 1: waiting for worker:1")
     for static in reopened(notebook, shot, "waiting"):
         states = static.locator("td:nth-child(2)")

@@ -270,7 +270,7 @@ while True:
         say(type="pong", n=one["n"], time=clock())
     elif one["type"] == "release":
         report = {"time": clock(), "kind": "x"}
-        say(type="usage", time=clock(), processes={})
+        say(type="usage", time=clock(), machine={}, processes={})
         say(type="refused", command="x", reason=None, error="y", report=report)
 """
 
@@ -295,7 +295,7 @@ DEAF = """
 for _ in range(CLOCK_PINGS + 3):
     one = hear()
     say(type="pong", n=one["n"], time=0)
-say(type="usage", time=0, processes={})
+say(type="usage", time=0, machine={}, processes={})
 time.sleep(600)
 """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,13 +11,20 @@ from pathlib import Path
 import pytest
 
 from mwmagic import gang
+from mwmagic.dashboard.feed import Feed
+from mwmagic.dashboard.pages import Cursor
+from mwmagic.dashboard.rows import View
+from mwmagic.dashboard.static import text
 from mwmagic.engines import channel
+from mwmagic.model.host import HostStatus
 from mwmagic.model.messages import MESSAGE_BYTES, REQUESTS, VERSION, check, decode, encode
 from mwmagic.model.options import ClusterOptions
 from mwmagic.model.start import Start
+from mwmagic.model.status import RunStatus
 from mwmagic.supervisor import node, supervisor
 from mwmagic.supervisor.supervisor import Supervisor
 from mwmagic.testing import FakeEngine, FakeMachine
+from mwmagic.words.run import words
 
 
 class Client:
@@ -346,3 +354,103 @@ def test_what_failed_first_is_told_by_one_clock(tmp_path):
         assert run["cause"]["finding"]["task"] == "worker:1"
         moments = [event["moment"] for event in events(tmp_path) if event["event"] == "exited"]
         assert abs(moments[0] - moments[1]) < 1
+
+
+async def told(client, wanted):
+    """Return the first run in the news that is so."""
+    news = await client.until(lambda news: news.get("run") and wanted(news["run"]))
+    return RunStatus.from_json(news["run"])
+
+
+@pytest.mark.slow
+def test_a_run_tells_what_its_machines_use(tmp_path, monkeypatch):
+    quick = functools.partial(channel.Channel.open, sample=0.01)
+    monkeypatch.setattr(node.Channel, "open", staticmethod(quick))
+    a, b = machines_of("ab", gpus=2, job="7", until=2e9)
+    a.load, a.used = 3.5, 5 << 30
+
+    async def train(worker):
+        await worker.hang()
+
+    @on(tmp_path, [a, b], train)
+    async def _(client):
+        await client.launch()
+        run = await told(client, lambda run: all(one["used"] is not None for one in run["hosts"]))
+        shown = {"processors": 4, "memory": 8 << 30, "gpus": {"Fake GPU": 2}}
+        shown |= {"job": "7", "until": 2e9}
+        assert run.hosts == (
+            HostStatus("a", ("worker:0",), load=3.5, used=5 << 30, **shown),
+            HostStatus("b", ("worker:1",), load=0.0, used=0, **shown),
+        )
+        machine, _ = (await client.ask("snapshot"))["cluster"]["machines"]
+        assert (machine["load"], machine["used"]) == (3.5, 5 << 30)
+
+
+def test_a_run_on_one_machine_has_no_hosts(tmp_path):
+    @on(tmp_path, machines_of("a"), forever)
+    async def _(client):
+        await client.launch()
+        assert (await client.state("running"))["hosts"] == []
+
+
+async def forever(worker):
+    await worker.hang()
+
+
+@pytest.mark.slow
+def test_a_lost_machine_is_told_as_one_with_its_tasks(tmp_path):
+    a, b = machines_of("ab", slots=3)
+
+    @on(tmp_path, [a, b], forever, tasks=6, restarts=0)
+    async def _(client):
+        await client.launch()
+        await client.state("running")
+        while len(b.workers) < 3:  # noqa: ASYNC110 - nothing tells of it here
+            await asyncio.sleep(0.005)
+        b.lose("node failure")
+        run = await told(client, lambda run: run["state"] == "failed")
+        why = "host b was lost with worker:3 to worker:5: node failure"
+        assert words(run) == f"failed: {why}"
+        assert run.cause.known == "host-lost"
+        assert [(one.name, one.lost, one.why) for one in run.hosts] == [
+            ("a", False, None),
+            ("b", True, "node failure"),
+        ]
+        assert "b  lost with 3 tasks: node failure" in text(run)
+        [record] = tmp_path.glob(".mwmagic/runs/*/run.json")
+        assert text(RunStatus.from_json(json.loads(record.read_text()))) == text(run)
+
+
+@pytest.mark.slow
+def test_a_thousand_tasks_are_told_by_host(tmp_path):
+    go = asyncio.Event()
+
+    async def train(worker):
+        worker.print("step 1/2 loss=0.5")
+        await go.wait()
+        worker.print("step 2/2 loss=0.5")
+        await worker.hang()
+
+    def at(step):
+        return lambda run: all(
+            (task["progress"] or {}).get("step") == step for task in run["tasks"].values()
+        )
+
+    machines = [FakeMachine(f"n{at}", address=f"10.0.0.{at}", slots=8) for at in range(125)]
+
+    @on(tmp_path, machines, train, tasks=1000, restarts=0)
+    async def _(client):
+        await client.launch()
+        run = await told(client, at(1))
+        assert len(text(run).splitlines()) == 1 + 125
+        feed = Feed(View(run))
+        message, known = feed.packet(Cursor(), 10_000)
+        assert len(json.dumps(message["hosts"])) < 125 * 150
+        assert not message.get("rows")
+        go.set()
+        run = await told(client, at(2))
+        feed.update(View(run))
+        message, _ = feed.packet(known, 10_000)
+        assert len(message["hosts"]) == 125
+        assert len(json.dumps(message["hosts"])) < 125 * 60
+        assert not message.get("rows")

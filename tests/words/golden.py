@@ -15,6 +15,11 @@ GOLDEN = Path(__file__).with_name("golden.txt")
 AT = "main.py:7 in load"
 ONE = (Position("worker:1", Whereabouts.IN_USER_CODE, AT),)
 TWO = (Position("worker:0", Whereabouts.IN_FRAMEWORK, "main.py:9 in train"), *ONE)
+HOST = Finding(
+    Symptom.HOST_LOST, "worker:1", host="node-3", detail="preempted", tasks=("worker:1",)
+)
+EIGHT = tuple(f"worker:{index}" for index in range(8, 16))
+PART = ("chief:0", "worker:0", "worker:1")
 FULL = Finding(
     Symptom.EXITED,
     "worker:1",
@@ -36,7 +41,8 @@ FINDINGS = (
     replace(KILLED, requested=True),
     replace(KILLED, signal=99),
     Finding(Symptom.AGENT_LOST, "worker:1", host="localhost"),
-    Finding(Symptom.AGENT_LOST, "worker:1", host="node-3", detail="preempted"),
+    Finding(Symptom.AGENT_LOST, "worker:1", host="node-3", detail="which got SIGTERM"),
+    Finding(Symptom.HOST_LOST, "worker:1", host="node-3", detail="preempted"),
     Finding(Symptom.AGENT_LOST, "worker:1", detail="which got SIGTERM"),
     Finding(Symptom.NOT_STARTED, "worker:1", detail="cannot enter /x"),
     Finding(Symptom.KEEPS_OTHERS_WAITING, positions=ONE),
@@ -62,6 +68,12 @@ CAUSES = (
         ),
     ),
     Cause(),
+    Cause(HOST, known="host-lost", consequences=("worker:0",)),
+    *(Cause(replace(HOST, detail=None, tasks=tasks)) for tasks in (EIGHT, PART, PART[1:], ())),
+    *(
+        Cause(replace(HOST, symptom=Symptom.AGENT_LOST, detail="which got SIGTERM", tasks=tasks))
+        for tasks in (EIGHT, ("worker:1",))
+    ),
 )
 REMARKS = (
     Remark("own-tf-config", ("worker:0",), replace(FULL, symptom=Symptom.ELSEWHERE)),

@@ -1,0 +1,116 @@
+"""A host and the tasks on it in words and numbers."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from mwmagic.model.status import TaskState
+
+from .run import clock, progress_words, task_words, tone
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mwmagic.model.host import HostStatus
+    from mwmagic.model.status import Reached, TaskStatus
+
+__all__ = ["host_progress", "host_tone", "host_usage", "host_words", "size_words"]
+
+LONGEST_SECONDS = 1e9
+"""A longer time left is one that a scheduler made up."""
+
+_ENDS = {"good": "finished", "bad": "failed", "off": "ended"}
+"""The tones of tasks that have ended, as words."""
+
+_TONES = ("bad", "wait", "run", "absent", "off", "good")
+"""The tones of tasks: a host has the first that one of its tasks has."""
+
+FINAL_SECONDS = 120.0
+"""The time left from which on seconds are told; before that they only make a page change."""
+
+
+def host_tone(host: HostStatus, tasks: Mapping[str, TaskStatus]) -> str:
+    """Classify a host's state as its tasks' are: bad if it is lost, or a task failed."""
+    found = {tone(task) for task in tasks.values()}
+    return "bad" if host.lost else next((one for one in _TONES if one in found), "absent")
+
+
+def host_words(host: HostStatus, tasks: Mapping[str, TaskStatus]) -> str:
+    """Say in a few words how a host and its tasks are: ``8 tasks: 7 training, 1 failed``."""
+    number = f"{len(tasks)} task{'' if len(tasks) == 1 else 's'}"
+    if host.lost:
+        return f"lost with {number}" + (f": {host.why}" if host.why else "")
+    counts = Counter(map(_state, tasks.values()))
+    told = [f"{count} {state}" for state, count in counts.most_common()]
+    return f"{number}: {', '.join(told)}" if len(told) > 1 else " ".join([number, *counts])
+
+
+def _state(task: TaskStatus) -> str:
+    """Say in a word or two where a task is, as many others may be."""
+    if task.state is TaskState.ENDED:
+        return _ENDS[tone(task)]
+    if task.state is TaskState.STARTING:
+        return "starting"
+    return "waiting" if task.waits else task_words(task)
+
+
+def host_progress(tasks: Mapping[str, TaskStatus]) -> str:
+    """Say how far a host's tasks are: ``epoch 2/3 · step 40-45/70``."""
+    known = [task.progress for task in tasks.values() if task.progress is not None]
+    if not known:
+        return ""
+    first, last = min(known, key=_reached), max(known, key=_reached)
+    if progress_words(first) == progress_words(last):
+        return progress_words(last)
+    if (first.epoch, first.steps) == (last.epoch, last.steps) and first.step is not None:
+        return progress_words(last).replace(f"step {last.step}", f"step {first.step}-{last.step}")
+    return f"{progress_words(first)} to {progress_words(last)}"
+
+
+def _reached(progress: Reached) -> tuple[int, int]:
+    return progress.epoch or 0, progress.step or 0
+
+
+def host_usage(host: HostStatus) -> str:
+    """Describe a machine: load and memory while it is there, GPUs, the job and its time left."""
+    gpus = ", ".join(f"{count} {name}" for name, count in host.gpus.items())
+    used = [] if host.lost else [_load(host), _memory(host)]
+    told = [*used, gpus, _job(host)]
+    return " · ".join(filter(None, told))
+
+
+def _load(host: HostStatus) -> str:
+    of = f" of {host.processors}" if host.processors else ""
+    return "" if host.load is None else f"load {host.load:.1f}{of}"
+
+
+def _memory(host: HostStatus) -> str:
+    of = size_words(host.memory) if host.memory else ""
+    if host.used is None:
+        return of
+    used = size_words(host.used)
+    unit = of.partition(" ")[2]
+    used = used.removesuffix(f" {unit}") if unit else used
+    return f"{used} of {of}" if of else used
+
+
+def _job(host: HostStatus) -> str:
+    """Name the job, and say how much time it has left."""
+    name = f"job {host.job}" if host.job else ""
+    return ", ".join(filter(None, [name, "" if host.until is None else _left(host.until)]))
+
+
+def _left(until: float) -> str:
+    seconds = min(max(until - time.time(), 0.0), LONGEST_SECONDS)
+    if seconds < FINAL_SECONDS:
+        return f"{clock(seconds)} left"
+    hours, minutes = divmod(int(seconds // 60), 60)
+    return (f"{hours} h " if hours else "") + f"{minutes} min left"
+
+
+def size_words(size: float) -> str:
+    """Return an amount of memory: ``512 MB``, ``1.5 GB``."""
+    megabytes = size / 2**20
+    return f"{megabytes:.0f} MB" if megabytes < 2**10 else f"{megabytes / 2**10:.1f} GB"
