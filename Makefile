@@ -9,6 +9,8 @@ PYTEST = python -m pytest --numprocesses 2 --dist loadfile
 # Debian's packages that the tests need, each with a program of it.
 PACKAGES = chromium:chromium iproute2:ip munge:munged openssh-client:ssh openssh-server:sshd \
 	slurm-wlm:slurmctld
+# Thousands of processes import it; where PYTHONDONTWRITEBYTECODE is set, each would compile it.
+COMPILE = python -m compileall -q mwmagic
 
 .PHONY: demo test lint unit colab docs words lab clean
 
@@ -24,11 +26,13 @@ lint: .venv/test
 
 # `make demo`'s test runs the quickstart here, and nbval runs it with Colab's versions.
 unit: .venv/test .torch/tried packages
+	.venv/bin/$(COMPILE)
 	.venv/bin/$(PYTEST) --deselect "tests/notebooks/test_notebooks.py::test_nbval_passes[quickstart]"
 
 # The versions that Colab ships, in an environment of their own. Of Keras's rows two workers show
 # what another version changes; three workers, several devices and tf-keras are tried above.
 colab: .venv-colab/test
+	.venv-colab/bin/$(COMPILE)
 	.venv-colab/bin/$(PYTEST) -k "not three and not keras2 and not keras_2" \
 	  tests/magics tests/dashboard tests/worker/test_downloads.py tests/worker/test_iterators.py \
 	  $(addprefix tests/repairs/test_keras_,install.py unknown.py numbers.py alone.py saving.py scalars.py) \
