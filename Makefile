@@ -4,8 +4,8 @@
 
 PYTHON ?= python3
 PIP = pip install --quiet --disable-pip-version-check
-# Two files of tests at a time: tests wait for processes half of their time.
-PYTEST = python -m pytest --numprocesses 2 --dist loadfile
+# Two files of tests at a time, the longest first: tests/conftest.py orders them.
+PYTEST = python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 # Debian's packages that the tests need, each with a program of it.
 PACKAGES = chromium:chromium iproute2:ip munge:munged openssh-client:ssh openssh-server:sshd \
 	slurm-wlm:slurmctld

@@ -12,6 +12,24 @@ from processes import LABEL, command, eventually, labelled
 
 from mwmagic import Cluster
 
+LONGEST = ("test_notebooks.py", "test_dashboard.py", "test_keras_numbers.py")
+"""The files that take minutes."""
+
+
+def pytest_collection_modifyitems(items):
+    """Begin with what takes long, so that no process is left with it at the end."""
+
+    def rank(item):
+        if item.path.name in LONGEST:
+            return LONGEST.index(item.path.name)
+        marks = {mark for mark in ("tensorflow", "slow") if mark in slowest[item.path]}
+        return len(LONGEST) + 2 - len(marks)
+
+    slowest = {}
+    for item in items:
+        slowest.setdefault(item.path, set()).update(mark.name for mark in item.iter_markers())
+    items.sort(key=rank)
+
 
 @pytest.fixture(autouse=True, scope="session")
 def _apart(tmp_path_factory):
