@@ -8,6 +8,7 @@ import tempfile
 from contextlib import ExitStack
 
 import pytest
+from gangs import LEAN
 from processes import LABEL, command, eventually, labelled
 
 from mwmagic import Cluster
@@ -49,6 +50,14 @@ def own_sockets(monkeypatch):
     with tempfile.TemporaryDirectory(prefix="mw-", dir="/tmp") as folder:
         monkeypatch.setenv("TMPDIR", folder)
         monkeypatch.setattr(tempfile, "tempdir", folder)
+        yield
+
+
+@pytest.fixture(scope="module")  # before a module's cluster, whose warm process must fit its runs
+def lean():
+    """Spare the interpreters that a module's tests start the imports that gangs are spared."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", LEAN, prepend=os.pathsep)
         yield
 
 

@@ -9,7 +9,7 @@ import pytest
 from mwmagic import Cluster
 from mwmagic.errors import NotInstalled, RunStopped
 
-pytestmark = [pytest.mark.slow, pytest.mark.tensorflow]
+pytestmark = [pytest.mark.slow, pytest.mark.tensorflow, pytest.mark.usefixtures("lean")]
 
 TRAIN = """
 import json, os
