@@ -24,25 +24,21 @@ def server(_apart, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")  # while it is open, its event loop keeps others from running
-def chromium(server):
+def context(server, tmp_path_factory):
+    """A browser with a profile: it keeps what Jupyter's pages load, and how that was compiled."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET.split())
-        yield browser
-        browser.close()
-
-
-@pytest.fixture(scope="module")
-def context(chromium):
-    """Keep what Jupyter's pages load: the next page opens faster."""
-    context = chromium.new_context(
-        viewport={"width": 1280, "height": 1400},
-        permissions=["clipboard-read", "clipboard-write"],
-    )
-    context.set_default_timeout(60_000)
-    yield context
-    context.close()
+        context = playwright.chromium.launch_persistent_context(
+            tmp_path_factory.mktemp("profile"),
+            executable_path=CHROMIUM,
+            args=QUIET.split(),
+            viewport={"width": 1280, "height": 1400},
+            permissions=["clipboard-read", "clipboard-write"],
+        )
+        context.set_default_timeout(60_000)
+        yield context
+        context.close()
 
 
 @pytest.fixture
@@ -57,7 +53,7 @@ def notebook(server, context, place, request):
     page = watched(context)
     name = re.sub(r"\W", "-", request.node.name.removeprefix("test_"))
     yield Notebook(server, page, place, name[:30] + name[-10:])
-    for opened in context.pages:
+    for opened in context.pages[1:]:  # the first is empty; without any the browser would end
         opened.close()
     assert not page.problems, page.problems
     server.end_kernels()
