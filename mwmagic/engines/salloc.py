@@ -38,15 +38,20 @@ T = TypeVar("T")
 
 _PROGRAM = (
     'printf "mwmagic %s %s %s\\n" '
-    '"$SLURM_JOB_ID" "$SLURM_JOB_NODELIST" "$SLURM_TASKS_PER_NODE"; exec cat >/dev/null'
+    '"$SLURM_JOB_ID" "$SLURM_JOB_NODELIST" "$SLURM_TASKS_PER_NODE"; '
+    "exec >/dev/null; read -r end || sleep 2"
 )
-"""Runs as long as the allocation: until its standard input, which is salloc's, ends."""
+"""Runs as long as the allocation: until a line comes, or until its standard input, which is
+salloc's, ends. It then waits for the signal that salloc gets: if it exited at the same
+time, salloc of Slurm 22.05 would wait for it forever, without a pause."""
+
+_END = b"end\n"
 
 _NUMBER = re.compile(r"^salloc: (?:(?:Pending|Granted) job allocation|job) (\d+)\b", re.MULTILINE)
 
 
 def _end_with_parent() -> None:
-    """Have salloc withdraw a request that still waits when the process that made it is killed."""
+    """Have salloc withdraw even a request that waits when the process that made it is killed."""
     prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
@@ -204,9 +209,12 @@ class Salloc:
             self._process = process = await asyncio.shield(self._starting)
         except ClusterError:
             return
-        _opened(process.stdin).close()
-        if not self._granted:
+        stdin = _opened(process.stdin)
+        if self._granted:
+            stdin.write(_END)
+        else:
             self._signal(signal.SIGTERM)
+        stdin.close()
         if not await _ended(process):
             self._signal(signal.SIGKILL)
             await _ended(process)

@@ -311,7 +311,7 @@ def test_a_cluster_runs_on_two_nodes_and_moves_off_a_lost_one(slurm, cluster, tm
     tmp_path.joinpath("go").touch()
     training.wait(timeout=60)
     one.close()
-    assert not slurm.jobs()
+    eventually(lambda: not slurm.jobs(), "end of the job")
     daemons = {"slurmd", "slurmscriptd", "unshare", "sh"}
     eventually(lambda: all(p.name() in daemons for h in slurm.network.hosts for p in h.processes()))
 
