@@ -18,7 +18,7 @@ from mwmagic.agent.cgroup import Oom
 from mwmagic.model import messages
 
 IGNORING = """
-import signal, time
+import os, signal, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 print("up")
 while True:
@@ -396,7 +396,7 @@ def test_sigterm_lets_the_workers_save(agent):
 
 @pytest.mark.slow
 def test_a_second_sigterm_does_not_wait(agent):
-    agent.start("a", IGNORING.replace("signal.SIG_IGN", "lambda *_: print('no')"), grace=600)
+    agent.start("a", IGNORING.replace("signal.SIG_IGN", "lambda *_: os.write(1, b'no')"), grace=600)
     agent.says("a", "up")
     agent.child.terminate()
     agent.says("a", "no")

@@ -48,7 +48,7 @@ def run(coroutine):
 
 def test_an_agent_is_greeted_and_closed():
     async def test():
-        echo = greet("hear()\nsay(type='usage', time=0, processes=hello)\nhear()")
+        echo = greet("hear()\nsay(type='usage', time=0, machine={}, processes=hello)\nhear()")
         one = await opened(echo, silence=3.5, sample=0.5)
         heard = asyncio.Queue()
         one.listener = heard.put_nowait
@@ -155,9 +155,8 @@ def test_the_next_step_is_told_only_if_the_agent_never_answered():
 def test_a_command_that_says_very_much_is_not_held_up(capfd):
     async def test():
         much = "sys.stderr.write('x' * 1_000_000 + '\\nend'); sys.stderr.flush()"
-        one = await opened(
-            greet(f"hear(); {much}; say(type='usage', time=0, processes={{}}); hear()")
-        )
+        told = "say(type='usage', time=0, machine={}, processes={})"
+        one = await opened(greet(f"hear(); {much}; {told}; hear()"))
         heard = asyncio.Queue()
         one.listener = heard.put_nowait
         one.send("ping", n=1)
@@ -234,7 +233,7 @@ def test_an_agent_that_ends_is_lost_once_and_each_request_that_waits_fails():
 def test_an_agent_whose_news_cannot_be_taken_in_is_ended(capfd):
     async def test():
         one = await opened(
-            greet("hear()\nsay(type='usage', time=0, processes={})\ntime.sleep(600)")
+            greet("hear()\nsay(type='usage', time=0, machine={}, processes={})\ntime.sleep(600)")
         )
         lost = asyncio.Queue()
         one.lost = lambda: lost.put_nowait("lost")
