@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 from processes import eventually
 from slurm import GPUS
+from training import trained
 
+from mwmagic import Cluster
 from mwmagic.engines import engine_for
 from mwmagic.engines.channel import Channel
 from mwmagic.errors import ClusterError
@@ -332,3 +334,15 @@ def srun_on(name):
         check=True,
     )
     return int(listed.stdout.split()[0])
+
+
+@pytest.mark.tensorflow
+def test_a_training_across_nodes_gives_the_numbers_of_one_machine(slurm, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with Cluster(2, warm=False) as here:
+        _, expected = trained(here)
+    with Cluster(2, engine="slurm", nodes=2) as there:
+        hosts, found = trained(there)
+    assert len(set(hosts)) == 2
+    assert set(hosts) <= {host.name for host in slurm.network.hosts}
+    assert found == expected

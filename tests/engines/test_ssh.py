@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from processes import command, eventually, labelled, parent
+from training import trained
 
 from mwmagic import Cluster
 from mwmagic.engines import engine_for
@@ -364,3 +365,17 @@ raise ValueError("on its own disk")
         assert rest[-1] == "ValueError: on its own disk"
         assert "main.py" in str(failure.value)
     assert not (tmp_path / "model.txt").exists()
+
+
+@pytest.mark.tensorflow
+def test_a_training_across_hosts_gives_the_numbers_of_one(lab, tmp_path, monkeypatch):
+    """One host has another clock, and one neither this disk nor the code."""
+    monkeypatch.chdir(tmp_path)
+    with Cluster(3, warm=False) as here:
+        _, expected = trained(here)
+    words = ["-F", str(lab.config)]
+    with Cluster(3, engine="ssh", hosts=lab.names, scheduler=words) as there:
+        hosts, found = trained(there)
+    assert hosts == lab.names
+    assert found == expected
+    assert len(set(found)) == 1
