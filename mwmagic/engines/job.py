@@ -72,13 +72,20 @@ class JobStatus:
         return self.state not in _ALIVE
 
     @property
-    def remaining(self) -> str:
-        """The time until its limit in words, such as ``59 min``; empty without a limit."""
+    def seconds(self) -> int | None:
+        """The seconds until its limit; None without a limit."""
         match = _DURATION.fullmatch(self.left)
         if match is None:
+            return None
+        days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+        return seconds + 60 * (minutes + 60 * (hours + 24 * days))
+
+    @property
+    def remaining(self) -> str:
+        """The time until its limit in words, such as ``59 min``; empty without a limit."""
+        if self.seconds is None:
             return ""
-        days, hours, minutes, _ = (int(part or 0) for part in match.groups())
-        minutes += 60 * (hours + 24 * days)
+        minutes = self.seconds // 60
         return f"{minutes} min" if minutes < 2 * 60 else f"{minutes // 60} h"
 
     def expected(self, now: datetime) -> str:

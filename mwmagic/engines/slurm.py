@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from typing import TYPE_CHECKING, ClassVar
 
 from mwmagic.errors import ClusterError
@@ -176,6 +177,9 @@ class SlurmEngine:
         names = await grant.job.names(grant.nodes)
         nodes = await grant.job.nodes(grant.nodes)
         gpus = await grant.job.gpus()
+        status = await grant.job.status()
+        left = status.seconds if status else None
+        until = None if left is None else time.time() + left
         slots = self._slots(placed_tasks(grant.tasks, len(names)), len(names), tasks)
         return [
             Host(
@@ -184,6 +188,8 @@ class SlurmEngine:
                 self._command(grant.job, name, gpus),
                 slots=most,
                 env=self._commands.env,
+                job=grant.job.number,
+                until=until,
             )
             for name, most in zip(names, slots, strict=True)
         ]

@@ -75,18 +75,19 @@ class Noon(datetime):
 
 
 @pytest.mark.parametrize(
-    ("left", "words"),
+    ("left", "seconds", "words"),
     [
-        ("59:59", "59 min"),
-        ("1:30:00", "90 min"),
-        ("5:00:00", "5 h"),
-        ("2-01:00:00", "49 h"),
-        ("UNLIMITED", ""),
-        ("INVALID", ""),
+        ("59:59", 3599, "59 min"),
+        ("1:30:00", 5400, "90 min"),
+        ("5:00:00", 18_000, "5 h"),
+        ("2-01:00:00", 176_400, "49 h"),
+        ("UNLIMITED", None, ""),
+        ("INVALID", None, ""),
     ],
 )
-def test_how_long_a_job_has_left(left, words):
-    assert JobStatus("RUNNING", left=left).remaining == words
+def test_how_long_a_job_has_left(left, seconds, words):
+    status = JobStatus("RUNNING", left=left)
+    assert (status.seconds, status.remaining) == (seconds, words)
 
 
 def test_why_a_node_was_lost():

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 
@@ -96,6 +97,8 @@ def test_machines_are_told_when_they_are_granted(slurm):
             assert not any(host.here for host in hosts)
             [job] = slurm.jobs()
             assert said[-1].startswith(f"Slurm job {job} on mw")
+            assert {host.job for host in hosts} == {job}
+            assert all(3500 < host.until - time.time() <= 3600 for host in hosts)
             assert re.search(r"\(2 tasks each\), (59|60) min left$", said[-1])
         finally:
             await engine.release()
