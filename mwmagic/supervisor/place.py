@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.engines import engine_for
-from mwmagic.errors import MwmagicError
+from mwmagic.errors import MwmagicError, SupervisorError
 from mwmagic.model.cluster import CHIEF, ClusterSpec
 from mwmagic.model.placement import Placing, spread
 
@@ -35,6 +35,9 @@ __all__ = ["Loss", "Place"]
 
 GPU_LOOK_SECONDS = 2.0
 """How long a cluster's start waits to learn a machine's GPUs, if no number was requested."""
+
+TOLD_ERRORS = 4
+"""How many of the machines that could not be reached are told with their errors."""
 
 WHY_SECONDS = 0.4
 """Time limit for the scheduler to explain a loss: less than the gang waits for a first cause."""
@@ -63,6 +66,16 @@ class Loss:
     time: float
     why: str | None = None
     here: bool = False
+
+
+def _together(errors: Sequence[BaseException]) -> BaseException:
+    """Return one error for machines that could not be reached."""
+    ours = [one for one in errors if isinstance(one, MwmagicError)]
+    if len(errors) == 1 or len(ours) < len(errors):
+        return next((one for one in errors if one not in ours), errors[0])
+    told = [str(one) for one in ours[:TOLD_ERRORS]]
+    others = len(ours) - len(told)
+    return SupervisorError("\n".join([*told, *([f"and {others} other machines"] * (others > 0))]))
 
 
 class Place:
@@ -234,10 +247,14 @@ class Place:
         nodes = {one.host: one for one in opened if isinstance(one, Node)}
         have = kept | nodes
         self._nodes = [have[host] for host in hosts if host in have]
-        for host, one in zip(new, opened, strict=True):
-            if isinstance(one, BaseException):
-                self._avoid.add(host.name)
-                raise one
+        failed = {
+            host.name: one
+            for host, one in zip(new, opened, strict=True)
+            if isinstance(one, BaseException)
+        }
+        self._avoid |= set(failed)
+        if failed:
+            raise _together(list(failed.values()))
 
     async def _open(self, host: Host) -> Node:
         silence = 0.0 if host.here else self.options.lease

@@ -8,10 +8,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from mwmagic.errors import ClusterError
+from mwmagic.engines import Host
+from mwmagic.errors import ClusterError, SupervisorError
 from mwmagic.model.messages import MESSAGE_BYTES, VERSION
 from mwmagic.model.options import ClusterOptions
 from mwmagic.model.start import Start
+from mwmagic.supervisor.place import Place
 from mwmagic.supervisor.supervisor import Supervisor
 from mwmagic.testing import FakeEngine, FakeMachine
 
@@ -172,3 +174,32 @@ def test_a_run_that_waits_for_another_machine_is_stopped(tmp_path):
         engine.free.set()
         assert (await client.ask("restart"))["type"] == "reply"
         await client.until(lambda news: news["run"]["state"] == "running")
+
+
+class Broken(FakeEngine):
+    """An engine with machines whose commands fail."""
+
+    async def allocate(self, tasks, *, avoid, notify):
+        self.allocations.append(frozenset(avoid))
+        return [
+            Host(name, name, ("sh", "-c", f"echo {name} is broken >&2; exit 3"))
+            for name in "abcdef"
+        ]
+
+
+def test_every_machine_that_cannot_be_reached_is_named(tmp_path):
+    async def test():
+        engine = Broken([])
+        options = ClusterOptions(6, name="c", directory=str(tmp_path))
+        place = Place(Start(options), print, print, lambda: None, engine)
+        with pytest.raises(SupervisorError) as failure:
+            await place.open()
+        *lines, last = str(failure.value).splitlines()
+        assert [line.split(": ")[1] for line in lines] == [f"{name} is broken" for name in "abcd"]
+        assert last == "and 2 other machines"
+        assert place.placing.error == str(failure.value)
+        with pytest.raises(SupervisorError):
+            await place.rebind()
+        assert engine.allocations == [frozenset(), frozenset("abcdef")]
+
+    asyncio.run(asyncio.wait_for(test(), 60))
