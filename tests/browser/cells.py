@@ -90,7 +90,10 @@ for colour in {COLOURS}:
 print("step 1/2 loss=0.5", flush=True)
 print(f"2026-11-01 10:00:00.000001: I tensorflow/core/util/port.cc:153] oneDNN is on.", flush=True)
 if index:
+    while not os.path.exists("printed"):  # the failure ends the other worker
+        time.sleep(0.01)
     compile("def f(:\\n  pass", "broken.py", "exec")
+open("printed", "w").close()
 time.sleep(600)
 """
 )
