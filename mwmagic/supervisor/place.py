@@ -36,7 +36,7 @@ __all__ = ["Loss", "Place"]
 GPU_LOOK_SECONDS = 2.0
 """How long a cluster's start waits to learn a machine's GPUs, if no number was requested."""
 
-TOLD_ERRORS = 4
+TOLD_LIMIT = 4
 """How many of the machines that could not be reached are told with their errors."""
 
 WHY_SECONDS = 0.4
@@ -73,7 +73,7 @@ def _together(errors: Sequence[BaseException]) -> BaseException:
     ours = [one for one in errors if isinstance(one, MwmagicError)]
     if len(errors) == 1 or len(ours) < len(errors):
         return next((one for one in errors if one not in ours), errors[0])
-    told = [str(one) for one in ours[:TOLD_ERRORS]]
+    told = [str(one) for one in ours[:TOLD_LIMIT]]
     others = len(ours) - len(told)
     return SupervisorError("\n".join([*told, *([f"and {others} other machines"] * (others > 0))]))
 
