@@ -317,10 +317,11 @@ def test_a_run_moves_to_another_host_when_one_is_lost(lab, spread, tmp_path):
     run = spread.run("main.py", source=SCRIPT)
     assert hosts_of(run) == lab.names[:2]
     os.kill(clients(lab)[lab.names[0]], signal.SIGKILL)
-    eventually(lambda: hosts_of(run) == lab.names[1:], "second attempt")
+    moved = [["on", name] for name in lab.names[1:]]
+    eventually(lambda: [said(run, task) for task in (0, 1)] == moved, "second attempt")
     assert run.status().attempt == 2
     spread.close()
-    assert not lab.left()
+    gone(lab, *lab.hosts)
 
 
 def test_nothing_is_left_when_the_supervisor_is_killed(lab, spread):
