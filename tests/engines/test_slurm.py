@@ -322,11 +322,11 @@ def test_a_cluster_runs_on_two_nodes_and_moves_off_a_lost_one(slurm, cluster, tm
 
 
 def places(training):
-    """Return the hosts that the latest attempt's tasks print."""
+    """Return the hosts that the latest attempt's tasks print, in whole lines."""
     status = training.status()
     folder = Path(status.directory, f"attempt-{status.attempt}")
     logs = [path.read_text() for path in folder.glob("*.log")]
-    return {log.split()[1] for log in logs if log.startswith("on ")}
+    return {log.split()[1] for log in logs if log.startswith("on ") and log.endswith("\n")}
 
 
 def srun_on(name):
