@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from served import served
 
 from mwmagic import gang
 from mwmagic.dashboard.feed import Feed
@@ -17,47 +18,12 @@ from mwmagic.dashboard.rows import View
 from mwmagic.dashboard.static import text
 from mwmagic.engines import channel
 from mwmagic.model.host import HostStatus
-from mwmagic.model.messages import MESSAGE_BYTES, REQUESTS, VERSION, check, decode, encode
 from mwmagic.model.options import ClusterOptions
 from mwmagic.model.start import Start
 from mwmagic.model.status import RunStatus
 from mwmagic.supervisor import node, supervisor
-from mwmagic.supervisor.supervisor import Supervisor
 from mwmagic.testing import FakeEngine, FakeMachine
 from mwmagic.words.run import words
-
-
-class Client:
-    """A connection to a supervisor in the same process."""
-
-    def __init__(self, reader, writer):
-        self.reader, self.writer = reader, writer
-        self.number = 0
-
-    async def ask(self, kind, **fields):
-        self.number += 1
-        self.writer.write(encode(check({"type": kind, "id": self.number, **fields}, REQUESTS)))
-        return (await self.until(lambda message: message.get("id") == self.number))["result"]
-
-    async def until(self, wanted):
-        while line := await self.reader.readline():
-            message = decode(line)
-            assert message["type"] != "error", message
-            if wanted(message):
-                return message
-        raise AssertionError("the supervisor hung up")
-
-    async def launch(self, **fields):
-        order = {"script": "main.py", "source": "", "args": [], "env": {}, "cwd": "/"}
-        order |= {"given": {}, "draft": "", "cell": "", "notebook": [], "options": {}}
-        return (await self.ask("launch", tasks=[], **{**order, **fields}))["run"]
-
-    async def state(self, *states):
-        """Wait until the run is in one of these states and return it."""
-        news = await self.until(
-            lambda message: message["type"] == "snapshot" and message["run"]["state"] in states
-        )
-        return news["run"]
 
 
 @asynccontextmanager
@@ -66,19 +32,9 @@ async def supervised(
 ):
     options = ClusterOptions(tasks, name="c", directory=str(folder), restarts=restarts, **config)
     made = FakeEngine(machines, script, **dict(engine))
-    one = Supervisor(Start(options, warm=warm), folder / "s", made)
-    await one.open()
-    serving = asyncio.create_task(one.serve())
-    client = Client(*await asyncio.open_unix_connection(folder / "s", limit=MESSAGE_BYTES))
-    await client.ask("hello", version=VERSION, owner=True)
-    client.engine, client.supervisor = made, one
-    while (await client.ask("snapshot"))["cluster"]["placing"]["state"] == "waiting":
-        await client.until(lambda message: message["type"] == "snapshot")
-    try:
+    async with served(Start(options, warm=warm), folder, made) as client:
+        await client.placed("placed", "failed")
         yield client
-    finally:
-        client.writer.close()
-        await serving
 
 
 def on(folder, machines, script, **options):
@@ -194,7 +150,7 @@ def test_tasks_on_machines_with_disks_of_their_own_are_found(tmp_path):
             await asyncio.sleep(0.005)
         await client.state("running")
         await client.ask("stacks")
-        await client.until(lambda news: (news.get("run") or {}).get("examined"))
+        await client.until(lambda news: news["run"]["examined"])
         [path] = tmp_path.glob(".mwmagic/runs/*/stacks.json")
         assert path.read_text().count("data.py:7") == 2
 
@@ -358,7 +314,7 @@ def test_what_failed_first_is_told_by_one_clock(tmp_path):
 
 async def told(client, wanted):
     """Return the first run in the news that is so."""
-    news = await client.until(lambda news: news.get("run") and wanted(news["run"]))
+    news = await client.until(lambda news: wanted(news["run"]))
     return RunStatus.from_json(news["run"])
 
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from contextlib import asynccontextmanager
 
 import pytest
+from served import Refused, served
 
 from mwmagic.engines import Host
 from mwmagic.errors import ClusterError, SupervisorError
-from mwmagic.model.messages import MESSAGE_BYTES, VERSION
 from mwmagic.model.options import ClusterOptions
 from mwmagic.model.start import Start
 from mwmagic.supervisor.place import Place
-from mwmagic.supervisor.supervisor import Supervisor
 from mwmagic.testing import FakeEngine, FakeMachine
 
 pytestmark = pytest.mark.usefixtures("nothing_survives")
@@ -43,50 +41,13 @@ class Queue(FakeEngine):
         return await super().allocate(tasks, avoid=avoid, notify=notify)
 
 
-class Client:
-    """A client that remembers the latest snapshot."""
-
-    def __init__(self, reader, writer):
-        self.reader, self.writer = reader, writer
-        self.news = None
-
-    async def ask(self, kind, **fields):
-        self.writer.write(json.dumps({"type": kind, "id": 1, **fields}).encode() + b"\n")
-        while (message := await self.next())["type"] == "snapshot":
-            pass
-        return message
-
-    async def next(self):
-        message = json.loads(await self.reader.readline())
-        self.news = message.get("result", message) if message["type"] != "error" else self.news
-        return message
-
-    async def until(self, holds):
-        while not holds(self.news):
-            await self.next()
-        return self.news
-
-    async def launch(self):
-        order = {"script": "main.py", "source": "", "args": [], "env": {}, "cwd": "/", "tasks": []}
-        order |= {"given": {}, "draft": "", "cell": "", "notebook": [], "options": {}}
-        return await self.ask("launch", **order)
-
-
 @asynccontextmanager
 async def waiting(folder, machines, script, **options):
     engine = Queue(machines, script, most=2)
     given = ClusterOptions(2, name="c", directory=str(folder), restarts=1, **options)
-    one = Supervisor(Start(given), folder / "s", engine)
-    await one.open()
-    serving = asyncio.create_task(one.serve())
-    client = Client(*await asyncio.open_unix_connection(folder / "s", limit=MESSAGE_BYTES))
-    await client.ask("hello", version=VERSION, owner=True)
-    try:
+    async with served(Start(given), folder, engine) as client:
         yield client, engine
-    finally:
-        client.writer.close()
-        await serving
-        assert engine.released
+    assert engine.released
 
 
 def on(folder, names, script=None, **options):
@@ -103,23 +64,20 @@ def on(folder, names, script=None, **options):
     return lambda body: asyncio.run(asyncio.wait_for(test(body), 60))
 
 
-def state(news):
-    return news["cluster"]["placing"]["state"]
-
-
 def test_a_cluster_that_waits_is_there_and_says_what_the_scheduler_says(tmp_path):
     @on(tmp_path, "ab")
     async def _(client, engine):
         news = await client.until(lambda news: news["cluster"]["placing"]["said"])
         assert news["cluster"]["placing"]["said"] == "job 7 waits (Resources)"
-        assert (state(news), news["cluster"]["addresses"]) == ("waiting", {})
-        refused = await client.launch()
-        assert (refused["type"], refused["kind"]) == ("error", "ClusterPending")
-        assert "job 7 waits (Resources)" in refused["error"]
+        assert news["cluster"]["placing"]["state"] == "waiting"
+        assert news["cluster"]["addresses"] == {}
+        with pytest.raises(Refused, match=r"job 7 waits \(Resources\)") as refused:
+            await client.launch()
+        assert refused.value.message["kind"] == "ClusterPending"
         engine.free.set()
-        news = await client.until(lambda news: state(news) == "placed")
-        assert len(news["cluster"]["addresses"]) == 2
-        assert (await client.launch())["type"] == "reply"
+        await client.placed("placed")
+        assert len(client.news["cluster"]["addresses"]) == 2
+        await client.launch()
 
 
 def test_a_cluster_that_waits_is_closed(tmp_path):
@@ -147,10 +105,9 @@ def test_an_owner_learns_why_there_are_no_machines(tmp_path):
     async def _(client, engine):
         engine.refusal = ClusterError("partition gpu does not exist")
         engine.free.set()
-        placing = (await client.until(lambda news: state(news) == "failed"))["cluster"]["placing"]
-        assert (placing["kind"], placing["error"]) == (
-            *("ClusterError", "partition gpu does not exist"),
-        )
+        placing = await client.placed("failed")
+        assert placing["kind"] == "ClusterError"
+        assert placing["error"] == "partition gpu does not exist"
 
 
 def test_a_run_that_waits_for_another_machine_is_stopped(tmp_path):
@@ -160,20 +117,19 @@ def test_a_run_that_waits_for_another_machine_is_stopped(tmp_path):
     @on(tmp_path, "abc", hang)
     async def _(client, engine):
         engine.free.set()
-        await client.until(lambda news: state(news) == "placed")
+        await client.placed("placed")
         await client.launch()
-        await client.until(lambda news: news["run"]["state"] == "running")
+        await client.state("running")
         engine.free.clear()
         engine.pending.clear()
         engine.machines[0].lose()
         await engine.pending.wait()
         await client.ask("stop", task=None, grace=None)
-        news = await client.until(lambda news: news["run"]["ended"])
-        assert news["run"]["state"] == "stopped"
+        assert (await client.state("stopped", "failed", "finished"))["state"] == "stopped"
         assert engine.cancelled == 1
         engine.free.set()
-        assert (await client.ask("restart"))["type"] == "reply"
-        await client.until(lambda news: news["run"]["state"] == "running")
+        await client.ask("restart")
+        await client.state("running")
 
 
 class Broken(FakeEngine):
