@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING
 from mwmagic.errors import ClusterError
 
 from .engine import Host, agent_command
-from .machines import NAMED_OPTIONS, check_program, chosen, make_it_work, named_machines
+from .machines import NamedEngine, check_program, make_it_work
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
-    from typing import ClassVar
+    from collections.abc import Sequence
 
-    from mwmagic.model.cluster import Task
     from mwmagic.model.options import ClusterOptions
 
     from .machines import NamedMachine
@@ -28,7 +26,7 @@ _PLACE = re.compile(r"{(\w+)}")
 _PLACES = {"host", "python", "agent"}
 
 
-class CommandEngine:
+class CommandEngine(NamedEngine):
     """Machines reached by the user's own command; see `mwmagic.engines.Engine`.
 
     Its standard input and output must be those of the process that it starts on the
@@ -45,37 +43,14 @@ class CommandEngine:
         No machine is named, or the command cannot start an agent.
     """
 
-    takes: ClassVar[frozenset[str]] = NAMED_OPTIONS
-    helpers: Collection[int] = ()
+    example = COMMAND_EXAMPLE
 
     def __init__(self, options: ClusterOptions) -> None:
-        self.options = options
-        self._machines = named_machines(options.hosts, COMMAND_EXAMPLE)
+        super().__init__(options)
         self._template = _template(options.scheduler)
-        self._hosts: dict[NamedMachine, Host] = {}
 
-    async def allocate(
-        self,
-        tasks: Sequence[Task],
-        *,
-        avoid: Collection[str],
-        notify: Callable[[str], None],  # noqa: ARG002 - nothing to wait for
-    ) -> Sequence[Host]:
-        """Return the named machines, and those to avoid only if there are no others."""
-        wanted = chosen(self._machines, len(tasks), avoid)
-        for machine in wanted:
-            if machine not in self._hosts:
-                self._hosts[machine] = self._host(machine)
-        return [self._hosts[machine] for machine in wanted]
-
-    async def why(self, host: Host) -> str | None:
-        """Return the last words of the machine's command."""
-        return host.stderr.last or None
-
-    async def release(self) -> None:
-        """Do nothing: the agents end with their channels."""
-
-    def _host(self, machine: NamedMachine) -> Host:
+    async def reach(self, machine: NamedMachine) -> Host:
+        """Return a machine that the user's command reaches."""
         python = self.options.python or sys.executable
         command = _filled(self._template, machine.name, agent_command(python))
         check_program(command[0], "install it, or write another command after --")

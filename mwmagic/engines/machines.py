@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import shlex
 import shutil
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mwmagic.errors import ClusterError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Sequence
+    from typing import ClassVar
+
+    from mwmagic.model.cluster import Task
+    from mwmagic.model.options import ClusterOptions
+
+    from .engine import Host
 
 __all__ = [
-    "NAMED_OPTIONS",
+    "NamedEngine",
     "NamedMachine",
     "check_program",
     "chosen",
     "make_it_work",
     "named_machines",
 ]
-
-NAMED_OPTIONS = frozenset({"hosts", "python", "scheduler", "files", "lease"})
-"""The options that such an engine takes."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +80,56 @@ def chosen(
     """Return at most `count` machines, and those to avoid only if there are no others."""
     others = [one for one in machines if one.name not in avoid]
     return (others or list(machines))[:count]
+
+
+class NamedEngine(ABC):
+    """What the engines of named machines have in common; see `mwmagic.engines.Engine`.
+
+    Parameters
+    ----------
+    options : ClusterOptions
+        The cluster, as declared.
+    """
+
+    example: ClassVar[str]
+    takes: ClassVar[frozenset[str]] = frozenset({"hosts", "python", "scheduler", "files", "lease"})
+    helpers: Collection[int] = ()
+
+    def __init__(self, options: ClusterOptions) -> None:
+        self.options = options
+        self.machines = named_machines(options.hosts, self.example)
+        self._hosts: dict[NamedMachine, Host] = {}
+
+    async def allocate(
+        self,
+        tasks: Sequence[Task],
+        *,
+        avoid: Collection[str],
+        notify: Callable[[str], None],  # noqa: ARG002 - nothing to wait for
+    ) -> Sequence[Host]:
+        """Return the named machines, and those to avoid only if there are no others."""
+        wanted = chosen(self.machines, len(tasks), avoid)
+        new = [machine for machine in wanted if machine not in self._hosts]
+        hosts = await asyncio.gather(*map(self.reach, new))
+        self._hosts |= zip(new, hosts, strict=True)
+        return [self._hosts[machine] for machine in wanted]
+
+    @abstractmethod
+    async def reach(self, machine: NamedMachine) -> Host:
+        """Return the host that a machine is.
+
+        Raises
+        ------
+        ClusterError
+            It cannot be reached in this way.
+        """
+
+    async def why(self, host: Host) -> str | None:
+        """Return the last words of the command that reaches a machine."""
+        return host.stderr.last or None
+
+    async def release(self) -> None:  # noqa: B027 - most need nothing else
+        """Do nothing: the agents end with their channels."""
 
 
 def check_program(name: str, what: str) -> None:

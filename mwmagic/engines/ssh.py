@@ -13,15 +13,11 @@ from typing import TYPE_CHECKING
 from mwmagic.errors import ClusterError
 
 from .engine import Host, agent_command
-from .machines import NAMED_OPTIONS, check_program, chosen, make_it_work, named_machines
+from .machines import NamedEngine, check_program, make_it_work
 from .stderr import Stderr
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
-    from typing import ClassVar
-
-    from mwmagic.model.cluster import Task
-    from mwmagic.model.options import ClusterOptions
+    from collections.abc import Sequence
 
     from .machines import NamedMachine
 
@@ -38,7 +34,7 @@ ALIVE_TRIES = 2
 _HOME = re.compile(r"~[\w.-]*/")
 
 
-class SshEngine:
+class SshEngine(NamedEngine):
     """Machines reached by ssh; see `mwmagic.engines.Engine`.
 
     The user's configuration, keys, agent and shared connections are used as they
@@ -50,37 +46,12 @@ class SshEngine:
         The cluster, as declared.
     """
 
-    takes: ClassVar[frozenset[str]] = NAMED_OPTIONS
-    helpers: Collection[int] = ()
+    example = SSH_EXAMPLE
 
-    def __init__(self, options: ClusterOptions) -> None:
-        self.options = options
-        self._machines = named_machines(options.hosts, SSH_EXAMPLE)
-        self._hosts: dict[NamedMachine, Host] = {}
-
-    async def allocate(
-        self,
-        tasks: Sequence[Task],
-        *,
-        avoid: Collection[str],
-        notify: Callable[[str], None],  # noqa: ARG002 - nothing to wait for
-    ) -> Sequence[Host]:
-        """Return the named machines, and those to avoid only if there are no others."""
+    async def reach(self, machine: NamedMachine) -> Host:
+        """Return a machine that ssh reaches."""
         check_program("ssh", "install the client of OpenSSH")
-        wanted = chosen(self._machines, len(tasks), avoid)
-        new = [machine for machine in wanted if machine not in self._hosts]
-        addresses = await asyncio.gather(*map(self._address, new))
-        self._hosts |= {one: self._host(one, at) for one, at in zip(new, addresses, strict=True)}
-        return [self._hosts[machine] for machine in wanted]
-
-    async def why(self, host: Host) -> str | None:
-        """Return ssh's last words, such as "Connection to lab1 closed by remote host"."""
-        return host.stderr.last or None
-
-    async def release(self) -> None:
-        """Do nothing: the agents end with their channels."""
-
-    def _host(self, machine: NamedMachine, address: str) -> Host:
+        address = await self._address(machine)
         python = self.options.python or sys.executable
         trial = ["ssh", *self.options.scheduler, machine.name, f"{_word(python)} --version"]
         return Host(
