@@ -179,9 +179,7 @@ class Place:
         """
         try:
             await self._settle()
-        except BaseException as error:
-            kind = type(error).__name__ if isinstance(error, MwmagicError) else "SupervisorError"
-            self.placing = Placing("failed", kind=kind, error=str(error))
+        except BaseException:
             await self.close()
             raise
 
@@ -194,16 +192,9 @@ class Place:
             No ports or agents are available; a later call tries again.
         """
         if self.broken:
-            await self._resettle()
+            await self._settle()
         else:
             await self._hold()
-
-    async def _resettle(self) -> None:
-        try:
-            await self._settle()
-        except BaseException as error:
-            self.placing = Placing("failed", error=str(error))
-            raise
 
     async def close(self) -> None:
         """End the agents, and with them every worker, and give the machines back."""
@@ -215,9 +206,20 @@ class Place:
     # Placing.
 
     async def _settle(self) -> None:
+        """Get machines, and tell how that goes."""
+        self.placing = Placing()
+        try:
+            await self._get()
+        except BaseException as error:
+            kind = type(error) if isinstance(error, MwmagicError) else SupervisorError
+            self.placing = Placing("failed", kind=kind.__name__, error=str(error))
+            raise
+        self.placing = replace(self.placing, state="placed")
+        self.settled = True
+
+    async def _get(self) -> None:
         """Get machines from the engine, with an agent and ports on each."""
         self.broken = True
-        self.placing = Placing()
         members = self.options.members
         avoid = frozenset(self._avoid)
         hosts = await self._engine.allocate(members, avoid=avoid, notify=self._notify)
@@ -231,8 +233,6 @@ class Place:
         await self._hold()
         await self._share_out()
         self.broken = not all(node.alive for node in self._nodes)
-        self.placing = replace(self.placing, state="placed")
-        self.settled = True
 
     def _notify(self, words: str) -> None:
         self.placing = replace(self.placing, said=words)
