@@ -1,4 +1,6 @@
-"""Starts the agent, or a zygote: ``python -I -S DIR/__main__.py [zygote BOOTSTRAP MODULE ...]``.
+"""Starts the agent: ``python -I -S DIR/__main__.py [FOLDER]``.
+
+Or a zygote: ``python -I -S DIR/__main__.py zygote BOOTSTRAP MODULE ...``.
 
 The modules next to this file import each other as parts of a package. The package has a unique
 name, because a zygote's workers may import any of the user's modules. This file is run directly
@@ -27,4 +29,4 @@ if sys.argv[1:2] == ["zygote"]:
 else:
     from _mwmagic_agent.agent import Agent  # type: ignore[import-not-found]
 
-    Agent().run()
+    Agent(*sys.argv[1:]).run()

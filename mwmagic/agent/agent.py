@@ -52,9 +52,16 @@ HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH1
 
 
 class Agent:
-    """The loop: commands and exits come in, events go out."""
+    """The loop: commands and exits come in, events go out.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    folder : str
+        Where clusters that share no disk with this machine keep their files.
+    """
+
+    def __init__(self, folder: str = "") -> None:
+        self.folder = folder
         self.loop = Loop()
         self.outlet = Outlet(STDOUT)
         self.interest = 0
@@ -233,7 +240,7 @@ class Agent:
         if command["parent"] is not None:
             self.watch_parent(command["parent"])
         own = {"pid": os.getpid(), "host": os.uname().nodename, "python": python()}
-        own |= {"executable": sys.executable, "package": HOME, "folder": work_folder()}
+        own |= {"executable": sys.executable, "package": HOME, "folder": self.folder}
         self.outlet.emit("hello", version=wire.VERSION, **own, **clocks())
 
     def watch_parent(self, parent: int) -> None:
@@ -267,17 +274,21 @@ class Agent:
     def warm(self, command: dict[str, Any]) -> None:
         """Start a zygote."""
         check_strings(command)
-        self.zygotes.warm({**command, "env": {**self.inherited, **command["env"]}})
+        self.zygotes.warm({**command, "env": self.environment(command)})
 
     def start(self, command: dict[str, Any]) -> None:
         """Start a worker."""
         check_strings(command)
-        command["env"] = {**self.inherited, **command["env"]}
+        command = {**command, "env": self.environment(command)}
         if self.closing.since is not None or self.closing.waits:
             parting = self.closing.parting or {"error": "the agent is closing"}
             self.refuse(command, **parting)
         else:
             self.workers.start(command)
+
+    def environment(self, command: dict[str, Any]) -> dict[str, str]:
+        """Return the environment of a process: what is sent adds to what it inherits."""
+        return {**self.inherited, **command["env"]}
 
     def fetch(self, command: dict[str, Any]) -> None:
         """Send a piece of a file."""
@@ -312,12 +323,6 @@ HANDLERS: dict[str, Callable[[Agent, dict[str, Any]], None]] = {
     "close": lambda agent, _: agent.close(DRAIN_SECONDS),
 }
 """What carries out each of `wire.COMMANDS`."""
-
-
-def work_folder() -> str:
-    """Return the folder on this machine for the files of clusters that share no disk with it."""
-    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 - as above
-    return f"{cache}/mwmagic/work"
 
 
 def check_strings(command: dict[str, Any]) -> None:

@@ -50,10 +50,21 @@ def store(path: str, offset: int, data: bytes) -> None:
     if offset < 0:
         raise ValueError(f"nothing is stored at {offset}")
     os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)  # noqa: PTH103, PTH120 - pathlib is slow to import
+    write(path, offset, data, 0 if offset else os.O_TRUNC)
+
+
+def write(path: str, offset: int, data: bytes, more: int = 0) -> None:
+    """Write a piece of a private file; `more` adds to the flags with which it is opened.
+
+    Raises
+    ------
+    OSError
+        It cannot be written.
+    """
     flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
-    descriptor = os.open(as_bytes(path), flags | (0 if offset else os.O_TRUNC), 0o600)
+    descriptor = os.open(as_bytes(path), flags | more, 0o600)
     try:
-        while data:
+        while data:  # a disk that is nearly full takes a part
             written = os.pwrite(descriptor, data, offset)
             offset, data = offset + written, data[written:]
     finally:

@@ -47,13 +47,18 @@ def has(folder: Path, digest: str) -> bool:
 
 
 def cache() -> Path:
-    """Make a private folder in the user's cache, or elsewhere if that cannot be written to."""
+    """Return the folder in the user's cache for the files of this package."""
     own = os.environ.get("XDG_CACHE_HOME")
+    return Path(own or os.path.expanduser("~/.cache"), "mwmagic")  # noqa: PTH111 - raises nothing
+
+
+def fresh() -> Path:
+    """Make a private folder in the cache, or elsewhere if that cannot be written to."""
+    home = cache()
     try:
-        home = (Path(own) if own else Path.home() / ".cache") / "mwmagic"
         home.mkdir(0o700, parents=True, exist_ok=True)
         return Path(tempfile.mkdtemp(prefix="new-", dir=home))
-    except (OSError, RuntimeError):
+    except OSError:
         return Path(tempfile.mkdtemp(prefix="mwmagic-"))
 
 
@@ -92,7 +97,7 @@ def receive() -> bytes:
 
 def fetched(digest: str) -> Path:
     """Return the package's folder in this machine's cache, which has it or gets it."""
-    new = cache()
+    new = fresh()
     there = new.with_name(f"code-{digest}")
     if has(there / "mwmagic", digest):
         new.rmdir()
@@ -115,7 +120,7 @@ def main(digest: str, folder: str) -> None:
         sys.exit(1)
     package = Path(folder) if has(Path(folder), digest) else fetched(digest)
     agent = package / "agent" / "__main__.py"
-    os.execv(sys.executable, [sys.executable, "-I", "-S", str(agent)])  # noqa: S606 - no shell
+    os.execv(sys.executable, [sys.executable, "-I", "-S", str(agent), str(cache() / "work")])  # noqa: S606 - no shell
 
 
 if __name__ == "__main__":

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from mwmagic.agent.file import write
 from mwmagic.agent.wire import CHUNK_BYTES, LOG_LOST, as_bytes
 from mwmagic.errors import SupervisorError
 from mwmagic.words.file import file_words
@@ -57,19 +57,10 @@ class Copy:
             self._holes.append((self.size, offset))
         self.size = max(self.size, offset + len(data))
         try:
-            self._write(offset, data)
+            write(self.path, offset, data)
         except OSError:
             self._holes.append((offset, offset + len(data)))
             raise
-
-    def _write(self, offset: int, data: bytes) -> None:
-        descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            while data:  # a disk that is nearly full takes a part
-                written = os.pwrite(descriptor, data, offset)
-                offset, data = offset + written, data[written:]
-        finally:
-            os.close(descriptor)
 
     def lacks(self, size: int) -> int:
         """Return how many of the file's first bytes are missing."""
@@ -93,7 +84,7 @@ class Copy:
             data, _ = await self._fetch(start, end - start)
             if not data:
                 raise SupervisorError(f"{self.path} ends at {start} bytes, not at {end}")
-            self._write(start, data)
+            write(self.path, start, data)
             self._holes[0] = (start + len(data), end)
             if start + len(data) == end:
                 del self._holes[0]
@@ -111,7 +102,7 @@ class Copy:
                 data, size = await self._fetch(self.size, CHUNK_BYTES)
             except SupervisorError:
                 return  # the file does not exist yet, or the agent is gone
-            self._write(self.size, data)  # even if empty, since the file exists
+            write(self.path, self.size, data)  # even if empty, since the file exists
             self.size += len(data)
             if self.size >= size:
                 return

@@ -108,7 +108,7 @@ class FakeAgent:
         """Greet."""
         self._sample, self._silence = command["sample"], command["silence"]
         own = {"pid": 0, "host": self.machine.name, "python": self.machine.has.python}
-        own |= {"executable": sys.executable, "package": str(CODE), "folder": "/work"}
+        own |= {"executable": sys.executable, "package": str(CODE), "folder": "/brought"}
         self.emit("hello", version=VERSION, **own, **self._clocks())
         if self._sample:
             self._spawn(self._measure())

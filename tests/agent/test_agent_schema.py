@@ -27,7 +27,8 @@ MODULES = sorted(AGENT.parent.glob("*.py"))
 FOREIGN = """
 import sys
 sys.argv[1:] = []
-exec(compile(open(FILE).read().replace("Agent().run()", ""), FILE, "exec"), {"__file__": FILE})
+code = open(FILE).read().replace("Agent(*sys.argv[1:]).run()", "")
+exec(compile(code, FILE, "exec"), {"__file__": FILE})
 import _mwmagic_agent.agent, _mwmagic_agent.zygote
 print(sorted(name for name, module in sys.modules.items()
              if "site-packages" in str(getattr(module, "__file__", "")) or

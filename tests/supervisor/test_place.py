@@ -403,7 +403,7 @@ def test_a_file_of_another_disk_is_pulled_when_it_is_needed(tmp_path):
     @on(lambda: Scene([far, near]))
     async def _(scene):
         there = scene.place.there(scene.options.members[0], path)
-        assert there.startswith("/work/")
+        assert there.startswith("/brought/")
         far.disk[there] = bytearray(b"stack")
         for task in scene.options.members:
             await scene.place.pull(task, path)
