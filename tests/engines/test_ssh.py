@@ -16,7 +16,7 @@ from training import trained
 from mwmagic import Cluster
 from mwmagic.engines import engine_for
 from mwmagic.engines.channel import Channel
-from mwmagic.errors import ClusterError, SupervisorError, WorkerFailed
+from mwmagic.errors import ClusterError, NoRun, SupervisorError, WorkerFailed
 from mwmagic.model.cluster import make_tasks
 from mwmagic.model.options import ClusterOptions
 
@@ -305,7 +305,10 @@ def clients(lab):
 
 
 def said(run, task):
-    return run.logs(task).decode().split()
+    try:
+        return run.logs(task).decode().split()
+    except NoRun:  # it is not started yet
+        return []
 
 
 def hosts_of(run):
