@@ -21,6 +21,9 @@ QUIET = (
 )
 PLACES = {"lab": "lab/tree", "notebook": "notebooks"}
 READY = "() => window.jupyterapp?.shell.currentWidget?.sessionContext?.isReady"
+SETTLED = "() => document.body.dataset.jpThemeName || document.querySelector('.jp-Dialog')"
+OPENINGS = 3
+"""How often a notebook is opened whose theme a busy server does not deliver in time."""
 
 
 def free_port():
@@ -133,8 +136,12 @@ class Notebook:
 
     def open(self, page=None):
         page = page or self.page
-        page.goto(f"{self.server.url}/{self.place}/{self.name}/notebook.ipynb?reset")
-        page.wait_for_function(READY, timeout=120_000)
+        for _ in range(OPENINGS):
+            page.goto(f"{self.server.url}/{self.place}/{self.name}/notebook.ipynb?reset")
+            page.wait_for_function(READY, timeout=120_000)
+            page.wait_for_function(SETTLED, timeout=120_000)
+            if not page.locator(".jp-Dialog", has_text="Error Loading Theme").count():
+                break
         return self
 
     def command(self, name, page=None):
