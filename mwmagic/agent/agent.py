@@ -295,9 +295,13 @@ class Agent:
         piece = file.piece(command["path"], command["offset"], command["bytes"])
         self.outlet.emit("fetched", id=command["id"], **piece)
 
+    def list(self, command: dict[str, Any]) -> None:
+        """Send the names and sizes of the files below a directory."""
+        self.outlet.emit("listed", id=command["id"], files=file.below(command["path"]))
+
     def put(self, command: dict[str, Any]) -> None:
         """Write a piece of a file."""
-        file.store(command["path"], command["offset"], wire.as_bytes(command["data"]))
+        file.store(command["path"], command["offset"], wire.unpacked(command["data"]))
         self.outlet.emit("stored", id=command["id"])
 
     def ping(self, command: dict[str, Any]) -> None:
@@ -318,6 +322,7 @@ HANDLERS: dict[str, Callable[[Agent, dict[str, Any]], None]] = {
     "credit": lambda agent, command: agent.workers.credit(command),
     "tell": lambda agent, command: agent.workers.tell(command),
     "fetch": Agent.fetch,
+    "list": Agent.list,
     "put": Agent.put,
     "ping": Agent.ping,
     "close": lambda agent, _: agent.close(DRAIN_SECONDS),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 
-from .wire import CHUNK_BYTES, as_bytes, as_text
+from .wire import CHUNK_BYTES, as_bytes, packed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,7 +34,43 @@ def piece(path: str, offset: int, count: int) -> dict[str, Any]:
         data = os.pread(descriptor, min(count, CHUNK_BYTES), offset)
     finally:
         os.close(descriptor)
-    return {"offset": offset, "data": as_text(data), "size": status.st_size}
+    return {"offset": offset, "data": packed(data), "size": status.st_size}
+
+
+FILES_LIMIT = 10_000
+"""How many files a directory may hold whose files are named."""
+
+
+def below(path: str) -> list[tuple[str, int]]:
+    """Return the files below a directory and their bytes; of a file itself, whose name is empty.
+
+    Raises
+    ------
+    OSError
+        It cannot be read.
+    ValueError
+        It is neither a directory nor a regular file, or there are too many files.
+    """
+    status = os.stat(path)  # noqa: PTH116 - pathlib is slow to import
+    if stat.S_ISREG(status.st_mode):
+        return [("", status.st_size)]
+    if not stat.S_ISDIR(status.st_mode):
+        raise ValueError(f"{path} is neither a file nor a directory")
+    found: list[tuple[str, int]] = []
+    top = path.rstrip("/")
+    for folder, _, names in os.walk(top, onerror=failed):
+        for name in names:
+            full = f"{folder}/{name}"
+            if os.path.isfile(full):  # noqa: PTH113 - as above
+                found.append((full[len(top) + 1 :], os.path.getsize(full)))  # noqa: PTH202 - as above
+        if len(found) > FILES_LIMIT:
+            raise ValueError(f"{path} holds more than {FILES_LIMIT} files")
+    return found
+
+
+def failed(error: OSError) -> None:
+    """Raise an error that a walk would pass over."""
+    raise error
 
 
 def store(path: str, offset: int, data: bytes) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from binascii import a2b_base64, b2a_base64
 
 TYPE_CHECKING = False  # importing typing would cost as much as everything else here
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ COMMANDS: dict[str, Fields] = {
     "credit": {"process": str, "bytes": int},
     "tell": {"process": str, "data": str},
     "fetch": {"id": int, "path": str, "offset": int, "bytes": int},
+    "list": {"id": int, "path": str},
     "put": {"id": int, "path": str, "offset": int, "data": str},
     "ping": {"n": int},
     "close": {},
@@ -91,10 +93,11 @@ COMMANDS: dict[str, Fields] = {
 
 ``hello`` says whether workers inherit the agent's environment, which what is sent adds to.
 ``start`` says how long a worker may take to end if the agent is asked to end.
-``look`` asks what the machine has, ``fetch`` asks for a piece of a file, ``put`` brings one, and
-``tell`` sends a packet to a worker on its line. ``ask`` sends a signal only to a process that
-catches it and has the ``file`` open which the right handler writes to, so that the signal cannot
-end the process.
+``look`` asks what the machine has, ``fetch`` asks for a piece of a file, ``put`` brings one,
+``list`` asks which files are below a directory, and ``tell`` sends a packet to a worker on its
+line. ``ask`` sends a signal only to a process that catches it and has the ``file`` open which the
+right handler writes to, so that the signal cannot end the process. Pieces of files travel as
+`packed` text.
 """
 
 EVENTS: dict[str, Fields] = {
@@ -133,6 +136,7 @@ EVENTS: dict[str, Fields] = {
     },
     "usage": {"time": NUMBER, "machine": dict, "processes": dict},
     "fetched": {"id": int, "offset": int, "data": str, "size": int},
+    "listed": {"id": int, "files": list},
     "stored": {"id": int},
     "pong": {"n": int, "time": NUMBER},
     "refused": {"command": MAYBE_STR, "reason": MAYBE_STR, "error": str},
@@ -158,6 +162,16 @@ def as_text(data: bytes) -> str:
 def as_bytes(text: str) -> bytes:
     """Return the bytes of a text, independently of the locale."""
     return text.encode("utf-8", "surrogateescape")
+
+
+def packed(data: bytes) -> str:
+    """Return bytes of any kind as text, which is shorter than `as_text` where they are no text."""
+    return b2a_base64(data, newline=False).decode()
+
+
+def unpacked(text: str) -> bytes:
+    """Return the bytes that `packed` made a text of; raise ValueError if it is none."""
+    return a2b_base64(text)
 
 
 def parsed(line: bytes | str) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from .coordinator import Coordinator, server_of
 from .declaration import declared
 from .ending import REPLY_SECONDS, Ending
 from .export import Shared, export
+from .fetching import fetched
 from .inheritance import inherited
 from .lookup import connections, unreachable
 from .placing import placed
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from types import TracebackType
 
+    from mwmagic.model.fetch import Fetch
     from mwmagic.model.messages import Message
 
 __all__ = ["Cluster", "clusters", "end", "running"]
@@ -241,6 +243,51 @@ class Cluster:
         """The run that began last on this cluster, if any."""
         news = self._connection.news["run"]
         return None if news is None else Run(self, self._connection, news)
+
+    def fetch(
+        self,
+        task: TaskName,
+        path: Path | str,
+        to: Path | str | None = None,
+        *,
+        overwrite: bool = False,
+        told: Callable[[Fetch], None] = lambda _: None,
+    ) -> Path:
+        """Fetch a file or a directory from the machine that a task is on.
+
+        Parameters
+        ----------
+        task : int, str or Task
+            The task.
+        path : path
+            Its path there; a relative one is below the directory that the task runs in.
+        to : path, optional
+            Where to put it, or the directory to put it into; by default a relative path
+            leads to the same place here, and what has an absolute one goes into the
+            directory that the run was launched in.
+        overwrite : bool
+            Whether it replaces what is there.
+        told : callable, optional
+            Called with the `mwmagic.model.fetch.Fetch` while it is on its way.
+
+        Returns
+        -------
+        Path
+            Where it is.
+
+        Raises
+        ------
+        ClusterError, ClusterPending
+            There is no such task, or the cluster has no machines yet.
+        FileTrouble
+            It cannot or must not be written.
+        SupervisorError
+            It cannot be read there, or the machine is lost.
+        """
+        name = str(find_task(task, self.tasks))
+        wish = None if to is None else str(expanded(to).absolute())
+        request = {"task": name, "path": str(path), "to": wish, "overwrite": overwrite}
+        return Path(fetched(self._connection, told, **request).to)
 
     def tf_config(self, task: TaskName) -> str:
         """Return the TF_CONFIG of a task, as JSON.

@@ -14,6 +14,7 @@ from mwmagic.model.options import OPTIONS
 from .cluster import mw_cluster
 from .ending import mw_kill, mw_stop
 from .export import mw_export
+from .fetch import mw_fetch
 from .logs import mw_logs
 from .looking import mw_runs, mw_stacks, mw_status
 from .session import Session
@@ -39,6 +40,7 @@ MAGICS = (
     mw_kill,
     mw_stacks,
     mw_runs,
+    mw_fetch,
     mw_export,
 )
 """Every magic, in the order of the reference."""

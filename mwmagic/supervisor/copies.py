@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from mwmagic.agent.file import write
-from mwmagic.agent.wire import CHUNK_BYTES, LOG_LOST, as_bytes
+from mwmagic.agent.wire import CHUNK_BYTES, LOG_LOST, as_bytes, unpacked
 from mwmagic.errors import SupervisorError
 from mwmagic.words.file import file_words
 
@@ -111,7 +111,7 @@ class Copy:
         """Return a piece of the file, and the size of the file."""
         piece = min(count, CHUNK_BYTES)
         answer = await self._channel.request("fetch", path=self._there, offset=offset, bytes=piece)
-        return as_bytes(answer["data"]), int(answer["size"])
+        return unpacked(answer["data"]), int(answer["size"])
 
 
 class Logs:

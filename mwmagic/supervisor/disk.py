@@ -8,7 +8,7 @@ import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mwmagic.agent.wire import CHUNK_BYTES, as_text
+from mwmagic.agent.wire import CHUNK_BYTES, packed
 from mwmagic.errors import ClusterError, SupervisorError
 from mwmagic.record.paths import FOLDER
 from mwmagic.words.file import file_words
@@ -110,7 +110,7 @@ class Disk:
                 offset += len(data) or 1
 
     async def _put(self, path: str, offset: int, data: bytes) -> None:
-        await self._channel.request("put", path=path, offset=offset, data=as_text(data))
+        await self._channel.request("put", path=path, offset=offset, data=packed(data))
 
 
 def _files(paths: Iterable[Path]) -> Iterator[Path]:
@@ -135,4 +135,4 @@ async def _sees(channel: Channel, root: Path) -> bool:
         return False
     finally:
         probe.unlink(missing_ok=True)
-    return bool(answer["data"] == word)
+    return bool(answer["data"] == packed(word.encode()))

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 import traceback
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.engines import engine_for
 from mwmagic.errors import MwmagicError, SupervisorError
 from mwmagic.model.cluster import CHIEF, ClusterSpec
+from mwmagic.model.fetch import Fetch
 from mwmagic.model.placement import Placing, spread
 
 from . import orphans
@@ -159,6 +162,13 @@ class Place:
     def there(self, task: Task, path: str) -> str:
         """Return the path of a file of the record on a task's machine."""
         return self._of[task].disk.there(path)
+
+    def fetch(self, task: Task, cwd: str, path: str, to: Path) -> Fetch:
+        """Return what is to be fetched; a relative path is below where a task runs in `cwd`."""
+        disk = self._of[task].disk
+        there = os.path.normpath(Path(disk.folder(cwd), path))
+        here = disk.shared and Path(there) == to and to.exists()
+        return Fetch(str(task), there, str(to), state="here" if here else "going")
 
     def away(self, task: Task) -> str | None:
         """Return the name of the machine that a task is on, unless it is this one."""

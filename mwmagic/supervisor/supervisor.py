@@ -22,9 +22,10 @@ from mwmagic.errors import (
 from mwmagic.model.cluster import Task, find_task
 from mwmagic.model.status import RunState
 from mwmagic.record import RunDirectory
-from mwmagic.words.file import file_words, surrogate_words
+from mwmagic.words.file import file_words, present_words, surrogate_words
 from mwmagic.words.run import words
 
+from .fetches import Fetches, destination
 from .order import Order
 from .place import Place
 from .run import LiveRun
@@ -58,7 +59,7 @@ BEGINNINGS = frozenset({"launch", "restart", "update", "detach"})
 """The requests that a cluster refuses once it is ending."""
 
 
-RUNS = frozenset({"launch", "restart"})
+PLACED = frozenset({"launch", "restart", "fetch"})
 """The requests that need machines."""
 
 
@@ -98,6 +99,7 @@ class Supervisor:
         self._own: dict[str, Any] = {}
         self.run: LiveRun | None = None
         self._place = Place(start, self._take, self._lost, self._changed, engine)
+        self._fetches = Fetches(self._tell_soon)
         self._server = Server(socket, self._answer, self._abandoned)
         self._closed = asyncio.Event()
         self._hurried = False
@@ -111,6 +113,8 @@ class Supervisor:
             "restart": self._restart,
             "signal": self._signal,
             "stacks": self._stacks,
+            "fetch": self._fetch,
+            "forget": self._forget,
             "update": self._update,
             "detach": self._detach,
             "close": self._close,
@@ -143,6 +147,7 @@ class Supervisor:
         await self._closed.wait()
         self._settling.cancel()
         await asyncio.gather(self._settling, return_exceptions=True)
+        await self._fetches.close()
         if self.run is not None and not self.run.over:
             await self._end(self.run)
         await self._place.close()
@@ -217,7 +222,11 @@ class Supervisor:
         self._stirred.set()
         if self.run is not None and self.run.over:
             self._tell()
-        elif self._telling is None:
+        else:
+            self._tell_soon()
+
+    def _tell_soon(self) -> None:
+        if self._telling is None:
             self._telling = asyncio.get_running_loop().call_later(NEWS_SECONDS, self._tell)
 
     def _tell(self) -> None:
@@ -237,6 +246,7 @@ class Supervisor:
             "addresses": self._addresses(),
             "shares": self._place.shares,
             "machines": [asdict(machine) for machine in self._place.machines],
+            "fetches": self._fetches.as_json(),
         }
         return {"cluster": cluster, "run": self.run.status().as_json() if self.run else None}
 
@@ -252,7 +262,7 @@ class Supervisor:
             raise ClusterEnding(
                 "the cluster is ending; `%mw_cluster` with its options declares it again"
             )
-        if message["type"] in RUNS and not self._place.settled:
+        if message["type"] in PLACED and not self._place.settled:
             said = self._place.placing.said
             raise ClusterPending(f"the cluster waits for its machines{said and f' ({said})'}")
         self._requests[message["type"]](client, message)
@@ -395,3 +405,16 @@ class Supervisor:
 
     def _stacks(self, _client: Client, _message: Message) -> None:
         self._active().examine()
+
+    def _fetch(self, _client: Client, message: Message) -> None:
+        task, path = self._task(message["task"]), message["path"]
+        order = None if self.run is None else self.run.orders.get(task)
+        cwd = self.options.directory if order is None else order.cwd
+        to = destination(cwd, path, message["to"])
+        fetch = self._place.fetch(task, cwd, path, to)
+        if fetch.state != "here" and to.exists() and not message["overwrite"]:
+            raise FileTrouble(present_words(to, "`--to` names another place"))
+        self._fetches.begin(message["key"], fetch, self._place.channel(task))
+
+    def _forget(self, _client: Client, message: Message) -> None:
+        self._fetches.forget(message["key"])

@@ -9,7 +9,7 @@ import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from mwmagic.agent.wire import CHUNK_BYTES, as_bytes, as_text
+from mwmagic.agent.wire import CHUNK_BYTES, as_text, packed, unpacked
 from mwmagic.engines.delivery import CODE
 from mwmagic.model.messages import COMMANDS, VERSION, check, decode, encode
 
@@ -200,11 +200,15 @@ class FakeAgent:
         data, start = self.machine.read(command["path"]), command["offset"]
         piece = data[start : start + min(command["bytes"], CHUNK_BYTES)]
         size = len(data)
-        self.emit("fetched", id=command["id"], offset=start, data=as_text(piece), size=size)
+        self.emit("fetched", id=command["id"], offset=start, data=packed(piece), size=size)
+
+    def list(self, command: Message) -> None:
+        """Send the names and sizes of the files below a directory."""
+        self.emit("listed", id=command["id"], files=self.machine.below(command["path"]))
 
     def put(self, command: Message) -> None:
         """Store a piece of a file."""
-        self.machine.store(command["path"], command["offset"], as_bytes(command["data"]))
+        self.machine.store(command["path"], command["offset"], unpacked(command["data"]))
         self.emit("stored", id=command["id"])
 
     def tell(self, command: Message) -> None:
@@ -241,6 +245,7 @@ _HANDLERS: dict[str, Callable[[FakeAgent, Message], None]] = {
     "signal": FakeAgent.signal,
     "ask": FakeAgent.signal,
     "fetch": FakeAgent.fetch,
+    "list": FakeAgent.list,
     "put": FakeAgent.put,
     "tell": FakeAgent.tell,
     "ping": FakeAgent.ping,

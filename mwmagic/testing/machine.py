@@ -153,6 +153,15 @@ class FakeMachine:
         """Write a piece of a file on the machine's own disk; the first replaces what was there."""
         self.disk[path] = self.disk.get(path, bytearray())[:offset] + data
 
+    def below(self, path: str) -> list[tuple[str, int]]:
+        """Return the names and sizes of the files below a directory of its disk, or of a file."""
+        if path in self.disk:
+            return [("", len(self.disk[path]))]
+        inside = {name: data for name, data in self.disk.items() if name.startswith(f"{path}/")}
+        if not inside:
+            raise FileNotFoundError(f"no such file or directory: {path}")
+        return [(name[len(path) + 1 :], len(data)) for name, data in inside.items()]
+
     def read(self, path: str) -> bytes:
         """Return a file of the machine's disk.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["file_words", "kept_words", "surrogate_words"]
+__all__ = ["file_words", "kept_words", "present_words", "surrogate_words"]
 
 _DENIED = "{path} cannot be written or read: {why}; allow it, or use another directory"
 _FULL = "there is no space left for {path}: {why}; free some, or use another directory"
@@ -52,6 +52,11 @@ def surrogate_words(error: UnicodeEncodeError) -> str:
         f"line {line} of the text has a lone surrogate ({error.object[error.start]!a}), half of a "
         "character that no file can hold; remove it, or write it as an escape"
     )
+
+
+def present_words(path: Path | str, other: str) -> str:
+    """Return why what is there already is not replaced; `other` says what names another place."""
+    return f"{path} exists, and is left as it is; `--overwrite` replaces it, {other}"
 
 
 def kept_words(path: Path | str, other: str, *, known: bool) -> str:

@@ -111,6 +111,8 @@ def _left(until: float) -> str:
 
 
 def size_words(size: float) -> str:
-    """Return an amount of memory: ``512 MB``, ``1.5 GB``."""
+    """Return a number of bytes in words: ``12 kB``, ``512 MB``, ``1.5 GB``."""
+    if 0 < size < 2**20:
+        return f"{max(size / 2**10, 1):.0f} kB"
     megabytes = size / 2**20
     return f"{megabytes:.0f} MB" if megabytes < 2**10 else f"{megabytes / 2**10:.1f} GB"

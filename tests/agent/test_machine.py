@@ -12,7 +12,7 @@ from speaker import state
 
 from mwmagic.agent import cgroup
 from mwmagic.agent import machine as module
-from mwmagic.agent.wire import CHUNK_BYTES
+from mwmagic.agent.wire import CHUNK_BYTES, unpacked
 
 
 @pytest.fixture
@@ -152,7 +152,7 @@ def test_many_looks_leave_nothing(speak, tool):
 def fetched(agent, path, offset, count, number=1):
     agent.say("fetch", id=number, path=str(path), offset=offset, bytes=count)
     event = agent.wait("fetched", id=number)
-    return event["data"].encode("utf-8", "surrogateescape"), event["size"]
+    return unpacked(event["data"]), event["size"]
 
 
 def test_a_file_is_fetched_in_pieces(agent, tmp_path):
@@ -190,6 +190,22 @@ def test_what_cannot_be_fetched_is_refused(agent, tmp_path, name, where, error):
     assert error in agent.wait("refused", command="fetch", id=7)["error"]
     agent.say("ping", n=1)
     agent.wait("pong")
+
+
+def test_the_files_below_a_directory_are_named(agent, tmp_path):
+    (tmp_path / "saved" / "variables").mkdir(parents=True)
+    (tmp_path / "saved" / "index").write_text("12")
+    (tmp_path / "saved" / "variables" / "data-\udcff").write_text("1234")
+    os.mkfifo(tmp_path / "saved" / "fifo")
+    agent.say("list", id=1, path=f"{tmp_path}/saved/")
+    found = agent.wait("listed", id=1)["files"]
+    assert sorted(found) == [["index", 2], ["variables/data-\udcff", 4]]
+    agent.say("list", id=2, path=f"{tmp_path}/saved/index")
+    assert agent.wait("listed", id=2)["files"] == [["", 2]]
+    errors = {3: (f"{tmp_path}/none", "No such file"), 4: ("/dev/zero", "neither a file")}
+    for number, (path, error) in errors.items():
+        agent.say("list", id=number, path=path)
+        assert error in agent.wait("refused", command="list", id=number)["error"]
 
 
 def test_devices_are_not_read(agent):

@@ -354,6 +354,8 @@ import mine
 print(mine.word, len(pathlib.Path("data/a.txt").read_text()), os.uname().nodename)
 print("x" * 3_000_000)
 pathlib.Path("model.txt").write_text("weights")
+pathlib.Path("saved/variables").mkdir(parents=True)
+pathlib.Path("saved/variables/data").write_bytes(bytes(range(256)) * 2_000)
 raise ValueError("on its own disk")
 """
     words = ["-F", str(lab.config)]
@@ -368,7 +370,11 @@ raise ValueError("on its own disk")
         assert second == "x" * 3_000_000
         assert rest[-1] == "ValueError: on its own disk"
         assert "main.py" in str(failure.value)
-    assert not (tmp_path / "model.txt").exists()
+        assert not (tmp_path / "model.txt").exists()
+        assert cluster.fetch(0, "model.txt").read_text() == "weights"
+        saved = cluster.fetch(0, "saved", to="results")
+    assert saved == tmp_path / "results"
+    assert (saved / "variables" / "data").read_bytes() == bytes(range(256)) * 2_000
 
 
 @pytest.mark.tensorflow
