@@ -52,10 +52,8 @@ def tf_config(spec: ClusterSpec, task: Task) -> str:
         The cluster has no such task.
     """
     task = spec.find(task)
-    known = (*spec.members, task) if task.type == "evaluator" else spec.members
-    cluster: dict[str, list[str]] = {}
-    for member in known:
-        cluster.setdefault(member.type, []).append(spec.addresses[member])
+    own = {task.type: [spec.addresses[task]]} if task.type == "evaluator" else {}
+    cluster = {**spec.groups, **own}
     return json.dumps({"cluster": cluster, "task": {"type": task.type, "index": task.index}})
 
 

@@ -224,15 +224,23 @@ class ClusterSpec:
         """Each task's ``host:port``."""
         return dict(self.placed)
 
-    @property
+    @cached_property
     def tasks(self) -> tuple[Task, ...]:
         """All tasks, in rank order."""
         return tuple(task for task, _ in self.placed)
 
-    @property
+    @cached_property
     def members(self) -> tuple[Task, ...]:
         """The tasks that know each other: all but the evaluator."""
         return tuple(task for task in self.tasks if task.type != "evaluator")
+
+    @cached_property
+    def groups(self) -> Mapping[str, Sequence[str]]:
+        """The members' addresses by type, in rank order."""
+        found: dict[str, list[str]] = {}
+        for task in self.members:
+            found.setdefault(task.type, []).append(self.addresses[task])
+        return found
 
     @property
     def chief(self) -> Task:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -45,6 +46,9 @@ __all__ = ["Supervisor"]
 
 NEWS_SECONDS = 0.1
 """The shortest time between two snapshots."""
+
+TOLD_PAUSES = 4.0
+"""How many times as long as a snapshot took the next one waits: with 1,000 tasks it takes long."""
 
 OWNER_SECONDS = 20.0
 """Time limit for an owner to connect."""
@@ -105,6 +109,7 @@ class Supervisor:
         self._hurried = False
         self._stirred = asyncio.Event()
         self._telling: asyncio.TimerHandle | None = None
+        self._told_seconds = 0.0
         self._requests: dict[str, Callable[[Client, Message], None]] = {
             "hello": self._look,
             "snapshot": self._look,
@@ -227,15 +232,18 @@ class Supervisor:
 
     def _tell_soon(self) -> None:
         if self._telling is None:
-            self._telling = asyncio.get_running_loop().call_later(NEWS_SECONDS, self._tell)
+            pause = max(NEWS_SECONDS, TOLD_PAUSES * self._told_seconds)
+            self._telling = asyncio.get_running_loop().call_later(pause, self._tell)
 
     def _tell(self) -> None:
         if self._telling is not None:
             self._telling.cancel()
             self._telling = None
+        began = time.monotonic()
         if self.run is not None:
             self.run.write()
         self._server.broadcast({"type": "snapshot", **self.snapshot()})
+        self._told_seconds = time.monotonic() - began
 
     def snapshot(self) -> dict[str, Any]:
         """Return the cluster and its latest run as JSON values."""

@@ -178,6 +178,8 @@ SAID = {
     "launch": {**LAUNCH, "options": {}},
     "stop": {"task": None, "grace": 0.0},
     "signal": {"task": "worker:0", "signal": 0},
+    "fetch": {"key": "k", "task": "worker:0", "path": "a", "to": None, "overwrite": False},
+    "forget": {"key": "k"},
     "update": {"options": {"grace": 0.0}},
 }
 """What is asked besides the ``id``."""
