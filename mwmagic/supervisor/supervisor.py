@@ -47,7 +47,7 @@ __all__ = ["Supervisor"]
 NEWS_SECONDS = 0.1
 """The shortest time between two snapshots."""
 
-TOLD_PAUSES = 4.0
+TELLING_RATIO = 4.0
 """How many times as long as a snapshot took the next one waits: with 1,000 tasks it takes long."""
 
 OWNER_SECONDS = 20.0
@@ -232,7 +232,7 @@ class Supervisor:
 
     def _tell_soon(self) -> None:
         if self._telling is None:
-            pause = max(NEWS_SECONDS, TOLD_PAUSES * self._told_seconds)
+            pause = max(NEWS_SECONDS, TELLING_RATIO * self._told_seconds)
             self._telling = asyncio.get_running_loop().call_later(pause, self._tell)
 
     def _tell(self) -> None:

@@ -90,8 +90,10 @@ def test_every_event_of_a_working_agent_is_in_the_schema(speak, tmp_path):
     agent.start("speaks", SPEAKING)
     agent.wait("exited", process="speaks", code=0)
     agent.say("fetch", id=2, path=str(agent.log("stays")), offset=0, bytes=2)
-    agent.say("put", id=4, path=str(tmp_path / "brought" / "a"), offset=0, data="b")
+    agent.say("put", id=4, path=str(tmp_path / "brought" / "a"), offset=0, data=wire.packed(b"b"))
     agent.wait("stored", id=4)
+    agent.say("list", id=5, path=str(tmp_path / "brought"))
+    agent.wait("listed", id=5)
     assert (tmp_path / "brought" / "a").read_text() == "b"
     assert (tmp_path / "brought").stat().st_mode & 0o777 == 0o700
     agent.say("look", id=3)
