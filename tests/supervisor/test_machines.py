@@ -378,7 +378,8 @@ def test_a_lost_machine_is_told_as_one_with_its_tasks(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_thousand_tasks_are_told_by_host(tmp_path):
+def test_a_thousand_tasks_are_told_by_host(tmp_path, monkeypatch):
+    monkeypatch.setattr("mwmagic.dashboard.feed.SUMMARY_SECONDS", 0)
     go = asyncio.Event()
 
     async def train(worker):
