@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 TRIES = 2
 """How often each address is tried: the first packet may be lost, and then the system waits."""
 
-WORD_SECONDS = 2.0
+WORD_SECONDS = 1.0
 """How much longer an agent may take to tell its word: the system connects, but the agent tells."""
 
 STACK_BYTES = 256 << 10
