@@ -72,6 +72,30 @@ class NetworkHost:
         subprocess.run(["ip", "netns", "del", self.name], check=False, capture_output=True)
         subprocess.run(["ip", "link", "del", self.link], check=False, capture_output=True)
 
+    def attach(self, interface, address):
+        """Give it another network interface on the same bridge."""
+        # Or both interfaces answer for both addresses, and the answers are kept when one is gone.
+        answer = "echo 1 > /proc/sys/net/ipv4/conf/all/arp_ignore"
+        subprocess.run(["nsenter", f"--net=/run/netns/{self.name}", "sh", "-c", answer], check=True)
+        link = f"{self.link}{interface}"
+        ip("link", "add", link, "type", "veth", "peer", "name", interface, "netns", self.name)
+        ip("link", "set", link, "master", BRIDGE, "up")
+        ip("-n", self.name, "addr", "add", f"{address}/24", "dev", interface)
+        ip("-n", self.name, "link", "set", interface, "up")
+
+    def detach(self, interface):
+        """Remove an interface that was attached."""
+        ip("link", "del", f"{self.link}{interface}")
+
+    def shun(self, other):
+        """Have what it sends to another host get lost, as behind a firewall that drops packets."""
+        nowhere = ["lladdr", "02:00:00:00:00:01", "nud", "permanent"]
+        ip("-n", self.name, "neigh", "replace", other.address, "dev", "eth0", *nowhere)
+
+    def greet(self, other):
+        """End `shun`."""
+        ip("-n", self.name, "neigh", "del", other.address, "dev", "eth0")
+
     def cut(self):
         """Take its cable out."""
         ip("link", "set", self.link, "down")

@@ -1,6 +1,7 @@
 """Starts the agent: ``python -I -S DIR/__main__.py [FOLDER]``.
 
-Or a zygote: ``python -I -S DIR/__main__.py zygote BOOTSTRAP MODULE ...``.
+Or a zygote: ``python -I -S DIR/__main__.py zygote BOOTSTRAP MODULE ...``, or one of the agent's
+inquiries: ``python DIR/__main__.py versions NAME ...`` and ``python -I -S DIR/__main__.py reach``.
 
 The modules next to this file import each other as parts of a package. The package has a unique
 name, because a zygote's workers may import any of the user's modules. This file is run directly
@@ -26,6 +27,14 @@ if sys.argv[1:2] == ["zygote"]:
     from _mwmagic_agent.zygote import run  # type: ignore[import-not-found]
 
     run(PACKAGE)
+elif sys.argv[1:2] == ["versions"]:
+    from _mwmagic_agent.versions import run  # type: ignore[import-not-found]
+
+    run(sys.argv[2:])
+elif sys.argv[1:2] == ["reach"]:
+    from _mwmagic_agent.reach import run  # type: ignore[import-not-found]
+
+    run()
 else:
     from _mwmagic_agent.agent import Agent  # type: ignore[import-not-found]
 

@@ -20,9 +20,12 @@ from contextlib import suppress
 from . import file, wire
 from .closing import Closing
 from .family import Family
+from .inquiry import Inquiries
 from .loop import Loop
-from .machine import Looks, python
+from .machine import Looks, addresses, python
+from .meeting import Meeting
 from .outlet import Outlet
+from .packages import Packages
 from .ports import Ports
 from .system import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, clocks, prctl, waiting_in
 from .workers import DRAIN_SECONDS, Workers
@@ -68,7 +71,10 @@ class Agent:
         self.closing = Closing()
         self.ports = Ports()
         self.family = Family()
-        self.looks = Looks(self.loop, self.outlet, self.family)
+        self.inquiries = Inquiries(self.loop, self.family)
+        self.looks = Looks(self.inquiries, self.outlet)
+        self.packages = Packages(self.inquiries, self.outlet)
+        self.meeting = Meeting(self.loop, self.ports, self.inquiries, self.outlet)
         self.zygotes = Zygotes(self.loop, self.outlet, self.family, self.closing)
         self.workers = Workers(self.loop, self.outlet, self.family, self.zygotes, self.closing)
         self.incoming = bytearray()
@@ -132,7 +138,7 @@ class Agent:
         """Return how many seconds to sleep if nothing happens."""
         now = time.monotonic()
         workers = self.workers
-        moments = [now + TICK_SECONDS, *workers.moments(now), *self.looks.moments()]
+        moments = [now + TICK_SECONDS, *workers.moments(now), *self.inquiries.moments()]
         if self.silence > 0 and self.closing.since is None:
             moments.append(self.heard + self.silence)
         if self.sample > 0 and workers.processes:
@@ -146,7 +152,7 @@ class Agent:
         if self.silence > 0 and now - self.heard > self.silence:
             self.closing.cause = "which had heard nothing for too long"
             self.close()
-        self.looks.expire(now)
+        self.inquiries.expire(now)
         self.workers.settle(now)
         if self.closing.waits and not self.workers.processes:
             self.close(DRAIN_SECONDS)
@@ -241,6 +247,7 @@ class Agent:
             self.watch_parent(command["parent"])
         own = {"pid": os.getpid(), "host": os.uname().nodename, "python": python()}
         own |= {"executable": sys.executable, "package": HOME, "folder": self.folder}
+        own |= {"addresses": addresses()}
         self.outlet.emit("hello", version=wire.VERSION, **own, **clocks())
 
     def watch_parent(self, parent: int) -> None:
@@ -263,6 +270,20 @@ class Agent:
         """Report what this machine has."""
         self.looks.look(command["id"])
 
+    def find(self, command: dict[str, Any]) -> None:
+        """Report versions of packages."""
+        check_strings({"argv": command["names"], "env": command["env"]})
+        self.packages.find(command["id"], command["names"], self.environment(command))
+
+    def listen(self, command: dict[str, Any]) -> None:
+        """Listen at a held port."""
+        self.meeting.listen(command["port"], wire.as_bytes(command["word"]))
+        self.outlet.emit("listening", id=command["id"])
+
+    def reach(self, command: dict[str, Any]) -> None:
+        """Report which addresses can be reached."""
+        self.meeting.reach(command["id"], command["targets"], command["within"])
+
     def hold(self, command: dict[str, Any]) -> None:
         """Hold ports."""
         self.outlet.emit("held", id=command["id"], ports=self.ports.hold(command["count"]))
@@ -280,6 +301,7 @@ class Agent:
         """Start a worker."""
         check_strings(command)
         command = {**command, "env": self.environment(command)}
+        self.meeting.end()  # or it would get connections that are for the worker
         if self.closing.since is not None or self.closing.waits:
             parting = self.closing.parting or {"error": "the agent is closing"}
             self.refuse(command, **parting)
@@ -312,8 +334,12 @@ class Agent:
 HANDLERS: dict[str, Callable[[Agent, dict[str, Any]], None]] = {
     "hello": Agent.hello,
     "look": Agent.look,
+    "find": Agent.find,
     "hold": Agent.hold,
     "release": Agent.release,
+    "listen": Agent.listen,
+    "unlisten": lambda agent, _: agent.meeting.end(),
+    "reach": Agent.reach,
     "warm": Agent.warm,
     "start": Agent.start,
     "end": lambda agent, command: agent.workers.end(command),

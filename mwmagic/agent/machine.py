@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import fcntl
 import os
-import signal
 import socket
 import struct
 import sys
-import time
 from contextlib import suppress
 
 from .cgroup import memory_limit, memory_used, sizes
-from .spawn import spawn
-from .system import contents, waiting_in
-from .wire import CHUNK_BYTES, as_text
+from .inquiry import Inquiry
+from .system import contents
+from .wire import as_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from .family import Family
-    from .loop import Loop
+    from .inquiry import Inquiries
     from .outlet import Outlet
 
 TOOL = "nvidia-smi"
@@ -103,88 +100,20 @@ def listed(text: str) -> list[dict[str, Any]]:
     return gpus
 
 
-class Query:
-    """A child process that asks the driver for GPUs, while the agent continues."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.output = os.memfd_create(TOOL)
-        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-        try:
-            ends = (null, self.output)
-            self.pid, self.reply = spawn(QUERY, dict(os.environ), "/", ends)
-        except OSError:
-            os.close(self.output)
-            raise
-        finally:
-            os.close(null)
-        self.pidfd = os.pidfd_open(self.pid)
-        self.deadline = time.monotonic() + GPU_SECONDS
-        self.late = False
-
-    def expire(self) -> None:
-        """Kill the tool, which may hang with the driver."""
-        self.late = True
-        self.deadline = float("inf")
-        signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
-
-    def found(self, status: int) -> dict[str, Any]:
-        """Return the GPUs, or why there are none."""
-        said = as_text(os.pread(self.output, CHUNK_BYTES, 0)).strip()
-        gpus = [] if status else listed(said)
-        return {"gpus": gpus, "why": None if gpus else self.why(status, said)}
-
-    def why(self, status: int, said: str) -> str:
-        """Return why there are no GPUs."""
-        if self.late:
-            return f"{TOOL} did not answer within {GPU_SECONDS:g} seconds"
-        failed = waiting_in(self.reply)
-        if failed:
-            return as_text(failed)
-        if status:
-            return said or f"{TOOL} exits with {os.waitstatus_to_exitcode(status)}"
-        return f"{TOOL} lists none"
-
-    def close(self) -> None:
-        """Close all that is open."""
-        for descriptor in (self.output, self.reply, self.pidfd):
-            os.close(descriptor)
-
-
 class Looks:
-    """The `look` commands that wait for the driver's answer."""
+    """The `look` commands, which wait for the driver's answer."""
 
-    def __init__(self, loop: Loop, outlet: Outlet, family: Family) -> None:
-        self.loop = loop
+    def __init__(self, inquiries: Inquiries, outlet: Outlet) -> None:
+        self.inquiries = inquiries
         self.outlet = outlet
-        self.family = family
-        self.queries: set[Query] = set()
 
     def look(self, number: int) -> None:
         """Start to answer."""
-        query = Query(number)
-        self.queries.add(query)
-        self.family.helpers.add(query.pid)
-        self.loop.watch(query.pidfd, lambda: self.answered(query))
+        query = Inquiry(QUERY, dict(os.environ), GPU_SECONDS)
+        self.inquiries.make(query, lambda said, why: self.looked(number, said, why))
 
-    def answered(self, query: Query) -> None:
+    def looked(self, number: int, said: str, why: str | None) -> None:
         """Report what was found."""
-        pid, status = os.waitpid(query.pid, os.WNOHANG)
-        if not pid:
-            return
-        found = query.found(status)
-        self.outlet.emit("looked", id=query.number, machine={**machine(), **found})
-        self.loop.unwatch(query.pidfd)
-        query.close()
-        self.queries.discard(query)
-        self.family.helpers.discard(query.pid)
-
-    def expire(self, now: float) -> None:
-        """Kill what takes too long."""
-        for query in self.queries:
-            if now >= query.deadline:
-                query.expire()
-
-    def moments(self) -> list[float]:
-        """Return when the queries expire."""
-        return [query.deadline for query in self.queries]
+        gpus = [] if why else listed(said)
+        found = {"gpus": gpus, "why": None if gpus else why or f"{TOOL} lists none"}
+        self.outlet.emit("looked", id=number, machine={**machine(), **found})

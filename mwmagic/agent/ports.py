@@ -46,14 +46,27 @@ class Ports:
         except OSError:
             return self.bound(socket.AF_INET, "0.0.0.0")  # noqa: S104 - TensorFlow binds it too
 
-    def bound(self, family: int, address: str) -> socket.socket:
-        """Bind one free port of an address family."""
+    def beside(self, port: int) -> socket.socket:
+        """Bind a held port beside its placeholder, as a worker does.
+
+        Raises
+        ------
+        OSError, ValueError
+            It cannot be bound, or is not held.
+        """
+        if port not in self.held:
+            raise ValueError(f"port {port} is not held")
+        address = self.held[port].getsockname()[0]
+        return self.bound(self.held[port].family, address, port)
+
+    def bound(self, family: int, address: str, port: int = 0) -> socket.socket:
+        """Bind a port of an address family, by default a free one."""
         one = socket.socket(family, socket.SOCK_STREAM)
         try:
             if family == socket.AF_INET6:
                 one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-            one.bind((address, 0))
+            one.bind((address, port))
             # Set only now, so that the kernel chooses a port that no other socket shares.
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         except OSError:

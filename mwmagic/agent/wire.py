@@ -51,6 +51,16 @@ REASONS = (AGENT_LOST, NOT_STARTED, ENDED_EARLY, LOG_LOST, REMAINS)
 started; it was ended before it had started; bytes of its log are lost; a process that it left
 behind could not be ended."""
 
+UNRESOLVED = "unresolved"
+SILENT = "silent"
+REFUSED = "refused"
+UNROUTABLE = "unroutable"
+STRANGER = "stranger"
+FAILED = "failed"
+OBSTACLES = (UNRESOLVED, SILENT, REFUSED, UNROUTABLE, STRANGER, FAILED)
+"""Why an address is not reached: its name is unknown; nothing answers in time; the connection is
+refused; no route leads there; what answers is not the agent that listens; another error."""
+
 NUMBER = (int, float)
 MAYBE_INT = (int, type(None))
 MAYBE_STR = (str, type(None))
@@ -64,8 +74,12 @@ COMMANDS: dict[str, Fields] = {
         "inherit": bool,
     },
     "look": {"id": int},
+    "find": {"id": int, "names": list, "env": dict},
     "hold": {"id": int, "count": int},
     "release": {"ports": list},
+    "listen": {"id": int, "port": int, "word": str},
+    "unlisten": {},
+    "reach": {"id": int, "targets": list, "within": NUMBER},
     "warm": {"key": str, "argv": list, "env": dict, "cwd": str},
     "start": {
         "process": str,
@@ -93,11 +107,14 @@ COMMANDS: dict[str, Fields] = {
 
 ``hello`` says whether workers inherit the agent's environment, which what is sent adds to.
 ``start`` says how long a worker may take to end if the agent is asked to end.
-``look`` asks what the machine has, ``fetch`` asks for a piece of a file, ``put`` brings one,
-``list`` asks which files are below a directory, and ``tell`` sends a packet to a worker on its
-line. ``ask`` sends a signal only to a process that catches it and has the ``file`` open which the
-right handler writes to, so that the signal cannot end the process. Pieces of files travel as
-`packed` text.
+``look`` asks what the machine has, ``find`` which versions of packages the workers' Python has.
+``listen`` has the agent listen at a held port until ``unlisten``, and tell all that connect a
+``word``; ``reach`` asks which ``targets``, each an address and a word, can be reached
+``within`` some seconds.
+``fetch`` asks for a piece of a file, ``put`` brings one, ``list`` asks which files are below a
+directory, and ``tell`` sends a packet to a worker on its line. ``ask`` sends a signal only to a
+process that catches it and has the ``file`` open which the right handler writes to, so that the
+signal cannot end the process. Pieces of files travel as `packed` text.
 """
 
 EVENTS: dict[str, Fields] = {
@@ -110,10 +127,14 @@ EVENTS: dict[str, Fields] = {
         "executable": str,
         "package": str,
         "folder": str,
+        "addresses": dict,
         "time": NUMBER,
     },
     "looked": {"id": int, "machine": dict},
+    "found": {"id": int, "versions": dict},
     "held": {"id": int, "ports": list},
+    "listening": {"id": int},
+    "reached": {"id": int, "results": list},
     "warmed": {"key": str, "pid": int, "seconds": NUMBER},
     "cooled": {"key": str, "error": str},
     "started": {"process": str, "pid": int, "time": NUMBER, "wall": NUMBER, "warm": bool},
@@ -144,8 +165,11 @@ EVENTS: dict[str, Fields] = {
 """What an agent sends to its supervisor.
 
 ``need`` comes from the agent's loader, which lacks the code. ``hello`` says which interpreter and
-which copy of this package are there, for the commands that use them, and a ``folder`` for files
-that are brought.
+which copy of this package are there, for the commands that use them, a ``folder`` for files that
+are brought, and the machine's IP addresses by network interface.
+``found`` has None for a package that is not there, and no text for one without a version.
+``reached`` has None for each target that was reached; otherwise ``why`` not (one of `OBSTACLES`),
+the IP addresses ``at`` which it was sought, and the ``error``.
 ``output``, ``said`` and ``fetched`` carry bytes as text (see `as_text`). ``said`` has one packet
 from a worker's line, and the size of the log when it arrived. ``exited`` counts the packets that
 were too long to be forwarded; ``errno`` is the system's number for its ``error``, if it has one.

@@ -62,6 +62,8 @@ class Channel:
     executable, package, folder : str
         The paths there of the Python that runs the agent, of this package, and of the
         folder for files that are brought.
+    addresses : dict of str to list of str
+        The machine's IP addresses, by network interface.
     """
 
     def __init__(self, link: Link, host: Host) -> None:
@@ -70,6 +72,7 @@ class Channel:
         self.lost: Callable[[], None] = lambda: None
         self.skew = 0.0
         self.executable = self.package = self.folder = ""
+        self.addresses: dict[str, list[str]] = {}
         self._link = link
         self._answers: dict[int, asyncio.Future[Message]] = {}
         self._next = 0
@@ -150,7 +153,7 @@ class Channel:
         except asyncio.TimeoutError:
             raise self._failure("did not answer") from None
         self.executable, self.package = hello["executable"], hello["package"]
-        self.folder = hello["folder"]
+        self.folder, self.addresses = hello["folder"], hello["addresses"]
         self.host.stderr.forget()  # a welcome, not why it may end
         if not self.host.here:
             trips = [await self._compare() for _ in range(CLOCK_PINGS)]

@@ -92,7 +92,9 @@ class NamedEngine(ABC):
     """
 
     example: ClassVar[str]
-    takes: ClassVar[frozenset[str]] = frozenset({"hosts", "python", "scheduler", "files", "lease"})
+    takes: ClassVar[frozenset[str]] = frozenset(
+        {"hosts", "python", "scheduler", "interface", "files", "lease"}
+    )
     helpers: Collection[int] = ()
 
     def __init__(self, options: ClusterOptions) -> None:

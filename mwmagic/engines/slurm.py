@@ -51,7 +51,9 @@ class SlurmEngine:
         The cluster, as declared.
     """
 
-    takes: ClassVar[frozenset[str]] = frozenset({"nodes", "python", "scheduler", "files", "lease"})
+    takes: ClassVar[frozenset[str]] = frozenset(
+        {"nodes", "python", "scheduler", "interface", "files", "lease"}
+    )
 
     def __init__(self, options: ClusterOptions) -> None:
         self.options = options

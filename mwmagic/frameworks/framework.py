@@ -67,6 +67,8 @@ class Framework:
         Its name in messages.
     module : str
         Its Python module.
+    companions : tuple of str
+        Other modules of which all tasks need the same version.
     requirements : mapping of str to str
         The modules that user code may import, each with the pip package that provides it.
     warm : tuple of str
@@ -148,6 +150,7 @@ class Framework:
     name: str
     title: str
     module: str
+    companions: tuple[str, ...] = ()
     requirements: ClassVar[Mapping[str, str]] = {}
     warm: tuple[str, ...] = ()
 

@@ -27,6 +27,7 @@ class Jax(Xla):
     name = "jax"
     title = "JAX"
     module = "jax"
+    companions = ("jaxlib",)
     requirements: ClassVar[Mapping[str, str]] = {"jax": "mwmagic[jax]"}
     warm = ("jax", "keras")
 

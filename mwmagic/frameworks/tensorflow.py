@@ -63,6 +63,7 @@ class TensorFlow(Xla):
     name = "tensorflow"
     title = "TensorFlow"
     module = "tensorflow"
+    companions = ("keras",)
     requirements: ClassVar[Mapping[str, str]] = {
         "tensorflow": "mwmagic[tensorflow]",
         "keras": "mwmagic[tensorflow]",

@@ -127,6 +127,9 @@ class MachineStatus:
         The scheduler's job that it belongs to, if there is one.
     until : float, optional
         When that job ends, in seconds of the wall clock.
+    versions : mapping of str to str or None
+        The versions there of the framework's packages, where they are known: None for one that
+        is missing.
     """
 
     name: str
@@ -140,6 +143,7 @@ class MachineStatus:
     why: str | None = None
     job: str = ""
     until: float | None = None
+    versions: Mapping[str, str | None] = field(default_factory=dict, hash=False)
 
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> MachineStatus:

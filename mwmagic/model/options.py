@@ -121,6 +121,14 @@ class ClusterOptions:
         metavar="'ARG ...'",
         **_ENGINES,
     )
+    interface: str | None = _option(
+        None,
+        "Network interface at whose address the other machines reach each machine, such as ib0; "
+        "by default the engine chooses the address.",
+        Repeated.MUST_MATCH,
+        metavar="NAME",
+        **_ENGINES,
+    )
     files: tuple[str, ...] = _option(
         (),
         "Files and directories that the tasks need besides their code, separated by commas; they "

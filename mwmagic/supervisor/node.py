@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from mwmagic.agent.wire import NOT_STARTED
 from mwmagic.engines.channel import Channel
-from mwmagic.errors import MwmagicError, SupervisorError
+from mwmagic.errors import ClusterError, MwmagicError, SupervisorError
 from mwmagic.frameworks.environment import early, forkable
 from mwmagic.model.machine import Machine, MachineStatus, Warm
+from mwmagic.words.reach import interface_words
 
 from .copies import Copy, Logs
 from .disk import Disk
@@ -55,6 +56,8 @@ class Node:
 
     Attributes
     ----------
+    address : str
+        Where the other machines reach it.
     tasks : tuple of Task
         The tasks on the machine.
     machine : Machine or None
@@ -63,6 +66,8 @@ class Node:
         Ends when the agent has said what the machine has, or why it cannot.
     unknown : str
         Why it is not known what the machine has.
+    versions : dict
+        The versions of the framework's packages there: None for one that it lacks.
     shares : dict
         For each task's name the variables of its share.
     warm : Warm
@@ -82,6 +87,8 @@ class Node:
         lost: Callable[[Node], None],
     ) -> None:
         self.host = host
+        self.address = host.address
+        self.versions: dict[str, str | None] = {}
         self.channel = channel
         self.disk = disk
         self.tasks: tuple[Task, ...] = ()
@@ -134,17 +141,40 @@ class Node:
         host = self.host
         return MachineStatus(
             host.name,
-            host.address,
+            self.address,
             names,
             lost=not self.alive,
             warm=self.warm,
             machine=self.machine,
+            versions=self.versions,
             load=self._used.get("load"),
             used=self._used.get("memory"),
             why=self.why,
             job=host.job,
             until=host.until,
         )
+
+    @property
+    def port(self) -> int:
+        """The first port that is held there."""
+        return self._ports[0]
+
+    def choose(self, interface: str) -> None:
+        """Have the other machines reach it at the address of a network interface.
+
+        Raises
+        ------
+        ClusterError
+            It has no such interface with an address.
+        """
+        own = self.channel.addresses
+        if not own.get(interface):
+            raise ClusterError(
+                f"{self.host.name} has no network interface {interface!r} with an address; it has "
+                f"{interface_words(own)}"
+            )
+        address = own[interface][0]
+        self.address = f"[{address}]" if ":" in address else address
 
     async def _look(self) -> None:
         try:

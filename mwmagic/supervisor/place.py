@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from mwmagic.engines import engine_for
 from mwmagic.errors import MwmagicError, SupervisorError
+from mwmagic.frameworks import framework_for
 from mwmagic.model.cluster import CHIEF, ClusterSpec
 from mwmagic.model.fetch import Fetch
 from mwmagic.model.placement import Placing, spread
@@ -20,6 +21,8 @@ from . import orphans
 from .commands import worker_command
 from .node import Node
 from .preparation import Preparation
+from .rendezvous import Rendezvous
+from .versions import check_versions, find_versions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -126,6 +129,7 @@ class Place:
         self._listener = listener
         self._lost = lost
         self._changed = changed
+        self._rendezvous = Rendezvous(named=bool(start.options.hosts))
         self._nodes: list[Node] = []
         self._of: dict[Task, Node] = {}
         self._avoid: set[str] = set()
@@ -240,7 +244,10 @@ class Place:
         for node, (_, tasks) in zip(self._nodes, used, strict=True):
             node.tasks = tasks
             self._of |= dict.fromkeys(tasks, node)
+            if self.options.interface is not None:
+                node.choose(self.options.interface)
         await self._hold()
+        await self._compare()
         await self._share_out()
         self.broken = not all(node.alive for node in self._nodes)
 
@@ -278,7 +285,7 @@ class Place:
         addresses: dict[Task, str] = {}
         for (node, tasks), ports in zip(homes.items(), held, strict=True):
             node.keep(ports)
-            at = [f"{node.host.address}:{port}" for port in ports]
+            at = [f"{node.address}:{port}" for port in ports]
             addresses |= dict(zip(tasks, at, strict=True))
         self.spec = ClusterSpec(tuple(addresses.items()))
 
@@ -286,6 +293,14 @@ class Place:
         """Return the tasks whose ports a node holds; the owner's is beside the first task's."""
         first = self.options.coordinator and node is self._of[self.options.members[0]]
         return [CHIEF, *node.tasks] if first else list(node.tasks)
+
+    async def _compare(self) -> None:
+        """Refuse machines that do not fit together, before anything starts on them."""
+        framework = framework_for(self.options.framework)
+        new = [node for node in self._nodes if not node.host.here and not node.versions]
+        asked = [find_versions(node, framework, self._preparation.on(node).env) for node in new]
+        await asyncio.gather(self._rendezvous.check(self._nodes), *asked)
+        check_versions(self._nodes, framework)
 
     # Shares and processes.
 

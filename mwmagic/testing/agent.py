@@ -44,6 +44,7 @@ class FakeAgent:
         self.machine = machine
         self.workers: dict[str, FakeWorker] = {}
         self.held: set[int] = set()
+        self.listening: set[int] = set()
         self._wire = wire
         self._script = script
         self._sample = 0.0
@@ -109,6 +110,7 @@ class FakeAgent:
         self._sample, self._silence = command["sample"], command["silence"]
         own = {"pid": 0, "host": self.machine.name, "python": self.machine.has.python}
         own |= {"executable": sys.executable, "package": str(CODE), "folder": "/brought"}
+        own |= {"addresses": dict(self.machine.has.addresses)}
         self.emit("hello", version=VERSION, **own, **self._clocks())
         if self._sample:
             self._spawn(self._measure())
@@ -120,6 +122,28 @@ class FakeAgent:
     async def _looked(self, number: int) -> None:
         await asyncio.sleep(self.machine.look_seconds)
         self.emit("looked", id=number, machine=asdict(self.machine.has))
+
+    def find(self, command: Message) -> None:
+        """Report the versions of packages that the machine was given."""
+        versions = {name: self.machine.versions.get(name, "1.0") for name in command["names"]}
+        self.emit("found", id=command["id"], versions=versions)
+
+    def listen(self, command: Message) -> None:
+        """Pretend to listen at a held port."""
+        if command["port"] not in self.held:
+            raise ValueError(f"port {command['port']} is not held")
+        self.listening.add(command["port"])
+        self.emit("listening", id=command["id"])
+
+    def unlisten(self, _: Message) -> None:
+        """Listen no more."""
+        self.listening.clear()
+
+    def reach(self, command: Message) -> None:
+        """Report what the test made unreachable."""
+        hosts = [address.rpartition(":")[0] for address, _ in command["targets"]]
+        results = [self.machine.unreachable.get(host) for host in hosts]
+        self.emit("reached", id=command["id"], results=results)
 
     def hold(self, command: Message) -> None:
         """Hold ports."""
@@ -236,6 +260,10 @@ class FakeAgent:
 _HANDLERS: dict[str, Callable[[FakeAgent, Message], None]] = {
     "hello": FakeAgent.hello,
     "look": FakeAgent.look,
+    "find": FakeAgent.find,
+    "listen": FakeAgent.listen,
+    "unlisten": FakeAgent.unlisten,
+    "reach": FakeAgent.reach,
     "hold": FakeAgent.hold,
     "release": FakeAgent.release,
     "warm": FakeAgent.warm,

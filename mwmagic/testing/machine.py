@@ -5,11 +5,13 @@ from __future__ import annotations
 import itertools
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mwmagic.model.machine import Gpu, Machine
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from .agent import FakeAgent
     from .worker import FakeWorker
 
@@ -25,6 +27,8 @@ class FakeMachine:
         Its name; also its address, unless `address` is given.
     address : str, optional
         The address at which the other machines reach it.
+    interfaces : mapping of str to sequence of str, optional
+        Its IP addresses by network interface; by default its address is that of ``eth0``.
     processors, gpus : int
         How many of each it has.
     memory : int
@@ -47,9 +51,13 @@ class FakeMachine:
         The scheduler's job that it belongs to.
     until : float, optional
         When that job ends, in seconds of the wall clock.
+    versions : mapping of str to str or None
+        The versions of packages there, None for one that it lacks; by default 1.0 of each.
 
     Attributes
     ----------
+    unreachable : dict of str to dict
+        Why it cannot reach others, by their address, as an agent's ``reached`` says it.
     lost : bool
         Whether it is permanently gone.
     why : str or None
@@ -81,6 +89,8 @@ class FakeMachine:
         lag_bytes: int = 4 << 20,
         job: str = "",
         until: float | None = None,
+        interfaces: Mapping[str, Sequence[str]] | None = None,
+        versions: Mapping[str, str | None] | None = None,
     ) -> None:
         self.name = name
         self.address = address or name
@@ -90,7 +100,7 @@ class FakeMachine:
             gpus=tuple(Gpu(index, "Fake GPU", 80 << 30) for index in range(gpus)),
             why=None if gpus else "the test gave it none",
             host=name,
-            addresses={"eth0": [self.address]},
+            addresses=interfaces or {"eth0": [self.address]},
             python="3.10.0",
         )
         self.clock = clock
@@ -107,6 +117,8 @@ class FakeMachine:
         self.lost = False
         self.why: str | None = None
         self.reachable = True
+        self.versions = dict(versions or {})
+        self.unreachable: dict[str, dict[str, Any]] = {}
         self.disk: dict[str, bytearray] = {}
         self.ports = itertools.count(20_000)
         self.pids = itertools.count(100)

@@ -19,7 +19,7 @@ from mwmagic.model import messages
 
 BOOTSTRAP = Path(mwmagic.__file__).parent / "worker" / "bootstrap.py"
 
-OWN = {"_mwmagic_agent.agent", "_mwmagic_agent.zygote"}
+OWN = {f"_mwmagic_agent.{name}" for name in ("agent", "zygote", "versions", "reach")}
 """Its own package, as the first of its files names it."""
 
 MODULES = sorted(AGENT.parent.glob("*.py"))
@@ -76,6 +76,12 @@ def test_every_event_of_a_working_agent_is_in_the_schema(speak, tmp_path):
     agent = speak(sample=0.05)
     agent.say("hold", id=1, count=2)
     agent.say("ping", n=7)
+    [port, _] = agent.wait("held")["ports"]
+    agent.say("listen", id=5, port=port, word="w")
+    agent.say("reach", id=6, targets=[[f"127.0.0.1:{port}", "w"]], within=10)
+    agent.say("find", id=7, names=["json"], env=dict(os.environ))
+    agent.wait("reached")
+    agent.wait("found")
     agent.say("nonsense")
     agent.write(b"[]\n")
     warm = {"env": dict(os.environ), "cwd": str(tmp_path)}

@@ -211,3 +211,50 @@ def test_the_files_below_a_directory_are_named(agent, tmp_path):
 def test_devices_are_not_read(agent):
     agent.say("fetch", id=1, path="/dev/zero", offset=0, bytes=10)
     assert "not a regular file" in agent.wait("refused", id=1)["error"]
+
+
+@pytest.fixture
+def packages(tmp_path):
+    """Make packages that Python finds, with some version or none."""
+
+    def make(name, version=None, *, dist=None):
+        (tmp_path / "site" / name).mkdir(parents=True)
+        (tmp_path / "site" / name / "__init__.py").write_text("raise SystemExit('not imported')")
+        if version is not None:
+            about = tmp_path / "site" / f"{dist or name}-{version}.dist-info"
+            about.mkdir()
+            (about / "METADATA").write_text(f"Name: {dist or name}\nVersion: {version}\n")
+            (about / "top_level.txt").write_text(name)
+
+    return make
+
+
+def found(agent, names, env):
+    agent.say("find", id=5, names=names, env=env)
+    return agent.until(lambda: agent.all("found", id=5) or agent.all("refused", id=5))[0]
+
+
+def test_versions_are_those_that_workers_would_import(agent, tmp_path, packages):
+    packages("one", "2.19.1")
+    packages("two")
+    packages("three", "0.1", dist="three-nightly")
+    (tmp_path / "site" / "removed").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text("print('hello')")
+    names = ["one", "two", "three", "removed", "none", "no.such"]
+    env = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
+    assert found(agent, names, env)["versions"] == {
+        "one": "2.19.1",
+        "two": "",
+        "three": "0.1",
+        **dict.fromkeys(["removed", "none", "no.such"]),
+    }
+
+
+def test_a_python_that_cannot_tell_versions_says_why(agent, tmp_path):
+    (tmp_path / "json.py").write_text("raise SystemExit('not that json')")
+    refused = found(agent, ["one"], {**os.environ, "PYTHONPATH": str(tmp_path)})
+    assert refused["error"] == "not that json"
+
+
+def test_the_greeting_has_the_addresses_of_the_interfaces(agent):
+    assert agent.hello["addresses"] == module.addresses()

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.usefixtures("nothing_survives")
 
 HELLO = {"type": "hello", "version": 1, "pid": 1, "host": "h", "python": "3", "time": 0, "wall": 0}
 HELLO |= {"executable": "/usr/bin/python3", "package": "/opt/mwmagic", "folder": "/w"}
+HELLO["addresses"] = {"eth0": ["10.0.0.1"]}
 AGENT = f"""
 import json, signal, sys, time
 def say(**event):

@@ -25,6 +25,7 @@ OTHER = {
     "hosts": ("a", "b"),
     "python": "/usr/bin/python3",
     "scheduler": ("--partition=gpu", "-v"),
+    "interface": "ib0",
     "files": ("data", "my.py"),
     "lease": 4.0,
     "keras": "legacy",

@@ -17,6 +17,7 @@ from mwmagic.supervisor.node import WARM
 from mwmagic.supervisor.order import Order
 from mwmagic.supervisor.place import Place
 from mwmagic.testing import FakeEngine, FakeMachine
+from mwmagic.testing import agent as agents
 
 
 class Scene:
@@ -408,3 +409,142 @@ def test_a_file_of_another_disk_is_pulled_when_it_is_needed(tmp_path):
         for task in scene.options.members:
             await scene.place.pull(task, path)
         assert (tmp_path / "stacks").read_bytes() == b"stack"
+
+
+# Machines that cannot work together are refused before anything starts.
+
+
+def refusal(machines, **config):
+    with pytest.raises(ClusterError) as caught:
+        on(lambda: Scene(machines, tasks=len(machines), config=config))(None)
+    assert not any(machine.agents for machine in machines)
+    return str(caught.value)
+
+
+def obstacle(why, *at, error="Name or service not known"):
+    return {"why": why, "at": list(at), "error": error}
+
+
+def test_a_pair_that_cannot_connect_is_named_with_the_reason():
+    a, b = made("a", "b")
+    a.unreachable = {"b": obstacle("silent", "10.0.0.9", error="timed out")}
+    error = refusal([a, b])
+    assert error.startswith("a cannot connect to b at b:20000: nothing answers in time: a firewall")
+    assert error.endswith("or choose the network with --interface; b has eth0 (b)")
+    assert "--hosts" not in error
+
+
+def test_a_name_that_means_the_machine_itself_is_told():
+    a, b = [FakeMachine(name, interfaces={"eth0": ["10.0.0.7"]}) for name in "ab"]
+    b.unreachable = {"a": obstacle("refused", "127.0.1.1", error="Connection refused")}
+    error = refusal([a, b], hosts=("a", "b"))
+    assert "on b the name a means 127.0.1.1, which is b itself; Debian" in error
+    assert "write the address to use (--hosts a=10.0.0.7)" in error
+
+
+def test_many_pairs_are_told_by_what_they_have_in_common():
+    machines = made(*(f"n{number}" for number in range(9)))
+    silent = obstacle("silent", "10.0.0.9", error="timed out")
+    for machine in machines[1:]:
+        machine.unreachable = {"n0": silent}
+    machines[0].unreachable = {one.name: silent for one in machines[1:]}
+    machines[3].unreachable["n4"] = obstacle("unresolved")
+    first, second, third, _ = refusal(machines).splitlines()
+    n0 = "n0 cannot connect to n1 at n1:20000, n2 at n2:20000, n3 at n3:20000, n4 at n4:20000, "
+    assert first.startswith(f"{n0}n5 at n5:20000 and 3 others: nothing answers")
+    assert second.startswith("n1, n2, n3, n4, n5 and 3 others cannot connect to n0 at n0:20000: ")
+    assert third == (
+        "n3 cannot connect to n4 at n4:20000: n3 does not know the name n4 "
+        "(Name or service not known)"
+    )
+
+
+def test_machines_that_have_met_do_not_meet_again():
+    @on(lambda: Scene(made("a", "b", "c"), most=2))
+    async def _(scene):
+        a, b, c = scene.machines
+        assert not any(agent.listening for one in (a, b) for agent in one.agents)
+        a.unreachable = {"b": obstacle("silent"), "c": obstacle("silent")}
+        await scene.place.rebind()
+        b.lose()
+        await scene.losses.get()
+        with pytest.raises(ClusterError, match="a cannot connect to c"):
+            await scene.place.rebind()
+        assert c.agents, "and another attempt may do better"
+        a.unreachable = {}
+        await scene.place.rebind()
+        assert not scene.place.broken
+
+
+def test_an_interface_gives_the_addresses():
+    a = FakeMachine("a", interfaces={"eth0": ["10.0.0.1"], "ib0": ["10.1.0.1", "fd00::1"]})
+    b = FakeMachine("b", interfaces={"eth0": ["10.0.0.2"], "ib0": ["fd00::2"]})
+
+    @on(lambda: Scene([a, b], config={"interface": "ib0"}))
+    async def _(scene):
+        assert [*scene.place.spec.addresses.values()] == ["10.1.0.1:20000", "[fd00::2]:20000"]
+        assert [one.address for one in scene.place.machines] == ["10.1.0.1", "[fd00::2]"]
+
+    error = refusal([a, b], interface="ib1")
+    assert error == (
+        "a has no network interface 'ib1' with an address; it has eth0 (10.0.0.1), "
+        "ib0 (10.1.0.1, fd00::1)"
+    )
+
+
+def test_machines_without_the_framework_are_named():
+    machines = made("a") + made("b", "c", versions={"tensorflow": None, "keras": None})
+    error = refusal(machines)
+    assert error.startswith("TensorFlow is not installed on b and c for ")
+    assert error.endswith("or name a Python that has it with --python")
+    assert refusal(made("a", versions={"jax": None}), framework="jax").startswith("JAX is not")
+
+
+@pytest.mark.parametrize(
+    ("framework", "name"),
+    [("tensorflow", "tensorflow"), ("tensorflow", "keras"), ("jax", "jaxlib"), ("torch", "torch")],
+)
+def test_machines_with_other_versions_are_named(framework, name):
+    same = made("a", "b", versions={name: "2.20.0"}) + made("d", versions={name: "2.20.1"})
+    other = made("c", versions={name: "2.19.1"})
+    told = f"the machines have different versions of {name}: 2.20.0 on a, b and d; 2.19.1 on c. "
+    assert refusal(same + other, framework=framework).startswith(told)
+
+
+def test_versions_that_fit_or_are_unknown_are_no_trouble():
+    known = made("a", versions={"tensorflow": "2.20.0"}) + made(
+        "b", versions={"tensorflow": "2.20.1", "keras": None}
+    )
+    unknown = made("c", versions={"tensorflow": ""})
+
+    @on(lambda: Scene([*known, *unknown], tasks=3))
+    async def _(scene):
+        found = [one.versions["tensorflow"] for one in scene.place.machines]
+        assert found == ["2.20.0", "2.20.1", ""]
+
+
+def test_a_machine_that_cannot_tell_is_believed(monkeypatch):
+    def refuse(*_):
+        raise ValueError("no Python")
+
+    for kind in ("find", "listen", "reach"):
+        monkeypatch.setitem(agents._HANDLERS, kind, refuse)
+
+    @on(lambda: Scene(made("a", "b")))
+    async def _(scene):
+        assert [one.versions for one in scene.place.machines] == [{}, {}]
+
+
+def test_a_single_machine_here_is_asked_nothing(monkeypatch):
+    for kind in ("find", "listen", "reach"):
+        monkeypatch.setitem(agents._HANDLERS, kind, lambda *_: pytest.fail("asked"))
+    scene = Scene(made("a"))
+
+    async def hosts(*_, **__):
+        return [dataclasses.replace(scene.engine.host(one), here=True) for one in scene.machines]
+
+    scene.engine.allocate = hosts
+
+    @on(lambda: scene)
+    async def _(scene):
+        assert not scene.place.broken

@@ -1,0 +1,123 @@
+"""Child processes whose output answers a command, while the agent continues."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+
+from .spawn import spawn
+from .system import waiting_in
+from .wire import as_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .family import Family
+    from .loop import Loop
+
+PROGRAM = os.path.abspath(sys.argv[0])  # noqa: PTH100 - pathlib is slow to import
+"""The agent's own program, which answers some inquiries."""
+
+ANSWER_BYTES = 4 << 20
+"""The most that is read of an answer."""
+
+
+class Inquiry:
+    """A child process that is asked something.
+
+    Parameters
+    ----------
+    argv : list of str
+        The command.
+    env : dict of str to str
+        Its environment.
+    seconds : float
+        How long it may take.
+    question : bytes
+        What it reads from its standard input.
+    """
+
+    def __init__(
+        self, argv: list[str], env: dict[str, str], seconds: float, question: bytes = b""
+    ) -> None:
+        self.name = argv[0].rpartition("/")[2]
+        self.seconds = seconds
+        self.output = os.memfd_create(self.name)
+        stdin = os.memfd_create(self.name)
+        try:
+            os.pwrite(stdin, question, 0)
+            self.pid, self.reply = spawn(argv, env, "/", (stdin, self.output))
+        except OSError:
+            os.close(self.output)
+            raise
+        finally:
+            os.close(stdin)
+        self.pidfd = os.pidfd_open(self.pid)
+        self.deadline = time.monotonic() + seconds
+        self.late = False
+
+    def expire(self) -> None:
+        """Kill it."""
+        self.late = True
+        self.deadline = float("inf")
+        signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+
+    @property
+    def said(self) -> str:
+        """What it printed."""
+        return as_text(os.pread(self.output, ANSWER_BYTES, 0)).strip()
+
+    def trouble(self, status: int) -> str | None:
+        """Return why there is no answer, if there is none."""
+        if self.late:
+            return f"{self.name} did not answer within {self.seconds:g} seconds"
+        failed = waiting_in(self.reply)
+        if failed:
+            return as_text(failed)
+        if status:
+            return self.said or f"{self.name} exits with {os.waitstatus_to_exitcode(status)}"
+        return None
+
+    def close(self) -> None:
+        """Close all that is open."""
+        for descriptor in (self.output, self.reply, self.pidfd):
+            os.close(descriptor)
+
+
+class Inquiries:
+    """The inquiries that wait for an answer."""
+
+    def __init__(self, loop: Loop, family: Family) -> None:
+        self.loop = loop
+        self.family = family
+        self.open: set[Inquiry] = set()
+
+    def make(self, inquiry: Inquiry, then: Callable[[str, str | None], None]) -> None:
+        """Wait for an answer: `then` gets what was printed, and why there is no answer."""
+        self.open.add(inquiry)
+        self.family.helpers.add(inquiry.pid)
+        self.loop.watch(inquiry.pidfd, lambda: self.answered(inquiry, then))
+
+    def answered(self, inquiry: Inquiry, then: Callable[[str, str | None], None]) -> None:
+        """Pass on an answer."""
+        pid, status = os.waitpid(inquiry.pid, os.WNOHANG)
+        if not pid:
+            return
+        then(inquiry.said, inquiry.trouble(status))
+        self.loop.unwatch(inquiry.pidfd)
+        inquiry.close()
+        self.open.discard(inquiry)
+        self.family.helpers.discard(inquiry.pid)
+
+    def expire(self, now: float) -> None:
+        """Kill what takes too long."""
+        for inquiry in self.open:
+            if now >= inquiry.deadline:
+                inquiry.expire()
+
+    def moments(self) -> list[float]:
+        """Return when the inquiries expire."""
+        return [inquiry.deadline for inquiry in self.open]
