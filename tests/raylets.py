@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import socket
 import sys
 import tempfile
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import ray
@@ -48,7 +47,7 @@ class Rays:
     def up(self):
         head = ["--head", f"--port={self.port}", "--num-cpus=0", "--include-dashboard=false"]
         self.start("head", GATEWAY, *head, f"--temp-dir={self.folder}/ray")
-        eventually(self.answers, self.logs)
+        eventually(self.started, self.logs)
         for host in self.network.hosts:
             self.start_on(host)
         ray.init(self.address, log_to_driver=False, logging_level="error")
@@ -68,10 +67,9 @@ class Rays:
             whole = on.command(*command, hidden=[self.folder / "ray"]) if on else command
             return self.network.start(whole, stdout=out, stderr=out, env=env)
 
-    def answers(self):
-        with suppress(OSError), socket.create_connection((GATEWAY, self.port), 1):
-            return True
-        return False
+    def started(self):
+        """Whether the head is up: a node that asks it earlier may wait in vain."""
+        return "Ray runtime started" in (self.folder / "head.out").read_text()
 
     def logs(self):
         return "\n".join(f"{p.name}: {p.read_text()}" for p in self.folder.glob("*.out"))

@@ -17,7 +17,7 @@ from mwmagic.errors import ClusterError
 from mwmagic.model.messages import MESSAGE_BYTES
 
 from . import driver
-from .driver import PACKET_BYTES, RETURN_SECONDS
+from .driver import DATAGRAM_BYTES, UNDO_SECONDS
 from .stderr import Stderr
 
 if TYPE_CHECKING:
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Bridge", "SocketLink", "check_ray"]
 
-MARGIN_SECONDS = 2.0
+DRIVER_MARGIN_SECONDS = 2.0
 """How much longer than it should the process may take to end before it is killed."""
 
 
-PACKET_SECONDS = 0.05
+WORD_SECONDS = 0.05
 """How much later than an agent's end a packet about it may be read: it comes another way."""
 
 
@@ -131,7 +131,7 @@ class SocketLink:
     async def wait(self) -> None:
         """Wait until the connection has ended, and for the packet that says why."""
         await asyncio.shield(self._ended)
-        await asyncio.sleep(PACKET_SECONDS)
+        await asyncio.sleep(WORD_SECONDS)
 
 
 class Bridge:
@@ -237,7 +237,7 @@ class Bridge:
 
     async def _overhear(self, process: asyncio.subprocess.Process) -> None:
         """Keep the end of what the process says, and pass it on to our own standard error."""
-        while process.stderr is not None and (data := await process.stderr.read(PACKET_BYTES)):
+        while process.stderr is not None and (data := await process.stderr.read(DATAGRAM_BYTES)):
             self._said.take(data)
             with suppress(OSError):
                 os.write(2, data)
@@ -248,7 +248,7 @@ class Bridge:
         """Take packets until the process ends."""
         loop = asyncio.get_running_loop()
         with suppress(OSError):
-            while data := await loop.sock_recv(control, PACKET_BYTES):
+            while data := await loop.sock_recv(control, DATAGRAM_BYTES):
                 self._take(json.loads(data), pending)
         self._fail(f"the process that talks to Ray ended: {self.words or 'it said nothing'}")
 
@@ -289,7 +289,7 @@ async def _started(control: socket.socket) -> asyncio.subprocess.Process:
 async def _ended(process: asyncio.subprocess.Process) -> None:
     """Wait for a process to end; kill it if that takes too long."""
     waiting = asyncio.create_task(process.wait())
-    await asyncio.wait([waiting], timeout=RETURN_SECONDS + MARGIN_SECONDS)
+    await asyncio.wait([waiting], timeout=UNDO_SECONDS + DRIVER_MARGIN_SECONDS)
     with suppress(ProcessLookupError):
         process.kill()
     await waiting

@@ -28,18 +28,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-PIECE_BYTES = 1 << 20
+RELAY_BYTES = 1 << 20
 
-PACKET_BYTES = 1 << 16
+DATAGRAM_BYTES = 1 << 16
 """More than any packet has."""
 
 TEXT_CHARACTERS = 2000
 """How much of a text goes into a packet."""
 
-LOOK_SECONDS = 0.2
+GRANT_POLL_SECONDS = 0.2
 """How often Ray is asked whether there are nodes."""
 
-WAIT_SECONDS = 0.5
+PENDING_SECONDS = 0.5
 """How long nodes may take to be granted before that counts as waiting."""
 
 AVOID_SECONDS = 30.0
@@ -49,7 +49,7 @@ that a node is dead. Those that it offers after that are sound in its eyes."""
 END_SECONDS = 8.0
 """How long an agent may take to end before its actor is killed."""
 
-RETURN_SECONDS = 3.0
+UNDO_SECONDS = 3.0
 """How long Ray may take to be told that the nodes are not needed any more."""
 
 
@@ -102,7 +102,7 @@ class Holder:
         found: list[tuple[bool, bytes]] = []
         while self.output in self.open and not found:
             for pipe in select.select(self.open, [], [])[0]:
-                data = os.read(pipe.fileno(), PIECE_BYTES)
+                data = os.read(pipe.fileno(), RELAY_BYTES)
                 if data:
                     found.append((pipe is self.output, data))
                 else:
@@ -187,10 +187,10 @@ class Driver:
                 remove_placement_group(self.group)
                 self.ask(avoid)
             pending = self.pending(table)
-            if waited > WAIT_SECONDS and pending != said:
+            if waited > PENDING_SECONDS and pending != said:
                 said = pending
                 self.tell("pending", **pending)
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(GRANT_POLL_SECONDS)
         return dict(table)
 
     def pending(self, table: dict[str, Any]) -> dict[str, Any]:
@@ -254,7 +254,7 @@ class Driver:
     def accept(self) -> None:
         """Take a socket, and join it to the agent of a node."""
         try:
-            data, [end], _, _ = socket.recv_fds(self.control, PACKET_BYTES, 1)
+            data, [end], _, _ = socket.recv_fds(self.control, DATAGRAM_BYTES, 1)
         except (BlockingIOError, ValueError):  # the other end closes: the lifeline's matter
             return
         link = socket.socket(fileno=end)
@@ -286,7 +286,7 @@ class Driver:
         loop = asyncio.get_running_loop()
         with suppress(OSError):
             # One after the other: Ray does not promise an order otherwise.
-            while data := await loop.sock_recv(link, PIECE_BYTES):
+            while data := await loop.sock_recv(link, RELAY_BYTES):
                 await holder.write.remote(data)
         holder.end.remote()
         await asyncio.sleep(END_SECONDS)
@@ -307,7 +307,7 @@ class Driver:
 
     def give_back(self) -> None:
         """Give the nodes back, as far as Ray answers, and end."""
-        timer = threading.Timer(RETURN_SECONDS, partial(os._exit, 0))
+        timer = threading.Timer(UNDO_SECONDS, partial(os._exit, 0))
         timer.daemon = True
         timer.start()
         with suppress(Exception):
@@ -342,7 +342,7 @@ def main() -> None:
     """Talk to Ray until the engine closes the standard input."""
     control = socket.socket(fileno=os.dup(0))
     os.dup2(2, 1)  # Ray's own remarks
-    request = json.loads(control.recv(PACKET_BYTES))
+    request = json.loads(control.recv(DATAGRAM_BYTES))
     sys.path[:] = request["path"]
     driver = Driver(control, request)
     when_closed(control, driver.give_back)
