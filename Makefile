@@ -12,12 +12,12 @@ PACKAGES = chromium:chromium iproute2:ip munge:munged openssh-client:ssh openssh
 # Thousands of processes import it; where PYTHONDONTWRITEBYTECODE is set, each would compile it.
 COMPILE = python -m compileall -q mwmagic
 
-.PHONY: demo test lint unit colab docs words lab clean
+.PHONY: demo test lint unit colab ray docs words lab clean
 
 demo: .venv/demo
 	.venv/bin/mwmagic demo
 
-test: lint unit colab
+test: lint unit colab ray
 
 lint: .venv/test
 	.venv/bin/ruff check .
@@ -37,6 +37,11 @@ colab: .venv-colab/test
 	  tests/magics tests/dashboard tests/worker/test_downloads.py tests/worker/test_iterators.py \
 	  $(addprefix tests/repairs/test_keras_,install.py unknown.py numbers.py alone.py saving.py scalars.py) \
 	  "tests/notebooks/test_notebooks.py::test_nbval_passes[quickstart]"
+
+# A real Ray of three nodes. Their workers are those of `.venv`, which has TensorFlow.
+ray: .venv-ray/test .venv/test packages
+	.venv-ray/bin/$(COMPILE)
+	.venv-ray/bin/python -m pytest tests/engines/test_ray.py
 
 # The pages that are generated from the code.
 docs: .venv/test
@@ -68,6 +73,11 @@ lab: .venv/demo
 	  hypothesis nbval pytest pytest-timeout pytest-xdist
 	touch $@
 
+.venv-ray/test: pyproject.toml
+	$(PYTHON) -m venv .venv-ray
+	.venv-ray/bin/$(PIP) --editable ".[ray]" pytest pytest-timeout
+	touch $@
+
 # PyTorch's edition for the CPU, if pip finds it, in a folder of its own; the one that it finds
 # everywhere brings gigabytes for GPUs.
 .torch/tried: | .venv/test
@@ -85,4 +95,4 @@ packages:
 	  (echo "the tests need$$missing: install and try again" && exit 1)
 
 clean:
-	rm -rf .venv .venv-colab .torch mwmagic-demo
+	rm -rf .venv .venv-colab .venv-ray .torch mwmagic-demo

@@ -19,6 +19,7 @@ from mwmagic.model.options import OPTIONS
 from .command import CommandEngine
 from .engine import Engine, Host, agent_command
 from .local import LocalEngine
+from .ray import RayEngine
 from .slurm import SlurmEngine
 from .ssh import SshEngine
 
@@ -37,6 +38,7 @@ ENGINES: dict[str, Callable[[ClusterOptions], Engine]] = {
     "slurm": SlurmEngine,
     "ssh": SshEngine,
     "command": CommandEngine,
+    "ray": RayEngine,
 }
 """The engines of this package by name, as ``--engine`` takes it."""
 

@@ -105,6 +105,13 @@ class ClusterOptions:
         metavar="A,B,...",
         **_ENGINES,
     )
+    address: str | None = _option(
+        None,
+        "Address of the Ray cluster; by default RAY_ADDRESS, or the one that this machine is in.",
+        Repeated.MUST_MATCH,
+        metavar="ADDRESS",
+        **_ENGINES,
+    )
     python: str | None = _option(
         None,
         "Python on the other machines; by default the path of this one.",

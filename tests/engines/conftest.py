@@ -1,12 +1,16 @@
 """Hosts with daemons, which the tests of a file share."""
 
 import tempfile
+from importlib.util import find_spec
 
 import pytest
 import slurm as on_network
 from sshd import Lab
 
 from mwmagic.engines.delivery import CODE
+
+# Ray has an environment of its own: `make ray` runs these.
+collect_ignore = [] if find_spec("ray") else ["test_ray.py"]
 
 
 @pytest.fixture(scope="module")
@@ -28,4 +32,13 @@ def slurm():
     with on_network.slurm() as one, pytest.MonkeyPatch.context() as patch:
         for name, value in one.environment.items():
             patch.setenv(name, value)
+        yield one
+
+
+@pytest.fixture(scope="module")
+def rays():
+    """Bring up a Ray with three nodes for the tests of a module."""
+    import raylets
+
+    with raylets.rays() as one:
         yield one

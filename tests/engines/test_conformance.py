@@ -74,7 +74,8 @@ EACH = [
 
 
 def test_every_engine_is_tried():
-    elsewhere = {"slurm"}  # in test_slurm.py, since a network has room for one kind of daemon
+    # In test_slurm.py, since a network has room for one kind of daemon, and in test_ray.py.
+    elsewhere = {"slurm", "ray"}
     assert set(ENGINES) <= set(SUBJECTS) | elsewhere
 
 

@@ -23,6 +23,7 @@ OTHER = {
     "framework": "jax",
     "nodes": 2,
     "hosts": ("a", "b"),
+    "address": "10.0.0.1:6379",
     "python": "/usr/bin/python3",
     "scheduler": ("--partition=gpu", "-v"),
     "interface": "ib0",

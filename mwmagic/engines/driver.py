@@ -1,0 +1,358 @@
+"""The bridge to Ray: a process that imports it, as neither a kernel nor a supervisor does.
+
+``python -I driver.py`` has a packet socket as its standard input. The first packet is what to
+ask Ray for. Packets go back about how that goes, and then which nodes there are. Each further
+packet is the number of a node, and comes with a socket that is joined to an agent there. When
+the other end of the standard input closes, or this process ends in any way, Ray takes the nodes
+back and ends the agents.
+
+Besides Ray it needs only Python's own modules: what an actor uses is brought to the nodes as it
+stands here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import select
+import socket
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from functools import partial
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+RELAY_BYTES = 1 << 20
+
+DATAGRAM_BYTES = 1 << 16
+"""More than any packet has."""
+
+TEXT_CHARACTERS = 2000
+"""How much of a text goes into a packet."""
+
+GRANT_POLL_SECONDS = 0.2
+"""How often Ray is asked whether there are nodes."""
+
+PENDING_SECONDS = 0.5
+"""How long nodes may take to be granted before that counts as waiting."""
+
+AVOID_SECONDS = 30.0
+"""How long to insist on other nodes than those that were lost: longer than Ray takes to notice
+that a node is dead. Those that it offers after that are sound in its eyes."""
+
+END_SECONDS = 8.0
+"""How long an agent may take to end before its actor is killed."""
+
+UNDO_SECONDS = 3.0
+"""How long Ray may take to be told that the nodes are not needed any more."""
+
+
+class Holder:
+    """An actor that holds an agent on its node.
+
+    Ray assigns an actor no more than one bundle's GPUs, and its environment says so; that of
+    the agent is the node's own, with the GPUs of all bundles there.
+
+    Parameters
+    ----------
+    command : list of str
+        The agent.
+    gpus : list of str
+        The GPUs that it may use.
+    """
+
+    def __init__(self, command: list[str], gpus: list[str]) -> None:
+        with open("/proc/self/environ", "rb") as file:  # noqa: PTH123 - brought without pathlib
+            pairs = [one.partition(b"=") for one in file.read().split(b"\0") if one]
+        env = {name: value for name, _, value in pairs}
+        env[b"CUDA_VISIBLE_DEVICES"] = ",".join(gpus).encode()
+        process: Any = subprocess.Popen(
+            command,
+            bufsize=0,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=env,
+            start_new_session=True,
+        )
+        self.input, self.output = process.stdin, process.stdout
+        self.open = [process.stdout, process.stderr]
+
+    def write(self, data: bytes) -> None:
+        """Write to the agent, all of it."""
+        view = memoryview(data)
+        while view:
+            view = view[self.input.write(view) :]
+
+    def end(self) -> None:
+        """Close the agent's standard input, which ends it."""
+        self.input.close()
+
+    def read(self) -> list[tuple[bool, bytes]]:
+        """Wait for what the agent writes; return pieces, and whether each is its output.
+
+        There is nothing once its output has ended.
+        """
+        found: list[tuple[bool, bytes]] = []
+        while self.output in self.open and not found:
+            for pipe in select.select(self.open, [], [])[0]:
+                data = os.read(pipe.fileno(), RELAY_BYTES)
+                if data:
+                    found.append((pipe is self.output, data))
+                else:
+                    self.open.remove(pipe)
+        return found
+
+
+def gpus_here() -> list[str]:
+    """Return the GPUs that Ray assigned to the task that this is called in."""
+    import ray
+
+    return [str(one) for one in ray.get_runtime_context().get_accelerator_ids().get("GPU", [])]
+
+
+def words(error: BaseException) -> str:
+    """Return an error in one line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (" ".join(lines) or type(error).__name__)[:TEXT_CHARACTERS]
+
+
+class Driver:
+    """What Ray calls a driver: it asks for nodes, and its end gives them back.
+
+    Parameters
+    ----------
+    control : socket.socket
+        Leads to the engine.
+    request : dict
+        ``address`` of Ray, ``bundles``, ``strategy``, the ids of nodes to ``avoid``, and the
+        ``command`` of the agent.
+    """
+
+    def __init__(self, control: socket.socket, request: dict[str, Any]) -> None:
+        self.control = control
+        self.request = request
+        self.group: Any = None
+        self.holders: list[Any] = []
+        self.joins: set[asyncio.Task[None]] = set()
+
+    def tell(self, kind: str, **fields: Any) -> None:  # noqa: ANN401 - JSON values
+        """Send the engine a packet."""
+        with suppress(OSError):  # it is gone, which the lifeline notices
+            self.control.send(json.dumps({"type": kind, **fields}).encode())
+
+    # The nodes.
+
+    def connect(self) -> None:
+        """Connect to Ray, whose logs are not forwarded."""
+        import ray
+
+        ray.init(
+            self.request["address"],
+            log_to_driver=False,
+            logging_level="error",
+            configure_logging=False,
+        )
+
+    def ask(self, avoid: list[str]) -> None:
+        """Ask for a placement group, which ends with this process."""
+        from ray.util.placement_group import placement_group
+
+        bundles = self.request["bundles"]
+        selector = {"ray.io/node-id": f"!in({','.join(avoid)})"}
+        self.group = placement_group(
+            bundles,
+            strategy=self.request["strategy"],
+            name="mwmagic",
+            **({"bundle_label_selector": [selector] * len(bundles)} if avoid else {}),
+        )
+
+    async def granted(self) -> dict[str, Any]:
+        """Wait for the nodes, and return Ray's table of them."""
+        from ray.util.placement_group import placement_group_table, remove_placement_group
+
+        loop = asyncio.get_running_loop()
+        began, said, avoid = loop.time(), None, self.request["avoid"]
+        self.ask(avoid)
+        while (table := placement_group_table(self.group)).get("state") != "CREATED":
+            waited = loop.time() - began
+            if avoid and waited > AVOID_SECONDS:
+                avoid = []
+                remove_placement_group(self.group)
+                self.ask(avoid)
+            pending = self.pending(table)
+            if waited > PENDING_SECONDS and pending != said:
+                said = pending
+                self.tell("pending", **pending)
+            await asyncio.sleep(GRANT_POLL_SECONDS)
+        return dict(table)
+
+    def pending(self, table: dict[str, Any]) -> dict[str, Any]:
+        """Return what Ray says while the nodes are not granted."""
+        import ray
+
+        stats = table.get("stats") or {}
+        names = {name for bundle in self.request["bundles"] for name in bundle}
+        total, free = ray.cluster_resources(), ray.available_resources()
+        have = {name: [free.get(name, 0), total.get(name, 0)] for name in sorted(names)}
+        return {"reason": str(stats.get("scheduling_state", table.get("state"))), "have": have}
+
+    def placed(self, **options: Any) -> dict[str, Any]:  # noqa: ANN401 - Ray's
+        """Return the options of an actor or task that is placed in the group."""
+        from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+        at = options.pop("bundle")
+        strategy = PlacementGroupSchedulingStrategy(self.group, placement_group_bundle_index=at)
+        return {"num_cpus": 0, "scheduling_strategy": strategy, **options}
+
+    async def gpus(self) -> list[list[str]]:
+        """Return the GPUs of each bundle, which are its own while the group lasts."""
+        import ray
+
+        bundles = self.request["bundles"]
+        task = ray.remote(gpus_here)
+        asked = {
+            at: task.options(**self.placed(bundle=at, num_gpus=bundle["GPU"])).remote()
+            for at, bundle in enumerate(bundles)
+            if bundle.get("GPU")
+        }
+        return [list(await asked[at]) if at in asked else [] for at in range(len(bundles))]
+
+    async def place(self) -> list[dict[str, Any]]:
+        """Have an actor with an agent on every node, and return the nodes."""
+        import ray
+
+        table = await self.granted()
+        of: dict[str, list[int]] = {}
+        for at, node in sorted(table["bundles_to_node_id"].items()):
+            of.setdefault(node, []).append(at)
+        gpus = await self.gpus()
+        known = {node["NodeID"]: node for node in ray.nodes()}
+        actor = ray.remote(Holder)
+        for bundles in of.values():
+            own = [gpu for at in bundles for gpu in gpus[at]]
+            settings = self.placed(bundle=bundles[0], max_concurrency=4, max_restarts=0)
+            self.holders.append(actor.options(**settings).remote(self.request["command"], own))
+        return [
+            {
+                "id": node,
+                "name": known[node]["NodeManagerHostname"],
+                "address": known[node]["NodeManagerAddress"],
+                "bundles": len(bundles),
+            }
+            for node, bundles in of.items()
+        ]
+
+    # The agents.
+
+    def accept(self) -> None:
+        """Take a socket, and join it to the agent of a node."""
+        try:
+            data, [end], _, _ = socket.recv_fds(self.control, DATAGRAM_BYTES, 1)
+        except (BlockingIOError, ValueError):  # the other end closes: the lifeline's matter
+            return
+        link = socket.socket(fileno=end)
+        link.settimeout(0)
+        join = asyncio.create_task(self.join(int(data), link))
+        self.joins.add(join)
+        join.add_done_callback(self.joins.discard)
+
+    async def join(self, number: int, link: socket.socket) -> None:
+        """Pass bytes on between the engine and an agent until either ends."""
+        import ray
+
+        holder = self.holders[number]
+        feeding = asyncio.create_task(self.feed(holder, link))
+        try:
+            await self.drain(number, link)
+        except Exception as error:  # noqa: BLE001 - whatever Ray raises, the agent is lost
+            self.tell("said", node=number, text=words(error))
+        finally:
+            feeding.cancel()
+            link.close()
+            with suppress(Exception):
+                ray.kill(holder)
+
+    async def feed(self, holder: Any, link: socket.socket) -> None:  # noqa: ANN401 - an actor
+        """Pass on what the engine sends; ask the agent to end when that ends."""
+        import ray
+
+        loop = asyncio.get_running_loop()
+        with suppress(OSError):
+            # One after the other: Ray does not promise an order otherwise.
+            while data := await loop.sock_recv(link, RELAY_BYTES):
+                await holder.write.remote(data)
+        holder.end.remote()
+        await asyncio.sleep(END_SECONDS)
+        ray.kill(holder)
+
+    async def drain(self, number: int, link: socket.socket) -> None:
+        """Pass on what an agent sends."""
+        loop = asyncio.get_running_loop()
+        while pieces := await self.holders[number].read.remote():
+            for output, data in pieces:
+                if output:
+                    await loop.sock_sendall(link, data)
+                else:
+                    text = data[-TEXT_CHARACTERS:].decode(errors="replace")
+                    self.tell("said", node=number, text=text)
+
+    # The process.
+
+    def give_back(self) -> None:
+        """Give the nodes back, as far as Ray answers, and end."""
+        timer = threading.Timer(UNDO_SECONDS, partial(os._exit, 0))
+        timer.daemon = True
+        timer.start()
+        with suppress(Exception):
+            from ray.util.placement_group import remove_placement_group
+
+            if self.group is not None:
+                remove_placement_group(self.group)
+        os._exit(0)
+
+    async def run(self) -> None:
+        """Get the nodes, and join sockets to agents from then on."""
+        nodes = await self.place()
+        self.control.settimeout(0)
+        asyncio.get_running_loop().add_reader(self.control, self.accept)
+        self.tell("nodes", nodes=nodes)
+        await asyncio.Event().wait()
+
+
+def when_closed(control: socket.socket, react: Callable[[], None]) -> None:
+    """Call a function, in a thread of its own, when the other end of a socket is closed."""
+
+    def wait() -> None:
+        poll = select.poll()
+        poll.register(control, select.POLLRDHUP)
+        poll.poll()
+        react()
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def main() -> None:
+    """Talk to Ray until the engine closes the standard input."""
+    control = socket.socket(fileno=os.dup(0))
+    os.dup2(2, 1)  # Ray's own remarks
+    request = json.loads(control.recv(DATAGRAM_BYTES))
+    sys.path[:] = request["path"]
+    driver = Driver(control, request)
+    when_closed(control, driver.give_back)
+    try:
+        driver.connect()
+        asyncio.run(driver.run())
+    except BaseException as error:  # noqa: BLE001 - whatever Ray raises, the engine tells
+        driver.tell("failed", error=words(error))
+    driver.give_back()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,260 @@
+"""The Ray engine on a real Ray with three nodes; `make ray` runs it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import sys
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from processes import command, eventually, labelled, variables
+from raylets import GPUS
+from training import trained
+
+from mwmagic import Cluster
+from mwmagic.engines import engine_for
+from mwmagic.engines.channel import Channel
+from mwmagic.errors import ClusterError, SupervisorError
+from mwmagic.model.cluster import make_tasks
+from mwmagic.model.machine import Machine
+from mwmagic.model.options import ClusterOptions
+from mwmagic.testing.conformance import CHECKS, Subject
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("rays", "nothing_survives", "idle")]
+
+LEASE_SECONDS = 1.0
+
+TENSORFLOW = Path(__file__).parents[2] / ".venv"
+"""An environment with TensorFlow and without Ray: only the bridge needs that."""
+
+PYTHON = str(TENSORFLOW / "bin/python")
+"""Its Python, for the tasks."""
+
+
+@pytest.fixture
+def idle(rays):
+    """Fail a test that leaves anything on the nodes, or of their resources."""
+    yield
+    eventually(lambda: not rays.groups(), rays.groups)
+    eventually(lambda: not rays.left(), rays.left)
+    eventually(rays.idle, rays.groups)
+
+
+def declared(rays, **options):
+    given = {"directory": "/", "engine": "ray", "address": rays.address, **options}
+    return engine_for(ClusterOptions(**given))
+
+
+def run(coroutine):
+    return asyncio.run(asyncio.wait_for(coroutine, 60))
+
+
+async def ask(engine, tasks=2, avoid=(), notify=lambda _: None):
+    return await engine.allocate(make_tasks(tasks), avoid=frozenset(avoid), notify=notify)
+
+
+@asynccontextmanager
+async def allocated(rays, tasks=2, **options):
+    """Allocate nodes, and give them back."""
+    engine = declared(rays, **options)
+    try:
+        yield engine, await ask(engine, tasks)
+    finally:
+        await engine.release()
+
+
+def names(hosts):
+    return {host.name for host in hosts}
+
+
+async def ended(channel):
+    """Wait until an agent is lost."""
+    lost = asyncio.Event()
+    channel.lost = lost.set
+    await lost.wait()
+
+
+async def looked(host):
+    channel = await Channel.open(host)
+    answer = await channel.request("look")
+    await channel.close()
+    return Machine.read(answer["machine"])
+
+
+def host_of(rays, name):
+    return next(host for host in rays.network.hosts if host.name == name)
+
+
+def kill_actor(rays, name):
+    """Kill the process of Ray's that holds the agent on a node."""
+    [actor] = [p for p in host_of(rays, name).processes() if "ray::Holder" in command(p.pid)]
+    actor.kill()
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_the_engine_conforms(check, rays, tmp_path):
+    def make():
+        return declared(rays, nodes=2)
+
+    run(check(Subject(make, str(tmp_path), lose=lambda host, _: kill_actor(rays, host.name))))
+
+
+def test_tasks_are_packed_and_an_agent_sees_all_gpus_of_its_tasks(rays):
+    async def test():
+        said = []
+        engine = declared(rays, gpus=1)
+        try:
+            hosts = await ask(engine, 3, notify=said.append)
+            assert sorted(host.slots for host in hosts) == [1, 2]
+            assert names(hosts) <= {host.name for host in rays.network.hosts}
+            assert said[-1].startswith("nodes of Ray and their tasks: mw")
+            for host in hosts:
+                assert len((await looked(host)).visible.split(",")) == host.slots
+        finally:
+            await engine.release()
+
+    run(test())
+
+
+def test_what_a_task_needs_is_written_in_resources_of_ray(rays):
+    async def test():
+        async with allocated(rays, 4, scheduler=["CPU=0.5", "GPU=0.5"]) as (_, [host]):
+            [group] = rays.groups()
+            assert group["bundles"][3] == {"CPU": 0.5, "GPU": 0.5}
+            assert host.slots == 4
+            assert sorted(set((await looked(host)).visible.split(","))) == ["0", "1"][:GPUS]
+
+    run(test())
+
+
+def test_workers_get_the_environment_of_their_node_and_not_of_an_actor(rays):
+    async def test():
+        async with allocated(rays, 1) as (_, [host]):
+            channel = await Channel.open(host)
+            [agent] = [one for one in rays.left() if "agent/__main__.py" in one]
+            pid = next(
+                p.pid for p in host_of(rays, host.name).processes() if command(p.pid) == agent
+            )
+            own = variables(pid)
+            assert not [one for one in own if one.startswith(b"OMP_NUM_THREADS=")]
+            assert b"CUDA_VISIBLE_DEVICES=" in own
+            await channel.close()
+
+    run(test())
+
+
+def test_a_request_that_waits_tells_why_and_can_be_cancelled(rays):
+    async def test():
+        engine, said = declared(rays, nodes=4), asyncio.Queue()
+        waiting = asyncio.create_task(ask(engine, 4, notify=said.put_nowait))
+        words = r"Ray waits \(\w+\) for 4 nodes, 1 CPU each; free: 6 of 6 CPU"
+        assert re.fullmatch(words, await said.get())
+        assert len(rays.groups()) == 1
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert not engine.helpers
+        eventually(lambda: not rays.groups(), rays.groups)
+
+    run(test())
+
+
+def test_why_there_is_no_ray_is_told(rays):
+    async def test():
+        engine = declared(rays, address="nonsense")
+        with pytest.raises(ClusterError, match=r"Ray at 'nonsense': .*nonsense"):
+            await ask(engine)
+        assert not engine.helpers
+
+    run(test())
+
+
+def test_why_an_agent_does_not_start_is_told(rays):
+    async def test():
+        async with allocated(rays, 1, python="/no/python") as (_, [host]):
+            with pytest.raises(
+                SupervisorError, match=r"the agent on mw.* ended: .*--python"
+            ) as one:
+                await Channel.open(host)
+            assert "/no/python" in str(one.value)
+
+    run(test())
+
+
+def test_a_bridge_that_is_killed_is_told_and_its_nodes_are_not_to_blame(rays):
+    async def test():
+        async with allocated(rays, 3, nodes=3) as (engine, hosts):
+            channels = await asyncio.gather(*map(Channel.open, hosts))
+            [bridge] = engine.helpers
+            os.kill(bridge, signal.SIGKILL)
+            await asyncio.gather(*map(ended, channels))
+            eventually(lambda: not rays.left(), rays.left)
+            assert (await engine.why(hosts[0])).startswith("the process that talks to Ray ended")
+            assert names(await ask(engine, 3, avoid=names(hosts))) == names(hosts)
+
+    run(test())
+
+
+TASK = """
+import json, os, socket, time
+print("on", socket.gethostname(), os.environ["TF_CONFIG"], flush=True)
+while not os.path.exists("go"):
+    time.sleep(0.05)
+"""
+
+
+def places(training):
+    """Return the hosts that the latest attempt's tasks print, in whole lines."""
+    status = training.status()
+    folder = Path(status.directory, f"attempt-{status.attempt}")
+    logs = [path.read_text() for path in folder.glob("*.log")]
+    return {log.split()[1] for log in logs if log.startswith("on ") and log.endswith("\n")}
+
+
+def test_a_cluster_moves_off_a_node_whose_lease_ends(rays, cluster, tmp_path):
+    tmp_path.joinpath("task.py").write_text(TASK)
+    options = {"address": rays.address, "python": PYTHON, "nodes": 2}
+    one = cluster(2, engine="ray", restarts=1, lease=LEASE_SECONDS, **options)
+    before = {machine.name for machine in one.machines}
+    training = one.run("task.py")
+    eventually(lambda: len(places(training)) == 2)
+    assert places(training) == before
+    lost = host_of(rays, sorted(before)[1])
+    lost.cut()
+    try:
+        eventually(lambda: training.status().attempt == 2 and len(places(training)) == 2, "restart")
+        assert lost.name not in places(training)
+        eventually(lambda: not rays.left(lost), lambda: rays.left(lost))
+    finally:
+        lost.mend()
+    tmp_path.joinpath("go").touch()
+    training.wait(timeout=60)
+
+
+def test_a_supervisor_that_is_killed_leaves_nothing(rays, cluster, tmp_path):
+    tmp_path.joinpath("task.py").write_text(TASK)
+    one = cluster(2, engine="ray", address=rays.address, python=PYTHON, nodes=2)
+    training = one.run("task.py")
+    eventually(lambda: len(places(training)) == 2)
+    [supervisor] = [pid for pid in labelled() if "mwmagic.supervisor" in command(pid)]
+    assert "_raylet" not in Path(f"/proc/{supervisor}/maps").read_text()
+    os.kill(supervisor, signal.SIGKILL)
+    eventually(lambda: not rays.left(), rays.left)
+    eventually(lambda: not rays.groups(), rays.groups)
+
+
+@pytest.mark.tensorflow
+def test_a_training_runs_across_three_nodes(rays, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    # A notebook's Python has a framework besides Ray; here it only must be found.
+    monkeypatch.setattr(sys, "path", [*sys.path, *map(str, TENSORFLOW.glob("lib/*/site-packages"))])
+    options = {"address": rays.address, "python": PYTHON}
+    with Cluster(3, engine="ray", nodes=3, warm=False, **options) as cluster:
+        hosts, weights = trained(cluster)
+    assert set(hosts) == {host.name for host in rays.network.hosts}
+    assert len(weights) == 3
+    assert len(set(weights)) == 1
