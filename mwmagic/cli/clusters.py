@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from mwmagic.client.cluster import end, running
 from mwmagic.client.lookup import unreachable
 from mwmagic.errors import NoCluster
+from mwmagic.words.host import jobs_words, left_words
 from mwmagic.words.run import headline
 
 from .output import say, show
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
+    from mwmagic.client.cluster import Cluster
     from mwmagic.errors import SupervisorError
 
 __all__ = ["add_ps", "add_stop"]
@@ -37,14 +39,21 @@ def _ps(_given: argparse.Namespace) -> int:
     for cluster in found:
         run, options = cluster.latest, cluster.options
         what = headline(run.status()) if run else "no run yet"
-        kept = "detached" if options.detach else "owned"
         hosts = len(cluster.machines)
         tasks = f"{len(cluster.tasks)} tasks" + (f" on {hosts} hosts" if hosts > 1 else "")
-        show(f"{options.name}  {tasks}  {kept}  {what}")
+        facts = [options.name, tasks, _kept(cluster), jobs_words(cluster.machines), what]
+        show("  ".join(filter(None, facts)))
         show(f"  {options.directory}")
     if not found and not refusals:
         print("no cluster is running")
     return _told(refusals)
+
+
+def _kept(cluster: Cluster) -> str:
+    """Say what keeps a cluster running."""
+    if cluster.kept is not None:
+        return f"kept for a new owner, {left_words(cluster.kept)}"
+    return "detached" if cluster.options.detach else "owned"
 
 
 def _stop(given: argparse.Namespace) -> int:

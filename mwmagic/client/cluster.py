@@ -155,11 +155,11 @@ class Cluster:
             atexit.register(self._farewell)
 
     def _farewell(self) -> None:
-        """Have the supervisor end the cluster, which it does with grace after this process."""
+        """Have the supervisor end the cluster, with grace after this process, or keep it."""
         ours = os.getpid() == self._home  # and not a fork's
-        if ours and not self.closed and not self.options.detach:
+        if ours and not self.closed:
             with suppress(MwmagicError):
-                self._connection.request("close", seconds=AT_EXIT_SECONDS)
+                self._connection.request("leave", seconds=AT_EXIT_SECONDS)
 
     def _coordinate(self) -> None:
         """Make this process the cluster's chief, if it was declared as the coordinator."""
@@ -227,6 +227,15 @@ class Cluster:
     def spec(self) -> ClusterSpec:
         """The tasks and their current addresses."""
         return _spec(self._connection.news)
+
+    @property
+    def kept(self) -> float | None:
+        """Until when the cluster is kept for a new owner, in seconds of the wall clock.
+
+        None if it is not: it has an owner, is detached, or ended.
+        """
+        until: float | None = self._connection.news["cluster"]["kept"]
+        return None if self.closed else until
 
     @property
     def closed(self) -> bool:

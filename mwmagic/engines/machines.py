@@ -93,7 +93,7 @@ class NamedEngine(ABC):
 
     example: ClassVar[str]
     takes: ClassVar[frozenset[str]] = frozenset(
-        {"hosts", "python", "scheduler", "interface", "files", "lease"}
+        {"hosts", "python", "scheduler", "interface", "files", "lease", "hold"}
     )
     helpers: Collection[int] = ()
 

@@ -78,7 +78,7 @@ class RayEngine:
     """
 
     takes: ClassVar[frozenset[str]] = frozenset(
-        {"address", "nodes", "python", "scheduler", "interface", "files", "lease"}
+        {"address", "nodes", "python", "scheduler", "interface", "files", "lease", "hold"}
     )
 
     def __init__(self, options: ClusterOptions) -> None:

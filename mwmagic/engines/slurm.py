@@ -52,7 +52,7 @@ class SlurmEngine:
     """
 
     takes: ClassVar[frozenset[str]] = frozenset(
-        {"nodes", "python", "scheduler", "interface", "files", "lease"}
+        {"nodes", "python", "scheduler", "interface", "files", "lease", "hold"}
     )
 
     def __init__(self, options: ClusterOptions) -> None:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from mwmagic.client.arguments import add_cluster_options, typed
 from mwmagic.client.cluster import Cluster
 from mwmagic.client.inside import serve
-from mwmagic.errors import BadArguments, RunActive
+from mwmagic.errors import BadArguments, ClusterError, RunActive
 from mwmagic.model.repetition import Change, Outcome, Repetition, repeat
+from mwmagic.words.host import jobs_words
 
 from .magic import magic
 from .parser import Parser
@@ -64,8 +65,9 @@ def _new(session: Session, options: Mapping[str, Any]) -> Cluster:
 
 
 def _reuse(session: Session, old: Cluster, repetition: Repetition) -> Cluster:
-    name = repetition.options.name
-    session.say(f"reusing the cluster {name!r}; `%mw_stop --cluster` ends it")
+    name, jobs = repetition.options.name, jobs_words(old.machines)
+    told = f"{name!r} ({jobs})" if jobs else repr(name)
+    session.say(f"reusing the cluster {told}; `%mw_stop --cluster` ends it")
     serve(old)
     return old
 
@@ -89,10 +91,31 @@ def _replace(session: Session, old: Cluster, repetition: Repetition) -> Cluster:
                 f"the cluster {name!r} is busy with run {run.number} ({run.words}), and it must be "
                 f"replaced to get {why}; `%mw_stop` the run first, or give the new cluster a --name"
             )
+    _check_held(session, old, why)
     old.shutdown()
     new = _new(session, repetition.options.as_json())
     session.say(f"replaced the cluster {name!r}: {why}")
     return new
+
+
+def _check_held(session: Session, old: Cluster, why: str) -> None:
+    """Refuse to give back machines that an earlier kernel wanted to keep.
+
+    Raises
+    ------
+    ClusterError
+        It did; magics then act on that cluster.
+    """
+    name = old.options.name
+    if old.options.hold and not session.declared(name):
+        session.use(old, declared=False)
+        jobs = jobs_words(old.machines)
+        raise ClusterError(
+            f"the machines of the cluster {name!r} were kept with --hold"
+            f"{jobs and f' ({jobs})'}, but this declaration needs others to get {why}. Declare "
+            "the cluster as it was to use them, give them back with `%mw_stop --cluster`, or give "
+            "the new cluster a --name"
+        )
 
 
 _ACTIONS = {Outcome.REUSE: _reuse, Outcome.UPDATE: _update, Outcome.REPLACE: _replace}

@@ -94,6 +94,10 @@ class Session:
         if declared:
             self._before[self._current] = self.defaults()
 
+    def declared(self, name: str) -> bool:
+        """Return whether this kernel declared a cluster; else an earlier one left it."""
+        return name in self._before
+
     def before(self, name: str) -> dict[str, Any]:
         """Return the defaults that a cluster was last declared with; none if not by this kernel."""
         return self._before.get(name, {})
@@ -195,7 +199,8 @@ class Session:
         doing = "without a run" if run is None else headline(run.status())
         text = f"the cluster {name!r} is running ({doing})"
         own = self._clusters.get(name)
-        if not cluster.options.detach and (own is None or own.closed):
+        free = cluster.options.detach or cluster.kept is not None
+        if not free and (own is None or own.closed):
             return f"{text}, but it belongs to another process; end it there"
         return (
             f"{text}, but it is not the one that magics act on: "

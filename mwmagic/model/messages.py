@@ -65,6 +65,7 @@ _REQUESTS: dict[str, Fields] = {
     "snapshot": {},
     "update": {"options": dict},
     "detach": {},
+    "leave": {},
     "close": {},
 }
 

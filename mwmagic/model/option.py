@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import re
 import shlex
 from dataclasses import dataclass, field
 from enum import Enum
@@ -19,6 +20,7 @@ __all__ = [
     "Repeated",
     "check_seconds",
     "read_count",
+    "read_duration",
     "read_list",
     "read_seconds",
     "read_setting",
@@ -65,6 +67,8 @@ class Option:
         Words that may be typed in place of a number, such as ``none``.
     parse : callable, optional
         Reads its value from text, where its kind does not say how.
+    allowed : str
+        What its values may be, where its kind does not say all.
     metavar : str
         The placeholder for its value in the help.
     flags : tuple of str
@@ -87,6 +91,7 @@ class Option:
     choices: tuple[str, ...] = ()
     words: Mapping[str, int | None] = field(default_factory=dict)
     parse: Callable[[str], Any] | None = None
+    allowed: str = ""
     metavar: str = ""
     flags: tuple[str, ...] = ()
     configurable: bool = False
@@ -140,7 +145,9 @@ class Option:
 
     @property
     def _allowed(self) -> str:
-        return f"one of {', '.join(self.choices)}" if self.choices else _ALLOWED[self.kind]
+        if self.choices:
+            return f"one of {', '.join(self.choices)}"
+        return self.allowed or _ALLOWED[self.kind]
 
 
 def _short(value: object) -> str:
@@ -243,6 +250,21 @@ def read_seconds(text: str) -> float:
         raise ClusterError(f"{text!r} is not a number of seconds (0 or more)") from None
 
 
+def read_duration(text: str) -> float:
+    """Parse a duration, such as ``90``, ``30m`` or ``1h30m``, as seconds.
+
+    Raises
+    ------
+    ClusterError
+        The text is not one.
+    """
+    found = _DURATION.fullmatch(text)
+    if found is None:
+        return read_seconds(text)
+    hours, minutes, seconds = (float(part or 0) for part in found.groups())
+    return (hours * 60 + minutes) * 60 + seconds
+
+
 def read_list(text: str) -> tuple[str, ...]:
     """Parse values that commas separate."""
     return tuple(part.strip() for part in text.split(","))
@@ -275,6 +297,8 @@ def read_setting(text: str) -> dict[str, str]:
 
 _VALUE_CHARACTERS = 80
 """How much of an invalid value its error message quotes."""
+
+_DURATION = re.compile(r"(?=[0-9])(?:([0-9]+)h)?(?:([0-9]+)m)?(?:([0-9]+)s)?", re.ASCII)
 
 _CHECKS: dict[type, Callable[[Any], Any]] = {
     bool: _flag,

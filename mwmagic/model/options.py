@@ -11,7 +11,7 @@ from mwmagic.errors import ClusterError
 
 from .cluster import Task, make_tasks
 from .misspelling import meant
-from .option import Option, Repeated, read_words
+from .option import Option, Repeated, read_duration, read_words
 from .variables import KERAS_MODES
 
 if TYPE_CHECKING:
@@ -150,6 +150,17 @@ class ClusterOptions:
         "lost.",
         Repeated.MUST_MATCH,
         metavar="S",
+        **_ENGINES,
+    )
+    hold: float = _option(
+        0.0,
+        "How long to keep the machines when the process that declared the cluster is gone and "
+        "nothing runs, such as 30m: the next one that declares it takes them over.",
+        Repeated.UPDATE,
+        parse=read_duration,
+        allowed="a number of seconds from 0, or typed as 90, 30m or 1h30m",
+        metavar="TIME",
+        command=False,
         **_ENGINES,
     )
     keras: str = _option(

@@ -27,6 +27,7 @@ from mwmagic.words.file import file_words, present_words, surrogate_words
 from mwmagic.words.run import words
 
 from .fetches import Fetches, destination
+from .hold import Hold
 from .order import Order
 from .place import Place
 from .run import LiveRun
@@ -106,12 +107,14 @@ class Supervisor:
         self._fetches = Fetches(self._tell_soon)
         self._server = Server(socket, self._answer, self._abandoned)
         self._closed = asyncio.Event()
+        self._hold = Hold(self._begin_end)
+        self._left = False
         self._hurried = False
         self._stirred = asyncio.Event()
         self._telling: asyncio.TimerHandle | None = None
         self._told_seconds = 0.0
         self._requests: dict[str, Callable[[Client, Message], None]] = {
-            "hello": self._look,
+            "hello": self._meet,
             "snapshot": self._look,
             "launch": self._launch,
             "stop": self._stop,
@@ -122,6 +125,7 @@ class Supervisor:
             "forget": self._forget,
             "update": self._update,
             "detach": self._detach,
+            "leave": self._leave,
             "close": self._close,
         }
 
@@ -185,6 +189,7 @@ class Supervisor:
 
     def _begin_end(self) -> None:
         """Begin to close; from now on there is no new owner, and nothing else begins."""
+        self._hold.end()
         self._server.ending = True
         self._closed.set()
 
@@ -202,9 +207,28 @@ class Supervisor:
 
     def _close_at_once(self) -> None:
         """Close without grace, unless it was asked for or there is a new owner in the meantime."""
-        if not (self.options.detach or self._server.owned or self._closed.is_set()):
+        if self._server.owned or self._closed.is_set():
+            return
+        if self.options.detach or self.options.hold:
+            self._part()
+        else:
             self._hurry()
             self._begin_end()
+
+    def _part(self) -> None:
+        """Go on without an owner: stop the run, unless it is detached, and keep the machines."""
+        self._left = True
+        if self.run is not None and not self.run.over and not self.options.detach:
+            self.run.stop(None, None)
+        self._changed()
+
+    def _keep(self) -> None:
+        """Keep the machines for another owner, but only for some time while nothing runs."""
+        idle = self._left and (self.run is None or self.run.over)
+        if not idle or not self.options.hold:
+            self._hold.end()
+        elif self._hold.until is None and not self._closed.is_set():
+            self._hold.begin(self.options.hold)
 
     # Agents.
 
@@ -219,12 +243,15 @@ class Supervisor:
     def _lost(self, loss: Loss) -> None:
         if self.run is not None and not self.run.over:
             self.run.lost(loss)
+        if self._hold.until is not None and all(one.lost for one in self._place.machines):
+            self._begin_end()  # nothing is left to keep
         self._changed()
 
     # News.
 
     def _changed(self) -> None:
         self._stirred.set()
+        self._keep()
         if self.run is not None and self.run.over:
             self._tell()
         else:
@@ -255,6 +282,7 @@ class Supervisor:
             "shares": self._place.shares,
             "machines": [asdict(machine) for machine in self._place.machines],
             "fetches": self._fetches.as_json(),
+            "kept": self._hold.until,
         }
         return {"cluster": cluster, "run": self.run.status().as_json() if self.run else None}
 
@@ -279,12 +307,28 @@ class Supervisor:
     def _look(self, _client: Client, _message: Message) -> None:
         """Do nothing: the answer to every request is a snapshot."""
 
+    def _meet(self, client: Client, _message: Message) -> None:
+        if client.owner:
+            self._left = False
+            self._keep()
+
     def _close(self, _client: Client, _message: Message) -> None:
         self._begin_end()
 
     def _detach(self, client: Client, _message: Message) -> None:
         self._adopt({"detach": True})
         self._server.disown(client)
+        self._part()
+
+    def _leave(self, client: Client, _message: Message) -> None:
+        """Let an owner go: unlike one that vanishes, it leaves time for the run's end."""
+        if not client.owner:
+            return
+        self._server.disown(client)
+        if self.options.detach or self.options.hold:
+            self._part()
+        else:
+            self._begin_end()
 
     def _update(self, _client: Client, message: Message) -> None:
         self._adopt(message["options"])

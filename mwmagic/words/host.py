@@ -11,12 +11,21 @@ from mwmagic.model.status import TaskState
 from .run import clock, progress_words, task_words, tone
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from mwmagic.model.host import HostStatus
+    from mwmagic.model.machine import MachineStatus
     from mwmagic.model.status import Reached, TaskStatus
 
-__all__ = ["host_progress", "host_tone", "host_usage", "host_words", "size_words"]
+__all__ = [
+    "host_progress",
+    "host_tone",
+    "host_usage",
+    "host_words",
+    "jobs_words",
+    "left_words",
+    "size_words",
+]
 
 LONGEST_SECONDS = 1e9
 """A longer time left is one that a scheduler made up."""
@@ -77,7 +86,7 @@ def host_usage(host: HostStatus) -> str:
     """Describe a machine: load and memory while it is there, GPUs, the job and its time left."""
     gpus = ", ".join(f"{count} {name}" for name, count in host.gpus.items())
     used = [] if host.lost else [_load(host), _memory(host)]
-    told = [*used, gpus, _job(host)]
+    told = [*used, gpus, _job_words(host.job, host.until)]
     return " · ".join(filter(None, told))
 
 
@@ -96,13 +105,20 @@ def _memory(host: HostStatus) -> str:
     return f"{used} of {of}" if of else used
 
 
-def _job(host: HostStatus) -> str:
-    """Name the job, and say how much time it has left."""
-    name = f"job {host.job}" if host.job else ""
-    return ", ".join(filter(None, [name, "" if host.until is None else _left(host.until)]))
+def _job_words(job: str, until: float | None) -> str:
+    """Name a scheduler's job, and say how much time it has left: ``job 7, 37 min left``."""
+    name = f"job {job}" if job else ""
+    return ", ".join(filter(None, [name, "" if until is None else left_words(until)]))
 
 
-def _left(until: float) -> str:
+def jobs_words(machines: Iterable[MachineStatus]) -> str:
+    """Name the jobs of the machines that are not lost: ``job 7, 37 min left``."""
+    jobs = {one.job: one.until for one in machines if one.job and not one.lost}
+    return "; ".join(_job_words(*one) for one in jobs.items())
+
+
+def left_words(until: float) -> str:
+    """Say how much time is left until a moment, in seconds of the wall clock."""
     seconds = min(max(until - time.time(), 0.0), LONGEST_SECONDS)
     if seconds < FINAL_SECONDS:
         return f"{clock(seconds)} left"

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,7 @@ from processes import eventually
 from slurm import GPUS
 from training import trained
 
-from mwmagic import Cluster
+from mwmagic import Cluster, clusters
 from mwmagic.engines import engine_for
 from mwmagic.engines.channel import Channel
 from mwmagic.errors import ClusterError
@@ -337,6 +337,37 @@ def srun_on(name):
         check=True,
     )
     return int(listed.stdout.split()[0])
+
+
+OWNER = """
+import os, signal
+from mwmagic import Cluster
+cluster = Cluster(2, engine="slurm", nodes=2, hold=600, warm=False)
+cluster.run("task.py")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def kept():
+    [one] = clusters()
+    with closing(one):
+        return one.kept
+
+
+def test_the_job_of_an_owner_that_is_killed_is_kept_for_the_next_one(slurm, cluster, tmp_path):
+    tmp_path.joinpath("task.py").write_text(TASK)
+    tmp_path.joinpath("owner.py").write_text(OWNER)
+    assert subprocess.run([sys.executable, "owner.py"], check=False).returncode == -signal.SIGKILL
+    [job] = slurm.jobs()
+    eventually(kept, "a cluster that waits for an owner")
+    with closing(Cluster.attach()) as one:
+        assert {machine.job for machine in one.machines} == {job}
+        assert one.latest.state == "stopped"
+        training = one.run("task.py")
+        tmp_path.joinpath("go").touch()
+        training.wait(timeout=60)
+        assert places(training) == {machine.name for machine in one.machines}
+        assert slurm.jobs() == [job]
 
 
 @pytest.mark.tensorflow

@@ -48,6 +48,12 @@ class Kernel:
                 result.shown = self.shown
                 return result
 
+    def restart(self, *, now):
+        """Restart it, with or without a word to it before, and load the extension again."""
+        self.manager.restart_kernel(now=now)
+        self.client.wait_for_ready(timeout=60)
+        assert self.run("%load_ext mwmagic").error is None
+
     def complete(self, code, cursor=None):
         reply = self.client.complete(code, cursor or len(code), reply=True, timeout=30)
         return reply["content"]["matches"]

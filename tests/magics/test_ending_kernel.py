@@ -14,9 +14,7 @@ def test_a_restarted_kernel_waits_for_the_end_of_the_old_cluster_and_gets_a_new_
     kernel.run("%mw_cluster 1 --no-warm --grace 60")
     kernel.run(f"%%mw_worker{LINGERS}")
     eventually((tmp_path / "up").exists)
-    kernel.manager.restart_kernel(now=False)
-    kernel.client.wait_for_ready(timeout=60)
-    kernel.run("%load_ext mwmagic")
+    kernel.restart(now=False)
     eventually((tmp_path / "saving").exists)
     request = kernel.send("%mw_cluster 1 --no-warm")
     said = kernel.client.get_iopub_msg

@@ -69,9 +69,7 @@ def test_a_file_that_was_edited_since_is_the_users(kernel, tmp_path):
 
 def test_the_next_kernel_knows_what_this_one_wrote(kernel):
     write(kernel)
-    kernel.manager.restart_kernel(now=True)
-    kernel.client.wait_for_ready(timeout=60)
-    kernel.run("%load_ext mwmagic")
+    kernel.restart(now=True)
     assert write(kernel, "print(2)").error is None
 
 

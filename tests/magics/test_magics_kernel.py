@@ -201,9 +201,7 @@ def test_what_needs_a_cluster_says_that_its_run_was_lost_with_the_supervisor(ker
 def test_a_detached_cluster_is_found_by_the_next_kernel(kernel):
     kernel.run(DECLARE + " --detach")
     kernel.run(SLEEP)
-    kernel.manager.restart_kernel(now=True)
-    kernel.client.wait_for_ready(timeout=60)
-    kernel.run("%load_ext mwmagic")
+    kernel.restart(now=True)
     for line in ("%mw_stop", "%mw_stop --cluster"):
         assert kernel.run(line).text == LEFT
     assert kernel.run("%mw_stop 1").error == f"NoCluster: {LEFT.rstrip()}"
@@ -265,9 +263,7 @@ def test_a_cluster_that_is_running_can_be_detached(kernel):
     kernel.run(SLEEP)
     assert kernel.run(DECLARE + " --detach").text == "updated the cluster 'cluster': detach\n"
     assert "reusing the cluster" in kernel.run(DECLARE).text, "it stays detached"
-    kernel.manager.restart_kernel(now=True)
-    kernel.client.wait_for_ready(timeout=60)
-    kernel.run("%load_ext mwmagic")
+    kernel.restart(now=True)
     assert "reusing the cluster 'cluster'" in kernel.run("%mw_cluster").text
     assert "run 1: running" in kernel.run("%mw_status").value
     assert kernel.run("%mw_stop --cluster").error is None
@@ -407,9 +403,7 @@ def test_what_is_recorded_is_completed_without_a_cluster(kernel):
         assert offers(kernel, "%mw_logs --run 1 w", ["worker:0", "worker:1"])
         assert offers(kernel, "%mw_show ", ["1", "2"])
         assert "worker:0" not in kernel.complete("%mw_kill "), "nothing is running"
-        kernel.manager.restart_kernel(now=True)
-        kernel.client.wait_for_ready(timeout=60)
-        kernel.run("%load_ext mwmagic")
+        kernel.restart(now=True)
 
 
 def test_unloading_leaves_nothing(kernel):

@@ -29,6 +29,7 @@ OTHER = {
     "interface": "ib0",
     "files": ("data", "my.py"),
     "lease": 4.0,
+    "hold": 60.0,
     "keras": "legacy",
     "devices": 4,
     "gpus": 2,
@@ -109,6 +110,13 @@ def test_what_is_no_time_on_a_line(name, text):
         read_seconds(text)
 
 
+@pytest.mark.parametrize("text", ["", "soon", "m", "30M", "30m1h", "-1", "1.5h", "\u0663m", "nan"])
+def test_what_is_no_duration_on_a_line(text):
+    said = "hold must be a number of seconds from 0, or typed as 90, 30m or 1h30m, not"
+    with pytest.raises(ClusterError, match=said):
+        OPTIONS["hold"].read(text)
+
+
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
@@ -148,6 +156,11 @@ def test_an_error_does_not_repeat_a_long_value():
         ("threads", "auto", None),
         ("threads", "0", 0),
         ("grace", "0", 0.0),
+        ("hold", "0", 0.0),
+        ("hold", "90", 90.0),
+        ("hold", "30m", 1800.0),
+        ("hold", "1h30m", 5400.0),
+        ("hold", "2h5s", 7205.0),
         ("env", "A=b=c", {"A": "b=c"}),
         ("name", "mine", "mine"),
     ],

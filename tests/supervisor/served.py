@@ -70,14 +70,20 @@ class Client:
         return news["run"]
 
 
+async def joined(folder, *, owner=True):
+    """Return a new client of the supervisor in a folder."""
+    client = Client(*await asyncio.open_unix_connection(folder / "s", limit=MESSAGE_BYTES))
+    await client.ask("hello", version=VERSION, owner=owner)
+    return client
+
+
 @asynccontextmanager
 async def served(start, folder, engine):
     """Serve a cluster, and own it."""
     one = Supervisor(start, folder / "s", engine)
     await one.open()
     serving = asyncio.create_task(one.serve())
-    client = Client(*await asyncio.open_unix_connection(folder / "s", limit=MESSAGE_BYTES))
-    await client.ask("hello", version=VERSION, owner=True)
+    client = await joined(folder)
     client.engine, client.supervisor = engine, one
     try:
         yield client
