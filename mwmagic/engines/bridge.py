@@ -29,7 +29,7 @@ DRIVER_MARGIN_SECONDS = 2.0
 """How much longer than it should the process may take to end before it is killed."""
 
 
-PACKET_SECONDS = 0.05
+STRAY_SECONDS = 0.05
 """How much later than an agent's end a packet about it may be read: it comes another way."""
 
 
@@ -131,7 +131,7 @@ class SocketLink:
     async def wait(self) -> None:
         """Wait until the connection has ended, and for the packet that says why."""
         await asyncio.shield(self._ended)
-        await asyncio.sleep(PACKET_SECONDS)
+        await asyncio.sleep(STRAY_SECONDS)
 
 
 class Bridge:
