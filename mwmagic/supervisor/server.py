@@ -111,6 +111,7 @@ class Server:
         self._answer = answer
         self._abandoned = abandoned
         self._clients: set[Client] = set()
+        self._readers: set[asyncio.Task[None]] = set()
 
     @property
     def owned(self) -> bool:
@@ -124,7 +125,7 @@ class Server:
         mask = os.umask(0o177)
         try:
             self._server = await asyncio.start_unix_server(
-                self._serve, unheard, limit=MESSAGE_BYTES
+                self._accept, unheard, limit=MESSAGE_BYTES
             )
         finally:
             os.umask(mask)
@@ -136,12 +137,20 @@ class Server:
         for client in list(self._clients):
             client.writer.close()
         self.path.unlink(missing_ok=True)
+        for reader in self._readers:  # a client that is stopped would not end its own
+            reader.cancel()
+        await asyncio.gather(*self._readers, return_exceptions=True)
 
     def broadcast(self, message: Message) -> None:
         """Send the news to all clients."""
         for client in self._clients:
             if client.greeted:
                 client.news(message)
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(self._serve(reader, writer))
+        self._readers.add(task)
+        task.add_done_callback(self._readers.discard)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         client = Client(writer)

@@ -1,0 +1,255 @@
+"""What grows with the number of tasks and hosts: the supervisor's answers, memory and CPU time.
+
+::
+
+    python benchmarks/scale.py [--rounds N] [--quick]
+
+The first rows are plain Python processes on this machine. The others are tasks of
+`mwmagic.testing` on hosts in the supervisor's own process, so that what fake agents and tasks cost
+is counted as the supervisor's. Every task prints its progress once a second while all print. The
+last line compares the largest cluster with the smallest. ``benchmarks/gang.py`` has the state
+machine alone, up to 10,000 tasks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import psutil
+
+from mwmagic.client.connection import start_supervisor
+from mwmagic.client.declaration import declared
+from mwmagic.model.messages import MESSAGE_BYTES, VERSION, decode, encode
+from mwmagic.model.options import ClusterOptions
+from mwmagic.model.start import Start
+from mwmagic.supervisor.supervisor import Supervisor
+from mwmagic.testing import FakeEngine, FakeMachine
+
+LOCAL = (2, 16, 64)
+HOSTS = (1, 8, 125)
+SLOTS = 8
+"""Tasks on each fake host."""
+
+PRINT_SECONDS = 1.0
+CPU_SECONDS = 4.0
+"""How long CPU time is measured."""
+
+CLICKS = 20
+POLL_SECONDS = 0.02
+
+TASK = f"""
+import os, pathlib, sys, time
+step, printed = 0, 0.0
+last = int(os.environ["MWMAGIC_TASK"].partition(":")[2])
+while True:
+    if time.monotonic() - printed >= {PRINT_SECONDS} and (step == 0 or os.path.exists("print")):
+        step, printed = step + 1, time.monotonic()
+        print(f"step {{step}}/1000 loss={{1 / step}}", flush=True)
+    if last == 1 and os.environ["MWMAGIC_ATTEMPT"] == "1" and os.path.exists("fail"):
+        pathlib.Path("failed").write_text(str(time.time()))
+        raise ValueError("made on purpose")
+    time.sleep(0.1)
+"""
+
+
+class Client:
+    """The owner of a cluster, which reads every snapshot."""
+
+    def __init__(self, reader, writer):
+        self.reader, self.writer, self.number = reader, writer, 0
+        self.news = {}
+
+    async def ask(self, kind, **fields):
+        self.number += 1
+        self.writer.write(encode({"type": kind, "id": self.number, **fields}))
+        while (await self.next()).get("id") != self.number:
+            pass
+
+    async def next(self):
+        message = decode(await self.reader.readline())
+        if message["type"] == "error":
+            raise SystemExit(message["error"])
+        self.news = message.get("result", message)
+        return message
+
+    async def until(self, wanted):
+        while not wanted(self.news):
+            await self.next()
+
+    async def listen(self, seconds):
+        """Read what comes, as a notebook does."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self.next(), left)
+
+    async def launch(self, folder):
+        order = {"script": "main.py", "source": TASK, "args": [], "env": dict(os.environ)}
+        order |= {"given": {}, "draft": "", "cell": "", "notebook": [], "options": {}}
+        await self.ask("launch", tasks=[], cwd=str(folder), **order)
+
+
+async def fake_task(worker, folder):
+    """Do what `TASK` does, but look for files less often."""
+    step = 0
+    while True:
+        if step == 0 or (folder / "print").exists():
+            step += 1
+            worker.print(f"step {step}/1000 loss={1 / step}")
+        for _ in range(10):
+            await worker.sleep(PRINT_SECONDS / 10)
+            asked = worker.task == "worker:1" and worker.attempt == 1
+            if asked and (folder / "fail").exists():
+                (folder / "failed").write_text(str(time.time()))
+                raise ValueError("made on purpose")
+
+
+def serve(folder, hosts):
+    """Be the supervisor of a cluster on fake hosts."""
+    machines = [
+        FakeMachine(f"n{at}", address=f"10.0.{at >> 8}.{at & 255}", slots=SLOTS)
+        for at in range(hosts)
+    ]
+    options = ClusterOptions(hosts * SLOTS, name="c", directory=str(folder), restarts=1)
+
+    async def run():
+        engine = FakeEngine(machines, lambda worker: fake_task(worker, folder))
+        one = Supervisor(Start(options), folder / "s", engine)
+        await one.open()
+        await one.serve()
+
+    asyncio.run(run())
+
+
+def started(folder, tasks, hosts):
+    """Start a supervisor."""
+    if not hosts:
+        start = declared(workers=tasks, directory=str(folder), restarts=1, warm=False)
+        return start_supervisor(start, folder / "s")
+    process = subprocess.Popen([sys.executable, __file__, "--serve", str(folder), str(hosts)])
+    while not (folder / "s").exists():
+        time.sleep(POLL_SECONDS)
+    return process
+
+
+@asynccontextmanager
+async def cluster(folder, tasks, hosts):
+    """Yield a client and the process of its supervisor."""
+    process, path = started(folder, tasks, hosts), folder / "s"
+    client = Client(*await asyncio.open_unix_connection(path, limit=MESSAGE_BYTES))
+    await client.ask("hello", version=VERSION, owner=True)
+    await client.until(lambda news: news["cluster"]["placing"]["state"] == "placed")
+    yield client, psutil.Process(process.pid)
+    await client.ask("close")
+    client.writer.close()
+    await client.writer.wait_closed()
+    process.wait()
+
+
+def trained(attempt):
+    """Whether every task of an attempt has printed."""
+
+    def all_did(news):
+        run = news["run"]
+        tasks = run["tasks"].values() if run and run["attempt"] == attempt else ()
+        return bool(tasks) and all((task["progress"] or {}).get("step") for task in tasks)
+
+    return all_did
+
+
+async def share(client, process):
+    """Return the percentage of a processor that a process uses."""
+    before, began = sum(process.cpu_times()[:2]), time.monotonic()
+    await client.listen(CPU_SECONDS)
+    used = sum(process.cpu_times()[:2]) - before
+    return 100 * used / (time.monotonic() - began)
+
+
+async def clicks(client):
+    """Return how long answers take, in seconds: the median, and the longest."""
+    times = []
+    for _ in range(CLICKS):
+        await client.listen(PRINT_SECONDS / 10)
+        began = time.monotonic()
+        await client.ask("snapshot")
+        times.append(time.monotonic() - began)
+    return statistics.median(times), max(times)
+
+
+async def measured(tasks, hosts):
+    """Return the figures of one cluster, in the order of `COLUMNS`."""
+    with tempfile.TemporaryDirectory(prefix="mw-") as name:
+        folder = Path(name)
+        async with cluster(folder, tasks, hosts) as (client, process):
+            began = time.monotonic()
+            await client.launch(folder)
+            await client.until(trained(1))
+            launch = time.monotonic() - began
+            rest = await share(client, process)
+            (folder / "print").touch()
+            printing = await share(client, process)
+            answers = await clicks(client)
+            (folder / "fail").touch()
+            await client.until(lambda news: news["run"]["cause"] or news["run"]["setbacks"])
+            told = time.time() - float((folder / "failed").read_text())
+            await client.until(trained(2))
+            again = time.time() - float((folder / "failed").read_text())
+            began = time.monotonic()
+            await client.ask("stop", task=None, grace=0.0)
+            await client.until(lambda news: news["run"]["state"] == "stopped")
+            stop = time.monotonic() - began
+            memory = process.memory_info().rss / 2**20
+        return [launch, told, again, stop, *answers, rest, printing, memory]
+
+
+COLUMNS = {
+    "launch": "s",
+    "told": "s",
+    "restart": "s",
+    "stop": "s",
+    "click": "s",
+    "slowest": "s",
+    "rest": "%",
+    "printing": "%",
+    "memory": "MB",
+}
+"""The figures and their units. Times are from the request, or from the failure, until the owner
+has the news that all tasks print (again), that one failed, or that the run is over; `click` is the
+median time of an answer while all print."""
+
+
+def row(name, values):
+    return f"{name:24}" + "".join(f"{value:10.3g}" for value in values)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--quick", action="store_true", help="One round, without the largest.")
+    parser.add_argument("--serve", nargs=2, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.serve:
+        serve(Path(options.serve[0]), int(options.serve[1]))
+        return
+    shapes = [(f"{n} tasks, here", n, 0) for n in LOCAL]
+    shapes += [(f"{n * SLOTS:,} tasks on {n} hosts", n * SLOTS, n) for n in HOSTS]
+    heads = [f"{name} {unit}" for name, unit in COLUMNS.items()]
+    print(" " * 24 + "".join(f"{head:>10}" for head in heads))
+    for name, tasks, hosts in shapes[: -1 if options.quick else None]:
+        rounds = 1 if options.quick else options.rounds
+        found = [asyncio.run(measured(tasks, hosts)) for _ in range(rounds)]
+        medians = [statistics.median(values) for values in zip(*found, strict=True)]
+        print(row(name, medians), flush=True)
+
+
+if __name__ == "__main__":
+    main()
