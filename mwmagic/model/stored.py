@@ -50,16 +50,16 @@ def as_json(value: object) -> Any:  # noqa: ANN401 - JSON values
     """Return dataclasses, enums and containers as JSON values."""
     if type(value) in _PLAIN:  # most are, and a snapshot of 1,000 tasks has 50,000
         return value
-    if isinstance(value, Enum):
-        return value.value
+    if isinstance(value, float | Enum):
+        return encoded(value) if isinstance(value, float) else value.value
     if isinstance(value, Mapping):
         return {str(name): as_json(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
         return [as_json(one) for one in value]
-    if is_dataclass(value):
-        kind: Any = type(value)
-        return {name: as_json(getattr(value, name)) for name in _names(kind)}
-    return encoded(value) if isinstance(value, float) else value
+    if not is_dataclass(value):
+        return value
+    kind: Any = type(value)
+    return {name: as_json(getattr(value, name)) for name in _names(kind)}
 
 
 _PLAIN = frozenset({str, int, bool, NoneType})

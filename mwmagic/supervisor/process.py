@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mwmagic.model.cluster import Task
     from mwmagic.model.messages import Message
     from mwmagic.model.position import Whereabouts
+    from mwmagic.model.status import Importing
     from mwmagic.record import TaskPaths
 
     from .reports import History
@@ -237,12 +238,21 @@ class TaskProcess:
             stack=stack,
         )
 
-    def status(self) -> TaskStatus:
-        """Return the task's status."""
+    def status(self, address: str, *, importing: Importing | None) -> TaskStatus:
+        """Return the task's status.
+
+        Parameters
+        ----------
+        address : str
+            The task's, which may be newer than this process.
+        importing : Importing or None
+            The import that its start waits for, if it waits for one.
+        """
         end, phase = self.exit, self._output.phase
         return TaskStatus(
             state=self.state,
-            address=self.address,
+            address=address,
+            importing=importing,
             pid=self.pid,
             warm=self.warm,
             phase=phase.name,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from dataclasses import replace
 from functools import singledispatchmethod
 from typing import TYPE_CHECKING, Any
 
@@ -367,14 +366,17 @@ class LiveRun:
         address = self._place.spec.addresses[task]
         if process is None:
             return TaskStatus(address=address)
-        importing = self._processes.importing(process)
-        return replace(process.status(), address=address, importing=importing)
+        return process.status(address, importing=self._processes.importing(process))
 
-    def write(self) -> None:
-        """Write the run's state to its record; a final state is on disk on return."""
+    def write(self, status: dict[str, Any] | None = None) -> None:
+        """Write the run's state to its record; a final state is on disk on return.
+
+        `status` is the status as JSON values, where it is known.
+        """
         account = self._account.as_json(self.orders, over=self.over)
         shares = self._place.shares  # for a script that repeats the run
-        self.directory.write({**self.status().as_json(), **account, "shares": shares})
+        known = self.status().as_json() if status is None else status
+        self.directory.write({**known, **account, "shares": shares})
         if self.over:
             self.directory.flush()
 

@@ -22,6 +22,7 @@ from mwmagic.errors import (
 )
 from mwmagic.model.cluster import Task, find_task
 from mwmagic.model.status import RunState
+from mwmagic.model.stored import as_json
 from mwmagic.record import RunDirectory
 from mwmagic.words.file import file_words, present_words, surrogate_words
 from mwmagic.words.run import words
@@ -113,6 +114,7 @@ class Supervisor:
         self._stirred = asyncio.Event()
         self._telling: asyncio.TimerHandle | None = None
         self._told_seconds = 0.0
+        self._told_stage: object = None
         self._requests: dict[str, Callable[[Client, Message], None]] = {
             "hello": self._meet,
             "snapshot": self._look,
@@ -254,22 +256,34 @@ class Supervisor:
         self._keep()
         if self.run is not None and self.run.over:
             self._tell()
-        else:
+        elif self._stage == self._told_stage:
             self._tell_soon()
+        else:
+            self._tell_soon(urgent=True)
 
-    def _tell_soon(self) -> None:
+    @property
+    def _stage(self) -> object:
+        """How far the run is; a change is told without the pause that other news wait for."""
+        return None if self.run is None else (self.run.gang.state, self.run.gang.attempt)
+
+    def _tell_soon(self, *, urgent: bool = False) -> None:
+        pause = NEWS_SECONDS if urgent else max(NEWS_SECONDS, TELLING_RATIO * self._told_seconds)
+        when = asyncio.get_running_loop().time() + pause
+        if self._telling is not None and self._telling.when() > when:
+            self._telling.cancel()
+            self._telling = None
         if self._telling is None:
-            pause = max(NEWS_SECONDS, TELLING_RATIO * self._told_seconds)
-            self._telling = asyncio.get_running_loop().call_later(pause, self._tell)
+            self._telling = asyncio.get_running_loop().call_at(when, self._tell)
 
     def _tell(self) -> None:
         if self._telling is not None:
             self._telling.cancel()
             self._telling = None
-        began = time.monotonic()
+        began, self._told_stage = time.monotonic(), self._stage
+        news = self.snapshot()
         if self.run is not None:
-            self.run.write()
-        self._server.broadcast({"type": "snapshot", **self.snapshot()})
+            self.run.write(news["run"])
+        self._server.broadcast({"type": "snapshot", **news})
         self._told_seconds = time.monotonic() - began
 
     def snapshot(self) -> dict[str, Any]:
@@ -280,7 +294,7 @@ class Supervisor:
             "placing": asdict(self._place.placing),
             "addresses": self._addresses(),
             "shares": self._place.shares,
-            "machines": [asdict(machine) for machine in self._place.machines],
+            "machines": [as_json(machine) for machine in self._place.machines],
             "fetches": self._fetches.as_json(),
             "kept": self._hold.until,
         }

@@ -118,7 +118,7 @@ def test_all_that_a_process_leaves(tmp_path, pieces, report, code, error):
     kind(end)
     remarks([process.seen()])
     cause = diagnose([end])
-    status = process.status()
+    status = process.status("10.0.0.1:1", importing=None)
     for one in (cause, status):
         if one is not None:
             text = json.dumps(one.as_json(), ensure_ascii=False, allow_nan=False)
