@@ -113,7 +113,7 @@ class Supervisor:
         self._hurried = False
         self._stirred = asyncio.Event()
         self._telling: asyncio.TimerHandle | None = None
-        self._told_seconds = 0.0
+        self._told_at = self._told_seconds = 0.0
         self._told_stage: object = None
         self._requests: dict[str, Callable[[Client, Message], None]] = {
             "hello": self._meet,
@@ -267,13 +267,14 @@ class Supervisor:
         return None if self.run is None else (self.run.gang.state, self.run.gang.attempt)
 
     def _tell_soon(self, *, urgent: bool = False) -> None:
+        loop = asyncio.get_running_loop()
         pause = NEWS_SECONDS if urgent else max(NEWS_SECONDS, TELLING_RATIO * self._told_seconds)
-        when = asyncio.get_running_loop().time() + pause
+        when = (self._told_at if urgent else loop.time()) + pause
         if self._telling is not None and self._telling.when() > when:
             self._telling.cancel()
             self._telling = None
         if self._telling is None:
-            self._telling = asyncio.get_running_loop().call_at(when, self._tell)
+            self._telling = loop.call_at(when, self._tell)
 
     def _tell(self) -> None:
         if self._telling is not None:
@@ -284,7 +285,8 @@ class Supervisor:
         if self.run is not None:
             self.run.write(news["run"])
         self._server.broadcast({"type": "snapshot", **news})
-        self._told_seconds = time.monotonic() - began
+        self._told_at = time.monotonic()
+        self._told_seconds = self._told_at - began
 
     def snapshot(self) -> dict[str, Any]:
         """Return the cluster and its latest run as JSON values."""
