@@ -20,10 +20,11 @@ from training import trained
 from mwmagic import Cluster
 from mwmagic.engines import engine_for
 from mwmagic.engines.channel import Channel
-from mwmagic.errors import ClusterError
+from mwmagic.errors import ClusterError, WorkerFailed
 from mwmagic.model.cluster import make_tasks
 from mwmagic.model.machine import Machine
 from mwmagic.model.options import ClusterOptions
+from mwmagic.model.symptom import Symptom
 from mwmagic.testing.conformance import CHECKS, Subject
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("slurm", "nothing_survives", "idle")]
@@ -326,7 +327,7 @@ def places(training):
     status = training.status()
     folder = Path(status.directory, f"attempt-{status.attempt}")
     logs = [path.read_text() for path in folder.glob("*.log")]
-    return {log.split()[1] for log in logs if log.startswith("on ") and log.endswith("\n")}
+    return {log.split()[1] for log in logs if log.startswith("on ") and "\n" in log}
 
 
 def srun_on(name):
@@ -337,6 +338,94 @@ def srun_on(name):
         check=True,
     )
     return int(listed.stdout.split()[0])
+
+
+# Slurm ends a job: it sends SIGTERM to the workers as well as to their agents.
+
+STAYS = """
+import os, time
+print("on", os.uname().nodename, flush=True)
+time.sleep(600)
+"""
+EATS = """
+import os, time
+print("on", os.uname().nodename, flush=True)
+held = [bytes(range(256)) * 40_000 for _ in range(60)]
+time.sleep(600)
+"""
+
+
+def cancel(slurm, job):
+    slurm.ask("scancel", job)
+
+
+def preempt(slurm, job):
+    """Ask for all nodes, with the right to have them at once."""
+    slurm.ask("salloc", "--partition=urgent", "--nodes=3", "--exclusive", "true")
+
+
+def break_a_node(slurm, job):
+    [name, *_] = slurm.ask("scontrol", "show", "hostnames", slurm.nodes(job)).split()
+    with down(slurm, name):
+        pass
+
+
+def wait_for_memory(slurm, job):
+    """The tasks use too much of it by themselves."""
+
+
+@pytest.mark.parametrize(
+    ("end", "state", "words"),
+    [
+        (cancel, "CANCELLED", []),
+        (preempt, "PREEMPTED", []),
+        (break_a_node, r"NODE_FAIL \(NodeDown\)", ["--no-kill=off"]),
+        (wait_for_memory, r"OUT_OF_MEMORY \(exceeded memory .*\)", ["--mem=200"]),
+    ],
+    ids=["cancelled", "preempted", "node", "memory"],
+)
+def test_the_end_of_a_job_is_told_in_words_of_slurm(slurm, cluster, end, state, words):
+    one = cluster(2, engine="slurm", nodes=2, scheduler=words)
+    [job] = slurm.jobs()
+    training = one.run("main.py", source=EATS if end is wait_for_memory else STAYS)
+    eventually(lambda: len(places(training)) == 2)
+    end(slurm, job)
+    with pytest.raises(WorkerFailed):
+        training.wait(30)
+    finding = training.cause.finding
+    assert finding.symptom is Symptom.HOST_LOST
+    assert re.fullmatch(rf"Slurm job {job}: {state}", finding.detail)
+    assert training.record.state == "failed"
+
+
+SAVES = """
+import os, signal, time
+def save(*_):
+    time.sleep(0.7)
+    print("saved", flush=True)
+    os._exit(42)
+signal.signal(signal.SIGTERM, save)
+print("on", os.uname().nodename, flush=True)
+time.sleep(600)
+"""
+
+
+def test_workers_save_at_a_time_limit_and_another_job_goes_on(slurm, cluster):
+    one = cluster(2, engine="slurm", nodes=2, scheduler=["--time=1"], restarts=1)
+    [job] = slurm.jobs()
+    training = one.run("main.py", source=SAVES)
+    eventually(lambda: len(places(training)) == 2)
+    [warning] = training.status().remarks
+    assert warning.finding.symptom is Symptom.JOB_ENDS
+    assert warning.finding.job == job
+    assert warning.tasks == ("worker:0", "worker:1")
+    slurm.ask("scontrol", "update", f"jobid={job}", "EndTime=now")  # Slurm looks every 30 s
+    eventually(lambda: training.status().attempt == 2 and len(places(training)) == 2)
+    [setback] = training.status().setbacks
+    assert setback.cause.finding.detail == f"Slurm job {job}: TIMEOUT (TimeLimit)"
+    folder = Path(training.status().directory, "attempt-1")
+    assert all(log.read_text().endswith("saved\n") for log in folder.glob("*.log"))
+    eventually(lambda: {one.finding.job for one in training.status().remarks} - {job}, "new job")
 
 
 @pytest.mark.tensorflow
