@@ -21,6 +21,9 @@ BRIDGE = f"mw{NUMBER}"
 GATEWAY = f"10.177.{NUMBER}.1"
 AHEAD_SECONDS = 5_000_000
 
+NOWHERE = ("lladdr", "02:00:00:00:00:01", "nud", "permanent")
+"""The end of a neighbour's entry to which what is sent gets lost."""
+
 
 def ip(*words):
     subprocess.run(["ip", *words], check=True)
@@ -89,12 +92,28 @@ class NetworkHost:
 
     def shun(self, other):
         """Have what it sends to another host get lost, as behind a firewall that drops packets."""
-        nowhere = ["lladdr", "02:00:00:00:00:01", "nud", "permanent"]
-        ip("-n", self.name, "neigh", "replace", other.address, "dev", "eth0", *nowhere)
+        ip("-n", self.name, "neigh", "replace", other.address, "dev", "eth0", *NOWHERE)
 
     def greet(self, other):
         """End `shun`."""
         ip("-n", self.name, "neigh", "del", other.address, "dev", "eth0")
+
+    def mute(self):
+        """Have all that it sends off its network get lost, but nothing that is sent to it."""
+        ip("-n", self.name, "neigh", "replace", GATEWAY, "dev", "eth0", *NOWHERE)
+
+    def deafen(self):
+        """Have all that this machine sends to it get lost, but nothing that it sends."""
+        ip("neigh", "replace", self.address, "dev", BRIDGE, *NOWHERE)
+
+    def heal(self):
+        """End `mute` and `deafen`."""
+        for where, address, device in (
+            (("-n", self.name), GATEWAY, "eth0"),
+            ((), self.address, BRIDGE),
+        ):
+            words = [*where, "neigh", "del", address, "dev", device]
+            subprocess.run(["ip", *words], check=False, capture_output=True)
 
     def cut(self):
         """Take its cable out."""

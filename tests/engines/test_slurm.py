@@ -13,7 +13,8 @@ from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 
 import pytest
-from processes import eventually
+from accidents import agents, clients, had, kill, marked, owned
+from processes import children, eventually
 from slurm import GPUS
 from training import trained
 
@@ -28,6 +29,8 @@ from mwmagic.model.symptom import Symptom
 from mwmagic.testing.conformance import CHECKS, Subject
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("slurm", "nothing_survives", "idle")]
+
+LEASE_SECONDS = 1.0
 
 HOLDER = """
 import asyncio, sys
@@ -338,6 +341,70 @@ def srun_on(name):
         check=True,
     )
     return int(listed.stdout.split()[0])
+
+
+# Accidents: what is told, that a restart waits for the end of what was, and what is left.
+
+
+def worker(host, mark):
+    kill(marked(mark, host))
+
+
+def agent(host, mark):
+    kill(agents(host))
+
+
+def client(host, mark):
+    kill(clients("srun", host))
+
+
+def daemon(host, mark):
+    """What serves the step."""
+    kill([one.pid for one in host.processes() if one.name() == "slurmstepd"])
+
+
+def link(host, mark):
+    host.cut()
+
+
+def way_there(host, mark):
+    host.deafen()
+
+
+def way_back(host, mark):
+    host.mute()
+
+
+@pytest.mark.parametrize(
+    ("accident", "symptom"),
+    [
+        (worker, Symptom.KILLED),
+        (agent, Symptom.HOST_LOST),
+        (client, Symptom.HOST_LOST),
+        (daemon, Symptom.HOST_LOST),
+        (link, Symptom.HOST_LOST),
+        (way_there, Symptom.HOST_LOST),
+        (way_back, Symptom.HOST_LOST),
+    ],
+    ids=lambda one: getattr(one, "__name__", None),
+)
+def test_a_run_goes_on_after_an_accident(slurm, cluster, accident, symptom):
+    one = cluster(2, engine="slurm", nodes=2, restarts=1, lease=LEASE_SECONDS)
+    told = had(one, slurm.network.hosts, accident, mended)
+    assert told.finding.symptom is symptom
+    assert (told.hosts["struck"] in told.hosts["after"].values()) == (accident is worker)
+
+
+def mended(host):
+    host.mend()
+    host.heal()
+
+
+@pytest.mark.parametrize("victim", ["kernel", "supervisor"])
+def test_nothing_is_left_when_a_process_here_is_killed(slurm, cluster, victim):
+    with owned(slurm.network.hosts, {"engine": "slurm", "nodes": 2}) as kernel:
+        os.kill(kernel if victim == "kernel" else children(kernel)[0], signal.SIGKILL)
+    eventually(lambda: not slurm.jobs(), "end of the job")
 
 
 # Slurm ends a job: it sends SIGTERM to the workers as well as to their agents.

@@ -9,7 +9,9 @@ import subprocess
 import sys
 from contextlib import asynccontextmanager
 
+import accidents
 import pytest
+from accidents import agents, had, kill, marked, owned
 from processes import command, eventually, labelled, parent
 from training import trained
 
@@ -19,6 +21,7 @@ from mwmagic.engines.channel import Channel
 from mwmagic.errors import ClusterError, NoRun, SupervisorError, WorkerFailed
 from mwmagic.model.cluster import make_tasks
 from mwmagic.model.options import ClusterOptions
+from mwmagic.model.symptom import Symptom
 
 pytestmark = [pytest.mark.usefixtures("nothing_survives"), pytest.mark.slow]
 
@@ -375,6 +378,73 @@ raise ValueError("on its own disk")
         saved = cluster.fetch(0, "saved", to="results")
     assert saved == tmp_path / "results"
     assert (saved / "variables" / "data").read_bytes() == bytes(range(256)) * 2_000
+
+
+# Accidents: what is told, that a restart waits for the end of what was, and what is left.
+
+
+def worker(host, mark):
+    kill(marked(mark, host))
+
+
+def agent(host, mark):
+    kill(agents(host))
+
+
+def client(host, mark):
+    kill(accidents.clients("ssh", host))
+
+
+def session(host, mark):
+    """What serves the login."""
+    kill([one.pid for one in host.processes() if command(one.pid).startswith("sshd: root@")])
+
+
+def link(host, mark):
+    host.cut()
+
+
+def way_there(host, mark):
+    host.deafen()
+
+
+def way_back(host, mark):
+    host.mute()
+
+
+@pytest.mark.parametrize(
+    ("accident", "symptom"),
+    [
+        (worker, Symptom.KILLED),
+        (agent, Symptom.HOST_LOST),
+        (client, Symptom.HOST_LOST),
+        (session, Symptom.HOST_LOST),
+        (link, Symptom.HOST_LOST),
+        (way_there, Symptom.HOST_LOST),
+        (way_back, Symptom.HOST_LOST),
+    ],
+    ids=lambda one: getattr(one, "__name__", None),
+)
+def test_a_run_goes_on_after_an_accident(lab, cluster, accident, symptom):
+    given = {"engine": "ssh", "hosts": lab.names, "scheduler": ["-F", str(lab.config)]}
+    one = cluster(2, restarts=1, lease=LEASE_SECONDS, **given)
+    told = had(one, lab.hosts, accident, mended)
+    assert told.finding.symptom is symptom
+    assert (told.hosts["struck"] in told.hosts["after"].values()) == (accident is worker)
+    one.close()
+    gone(lab)
+
+
+def mended(host):
+    host.mend()
+    host.heal()
+
+
+def test_nothing_is_left_when_the_kernel_is_killed(lab, cluster):
+    given = {"engine": "ssh", "hosts": lab.names, "scheduler": ["-F", str(lab.config)]}
+    with owned(lab.hosts, given) as kernel:
+        os.kill(kernel, signal.SIGKILL)
+    gone(lab)
 
 
 @pytest.mark.tensorflow
