@@ -49,12 +49,17 @@ class NetworkHost:
         """The bridge's end of its cable."""
         return f"mw{NUMBER}v{self.number}"
 
-    def command(self, *words, hidden=()):
-        """Return a command that runs another one on this host, which lacks some directories."""
+    def command(self, *words, hidden=(), names=None):
+        """Return a command that runs another one on this host, which lacks some directories.
+
+        A file with `names` of hosts and their addresses is its own ``/etc/hosts``.
+        """
         clock = ["--time", "--monotonic", str(self.ahead), "--boottime", str(self.ahead)]
         mounts = "".join(f"mount -t tmpfs none {shlex.quote(str(one))} && " for one in hidden)
+        if names is not None:
+            mounts = f"mount --bind {shlex.quote(str(names))} /etc/hosts && {mounts}"
         inner = ["sh", "-c", f'hostname "$0" && {mounts} exec "$@"', self.name, *words]
-        mount = ["--mount"] if hidden else []
+        mount = ["--mount"] if mounts else []
         fork = ["--fork", "--kill-child"] if self.ahead else []
         own = ["unshare", "--uts", *mount, *(clock if self.ahead else []), *fork, "--"]
         return ["nsenter", f"--net=/run/netns/{self.name}", "--", *own, *inner]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import signal
@@ -505,3 +506,31 @@ def test_a_training_across_nodes_gives_the_numbers_of_one_machine(slurm, tmp_pat
     assert len(set(hosts)) == 2
     assert set(hosts) <= {host.name for host in slurm.network.hosts}
     assert found == expected
+
+
+SHOW = """
+import json, os, socket
+from pathlib import Path
+task = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
+own = json.loads(os.environ["TF_CONFIG"])["cluster"]["worker"]
+with socket.create_server(("", int(own[task].rpartition(":")[2]))):
+    pass
+Path(f"shown-{task}.json").write_text(json.dumps([os.uname().nodename, own]))
+"""
+
+
+def test_an_exported_script_runs_on_the_nodes_that_sbatch_gets(slurm, cluster, tmp_path):
+    run = cluster(3).run("main.py", source="print('up')")
+    run.wait(30)
+    tmp_path.joinpath("main.py").write_text(SHOW)
+    tmp_path.joinpath("job.sh").write_text(run.export("slurm"))
+    said = slurm.ask(
+        "sbatch", "--wait", "--nodes=2", f"--export=ALL,PYTHON={sys.executable}", "job.sh"
+    )
+    logs = [path.read_text() for path in tmp_path.glob("main-*.log")]
+    shown = [tmp_path / f"shown-{task}.json" for task in range(3)]
+    assert all(path.exists() for path in shown), (said, logs)
+    found = [json.loads(path.read_text()) for path in shown]
+    assert len({tuple(addresses) for _, addresses in found}) == 1
+    assert [host for host, _ in found] == [one.split(":")[0] for one in found[0][1]]
+    assert len({host for host, _ in found}) == 2

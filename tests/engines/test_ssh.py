@@ -7,11 +7,14 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import accidents
 import pytest
 from accidents import agents, had, kill, marked, owned
+from network import AHEAD_SECONDS
 from processes import command, eventually, labelled, parent
 from training import trained
 
@@ -26,6 +29,9 @@ from mwmagic.model.symptom import Symptom
 pytestmark = [pytest.mark.usefixtures("nothing_survives"), pytest.mark.slow]
 
 LEASE_SECONDS = 1.0
+
+TORCH_FOLDER = Path(__file__).parents[2] / ".torch"
+"""Where `make` puts PyTorch."""
 
 
 def run(coroutine):
@@ -435,6 +441,44 @@ def test_a_run_goes_on_after_an_accident(lab, cluster, accident, symptom):
     gone(lab)
 
 
+FAILS = """
+import os, sys, time
+from pathlib import Path
+while not Path("when").exists():
+    time.sleep(0.01)
+first = os.environ["MWMAGIC_TASK"] == Path("first").read_text()
+moment = float(Path("when").read_text()) + (0 if first else 0.02)
+time.sleep(max(moment - time.time() - 0.01, 0))
+while time.time() < moment:
+    pass
+print("failed", time.time(), flush=True)
+os._exit(3)
+"""
+"""One task fails 20 ms after the other; the hosts' clocks of the day are one and the same."""
+
+ROUNDS = 2
+
+
+@pytest.mark.parametrize("task", ["worker:0", "worker:1"])
+def test_the_first_failure_is_told_across_hosts_whose_clocks_differ(lab, cluster, tmp_path, task):
+    given = {"engine": "ssh", "hosts": lab.names, "scheduler": ["-F", str(lab.config)]}
+    one = cluster(2, **given)  # on the host that is ahead, and on one that is not
+    tmp_path.joinpath("first").write_text(task)
+    for _ in range(ROUNDS):
+        tmp_path.joinpath("when").unlink(missing_ok=True)
+        run = one.run("main.py", source=FAILS)
+        eventually(lambda run=run: all(t.pid for t in run.status().tasks.values()), "workers")
+        draft = tmp_path / "draft"
+        draft.write_text(str(time.time() + 0.3))
+        draft.rename(tmp_path / "when")
+        with pytest.raises(WorkerFailed):
+            run.wait(30)
+        moments = {each: said(run, each)[1:] for each in ("worker:0", "worker:1")}
+        assert run.cause.task == min(moments, key=lambda each: moments[each] or ["later"])
+        ends = [one["moment"] for one in run.record.events("exited")]
+        assert max(ends) - min(ends) < AHEAD_SECONDS / 2
+
+
 def mended(host):
     host.mend()
     host.heal()
@@ -459,3 +503,38 @@ def test_a_training_across_hosts_gives_the_numbers_of_one(lab, tmp_path, monkeyp
     assert hosts == lab.names
     assert found == expected
     assert len(set(found)) == 1
+
+
+JAX = """
+import os
+import keras
+keras.distribution.initialize()
+import jax
+import numpy as np
+from jax.experimental.multihost_utils import process_allgather
+ranks = process_allgather(np.array([jax.process_index() + 1]))
+print("on", os.uname().nodename, int(ranks.sum()))
+"""
+TORCH = """
+import os
+import torch
+import torch.distributed as dist
+dist.init_process_group("gloo")
+total = torch.tensor([dist.get_rank() + 1.0])
+dist.all_reduce(total)
+print("on", os.uname().nodename, int(total.item()))
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize(("framework", "source"), [("jax", JAX), ("torch", TORCH)])
+def test_another_frameworks_tasks_meet_across_hosts(lab, cluster, monkeypatch, framework, source):
+    monkeypatch.setattr(sys, "path", [*sys.path, str(TORCH_FOLDER)])  # it only must be found here
+    hosts = lab.names[:2]
+    given = {"engine": "ssh", "hosts": hosts, "scheduler": ["-F", str(lab.config)]}
+    env = {"PYTHONPATH": str(TORCH_FOLDER)} if framework == "torch" else {}
+    run = cluster(2, framework=framework, env=env, **given).run("main.py", source=source)
+    run.wait(120)
+    for task, name in enumerate(hosts):
+        assert f"on {name} 3" in run.logs(task).decode().splitlines()
