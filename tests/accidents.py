@@ -16,9 +16,13 @@ import psutil
 from processes import alive, command, eventually, variables
 
 from mwmagic.errors import NoRun
+from mwmagic.model.symptom import Symptom
 from mwmagic.record import runs
 
 MARK = "MWMAGIC_TEST_ACCIDENT"
+
+LOST = (Symptom.HOST_LOST, Symptom.AGENT_LOST)
+"""What is told of a lost host; an agent that hears nothing may still tell so."""
 
 # It prints its host, and how many processes of an earlier attempt there are on all hosts.
 PROGRAM = f"""
@@ -78,6 +82,34 @@ def clients(program, host):
     ]
 
 
+# What may happen to a host; `mended` undoes what can be.
+
+
+def worker(host, mark):
+    kill(marked(mark, host))
+
+
+def agent(host, mark):
+    kill(agents(host))
+
+
+def link(host, mark):
+    host.cut()
+
+
+def way_there(host, mark):
+    host.deafen()
+
+
+def way_back(host, mark):
+    host.mute()
+
+
+def mended(host):
+    host.mend()
+    host.heal()
+
+
 @dataclass
 class Told:
     """What became of a run that had an accident."""
@@ -100,7 +132,7 @@ def placed(run, attempt):
     return {task: text.split()[1] for task, text in lines.items()}
 
 
-def had(cluster, hosts, accident, mend=lambda _: None):
+def had(cluster, hosts, accident):
     """Have an accident on the host of the last task; return what was told after the restart."""
     mark = uuid.uuid4().hex
     run = cluster.run("main.py", source=PROGRAM, env={MARK: mark})
@@ -113,7 +145,7 @@ def had(cluster, hosts, accident, mend=lambda _: None):
         seconds = time.monotonic() - began
         [setback] = run.status().setbacks
     finally:
-        mend(host)
+        mended(host)
     run.stop(grace=0.0)
     whole(run.record, attempts=2)
     told = Told(
