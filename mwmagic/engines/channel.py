@@ -59,6 +59,8 @@ class Channel:
         Called once, if the agent disappears without having been closed.
     skew : float
         Seconds by which the machine's monotonic clock is ahead of this one's.
+    silent : str
+        For how long the agent did not answer when the link was broken for that.
     executable, package, folder : str
         The paths there of the Python that runs the agent, of this package, and of the
         folder for files that are brought.
@@ -71,6 +73,7 @@ class Channel:
         self.listener: Callable[[Message], None] = lambda _: None
         self.lost: Callable[[], None] = lambda: None
         self.skew = 0.0
+        self.silent = ""
         self.executable = self.package = self.folder = ""
         self.addresses: dict[str, list[str]] = {}
         self._link = link
@@ -144,6 +147,7 @@ class Channel:
         try:
             await self.request("ping", seconds=seconds)
         except SupervisorError:
+            self.silent = f"no answer for {seconds:g} s"
             self._link.kill()
 
     async def _greeted(self) -> None:

@@ -399,8 +399,13 @@ class Place:
 
     async def _explain(self, node: Node, moment: float) -> None:
         """Report a loss, with the scheduler's explanation if it comes in time."""
-        node.why = why = await self._ask(node) or node.why
+        node.why = why = await self._ask(node) or node.why or self._silence(node)
         self._lost(Loss(node.host.name, node.tasks, moment, why, here=node.host.here))
+
+    @staticmethod
+    def _silence(node: Node) -> str | None:
+        """Return for how long another machine did not answer, if it was given up for that."""
+        return None if node.host.here else node.channel.silent or None
 
     async def _ask(self, node: Node) -> str | None:
         """Return the scheduler's explanation of a machine's loss, if it comes in time."""

@@ -373,6 +373,7 @@ def test_a_run_goes_on_after_an_accident(slurm, cluster, accident, symptoms):
     one = cluster(2, engine="slurm", nodes=2, restarts=1, lease=LEASE_SECONDS)
     told = had(one, slurm.network.hosts, accident)
     assert told.finding.symptom in symptoms
+    assert accident is not link or told.finding.detail == "no answer for 3 s"
     assert (told.hosts["struck"] in told.hosts["after"].values()) == (accident is worker)
 
 
