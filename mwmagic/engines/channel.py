@@ -81,7 +81,7 @@ class Channel:
         self._next = 0
         self._hello: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self._greeting: dict[str, float] = {}
-        self._closing = False
+        self._closing = self._over = False
         self._lease: asyncio.Task[None] | None = None
         self._check: asyncio.Task[None] | None = None
         self._reader = asyncio.create_task(self._read())
@@ -147,7 +147,8 @@ class Channel:
         try:
             await self.request("ping", seconds=seconds)
         except SupervisorError:
-            self.silent = f"no answer for {seconds:g} s"
+            if not self._over:
+                self.silent = f"no answer for {seconds:g} s"
             self._link.kill()
 
     async def _greeted(self) -> None:
@@ -311,6 +312,7 @@ class Channel:
             future.set_result(answer)
 
     def _gone(self) -> None:
+        self._over = True
         self._rest()
         error = self._failure("ended")
         for future in (self._hello, *self._answers.values()):
