@@ -21,6 +21,9 @@ BRIDGE = f"mw{NUMBER}"
 GATEWAY = f"10.177.{NUMBER}.1"
 AHEAD_SECONDS = 5_000_000
 
+NOWHERE = ("lladdr", "02:00:00:00:00:01", "nud", "permanent")
+"""The end of a neighbour's entry to which what is sent gets lost."""
+
 
 def ip(*words):
     subprocess.run(["ip", *words], check=True)
@@ -46,12 +49,17 @@ class NetworkHost:
         """The bridge's end of its cable."""
         return f"mw{NUMBER}v{self.number}"
 
-    def command(self, *words, hidden=()):
-        """Return a command that runs another one on this host, which lacks some directories."""
+    def command(self, *words, hidden=(), names=None):
+        """Return a command that runs another one on this host, which lacks some directories.
+
+        A file with `names` of hosts and their addresses is its own ``/etc/hosts``.
+        """
         clock = ["--time", "--monotonic", str(self.ahead), "--boottime", str(self.ahead)]
         mounts = "".join(f"mount -t tmpfs none {shlex.quote(str(one))} && " for one in hidden)
+        if names is not None:
+            mounts = f"mount --bind {shlex.quote(str(names))} /etc/hosts && {mounts}"
         inner = ["sh", "-c", f'hostname "$0" && {mounts} exec "$@"', self.name, *words]
-        mount = ["--mount"] if hidden else []
+        mount = ["--mount"] if mounts else []
         fork = ["--fork", "--kill-child"] if self.ahead else []
         own = ["unshare", "--uts", *mount, *(clock if self.ahead else []), *fork, "--"]
         return ["nsenter", f"--net=/run/netns/{self.name}", "--", *own, *inner]
@@ -89,12 +97,28 @@ class NetworkHost:
 
     def shun(self, other):
         """Have what it sends to another host get lost, as behind a firewall that drops packets."""
-        nowhere = ["lladdr", "02:00:00:00:00:01", "nud", "permanent"]
-        ip("-n", self.name, "neigh", "replace", other.address, "dev", "eth0", *nowhere)
+        ip("-n", self.name, "neigh", "replace", other.address, "dev", "eth0", *NOWHERE)
 
     def greet(self, other):
         """End `shun`."""
         ip("-n", self.name, "neigh", "del", other.address, "dev", "eth0")
+
+    def mute(self):
+        """Have all that it sends off its network get lost, but nothing that is sent to it."""
+        ip("-n", self.name, "neigh", "replace", GATEWAY, "dev", "eth0", *NOWHERE)
+
+    def deafen(self):
+        """Have all that this machine sends to it get lost, but nothing that it sends."""
+        ip("neigh", "replace", self.address, "dev", BRIDGE, *NOWHERE)
+
+    def heal(self):
+        """End `mute` and `deafen`."""
+        for where, address, device in (
+            (("-n", self.name), GATEWAY, "eth0"),
+            ((), self.address, BRIDGE),
+        ):
+            words = [*where, "neigh", "del", address, "dev", device]
+            subprocess.run(["ip", *words], check=False, capture_output=True)
 
     def cut(self):
         """Take its cable out."""

@@ -26,11 +26,16 @@ AuthInfo=socket={folder}/munge.socket
 CredType=cred/munge
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
-JobAcctGatherType=jobacct_gather/none
+JobAcctGatherType=jobacct_gather/linux
+JobAcctGatherParams=OverMemoryKill
+JobAcctGatherFrequency=task=1
+PreemptType=preempt/partition_prio
+PreemptMode=CANCEL
 AccountingStorageType=accounting_storage/none
 MpiDefault=none
 SelectType=select/cons_tres
-SelectTypeParameters=CR_Core
+SelectTypeParameters=CR_Core_Memory
+DefMemPerCPU=1900
 SchedulerParameters=bf_interval=1
 ReturnToService=1
 SlurmdParameters=config_overrides
@@ -43,7 +48,8 @@ SlurmdLogFile={folder}/%n.log
 KillWait=5
 GresTypes=gpu
 {nodes}
-PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=1
+PartitionName=urgent Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=10
 """
 
 NODE = "NodeName={name} NodeAddr={address} CPUs=4 RealMemory=8000 Gres=gpu:{gpus} State=UNKNOWN"
@@ -122,6 +128,10 @@ class Slurm:
     def jobs(self):
         """Return the jobs that wait, run or end."""
         return self.ask("squeue", "--noheader", "--format=%i").split()
+
+    def nodes(self, job):
+        """Return a job's nodes, such as ``n[1-2]``."""
+        return self.ask("squeue", "--noheader", f"--jobs={job}", "--format=%N")
 
     def logs(self):
         logs = sorted(path for path in self.folder.iterdir() if path.suffix in (".out", ".log"))

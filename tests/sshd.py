@@ -56,6 +56,8 @@ class Lab:
         self.network.up()
         self.home.mkdir()
         own = key(self.folder / "id")
+        lines = [f"{host.address} {host.name}\n" for host in self.hosts]
+        (self.folder / "hosts").write_text("127.0.0.1 localhost\n" + "".join(lines))
         known = [self.start(host, own) for host in self.hosts]
         (self.folder / "known").write_text("".join(known))
         self.configure()
@@ -75,7 +77,7 @@ class Lab:
         )
         hidden = [*self.hidden, self.home] if host is self.hosts[-1] else ()
         words = ("/usr/sbin/sshd", "-D", "-e", "-f", str(config))
-        daemon = host.command(*words, hidden=hidden)
+        daemon = host.command(*words, hidden=hidden, names=self.folder / "hosts")
         with (self.folder / f"{host.name}.log").open("wb") as log:
             # A daemon lives as long as the tests that share it: it has no label itself.
             env = {name: value for name, value in os.environ.items() if name != LABEL}

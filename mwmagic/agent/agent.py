@@ -48,6 +48,9 @@ TICK_SECONDS = 60.0
 RETRY_SECONDS = 0.002
 """The interval between attempts to write the last events."""
 
+AGAIN_SECONDS = 0.5
+"""How much later a second SIGTERM must come to be another request: Slurm sends each one twice."""
+
 STDIN, STDOUT = 0, 1
 
 HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120 - pathlib is slow to import
@@ -126,9 +129,10 @@ class Agent:
             self.workers.reaper.hurry()
 
     def asked(self) -> None:
-        """Give the workers their grace and then close; the second time, close at once."""
+        """Give the workers their grace and then close; asked again later, close at once."""
         if self.closing.waits:
-            self.close(DRAIN_SECONDS)
+            if time.monotonic() > self.closing.asked + AGAIN_SECONDS:
+                self.close(DRAIN_SECONDS)
         elif self.closing.since is None:
             self.closing.cause = "which got SIGTERM"
             self.closing.asked = time.monotonic()

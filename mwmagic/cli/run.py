@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mwmagic.client.arguments import add_cluster_options, typed
 from mwmagic.client.cluster import Cluster
-from mwmagic.client.following import follow, pieces
+from mwmagic.client.following import pieces
 from mwmagic.errors import BadArguments, WorkerFailed
 from mwmagic.words.run import remarks
 
@@ -72,11 +72,13 @@ def _program(words: list[str], options: dict[str, Any]) -> list[str]:
 
 def _lines(run: Run, *, raw: bool) -> None:
     """Print the lines of a run until it ends."""
-    label = _labels(run)
-    for task, line in follow(run, raw=raw):
-        print(label[task], line, flush=True)
-    for remark in remarks(run.status()):
-        say(remark)
+    label, said = _labels(run), set[str]()
+    for lines in pieces(run, raw=raw):
+        for task, line in lines:
+            print(label[task], line, flush=True)
+        for remark in [one for one in remarks(run.status()) if one not in said]:
+            said.add(remark)
+            say(remark)
 
 
 def _table(run: Run, *, raw: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import takewhile
@@ -25,6 +26,9 @@ EXCEPTION_LINES = 6
 
 EXCEPTION_CHARACTERS = 1200
 """The most characters of it that are shown."""
+
+_IMPOSED = (signal.SIGTERM, signal.SIGKILL, signal.SIGINT, signal.SIGHUP, signal.SIGXCPU)
+"""Signals with which schedulers end processes."""
 
 _LACKING = re.compile(r"NameError: (?:.*\n)*?.*\bname '(\w+)' is not defined")
 
@@ -117,6 +121,11 @@ class Exit:
     def failed(self) -> bool:
         """Whether it failed by itself, rather than being ended by mwmagic."""
         return self.code != 0 and not self.ended
+
+    @property
+    def imposed(self) -> bool:
+        """Whether something outside the run may have ended it, such as a scheduler."""
+        return self.failed and not self.requested and (self.lost or self.own[1] in _IMPOSED)
 
     @property
     def unknown(self) -> bool:

@@ -59,6 +59,8 @@ class Channel:
         Called once, if the agent disappears without having been closed.
     skew : float
         Seconds by which the machine's monotonic clock is ahead of this one's.
+    silent : str
+        For how long the agent did not answer when the link was broken for that.
     executable, package, folder : str
         The paths there of the Python that runs the agent, of this package, and of the
         folder for files that are brought.
@@ -71,6 +73,7 @@ class Channel:
         self.listener: Callable[[Message], None] = lambda _: None
         self.lost: Callable[[], None] = lambda: None
         self.skew = 0.0
+        self.silent = ""
         self.executable = self.package = self.folder = ""
         self.addresses: dict[str, list[str]] = {}
         self._link = link
@@ -78,7 +81,7 @@ class Channel:
         self._next = 0
         self._hello: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self._greeting: dict[str, float] = {}
-        self._closing = False
+        self._closing = self._over = False
         self._lease: asyncio.Task[None] | None = None
         self._check: asyncio.Task[None] | None = None
         self._reader = asyncio.create_task(self._read())
@@ -144,6 +147,8 @@ class Channel:
         try:
             await self.request("ping", seconds=seconds)
         except SupervisorError:
+            if not self._over:
+                self.silent = f"no answer for {seconds:g} s"
             self._link.kill()
 
     async def _greeted(self) -> None:
@@ -307,6 +312,7 @@ class Channel:
             future.set_result(answer)
 
     def _gone(self) -> None:
+        self._over = True
         self._rest()
         error = self._failure("ended")
         for future in (self._hello, *self._answers.values()):

@@ -11,6 +11,8 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .queries import Queries
 
 __all__ = ["Job", "JobNode", "JobStatus", "placed_tasks"]
@@ -20,8 +22,27 @@ EXPLAIN_SECONDS = 0.3
 
 EXPLAIN_PAUSE_SECONDS = 0.03
 
+SHORT_SECONDS = 120
+"""The time left below which it is told in seconds."""
+
 FORESEEN = timedelta(days=100)
 """Slurm takes a job without a time limit to last a year: a start later than this is unknown."""
+
+_COMPLETING = "COMPLETING"
+"""The state of a job whose processes are ending, which hides why it ends."""
+
+_ENDINGS = {"TimeLimit": "TIMEOUT", "NodeDown": "NODE_FAIL", "OutOfMemory": "OUT_OF_MEMORY"}
+"""The states that will follow, by the reason that is told meanwhile."""
+
+_CANCELLED = re.compile(r"\bCANCELLED AT \S+(?: DUE TO ([A-Z ]+))?")
+_CAUSES = {"TIME LIMIT": "TIMEOUT", "PREEMPTION": "PREEMPTED", "NODE FAILURE": "NODE_FAIL"}
+"""What a step that is ended says of it, and the state of its job that will follow."""
+
+_MEMORY = re.compile(r"exceeded memory limit(?: \([^()]*\))?|oom[-_]kill")
+"""What is said of a step that used more memory than it has."""
+
+_SPEAKERS = ("srun: ", "slurmstepd")
+"""How a line begins that Slurm itself says of a step."""
 
 _ALIVE = frozenset({"RUNNING", "PENDING", "CONFIGURING"})
 _NOTHING = frozenset({"", "None", "none", "N/A", "(null)", "Unknown"})
@@ -59,7 +80,13 @@ class JobStatus:
     @property
     def words(self) -> str:
         """The state and the reason for it, such as ``NODE_FAIL (NodeDown)``."""
-        return f"{self.state} ({self.reason})" if self.reason else self.state
+        state = _ENDINGS.get(self.reason, self.state) if self.ending else self.state
+        return f"{state} ({self.reason})" if self.reason else state
+
+    @property
+    def ending(self) -> bool:
+        """Whether its processes are ending, so that its last state is not known yet."""
+        return self.state == _COMPLETING
 
     @property
     def running(self) -> bool:
@@ -85,6 +112,8 @@ class JobStatus:
         """The time until its limit in words, such as ``59 min``; empty without a limit."""
         if self.seconds is None:
             return ""
+        if self.seconds < SHORT_SECONDS:
+            return f"{self.seconds} s"
         minutes = self.seconds // 60
         return f"{minutes} min" if minutes < 2 * 60 else f"{minutes // 60} h"
 
@@ -150,6 +179,12 @@ def _said(text: str) -> str:
     return "" if text in _NOTHING else text
 
 
+def _last_words(text: str) -> str:
+    """Return a job's last state, according to what its steps say when they are ended."""
+    found = _CANCELLED.findall(text)
+    return _CAUSES.get(found[-1].strip(), "CANCELLED") if found else ""
+
+
 class Job:
     """A job, whose facts are asked for each time.
 
@@ -213,16 +248,33 @@ class Job:
         starts = f", starts about {expected}" if expected else ""
         return f"Slurm job {self.number} waits{reason}{starts}"
 
-    async def why(self, node: str) -> str | None:
-        """Return in words why a node was lost, if Slurm has ended the job or misses the node."""
+    async def why(self, node: str, said: Callable[[], str] = str) -> str | None:
+        """Return in words why a node was lost, if Slurm has ended the job or misses the node.
+
+        Parameters
+        ----------
+        node : str
+            Its name.
+        said : callable
+            Returns what the job's step on the node has said until now.
+        """
         deadline = time.monotonic() + EXPLAIN_SECONDS
         words = None
         with suppress(asyncio.TimeoutError):
             words = await asyncio.wait_for(self._trouble(node), EXPLAIN_SECONDS)
-        while words and "COMPLETING" in words and time.monotonic() < deadline:
+        while words and _COMPLETING in words and time.monotonic() < deadline:
+            if state := _last_words(said()):
+                return words.replace(_COMPLETING, state)
             await asyncio.sleep(EXPLAIN_PAUSE_SECONDS)
             words = await self._trouble(node)
         return words
+
+    def said(self, text: str) -> str | None:
+        """Return in words why a step ended, given the last lines that it printed, if they say."""
+        if not text.startswith(_SPEAKERS):
+            return None
+        found = _MEMORY.search(text)
+        return f"Slurm job {self.number}: OUT_OF_MEMORY ({found[0]})" if found else text
 
     async def _trouble(self, node: str) -> str | None:
         status, nodes = await asyncio.gather(self.status(), self.nodes(node))

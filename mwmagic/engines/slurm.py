@@ -224,8 +224,11 @@ class SlurmEngine:
     # Ending.
 
     async def why(self, host: Host) -> str | None:
-        """Return what Slurm says about the job or the node, such as "TIMEOUT"."""
-        return await self._job.why(host.name) if self._job else None
+        """Return what Slurm says about the job, the node or the step, such as "TIMEOUT"."""
+        if self._job is None:
+            return None
+        said = await self._job.why(host.name, lambda: host.stderr.last)
+        return said or self._job.said(host.stderr.last)
 
     async def release(self) -> None:
         """Give back the allocation; a job around this process goes on."""

@@ -34,6 +34,7 @@ class Symptom(str, Enum):
     ALONE = "alone"
     ELSEWHERE = "elsewhere"
     LOGGED = "logged"
+    JOB_ENDS = "job-ends"
     # What keeps a run from making progress.
     WAITS_FOR_MISSING_TASK = "waits-for-missing-task"
     TAKES_ANOTHERS_ADDRESS = "takes-anothers-address"
@@ -77,6 +78,10 @@ class Finding(Stored):
         Where each of the tasks involved is.
     tasks : tuple of str
         The tasks that were lost with the machine, this one among them.
+    job : str or None
+        The scheduler's job involved.
+    until : float or None
+        When it ends, in seconds of the wall clock.
     """
 
     symptom: Symptom = Symptom.UNKNOWN
@@ -93,6 +98,8 @@ class Finding(Stored):
     errno: int | None = None
     positions: tuple[Position, ...] = ()
     tasks: tuple[str, ...] = ()
+    job: str | None = None
+    until: float | None = None
 
     def matches(self, other: Finding) -> bool:
         """Return whether another finding has the same symptom and every field that is set here."""

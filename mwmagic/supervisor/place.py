@@ -179,6 +179,10 @@ class Place:
         host = self._of[task].host
         return None if host.here else host.name
 
+    def job(self, task: Task) -> str:
+        """Return the scheduler's job that a task's machine belongs to, if there is one."""
+        return self._of[task].host.job
+
     def channel(self, task: Task) -> Channel:
         """Return the connection to the agent that a task runs under."""
         return self._of[task].channel
@@ -365,6 +369,19 @@ class Place:
 
     # Losses.
 
+    async def why(self, task: Task) -> str | None:
+        """Return why a task's machine is taken away, if a scheduler ends its workers there.
+
+        Its agent may end much later: a restart does not wait for that.
+        """
+        node = self._of[task]
+        why = await self._ask(node)
+        if why is not None:
+            node.why = why
+            self.broken = True
+            self._avoid.add(node.host.name)
+        return why
+
     def _gone(self, node: Node) -> None:
         self.broken = True
         self._avoid.add(node.host.name)
@@ -382,12 +399,20 @@ class Place:
 
     async def _explain(self, node: Node, moment: float) -> None:
         """Report a loss, with the scheduler's explanation if it comes in time."""
-        why = None
+        node.why = why = await self._ask(node) or node.why or self._silence(node)
+        self._lost(Loss(node.host.name, node.tasks, moment, why, here=node.host.here))
+
+    @staticmethod
+    def _silence(node: Node) -> str | None:
+        """Return for how long another machine did not answer, if it was given up for that."""
+        return None if node.host.here else node.channel.silent or None
+
+    async def _ask(self, node: Node) -> str | None:
+        """Return the scheduler's explanation of a machine's loss, if it comes in time."""
         try:
-            why = await asyncio.wait_for(self._engine.why(node.host), WHY_SECONDS)
+            return await asyncio.wait_for(self._engine.why(node.host), WHY_SECONDS)
         except asyncio.TimeoutError:
             pass
         except Exception:  # noqa: BLE001 - another package's engine: the loss is reported all the same
             traceback.print_exc()
-        node.why = why
-        self._lost(Loss(node.host.name, node.tasks, moment, why, here=node.host.here))
+        return None

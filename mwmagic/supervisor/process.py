@@ -218,6 +218,12 @@ class TaskProcess:
         self.exit = replace(end, away=self.away)
         return self.exit
 
+    def explained(self, why: str) -> Exit | None:
+        """Note that it ended because its machine was taken away."""
+        if self.exit is not None:
+            self.exit = replace(self.exit, detail=why, lost=True, host=self.away)
+        return self.exit
+
     @property
     def _verbose(self) -> bool:
         """Whether its framework logs its start-up here, and is at work.

@@ -23,6 +23,7 @@ from mwmagic.model.status import (
 
 from .account import Account
 from .exits import Exits
+from .limits import job_limits
 from .measurements import Measurements
 from .processes import Processes
 from .stalls import Stalls
@@ -88,11 +89,13 @@ class LiveRun:
         self._timers = Timers(self._due)
         self._waiting: deque[g.Event] = deque()
         self._moving: asyncio.Task[None] | None = None
+        self._asking: set[asyncio.Task[None]] = set()
         self._started = time.time()
         self._ended: float | None = None
         self._account = Account(options, self.gang.state.value, changed)
         self._measurements = Measurements(directory, self._account.extremes)
         self._remarks: tuple[Remark, ...] = ()
+        self._warned: list[Remark] = []
         self._hosts: tuple[HostStatus, ...] = ()
         self._note("created", tasks=list(map(str, options.members)))
 
@@ -280,7 +283,7 @@ class LiveRun:
             bare = {**event, "report": None}
             process.away = self._place.away(process.task)
             end = self._guard.call("report", None, process.exited, event)
-            self._exited(process, end or process.exited(bare))
+            self._doubt(process, end or process.exited(bare))
         elif event["type"] == "refused" and event["command"] == "start":
             failed = process.failed(event["error"], time.monotonic(), event["reason"])
             self._exited(process, failed)
@@ -312,6 +315,19 @@ class LiveRun:
     def _said(self, process: TaskProcess, event: Message) -> None:
         self._measurements.reported(process, process.said(event))
         self._changed()
+
+    def _doubt(self, process: TaskProcess, end: Exit) -> None:
+        """Take an exit; first ask the scheduler whether it imposed it."""
+        if end.imposed and self._place.job(process.task):
+            task = asyncio.create_task(self._ask(process, end))
+            self._asking.add(task)
+            task.add_done_callback(self._asking.discard)
+        else:
+            self._exited(process, end)
+
+    async def _ask(self, process: TaskProcess, end: Exit) -> None:
+        why = await self._place.why(process.task)
+        self._exited(process, (why and process.explained(why)) or end)
 
     def _exited(self, process: TaskProcess, end: Exit) -> None:
         why = self._exits.add(end)
@@ -348,10 +364,19 @@ class LiveRun:
             trouble=self.directory.trouble,
             stall=self._stalls.current,
             setbacks=tuple(self._exits.setbacks),
-            remarks=self._remarks,
+            remarks=(*self._remarks, *self._limits()),
             examined=self._stalls.examined,
             faults=tuple(self._faults),
         )
+
+    def _limits(self) -> tuple[Remark, ...]:
+        """Return a warning for each job that ends soon; each is noted once."""
+        near = () if self.over else job_limits(self._place.machines, time.time())
+        for remark in near:
+            if remark not in self._warned:
+                self._warned.append(remark)
+                self._note("limit", **remark.as_json())
+        return near
 
     def _look_at_hosts(self) -> None:
         """Note the hosts as they are now, unless the run is over or they are being replaced."""

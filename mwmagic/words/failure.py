@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 import signal
+import time
 from typing import TYPE_CHECKING
 
 from mwmagic.diagnosis.table import ENTRIES
@@ -72,6 +74,15 @@ def _host_lost(finding: Finding) -> str:
     )
 
 
+def _job_ends(finding: Finding) -> str:
+    job = f"job {finding.job}" if finding.job else "the scheduler's job"
+    try:
+        when = time.strftime("at %H:%M:%S", time.localtime(finding.until or math.nan))
+    except (ValueError, OverflowError, OSError):  # as no clock shows it
+        when = "soon"
+    return f"{job} reaches its time limit {when}, and ends what runs on its machines"
+
+
 def _before_strategy(finding: Finding) -> str:
     at = f" (it is {_at(finding.at)})" if finding.at else ""
     return f"has not reached the strategy, where {finding.peer} waits for it{at}"
@@ -119,6 +130,7 @@ _OBSERVED: dict[Symptom, Callable[[Finding], str]] = {
     Symptom.ALONE: lambda _: "trained, and never started a server for the others",
     Symptom.ELSEWHERE: lambda f: f"listened at {f.address}, which was not its address",
     Symptom.LOGGED: lambda _: "reported it in its log",
+    Symptom.JOB_ENDS: _job_ends,
     Symptom.WAITS_FOR_MISSING_TASK: lambda f: f"waits for {f.peer}, which is not in this cluster",
     Symptom.TAKES_ANOTHERS_ADDRESS: lambda f: f"listens at the address of {f.peer}",
     Symptom.SECOND_PROCESS: lambda _: "has a second process, which tries to join as the same task",

@@ -367,6 +367,7 @@ def test_sigterm_closes_it(agent):
 SAVES = """
 import signal, sys, time
 def save(*_):
+    print("saving")
     time.sleep(0.2)
     print("saved")
     sys.exit({0})
@@ -385,8 +386,10 @@ def test_sigterm_lets_the_workers_save(agent):
     for name in "abc":
         agent.says(name, "up")
     agent.child.terminate()
+    agent.says("a", "saving")
+    agent.child.terminate()  # as Slurm does, at once
     agent.until(lambda: agent.over)
-    assert agent.printed("a") == agent.printed("b") == b"up\nsaved\n"
+    assert agent.printed("a") == agent.printed("b") == b"up\nsaving\nsaved\n"
     exits = [(one["process"], one["code"], one["signal"]) for one in agent.all("exited")]
     assert sorted(exits) == [("a", None, None), ("b", 42, None), ("c", None, None)]
     assert {one["error"] for one in agent.all("exited")} == {"which got SIGTERM"}
@@ -403,7 +406,7 @@ def test_a_second_sigterm_does_not_wait(agent):
     agent.start("b")
     agent.wait("refused", process="b", error="which got SIGTERM")
     assert not agent.all("exited")
-    agent.child.terminate()
+    agent.until(lambda: agent.over or agent.child.terminate())
     agent.wait("exited", process="a", code=None, signal=None)
     assert agent.child.wait() == 0
 

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from accidents import LOST, agent, had, kill, link, owned, way_back, way_there, worker
 from processes import command, eventually, labelled, variables
 from raylets import GPUS
 from training import trained
@@ -22,6 +23,7 @@ from mwmagic.errors import ClusterError, SupervisorError
 from mwmagic.model.cluster import make_tasks
 from mwmagic.model.machine import Machine
 from mwmagic.model.options import ClusterOptions
+from mwmagic.model.symptom import Symptom
 from mwmagic.testing.conformance import CHECKS, Subject
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("rays", "nothing_survives", "idle")]
@@ -245,6 +247,47 @@ def test_a_supervisor_that_is_killed_leaves_nothing(rays, cluster, tmp_path):
     os.kill(supervisor, signal.SIGKILL)
     eventually(lambda: not rays.left(), rays.left)
     eventually(lambda: not rays.groups(), rays.groups)
+
+
+# Accidents: what is told, that a restart waits for the end of what was, and what is left.
+
+
+def actor(host, mark):
+    """What holds the agent."""
+    kill([one.pid for one in host.processes() if "ray::Holder" in command(one.pid)])
+
+
+def bridge(host, mark):
+    """What talks to Ray, here."""
+    kill([pid for pid in labelled() if "driver" in command(pid)])
+
+
+@pytest.mark.parametrize(
+    ("accident", "symptoms"),
+    [
+        (worker, [Symptom.KILLED]),
+        (agent, LOST),
+        (actor, LOST),
+        (bridge, LOST),
+        (link, LOST),
+        (way_there, LOST),
+        (way_back, LOST),
+    ],
+    ids=lambda one: getattr(one, "__name__", None),
+)
+def test_a_run_goes_on_after_an_accident(rays, cluster, accident, symptoms):
+    options = {"address": rays.address, "python": PYTHON, "nodes": 2}
+    one = cluster(2, engine="ray", restarts=1, lease=LEASE_SECONDS, **options)
+    told = had(one, rays.network.hosts, accident)
+    assert told.finding.symptom in symptoms
+    stays = accident in (worker, bridge)
+    assert stays or told.hosts["struck"] not in told.hosts["after"].values()
+
+
+def test_nothing_is_left_when_the_kernel_is_killed(rays, cluster):
+    options = {"engine": "ray", "address": rays.address, "python": PYTHON, "nodes": 2}
+    with owned(rays.network.hosts, options) as kernel:
+        os.kill(kernel, signal.SIGKILL)
 
 
 @pytest.mark.tensorflow

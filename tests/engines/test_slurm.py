@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import signal
@@ -13,20 +14,24 @@ from contextlib import ExitStack, asynccontextmanager, closing, contextmanager
 from pathlib import Path
 
 import pytest
-from processes import eventually
+from accidents import LOST, agent, clients, had, kill, link, owned, way_back, way_there, worker
+from processes import children, eventually
 from slurm import GPUS
 from training import trained
 
 from mwmagic import Cluster, clusters
 from mwmagic.engines import engine_for
 from mwmagic.engines.channel import Channel
-from mwmagic.errors import ClusterError
+from mwmagic.errors import ClusterError, WorkerFailed
 from mwmagic.model.cluster import make_tasks
 from mwmagic.model.machine import Machine
 from mwmagic.model.options import ClusterOptions
+from mwmagic.model.symptom import Symptom
 from mwmagic.testing.conformance import CHECKS, Subject
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("slurm", "nothing_survives", "idle")]
+
+LEASE_SECONDS = 1.0
 
 HOLDER = """
 import asyncio, sys
@@ -326,7 +331,7 @@ def places(training):
     status = training.status()
     folder = Path(status.directory, f"attempt-{status.attempt}")
     logs = [path.read_text() for path in folder.glob("*.log")]
-    return {log.split()[1] for log in logs if log.startswith("on ") and log.endswith("\n")}
+    return {log.split()[1] for log in logs if log.startswith("on ") and "\n" in log}
 
 
 def srun_on(name):
@@ -370,6 +375,134 @@ def test_the_job_of_an_owner_that_is_killed_is_kept_for_the_next_one(slurm, clus
         assert slurm.jobs() == [job]
 
 
+# Accidents: what is told, that a restart waits for the end of what was, and what is left.
+
+
+def client(host, mark):
+    kill(clients("srun", host))
+
+
+def daemon(host, mark):
+    """What serves the step."""
+    kill([one.pid for one in host.processes() if one.name() == "slurmstepd"])
+
+
+@pytest.mark.parametrize(
+    ("accident", "symptoms"),
+    [
+        (worker, [Symptom.KILLED]),
+        (agent, LOST),
+        (client, LOST),
+        (daemon, LOST),
+        (link, LOST),
+        (way_there, LOST),
+        (way_back, LOST),
+    ],
+    ids=lambda one: getattr(one, "__name__", None),
+)
+def test_a_run_goes_on_after_an_accident(slurm, cluster, accident, symptoms):
+    one = cluster(2, engine="slurm", nodes=2, restarts=1, lease=LEASE_SECONDS)
+    told = had(one, slurm.network.hosts, accident)
+    assert told.finding.symptom in symptoms
+    assert accident is not link or told.finding.detail == "no answer for 3 s"
+    assert (told.hosts["struck"] in told.hosts["after"].values()) == (accident is worker)
+
+
+@pytest.mark.parametrize("victim", ["kernel", "supervisor"])
+def test_nothing_is_left_when_a_process_here_is_killed(slurm, cluster, victim):
+    with owned(slurm.network.hosts, {"engine": "slurm", "nodes": 2}) as kernel:
+        os.kill(kernel if victim == "kernel" else children(kernel)[0], signal.SIGKILL)
+    eventually(lambda: not slurm.jobs(), "end of the job")
+
+
+# Slurm ends a job: it sends SIGTERM to the workers as well as to their agents.
+
+STAYS = """
+import os, time
+print("on", os.uname().nodename, flush=True)
+time.sleep(600)
+"""
+EATS = """
+import os, time
+print("on", os.uname().nodename, flush=True)
+held = [bytes(range(256)) * 40_000 for _ in range(60)]
+time.sleep(600)
+"""
+
+
+def cancel(slurm, job):
+    slurm.ask("scancel", job)
+
+
+def preempt(slurm, job):
+    """Ask for all nodes, with the right to have them at once."""
+    slurm.ask("salloc", "--partition=urgent", "--nodes=3", "--exclusive", "true")
+
+
+def break_a_node(slurm, job):
+    [name, *_] = slurm.ask("scontrol", "show", "hostnames", slurm.nodes(job)).split()
+    with down(slurm, name):
+        pass
+
+
+def wait_for_memory(slurm, job):
+    """The tasks use too much of it by themselves."""
+
+
+@pytest.mark.parametrize(
+    ("end", "state", "words"),
+    [
+        (cancel, "CANCELLED", []),
+        (preempt, "PREEMPTED", []),
+        (break_a_node, r"NODE_FAIL \(NodeDown\)", ["--no-kill=off"]),
+        (wait_for_memory, r"OUT_OF_MEMORY \(exceeded memory .*\)", ["--mem=200"]),
+    ],
+    ids=["cancelled", "preempted", "node", "memory"],
+)
+def test_the_end_of_a_job_is_told_in_words_of_slurm(slurm, cluster, end, state, words):
+    one = cluster(2, engine="slurm", nodes=2, scheduler=words)
+    [job] = slurm.jobs()
+    training = one.run("main.py", source=EATS if end is wait_for_memory else STAYS)
+    eventually(lambda: len(places(training)) == 2)
+    end(slurm, job)
+    with pytest.raises(WorkerFailed):
+        training.wait(30)
+    finding = training.cause.finding
+    assert finding.symptom is Symptom.HOST_LOST
+    assert re.fullmatch(rf"Slurm job {job}: {state}", finding.detail)
+    assert training.record.state == "failed"
+
+
+SAVES = """
+import os, signal, time
+def save(*_):
+    time.sleep(0.7)
+    print("saved", flush=True)
+    os._exit(42)
+signal.signal(signal.SIGTERM, save)
+print("on", os.uname().nodename, flush=True)
+time.sleep(600)
+"""
+
+
+def test_workers_save_at_a_time_limit_and_another_job_goes_on(slurm, cluster):
+    one = cluster(2, engine="slurm", nodes=2, scheduler=["--time=1"], restarts=1)
+    [job] = slurm.jobs()
+    training = one.run("main.py", source=SAVES)
+    eventually(lambda: len(places(training)) == 2)
+    [warning] = training.status().remarks
+    assert warning.finding.symptom is Symptom.JOB_ENDS
+    assert warning.finding.job == job
+    assert warning.tasks == ("worker:0", "worker:1")
+    slurm.ask("scontrol", "update", f"jobid={job}", "EndTime=now")  # Slurm looks every 30 s
+    eventually(lambda: training.status().attempt == 2 and len(places(training)) == 2)
+    [setback] = training.status().setbacks
+    assert setback.cause.finding.detail == f"Slurm job {job}: TIMEOUT (TimeLimit)"
+    folder = Path(training.status().directory, "attempt-1")
+    assert all(log.read_text().endswith("saved\n") for log in folder.glob("*.log"))
+    eventually(lambda: {one.finding.job for one in training.status().remarks} - {job}, "new job")
+
+
 @pytest.mark.tensorflow
 def test_a_training_across_nodes_gives_the_numbers_of_one_machine(slurm, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -380,3 +513,31 @@ def test_a_training_across_nodes_gives_the_numbers_of_one_machine(slurm, tmp_pat
     assert len(set(hosts)) == 2
     assert set(hosts) <= {host.name for host in slurm.network.hosts}
     assert found == expected
+
+
+SHOW = """
+import json, os, socket
+from pathlib import Path
+task = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
+own = json.loads(os.environ["TF_CONFIG"])["cluster"]["worker"]
+with socket.create_server(("", int(own[task].rpartition(":")[2]))):
+    pass
+Path(f"shown-{task}.json").write_text(json.dumps([os.uname().nodename, own]))
+"""
+
+
+def test_an_exported_script_runs_on_the_nodes_that_sbatch_gets(slurm, cluster, tmp_path):
+    run = cluster(3).run("main.py", source="print('up')")
+    run.wait(30)
+    tmp_path.joinpath("main.py").write_text(SHOW)
+    tmp_path.joinpath("job.sh").write_text(run.export("slurm"))
+    said = slurm.ask(
+        "sbatch", "--wait", "--nodes=2", f"--export=ALL,PYTHON={sys.executable}", "job.sh"
+    )
+    logs = [path.read_text() for path in tmp_path.glob("main-*.log")]
+    shown = [tmp_path / f"shown-{task}.json" for task in range(3)]
+    assert all(path.exists() for path in shown), (said, logs)
+    found = [json.loads(path.read_text()) for path in shown]
+    assert len({tuple(addresses) for _, addresses in found}) == 1
+    assert [host for host, _ in found] == [one.split(":")[0] for one in found[0][1]]
+    assert len({host for host, _ in found}) == 2

@@ -7,9 +7,13 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
+from accidents import LOST, agent, clients, had, kill, link, owned, way_back, way_there, worker
+from network import AHEAD_SECONDS
 from processes import command, eventually, labelled, parent
 from training import trained
 
@@ -19,10 +23,14 @@ from mwmagic.engines.channel import Channel
 from mwmagic.errors import ClusterError, NoRun, SupervisorError, WorkerFailed
 from mwmagic.model.cluster import make_tasks
 from mwmagic.model.options import ClusterOptions
+from mwmagic.model.symptom import Symptom
 
 pytestmark = [pytest.mark.usefixtures("nothing_survives"), pytest.mark.slow]
 
 LEASE_SECONDS = 1.0
+
+TORCH_FOLDER = Path(__file__).parents[2] / ".torch"
+"""Where `make` puts PyTorch."""
 
 
 def run(coroutine):
@@ -297,7 +305,7 @@ def spread(lab, tmp_path, monkeypatch):
         yield cluster
 
 
-def clients(lab):
+def clients_by_host(lab):
     """Return the processes of ssh by the host that they reach."""
     found = {pid: command(pid).split() for pid in labelled()}
     own = {pid: words for pid, words in found.items() if words[:1] == ["ssh"]}
@@ -319,7 +327,7 @@ def hosts_of(run):
 def test_a_run_moves_to_another_host_when_one_is_lost(lab, spread, tmp_path):
     run = spread.run("main.py", source=SCRIPT)
     assert hosts_of(run) == lab.names[:2]
-    os.kill(clients(lab)[lab.names[0]], signal.SIGKILL)
+    os.kill(clients_by_host(lab)[lab.names[0]], signal.SIGKILL)
     moved = [["on", name] for name in lab.names[1:]]
     eventually(lambda: [said(run, task) for task in (0, 1)] == moved, "second attempt")
     assert run.status().attempt == 2
@@ -329,10 +337,10 @@ def test_a_run_moves_to_another_host_when_one_is_lost(lab, spread, tmp_path):
 
 def test_nothing_is_left_when_the_supervisor_is_killed(lab, spread):
     hosts_of(spread.run("main.py", source=SCRIPT))
-    supervisor = parent(clients(lab)[lab.names[0]])
+    supervisor = parent(clients_by_host(lab)[lab.names[0]])
     os.kill(supervisor, signal.SIGKILL)
     gone(lab, *lab.hosts)
-    eventually(lambda: not clients(lab), "end of the clients")
+    eventually(lambda: not clients_by_host(lab), "end of the clients")
 
 
 def test_a_cluster_that_cannot_start_says_why(lab, tmp_path, monkeypatch):
@@ -377,6 +385,86 @@ raise ValueError("on its own disk")
     assert (saved / "variables" / "data").read_bytes() == bytes(range(256)) * 2_000
 
 
+# Accidents: what is told, that a restart waits for the end of what was, and what is left.
+
+
+def client(host, mark):
+    kill(clients("ssh", host))
+
+
+def session(host, mark):
+    """What serves the login."""
+    kill([one.pid for one in host.processes() if command(one.pid).startswith("sshd: root@")])
+
+
+@pytest.mark.parametrize(
+    ("accident", "symptoms"),
+    [
+        (worker, [Symptom.KILLED]),
+        (agent, LOST),
+        (client, LOST),
+        (session, LOST),
+        (link, LOST),
+        (way_there, LOST),
+        (way_back, LOST),
+    ],
+    ids=lambda one: getattr(one, "__name__", None),
+)
+def test_a_run_goes_on_after_an_accident(lab, cluster, accident, symptoms):
+    given = {"engine": "ssh", "hosts": lab.names, "scheduler": ["-F", str(lab.config)]}
+    one = cluster(2, restarts=1, lease=LEASE_SECONDS, **given)
+    told = had(one, lab.hosts, accident)
+    assert told.finding.symptom in symptoms
+    assert (told.hosts["struck"] in told.hosts["after"].values()) == (accident is worker)
+    one.close()
+    gone(lab)
+
+
+FAILS = """
+import os, sys, time
+from pathlib import Path
+while not Path("when").exists():
+    time.sleep(0.01)
+first = os.environ["MWMAGIC_TASK"] == Path("first").read_text()
+moment = float(Path("when").read_text()) + (0 if first else 0.02)
+time.sleep(max(moment - time.time() - 0.01, 0))
+while time.time() < moment:
+    pass
+print("failed", time.time(), flush=True)
+os._exit(3)
+"""
+"""One task fails 20 ms after the other; the hosts' clocks of the day are one and the same."""
+
+ROUNDS = 2
+
+
+@pytest.mark.parametrize("task", ["worker:0", "worker:1"])
+def test_the_first_failure_is_told_across_hosts_whose_clocks_differ(lab, cluster, tmp_path, task):
+    given = {"engine": "ssh", "hosts": lab.names, "scheduler": ["-F", str(lab.config)]}
+    one = cluster(2, **given)  # on the host that is ahead, and on one that is not
+    tmp_path.joinpath("first").write_text(task)
+    for _ in range(ROUNDS):
+        tmp_path.joinpath("when").unlink(missing_ok=True)
+        run = one.run("main.py", source=FAILS)
+        eventually(lambda run=run: all(t.pid for t in run.status().tasks.values()), "workers")
+        draft = tmp_path / "draft"
+        draft.write_text(str(time.time() + 0.3))
+        draft.rename(tmp_path / "when")
+        with pytest.raises(WorkerFailed):
+            run.wait(30)
+        moments = {each: said(run, each)[1:] for each in ("worker:0", "worker:1")}
+        assert run.cause.task == min(moments, key=lambda each: moments[each] or ["later"])
+        ends = [one["moment"] for one in run.record.events("exited")]
+        assert max(ends) - min(ends) < AHEAD_SECONDS / 2
+
+
+def test_nothing_is_left_when_the_kernel_is_killed(lab, cluster):
+    given = {"engine": "ssh", "hosts": lab.names, "scheduler": ["-F", str(lab.config)]}
+    with owned(lab.hosts, given) as kernel:
+        os.kill(kernel, signal.SIGKILL)
+    gone(lab)
+
+
 @pytest.mark.tensorflow
 def test_a_training_across_hosts_gives_the_numbers_of_one(lab, tmp_path, monkeypatch):
     """One host has another clock, and one neither this disk nor the code."""
@@ -389,3 +477,38 @@ def test_a_training_across_hosts_gives_the_numbers_of_one(lab, tmp_path, monkeyp
     assert hosts == lab.names
     assert found == expected
     assert len(set(found)) == 1
+
+
+JAX = """
+import os
+import keras
+keras.distribution.initialize()
+import jax
+import numpy as np
+from jax.experimental.multihost_utils import process_allgather
+ranks = process_allgather(np.array([jax.process_index() + 1]))
+print("on", os.uname().nodename, int(ranks.sum()))
+"""
+TORCH = """
+import os
+import torch
+import torch.distributed as dist
+dist.init_process_group("gloo")
+total = torch.tensor([dist.get_rank() + 1.0])
+dist.all_reduce(total)
+print("on", os.uname().nodename, int(total.item()))
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize(("framework", "source"), [("jax", JAX), ("torch", TORCH)])
+def test_another_frameworks_tasks_meet_across_hosts(lab, cluster, monkeypatch, framework, source):
+    monkeypatch.setattr(sys, "path", [*sys.path, str(TORCH_FOLDER)])  # it only must be found here
+    hosts = lab.names[:2]
+    given = {"engine": "ssh", "hosts": hosts, "scheduler": ["-F", str(lab.config)]}
+    env = {"PYTHONPATH": str(TORCH_FOLDER)} if framework == "torch" else {}
+    run = cluster(2, framework=framework, env=env, **given).run("main.py", source=source)
+    run.wait(120)
+    for task, name in enumerate(hosts):
+        assert f"on {name} 3" in run.logs(task).decode().splitlines()

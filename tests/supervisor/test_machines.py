@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
+import signal
+import time
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -219,9 +221,9 @@ def test_a_sample_costs_no_look_at_the_roles_of_all_tasks(tmp_path, monkeypatch)
         assert before
         used = {"cpu": 0.0, "memory": 0, "state": "S", "processes": 1}
         keys = [f"{run['number']}/1/{task}" for task in run["tasks"]]
-        for time in range(10):
+        for at in range(10):
             client.supervisor._take(
-                {"type": "usage", "time": float(time), "processes": dict.fromkeys(keys, used)}
+                {"type": "usage", "time": float(at), "processes": dict.fromkeys(keys, used)}
             )
         tasks = (await client.ask("snapshot"))["run"]["tasks"].values()
         assert [task["cpu"] for task in tasks] == [0.0] * 3
@@ -340,6 +342,45 @@ def test_a_run_tells_what_its_machines_use(tmp_path, monkeypatch):
         )
         machine, _ = (await client.ask("snapshot"))["cluster"]["machines"]
         assert (machine["load"], machine["used"]) == (3.5, 5 << 30)
+
+
+def test_a_worker_that_a_scheduler_ends_is_told_in_its_words(tmp_path):
+    """Its signal reaches the workers before the agents are gone."""
+    a, b = machines_of("ab", job="7")
+
+    @on(tmp_path, [a, b], forever, restarts=0)
+    async def _(client):
+        await client.launch()
+        await client.state("running")
+        while not b.workers:  # noqa: ASYNC110 - nothing tells of it here
+            await asyncio.sleep(0.005)
+        b.why = "preempted"
+        [worker] = b.workers
+        worker.take(signal.SIGTERM)
+        run = await told(client, lambda run: run["state"] == "failed")
+        assert words(run) == "failed: host b was lost with worker:1: preempted"
+        assert run.cause.finding.signal == signal.SIGTERM
+
+
+def test_a_job_that_ends_soon_is_told(tmp_path):
+    soon = time.time() + 200
+    machines = [FakeMachine("a", job="7", until=soon), FakeMachine("b", job="7", until=soon)]
+    machines += [FakeMachine("c", job="8", until=soon + 3600), FakeMachine("d")]
+
+    @on(tmp_path, machines, forever, tasks=4)
+    async def _(client):
+        await client.launch()
+        run = await told(client, lambda run: run["remarks"])
+        at = time.strftime("%H:%M:%S", time.localtime(soon))
+        limit = f"job 7 reaches its time limit at {at}, and ends what runs on its machines."
+        assert limit in text(run)
+        [warning] = run.remarks
+        assert warning.tasks == ("worker:0", "worker:1")
+        await client.ask("stop", task=None, grace=0.0)
+        run = await told(client, lambda run: run["state"] == "stopped")
+        assert limit not in text(run)
+
+    assert len([one for one in events(tmp_path) if one["event"] == "limit"]) == 1
 
 
 def test_a_run_on_one_machine_has_no_hosts(tmp_path):
