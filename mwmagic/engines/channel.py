@@ -256,6 +256,7 @@ class Channel:
         try:
             while line := await self._link.events.readline():
                 self._take(check(decode(line), EVENTS))
+                await asyncio.sleep(0)  # a request does not wait for all that hundreds of tasks say
         except Exception as error:  # noqa: BLE001 - an agent that is not listened to must not go on
             traceback.print_exc()
             self.host.stderr.take(f"\n{error}".encode(errors="replace"))

@@ -64,8 +64,7 @@ def _without_proxy(spec: ClusterSpec, env: Mapping[str, str]) -> dict[str, str]:
     If only ``http_proxy`` is set, gRPC asks the proxy for the other worker and
     both hang silently (tensorflow/tensorflow#50626).
     """
-    hosts = {address.rpartition(":")[0] for address in spec.addresses.values()}
-    wanted = ["localhost", "127.0.0.1", *sorted(hosts - {"localhost", "127.0.0.1"})]
+    wanted = ["localhost", "127.0.0.1", *sorted(spec.hosts - {"localhost", "127.0.0.1"})]
     given = [name for name in env.get("no_proxy", env.get("NO_PROXY", "")).split(",") if name]
     value = ",".join(dict.fromkeys([*given, *wanted]))
     return {"no_proxy": value, "NO_PROXY": value}

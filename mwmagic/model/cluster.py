@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from mwmagic.errors import ClusterError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
 __all__ = ["CHIEF", "TYPES", "ClusterSpec", "Task", "TaskName", "find_task", "make_tasks"]
 
@@ -242,6 +242,11 @@ class ClusterSpec:
             found.setdefault(task.type, []).append(self.addresses[task])
         return found
 
+    @cached_property
+    def hosts(self) -> frozenset[str]:
+        """The hosts in the addresses."""
+        return frozenset(address.rpartition(":")[0] for address in self.addresses.values())
+
     @property
     def chief(self) -> Task:
         """The task that writes for all: ``chief:0`` if there is one, else ``worker:0``.
@@ -258,10 +263,10 @@ class ClusterSpec:
         ClusterError
             There is no such task; the message lists the tasks that exist.
         """
-        return find_task(name, self.tasks)
+        return find_task(name, self.addresses)
 
 
-def find_task(name: TaskName, tasks: Sequence[Task]) -> Task:
+def find_task(name: TaskName, tasks: Collection[Task]) -> Task:
     """Return the task of a name among `tasks`.
 
     Raises
@@ -269,11 +274,14 @@ def find_task(name: TaskName, tasks: Sequence[Task]) -> Task:
     ClusterError
         There is no such task; the message lists the tasks that exist.
     """
-    have = f"this cluster's tasks are {_listed(tasks) or 'none'}"
     try:
         task = Task.parse(name)
     except ClusterError as error:
-        raise ClusterError(f"{error}; {have}") from None
+        raise ClusterError(f"{error}; {_have(tasks)}") from None
     if task not in tasks:
-        raise ClusterError(f"{task} does not exist; {have}")
+        raise ClusterError(f"{task} does not exist; {_have(tasks)}")
     return task
+
+
+def _have(tasks: Iterable[Task]) -> str:
+    return f"this cluster's tasks are {_listed(tasks) or 'none'}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import traceback
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -14,6 +15,10 @@ __all__ = ["Latest"]
 T = TypeVar("T")
 
 
+PAUSE_RATIO = 4.0
+"""How many times as long as a write took the next one waits, if that is longer."""
+
+
 class Latest(Generic[T]):
     """Passes the latest value to a function, on a thread that lives while there is work.
 
@@ -22,7 +27,7 @@ class Latest(Generic[T]):
     write : callable
         Called with values in the order in which they were put, never concurrently.
     seconds : float
-        The minimum time between two calls. Values that are replaced meanwhile are skipped.
+        The shortest pause between two calls. Values that are replaced meanwhile are skipped.
     """
 
     def __init__(self, write: Callable[[T], None], seconds: float) -> None:
@@ -54,9 +59,12 @@ class Latest(Generic[T]):
         return not self._values and not self._writing
 
     def _work(self) -> None:
+        began = time.monotonic()
         while self._take():
+            pause = max(self._seconds, PAUSE_RATIO * (time.monotonic() - began))
             with self._changed:
-                self._changed.wait_for(lambda: self._hurried, self._seconds)
+                self._changed.wait_for(lambda: self._hurried, pause)
+            began = time.monotonic()
 
     def _take(self) -> bool:
         """Write the latest value; without one, end this thread."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.record.metrics import HISTORY, LOGGED, REPORTED
@@ -44,16 +43,16 @@ class Measurements:
         """Record what a process printed."""
         for update in updates:
             if update.metrics:
-                self._record(process, LOGGED, asdict(update))
+                self._record(process, LOGGED, vars(update))
 
     def reported(self, process: TaskProcess, report: Update | History | None) -> None:
         """Record what a process reported beside its log; note once what cannot be read."""
         if report is None:
             self._note_unreadable(process)
         elif isinstance(report, History):
-            self._record(process, REPORTED, {"kind": HISTORY, **asdict(report)})
+            self._record(process, REPORTED, {"kind": HISTORY, **vars(report)})
         elif report.metrics:
-            self._record(process, REPORTED, asdict(report))
+            self._record(process, REPORTED, vars(report))
 
     def _note_unreadable(self, process: TaskProcess) -> None:
         key = (str(process.task), process.attempt)

@@ -48,7 +48,8 @@ class Training:
 
     def _unreported(self, update: Update) -> Update:
         metrics = {n: value for n, value in update.metrics.items() if n not in self._reported}
-        update = replace(update, metrics=metrics)
+        if len(metrics) < len(update.metrics):
+            update = replace(update, metrics=metrics)
         if self._placed and self.latest is not None:
             known = {} if update.kind == "bar" else metrics
             self.latest = replace(self.latest, metrics={**self.latest.metrics, **known})
@@ -76,6 +77,8 @@ def _merged(latest: Update | None, update: Update) -> Update:
         return update
     if update.kind == "bar" and latest.kind != "bar":
         return latest
+    if latest.metrics.keys() <= update.metrics.keys():
+        return update
     return replace(update, metrics={**latest.metrics, **update.metrics})
 
 

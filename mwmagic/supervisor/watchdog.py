@@ -12,12 +12,11 @@ IDLE_CORES = 0.05
 
 @dataclass
 class _Task:
-    """When a task was last active, and what it had done by then."""
+    """What a task had done when it was last looked at."""
 
-    active: float
-    size: int = 0
-    cpu: float = 0.0
-    seen: float = 0.0
+    size: int
+    cpu: float
+    seen: float
 
 
 @dataclass
@@ -36,6 +35,8 @@ class Watchdog:
 
     timeout: float
     _tasks: dict[str, _Task] = field(default_factory=dict)
+    _active: float = 0.0
+    _looked: float = 0.0
 
     def seen(self, task: str, *, time: float, size: int, cpu: float) -> None:
         """Note what a task did so far.
@@ -51,25 +52,26 @@ class Watchdog:
         cpu : float
             Seconds of CPU that it and its descendants used.
         """
+        self._looked = max(self._looked, time)
         last = self._tasks.get(task)
         if last is None:
-            self._tasks[task] = _Task(time, size, cpu, time)
+            self._tasks[task] = _Task(size, cpu, time)
+            self._active = max(self._active, time)
             return
         span = max(time - last.seen, 1e-3)
         busy = cpu - last.cpu > IDLE_CORES * span
         if busy or size != last.size:
-            last.active = time
+            self._active = max(self._active, time)
         last.size, last.cpu, last.seen = size, cpu, time
 
     def gone(self, task: str) -> None:
         """Forget a task whose process ended; the others get the full time again."""
         self._tasks.pop(task, None)
-        for other in self._tasks.values():
-            other.active = max(other.active, other.seen)
+        self._active = self._looked
 
     def idle(self, time: float) -> float:
         """Return for how many seconds no task made progress."""
-        return min((time - task.active for task in self._tasks.values()), default=0.0)
+        return time - self._active if self._tasks else 0.0
 
     def stalled(self, time: float) -> bool:
         """Return whether the gang is stuck."""

@@ -156,7 +156,7 @@ class FakeMachine:
     def write(self, path: str, data: bytes) -> None:
         """Append to a file on the machine's disk."""
         if self.shared:
-            with Path(path).open("ab") as file:
+            with Path(path).open("ab", buffering=0) as file:
                 file.write(data)
         else:
             self.disk.setdefault(path, bytearray()).extend(data)

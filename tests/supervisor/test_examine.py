@@ -67,11 +67,11 @@ class FakeRun:
         self.resumptions += 1
 
 
-def idle(examiner, run, seconds=20):
-    """Let the tasks do nothing for some seconds, and what that sets off come to its end."""
+def idle(examiner, run, since=0):
+    """Let the tasks do nothing for 20 seconds, and what that sets off come to its end."""
 
     async def judge():
-        for time in range(seconds):
+        for time in range(since, since + 20):
             for process in run.processes:
                 examiner.watchdog.seen(process.task, time=time, size=0, cpu=0.0)
             examiner.judge(float(time), running=True)
@@ -101,7 +101,7 @@ def test_progress_ends_a_stall_and_the_next_one_is_reported_too(tmp_path):
     examiner.watchdog.seen("worker:0", time=20.0, size=9, cpu=0.0)
     examiner.judge(20.0, running=True)
     assert (examiner.stall, run.resumptions) == (None, 1)
-    idle(examiner, run)
+    idle(examiner, run, since=21)
     assert (len(run.stalls), run.resumptions) == (2, 1)
 
 
