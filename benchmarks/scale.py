@@ -95,6 +95,7 @@ class Client:
     async def launch(self, folder):
         order = {"script": "main.py", "source": TASK, "args": [], "env": dict(os.environ)}
         order |= {"given": {}, "draft": "", "cell": "", "notebook": [], "options": {}}
+        order |= {"live": False}
         await self.ask("launch", tasks=[], cwd=str(folder), **order)
 
 
@@ -199,7 +200,7 @@ async def measured(tasks, hosts):
             printing = await share(client, process)
             answers = await clicks(client)
             (folder / "fail").touch()
-            await client.until(lambda news: news["run"]["cause"] or news["run"]["setbacks"])
+            await client.until(lambda news: news["run"]["tasks"]["worker:1"]["finding"])
             told = time.time() - float((folder / "failed").read_text())
             await client.until(trained(2))
             again = time.time() - float((folder / "failed").read_text())

@@ -29,6 +29,7 @@ from .ending import REPLY_SECONDS, Ending
 from .export import Shared, export
 from .fetching import fetched
 from .inheritance import inherited
+from .live import Live, session_of
 from .lookup import connections, unreachable
 from .placing import placed
 from .program import read_program
@@ -322,6 +323,7 @@ class Cluster:
         restarts: int | None = None,
         cell: str = "",
         notebook: Sequence[str] = (),
+        live: bool = False,
     ) -> Run:
         """Launch a file on every task, or on one.
 
@@ -352,6 +354,8 @@ class Cluster:
         notebook : sequence of str
             The names that `source` uses and that only the notebook defines: a
             failure for want of one then says so.
+        live : bool
+            Whether it is the program that takes cells; `live` launches that.
 
         Returns
         -------
@@ -385,8 +389,21 @@ class Cluster:
             cell=cell,
             notebook=list(notebook),
             options={} if restarts is None else {"restarts": restarts},
+            live=live,
         )
         return Run(self, self._connection, news["run"])
+
+    def live(self) -> Live:
+        """Return the session of live cells; begin one if there is none.
+
+        Each task has an interpreter that keeps its variables from cell to cell.
+
+        Raises
+        ------
+        RunActive
+            The cluster is busy with a program.
+        """
+        return session_of(self, self._connection)
 
     def restart(self) -> Run:
         """Restart all tasks of the latest run, as a new run if that one is over.

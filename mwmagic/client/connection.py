@@ -13,12 +13,14 @@ import threading
 import traceback
 from contextlib import suppress
 from pathlib import Path
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 import psutil
 
 from mwmagic import errors
 from mwmagic.logs.frame import FRAME
+from mwmagic.model.live import What
 from mwmagic.model.messages import (
     MESSAGE_BYTES,
     REPLIES,
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
 
     from mwmagic.model.start import Start
 
-__all__ = ["Connection", "discard", "start_supervisor"]
+__all__ = ["Connection", "Conversation", "discard", "start_supervisor"]
 
 START_SECONDS = 60.0
 """Time limit for a new supervisor to listen."""
@@ -181,8 +183,48 @@ def _stopped(pid: int) -> bool:
     return False
 
 
+class Conversation:
+    """What a supervisor tells, bit by bit, of what a request asked for.
+
+    Parameters
+    ----------
+    gone : callable
+        Returns the error to raise when the supervisor is gone.
+    """
+
+    def __init__(self, gone: Callable[[], errors.SupervisorLost]) -> None:
+        self._messages: SimpleQueue[Message | None] = SimpleQueue()
+        self._gone = gone
+
+    def put(self, message: Message | None) -> None:
+        """Take a message, or the end of the connection."""
+        self._messages.put(message)
+
+    def next(self, seconds: float | None) -> tuple[str, dict[str, Any]]:
+        """Return what is told next, and the particulars.
+
+        Raises
+        ------
+        Empty
+            Nothing is told within some seconds.
+        MwmagicError
+            The supervisor refused.
+        SupervisorLost
+            It is gone.
+        """
+        message = self._messages.get(timeout=seconds)
+        if message is None:
+            raise self._gone()
+        if message["type"] == "error":
+            raise getattr(errors, message["kind"], errors.SupervisorError)(message["error"])
+        return message["what"], message["said"]
+
+
 LOOKS = frozenset({"hello", "snapshot", "stacks"})
 """The requests that change nothing, and so do not wake a supervisor that was stopped."""
+
+LAST = frozenset({What.REFUSED, What.DONE})
+"""What is told last of a cell."""
 
 
 class Connection:
@@ -215,6 +257,7 @@ class Connection:
         self.news: Message = {"cluster": {}, "run": None}
         self._listeners: list[Callable[[Message], None]] = []
         self._answers: dict[int, Message] = {}
+        self._conversations: dict[int, Conversation] = {}
         self._next = 0
         self._changed = threading.Condition(threading.RLock())
         self._lost = False
@@ -309,6 +352,23 @@ class Connection:
             raise getattr(errors, answer["kind"], errors.SupervisorError)(answer["error"])
         return dict(answer["result"])
 
+    def converse(self, kind: str, **fields: Any) -> Conversation:  # noqa: ANN401 - JSON values
+        """Send a request that is answered by what happens to what it asks for.
+
+        Raises
+        ------
+        SupervisorLost
+            The supervisor is gone.
+        """
+        self._wake()
+        with self._changed:
+            self._next += 1
+            conversation = self._conversations[self._next] = Conversation(self._gone)
+            self._send(check({"type": kind, "id": self._next, **fields}, REQUESTS))
+            if self._lost:
+                conversation.put(None)
+        return conversation
+
     def wait(self, done: Callable[[Message], bool], timeout: float | None) -> bool:
         """Wait until the latest snapshot satisfies `done`; return whether it does.
 
@@ -372,9 +432,15 @@ class Connection:
         with self._changed:
             self._lost = True
             self._changed.notify_all()
+            for conversation in self._conversations.values():
+                conversation.put(None)
         self._announce()
 
     def _take(self, message: Message) -> None:
+        conversation = self._conversations.get(message.get("id", 0))
+        if conversation is not None:
+            self._converse(conversation, message)
+            return
         with self._changed:
             if message["type"] != "error":
                 self.news = message.get("result", message)
@@ -383,6 +449,12 @@ class Connection:
             self._changed.notify_all()
         if message["type"] != "error":
             self._announce()
+
+    def _converse(self, conversation: Conversation, message: Message) -> None:
+        """Pass on a message; the last one ends its conversation."""
+        conversation.put(message)
+        if message["type"] == "error" or message["what"] in LAST:
+            del self._conversations[message["id"]]
 
     def _announce(self) -> None:
         with self._changed:

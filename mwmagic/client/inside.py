@@ -43,6 +43,6 @@ def check_end(run: Run, timeout: float | None) -> None:
     Raises
     ------
     ClusterError
-        This process coordinates the run's servers, which never end by themselves.
+        It is a live session, or this process coordinates its servers.
     """
     run._check_end(timeout)  # noqa: SLF001 - of this package

@@ -188,8 +188,8 @@ class Run:
         SupervisorLost
             Its supervisor went away.
         ClusterError
-            The timeout is invalid, or the run has no end of its own: this process coordinates its
-            servers.
+            The timeout is invalid, or the run has no end of its own: it is a live session, or this
+            process coordinates its servers.
         """
         if timeout is not None:
             timeout = check_seconds("timeout", timeout)
@@ -209,10 +209,15 @@ class Run:
         return self._judge()
 
     def _check_end(self, timeout: float | None) -> None:
-        """Refuse to wait for servers that this process coordinates, since they never end."""
+        """Refuse to wait for what never ends by itself."""
         if self.cluster.options.coordinator and timeout is None and not self.over:
             raise ClusterError(
                 "this process coordinates the run's servers, which serve until they are stopped: "
+                "there is no end to wait for"
+            )
+        if self.status().live and timeout is None and not self.over:
+            raise ClusterError(
+                f"run {self.number} is a live session, which takes cells until it is stopped: "
                 "there is no end to wait for"
             )
 

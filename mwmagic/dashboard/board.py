@@ -165,8 +165,8 @@ class Board:
     def _left(self) -> str:
         """Say what happens to a run that no page shows and that ends with the kernel."""
         options = self.run.cluster.options
-        stays = self.widget.watched or options.detach or options.coordinator
-        return "" if stays else LEFT
+        stays = options.detach or options.coordinator or self.run.status().live
+        return "" if stays or self.widget.watched else LEFT
 
     def _metadata(self, bundle: Mapping[str, Any]) -> dict[str, Any]:
         return self.widget.view[1] if VIEW in bundle else {}

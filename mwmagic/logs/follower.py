@@ -86,10 +86,10 @@ class Follower:
         except FileNotFoundError:
             return 0
 
-    def begin(self, offset: int) -> None:
-        """Start over: with the log, or with the first line after an offset."""
+    def begin(self, offset: int, *, exact: bool = False) -> None:
+        """Start over: with the log, at an offset exactly, or with the first line after it."""
         self._lines, self._offset = self._layers(), offset
-        if offset:
+        if offset and not exact:
             with self.path.open("rb") as file:
                 file.seek(offset)
                 file.readline(PARTIAL_BYTES)

@@ -15,10 +15,12 @@ from .cluster import mw_cluster
 from .ending import mw_kill, mw_stop
 from .export import mw_export
 from .fetch import mw_fetch
+from .live import mw_debug, mw_live, mw_reset
 from .logs import mw_logs
 from .looking import mw_runs, mw_stacks, mw_status
 from .session import Session
 from .show import mw_show
+from .transfer import mw_pull, mw_push
 from .worker import mw_restart, mw_wait, mw_worker
 
 if TYPE_CHECKING:
@@ -32,6 +34,11 @@ MAGICS = (
     mw_cluster,
     mw_worker,
     mw_wait,
+    mw_live,
+    mw_push,
+    mw_pull,
+    mw_debug,
+    mw_reset,
     mw_status,
     mw_show,
     mw_logs,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from .session import Session
 
-__all__ = ["mw_restart", "mw_wait", "mw_worker"]
+__all__ = ["cell_name", "mw_restart", "mw_wait", "mw_worker"]
 
 _SECONDS = reader(read_seconds)
 
@@ -94,7 +94,7 @@ def _launched(session: Session, cluster: Cluster, given: Namespace, cell: str) -
             env=given.env,
             task=task,
             restarts=given.restarts,
-            cell=_cell(session),
+            cell=cell_name(session),
             notebook=borrowed(cell, session.names),
             draft=draft,
         )
@@ -120,7 +120,7 @@ def _task(given: Namespace) -> Task | None:
     return Task(given.type or "worker", given.index or 0)
 
 
-def _cell(session: Session) -> str:
+def cell_name(session: Session) -> str:
     """Return the name of the cell that is being executed: the latest input in the history.
 
     ``execution_count`` is its number only up to IPython 8; in IPython 9 it is the next one's.

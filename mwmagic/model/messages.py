@@ -49,7 +49,11 @@ _REQUESTS: dict[str, Fields] = {
         "cell": str,
         "notebook": list,
         "options": dict,
+        "live": bool,
     },
+    "cell": {"tasks": list, "name": str, "source": str},
+    "interrupt": {"cell": int},
+    "reply": {"task": str, "text": wire.MAYBE_STR},
     "stop": {"task": wire.MAYBE_STR, "grace": _MAYBE_NUMBER},
     "restart": {},
     "signal": {"task": str, "signal": int},
@@ -76,8 +80,12 @@ REPLIES: dict[str, Fields] = {
     "reply": {"id": int, "result": dict},
     "error": {"id": int, "kind": str, "error": str},
     "snapshot": {"cluster": dict, "run": (dict, type(None))},
+    "cell": {"id": int, "what": str, "said": dict},
 }
-"""What a supervisor sends: an answer with the request's ``id``, or an update."""
+"""What a supervisor sends: an answer with the request's ``id``, or an update.
+
+A ``cell`` is answered by what happens to it, as `mwmagic.model.live` says, unless it is refused.
+"""
 
 
 def decode(line: bytes) -> Message:

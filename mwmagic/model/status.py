@@ -225,6 +225,8 @@ class RunStatus(Stored):
         The machines that they are on, if they are on several.
     cause : Cause or None
         The first failure of a run that failed.
+    live : bool
+        Whether it is a session of cells.
     trouble : str or None
         Why its record is incomplete.
     stall : Stall or None
@@ -251,6 +253,7 @@ class RunStatus(Stored):
     tasks: dict[str, TaskStatus] = field(default_factory=dict)
     hosts: tuple[HostStatus, ...] = ()
     cause: Cause | None = None
+    live: bool = False
     trouble: str | None = None
     stall: Stall | None = None
     setbacks: tuple[Setback, ...] = ()

@@ -12,6 +12,8 @@
         main.py                     the code as run (main.worker-1.py where a task has its own)
         events.jsonl                what happened, one line per event, append-only
         metrics.jsonl               the workers' metrics, one line per entry, append-only
+        cells/0003.py               a live cell, as run
+        cells.jsonl                 live cells that are over, one line per cell, append-only
         stacks.json                 where each task was when its stacks were last read
         attempt-1/worker-0.log      the worker's output, byte for byte
         attempt-1/worker-0.json     the worker's report of its uncaught exception
@@ -177,6 +179,15 @@ class RunPaths:
     def metrics(self) -> Path:
         """The workers' metrics."""
         return self.root / "metrics.jsonl"
+
+    @property
+    def cells(self) -> Path:
+        """The live cells that are over."""
+        return self.root / "cells.jsonl"
+
+    def cell(self, number: int) -> Path:
+        """Return the copy of a live cell's code."""
+        return self.root / "cells" / f"{number:04d}.py"
 
     @property
     def stacks(self) -> Path:

@@ -182,6 +182,12 @@ class Examiner:
     def _why(self, found: Mapping[str, Stack | None]) -> Remark | None:
         return why_stalled(self._source.seen(found))
 
+    async def positions(self) -> tuple[Position, ...]:
+        """Return where each task is, and tell the listener nothing."""
+        alive = self._source.alive()
+        states = {str(process.task): str(process.usage.get("state", "")) for process in alive}
+        return positions(await self._stacks(alive), states)
+
     async def _locate(self) -> tuple[Mapping[str, Stack | None], tuple[Position, ...]]:
         """Return each task's stack and position."""
         found: Mapping[str, Stack | None] = {}

@@ -34,6 +34,8 @@ class Order:
         The names that the code uses and that only the notebook defines.
     given : mapping of str to str
         The variables of `env` that were given with the launch itself.
+    live : bool
+        Whether it is the program that takes cells.
     """
 
     script: str
@@ -44,3 +46,4 @@ class Order:
     cell: str = ""
     notebook: frozenset[str] = frozenset()
     given: Mapping[str, str] = field(default_factory=dict)
+    live: bool = False

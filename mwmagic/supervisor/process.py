@@ -92,6 +92,8 @@ class TaskProcess:
         How it ended.
     away : str or None
         The machine that it ended on, unless that is this one.
+    spent : int
+        Bytes of output that were read, and that its agent may not yet send as many of again.
     deaf : Whereabouts or None
         Why it could not be asked for its stack, when it was last.
     """
@@ -126,6 +128,7 @@ class TaskProcess:
         self.usage: dict[str, Any] = {}
         self.stalled: float | None = None
         self.size = 0
+        self.spent = 0
         self._ending_since: float | None = None
         self._requested = False
         self._output = Output(guard)

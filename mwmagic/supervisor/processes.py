@@ -31,6 +31,9 @@ __all__ = ["Processes"]
 CREDIT_BYTES = 2**20
 """Bytes of a worker's output that may be on their way to the supervisor."""
 
+CREDIT_STEP_BYTES = CREDIT_BYTES // 4
+"""Bytes of output after which the agent may send as many more: not for each line."""
+
 
 class Processes:
     """The processes of a run; of each task the latest one.
@@ -167,14 +170,28 @@ class Processes:
 
     def credit(self, process: TaskProcess, spent: int) -> None:
         """Let the agent send as many more bytes of output as were read."""
+        process.spent += spent
+        if process.spent >= CREDIT_STEP_BYTES:
+            channel = self._place.channel(process.task)
+            channel.send("credit", process=self.key(process), bytes=process.spent)
+            process.spent = 0
+
+    # Live cells.
+
+    def tell(self, process: TaskProcess, packet: str) -> None:
+        """Send a process a packet on its line."""
         channel = self._place.channel(process.task)
-        channel.send("credit", process=self.key(process), bytes=spent)
+        channel.send("tell", process=self.key(process), data=packet)
+
+    async def bring(self, process: TaskProcess, path: Path) -> None:
+        """Fetch a file of the record that a process wrote, if it is on another disk."""
+        await self._place.pull(process.task, str(path))
 
     # Stacks.
 
     async def refresh(self, process: TaskProcess) -> None:
         """Fetch a process's file of stacks, if it is on another disk."""
-        await self._place.pull(process.task, str(process.paths.stacks))
+        await self.bring(process, process.paths.stacks)
 
     def dump(self, process: TaskProcess) -> None:
         """Have a process write its stack."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from mwmagic import gang as g
 from mwmagic.diagnosis import remarks
-from mwmagic.errors import MwmagicError, SupervisorError
+from mwmagic.errors import MwmagicError, NoRun, SupervisorError
 from mwmagic.logs.guard import Guard
 from mwmagic.model.host import several
 from mwmagic.model.position import Whereabouts
@@ -26,6 +26,7 @@ from .exits import Exits
 from .limits import job_limits
 from .measurements import Measurements
 from .processes import Processes
+from .session import LiveSession, is_live
 from .stalls import Stalls
 from .timers import Timers
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from mwmagic.model.fault import Fault
     from mwmagic.model.host import HostStatus
     from mwmagic.model.messages import Message
+    from mwmagic.model.position import Position
     from mwmagic.model.start import Start
     from mwmagic.record import RunDirectory
 
@@ -97,6 +99,8 @@ class LiveRun:
         self._remarks: tuple[Remark, ...] = ()
         self._warned: list[Remark] = []
         self._hosts: tuple[HostStatus, ...] = ()
+        members = list(map(str, options.members))
+        self._session = LiveSession(directory, members, self._processes, self._examine, self._guard)
         self._note("created", tasks=list(map(str, options.members)))
 
     @property
@@ -123,6 +127,7 @@ class LiveRun:
     def restart(self) -> None:
         """Start the gang again."""
         self._note("restart")
+        self._session.end(reset=True)
         self.handle(g.Restart(time.monotonic()))
 
     def signal(self, task: Task, number: int) -> None:
@@ -143,6 +148,24 @@ class LiveRun:
     def examine(self) -> None:
         """Find out where each task is; see `Stalls.examine`."""
         self._stalls.examine()
+
+    @property
+    def live(self) -> bool:
+        """Whether it is a session of cells."""
+        return any(order.live for order in self.orders.values())
+
+    @property
+    def session(self) -> LiveSession:
+        """Its session of cells.
+
+        Raises
+        ------
+        NoRun
+            It is a program's run.
+        """
+        if not self.live:
+            raise NoRun(f"run {self.directory.number} is not live: it runs {self._script}")
+        return self._session
 
     # The gang.
 
@@ -246,6 +269,7 @@ class LiveRun:
     @_do.register
     def _(self, action: g.Ended) -> None:
         self._timers.clear()
+        self._session.end()
         self._remarks = self._guard.call("remarks", (), remarks, self._processes.seen({}))
         failed = action.state is RunState.FAILED
         self.cause = self._exits.cause(self.gang.attempt) if failed else None
@@ -262,6 +286,9 @@ class LiveRun:
     def _due(self, due: g.Due) -> None:
         self.handle(g.Timer(due, time.monotonic()))
 
+    async def _examine(self) -> tuple[Position, ...]:
+        return await self._stalls.positions()
+
     # Events of agents.
 
     def take(self, event: Message) -> None:
@@ -273,6 +300,9 @@ class LiveRun:
             self.directory.trouble = event["trouble"]
         if event["type"] == "output":
             self._output(process, event)
+        elif event["type"] == "said" and self.live and is_live(event["data"]):
+            self._session.said(process, event)
+            self._changed()
         elif event["type"] == "said":
             self._said(process, event)
         elif event["type"] == "started":
@@ -297,7 +327,9 @@ class LiveRun:
             if process is not None:
                 process.usage = usage
                 self._stalls.watch(process, event["time"], evaluating=self.gang.evaluating)
-        self._stalls.judge(event["time"], running=self.gang.state is RunState.RUNNING)
+                self._session.used(process, event["time"])
+        running = self.gang.state is RunState.RUNNING and not self.live
+        self._stalls.judge(event["time"], running=running)
         self._judge_evaluation(event["time"])
         self._changed()
 
@@ -331,6 +363,7 @@ class LiveRun:
 
     def _exited(self, process: TaskProcess, end: Exit) -> None:
         why = self._exits.add(end)
+        self._session.exited(process)
         self._stalls.gone(process)
         self.handle(g.Exited(process.task, end.attempt, end.code, why, end.moment))
 
@@ -351,7 +384,8 @@ class LiveRun:
         return RunStatus(
             number=self.directory.number,
             directory=str(self.directory.path),
-            script=next((order.script for order in self.orders.values()), ""),
+            script=self._script,
+            live=self.live,
             state=self.gang.state,
             attempt=self.gang.attempt,
             restarts=self.gang.restarts,
@@ -368,6 +402,10 @@ class LiveRun:
             examined=self._stalls.examined,
             faults=tuple(self._faults),
         )
+
+    @property
+    def _script(self) -> str:
+        return next((order.script for order in self.orders.values()), "")
 
     def _limits(self) -> tuple[Remark, ...]:
         """Return a warning for each job that ends soon; each is noted once."""

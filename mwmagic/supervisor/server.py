@@ -56,6 +56,10 @@ class Client:
         if not self.writer.is_closing():
             self.writer.write(encode(message))
 
+    def tell(self, number: int, what: str, said: dict[str, Any]) -> None:
+        """Send what happened to what a request asked for."""
+        self.send({"type": "cell", "id": number, "what": what, "said": said})
+
     def news(self, message: Message) -> None:
         """Send a message that a later one replaces; a slow reader gets only the latest."""
         if self._behind is not None:
@@ -90,7 +94,8 @@ class Server:
     path : Path
         The socket to make; its directory must be private.
     answer : callable
-        Called with each request; returns the reply's result or raises `MwmagicError`.
+        Called with each request; returns the reply's result, None if it is answered otherwise,
+        or raises `MwmagicError`.
     abandoned : callable
         Called when the owner is gone.
 
@@ -103,7 +108,7 @@ class Server:
     def __init__(
         self,
         path: Path,
-        answer: Callable[[Client, Message], dict[str, Any]],
+        answer: Callable[[Client, Message], dict[str, Any] | None],
         abandoned: Callable[[], None],
     ) -> None:
         self.path = path
@@ -179,12 +184,13 @@ class Server:
             traceback.print_exc()
             self._refuse(client, number, "SupervisorError", f"the supervisor failed: {error!r}")
         else:
-            client.send({"type": "reply", "id": number, "result": result})
+            if result is not None:
+                client.send({"type": "reply", "id": number, "result": result})
 
     def _refuse(self, client: Client, number: int, kind: str, error: str) -> None:
         client.send({"type": "error", "id": number, "kind": kind, "error": error})
 
-    def _handle(self, client: Client, message: Message) -> dict[str, Any]:
+    def _handle(self, client: Client, message: Message) -> dict[str, Any] | None:
         if message["type"] == "hello":
             self._greet(client, message)
         elif not client.greeted:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mwmagic.model.cause import Stall
     from mwmagic.model.cluster import Task
     from mwmagic.model.options import ClusterOptions
-    from mwmagic.model.position import Examination
+    from mwmagic.model.position import Examination, Position
     from mwmagic.record import RunDirectory
 
     from .process import TaskProcess
@@ -113,6 +113,10 @@ class Stalls:
         if not self._processes.alive():
             raise SupervisorError("no task has a process whose stack could be shown")
         self._examiner.examine()
+
+    async def positions(self) -> tuple[Position, ...]:
+        """Return where each task is, which the record does not keep."""
+        return await self._examiner.positions()
 
     # What the examiner reports.
 

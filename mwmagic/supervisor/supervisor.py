@@ -8,6 +8,7 @@ import signal
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,6 +69,9 @@ BEGINNINGS = frozenset({"launch", "restart", "update", "detach"})
 PLACED = frozenset({"launch", "restart", "fetch"})
 """The requests that need machines."""
 
+ANSWERED_LATER = frozenset({"cell"})
+"""The requests that are answered by what happens to what they ask for."""
+
 
 @contextmanager
 def _troubles(what: str, path: Path | None = None) -> Iterator[None]:
@@ -123,6 +127,9 @@ class Supervisor:
             "restart": self._restart,
             "signal": self._signal,
             "stacks": self._stacks,
+            "cell": self._cell,
+            "interrupt": self._interrupt,
+            "reply": self._reply,
             "fetch": self._fetch,
             "forget": self._forget,
             "update": self._update,
@@ -309,7 +316,7 @@ class Supervisor:
 
     # Requests.
 
-    def _answer(self, client: Client, message: Message) -> dict[str, Any]:
+    def _answer(self, client: Client, message: Message) -> dict[str, Any] | None:
         if self._closed.is_set() and message["type"] in BEGINNINGS:
             raise ClusterEnding(
                 "the cluster is ending; `%mw_cluster` with its options declares it again"
@@ -318,7 +325,7 @@ class Supervisor:
             said = self._place.placing.said
             raise ClusterPending(f"the cluster waits for its machines{said and f' ({said})'}")
         self._requests[message["type"]](client, message)
-        return self.snapshot()
+        return None if message["type"] in ANSWERED_LATER else self.snapshot()
 
     def _look(self, _client: Client, _message: Message) -> None:
         """Do nothing: the answer to every request is a snapshot."""
@@ -388,6 +395,7 @@ class Supervisor:
             cell=message["cell"],
             notebook=frozenset(message["notebook"]),
             given=message["given"],
+            live=message["live"],
         )
 
     def _forming(self, own: dict[str, Any]) -> LiveRun | None:
@@ -397,6 +405,8 @@ class Supervisor:
             return self.run
         if self.run is not None and not self.run.over:
             number, state = self.run.directory.number, words(self.run.status())
+            if self.run.live:
+                raise RunActive(f"run {number} is a live session; stop it first")
             raise RunActive(f"run {number} is still going ({state}); wait for it, or stop it first")
         return None
 
@@ -473,6 +483,19 @@ class Supervisor:
 
     def _stacks(self, _client: Client, _message: Message) -> None:
         self._active().examine()
+
+    def _cell(self, client: Client, message: Message) -> None:
+        run = self._active()
+        tasks = [str(self._task(name)) for name in message["tasks"]]
+        names = tasks or [str(task) for task in self.options.members]
+        report = partial(client.tell, message["id"])
+        run.session.submit(names, message["name"], message["source"], report)
+
+    def _interrupt(self, _client: Client, message: Message) -> None:
+        self._active().session.interrupt(message["cell"])
+
+    def _reply(self, _client: Client, message: Message) -> None:
+        self._active().session.reply(str(self._task(message["task"])), message["text"])
 
     def _fetch(self, _client: Client, message: Message) -> None:
         task, path = self._task(message["task"]), message["path"]

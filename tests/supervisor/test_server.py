@@ -126,7 +126,7 @@ def test_a_client_that_leaves_in_mid_line_harms_nobody(wire, one):
 def test_a_mistake_in_a_request_does_not_end_the_cluster(wire, one):
     wire.greet()
     launch = {"tasks": [], "script": "a.py", "source": "", "args": [], "env": {}, "cwd": "/"}
-    launch |= {"given": {}, "draft": "", "cell": "", "notebook": [], "options": {}}
+    launch |= {"given": {}, "draft": "", "cell": "", "notebook": [], "options": {}, "live": False}
     answer = wire.ask("launch", id=2, **{**launch, "options": {"nonsense": 1}})
     assert answer["kind"] == "ClusterError"
     assert "nonsense" in answer["error"]
@@ -173,6 +173,7 @@ def test_clients_come_and_go(one):
 
 LAUNCH = {"tasks": [], "script": "a.py", "source": "import time; time.sleep(600)", "args": []}
 LAUNCH |= {"env": {}, "cwd": "/", "given": {}, "draft": "", "cell": "", "notebook": []}
+LAUNCH |= {"live": False}
 SAID = {
     "hello": {"version": VERSION, "owner": False},
     "launch": {**LAUNCH, "options": {}},
@@ -180,6 +181,9 @@ SAID = {
     "signal": {"task": "worker:0", "signal": 0},
     "fetch": {"key": "k", "task": "worker:0", "path": "a", "to": None, "overwrite": False},
     "forget": {"key": "k"},
+    "cell": {"tasks": [], "name": "In [1]", "source": "1"},
+    "interrupt": {"cell": 1},
+    "reply": {"task": "worker:0", "text": "a"},
     "update": {"options": {"grace": 0.0}},
 }
 """What is asked besides the ``id``."""
@@ -192,7 +196,7 @@ def test_what_the_supervisor_says_is_what_the_table_says(wire):
         if answer["type"] == "reply":
             check({"type": "snapshot", **answer["result"]}, REPLIES)
         else:
-            assert kind in ("restart", "signal", "stacks"), answer
+            assert kind in ("restart", "signal", "stacks", "cell", "interrupt", "reply"), answer
 
 
 def test_the_supervisor_answers_every_request_there_is(tmp_path):

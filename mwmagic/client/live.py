@@ -1,0 +1,388 @@
+"""Live cells: code in interpreters that keep their variables, one for each task."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from queue import Empty
+from typing import TYPE_CHECKING, Any
+
+from mwmagic.errors import BadArguments, NoRun, RunActive, WorkerFailed
+from mwmagic.logs.follower import Follower
+from mwmagic.logs.guard import Guard
+from mwmagic.logs.lines import Mark
+from mwmagic.model.cluster import find_task
+from mwmagic.model.live import LIVE_SCRIPT, SOURCE_CHARACTERS, Answer, What
+from mwmagic.words.live import failed_words, lost_words, stuck_words, withdrawn_words
+
+from .chorus import Chorus
+from .transfer import pull, push
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from types import TracebackType
+
+    from mwmagic.model.cluster import TaskName
+
+    from .cluster import Cluster
+    from .connection import Connection, Conversation
+    from .run import Run
+
+__all__ = ["Live", "LiveCell", "session_of"]
+
+_SESSION = Path(__file__).parents[1] / "worker" / "session.py"
+"""The program that the tasks run."""
+
+LISTEN_SECONDS = 0.05
+"""The pause between two looks at the logs."""
+
+DEATH_SECONDS = 60.0
+"""How long a session may take to end once a task's process has ended."""
+
+INTERRUPT_SECONDS = 5.0
+"""How long an interrupted cell may take to end before it is no longer waited for."""
+
+
+def _silent(_task: str, _prompt: str) -> None:
+    """Answer nothing."""
+
+
+class LiveCell:
+    """A cell that runs on some tasks.
+
+    Parameters
+    ----------
+    conversation : Conversation
+        Brings what the supervisor tells of it.
+    size : int
+        How many tasks it runs on.
+
+    Attributes
+    ----------
+    number : int
+        Its number in the session, once it has begun; 0 before.
+    answers : dict of str to Answer
+        The answers that have come, by task.
+    over : bool
+        Whether no more will come.
+    why : str
+        Why it is over, as `mwmagic.cells.events.End` says.
+    unanswered : tuple of str
+        The tasks that did not answer.
+    """
+
+    def __init__(self, conversation: Conversation, size: int) -> None:
+        self.number = 0
+        self.answers: dict[str, Answer] = {}
+        self.over = False
+        self.why = ""
+        self.unanswered: tuple[str, ...] = ()
+        self._conversation = conversation
+        self._chorus = Chorus(size)
+        self._logs: dict[str, Follower] = {}
+
+    def news(self, seconds: float | None = None) -> tuple[What, Mapping[str, Any]] | None:
+        """Return what happens next; None if nothing does within some seconds.
+
+        Raises
+        ------
+        MwmagicError
+            The supervisor refuses the cell.
+        SupervisorLost
+            It is gone.
+        """
+        try:
+            what, said = self._conversation.next(seconds)
+        except Empty:
+            return None
+        kind = What(what)
+        self._take(kind, said)
+        return kind, said
+
+    def _take(self, what: What, said: Mapping[str, Any]) -> None:
+        if what is What.BEGUN:
+            self.number = said["cell"]
+            for task, where in said["logs"].items():
+                log = self._logs[task] = Follower(Path(where["log"]), Guard(lambda _: None))
+                log.begin(where["start"], exact=True)
+        elif what is What.ANSWER:
+            answer = Answer.read(said)
+            self.answers[answer.task] = answer
+        elif what is What.REFUSED:
+            raise RunActive(stuck_words(said["stuck"]))
+        elif what is What.DONE:
+            self.over = True
+            self.why = said["why"]
+            self.unanswered = tuple(said["unanswered"])
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """Its tasks, once it has begun."""
+        return tuple(self._logs)
+
+    def ranked(self) -> dict[str, Answer]:
+        """Return the answers in the order of the tasks' ranks."""
+        return {task: self.answers[task] for task in self._logs if task in self.answers}
+
+    def lines(self, *, every: bool = False) -> list[tuple[tuple[str, ...], str]]:
+        """Return the lines that are due, or every one, each with the tasks that printed it."""
+        for task, log in self._logs.items():
+            lines = log.rest() + (log.close() if self.over else [])
+            for line in lines:
+                if line.mark != Mark.NOISE:
+                    self._chorus.hear(task, line.text, time.monotonic())
+        return self._chorus.due(None if self.over or every else time.monotonic())
+
+
+class Live:
+    """A session of live cells; `Cluster.live` returns it.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        The cluster.
+    run : Run
+        The run of the program that takes cells.
+    connection : Connection
+        The connection to the supervisor.
+    """
+
+    def __init__(self, cluster: Cluster, run: Run, connection: Connection) -> None:
+        self.cluster = cluster
+        self.process = run
+        self._connection = connection
+
+    def __repr__(self) -> str:
+        return f"<Live session, run {self.process.number}: {self.process.words}>"
+
+    def __enter__(self) -> Live:  # noqa: PYI034 - Self needs Python 3.11
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def begin(
+        self, source: str, tasks: Sequence[TaskName] | None = None, *, name: str = "<cell>"
+    ) -> LiveCell:
+        """Send a cell to tasks, and return it while it runs.
+
+        Parameters
+        ----------
+        source : str
+            The code.
+        tasks : sequence of int, str or Task, optional
+            The tasks; by default all.
+        name : str
+            The cell's name in tracebacks.
+
+        Raises
+        ------
+        BadArguments
+            The cell is too long.
+        ClusterError
+            There is no such task.
+        NoRun
+            The session has ended.
+        """
+        if len(source) > SOURCE_CHARACTERS:
+            raise BadArguments(
+                f"the cell has {len(source):,} characters, and {SOURCE_CHARACTERS:,} are the "
+                "limit; put the code in a module and import that"
+            )
+        self._check_open()
+        known = self.cluster.tasks
+        names = [str(find_task(task, known)) for task in tasks or ()]
+        said = self._connection.converse("cell", tasks=names, name=name, source=source)
+        return LiveCell(said, len(names) or len(known))
+
+    def run(
+        self,
+        source: str,
+        tasks: Sequence[TaskName] | None = None,
+        *,
+        name: str = "<cell>",
+        ask: Callable[[str, str], str | None] = _silent,
+    ) -> dict[str, Answer]:
+        """Run a cell on tasks, and return their answers.
+
+        Parameters
+        ----------
+        source, tasks, name
+            See `begin`.
+        ask : callable
+            Called with a task and its prompt where the cell calls `input`; returns the answer. By
+            default `input` raises EOFError.
+
+        Returns
+        -------
+        dict of str to Answer
+            By task.
+
+        Raises
+        ------
+        WorkerFailed
+            The cell raised on some task, or some task is gone.
+        KeyboardInterrupt
+            Ctrl-C, which interrupts the cell on all tasks.
+        """
+        cell = self.begin(source, tasks, name=name)
+        try:
+            for news in self.follow(cell, None):
+                if news is not None and news[0] is What.ASK:
+                    task, prompt = news[1]["task"], news[1]["prompt"]
+                    self.reply(task, ask(task, prompt))
+        except KeyboardInterrupt:
+            self.interrupt(cell)
+            raise
+        self.check(cell, name)
+        return cell.ranked()
+
+    def pull(self, *expressions: str, task: TaskName = 0) -> Any:  # noqa: ANN401 - the user's
+        """Return what expressions are worth on a task.
+
+        Parameters
+        ----------
+        *expressions : str
+            Such as ``"history.history"``.
+        task : int, str or Task
+            The task.
+
+        Returns
+        -------
+        object or tuple
+            An array (also for a tensor), or plain data; for several expressions a tuple.
+
+        Raises
+        ------
+        WorkerFailed
+            An expression raises there, or is worth something else.
+        ClusterError
+            The tasks are on other machines.
+        """
+        values = pull(self, expressions, task)
+        found = tuple(values[one] for one in expressions)
+        return found[0] if len(found) == 1 else found
+
+    def push(self, tasks: Sequence[TaskName] | None = None, **values: Any) -> None:  # noqa: ANN401 - the user's
+        """Set variables on tasks.
+
+        Parameters
+        ----------
+        tasks : sequence of int, str or Task, optional
+            The tasks; by default all.
+        **values
+            Arrays, tensors, numbers, texts, bytes, None, and lists, tuples and dicts of these.
+
+        Raises
+        ------
+        BadArguments
+            A value is something else.
+        ClusterError
+            The tasks are on other machines.
+        """
+        push(self, values, tasks)
+
+    def follow(
+        self, cell: LiveCell, seconds: float | None = LISTEN_SECONDS
+    ) -> Iterator[tuple[What, Mapping[str, Any]] | None]:
+        """Yield what happens to a cell until it is over.
+
+        Yields
+        ------
+        tuple or None
+            See `LiveCell.news`, with its time limit.
+        """
+        while not cell.over:
+            yield cell.news(seconds)
+
+    def reply(self, task: str, text: str | None) -> None:
+        """Answer what a task asks with `input`; None raises EOFError there."""
+        self._connection.request("reply", task=task, text=text)
+
+    def interrupt(self, cell: LiveCell) -> None:
+        """Interrupt a cell on the tasks that have not answered, and wait a moment for its end."""
+        while not cell.number and not cell.over:
+            cell.news(LISTEN_SECONDS)
+        if not cell.over:
+            self._connection.request("interrupt", cell=cell.number)
+        until = time.monotonic() + INTERRUPT_SECONDS
+        while not cell.over and time.monotonic() < until:
+            cell.news(LISTEN_SECONDS)
+
+    def _check_open(self) -> None:
+        if self.process.over:
+            raise NoRun(f"the live session has ended ({self.process.words}); begin another one")
+
+    def check(self, cell: LiveCell, name: str) -> None:
+        """Raise the error of a cell that failed.
+
+        Raises
+        ------
+        WorkerFailed
+            It raised on some task, or some task's process ended.
+        NoRun
+            Another client reset the interpreters, or withdrew the cell.
+        """
+        if cell.why == "ended":
+            self._lost()
+        raised = [one for one in cell.answers.values() if one.raised is not None]
+        if raised:
+            raise WorkerFailed(failed_words(raised, cell.unanswered, name), run=self.process)
+        if cell.unanswered:
+            raise NoRun(withdrawn_words(reset=cell.why == "reset"))
+
+    def reset(self) -> None:
+        """Give every task a fresh interpreter; all variables are lost."""
+        self._check_open()
+        self.process = self.cluster.restart()
+
+    def _lost(self) -> None:
+        """Raise the error of the run, and say what is lost with it."""
+        try:
+            self.process.wait(DEATH_SECONDS)
+        except WorkerFailed as error:
+            text = f"{error}\n{lost_words()}"
+            raise WorkerFailed(text, run=error.run, cause=error.cause) from None
+
+    def close(self) -> None:
+        """End the session, and with it the variables."""
+        if not self.process.over:
+            self.process.stop()
+
+
+def living(cluster: Cluster, connection: Connection) -> Live | None:
+    """Return a cluster's session of live cells, if there is one.
+
+    Raises
+    ------
+    RunActive
+        The cluster is busy with a program.
+    """
+    run = cluster.latest
+    if run is None or run.over:
+        return None
+    if not run.status().live:
+        raise RunActive(
+            f"run {run.number} is still going ({run.words}); wait for it, or stop it first"
+        )
+    return Live(cluster, run, connection)
+
+
+def session_of(cluster: Cluster, connection: Connection) -> Live:
+    """Return a cluster's session of live cells; begin one if there is none.
+
+    Raises
+    ------
+    RunActive
+        The cluster is busy with a program.
+    """
+    found = living(cluster, connection)
+    if found is not None:
+        return found
+    source = _SESSION.read_text(encoding="utf-8")
+    return Live(cluster, cluster.run(LIVE_SCRIPT, source=source, restarts=0, live=True), connection)

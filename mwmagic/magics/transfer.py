@@ -1,0 +1,65 @@
+"""``%mw_push`` and ``%mw_pull``: values between the notebook and live interpreters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mwmagic.client.arguments import reader
+from mwmagic.errors import BadArguments
+from mwmagic.model.option import read_count
+
+from .live import add_tasks, chosen, opened
+from .magic import magic
+from .parser import Parser
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from .session import Session
+
+__all__ = ["mw_pull", "mw_push"]
+
+
+def _push() -> Parser:
+    parser = Parser("%mw_push", "Set variables in live interpreters to values of the notebook.")
+    what = "A variable, or one with an expression such as lr=0.1."
+    parser.add_argument("names", nargs="+", metavar="NAME", help=what)
+    add_tasks(parser)
+    return parser
+
+
+@magic(_push(), shows=True)
+def mw_push(session: Session, given: Namespace, _cell: str) -> None:
+    """Set variables on the tasks."""
+    live = opened(session)
+    values = dict(_value(session, text) for text in given.names)
+    live.push(chosen(given, live.cluster.tasks), **values)
+
+
+def _value(session: Session, text: str) -> tuple[str, Any]:
+    """Return a variable's name and its value; the text is ``name`` or ``name=expression``."""
+    name, equals, expression = text.partition("=")
+    if not name.isidentifier():
+        raise BadArguments(f"{name!r} is not a variable's name; write NAME or NAME=EXPRESSION")
+    try:
+        return name, eval(expression if equals else name, session.shell.user_ns)  # noqa: S307 - the user's own
+    except Exception as error:  # noqa: BLE001 - the user's own expression may raise anything
+        raise BadArguments(f"{text}: {type(error).__name__}: {error}") from None
+
+
+def _pull() -> Parser:
+    parser = Parser("%mw_pull", "Bring a value of a live interpreter, as an array or plain data.")
+    add = parser.add_argument
+    add("expression", metavar="EXPRESSION", help="A variable, or such as history.history.")
+    what = "The task with this index (default: 0)."
+    add("--index", type=reader(read_count), default=0, metavar="I", help=what)
+    return parser
+
+
+@magic(_pull())
+def mw_pull(session: Session, given: Namespace, _cell: str) -> Any:  # noqa: ANN401 - the user's
+    """Return the value; a variable's is stored under its name."""
+    value = opened(session).pull(given.expression, task=given.index)
+    if given.expression.isidentifier() and not given.out:
+        session.shell.user_ns[given.expression] = value
+    return value

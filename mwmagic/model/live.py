@@ -1,0 +1,108 @@
+"""Live cells: what tasks answer, and what is told of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["CELL_BYTES", "LIVE_SCRIPT", "SOURCE_CHARACTERS", "Answer", "Raised", "What"]
+
+LIVE_SCRIPT = "live.py"
+"""The name of the program that takes cells, as a run's script."""
+
+CELL_BYTES = 200_000
+"""The longest packet to a task; the system's sockets take 212,992 bytes at once."""
+
+SOURCE_CHARACTERS = 50_000
+"""The longest cell: each character takes at most 4 bytes of a packet on average, if escaped."""
+
+
+class What(str, Enum):
+    """What is told of a cell.
+
+    ``show``: a task displays a ``value``, by MIME type.
+    ``ask``: a task waits for a line that its user types after a ``prompt``.
+    ``begun``: its number, and for each task the log and where in it the cell's output begins.
+    ``answer``: a task's answer. ``waits``: the tasks that wait inside the framework, for those
+    that ``raised`` or ``finished``. ``refused``: it does not run, since some tasks are ``stuck``
+    in an earlier one. ``done``: it is over, ``why`` (see `mwmagic.cells.events.End`), and the
+    tasks that are ``unanswered`` did not answer.
+    """
+
+    BEGUN = "begun"
+    SHOW = "show"
+    ASK = "ask"
+    ANSWER = "answer"
+    WAITS = "waits"
+    REFUSED = "refused"
+    DONE = "done"
+
+
+@dataclass(frozen=True)
+class Raised:
+    """What a cell raised on a task.
+
+    Parameters
+    ----------
+    type, message : str
+        The exception's type and text.
+    line : int or None
+        The line of the cell, from 1.
+    trace : str
+        The traceback, as Python prints it.
+    """
+
+    type: str
+    message: str
+    line: int | None
+    trace: str
+
+    @classmethod
+    def read(cls, values: Mapping[str, Any]) -> Raised:
+        """Return what a worker sent, which any code in it may have written."""
+        line = values.get("line")
+        texts = (str(values.get(name, "")) for name in ("type", "message", "trace"))
+        kind, message, trace = texts
+        return cls(kind, message, line if isinstance(line, int) else None, trace)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a task answers to a cell.
+
+    Parameters
+    ----------
+    task : str
+        The task's name.
+    raised : Raised or None
+        What it raised, if it did.
+    value : dict of str to object
+        The value of its last expression by MIME type, as IPython displays it; empty for None.
+    seconds : float
+        How long it took.
+    end : int
+        Where in its log the cell's output ends.
+    """
+
+    task: str
+    raised: Raised | None
+    value: Mapping[str, Any]
+    seconds: float
+    end: int
+
+    @classmethod
+    def read(cls, values: Mapping[str, Any]) -> Answer:
+        """Return what a worker sent, which any code in it may have written."""
+        raised, value = values.get("raised"), values.get("value")
+        seconds = values.get("seconds")
+        return cls(
+            str(values["task"]),
+            Raised.read(raised) if isinstance(raised, dict) else None,
+            value if isinstance(value, dict) else {},
+            float(seconds) if isinstance(seconds, int | float) else 0.0,
+            int(values["end"]),
+        )

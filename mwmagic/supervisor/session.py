@@ -1,0 +1,307 @@
+"""A session of live cells: carries out what its state machine decides."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from functools import singledispatchmethod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mwmagic import cells as c
+from mwmagic.agent.wire import parsed
+from mwmagic.errors import SupervisorError
+from mwmagic.model.live import What
+from mwmagic.model.position import Whereabouts
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from mwmagic.logs.guard import Guard
+    from mwmagic.model.messages import Message
+    from mwmagic.model.position import Position
+    from mwmagic.record import RunDirectory
+
+    from .process import TaskProcess
+    from .processes import Processes
+
+    Report = Callable[[str, dict[str, Any]], None]
+
+__all__ = ["LiveSession", "is_live"]
+
+WAITING_CORES = 0.1
+"""The processor time per second below which a task only waits; TensorFlow's threads poll."""
+
+
+def is_live(packet: str) -> bool:
+    """Return whether a packet on a worker's line is about cells."""
+    return packet.startswith('{"live": ')
+
+
+def _kept(said: Message, start: int, end: int) -> dict[str, Any]:
+    """Return what the record keeps of an answer: where its output is in the log, and its end."""
+    raised = said.get("raised")
+    kind = raised.get("type") if isinstance(raised, dict) else None
+    return {"start": start, "end": end, "seconds": said.get("seconds"), "raised": kind}
+
+
+@dataclass
+class _Cell:
+    """A cell and its client."""
+
+    tasks: Sequence[str]
+    name: str
+    source: str
+    report: Report
+    begun: float = 0.0
+    starts: dict[str, int] = field(default_factory=dict)
+    answers: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+class LiveSession:
+    """The cells of a run.
+
+    Parameters
+    ----------
+    directory : RunDirectory
+        Where they are recorded.
+    tasks : sequence of str
+        Its tasks, in rank order.
+    processes : Processes
+        Their processes.
+    examine : callable
+        Returns where each task is.
+    guard : Guard
+        Reports what of an answer cannot be read.
+    """
+
+    def __init__(
+        self,
+        directory: RunDirectory,
+        tasks: Sequence[str],
+        processes: Processes,
+        examine: Callable[[], Awaitable[Sequence[Position]]],
+        guard: Guard,
+    ) -> None:
+        self._directory = directory
+        self._machine = c.Cells(tasks)
+        self._processes = processes
+        self._examine = examine
+        self._guard = guard
+        self._cells: dict[int, _Cell] = {}
+        self._number = 0
+        self._living: set[TaskProcess] = set()
+        self._asking: set[str] = set()
+        self._late: dict[TaskProcess, deque[Message]] = {}
+        self._ends: dict[str, int] = {}
+        self._used: dict[str, tuple[float, float]] = {}
+        self._idle: set[str] = set()
+        self._work: set[asyncio.Task[None]] = set()
+
+    @property
+    def ready(self) -> bool:
+        """Whether every task takes cells."""
+        return self._machine.ready
+
+    # Requests.
+
+    def submit(self, tasks: Sequence[str], name: str, source: str, report: Report) -> None:
+        """Run a cell on some tasks as soon as they can.
+
+        Parameters
+        ----------
+        tasks : sequence of str
+            The tasks.
+        name, source : str
+            The cell's name in tracebacks, and its code.
+        report : callable
+            Called with what happens to it and the particulars, as `What` says.
+        """
+        self._number += 1
+        self._cells[self._number] = _Cell(tasks, name, source, report)
+        self._handle(c.Submit(self._number, tuple(tasks)))
+
+    def interrupt(self, cell: int) -> None:
+        """Interrupt a cell, or withdraw it if it has not begun."""
+        self._handle(c.Interrupt(cell))
+
+    def reply(self, task: str, text: str | None) -> None:
+        """Answer a task's question; None says that no answer will come.
+
+        Raises
+        ------
+        SupervisorError
+            It asks nothing.
+        """
+        if task not in self._asking:
+            raise SupervisorError(f"{task} asks nothing")
+        self._asking.discard(task)
+        self._tell(task, {"do": "reply", "text": text})
+
+    # Events of the tasks.
+
+    def said(self, process: TaskProcess, event: Message) -> None:
+        """Take a packet of a task's line."""
+        if process is not self._processes.of(process.task):
+            return  # of an attempt that is over
+        late = self._late.get(process)
+        if late is not None:  # the one before is still being fetched
+            late.append(event)
+        else:
+            self._guard.call("live", None, self._read, process, event)
+
+    def _read(self, process: TaskProcess, event: Message) -> None:
+        said, task = parsed(event["data"]), str(process.task)
+        self._ends[task] = event["size"]
+        if said["live"] == "ready":
+            self._living.add(process)
+            self._handle(c.Ready(task))
+        elif said["live"] == "ask":
+            self._asked(task, int(said["cell"]), str(said["prompt"]))
+        elif isinstance(said.get("file"), str):
+            self._start(self._fetched(process, said["file"], event["size"]))
+        else:
+            self._told(task, said, event["size"])
+
+    async def _fetched(self, process: TaskProcess, path: str, size: int) -> None:
+        """Read a long message from its file, which is beside the log; the next ones wait."""
+        file = process.paths.log.with_name(Path(path).name)
+        late: deque[Message] = deque()
+        self._late[process] = late
+        try:
+            await self._processes.bring(process, file)
+            said = parsed(file.read_bytes())
+            file.unlink(missing_ok=True)
+            self._told(str(process.task), said, size)
+        finally:
+            del self._late[process]
+            for event in late:
+                self.said(process, event)
+
+    def _told(self, task: str, said: Message, size: int) -> None:
+        cell = self._cells.get(int(said["cell"]))
+        if said["live"] == "answer":
+            self._answered(task, said, size)
+        elif said["live"] == "show" and cell is not None:
+            cell.report(What.SHOW, {"task": task, "value": said["value"]})
+
+    def _asked(self, task: str, number: int, prompt: str) -> None:
+        cell = self._cells.get(number)
+        if cell is None:  # no client listens to it any more
+            self._tell(task, {"do": "reply", "text": None})
+            return
+        self._asking.add(task)
+        cell.report(What.ASK, {"task": task, "prompt": prompt})
+
+    def _answered(self, task: str, said: Message, size: int) -> None:
+        number, raised = int(said["cell"]), not said["ok"]
+        self._asking.discard(task)
+        cell = self._cells.get(number)
+        if cell is not None:
+            cell.report(What.ANSWER, {**said, "task": task, "end": size})
+            cell.answers[task] = _kept(said, cell.starts[task], size)
+        self._handle(c.Answered(task, number, raised))
+
+    def used(self, process: TaskProcess, time: float) -> None:
+        """Note the processor time that a task has used."""
+        task, cpu = str(process.task), float(process.usage["cpu"])
+        before, then = self._used.get(task, (cpu, time))
+        self._used[task] = (cpu, time)
+        idle = time > then and cpu - before < WAITING_CORES * (time - then)
+        (self._idle.add if idle else self._idle.discard)(task)
+
+    def exited(self, process: TaskProcess) -> None:
+        """Note that a process has ended, and with it the session if it was one of its tasks."""
+        if process in self._living:
+            self.end()
+
+    def end(self, *, reset: bool = False) -> None:
+        """End all cells: the processes end or are replaced, and their variables with them."""
+        self._living.clear()
+        self._asking.clear()
+        self._handle(c.Gone(reset))
+
+    # What is done.
+
+    def _handle(self, event: c.CellEvent) -> None:
+        for action in self._machine.handle(event):
+            self._do(action)
+
+    @singledispatchmethod
+    def _do(self, action: c.CellAction) -> None:
+        """Carry out an action."""
+        raise TypeError(action)
+
+    @_do.register
+    def _(self, action: c.Tell) -> None:
+        cell = self._cells[action.cell]
+        if not cell.begun:
+            self._begin(action.cell, cell)
+        order = {"do": "cell", "cell": action.cell, "name": cell.name, "source": cell.source}
+        self._tell(action.task, order)
+
+    def _begin(self, number: int, cell: _Cell) -> None:
+        cell.begun = time.time()
+        cell.starts = {task: self._ends[task] for task in cell.tasks}
+        self._directory.save_cell(number, cell.source)
+        cell.report(What.BEGUN, {"cell": number, "logs": self._logs(cell.tasks)})
+
+    def _logs(self, tasks: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """Return each task's log, and where in it the output of the next cell begins."""
+        paths = {str(one.task): str(one.paths.log) for one in self._processes}
+        return {task: {"log": paths[task], "start": self._ends[task]} for task in tasks}
+
+    @_do.register
+    def _(self, action: c.Signal) -> None:
+        self._tell(action.task, {"do": "interrupt", "cell": action.cell})
+
+    @_do.register
+    def _(self, action: c.Await) -> None:
+        event = c.Elapsed(action.cell)
+        asyncio.get_running_loop().call_later(action.seconds, self._handle, event)
+
+    @_do.register
+    def _(self, action: c.Examine) -> None:
+        self._start(self._look(action.cell))
+
+    @_do.register
+    def _(self, action: c.Waits) -> None:
+        three = {"waiting": action.waiting, "raised": action.raised, "finished": action.finished}
+        self._cells[action.cell].report(What.WAITS, three)
+
+    @_do.register
+    def _(self, action: c.Done) -> None:
+        cell = self._cells.pop(action.cell)
+        if cell.begun:
+            self._directory.cell(
+                cell=action.cell,
+                name=cell.name,
+                tasks=list(cell.tasks),
+                begun=cell.begun,
+                why=action.why,
+                answers=cell.answers,
+            )
+        cell.report(What.DONE, {"why": action.why, "unanswered": action.unanswered})
+
+    @_do.register
+    def _(self, action: c.Refuse) -> None:
+        self._cells.pop(action.cell).report(What.REFUSED, {"stuck": action.stuck})
+
+    def _tell(self, task: str, order: Message) -> None:
+        process = next(one for one in self._processes if str(one.task) == task)
+        self._processes.tell(process, json.dumps(order))
+
+    async def _look(self, cell: int) -> None:
+        """Find out which tasks are inside the framework."""
+        where = await self._examine()
+        found = (one.task for one in where if one.whereabouts is Whereabouts.IN_FRAMEWORK)
+        inside = frozenset(found) - self._asking
+        self._handle(c.Found(cell, inside, inside & self._idle))
+
+    def _start(self, coroutine: Any) -> None:  # noqa: ANN401 - a coroutine
+        task = asyncio.create_task(coroutine)
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)

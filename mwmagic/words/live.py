@@ -1,0 +1,121 @@
+"""What is said of live cells."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .names import names_words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from mwmagic.model.live import Answer, Raised
+
+__all__ = [
+    "failed_words",
+    "interrupted_words",
+    "lost_words",
+    "raised_words",
+    "ranks_words",
+    "stuck_words",
+    "unanswerable_words",
+    "waits_words",
+    "withdrawn_words",
+]
+
+RESET = "`%mw_reset` gives fresh interpreters; all variables are lost"
+"""The next step where tasks cannot go on."""
+
+
+def ranks_words(tasks: Iterable[str]) -> str:
+    """Name tasks in short: ``0-2,5`` for workers, ``ps 0`` for others."""
+    groups: dict[str, list[int]] = {}
+    for task in tasks:
+        kind, _, index = task.partition(":")
+        groups.setdefault(kind, []).append(int(index))
+    texts = [
+        f"{'' if kind == 'worker' else f'{kind} '}{_ranges(sorted(indexes))}"
+        for kind, indexes in groups.items()
+    ]
+    return ", ".join(texts)
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+
+
+def raised_words(tasks: Sequence[str], raised: Raised, cell: str) -> str:
+    """Say what tasks raised, in a line."""
+    first = raised.message.strip().partition("\n")[0]
+    what = f"{raised.type}: {first}" if first else raised.type
+    where = f" ({cell}, line {raised.line})" if raised.line else ""
+    return f"{names_words(tasks)} raised {what}{where}"
+
+
+def waits_words(said: Mapping[str, Sequence[str]]) -> str:
+    """Say which tasks wait inside the framework, and for which."""
+    waiting = names_words(said["waiting"])
+    verb = "waits" if len(said["waiting"]) == 1 else "wait"
+    if said["raised"]:
+        return f"{waiting} {verb} inside the framework, probably for {names_words(said['raised'])}"
+    others = names_words(said["finished"])
+    have = "has" if len(said["finished"]) == 1 else "have"
+    return f"{waiting} {verb} inside the framework for {others}, which {have} finished the cell"
+
+
+def failed_words(raised: Sequence[Answer], unanswered: Sequence[str], cell: str) -> str:
+    """Say why a cell failed, and what to do next."""
+    first = raised[0]
+    text = raised_words([first.task], first.raised, cell) if first.raised else ""
+    others = len(raised) - 1
+    if others:
+        text += f", and {others} other task{'s' * (others > 1)} raised too"
+    if not unanswered:
+        return f"{text}. All variables are kept"
+    verb = "waits" if len(unanswered) == 1 else "wait"
+    return f"{text}; {names_words(unanswered)} still {verb} for it. {RESET}"
+
+
+def interrupted_words(left: Sequence[str]) -> str:
+    """Say what became of a cell that was interrupted; `left` are the tasks that are still in it."""
+    if not left:
+        return "interrupted on all tasks; all variables are kept"
+    verb = "is" if len(left) == 1 else "are"
+    return (
+        f"interrupted, but {names_words(left)} {verb} still in the cell, inside code that does not "
+        f"notice. {RESET}"
+    )
+
+
+def lost_words() -> str:
+    """Say what a session's end means."""
+    return (
+        "  The live session is over, and all its variables are lost; the next cell begins another."
+    )
+
+
+def unanswerable_words() -> str:
+    """Say why a task's question ends its cell."""
+    return (
+        "the cell asks for input, by `input()`, `breakpoint()` or a debugger, and this notebook is "
+        "executed without anyone to answer; leave that out, or run the notebook in a page"
+    )
+
+
+def withdrawn_words(*, reset: bool) -> str:
+    """Say why a cell that did not fail has no answer."""
+    if reset:
+        return "the interpreters were reset before the cell was over; run it again"
+    return "the cell was withdrawn before it began"
+
+
+def stuck_words(tasks: Sequence[str]) -> str:
+    """Say why a cell cannot run."""
+    verb = "is" if len(tasks) == 1 else "are"
+    return f"{names_words(tasks)} {verb} still in an earlier cell, which failed elsewhere. {RESET}"

@@ -1,0 +1,251 @@
+"""Runs cells in the worker's ``__main__``, one after the other, as its supervisor sends them.
+
+Each packet on the worker's line is a JSON object. What comes in has ``do``: ``cell`` with its
+number, its ``name`` and ``source``; ``interrupt`` with a cell's number; ``reply`` to a question.
+What goes out has ``live``: ``ready``; ``ask`` with the cell and the prompt of a question; ``show``
+with what is displayed;
+``answer`` with the number of the cell and either what its last expression is worth, or what it
+raised.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import builtins
+import inspect
+import json
+import linecache
+import os
+import queue
+import signal
+import socket
+import sys
+import threading
+import time
+import traceback
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from mwmagic.model import variables
+from mwmagic.model.live import CELL_BYTES
+from mwmagic.model.ownership import is_ours
+
+from .line import descriptor
+from .value import bundle, figures
+
+if TYPE_CHECKING:
+    from types import FrameType, TracebackType
+
+__all__ = ["serve"]
+
+REPLY_BYTES = 2**15
+"""The longest answer that is sent as a packet; a longer one goes to a file."""
+
+RAISED_CHARACTERS = 4_000
+"""The most of an exception's text that an answer holds."""
+
+TRACE_CHARACTERS = 20_000
+"""The most of a traceback that an answer holds, of its end."""
+
+_AWAIT = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+
+
+def serve() -> None:
+    """Run cells until the other end of the line is closed.
+
+    Raises
+    ------
+    RuntimeError
+        This process has no line.
+    """
+    number = descriptor()
+    if number is None:
+        raise RuntimeError("live cells need the line to a supervisor; `%%mw_live` starts them")
+    main = vars(sys.modules["__main__"])
+    main.pop("serve", None)
+    _Loop(socket.socket(fileno=os.dup(number)), main).run()
+
+
+class _Loop:
+    """Reads cells on a thread, and runs them on the main one, where frameworks expect code."""
+
+    def __init__(self, line: socket.socket, names: dict[str, Any]) -> None:
+        self._line = line
+        self._names = names
+        self._orders: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        self._running = False
+        self._files = 0
+        self._cell = 0  # the latest that has begun
+        self._cancelled = 0  # the latest that was interrupted before it began
+        self._deciding = threading.Lock()
+        self._replies: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._events: asyncio.AbstractEventLoop | None = None
+        os.register_at_fork(after_in_child=line.close)
+
+    def run(self) -> None:
+        """Run cells until the line ends."""
+        signal.signal(signal.SIGINT, self._interrupted)
+        builtins.input = self._ask  # which `breakpoint` uses too
+        vars(builtins)["display"] = self._display  # as in IPython
+        os.environ.setdefault("MPLBACKEND", "agg")
+        threading.Thread(target=self._listen, name="mwmagic-live", daemon=True).start()
+        self._say({"live": "ready"})
+        while (order := self._orders.get()) is not None:
+            answer = self._answer(order)
+            for stream in (sys.stdout, sys.stderr):
+                with suppress(Exception):  # the user's code may have closed or replaced it
+                    stream.flush()
+            self._say({"live": "answer", "cell": order["cell"], **answer})
+
+    def _ask(self, prompt: object = "", /) -> str:
+        """Return a line that the user types in the notebook, as `input` does."""
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        while not self._replies.empty():  # to a question that was interrupted
+            self._replies.get()
+        self._say({"live": "ask", "cell": self._cell, "prompt": str(prompt)[:RAISED_CHARACTERS]})
+        text = self._replies.get()
+        if text is None:
+            raise EOFError("no one can answer here")
+        return text
+
+    def _display(self, *values: object) -> None:
+        """Show values in the notebook, as IPython's `display` does."""
+        for value in values:
+            self._say({"live": "show", "cell": self._cell, "value": bundle(value, none=True)})
+
+    def _interrupt(self, cell: int) -> None:
+        """Interrupt a cell, also one that has not begun."""
+        with self._deciding:
+            if cell > self._cell:
+                self._cancelled = cell
+            elif cell == self._cell:
+                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    def _begin(self, cell: int) -> None:
+        with self._deciding:
+            self._running, self._cell = True, cell
+            if cell == self._cancelled:
+                raise KeyboardInterrupt
+
+    def _interrupted(self, _number: int, _frame: FrameType | None) -> None:
+        if self._running:
+            raise KeyboardInterrupt
+
+    def _listen(self) -> None:
+        """Take what comes; the end of the line is that of the loop."""
+        while packet := self._packet():
+            order = json.loads(packet)
+            if order["do"] == "interrupt":
+                self._interrupt(order["cell"])
+            elif order["do"] == "reply":
+                self._replies.put(order["text"])
+            else:
+                self._orders.put(order)
+        self._orders.put(None)
+
+    def _packet(self) -> bytes:
+        try:
+            return self._line.recv(CELL_BYTES)
+        except OSError:
+            return b""
+
+    def _say(self, message: dict[str, Any]) -> None:
+        packet = json.dumps(message).encode()
+        if len(packet) > REPLY_BYTES:
+            self._files += 1
+            path = _file(self._files)
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(packet)
+            packet = json.dumps({**_brief(message), "file": path}).encode()
+        with suppress(OSError):  # the supervisor is gone, and this process soon
+            self._line.sendall(packet)
+
+    # A cell.
+
+    def _answer(self, order: dict[str, Any]) -> dict[str, Any]:
+        """Run a cell; return its value or what it raised."""
+        began = time.monotonic()
+        try:
+            try:
+                self._begin(order["cell"])
+                value = self._executed(order["source"], order["name"])
+                self._display(*figures())
+                answer = {"ok": True, "value": bundle(value)}
+            finally:
+                self._running = False
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the interpreter lives
+            answer = {"ok": False, "raised": _raised(error, order["name"])}
+        return {**answer, "seconds": time.monotonic() - began}
+
+    def _executed(self, source: str, name: str) -> Any:  # noqa: ANN401 - the user's
+        """Run a cell, and return the value of its last expression unless a semicolon follows."""
+        for known in (name, os.path.abspath(name)):  # noqa: PTH100 - the second is what pdb looks for
+            linecache.cache[known] = (len(source), None, source.splitlines(keepends=True), known)
+        tree = compile(source, name, "exec", ast.PyCF_ONLY_AST | _AWAIT, dont_inherit=True)
+        last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+        self._evaluated(compile(tree, name, "exec", _AWAIT, dont_inherit=True))
+        if last is None:
+            return None
+        shown = compile(ast.Expression(last.value), name, "eval", _AWAIT, dont_inherit=True)
+        value = self._evaluated(shown)
+        return None if source.rstrip().endswith(";") else value
+
+    def _evaluated(self, code: Any) -> Any:  # noqa: ANN401 - the user's
+        value = eval(code, self._names)  # noqa: S307 - running it is the point
+        if code.co_flags & inspect.CO_COROUTINE:
+            self._events = self._events or asyncio.new_event_loop()
+            return self._events.run_until_complete(value)
+        return value
+
+
+def _brief(message: dict[str, Any]) -> dict[str, Any]:
+    """Return what of an answer is sent although the rest is in a file."""
+    return {name: message[name] for name in ("live", "cell")}
+
+
+def _file(number: int) -> str:
+    """Return the file of a message that is too long for a packet, beside the log."""
+    return f"{os.environ[variables.FAILURE_REPORT].removesuffix('.json')}.said-{number}.json"
+
+
+def _raised(error: BaseException, name: str) -> dict[str, Any]:
+    """Return what a cell raised, and at which of its lines."""
+    trace = _theirs(error.__traceback__)
+    sys.last_type, sys.last_value, sys.last_traceback = type(error), error, trace
+    if isinstance(error, SyntaxError) and error.filename == name:
+        line, trace = error.lineno, None
+    else:
+        lines = [one.lineno for one in traceback.extract_tb(trace) if one.filename == name]
+        line = lines[-1] if lines else None
+    try:
+        message = str(error.msg if isinstance(error, SyntaxError) else error)
+        text = _printed(error, trace)
+    except Exception:  # noqa: BLE001 - the user's own `__str__` may raise anything
+        message = text = "<its text is not available>"
+    kind = type(error).__name__
+    cut = {"message": message[:RAISED_CHARACTERS], "trace": text[-TRACE_CHARACTERS:]}
+    return {"type": kind, "line": line, **cut}
+
+
+def _printed(error: BaseException, trace: TracebackType | None) -> str:
+    """Return the traceback as Python prints it, without what mwmagic does in between."""
+    told = traceback.TracebackException(type(error), error, trace)
+    left, seen = [told], set[int]()
+    while left:
+        one = left.pop()
+        if id(one) not in seen:
+            seen.add(id(one))
+            own = [frame for frame in one.stack if not is_ours(frame.filename)]
+            one.stack = traceback.StackSummary.from_list(own)
+            left += [other for other in (one.__cause__, one.__context__) if other is not None]
+    return "".join(told.format())
+
+
+def _theirs(trace: TracebackType | None) -> TracebackType | None:
+    """Return a traceback without this file's frames at its top."""
+    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+        trace = trace.tb_next
+    return trace

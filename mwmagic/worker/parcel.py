@@ -1,0 +1,156 @@
+"""Values in a file, between a notebook and a worker: arrays as they are in memory, never pickles.
+
+The file has the length of a header, the header as JSON, and the arrays' bytes one after the other,
+each at a multiple of `ALIGNED_BYTES`. Where it is read it is mapped, and not copied. A value in the
+header is a JSON value, or an object with one key that says what else it is.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import mmap
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+__all__ = ["NotPlain", "read", "write"]
+
+ALIGNED_BYTES = 64
+"""Arrays begin at multiples of it, as NumPy's own do."""
+
+_LENGTH_BYTES = 8
+
+
+class NotPlain(TypeError):
+    """A value that is neither an array nor plain data."""
+
+
+def write(path: str, values: Mapping[str, Any]) -> int:
+    """Write values to a new file that only its owner can read; return its size in bytes.
+
+    Parameters
+    ----------
+    path : str
+        The file, which must not exist.
+    values : mapping of str to object
+        Arrays (also tensors and variables of the frameworks), numbers, texts, bytes, None, and
+        lists, tuples and dicts of these.
+
+    Raises
+    ------
+    NotPlain
+        A value is something else.
+    """
+    arrays: list[np.ndarray] = []
+    header = json.dumps({name: _packed(value, arrays, name) for name, value in values.items()})
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(len(header.encode()).to_bytes(_LENGTH_BYTES, "little"))
+        file.write(header.encode())
+        for array in arrays:
+            file.write(bytes(-file.tell() % ALIGNED_BYTES))
+            file.write(_bytes(array))
+        return file.tell()
+
+
+def read(path: str) -> dict[str, Any]:
+    """Return the values in a file.
+
+    Raises
+    ------
+    ValueError
+        It is damaged.
+    """
+    with open(path, "rb") as file:  # noqa: PTH123 - a worker need not import pathlib for this
+        data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+    size = int.from_bytes(data.read(_LENGTH_BYTES), "little")
+    header = json.loads(data.read(size))
+    return {name: _unpacked(value, data) for name, value in header.items()}
+
+
+def _packed(value: Any, arrays: list[np.ndarray], name: str) -> Any:  # noqa: ANN401 - any
+    if value is None or type(value) in (bool, int, str):
+        return value
+    pack = _PACKERS.get(type(value))
+    if pack is not None:
+        return pack(value, lambda one: _packed(one, arrays, name))
+    return {"array": _packed_array(value, arrays, name)}
+
+
+_PACKERS: dict[type, Callable[[Any, Callable[[Any], Any]], Any]] = {
+    float: lambda value, _: {"float": value.hex()},
+    bytes: lambda value, _: {"bytes": base64.b64encode(value).decode()},
+    dict: lambda value, inner: {"dict": [[inner(k), inner(v)] for k, v in value.items()]},
+    list: lambda value, inner: {"list": [inner(one) for one in value]},
+    tuple: lambda value, inner: {"tuple": [inner(one) for one in value]},
+}
+"""How values are told apart that are plain data; `_KINDS` reads each."""
+
+
+def _packed_array(value: Any, arrays: list[np.ndarray], name: str) -> dict[str, Any]:  # noqa: ANN401 - any
+    known = isinstance(value, np.ndarray | np.generic) or hasattr(value, "__array__")
+    array = (
+        np.asarray(value.detach().cpu() if hasattr(value, "detach") else value) if known else None
+    )
+    if array is None or array.dtype.hasobject:
+        raise NotPlain(
+            f"{name} has a {type(value).__name__}, which is neither an array nor plain data; name "
+            "what you need of it, such as `history.history` or `model.get_weights()`"
+        )
+    arrays.append(np.ascontiguousarray(array))
+    return {"dtype": _dtype(array.dtype), "shape": list(array.shape)}
+
+
+def _dtype(dtype: np.dtype) -> Any:  # noqa: ANN401 - JSON values
+    return dtype.str if dtype.names is None and dtype.kind != "V" else dtype.name
+
+
+def _unpacked(value: Any, data: mmap.mmap) -> Any:  # noqa: ANN401 - any
+    if not isinstance(value, dict):
+        return value
+    [(kind, inner)] = value.items()
+    return _KINDS[kind](inner, data)
+
+
+def _array(inner: Any, data: mmap.mmap) -> np.ndarray:  # noqa: ANN401 - JSON values
+    """Return the next array, which uses the mapped memory; what is written to it is its own."""
+    dtype, shape = np.dtype(_named(inner["dtype"])), inner["shape"]
+    if dtype.hasobject:
+        raise ValueError("an array of objects")
+    start = data.tell() + -data.tell() % ALIGNED_BYTES
+    count = math.prod(shape)
+    data.seek(start + count * dtype.itemsize)
+    return (
+        np.frombuffer(data, dtype, count, start).reshape(shape) if count else np.empty(shape, dtype)
+    )
+
+
+def _bytes(array: np.ndarray) -> memoryview:
+    """Return an array's memory."""
+    return array.reshape(-1).view(np.uint8).data if array.size else memoryview(b"")
+
+
+def _named(name: str) -> Any:  # noqa: ANN401 - a dtype
+    """Return a dtype by its name; bfloat16 and its like are those of ml_dtypes."""
+    try:
+        return np.dtype(name)
+    except TypeError:
+        import ml_dtypes
+
+        return getattr(ml_dtypes, name)
+
+
+_KINDS = {
+    "float": lambda inner, _: float.fromhex(inner),
+    "bytes": lambda inner, _: base64.b64decode(inner),
+    "dict": lambda inner, data: {_unpacked(k, data): _unpacked(v, data) for k, v in inner},
+    "list": lambda inner, data: [_unpacked(one, data) for one in inner],
+    "tuple": lambda inner, data: tuple(_unpacked(one, data) for one in inner),
+    "array": _array,
+}

@@ -1,0 +1,5 @@
+"""The program that the tasks of a session run: it takes cells."""
+
+from mwmagic.worker.live import serve
+
+serve()

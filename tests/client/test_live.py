@@ -1,0 +1,293 @@
+"""Live cells through the Python interface, on real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+
+import numpy as np
+import pytest
+from processes import eventually
+
+from mwmagic import Cluster
+from mwmagic.client import chorus
+from mwmagic.errors import BadArguments, ClusterError, NoRun, RunActive, WorkerFailed
+from mwmagic.model.live import What
+
+pytestmark = pytest.mark.slow
+
+RANK = "import os; rank = int(os.environ['MWMAGIC_TASK'][-1])"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory, lean):
+    folder = tmp_path_factory.mktemp("live")
+    with Cluster(2, directory=folder, warm=False, grace=1.0) as cluster:
+        yield cluster
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch):
+    """Wait for a line of the other task however late a busy machine has it."""
+    monkeypatch.setattr(chorus, "HELD_SECONDS", 60.0)
+
+
+@pytest.fixture
+def live(cluster):
+    """A session whose interpreters know their rank."""
+    with cluster.live() as live:
+        live.run(RANK)
+        yield live
+    live.process._connection.wait(lambda _: live.process.over, 10)
+
+
+def texts(answers):
+    return {task: answer.value.get("text/plain") for task, answer in answers.items()}
+
+
+def lines(live, source, **options):
+    """Run a cell and return what it prints."""
+    cell = live.begin(source, **options)
+    found = []
+    for _ in live.follow(cell):
+        found += cell.lines()
+    return found + cell.lines()
+
+
+def test_variables_live_from_cell_to_cell(live):
+    live.run("x = 40 + rank")
+    assert texts(live.run("x + 1")) == {"worker:0": "41", "worker:1": "42"}
+    assert texts(live.run("x", tasks=[1])) == {"worker:1": "41"}
+    assert texts(live.run("x;")) == {"worker:0": None, "worker:1": None}
+    assert texts(live.run("import asyncio\nawait asyncio.sleep(0, rank)", tasks=[1])) == {
+        "worker:1": "1"
+    }
+
+
+def test_names_in_the_interpreter_are_the_users_alone(live):
+    names = texts(live.run("sorted(n for n in globals() if n[0] != '_')", tasks=[0]))
+    assert names == {"worker:0": "['os', 'rank']"}
+    assert texts(live.run("__name__", tasks=[0])) == {"worker:0": "'__main__'"}
+
+
+def test_a_cells_output_is_its_own(live):
+    first = "import os; print('hello'); os.write(2, b'from C\\n'); print(rank)"
+    assert sorted(lines(live, f"{first}; None")) == [
+        (("worker:0",), "0"),
+        (("worker:0", "worker:1"), "from C"),
+        (("worker:0", "worker:1"), "hello"),
+        (("worker:1",), "1"),
+    ]
+    assert lines(live, "print('end', end='')", tasks=[0]) == [(("worker:0",), "end")]
+    assert lines(live, "print('next')", tasks=[0]) == [(("worker:0",), "next")]
+
+
+def test_an_exception_names_the_task_and_its_line_and_costs_no_variable(live):
+    source = "before = 1\nif rank:\n    raise ValueError('bad batch')\nafter = 1"
+    with pytest.raises(WorkerFailed, match=r"^worker:1 raised ValueError: bad batch \(In \[7\], "):
+        live.run(source, name="In [7]")
+    assert texts(live.run("before, 'after' in globals()")) == {
+        "worker:0": "(1, True)",
+        "worker:1": "(1, False)",
+    }
+
+
+@pytest.mark.parametrize("source", ["1 +", "exit(3)", "raise KeyboardInterrupt", "del rank, rank"])
+def test_whatever_a_cell_raises_the_interpreters_live(live, source):
+    with pytest.raises(WorkerFailed):
+        live.run(source)
+    assert texts(live.run("1 + 1")) == {"worker:0": "2", "worker:1": "2"}
+
+
+def test_an_exception_is_told_while_others_run(live):
+    cell = live.begin("import time\nif rank: 1 / 0\nelse: time.sleep(600)")
+    while "worker:1" not in cell.answers:
+        cell.news(1.0)
+    assert cell.answers["worker:1"].raised.type == "ZeroDivisionError"
+    assert not cell.over
+    live.interrupt(cell)
+    for _ in live.follow(cell):
+        pass
+    assert cell.answers["worker:0"].raised.type == "KeyboardInterrupt"
+
+
+def test_ctrl_c_interrupts_all_tasks_and_keeps_what_they_have(live):
+    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        live.run("import time\nhalf = rank\ntime.sleep(600)")
+    assert texts(live.run("half")) == {"worker:0": "0", "worker:1": "1"}
+
+
+def test_an_interrupt_reaches_a_cell_that_has_hardly_begun(live):
+    for _ in range(20):
+        cell = live.begin("import time; time.sleep(600)")
+        live.interrupt(cell)
+        while not cell.over:
+            cell.news(None)
+        assert {one.raised.type for one in cell.answers.values()} == {"KeyboardInterrupt"}
+
+
+def test_a_long_answer_comes_whole(live):
+    [answer] = live.run("'x' * 90_000", tasks=[0]).values()
+    assert len(answer.value["text/plain"]) == 90_002
+    folder = live.process.directory / "attempt-1"
+    assert not list(folder.glob("*.said-*")), "it is not kept"
+
+
+def test_cells_of_several_threads_run_one_after_the_other(live):
+    live.run("import time; log = []")
+    source = "log.append('in'); time.sleep(0.2); log.append('out'); None"
+    threads = [threading.Thread(target=live.run, args=(source,)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(texts(live.run("log == ['in', 'out'] * 3")).values()) == {"True"}
+
+
+def test_input_is_answered(live):
+    asked = []
+
+    def ask(task, prompt):
+        asked.append((task, prompt))
+        return f"said to {task}"
+
+    found = live.run("input('name? ')", ask=ask)
+    assert texts(found) == {"worker:0": "'said to worker:0'", "worker:1": "'said to worker:1'"}
+    assert sorted(asked) == [("worker:0", "name? "), ("worker:1", "name? ")]
+
+
+def test_input_that_no_one_answers_ends(live):
+    with pytest.raises(WorkerFailed, match="EOFError"):
+        live.run("input('name? ')")
+
+
+def test_a_question_can_be_interrupted(live):
+    cell = live.begin("input('name? ')", [1])
+    while not (news := cell.news()) or news[0] is not What.ASK:
+        pass
+    live.interrupt(cell)
+    assert cell.answers["worker:1"].raised.type == "KeyboardInterrupt"
+    found = live.run("input()", [1], ask=lambda *_: "fresh")
+    assert texts(found) == {"worker:1": "'fresh'"}
+
+
+def test_a_debugger_is_spoken_to(live):
+    lines = iter(["p half", "half = 5", "c"])
+    live.run("half = rank\nbreakpoint()", [1], ask=lambda *_: next(lines))
+    assert texts(live.run("half", [1])) == {"worker:1": "5"}
+    with pytest.raises(WorkerFailed):
+        live.run("def f(x):\n    1 / x\nf(0)", [1])
+    lines = iter(["x = x + 7; print('inside', x)", "q"])
+    live.run("import pdb; pdb.pm()", [1], ask=lambda *_: next(lines))
+    assert b"inside 7" in live.process.logs(1)
+
+
+def test_what_is_displayed_comes_in_order(live):
+    cell = live.begin("display(rank, None)\ndisplay('x' * 90_000)", [1])
+    shown = [
+        said for news in live.follow(cell) if news for what, said in [news] if what is What.SHOW
+    ]
+    assert [one["task"] for one in shown] == ["worker:1"] * 3
+    texts = [one["value"]["text/plain"] for one in shown]
+    assert (texts[:2], len(texts[2])) == (["1", "None"], 90_002)
+
+
+def test_open_figures_are_displayed_and_closed(live):
+    draw = "import matplotlib.pyplot as plt; plt.plot([1, 2]);"
+    for _ in range(2):
+        cell = live.begin(draw, [0])
+        news = [one for one in live.follow(cell, None) if one is not None]
+        [shown] = [said["value"] for what, said in news if what is What.SHOW]
+        assert shown["image/png"].startswith("iVBORw")
+
+
+def test_cells_are_recorded(live):
+    folder = live.process.directory
+    with pytest.raises(WorkerFailed):
+        live.run("print('out')\nif rank: 1 / 0", name="In [7]")
+    assert (folder / "cells" / "0002.py").read_text() == "print('out')\nif rank: 1 / 0"
+    first, second = map(json.loads, (folder / "cells.jsonl").read_text().splitlines())
+    assert (first["cell"], second["cell"], second["name"]) == (1, 2, "In [7]")
+    assert (second["tasks"], second["why"]) == (["worker:0", "worker:1"], "answered")
+    raised = {task: one["raised"] for task, one in second["answers"].items()}
+    assert raised == {"worker:0": None, "worker:1": "ZeroDivisionError"}
+    one = second["answers"]["worker:0"]
+    assert live.process.logs(0)[one["start"] : one["end"]] == b"out\n"
+
+
+def test_values_are_pushed_and_pulled(live):
+    x = np.arange(6.0).reshape(2, 3)
+    live.push(x=x, lr=0.1)
+    live.push([1], lr=0.2)
+    assert texts(live.run("lr, x.shape")) == {
+        "worker:0": "(0.1, (2, 3))",
+        "worker:1": "(0.2, (2, 3))",
+    }
+    live.run("x += 1 + rank")
+    np.testing.assert_array_equal(live.pull("x", task=1), x + 2)
+    assert live.pull("{'a': [lr, rank]}", "rank", task=1) == ({"a": [0.2, 1]}, 1)
+
+
+def test_what_cannot_be_moved_is_refused(live):
+    with pytest.raises(BadArguments, match="x has a object, which is neither"):
+        live.push(x=object())
+    with pytest.raises(WorkerFailed, match="NotPlain: object has a type, which is neither"):
+        live.pull("object")
+    with pytest.raises(WorkerFailed, match="NameError: name 'nothing' is not defined"):
+        live.pull("nothing")
+
+
+def test_a_reset_gives_fresh_interpreters(live):
+    live.run("x = 1")
+    live.reset()
+    with pytest.raises(WorkerFailed, match="NameError: name 'x' is not defined"):
+        live.run("x")
+
+
+def test_a_killed_task_ends_the_session_with_its_diagnosis(live):
+    with pytest.raises(WorkerFailed, match="worker:1 killed by SIGKILL"):
+        live.run("import time\nif rank: os.kill(os.getpid(), 9)\nelse: time.sleep(600)")
+    with pytest.raises(NoRun, match="the live session has ended"):
+        live.run("1")
+
+
+def test_what_cannot_run_is_refused(cluster, live):
+    with pytest.raises(ClusterError, match="worker:7 does not exist"):
+        live.run("1", tasks=[7])
+    with pytest.raises(BadArguments, match="60,000 characters, and 50,000 are the limit"):
+        live.run(" " * 60_000)
+    with pytest.raises(RunActive, match="is a live session; stop it first"):
+        cluster.run("main.py", source="pass", cwd=cluster.options.root)
+
+
+def test_a_program_is_no_session(cluster):
+    run = cluster.run("main.py", source="import time; time.sleep(600)", cwd=cluster.options.root)
+    with pytest.raises(RunActive, match="is still going"):
+        cluster.live()
+    run.stop(grace=0)
+
+
+def test_a_second_process_finds_the_session(cluster, live):
+    live.run("shared = 5")
+    assert texts(cluster.live().run("shared", tasks=[0])) == {"worker:0": "5"}
+
+
+def test_a_reset_ends_the_cells_of_other_threads(live):
+    said = []
+
+    def run():
+        with pytest.raises(NoRun) as caught:
+            live.run("print('in', flush=True); import time; time.sleep(600)")
+        said.append(str(caught.value))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    eventually(lambda: b"in" in live.process.logs(0))
+    live.reset()
+    thread.join()
+    assert said == ["the interpreters were reset before the cell was over; run it again"]
+    assert texts(live.run("1", tasks=[0])) == {"worker:0": "1"}

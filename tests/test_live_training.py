@@ -1,0 +1,52 @@
+"""Live cells that train: the strategy, the model and what waits in a collective."""
+
+from __future__ import annotations
+
+import pytest
+
+from mwmagic import Cluster
+from mwmagic.errors import RunActive, WorkerFailed
+from mwmagic.model.live import What
+
+pytestmark = [pytest.mark.slow, pytest.mark.tensorflow, pytest.mark.usefixtures("lean")]
+
+BUILD = """
+import numpy as np
+import tensorflow as tf
+strategy = tf.distribute.MultiWorkerMirroredStrategy()
+rank = strategy.cluster_resolver.task_id
+x = np.linspace(0, 1, 64, dtype="float32").reshape(-1, 1)
+data = tf.data.Dataset.from_tensor_slices((x, 3 * x + 1)).batch(16)
+with strategy.scope():
+    model = tf.keras.Sequential([tf.keras.layers.Dense(1, kernel_initializer="zeros")])
+    model.compile(optimizer=tf.keras.optimizers.SGD(0.1), loss="mse")
+"""
+
+BOOM = """
+class Boom(tf.keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        if rank == 1 and batch == 1:
+            raise ValueError("bad batch on this task")
+model.fit(data, epochs=3, verbose=0, callbacks=[Boom()])
+"""
+
+
+def test_a_model_trains_on_and_what_waits_for_an_error_is_told(tmp_path):
+    with Cluster(2, directory=tmp_path, grace=1.0) as cluster:
+        live = cluster.live()
+        live.run(BUILD)
+        fit = "round(model.fit(data, epochs=2, verbose=0).history['loss'][-1], 6)"
+        losses = [live.run(fit) for _ in range(2)]
+        texts = [[one.value["text/plain"] for one in found.values()] for found in losses]
+        assert texts[0][0] == texts[0][1]
+        assert float(texts[1][0]) < float(texts[0][0]), "it continues with the same variables"
+        cell = live.begin(BOOM, name="In [7]")
+        waits = [said for what, said in live.follow(cell, None) if what is What.WAITS]
+        assert [(one["waiting"], one["raised"]) for one in waits] == [(["worker:0"], ["worker:1"])]
+        with pytest.raises(WorkerFailed, match=r"line 5\); worker:0 still waits for it"):
+            live.check(cell, "In [7]")
+        assert "mwmagic" not in cell.answers["worker:1"].raised.trace, "nothing of the repairs"
+        with pytest.raises(RunActive, match="worker:0 is still in an earlier cell"):
+            live.run("1")
+        live.reset()
+        live.run("1")
