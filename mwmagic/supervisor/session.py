@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import singledispatchmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from mwmagic.agent.wire import parsed
 from mwmagic.errors import SupervisorError
 from mwmagic.model.live import What
 from mwmagic.model.position import Whereabouts
+from mwmagic.model.status import LiveStatus
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -95,6 +96,7 @@ class LiveSession:
         self._number = 0
         self._living: set[TaskProcess] = set()
         self._asking: set[str] = set()
+        self._doing: dict[str, LiveStatus] = {}
         self._late: dict[TaskProcess, deque[Message]] = {}
         self._ends: dict[str, int] = {}
         self._used: dict[str, tuple[float, float]] = {}
@@ -105,6 +107,10 @@ class LiveSession:
     def ready(self) -> bool:
         """Whether every task takes cells."""
         return self._machine.ready
+
+    def doing(self, task: str) -> LiveStatus | None:
+        """Return what a task does; None if it takes no cells."""
+        return self._doing.get(task)
 
     # Requests.
 
@@ -139,6 +145,7 @@ class LiveSession:
         if task not in self._asking:
             raise SupervisorError(f"{task} asks nothing")
         self._asking.discard(task)
+        self._note(task, asks=False)
         self._tell(task, {"do": "reply", "text": text})
 
     # Events of the tasks.
@@ -158,6 +165,7 @@ class LiveSession:
         self._ends[task] = event["size"]
         if said["live"] == "ready":
             self._living.add(process)
+            self._doing[task] = LiveStatus()
             self._handle(c.Ready(task))
         elif said["live"] == "ask":
             self._asked(task, int(said["cell"]), str(said["prompt"]))
@@ -194,11 +202,13 @@ class LiveSession:
             self._tell(task, {"do": "reply", "text": None})
             return
         self._asking.add(task)
+        self._note(task, asks=True)
         cell.report(What.ASK, {"task": task, "prompt": prompt})
 
     def _answered(self, task: str, said: Message, size: int) -> None:
         number, raised = int(said["cell"]), not said["ok"]
         self._asking.discard(task)
+        self._doing[task] = LiveStatus()
         cell = self._cells.get(number)
         if cell is not None:
             cell.report(What.ANSWER, {**said, "task": task, "end": size})
@@ -222,6 +232,7 @@ class LiveSession:
         """End all cells: the processes end or are replaced, and their variables with them."""
         self._living.clear()
         self._asking.clear()
+        self._doing.clear()
         self._handle(c.Gone(reset))
 
     # What is done.
@@ -240,6 +251,7 @@ class LiveSession:
         cell = self._cells[action.cell]
         if not cell.begun:
             self._begin(action.cell, cell)
+        self._doing[action.task] = LiveStatus(cell.name, cell.begun)
         order = {"do": "cell", "cell": action.cell, "name": cell.name, "source": cell.source}
         self._tell(action.task, order)
 
@@ -269,6 +281,8 @@ class LiveSession:
 
     @_do.register
     def _(self, action: c.Waits) -> None:
+        for task in action.waiting:
+            self._note(task, waits=action.raised + action.finished)
         three = {"waiting": action.waiting, "raised": action.raised, "finished": action.finished}
         self._cells[action.cell].report(What.WAITS, three)
 
@@ -290,6 +304,11 @@ class LiveSession:
     def _(self, action: c.Refuse) -> None:
         self._cells.pop(action.cell).report(What.REFUSED, {"stuck": action.stuck})
 
+    def _note(self, task: str, **changes: Any) -> None:  # noqa: ANN401 - as `LiveStatus` has them
+        """Note more of what a task does, if it takes cells."""
+        if task in self._doing:
+            self._doing[task] = replace(self._doing[task], **changes)
+
     def _tell(self, task: str, order: Message) -> None:
         process = next(one for one in self._processes if str(one.task) == task)
         self._processes.tell(process, json.dumps(order))
@@ -297,8 +316,13 @@ class LiveSession:
     async def _look(self, cell: int) -> None:
         """Find out which tasks are inside the framework."""
         where = await self._examine()
-        found = (one.task for one in where if one.whereabouts is Whereabouts.IN_FRAMEWORK)
-        inside = frozenset(found) - self._asking
+        found = [one for one in where if one.whereabouts is Whereabouts.IN_FRAMEWORK]
+        inside = frozenset(one.task for one in found) - self._asking
+        lines = {one.task: one.at for one in found}
+        for task in self._doing.keys() - lines.keys():
+            self._note(task, waits=(), at=None)
+        for task, line in lines.items():
+            self._note(task, at=line)
         self._handle(c.Found(cell, inside, inside & self._idle))
 
     def _start(self, coroutine: Any) -> None:  # noqa: ANN401 - a coroutine
