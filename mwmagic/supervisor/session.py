@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from mwmagic import cells as c
 from mwmagic.agent.wire import parsed
 from mwmagic.errors import SupervisorError
-from mwmagic.model.live import What
+from mwmagic.model.live import Answer, KeptAnswer, KeptCell, What
 from mwmagic.model.position import Whereabouts
 from mwmagic.model.status import LiveStatus
 
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 __all__ = ["LiveSession", "is_live"]
 
+NOTED_CHARACTERS = 500
+"""The most of an exception's text that the record keeps beside the log."""
+
 WAITING_CORES = 0.1
 """The processor time per second below which a task only waits; TensorFlow's threads poll."""
 
@@ -42,11 +45,14 @@ def is_live(packet: str) -> bool:
     return packet.startswith('{"live": ')
 
 
-def _kept(said: Message, start: int, end: int) -> dict[str, Any]:
-    """Return what the record keeps of an answer: where its output is in the log, and its end."""
-    raised = said.get("raised")
-    kind = raised.get("type") if isinstance(raised, dict) else None
-    return {"start": start, "end": end, "seconds": said.get("seconds"), "raised": kind}
+def _kept(said: Message, start: int) -> KeptAnswer:
+    """Return what the record keeps of an answer."""
+    answer = Answer.read(said)
+    kept = KeptAnswer(start, answer.end, answer.seconds)
+    if answer.raised is None:
+        return kept
+    message = answer.raised.message[:NOTED_CHARACTERS]
+    return replace(kept, raised=answer.raised.type, message=message)
 
 
 @dataclass
@@ -59,7 +65,8 @@ class _Cell:
     report: Report
     begun: float = 0.0
     starts: dict[str, int] = field(default_factory=dict)
-    answers: dict[str, dict[str, Any]] = field(default_factory=dict)
+    answers: dict[str, KeptAnswer] = field(default_factory=dict)
+    attempt: int = 0
 
 
 class LiveSession:
@@ -211,8 +218,9 @@ class LiveSession:
         self._doing[task] = LiveStatus()
         cell = self._cells.get(number)
         if cell is not None:
-            cell.report(What.ANSWER, {**said, "task": task, "end": size})
-            cell.answers[task] = _kept(said, cell.starts[task], size)
+            answer = {**said, "task": task, "end": size}
+            cell.report(What.ANSWER, answer)
+            cell.answers[task] = _kept(answer, cell.starts[task])
         self._handle(c.Answered(task, number, raised))
 
     def used(self, process: TaskProcess, time: float) -> None:
@@ -257,6 +265,7 @@ class LiveSession:
 
     def _begin(self, number: int, cell: _Cell) -> None:
         cell.begun = time.time()
+        cell.attempt = max(process.attempt for process in self._processes)
         cell.starts = {task: self._ends[task] for task in cell.tasks}
         self._directory.save_cell(number, cell.source)
         cell.report(What.BEGUN, {"cell": number, "logs": self._logs(cell.tasks)})
@@ -290,14 +299,9 @@ class LiveSession:
     def _(self, action: c.Done) -> None:
         cell = self._cells.pop(action.cell)
         if cell.begun:
-            self._directory.cell(
-                cell=action.cell,
-                name=cell.name,
-                tasks=list(cell.tasks),
-                begun=cell.begun,
-                why=action.why,
-                answers=cell.answers,
-            )
+            names = tuple(cell.tasks)
+            kept = (action.cell, cell.name, names, cell.attempt, cell.begun, action.why)
+            self._directory.cell(KeptCell(*kept, cell.answers))
         cell.report(What.DONE, {"why": action.why, "unanswered": action.unanswered})
 
     @_do.register
