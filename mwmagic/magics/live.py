@@ -14,7 +14,7 @@ from mwmagic.model.cluster import TYPES, Task
 from mwmagic.model.option import read_count
 from mwmagic.words.live import interrupted_words, unanswerable_words
 
-from .body import check_plain
+from .body import check_plain, parted
 from .magic import magic
 from .parser import Parser
 from .worker import cell_name
@@ -54,12 +54,18 @@ def _live() -> Parser:
 @magic(_live(), shows=True)
 def mw_live(session: Session, given: Namespace, cell: str) -> Mapping[str, Any]:
     """Run the cell on living interpreters; return each task's answer."""
-    check_plain(cell)
+    code, name = parted(cell)
+    check_plain(code)
     cluster = session.cluster()
     tasks = chosen(given, cluster.tasks)
     with session.showing(cluster):
         live = _living(session, cluster)
-    return _run(session, live, cell, tasks, cell_name(session) or "<cell>")
+    answers: Mapping[str, Answer] = {}
+    if code.strip() or not name:
+        answers = _run(session, live, code, tasks, cell_name(session) or "<cell>")
+    if name:
+        session.say(live.describe(name, tasks))
+    return answers
 
 
 def _run(

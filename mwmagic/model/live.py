@@ -41,13 +41,15 @@ class What(str, Enum):
     ``answer``: a task's answer. ``waits``: the tasks that wait inside the framework, for those
     that ``raised`` or ``finished``. ``refused``: it does not run, since some tasks are ``stuck``
     in an earlier one. ``done``: it is over, ``why`` (see `mwmagic.cells.events.End`), and the
-    tasks that are ``unanswered`` did not answer.
+    tasks that are ``unanswered`` did not answer. ``looked``: what a task ``found`` of a name, or
+    None where no task is idle.
     """
 
     BEGUN = "begun"
     SHOW = "show"
     ASK = "ask"
     ANSWER = "answer"
+    LOOKED = "looked"
     WAITS = "waits"
     REFUSED = "refused"
     DONE = "done"

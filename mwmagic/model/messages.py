@@ -52,6 +52,7 @@ _REQUESTS: dict[str, Fields] = {
         "live": bool,
     },
     "cell": {"tasks": list, "name": str, "source": str},
+    "look": {"tasks": list, "wanted": str, "text": str},
     "interrupt": {"cell": int},
     "reply": {"task": str, "text": wire.MAYBE_STR},
     "stop": {"task": wire.MAYBE_STR, "grace": _MAYBE_NUMBER},

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from mwmagic.model.status import LiveStatus
 
 __all__ = [
+    "busy_words",
     "doing_words",
     "failed_words",
     "interrupted_words",
@@ -22,6 +23,7 @@ __all__ = [
     "session_words",
     "stuck_words",
     "unanswerable_words",
+    "unknown_words",
     "waits_words",
     "withdrawn_words",
 ]
@@ -139,6 +141,19 @@ def withdrawn_words(*, reset: bool) -> str:
     if reset:
         return "the interpreters were reset before the cell was over; run it again"
     return "the cell was withdrawn before it began"
+
+
+def busy_words() -> str:
+    """Say why a name cannot be looked up."""
+    return "every task is in a cell, so none can look that up; ask again when one is idle"
+
+
+def unknown_words(text: str, task: str) -> str:
+    """Say that a name has no value that can be looked up."""
+    return (
+        f"{task} has nothing to say of {text!r}: it does not exist there, or only running code, "
+        "such as a property, would tell its value"
+    )
 
 
 def stuck_words(tasks: Sequence[str]) -> str:

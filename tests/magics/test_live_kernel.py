@@ -166,3 +166,28 @@ def test_a_session_becomes_a_program_also_in_the_next_kernel(kernel, tmp_path):
     assert "2 tasks, 1 attempt, 2 cells" in kernel.run("%mw_runs").value
     assert kernel.run("%mw_export live --file again.py --run 1").error is None
     assert (tmp_path / "again.py").read_text() == text
+
+
+def test_names_in_live_cells_are_those_of_the_tasks(kernel):
+    kernel.run("model = 'the notebook has another one'")
+    kernel.run(DECLARE)
+    assert "tasked" not in kernel.complete("%%mw_live\nmodel.tas"), "no session is begun"
+    assert kernel.run("%mw_status").error.startswith("NoRun")
+    kernel.run(
+        "%%mw_live\nclass Model:\n    def tasked(self, x=1):\n        'Do it.'\nmodel = Model()"
+    )
+    assert "model.tasked" in qualified(kernel, "%%mw_live\nx = 1\nprint(model.tas")
+    assert "model.tasked" in qualified(kernel, "%%mw_live --index 1\nmodel.tas")
+    assert "model.tasked" not in qualified(kernel, "%%mw_live\nf().model.tas")
+    assert "tasked" not in kernel.complete("model.tas"), "a cell of the notebook"
+    told = kernel.run("%%mw_live\nmodel.y = 1\nmodel.tasked?")
+    assert (told.error, told.text.splitlines()[0]) == (None, "Signature: tasked(x=1)")
+    assert "line 2 of the cell" in kernel.run("%%mw_live\nmodel.tasked?\nprint(1)").error
+    assert kernel.run("%%mw_live\nmodel.no?").error.startswith("BadArguments: worker:0 has nothing")
+
+
+def qualified(kernel, code):
+    """Return what completes a cell; IPython 9 replaces all names, IPython 7 what it tells."""
+    reply = kernel.client.complete(code, len(code), reply=True, timeout=30)["content"]
+    begun = code[: reply["cursor_start"]].rpartition("\n")[2].rpartition("(")[2].rpartition(" ")[2]
+    return [begun + one for one in reply["matches"]]
