@@ -96,7 +96,7 @@ def test_how_long_a_task_is_in_its_cell_and_where_it_waits(monkeypatch):
     assert spent(IDLE) == spent(task()) == ""
     assert longest(run("running", BUSY, BLOCKED, IDLE)) == spent(BLOCKED)
     assert longest(run("running", task())) == ""
-    assert row(BUSY)["usage"] == "for 1:07 · 0:12 left"
+    assert row(BUSY)["usage"] == "for 1:07 · 0:08 left"
 
 
 def test_an_idle_task_is_not_half_way_through_its_training():
