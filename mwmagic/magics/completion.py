@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from IPython.core import completer
@@ -121,7 +120,10 @@ def install(shell: InteractiveShell, session: Session) -> Callable[[], None]:
         return _install_matcher(shell.Completer.custom_matchers, session)
     undo = _install_hook(shell.strdispatchers["complete_command"], session)
     matchers = shell.Completer.custom_matchers
-    matcher = partial(_matched, shell, session)
+
+    def matcher(text: str) -> list[str]:  # IPython asks it for its name
+        return _matched(shell, session, text)
+
     matchers.append(matcher)
 
     def remove() -> None:
