@@ -80,7 +80,7 @@ def read_tasks(text: str) -> tuple[str, ...]:
     Raises
     ------
     ClusterError
-        One is no task's name.
+        A name is not one of a task.
     """
     names = tuple(name.strip() for name in text.split(","))
     for name in names:

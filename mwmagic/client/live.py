@@ -40,7 +40,7 @@ __all__ = ["Live", "LiveCell", "session_of"]
 _SESSION = Path(__file__).parents[1] / "worker" / "session.py"
 """The program that the tasks run."""
 
-LOOK_SECONDS = 0.3
+COMPLETION_SECONDS = 0.3
 """How long a completion may take: its user is typing."""
 
 HELP_SECONDS = 5.0
@@ -259,7 +259,7 @@ class Live:
         """Return the names that complete the last one of a text such as ``model.fi``.
 
         A task that is idle looks in its variables, without running code of theirs; if none is, or
-        it takes longer than `LOOK_SECONDS`, there are no names.
+        it takes longer than `COMPLETION_SECONDS`, there are no names.
 
         Parameters
         ----------
@@ -269,7 +269,7 @@ class Live:
             The tasks that may be asked; by default all.
         """
         try:
-            _, found = self._look("names", text, tasks, LOOK_SECONDS)
+            _, found = self._look("names", text, tasks, COMPLETION_SECONDS)
         except Empty:
             return []
         return found if isinstance(found, list) else []

@@ -88,7 +88,7 @@ class Telling:
         self._notices = Notices()
 
     def follow(self) -> None:
-        """Tell what the tasks print and what happens to the cell, until it is over."""
+        """Show what the tasks print and what happens to the cell, until it is over."""
         for news in self._live.follow(self._cell):
             self.lines()
             what, said = news or (None, {})
@@ -109,7 +109,7 @@ class Telling:
         self._traces()
 
     def lines(self, *, every: bool = False) -> None:
-        """Tell the lines that are due, or every one."""
+        """Show the lines that are due, or every one."""
         for tasks, text in self._cell.lines(every=every):
             self._voice.say(text if self._size == 1 else f"[{ranks_words(tasks)}] {text}")
 
@@ -123,7 +123,7 @@ class Telling:
             self._voice.say(f"[{ranks_words(tasks)}]")
 
     def _traces(self) -> None:
-        """Tell each traceback once, with the tasks that have it."""
+        """Show each traceback once, with the tasks that have it."""
         groups: dict[str, list[str]] = {}
         for task, one in self._cell.ranked().items():
             if one.raised is not None:

@@ -109,7 +109,7 @@ def live_candidates(cell: str, at: int, session: Session) -> tuple[list[str], st
         given = _PARSERS["mw_live"].read(head["options"])
         live = session.live()
         found = [] if live is None else live.complete(names[0], chosen(given, live.cluster.tasks))
-    except Exception:  # noqa: BLE001 - whoever types is not told of errors by a completion
+    except Exception:  # noqa: BLE001 - a completion has no place for an error
         return [], ""
     return [f"{owner}.{one}" if owner else one for one in found], names[0]
 
