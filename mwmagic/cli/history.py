@@ -1,16 +1,19 @@
-"""The lines that were typed at a prompt, which its arrow keys bring back, also the next time."""
+"""Editing of what is typed at a prompt: its history, also the next time, and completion."""
 
 from __future__ import annotations
 
 import os
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 __all__ = ["editing"]
+
+INDENT = "    "
+"""What Tab adds where there is nothing to complete."""
 
 LINES = 2_000
 """The most lines that are kept."""
@@ -22,9 +25,31 @@ def _file() -> Path:
     return Path(home) / "mwmagic" / "live_history"
 
 
+def _bind(readline: Any, complete: Callable[[str], list[str]]) -> None:  # noqa: ANN401 - a module
+    """Have Tab complete names, and indent where there are none."""
+    found: list[str] = []
+
+    def next_one(text: str, state: int) -> str | None:
+        if state == 0:
+            found[:] = complete(text) if text else [INDENT]
+        return found[state] if state < len(found) else None
+
+    readline.set_completer(next_one)
+    readline.set_completer_delims(" \t\n`~!@#$%^&*()-=+[{]}\\|;:'\",<>/?")
+    readline.parse_and_bind("tab: complete")
+
+
 @contextmanager
-def editing(*, typing: bool) -> Iterator[None]:
-    """Have `input` edit lines with their history, where they are typed at a terminal."""
+def editing(complete: Callable[[str], list[str]], *, typing: bool) -> Iterator[None]:
+    """Have `input` edit lines, where they are typed at a terminal.
+
+    Parameters
+    ----------
+    complete : callable
+        Returns what completes names with dots between them.
+    typing : bool
+        Whether lines are typed at a terminal.
+    """
     try:
         import readline
     except ImportError:  # a Python without it
@@ -32,6 +57,7 @@ def editing(*, typing: bool) -> Iterator[None]:
     if not typing:
         yield
         return
+    _bind(readline, complete)
     file = _file()
     with suppress(OSError):  # the first time, or it cannot be read
         readline.read_history_file(file)

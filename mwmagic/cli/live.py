@@ -62,8 +62,10 @@ def _live(given: argparse.Namespace) -> int:
     typing = sys.stdin.isatty()
     # Cold interpreters take lines at once, and import the framework when they are told to.
     declared = Cluster.declare(say, **{"warm": False, **options})
-    with listening(), declared as cluster, editing(typing=typing):
-        return _Prompt(cluster, typing=typing).serve()
+    with listening(), declared as cluster:
+        prompt = _Prompt(cluster, typing=typing)
+        with editing(prompt.complete, typing=typing):
+            return prompt.serve()
 
 
 class Reader:
@@ -168,6 +170,15 @@ class _Prompt:
                 return 0
             if not self._take(text):
                 return FAILED_CODE
+
+    def complete(self, text: str) -> list[str]:
+        """Return what completes names, from the variables of the tasks."""
+        owner, dot, _ = text.rpartition(".")
+        try:
+            found = self._session().complete(text, self._tasks)
+        except MwmagicError:  # the next cell tells it
+            return []
+        return [f"{owner}{dot}{one}" for one in found]
 
     def _session(self) -> Live:
         """Return the session; another one begins where the last has ended, and is told."""

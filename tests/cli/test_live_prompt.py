@@ -7,6 +7,7 @@ import pty
 import subprocess
 import sys
 from contextlib import contextmanager
+from select import select
 
 import pytest
 
@@ -80,14 +81,16 @@ class Terminal:
     def __init__(self, process, descriptor):
         self.process, self._descriptor, self._seen = process, descriptor, ""
 
-    def until(self, text):
-        """Read until a text comes; return what came before it."""
+    def until(self, text, again=""):
+        """Read until a text comes, and type something again each second until it does."""
         while text not in self._seen:
+            if again and not select([self._descriptor], [], [], 1.0)[0]:
+                self.type(again)
+                continue
             data = os.read(self._descriptor, 65536)
             assert data, self._seen
             self._seen += data.decode()
-        before, _, self._seen = self._seen.partition(text)
-        return before
+        self._seen = self._seen.partition(text)[2]
 
     def type(self, text):
         os.write(self._descriptor, text.encode())
@@ -137,6 +140,12 @@ def test_a_terminal_has_prompts_interrupts_and_a_history(tmp_path, nothing_survi
         one.until("In [5] on 1: ")
         one.type("1 / 0\n")
         one.until("raised ZeroDivisionError: division by zero (In [5], line 1)")
+        one.until("In [6] on 1: ")
+        one.type("ran")
+        one.until("ran")
+        one.until("k", again="\t")  # on a busy machine a completion may come too late
+        one.type(" * 7\n")
+        one.until("\n7")
         one.type("%what\n")
         one.until("there is no %what; there are %tasks")
         one.type("os._exit(3)\n")
