@@ -141,10 +141,10 @@ def test_a_terminal_has_prompts_interrupts_and_a_history(tmp_path, nothing_survi
         one.type("1 / 0\n")
         one.until("raised ZeroDivisionError: division by zero (In [5], line 1)")
         one.until("In [6] on 1: ")
-        one.type("ran")
-        one.until("ran")
-        one.until("k", again="\t")  # on a busy machine a completion may come too late
-        one.type(" * 7\n")
+        one.type("os.getpi")
+        one.until("os.getpi")
+        one.until("d", again="\t")  # on a busy machine a completion may come too late
+        one.type("() * 0 + 7\n")
         one.until("\n7")
         one.type("%what\n")
         one.until("there is no %what; there are %tasks")
