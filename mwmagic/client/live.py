@@ -13,7 +13,13 @@ from mwmagic.logs.guard import Guard
 from mwmagic.logs.lines import Mark
 from mwmagic.model.cluster import find_task
 from mwmagic.model.live import LIVE_SCRIPT, SOURCE_CHARACTERS, Answer, What
-from mwmagic.words.live import failed_words, lost_words, stuck_words, withdrawn_words
+from mwmagic.words.live import (
+    failed_words,
+    lost_words,
+    program_words,
+    stuck_words,
+    withdrawn_words,
+)
 
 from .chorus import Chorus
 from .transfer import pull, push
@@ -23,6 +29,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from mwmagic.model.cluster import TaskName
+    from mwmagic.model.status import LastRaised
 
     from .cluster import Cluster
     from .connection import Connection, Conversation
@@ -304,6 +311,12 @@ class Live:
         """Answer what a task asks with `input`; None raises EOFError there."""
         self._connection.request("reply", task=task, text=text)
 
+    def raised(self) -> dict[str, LastRaised]:
+        """Return what tasks raised last and can be debugged, by task."""
+        self._connection.request("snapshot")
+        tasks = self.process.status().tasks
+        return {name: task.raised for name, task in tasks.items() if task.raised is not None}
+
     def interrupt(self, cell: LiveCell) -> None:
         """Interrupt a cell on the tasks that have not answered, and wait a moment for its end."""
         while not cell.number and not cell.over:
@@ -337,12 +350,23 @@ class Live:
             raise NoRun(withdrawn_words(reset=cell.why == "reset"))
 
     def reset(self) -> None:
-        """Give every task a fresh interpreter; all variables are lost."""
+        """Give every task a fresh interpreter; all variables are lost.
+
+        Raises
+        ------
+        NoRun
+            The session has ended.
+        RunActive
+            Its processes are those of a program, which would run again.
+        """
         self._check_open()
+        if self.process.kept:
+            raise RunActive(program_words(self.process.number))
         self.process = self.cluster.restart()
 
     def _lost(self) -> None:
         """Raise the error of the run, and say what is lost with it."""
+        self._connection.wait(lambda _: self.process.over, DEATH_SECONDS)
         try:
             self.process.wait(DEATH_SECONDS)
         except WorkerFailed as error:
@@ -350,7 +374,7 @@ class Live:
             raise WorkerFailed(text, run=error.run, cause=error.cause) from None
 
     def close(self) -> None:
-        """End the session, and with it the variables."""
+        """End the session, or let go of the processes that were kept, and of the variables."""
         if not self.process.over:
             self.process.stop()
 
@@ -366,7 +390,7 @@ def living(cluster: Cluster, connection: Connection) -> Live | None:
     run = cluster.latest
     if run is None or run.over:
         return None
-    if not run.status().live:
+    if not run.status().live and not run.kept:
         raise RunActive(
             f"run {run.number} is still going ({run.words}); wait for it, or stop it first"
         )

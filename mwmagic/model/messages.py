@@ -50,6 +50,8 @@ _REQUESTS: dict[str, Fields] = {
         "notebook": list,
         "options": dict,
         "live": bool,
+        "keep": bool,
+        "answered": bool,
     },
     "cell": {"tasks": list, "name": str, "source": str},
     "interrupt": {"cell": int},

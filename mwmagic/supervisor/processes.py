@@ -112,6 +112,7 @@ class Processes:
             script=str(Path(order.cwd, order.script)),
             cell=order.cell,
             notebook=order.notebook,
+            stays=order.stays,
             address=self._place.spec.addresses[task],
             logs_start=self._framework.logs_start(order.env),
         )
@@ -130,6 +131,10 @@ class Processes:
             variables.SOURCE: str(order.source),
             variables.STACKS: str(paths.stacks),
         }
+        if order.keep:
+            own[variables.KEEP] = "1"
+        if order.answered:
+            own[variables.ANSWERED] = "1"
         self._place.start(
             task,
             process=self.key(process),

@@ -9,13 +9,14 @@ from collections import deque
 from dataclasses import dataclass, field
 from functools import singledispatchmethod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from mwmagic import cells as c
 from mwmagic.agent.wire import parsed
 from mwmagic.errors import SupervisorError
-from mwmagic.model.live import What
+from mwmagic.model.live import PROGRAM_CELL, Raised, What
 from mwmagic.model.position import Whereabouts
+from mwmagic.model.status import LastRaised, Question
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -34,6 +35,12 @@ __all__ = ["LiveSession", "is_live"]
 
 WAITING_CORES = 0.1
 """The processor time per second below which a task only waits; TensorFlow's threads poll."""
+
+DEBUGGER_LOOK_SECONDS = 1.0
+"""The pause before it is found out which tasks wait for one in the debugger."""
+
+DEBUGGER_LOOKS = 5
+"""How often that is done at most while one question waits for its answer."""
 
 
 def is_live(packet: str) -> bool:
@@ -59,6 +66,17 @@ class _Cell:
     begun: float = 0.0
     starts: dict[str, int] = field(default_factory=dict)
     answers: dict[str, dict[str, Any]] = field(default_factory=dict)
+    waits_told: bool = False
+
+
+class Programs(Protocol):
+    """What is told of programs whose processes stay."""
+
+    def program_over(self, process: TaskProcess, said: Message) -> None:
+        """Take how a task's program ended."""
+
+    def programs_over(self) -> None:
+        """Take that no more of them will end."""
 
 
 class LiveSession:
@@ -76,6 +94,10 @@ class LiveSession:
         Returns where each task is.
     guard : Guard
         Reports what of an answer cannot be read.
+    programs : Programs
+        Is told of programs whose processes stay.
+    program : sequence of str
+        The tasks whose programs end and whose processes stay, if any do.
     """
 
     def __init__(
@@ -84,10 +106,14 @@ class LiveSession:
         tasks: Sequence[str],
         processes: Processes,
         examine: Callable[[], Awaitable[Sequence[Position]]],
+        *,
         guard: Guard,
+        programs: Programs,
+        program: Sequence[str] = (),
     ) -> None:
         self._directory = directory
-        self._machine = c.Cells(tasks)
+        self._programs = programs
+        self._machine = c.Cells(tasks, program)
         self._processes = processes
         self._examine = examine
         self._guard = guard
@@ -138,8 +164,17 @@ class LiveSession:
         """
         if task not in self._asking:
             raise SupervisorError(f"{task} asks nothing")
-        self._asking.discard(task)
+        self._asked_no_more(task)
         self._tell(task, {"do": "reply", "text": text})
+
+    def _asked_no_more(self, task: str) -> None:
+        self._asking.discard(task)
+        self._process(task).asks = None
+
+    @property
+    def asks(self) -> bool:
+        """Whether a task waits for an answer."""
+        return bool(self._asking)
 
     # Events of the tasks.
 
@@ -160,7 +195,8 @@ class LiveSession:
             self._living.add(process)
             self._handle(c.Ready(task))
         elif said["live"] == "ask":
-            self._asked(task, int(said["cell"]), str(said["prompt"]))
+            question = Question(str(said["prompt"]), debugger=said.get("debugger") is True)
+            self._asked(process, int(said["cell"]), question)
         elif isinstance(said.get("file"), str):
             self._start(self._fetched(process, said["file"], event["size"]))
         else:
@@ -183,27 +219,44 @@ class LiveSession:
 
     def _told(self, task: str, said: Message, size: int) -> None:
         cell = self._cells.get(int(said["cell"]))
-        if said["live"] == "answer":
+        if said["live"] == "answer" and int(said["cell"]) == PROGRAM_CELL:
+            self._programs.program_over(self._process(task), said)
+            self._handle(c.Answered(task, PROGRAM_CELL, not said["ok"]))
+        elif said["live"] == "answer":
             self._answered(task, said, size)
         elif said["live"] == "show" and cell is not None:
             cell.report(What.SHOW, {"task": task, "value": said["value"]})
 
-    def _asked(self, task: str, number: int, prompt: str) -> None:
-        cell = self._cells.get(number)
-        if cell is None:  # no client listens to it any more
+    def _asked(self, process: TaskProcess, number: int, question: Question) -> None:
+        task, cell = str(process.task), self._cells.get(number)
+        if cell is None and number != PROGRAM_CELL:  # no client listens to it any more
             self._tell(task, {"do": "reply", "text": None})
             return
         self._asking.add(task)
-        cell.report(What.ASK, {"task": task, "prompt": prompt})
+        if cell is None:
+            process.asks = question  # the status tells it
+        else:
+            cell.report(What.ASK, {"task": task, **question.as_json()})
+            if question.debugger:
+                self._start(self._find_waiting(task, number))
 
     def _answered(self, task: str, said: Message, size: int) -> None:
         number, raised = int(said["cell"]), not said["ok"]
-        self._asking.discard(task)
+        self._asked_no_more(task)
         cell = self._cells.get(number)
+        if cell is not None and isinstance(said.get("raised"), dict):
+            self._note_raised(task, Raised.read(said["raised"]), cell.name)
         if cell is not None:
             cell.report(What.ANSWER, {**said, "task": task, "end": size})
             cell.answers[task] = _kept(said, cell.starts[task], size)
         self._handle(c.Answered(task, number, raised))
+
+    def _note_raised(self, task: str, raised: Raised, cell: str) -> None:
+        """Note what a task raised last; a debugger that was left is not what to debug."""
+        if not raised.left:
+            first = raised.message.strip().partition("\n")[0]
+            last = LastRaised(raised.type, first, cell, raised.line)
+            self._process(task).raised = last
 
     def used(self, process: TaskProcess, time: float) -> None:
         """Note the processor time that a task has used."""
@@ -215,6 +268,7 @@ class LiveSession:
 
     def exited(self, process: TaskProcess) -> None:
         """Note that a process has ended, and with it the session if it was one of its tasks."""
+        self._asking.discard(str(process.task))
         if process in self._living:
             self.end()
 
@@ -269,11 +323,17 @@ class LiveSession:
 
     @_do.register
     def _(self, action: c.Waits) -> None:
+        if action.cell == PROGRAM_CELL:
+            return  # the status shows who raised, and who has not ended
         three = {"waiting": action.waiting, "raised": action.raised, "finished": action.finished}
-        self._cells[action.cell].report(What.WAITS, three)
+        self._cells[action.cell].report(What.WAITS, {**three, "asking": ()})
 
     @_do.register
     def _(self, action: c.Done) -> None:
+        if action.cell == PROGRAM_CELL:
+            if action.why in ("answered", "waits"):
+                self._programs.programs_over()
+            return
         cell = self._cells.pop(action.cell)
         if cell.begun:
             self._directory.cell(
@@ -291,15 +351,35 @@ class LiveSession:
         self._cells.pop(action.cell).report(What.REFUSED, {"stuck": action.stuck})
 
     def _tell(self, task: str, order: Message) -> None:
-        process = next(one for one in self._processes if str(one.task) == task)
-        self._processes.tell(process, json.dumps(order))
+        self._processes.tell(self._process(task), json.dumps(order))
+
+    def _process(self, task: str) -> TaskProcess:
+        return next(one for one in self._processes if str(one.task) == task)
 
     async def _look(self, cell: int) -> None:
         """Find out which tasks are inside the framework."""
+        inside = await self._inside()
+        self._handle(c.Found(cell, inside, inside & self._idle))
+
+    async def _inside(self) -> frozenset[str]:
         where = await self._examine()
         found = (one.task for one in where if one.whereabouts is Whereabouts.IN_FRAMEWORK)
-        inside = frozenset(found) - self._asking
-        self._handle(c.Found(cell, inside, inside & self._idle))
+        return frozenset(found) - self._asking
+
+    async def _find_waiting(self, debugged: str, number: int) -> None:
+        """Tell which tasks wait inside the framework for one that is in the debugger."""
+        for _ in range(DEBUGGER_LOOKS):
+            await asyncio.sleep(DEBUGGER_LOOK_SECONDS)
+            cell = self._cells.get(number)
+            if cell is None or debugged not in self._asking or cell.waits_told:
+                return
+            inside = await self._inside()
+            busy = self._machine.busy
+            waiting = [one for one in inside & self._idle if busy.get(one) == number]
+            if waiting and number in self._cells:
+                cell.waits_told = True
+                told = {"waiting": sorted(waiting), "asking": [debugged]}
+                cell.report(What.WAITS, {**told, "raised": (), "finished": ()})
 
     def _start(self, coroutine: Any) -> None:  # noqa: ANN401 - a coroutine
         task = asyncio.create_task(coroutine)
