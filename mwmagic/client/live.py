@@ -262,18 +262,38 @@ class Live:
         Returns
         -------
         object or tuple
-            An array (also for a tensor), or plain data; for several expressions a tuple.
+            An array (also for a tensor), a value of pandas, or plain data; for several expressions
+            a tuple.
 
         Raises
         ------
         WorkerFailed
             An expression raises there, or is worth something else.
-        ClusterError
-            The tasks are on other machines.
         """
-        values = pull(self, expressions, task)
-        found = tuple(values[one] for one in expressions)
-        return found[0] if len(found) == 1 else found
+        [found] = self.pull_all(*expressions, tasks=[task]).values()
+        return found
+
+    def pull_all(
+        self, *expressions: str, tasks: Sequence[TaskName] | None = None
+    ) -> dict[str, Any]:
+        """Return what expressions are worth on several tasks, by default on all, by task.
+
+        See `pull`.
+        """
+        found = pull(self, expressions, tasks)
+        picked = {task: tuple(of[one] for one in expressions) for task, of in found.items()}
+        return {task: one[0] if len(one) == 1 else one for task, one in picked.items()}
+
+    def carry(self, path: str, tasks: Sequence[TaskName] | None, *, back: bool) -> None:
+        """Bring a file beside the logs to the tasks' machines, or ``back`` from them.
+
+        Raises
+        ------
+        SupervisorError, ClusterError
+            It cannot be read or written.
+        """
+        names = [str(find_task(task, self.cluster.tasks)) for task in tasks or ()]
+        self._connection.converse("carry", tasks=names, path=path, back=back).next(None)
 
     def push(self, tasks: Sequence[TaskName] | None = None, **values: Any) -> None:  # noqa: ANN401 - the user's
         """Set variables on tasks.
@@ -283,14 +303,13 @@ class Live:
         tasks : sequence of int, str or Task, optional
             The tasks; by default all.
         **values
-            Arrays, tensors, numbers, texts, bytes, None, and lists, tuples and dicts of these.
+            Arrays, tensors, numbers, texts, bytes, None, DataFrames, Series and indexes of pandas,
+            and lists, tuples and dicts of these.
 
         Raises
         ------
         BadArguments
             A value is something else.
-        ClusterError
-            The tasks are on other machines.
         """
         push(self, values, tasks)
 

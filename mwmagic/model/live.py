@@ -17,6 +17,7 @@ __all__ = [
     "Answer",
     "Raised",
     "What",
+    "parcel_name",
 ]
 
 LIVE_SCRIPT = "live.py"
@@ -52,6 +53,11 @@ class What(str, Enum):
     WAITS = "waits"
     REFUSED = "refused"
     DONE = "done"
+
+
+def parcel_name(place: str, task: str) -> str:
+    """Return the file at a place that holds the values which a task gives away."""
+    return f"{place}.{task.replace(':', '-')}"
 
 
 @dataclass(frozen=True)

@@ -188,6 +188,10 @@ class Processes:
         channel = self._place.channel(process.task)
         channel.send("tell", process=self.key(process), data=packet)
 
+    async def carry(self, process: TaskProcess, path: Path) -> None:
+        """Bring a file of the record to a process, if it is on another disk."""
+        await self._place.carry(process.task, path)
+
     async def bring(self, process: TaskProcess, path: Path) -> None:
         """Fetch a file of the record that a process wrote, if it is on another disk."""
         await self._place.pull(process.task, str(path))

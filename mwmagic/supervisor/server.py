@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from mwmagic.errors import ClusterEnding, ClusterOwned, MwmagicError, SupervisorError
+from mwmagic.model.live import What
 from mwmagic.model.messages import MESSAGE_BYTES, REQUESTS, VERSION, Message, check, decode, encode
 from mwmagic.model.text import encodable
 from mwmagic.model.variables import SESSION
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
     from pathlib import Path
 
 __all__ = ["Client", "Server"]
@@ -186,6 +187,24 @@ class Server:
         else:
             if result is not None:
                 client.send({"type": "reply", "id": number, "result": result})
+
+    def answer_later(self, client: Client, number: int, work: Coroutine[Any, Any, None]) -> None:
+        """Answer a request when what it asks for is done, or say why it cannot be."""
+        task = asyncio.create_task(self._answer_after(client, number, work))
+        self._readers.add(task)
+        task.add_done_callback(self._readers.discard)
+
+    async def _answer_after(
+        self, client: Client, number: int, work: Coroutine[Any, Any, None]
+    ) -> None:
+        try:
+            await work
+        except MwmagicError as error:
+            self._refuse(client, number, type(error).__name__, str(error))
+        except OSError as error:
+            self._refuse(client, number, "SupervisorError", f"the supervisor failed: {error}")
+        else:
+            client.tell(number, What.DONE, {})
 
     def _refuse(self, client: Client, number: int, kind: str, error: str) -> None:
         client.send({"type": "error", "id": number, "kind": kind, "error": error})

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from mwmagic.logs.guard import Guard
+    from mwmagic.model.cluster import Task
     from mwmagic.model.messages import Message
     from mwmagic.model.position import Position
     from mwmagic.record import RunDirectory
@@ -175,6 +176,21 @@ class LiveSession:
     def asks(self) -> bool:
         """Whether a task waits for an answer."""
         return bool(self._asking)
+
+    async def carry(self, tasks: Sequence[Task], path: Path, *, back: bool) -> None:
+        """Bring a file of the record to the tasks' machines, or back from them.
+
+        Raises
+        ------
+        SupervisorError, ClusterError, OSError
+            It cannot be read or written.
+        """
+        for task in tasks:
+            process = self._process(str(task))
+            if back:
+                await self._processes.bring(process, path)
+            else:
+                await self._processes.carry(process, path)
 
     # Events of the tasks.
 

@@ -70,7 +70,7 @@ BEGINNINGS = frozenset({"launch", "restart", "update", "detach"})
 PLACED = frozenset({"launch", "restart", "fetch"})
 """The requests that need machines."""
 
-ANSWERED_LATER = frozenset({"cell"})
+ANSWERED_LATER = frozenset({"cell", "carry"})
 """The requests that are answered by what happens to what they ask for."""
 
 
@@ -131,6 +131,7 @@ class Supervisor:
             "cell": self._cell,
             "interrupt": self._interrupt,
             "reply": self._reply,
+            "carry": self._carry,
             "fetch": self._fetch,
             "forget": self._forget,
             "update": self._update,
@@ -510,6 +511,12 @@ class Supervisor:
 
     def _reply(self, _client: Client, message: Message) -> None:
         self._active().session.reply(str(self._task(message["task"])), message["text"])
+
+    def _carry(self, client: Client, message: Message) -> None:
+        tasks = [self._task(name) for name in message["tasks"]] or list(self.options.members)
+        session = self._active().session
+        carrying = session.carry(tasks, Path(message["path"]), back=message["back"])
+        self._server.answer_later(client, message["id"], carrying)
 
     def _fetch(self, _client: Client, message: Message) -> None:
         task, path = self._task(message["task"]), message["path"]

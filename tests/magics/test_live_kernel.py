@@ -109,6 +109,8 @@ def test_values_go_to_the_tasks_and_come_back(kernel):
     assert kernel.run("x").value == "[0.2, 1]"
     assert kernel.run("y = %mw_pull x[0]+1 --index 1").error is None
     assert kernel.run("y").value == "1.2"
+    assert kernel.run("z = %mw_pull rank --tasks 0,1\nz").value == "{'worker:0': 0, 'worker:1': 1}"
+    assert kernel.run("%mw_pull rank --type worker").value == "{'worker:0': 0, 'worker:1': 1}"
     assert kernel.run("%mw_push nothing").error.startswith("BadArguments: nothing: NameError: name")
     assert kernel.run("%mw_push 2x=1").error.startswith("BadArguments: '2x' is not a variable's")
 
