@@ -86,6 +86,7 @@ class LiveCell:
         self.unanswered: tuple[str, ...] = ()
         self._conversation = conversation
         self._chorus = Chorus(size)
+        self._places: Mapping[str, Mapping[str, Any]] = {}
         self._logs: dict[str, Follower] = {}
 
     def news(self, seconds: float | None = None) -> tuple[What, Mapping[str, Any]] | None:
@@ -109,9 +110,7 @@ class LiveCell:
     def _take(self, what: What, said: Mapping[str, Any]) -> None:
         if what is What.BEGUN:
             self.number = said["cell"]
-            for task, where in said["logs"].items():
-                log = self._logs[task] = Follower(Path(where["log"]), Guard(lambda _: None))
-                log.begin(where["start"], exact=True)
+            self._places = said["logs"]
         elif what is What.ANSWER:
             answer = Answer.read(said)
             self.answers[answer.task] = answer
@@ -125,20 +124,28 @@ class LiveCell:
     @property
     def tasks(self) -> tuple[str, ...]:
         """Its tasks, once it has begun."""
-        return tuple(self._logs)
+        return tuple(self._places)
 
     def ranked(self) -> dict[str, Answer]:
         """Return the answers in the order of the tasks' ranks."""
-        return {task: self.answers[task] for task in self._logs if task in self.answers}
+        return {task: self.answers[task] for task in self._places if task in self.answers}
 
     def lines(self, *, every: bool = False) -> list[tuple[tuple[str, ...], str]]:
         """Return the lines that are due, or every one, each with the tasks that printed it."""
-        for task, log in self._logs.items():
+        for task, log in self._followed().items():
             lines = log.rest() + (log.close() if self.over else [])
             for line in lines:
                 if line.mark != Mark.NOISE:
                     self._chorus.hear(task, line.text, time.monotonic())
         return self._chorus.due(None if self.over or every else time.monotonic())
+
+    def _followed(self) -> dict[str, Follower]:
+        """Return what reads the logs, from where the cell's output begins."""
+        for task in self._places.keys() - self._logs.keys():
+            where = self._places[task]
+            log = self._logs[task] = Follower(Path(where["log"]), Guard(lambda _: None))
+            log.begin(where["start"], exact=True)
+        return {task: self._logs[task] for task in self._places}
 
 
 class Live:
@@ -158,6 +165,7 @@ class Live:
         self.cluster = cluster
         self.process = run
         self._connection = connection
+        self._tasks = cluster.tasks  # which are the same as long as it lives
 
     def __repr__(self) -> str:
         return f"<Live session, run {self.process.number}: {self.process.words}>"
@@ -202,10 +210,9 @@ class Live:
                 "limit; put the code in a module and import that"
             )
         self._check_open()
-        known = self.cluster.tasks
-        names = [str(find_task(task, known)) for task in tasks or ()]
+        names = [str(find_task(task, self._tasks)) for task in tasks or ()]
         said = self._connection.converse("cell", tasks=names, name=name, source=source)
-        return LiveCell(said, len(names) or len(known))
+        return LiveCell(said, len(names) or len(self._tasks))
 
     def run(
         self,
@@ -292,7 +299,7 @@ class Live:
         SupervisorError, ClusterError
             It cannot be read or written.
         """
-        names = [str(find_task(task, self.cluster.tasks)) for task in tasks or ()]
+        names = [str(find_task(task, self._tasks)) for task in tasks or ()]
         self._connection.converse("carry", tasks=names, path=path, back=back).next(None)
 
     def push(self, tasks: Sequence[TaskName] | None = None, **values: Any) -> None:  # noqa: ANN401 - the user's

@@ -9,6 +9,7 @@ from IPython.core.error import StdinNotImplementedError
 from IPython.display import display
 
 from mwmagic.client.arguments import reader
+from mwmagic.client.live import LISTEN_SECONDS
 from mwmagic.errors import BadArguments, NoRun, WaitInterrupted
 from mwmagic.model.cluster import TYPES, Task, find_task
 from mwmagic.model.live import What
@@ -45,6 +46,9 @@ if TYPE_CHECKING:
 
 __all__ = ["add_tasks", "chosen", "mw_debug", "mw_live", "mw_reset", "opened"]
 
+
+_SILENT = (What.BEGUN, What.ANSWER)
+"""What is told of a cell that says nothing of its output; looking at each log takes time."""
 
 NOTICE_SECONDS = 0.25
 """How long an exception waits for the same of other tasks before it is told."""
@@ -163,9 +167,12 @@ def _follow(session: Session, live: Live, cell: LiveCell, name: str) -> None:
     notices = Notices()
     asks: dict[str, Question] = {}
     asking = Asking(session.say, live.reply)
+    printed = 0.0
     for news in live.follow(cell):
-        _print(session, cell, size)
         what, said = news or (None, {})
+        if what not in _SILENT or time.monotonic() > printed + LISTEN_SECONDS:
+            _print(session, cell, size)
+            printed = time.monotonic()
         if what is What.SHOW:
             _show(session, said, size)
         if what is What.ASK:

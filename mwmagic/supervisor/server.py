@@ -8,7 +8,7 @@ import socket
 import struct
 import traceback
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -25,8 +25,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Client", "Server"]
 
+GATHER_SECONDS = 0.001
+"""How long what a cell's client need not know at once waits for more: each send is dear."""
+
 CLIENT_BACKLOG_BYTES = 2**20
 """Bytes that a client may leave unread before it gets only the latest news."""
+
+
+_GATHERED = frozenset({What.BEGUN, What.ANSWER})
+"""What is told of a cell that may wait for `GATHER_SECONDS`."""
 
 
 def _described(pid: int) -> str:
@@ -49,17 +56,34 @@ class Client:
     death: int | None = None
     _latest: Message | None = None
     _behind: asyncio.Task[None] | None = None
+    _gathered: bytearray = field(default_factory=bytearray)
+    _due: asyncio.TimerHandle | None = None
 
     def send(self, message: Message) -> None:
-        """Send a message."""
+        """Send a message, after those that were gathered."""
         if message["type"] == "reply":
             self._latest = None  # the reply is newer
-        if not self.writer.is_closing():
-            self.writer.write(encode(message))
+        self._gathered += encode(message)
+        self._flush()
 
-    def tell(self, number: int, what: str, said: dict[str, Any]) -> None:
-        """Send what happened to what a request asked for."""
-        self.send({"type": "cell", "id": number, "what": what, "said": said})
+    def tell(self, number: int, what: What, said: dict[str, Any]) -> None:
+        """Send what happened to what a request asked for; often soon, with what comes next."""
+        message = {"type": "cell", "id": number, "what": what, "said": said}
+        if what not in _GATHERED:
+            self.send(message)
+            return
+        self._gathered += encode(message)
+        if self._due is None:
+            loop = asyncio.get_running_loop()
+            self._due = loop.call_later(GATHER_SECONDS, self._flush)
+
+    def _flush(self) -> None:
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
+        gathered, self._gathered = self._gathered, bytearray()
+        if gathered and not self.writer.is_closing():
+            self.writer.write(bytes(gathered))
 
     def news(self, message: Message) -> None:
         """Send a message that a later one replaces; a slow reader gets only the latest."""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .process import TaskProcess
     from .processes import Processes
 
-    Report = Callable[[str, dict[str, Any]], None]
+    Report = Callable[[What, dict[str, Any]], None]
 
 __all__ = ["LiveSession", "is_live"]
 
@@ -297,32 +297,33 @@ class LiveSession:
     # What is done.
 
     def _handle(self, event: c.CellEvent) -> None:
-        for action in self._machine.handle(event):
-            self._do(action)
+        actions = self._machine.handle(event)
+        told = [action for action in actions if isinstance(action, c.Tell)]
+        for action in actions:
+            if not isinstance(action, c.Tell):
+                self._do(action)
+        if told:
+            self._begin(told[0].cell, [action.task for action in told])
 
     @singledispatchmethod
     def _do(self, action: c.CellAction) -> None:
         """Carry out an action."""
         raise TypeError(action)
 
-    @_do.register
-    def _(self, action: c.Tell) -> None:
-        cell = self._cells[action.cell]
-        if not cell.begun:
-            self._begin(action.cell, cell)
-        order = {"do": "cell", "cell": action.cell, "name": cell.name, "source": cell.source}
-        self._tell(action.task, order)
-
-    def _begin(self, number: int, cell: _Cell) -> None:
+    def _begin(self, number: int, tasks: Sequence[str]) -> None:
+        """Have a cell begin on all its tasks; what else is to be done they need not wait for."""
+        cell = self._cells[number]
         cell.begun = time.time()
         cell.starts = {task: self._ends[task] for task in cell.tasks}
-        self._directory.save_cell(number, cell.source)
+        order = {"do": "cell", "cell": number, "name": cell.name, "source": cell.source}
+        self._processes.tell(list(map(self._process, tasks)), json.dumps(order))
         cell.report(What.BEGUN, {"cell": number, "logs": self._logs(cell.tasks)})
+        self._directory.save_cell(number, cell.source)
 
     def _logs(self, tasks: Sequence[str]) -> dict[str, dict[str, Any]]:
         """Return each task's log, and where in it the output of the next cell begins."""
-        paths = {str(one.task): str(one.paths.log) for one in self._processes}
-        return {task: {"log": paths[task], "start": self._ends[task]} for task in tasks}
+        logs = ((task, str(self._process(task).paths.log)) for task in tasks)
+        return {task: {"log": log, "start": self._ends[task]} for task, log in logs}
 
     @_do.register
     def _(self, action: c.Signal) -> None:
@@ -367,10 +368,10 @@ class LiveSession:
         self._cells.pop(action.cell).report(What.REFUSED, {"stuck": action.stuck})
 
     def _tell(self, task: str, order: Message) -> None:
-        self._processes.tell(self._process(task), json.dumps(order))
+        self._processes.tell([self._process(task)], json.dumps(order))
 
     def _process(self, task: str) -> TaskProcess:
-        return next(one for one in self._processes if str(one.task) == task)
+        return self._processes.named(task)
 
     async def _look(self, cell: int) -> None:
         """Find out which tasks are inside the framework."""
