@@ -6,6 +6,7 @@ logs, and the supervisor brings them there and back.
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
 import tempfile
@@ -29,6 +30,9 @@ MEMORY = Path("/dev/shm")  # noqa: S108 - in a private directory of it
 """Where files are memory: a value of 100 MB takes 0.1 s there and back."""
 
 _TASK = "__import__('mwmagic.worker.exchange', fromlist=['exchange'])"
+
+LITERAL_BITS, LITERAL_CHARACTERS = 64, 200
+"""The largest integers and texts that a push writes in its cell."""
 
 
 def pull(
@@ -59,15 +63,34 @@ def push(live: Live, values: Mapping[str, Any], tasks: Sequence[TaskName] | None
     """
     from mwmagic.worker import parcel
 
+    name = f"%mw_push {', '.join(values)}"
+    plain = {one: value for one, value in values.items() if _is_literal(value)}
+    source = "".join(f"{one} = {value!r}\n" for one, value in plain.items())
+    if len(plain) == len(values):
+        live.run(source, tasks, name=name)
+        return
     try:
-        packed = parcel.Parcel(values)
+        packed = parcel.Parcel({one: values[one] for one in values.keys() - plain.keys()})
     except parcel.NotPlain as error:
         raise BadArguments(str(error)) from None
     with _meeting(live) as way:
         chosen = parcel.roomy(list(map(str, way.here)), packed.size)
         packed.write(chosen)
         place = way.bring(chosen, tasks)
-        live.run(f"globals().update({_TASK}.take({place!r}));", tasks, name="%mw_push")
+        live.run(f"{source}globals().update({_TASK}.take({place!r}));", tasks, name=name)
+
+
+def _is_literal(value: object) -> bool:
+    """Return whether a value can be written in a cell, so that the record holds it."""
+    if type(value) is int:
+        return value.bit_length() <= LITERAL_BITS
+    if type(value) is float:
+        return math.isfinite(value)
+    return value is None or type(value) is bool or _is_short(value)
+
+
+def _is_short(value: object) -> bool:
+    return type(value) is str and len(value) <= LITERAL_CHARACTERS and value.isprintable()
 
 
 class _Way(Protocol):
@@ -130,7 +153,7 @@ class _Machines:
         for path in self.here[0].parent.glob(f"{self.here[0].name}*"):
             path.unlink(missing_ok=True)
         with suppress(MwmagicError):  # the session may be over
-            self._live.run(f"{_TASK}.drop({self.there[0]!r});", name="%mw_push")
+            self._live.run(f"{_TASK}.drop({self.there[0]!r});", name="%mw_pull")
 
 
 @contextmanager

@@ -28,7 +28,7 @@ AGENT_CLOSE_SECONDS = 5.0
 PARTING_SECONDS = 1.0
 """How long the command may take to say why it ends, once its output has ended."""
 
-TURN_SECONDS = 0.001
+READING_SECONDS = 0.001
 """How long an agent's events are read in a row before others have their turn."""
 
 DEAF_SECONDS = 5.0
@@ -260,7 +260,7 @@ class Channel:
         try:
             while line := await self._link.events.readline():
                 self._take(check(decode(line), EVENTS))
-                if time.monotonic() > turn + TURN_SECONDS:
+                if time.monotonic() > turn + READING_SECONDS:
                     await asyncio.sleep(0)  # a request does not wait for all that hundreds say
                     turn = time.monotonic()
         except Exception as error:  # noqa: BLE001 - an agent that is not listened to must not go on

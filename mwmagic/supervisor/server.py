@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Client", "Server"]
 
-GATHER_SECONDS = 0.001
+TOGETHER_SECONDS = 0.001
 """How long what a cell's client need not know at once waits for more: each send is dear."""
 
 CLIENT_BACKLOG_BYTES = 2**20
@@ -33,7 +33,7 @@ CLIENT_BACKLOG_BYTES = 2**20
 
 
 _GATHERED = frozenset({What.BEGUN, What.ANSWER})
-"""What is told of a cell that may wait for `GATHER_SECONDS`."""
+"""What is told of a cell that may wait for `TOGETHER_SECONDS`."""
 
 
 def _described(pid: int) -> str:
@@ -75,7 +75,7 @@ class Client:
         self._gathered += encode(message)
         if self._due is None:
             loop = asyncio.get_running_loop()
-            self._due = loop.call_later(GATHER_SECONDS, self._flush)
+            self._due = loop.call_later(TOGETHER_SECONDS, self._flush)
 
     def _flush(self) -> None:
         if self._due is not None:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import singledispatchmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from mwmagic import cells as c
 from mwmagic.agent.wire import parsed
 from mwmagic.errors import SupervisorError
-from mwmagic.model.live import PROGRAM_CELL, Raised, What
+from mwmagic.model.live import PROGRAM_CELL, Answer, KeptAnswer, KeptCell, Raised, What
 from mwmagic.model.position import Whereabouts
-from mwmagic.model.status import LastRaised, Question
+from mwmagic.model.status import LastRaised, LiveStatus, Question
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 __all__ = ["LiveSession", "is_live"]
 
+NOTED_CHARACTERS = 500
+"""The most of an exception's text that the record keeps beside the log."""
+
 WAITING_CORES = 0.1
 """The processor time per second below which a task only waits; TensorFlow's threads poll."""
 
@@ -49,11 +52,14 @@ def is_live(packet: str) -> bool:
     return packet.startswith('{"live": ')
 
 
-def _kept(said: Message, start: int, end: int) -> dict[str, Any]:
-    """Return what the record keeps of an answer: where its output is in the log, and its end."""
-    raised = said.get("raised")
-    kind = raised.get("type") if isinstance(raised, dict) else None
-    return {"start": start, "end": end, "seconds": said.get("seconds"), "raised": kind}
+def _kept(said: Message, start: int) -> KeptAnswer:
+    """Return what the record keeps of an answer."""
+    answer = Answer.read(said)
+    kept = KeptAnswer(start, answer.end, answer.seconds)
+    if answer.raised is None:
+        return kept
+    message = answer.raised.message[:NOTED_CHARACTERS]
+    return replace(kept, raised=answer.raised.type, message=message)
 
 
 @dataclass
@@ -66,7 +72,8 @@ class _Cell:
     report: Report
     begun: float = 0.0
     starts: dict[str, int] = field(default_factory=dict)
-    answers: dict[str, dict[str, Any]] = field(default_factory=dict)
+    answers: dict[str, KeptAnswer] = field(default_factory=dict)
+    attempt: int = 0
     waits_told: bool = False
 
 
@@ -122,6 +129,7 @@ class LiveSession:
         self._number = 0
         self._living: set[TaskProcess] = set()
         self._asking: set[str] = set()
+        self._doing: dict[str, LiveStatus] = {}
         self._late: dict[TaskProcess, deque[Message]] = {}
         self._ends: dict[str, int] = {}
         self._used: dict[str, tuple[float, float]] = {}
@@ -132,6 +140,10 @@ class LiveSession:
     def ready(self) -> bool:
         """Whether every task takes cells."""
         return self._machine.ready
+
+    def doing(self, task: str) -> LiveStatus | None:
+        """Return what a task does; None if it takes no cells."""
+        return self._doing.get(task)
 
     # Requests.
 
@@ -209,6 +221,7 @@ class LiveSession:
         self._ends[task] = event["size"]
         if said["live"] == "ready":
             self._living.add(process)
+            self._doing[task] = LiveStatus()
             self._handle(c.Ready(task))
         elif said["live"] == "ask":
             question = Question(str(said["prompt"]), debugger=said.get("debugger") is True)
@@ -251,20 +264,23 @@ class LiveSession:
         self._asking.add(task)
         if cell is None:
             process.asks = question  # the status tells it
-        else:
-            cell.report(What.ASK, {"task": task, **question.as_json()})
-            if question.debugger:
-                self._start(self._find_waiting(task, number))
+            return
+        self._note(task, asks=True)
+        cell.report(What.ASK, {"task": task, **question.as_json()})
+        if question.debugger:
+            self._start(self._find_waiting(task, number))
 
     def _answered(self, task: str, said: Message, size: int) -> None:
         number, raised = int(said["cell"]), not said["ok"]
         self._asked_no_more(task)
+        self._doing[task] = LiveStatus()
         cell = self._cells.get(number)
         if cell is not None and isinstance(said.get("raised"), dict):
             self._note_raised(task, Raised.read(said["raised"]), cell.name)
         if cell is not None:
-            cell.report(What.ANSWER, {**said, "task": task, "end": size})
-            cell.answers[task] = _kept(said, cell.starts[task], size)
+            answer = {**said, "task": task, "end": size}
+            cell.report(What.ANSWER, answer)
+            cell.answers[task] = _kept(answer, cell.starts[task])
         self._handle(c.Answered(task, number, raised))
 
     def _note_raised(self, task: str, raised: Raised, cell: str) -> None:
@@ -292,6 +308,7 @@ class LiveSession:
         """End all cells: the processes end or are replaced, and their variables with them."""
         self._living.clear()
         self._asking.clear()
+        self._doing.clear()
         self._handle(c.Gone(reset))
 
     # What is done.
@@ -314,9 +331,11 @@ class LiveSession:
         """Have a cell begin on all its tasks; what else is to be done they need not wait for."""
         cell = self._cells[number]
         cell.begun = time.time()
+        cell.attempt = max(process.attempt for process in self._processes)
         cell.starts = {task: self._ends[task] for task in cell.tasks}
         order = {"do": "cell", "cell": number, "name": cell.name, "source": cell.source}
         self._processes.tell(list(map(self._process, tasks)), json.dumps(order))
+        self._doing |= {task: LiveStatus(cell.name, cell.begun) for task in tasks}
         cell.report(What.BEGUN, {"cell": number, "logs": self._logs(cell.tasks)})
         self._directory.save_cell(number, cell.source)
 
@@ -342,6 +361,8 @@ class LiveSession:
     def _(self, action: c.Waits) -> None:
         if action.cell == PROGRAM_CELL:
             return  # the status shows who raised, and who has not ended
+        for task in action.waiting:
+            self._note(task, waits=action.raised + action.finished)
         three = {"waiting": action.waiting, "raised": action.raised, "finished": action.finished}
         self._cells[action.cell].report(What.WAITS, {**three, "asking": ()})
 
@@ -353,19 +374,19 @@ class LiveSession:
             return
         cell = self._cells.pop(action.cell)
         if cell.begun:
-            self._directory.cell(
-                cell=action.cell,
-                name=cell.name,
-                tasks=list(cell.tasks),
-                begun=cell.begun,
-                why=action.why,
-                answers=cell.answers,
-            )
+            names = tuple(cell.tasks)
+            kept = (action.cell, cell.name, names, cell.attempt, cell.begun, action.why)
+            self._directory.cell(KeptCell(*kept, cell.answers))
         cell.report(What.DONE, {"why": action.why, "unanswered": action.unanswered})
 
     @_do.register
     def _(self, action: c.Refuse) -> None:
         self._cells.pop(action.cell).report(What.REFUSED, {"stuck": action.stuck})
+
+    def _note(self, task: str, **changes: Any) -> None:  # noqa: ANN401 - as `LiveStatus` has them
+        """Note more of what a task does, if it takes cells."""
+        if task in self._doing:
+            self._doing[task] = replace(self._doing[task], **changes)
 
     def _tell(self, task: str, order: Message) -> None:
         self._processes.tell([self._process(task)], json.dumps(order))
@@ -380,8 +401,13 @@ class LiveSession:
 
     async def _inside(self) -> frozenset[str]:
         where = await self._examine()
-        found = (one.task for one in where if one.whereabouts is Whereabouts.IN_FRAMEWORK)
-        return frozenset(found) - self._asking
+        found = [one for one in where if one.whereabouts is Whereabouts.IN_FRAMEWORK]
+        lines = {one.task: one.at for one in found}
+        for task in self._doing.keys() - lines.keys():
+            self._note(task, waits=(), at=None)
+        for task, line in lines.items():
+            self._note(task, at=line)
+        return frozenset(lines) - self._asking
 
     async def _find_waiting(self, debugged: str, number: int) -> None:
         """Tell which tasks wait inside the framework for one that is in the debugger."""
