@@ -163,7 +163,7 @@ def _meeting(live: Live) -> Iterator[_Way]:
         if live.cluster.options.engine == "local":
             shelves = [str(MEMORY)] if os.access(MEMORY, os.W_OK) else []
             private = [
-                tempfile.TemporaryDirectory(prefix="mwmagic-", dir=shelf)
+                tempfile.TemporaryDirectory(prefix=f"mwmagic-{os.getpid()}-", dir=shelf)
                 for shelf in [*shelves, None]
             ]
             yield _OneMachine([stack.enter_context(one) for one in private])

@@ -343,6 +343,8 @@ class LiveRun:
                 process.usage = usage
                 self._stalls.watch(process, event["time"], evaluating=self.gang.evaluating)
                 self._session.used(process, event["time"])
+        if self._session.asks:
+            self._stalls.hold(event["time"])
         self._stalls.judge(event["time"], running=self._advances)
         self._judge_evaluation(event["time"])
         self._changed()

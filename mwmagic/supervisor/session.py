@@ -227,15 +227,16 @@ class LiveSession:
             question = Question(str(said["prompt"]), debugger=said.get("debugger") is True)
             self._asked(process, int(said["cell"]), question)
         elif isinstance(said.get("file"), str):
-            self._start(self._fetched(process, said["file"], event["size"]))
+            late = self._late[process] = deque()  # at once: the next ones may be here already
+            self._start(self._fetched(process, said["file"], event["size"], late))
         else:
             self._told(task, said, event["size"])
 
-    async def _fetched(self, process: TaskProcess, path: str, size: int) -> None:
+    async def _fetched(
+        self, process: TaskProcess, path: str, size: int, late: deque[Message]
+    ) -> None:
         """Read a long message from its file, which is beside the log; the next ones wait."""
         file = process.paths.log.with_name(Path(path).name)
-        late: deque[Message] = deque()
-        self._late[process] = late
         try:
             await self._processes.bring(process, file)
             said = parsed(file.read_bytes())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 
@@ -46,7 +47,7 @@ def _nothing_is_left(live):
     yield
     shelves = [Path(live.process.directory, "attempt-1"), transfer.MEMORY]
     left = [path.name for shelf in shelves for path in shelf.glob("*values*")]
-    assert not left + [path.name for path in transfer.MEMORY.glob("mwmagic-*")]
+    assert not left + [path.name for path in transfer.MEMORY.glob(f"mwmagic-{os.getpid()}-*")]
     beside = "os.listdir(os.path.dirname(os.environ['MWMAGIC_FAILURE_REPORT']))"
     names = live.run(f"[one for one in {beside} if 'values' in one]")
     assert {one.value["text/plain"] for one in names.values()} == {"[]"}
