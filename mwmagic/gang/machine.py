@@ -13,6 +13,10 @@ The life of a run::
                                               └─ otherwise ──▶ backoff ──▶ running
     stop, from anywhere ──▶ ending ──▶ stopped
 
+Where processes stay when their programs are over::
+
+    running ──all programs over──▶ kept ──stop──▶ ending ──▶ finished, or failed
+
 A run is done when its peers are, even if a task that only serves or evaluates
 was never launched. An evaluator may then finish its evaluation. Actions can be
 lost with the machine they are sent to, so an action that ends a process is
@@ -43,12 +47,14 @@ from .events import (
     FailureKind,
     Hurry,
     Launch,
+    ProgramsOver,
     Rebind,
     Restart,
     SetTimer,
     StartAlone,
     StartTask,
     Stop,
+    Timer,
 )
 from .policy import PORT_TRIES, REPLACEMENT_TRIES, Policy
 from .roles import Role, roles
@@ -77,6 +83,7 @@ class _Aim(Enum):
 
     FINISH = "finish"
     STOP = "stop"
+    RELEASE = "release"
     RETRY = "retry"
     RESTART = "restart"
 
@@ -120,6 +127,7 @@ class Gang:
         self._failure: Exited | None = None  # the one that decides about a retry
         self._deadline = math.inf  # when the tasks that were asked to end are killed
         self._since = self.time  # when the attempt began
+        self._outcome: RunState | None = None  # of programs whose processes are kept
 
     # Queries.
 
@@ -137,6 +145,11 @@ class Gang:
     def stopping(self) -> bool:
         """Whether the run was stopped on request, so that it is not started again."""
         return self._stopping
+
+    @property
+    def outcome(self) -> RunState | None:
+        """How the programs ended, once their processes are kept."""
+        return self._outcome
 
     @property
     def evaluating(self) -> bool:
@@ -161,11 +174,14 @@ class Gang:
             return self._launch(event.task)
         if isinstance(event, Exited):
             return self._exited(event)
+        if isinstance(event, Timer):
+            return self._timer(event.due)
+        return self._requested(event)
+
+    def _requested(self, event: Stop | Restart | ProgramsOver) -> list[Action]:
         if isinstance(event, Stop):
             return self._stop(event)
-        if isinstance(event, Restart):
-            return self._restart()
-        return self._timer(event.due)
+        return self._keep(event) if isinstance(event, ProgramsOver) else self._restart()
 
     # Starting.
 
@@ -202,7 +218,7 @@ class Gang:
         self.attempt += 1
         self.state = RunState.RUNNING if self._complete else RunState.FORMING
         self._since, self._deadline = self.time, math.inf
-        self._aim, self._failure = _Aim.FINISH, None
+        self._aim, self._failure, self._outcome = _Aim.FINISH, None, None
         self._done.clear()
         self._replaced.clear()
         started = self._launched - self._retired
@@ -228,7 +244,7 @@ class Gang:
             return []
         if role is Role.REPLACEABLE:
             return [] if event.succeeded else self._replace(event, lived)
-        if role is Role.PEER and event.succeeded:
+        if role is Role.PEER and event.succeeded and not self.policy.stays:
             return self._finish(event.task)
         return self._fail(event)
 
@@ -317,6 +333,8 @@ class Gang:
         self._awaited.clear()
         if self._aim is _Aim.FINISH:
             return self._final(RunState.FINISHED)
+        if self._aim is _Aim.RELEASE and self._outcome is not None:
+            return self._final(self._outcome)
         if self._aim is _Aim.STOP:
             return self._final(RunState.STOPPED)
         if self._aim is _Aim.RESTART or self._failure is None:
@@ -330,9 +348,10 @@ class Gang:
         if lasted >= self.policy.healthy:
             self.restarts = self._moved = 0
         moves = failure.failure is FailureKind.PORT and self._moved < PORT_TRIES
-        resumes = failure.saved and lasted >= self.policy.resume
+        resumes = failure.saved and lasted >= self.policy.resume and not self.policy.stays
         spent = self.restarts >= self.policy.restarts and not (moves or resumes)
-        if failure.failure is FailureKind.PERMANENT or spent:
+        kept = self._outcome is not None  # another attempt would run the programs again
+        if failure.failure is FailureKind.PERMANENT or spent or kept:
             return self._final(RunState.FAILED)
         if self._stopping:
             return self._final(RunState.STOPPED)
@@ -362,8 +381,16 @@ class Gang:
             return self._retire(event.task, grace)
         self._stopping = True
         decided = self.state is RunState.ENDING and self._aim is not _Aim.RESTART
+        aim = _Aim.RELEASE if self.state is RunState.KEPT else _Aim.STOP
         cancel = self._cancel_backoff()
-        return cancel + self._end_all(self._aim if decided else _Aim.STOP, grace)
+        return cancel + self._end_all(self._aim if decided else aim, grace)
+
+    def _keep(self, event: ProgramsOver) -> list[Action]:
+        """Note how the programs ended; what happens later is no longer theirs."""
+        if self.state is RunState.RUNNING:
+            self.state = RunState.KEPT
+            self._outcome = RunState.FAILED if event.failed else RunState.FINISHED
+        return []
 
     def _retire(self, task: Task, grace: float) -> list[Action]:
         self._retired.add(task)

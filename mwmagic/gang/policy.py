@@ -46,6 +46,8 @@ class Policy:
         earlier it counts as a failure, or the run could restart forever.
     saving : float
         Seconds that the other tasks have to save as well after the first exit 42.
+    stays : bool
+        Whether processes stay until they are stopped, so that every exit of a peer is a failure.
     """
 
     restarts: int = ClusterOptions.restarts
@@ -57,6 +59,7 @@ class Policy:
     settle: float = 0.5
     resume: float = 5.0
     saving: float = 30.0
+    stays: bool = False
 
     def delay(self, restart: int) -> float:
         """Return the seconds to wait before a restart; restarts count from 1."""
