@@ -251,6 +251,9 @@ class RunStatus(Stored):
         How many times in a row it was restarted after a failure, and how often it may be.
     delay : Delay or None
         The wait before the next attempt, if there is one now.
+    placing : str or None
+        The scheduler's latest word, which may be empty, while the next attempt waits for
+        machines.
     given_up : GivenUp or None
         Why a run that failed was not restarted any more, if it had been before.
     started : float
@@ -287,6 +290,7 @@ class RunStatus(Stored):
     restarts: int = 0
     limit: int = 0
     delay: Delay | None = None
+    placing: str | None = None
     given_up: GivenUp | None = None
     started: float = 0.0
     ended: float | None = None

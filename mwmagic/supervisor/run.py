@@ -411,6 +411,7 @@ class LiveRun:
             restarts=self.gang.restarts,
             limit=self.gang.policy.restarts,
             delay=self._delay if self.gang.state is RunState.BACKOFF else None,
+            placing=self._placing,
             given_up=self._given_up,
             started=self._started,
             ended=self._ended,
@@ -424,6 +425,12 @@ class LiveRun:
             examined=self._stalls.examined,
             faults=tuple(self._faults),
         )
+
+    @property
+    def _placing(self) -> str | None:
+        placing = self._place.placing
+        waits = self._moving is not None and placing.state == "waiting"
+        return placing.said if waits else None
 
     @property
     def _script(self) -> str:

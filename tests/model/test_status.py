@@ -52,6 +52,7 @@ RUN = RunStatus(
     restarts=1,
     limit=3,
     delay=Delay(0.5, "step"),
+    placing="Slurm job 4711 waits",
     given_up=GivenUp.PROGRESS,
     started=1.5,
     tasks={

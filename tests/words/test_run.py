@@ -107,6 +107,11 @@ HALF = Reached("train", 2, 3, 5, 10, {"loss": 0.123456, "nan": float("nan")}, 0.
             "stalled: worker:1 waits for the others in a save, at main.py:3 in f",
         ),
         (run("running", task(), stall=Stall()), "stalled"),
+        (run("running", task("ended"), placing=""), "waiting for machines"),
+        (
+            run("running", task("ended"), placing="Slurm job 7 waits (Resources)"),
+            "waiting for machines: Slurm job 7 waits (Resources)",
+        ),
         (run("ending", task()), "ending"),
         (run("ending", tasks={"evaluator:0": task()}), "ending: evaluator:0 still runs"),
         (run("backoff", task(), limit=3), "restarting 1 of 3"),
