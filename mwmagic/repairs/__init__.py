@@ -61,11 +61,14 @@ def look() -> None:
     keras = sys.modules.get("keras")
     if keras is None or not _concerns(keras):
         return
+    import linecache
+
     with suppress(ImportError):  # which `install` reports
         from . import repairs, use  # noqa: F401 - `use` is for those processes
 
         for repair in repairs.REPAIRS:
             repair.state  # noqa: B018 - it is remembered
+        linecache.clearcache()  # of Keras's files, which no worker needs
 
 
 def _concerns(keras: ModuleType) -> bool:
