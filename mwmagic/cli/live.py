@@ -262,7 +262,7 @@ class _Prompt:
     def _told(self, source: str, name: str) -> None:
         live = self._session()
         cell = live.begin(source, self._tasks, name=name)
-        telling = Telling(live, cell, name, Voice(_print, _show, _ask))
+        telling = Telling(live, cell, name, Voice(_print, _show))
         try:
             telling.follow()
         except KeyboardInterrupt as request:
@@ -290,9 +290,3 @@ def _print(text: str) -> None:
 def _show(value: Mapping[str, Any]) -> None:
     """Print a value's text, which any value has."""
     _print(str(value.get("text/plain", "")))
-
-
-def _ask(prompt: str) -> str | None:
-    with suppress(EOFError):
-        return input(prompt)
-    return None

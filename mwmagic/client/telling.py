@@ -7,7 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.model.live import What
+from mwmagic.model.status import Question
 from mwmagic.words.live import raised_words, ranks_words, waits_words
+
+from .asking import Asking
+from .live import LISTEN_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +21,9 @@ if TYPE_CHECKING:
     from .live import Live, LiveCell
 
 __all__ = ["Telling", "Voice"]
+
+_SILENT = (What.BEGUN, What.ANSWER)
+"""What is told of a cell that says nothing of its output; looking at each log takes time."""
 
 NOTICE_SECONDS = 0.25
 """How long an exception waits for the same of other tasks before it is told."""
@@ -32,13 +39,10 @@ class Voice:
         Prints a line.
     show : callable
         Displays a value, by MIME type.
-    ask : callable
-        Asks for a line after a prompt; returns it, or None where no one can answer.
     """
 
     say: Callable[[str], None]
     show: Callable[[Mapping[str, Any]], None]
-    ask: Callable[[str], str | None]
 
 
 class Notices:
@@ -86,18 +90,25 @@ class Telling:
         self._voice = voice
         self._size = len(live.cluster.tasks)
         self._notices = Notices()
+        self._asks: dict[str, Question] = {}
+        self._asking = Asking(voice.say, live.reply)
+        self._printed = 0.0
 
     def follow(self) -> None:
         """Show what the tasks print and what happens to the cell, until it is over."""
         for news in self._live.follow(self._cell):
-            self.lines()
             what, said = news or (None, {})
+            if what not in _SILENT or time.monotonic() > self._printed + LISTEN_SECONDS:
+                self.lines()
+                self._printed = time.monotonic()
             if what is What.SHOW and isinstance(said["value"], dict):
                 self._head([said["task"]], several=self._size > 1)
                 self._voice.show(said["value"])
             if what is What.ASK:
-                self._ask(said["task"], said["prompt"])
+                question = Question(said["prompt"], debugger=said["debugger"])
+                self._asks[said["task"]] = question
             if what is What.ANSWER:
+                self._asks.pop(said["task"], None)
                 self._notices.hear(self._cell.answers[said["task"]], time.monotonic())
             for raised, tasks in self._notices.due(
                 None if what is What.WAITS else time.monotonic()
@@ -105,6 +116,9 @@ class Telling:
                 self._voice.say(f"─ {raised_words(tasks, raised, self._name)}")
             if what is What.WAITS:
                 self._voice.say(f"─ {waits_words(said)}")
+            if self._asks and not self._cell.over:
+                self.lines(every=True)
+                self._asks.pop(self._asking.ask(self._asks) or "", None)
         self.lines()
         self._traces()
 
@@ -112,10 +126,6 @@ class Telling:
         """Show the lines that are due, or every one."""
         for tasks, text in self._cell.lines(every=every):
             self._voice.say(text if self._size == 1 else f"[{ranks_words(tasks)}] {text}")
-
-    def _ask(self, task: str, prompt: str) -> None:
-        self.lines(every=True)
-        self._live.reply(task, self._voice.ask(f"[{ranks_words([task])}] {prompt}"))
 
     def _head(self, tasks: Sequence[str], *, several: bool) -> None:
         """Name the tasks that what follows comes from, where it may come from others."""
@@ -126,7 +136,7 @@ class Telling:
         """Show each traceback once, with the tasks that have it."""
         groups: dict[str, list[str]] = {}
         for task, one in self._cell.ranked().items():
-            if one.raised is not None:
+            if one.raised is not None and not one.raised.left:
                 groups.setdefault(one.raised.trace, []).append(task)
         for trace, tasks in groups.items():
             self._voice.say(f"[{ranks_words(tasks)}] {trace.rstrip()}")

@@ -10,9 +10,16 @@ from IPython.display import display
 from mwmagic.client.arguments import read_tasks, reader
 from mwmagic.client.telling import Telling, Voice
 from mwmagic.errors import BadArguments, NoRun, WaitInterrupted
-from mwmagic.model.cluster import TYPES, Task
+from mwmagic.model.cluster import TYPES, Task, find_task
 from mwmagic.model.option import read_count
-from mwmagic.words.live import interrupted_words, unanswerable_words
+from mwmagic.words.live import (
+    debug_words,
+    flawless_words,
+    interrupted_words,
+    none_words,
+    unanswerable_words,
+    unkept_words,
+)
 
 from .body import check_plain, parted
 from .magic import magic
@@ -94,7 +101,7 @@ def _voice(session: Session) -> Voice:
         if not session.quiet:
             display(value, raw=True)
 
-    return Voice(session.say, show, input)
+    return Voice(session.say, show)
 
 
 def _living(session: Session, cluster: Cluster) -> Live:
@@ -103,6 +110,8 @@ def _living(session: Session, cluster: Cluster) -> Live:
     live = cluster.live()
     if latest is None or live.process.number != latest.number:
         session.say(f"run {live.process.number}: live interpreters on {len(cluster.tasks)} tasks")
+    if latest is not None and latest.over and not latest.status().live:
+        session.say(unkept_words(latest.number))
     return live
 
 
@@ -129,19 +138,33 @@ def opened(session: Session) -> Live:
         There is none.
     """
     run = session.latest()
-    if run.over or not run.status().live:
-        raise NoRun("there is no live session; a `%%mw_live` cell begins one")
+    if run.over or not (run.kept or run.status().live):
+        raise NoRun(none_words(run.status()))
     return session.cluster().live()
 
 
-_DEBUG = Parser("%mw_debug", "Go to the line of a live cell that raised, in Python's debugger.")
-_DEBUG.add_argument("task", nargs="?", default="0", help="The task (default: 0).")
+_DEBUG = Parser(
+    "%mw_debug",
+    "Go to the line that raised last on a task, in Python's debugger: of a live cell, or of a "
+    "program whose processes are kept. Without a task, show which raised what if several did.",
+)
+_DEBUG.add_argument("task", nargs="?", help="The task (default: the one that raised).")
 
 
 @magic(_DEBUG, shows=True)
 def mw_debug(session: Session, given: Namespace, _cell: str) -> None:
     """Debug what a task raised last."""
-    _run(session, opened(session), "__import__('pdb').pm()", [given.task], "%mw_debug")
+    live = opened(session)
+    raised = live.raised()
+    if given.task is None and len(raised) > 1:
+        session.say("\n".join(debug_words(raised)))
+        return
+    if not raised:
+        raise NoRun(flawless_words())
+    task = str(find_task(given.task, live.cluster.tasks)) if given.task else next(iter(raised))
+    if task not in raised:
+        raise BadArguments("\n".join([flawless_words(task), *debug_words(raised)]))
+    _run(session, live, "__import__('pdb').pm()", [task], "%mw_debug")
 
 
 @magic(Parser("%mw_reset", "Give live cells fresh interpreters; all their variables are lost."))
