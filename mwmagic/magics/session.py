@@ -229,7 +229,7 @@ class Session:
         """Return the current cluster's session of live cells, if it has one; begin none."""
         cluster = self._clusters.get(self._current)
         run = None if cluster is None or cluster.closed else cluster.latest
-        if cluster is None or run is None or run.over or not run.status().live:
+        if cluster is None or run is None or run.over or not (run.kept or run.status().live):
             return None
         return cluster.live()
 
