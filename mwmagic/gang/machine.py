@@ -9,6 +9,7 @@ The life of a run::
     forming ──all launched──▶ running ──all peers done──▶ ending ──▶ finished
        │                         │                           ▲
        └──── a peer failed ──────┴──▶ ending ─┬─ cannot be retried ──▶ failed
+                                              ├─ no new step again and again ──▶ failed
                                               ├─ port taken ──▶ running, on new ports
                                               └─ otherwise ──▶ backoff ──▶ running
     stop, from anywhere ──▶ ending ──▶ stopped
@@ -26,13 +27,14 @@ repeated until the process is gone.
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from mwmagic.model.status import RunState
+from mwmagic.model.status import STUCK_TRIES, GivenUp, RunState
 
+from .advance import Advance, TrainingPoint
 from .events import (
     Action,
     Backoff,
@@ -109,6 +111,7 @@ class Gang:
     state: RunState = field(default=RunState.FORMING, init=False)
     attempt: int = field(default=1, init=False)
     restarts: int = field(default=0, init=False)
+    advance: Advance = field(default_factory=Advance, init=False)
 
     def __post_init__(self) -> None:
         self._roles = roles(self.tasks)
@@ -122,12 +125,14 @@ class Gang:
         self._awaited: set[Task] = set()  # to be replaced after a backoff
         self._replaced: Counter[Task] = Counter()  # consecutive replacements
         self._moved = 0  # consecutive moves to new ports
+        self._advances: defaultdict[Task, Advance] = defaultdict(Advance)  # of those replaced
         self._aim = _Aim.FINISH
         self._stopping = False
         self._failure: Exited | None = None  # the one that decides about a retry
         self._deadline = math.inf  # when the tasks that were asked to end are killed
         self._since = self.time  # when the attempt began
         self._outcome: RunState | None = None  # of programs whose processes are kept
+        self._reached: TrainingPoint | None = None  # the furthest that a task came in it
 
     # Queries.
 
@@ -219,8 +224,10 @@ class Gang:
         self.state = RunState.RUNNING if self._complete else RunState.FORMING
         self._since, self._deadline = self.time, math.inf
         self._aim, self._failure, self._outcome = _Aim.FINISH, None, None
+        self._reached = None
         self._done.clear()
         self._replaced.clear()
+        self._advances.clear()
         started = self._launched - self._retired
         return [action for task in self.tasks if task in started for action in self._start(task)]
 
@@ -231,12 +238,18 @@ class Gang:
         if event.attempt != self.attempt or task not in self._alive:
             return []
         lived = event.time - self._alive.pop(task)
+        self._measure(event)
         if self.state is RunState.ENDING:
             return self._ending(event)
         if task in self._again:
             self._again.discard(task)
             return self._start(task)
         return self._judge(event, lived)
+
+    def _measure(self, event: Exited) -> None:
+        """Note how far the attempt came; an evaluator does not train."""
+        if event.reached is not None and self._roles[event.task] is not Role.AUXILIARY:
+            self._reached = max(event.reached, self._reached or event.reached)
 
     def _judge(self, event: Exited, lived: float) -> list[Action]:
         role = self._roles[event.task]
@@ -249,7 +262,7 @@ class Gang:
         return self._fail(event)
 
     def _replace(self, event: Exited, lived: float) -> list[Action]:
-        """Restart a task without the others, with a growing delay while it keeps failing."""
+        """Restart a task without the others: at once, or later if it failed as soon as before."""
         task, limit = event.task, max(self.policy.restarts, REPLACEMENT_TRIES)
         if lived >= self.policy.healthy:
             del self._replaced[task]
@@ -257,7 +270,9 @@ class Gang:
             return self._fail(event)
         self._replaced[task] += 1
         self._awaited.add(task)
-        return [SetTimer(StartAlone(task), self.policy.delay(self._replaced[task]))]
+        advance = self._advances[task]
+        advance.failed(None, lived)
+        return [SetTimer(StartAlone(task), self.policy.delay(advance.short))]
 
     def _finish(self, task: Task) -> list[Action]:
         """Record a peer's success; the last one ends the run."""
@@ -347,30 +362,47 @@ class Gang:
         lasted = failure.time - self._since
         if lasted >= self.policy.healthy:
             self.restarts = self._moved = 0
-        moves = failure.failure is FailureKind.PORT and self._moved < PORT_TRIES
-        resumes = failure.saved and lasted >= self.policy.resume and not self.policy.stays
-        spent = self.restarts >= self.policy.restarts and not (moves or resumes)
         kept = self._outcome is not None  # another attempt would run the programs again
-        if failure.failure is FailureKind.PERMANENT or spent or kept:
+        if failure.failure is FailureKind.PERMANENT or kept:
             return self._final(RunState.FAILED)
+        if failure.failure is FailureKind.PORT and self._moved < PORT_TRIES:
+            return self._move()
+        if failure.saved and lasted >= self.policy.resume and not self.policy.stays:
+            self.advance.saved(self._reached, lasted)
+            return self._final(RunState.STOPPED) if self._stopping else self._back_off(0.0)
+        self.advance.failed(self._reached, lasted)
+        return self._try_again()
+
+    def _move(self) -> list[Action]:
         if self._stopping:
             return self._final(RunState.STOPPED)
-        if moves:
-            self._moved += 1
-            return [Rebind(), *self._start_all()]
-        if resumes:
-            return self._back_off(0.0)
+        self._moved += 1
+        return [Rebind(), *self._start_all()]
+
+    def _try_again(self) -> list[Action]:
+        """Restart after a failure, unless that was done too often or leads nowhere."""
+        if self.restarts >= self.policy.restarts or self.advance.stuck >= STUCK_TRIES:
+            return self._final(RunState.FAILED, self._given_up)
+        if self._stopping:
+            return self._final(RunState.STOPPED)
         self._moved = 0
         self.restarts += 1
-        return self._back_off(self.policy.delay(self.restarts))
+        return self._back_off(self.policy.delay(self.advance.short))
+
+    @property
+    def _given_up(self) -> GivenUp | None:
+        """Why a run is not restarted any more, if it is one that restarts."""
+        if not self.policy.restarts:
+            return None
+        return GivenUp.PROGRESS if self.advance.stuck >= STUCK_TRIES else GivenUp.RESTARTS
 
     def _back_off(self, seconds: float) -> list[Action]:
         self.state = RunState.BACKOFF
         return [SetTimer(Backoff(), seconds)]
 
-    def _final(self, state: RunState) -> list[Action]:
+    def _final(self, state: RunState, given_up: GivenUp | None = None) -> list[Action]:
         self.state = state
-        return [Ended(state)]
+        return [Ended(state, given_up)]
 
     # Requests and timers.
 
@@ -409,6 +441,7 @@ class Gang:
         if self._stopping:
             return []
         self.restarts = self._moved = 0
+        self.advance = Advance()
         self._failure = None
         self._retired.clear()
         return self._cancel_backoff() + self._end_all(_Aim.RESTART, 0.0)

@@ -34,7 +34,8 @@ class Policy:
     evaluation : float
         Time limit for the final evaluation, in seconds.
     backoff, backoff_limit : float
-        Seconds before the first restart; doubled for each further one, up to the limit.
+        Seconds before a restart if the attempt failed before it got as far as the one before
+        it; doubled for each further one in a row, up to the limit. Other restarts do not wait.
     healthy : float
         Seconds after which an attempt, or a replaced task's process, counts as
         healthy, so that the count of restarts begins at 0 again.
@@ -61,7 +62,9 @@ class Policy:
     saving: float = 30.0
     stays: bool = False
 
-    def delay(self, restart: int) -> float:
-        """Return the seconds to wait before a restart; restarts count from 1."""
-        doubled = self.backoff * 2.0 ** min(restart - 1, _DOUBLINGS_LIMIT)
+    def delay(self, short: int) -> float:
+        """Return the seconds before a restart, by how many attempts in a row fell short."""
+        if not short:
+            return 0.0
+        doubled = self.backoff * 2.0 ** min(short - 1, _DOUBLINGS_LIMIT)
         return min(doubled, self.backoff_limit)

@@ -13,6 +13,9 @@ from .stored import Measured, Stored
 from .symptom import Finding  # noqa: TC001 - read to know how a status is read back
 
 __all__ = [
+    "STUCK_TRIES",
+    "Delay",
+    "GivenUp",
     "Importing",
     "LastRaised",
     "LiveStatus",
@@ -63,6 +66,21 @@ class RunState(str, Enum):
 
 
 _FINAL = (RunState.FINISHED, RunState.FAILED, RunState.STOPPED, RunState.LOST)
+
+
+STUCK_TRIES = 3
+"""How many attempts in a row may fail without a new step before the run ends."""
+
+
+class GivenUp(str, Enum):
+    """Why a run that failed is not restarted any more.
+
+    ``restarts``: it was restarted as often as it may be. ``progress``: its last
+    `STUCK_TRIES` attempts made no new step.
+    """
+
+    RESTARTS = "restarts"
+    PROGRESS = "progress"
 
 
 class TaskState(str, Enum):
@@ -282,6 +300,22 @@ class Setback(Stored):
 
 
 @dataclass(frozen=True)
+class Delay(Stored):
+    """The wait before a restart: the attempt failed before it got as far as the one before it.
+
+    Parameters
+    ----------
+    seconds : float
+        How long it takes.
+    by : {"step", "time"}
+        How the attempts were compared: by time where their steps are not known.
+    """
+
+    seconds: float = 0.0
+    by: Literal["step", "time"] = "time"
+
+
+@dataclass(frozen=True)
 class RunStatus(Stored):
     """The status of a run.
 
@@ -299,6 +333,13 @@ class RunStatus(Stored):
         How many times the tasks were started.
     restarts, limit : int
         How many times in a row it was restarted after a failure, and how often it may be.
+    delay : Delay or None
+        The wait before the next attempt, if there is one now.
+    placing : str or None
+        The scheduler's latest word, which may be empty, while the next attempt waits for
+        machines.
+    given_up : GivenUp or None
+        Why a run that failed was not restarted any more, if it had been before.
     started : float
         When the run began, in seconds of the wall clock.
     ended : float or None
@@ -334,6 +375,9 @@ class RunStatus(Stored):
     attempt: int = 0
     restarts: int = 0
     limit: int = 0
+    delay: Delay | None = None
+    placing: str | None = None
+    given_up: GivenUp | None = None
     started: float = 0.0
     ended: float | None = None
     tasks: dict[str, TaskStatus] = field(default_factory=dict)

@@ -6,7 +6,7 @@ bootstrap.
 
 from __future__ import annotations
 
-from mwmagic.agent import wire
+from mwmagic.agent import variables
 
 TASK = "MWMAGIC_TASK"
 """The task's name, such as ``worker:1``."""
@@ -50,7 +50,7 @@ HEARTBEAT = "MWMAGIC_HEARTBEAT"
 DEVICES = "MWMAGIC_DEVICES"
 """The number of virtual CPU devices of the process; 0 leaves it to the framework."""
 
-LINE = wire.LINE
+LINE = variables.LINE
 """The descriptor of the worker's private line, which its children do not inherit."""
 
 SESSION = "JPY_SESSION_NAME"

@@ -133,6 +133,7 @@ class Place:
         self._nodes: list[Node] = []
         self._of: dict[Task, Node] = {}
         self._avoid: set[str] = set()
+        self._fenced = 0.0  # when nothing runs any more on the machines that fell silent
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -257,6 +258,7 @@ class Place:
         await self._hold()
         await self._compare()
         await self._share_out()
+        await asyncio.sleep(self._fenced - time.monotonic())  # never beside an old attempt
         self.broken = not all(node.alive for node in self._nodes)
 
     def _notify(self, words: str) -> None:
@@ -389,6 +391,7 @@ class Place:
     def _gone(self, node: Node) -> None:
         self.broken = True
         self._avoid.add(node.host.name)
+        self._fenced = max(self._fenced, node.channel.fenced)
         if node.host.here:
             own = [other.channel.pid for other in self._nodes if other is not node]
             orphans.end([pid for pid in own if pid is not None] + list(self._engine.helpers))

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from mwmagic.model.status import Importing, Question
     from mwmagic.record import TaskPaths
 
+    from .furthest import Furthest
     from .reports import History
 
 __all__ = ["TaskProcess"]
@@ -259,6 +260,11 @@ class TaskProcess:
         if self.exit is not None:
             self.exit = replace(self.exit, detail=why, lost=True, host=self.away)
         return self.exit
+
+    @property
+    def furthest(self) -> Furthest:
+        """The furthest that its training came."""
+        return self._output.training.furthest
 
     @property
     def _verbose(self) -> bool:

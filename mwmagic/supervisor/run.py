@@ -7,7 +7,7 @@ import time
 from collections import deque
 from dataclasses import replace
 from functools import singledispatchmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from mwmagic import gang as g
 from mwmagic.diagnosis import remarks
@@ -16,6 +16,7 @@ from mwmagic.logs.guard import Guard
 from mwmagic.model.host import several
 from mwmagic.model.position import Whereabouts
 from mwmagic.model.status import (
+    Delay,
     RunState,
     RunStatus,
     TaskState,
@@ -24,6 +25,7 @@ from mwmagic.model.status import (
 
 from .account import Account
 from .exits import Exits
+from .furthest import Comparison
 from .limits import job_limits
 from .measurements import Measurements
 from .processes import Processes
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from mwmagic.model.messages import Message
     from mwmagic.model.position import Position
     from mwmagic.model.start import Start
+    from mwmagic.model.status import GivenUp
     from mwmagic.record import RunDirectory
 
     from .order import Order
@@ -88,7 +91,10 @@ class LiveRun:
         self._changed = changed
         self._faults: list[Fault] = []
         self._guard = Guard(self._misread)
-        roles = g.roles(options.members)
+        self._roles = roles = g.roles(options.members)
+        self._comparison = Comparison()
+        self._delay: Delay | None = None
+        self._given_up: GivenUp | None = None
         self._exits = Exits(directory, roles, self._guard)
         self._processes = Processes(directory, place, options, roles, self._guard)
         self._stalls = Stalls(
@@ -275,7 +281,16 @@ class LiveRun:
 
     @_do.register
     def _(self, action: g.SetTimer) -> None:
+        if action.due == g.Backoff():
+            self._await_restart(action.seconds)
         self._timers.set(action.due, action.seconds)
+
+    def _await_restart(self, seconds: float) -> None:
+        """Note why there is a wait before the next attempt."""
+        by: Literal["step", "time"] = "step" if self.gang.advance.stepwise else "time"
+        self._delay = Delay(seconds, by) if seconds else None
+        if self._delay is not None:
+            self._note("delay", **self._delay.as_json())
 
     @_do.register
     def _(self, action: g.CancelTimer) -> None:
@@ -286,10 +301,13 @@ class LiveRun:
         self._timers.clear()
         self._session.end()
         self._remarks = self._guard.call("remarks", (), remarks, self._processes.seen({}))
+        self._given_up = action.given_up
         failed = action.state is RunState.FAILED
         self.cause = self._exits.cause(self.gang.attempt) or self.cause if failed else None
         self._look_at_hosts()
-        self._note("ended", state=action.state.value, cause=self.cause and self.cause.as_json())
+        given_up = action.given_up and action.given_up.value
+        cause = self.cause and self.cause.as_json()
+        self._note("ended", state=action.state.value, cause=cause, given_up=given_up)
         self._ended = time.time()
 
     def _forgive(self, event: g.Exited) -> None:
@@ -406,7 +424,9 @@ class LiveRun:
         why = self._exits.add(end)
         self._session.exited(process)
         self._stalls.gone(process)
-        self.handle(g.Exited(process.task, end.attempt, end.code, why, end.moment))
+        trains = self._roles[process.task] is not g.Role.AUXILIARY
+        reached = self._comparison.of(process.furthest) if trains else None
+        self.handle(g.Exited(process.task, end.attempt, end.code, why, end.moment, reached))
 
     def lost(self, loss: Loss) -> None:
         """Handle the loss of an agent, and of its workers with it."""
@@ -431,6 +451,9 @@ class LiveRun:
             attempt=self.gang.attempt,
             restarts=self.gang.restarts,
             limit=self.gang.policy.restarts,
+            delay=self._delay if self.gang.state is RunState.BACKOFF else None,
+            placing=self._placing,
+            given_up=self._given_up,
             started=self._started,
             ended=self._ended,
             tasks={str(task): self._task_status(task) for task in self.gang.tasks},
@@ -444,6 +467,12 @@ class LiveRun:
             faults=tuple(self._faults),
             outcome=self.gang.outcome,
         )
+
+    @property
+    def _placing(self) -> str | None:
+        placing = self._place.placing
+        waits = self._moving is not None and placing.state == "waiting"
+        return placing.said if waits else None
 
     @property
     def _script(self) -> str:

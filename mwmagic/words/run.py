@@ -6,7 +6,7 @@ import math
 import time
 from typing import TYPE_CHECKING
 
-from mwmagic.model.status import RunState, TaskState
+from mwmagic.model.status import STUCK_TRIES, GivenUp, RunState, TaskState
 from mwmagic.model.variables import RESUME_CODE
 
 from . import failure
@@ -88,12 +88,15 @@ def blame(run: RunStatus) -> list[str]:
     """Say everything about a run's failure in several lines; nothing where it did not fail."""
     cause = failure.explain(run.cause) if run.cause else []
     used = exhausted(run)
-    return [*cause, f"  This was attempt {run.attempt}: {used} (--restarts)."] if used else cause
+    option = " (--restarts)" if run.given_up is GivenUp.RESTARTS else ""
+    return [*cause, f"  This was attempt {run.attempt}: {used}{option}."] if used else cause
 
 
 def exhausted(run: RunStatus) -> str:
-    """Say that a run that failed had used up its restarts."""
-    if run.state is not RunState.FAILED or not 0 < run.limit <= run.restarts:
+    """Say why a run that failed was not restarted any more, if it had been before."""
+    if run.given_up is GivenUp.PROGRESS:
+        return f"no progress: the last {STUCK_TRIES} attempts made no new step"
+    if run.given_up is None:
         return ""
     many = f"all {run.limit} restarts" if run.limit > 1 else "its restart"
     return f"{many} had been used up"
@@ -131,6 +134,13 @@ def _asking(run: RunStatus) -> str:
 
 
 def _advancing(run: RunStatus) -> str:
+    if run.placing is not None:
+        return ": ".join(filter(None, ["waiting for machines", run.placing]))
+    return _begun(run)
+
+
+def _begun(run: RunStatus) -> str:
+    """Say how far an attempt is that has its machines."""
     starting = _named(run.tasks, TaskState.STARTING)
     imports = [one for one in map(_importing, run.tasks.values()) if one]
     if imports:
@@ -186,7 +196,16 @@ def _backoff(run: RunStatus) -> str:
     why = f": {failure.headline(cause)}" if cause else ""
     if cause and cause.finding.code == RESUME_CODE:
         return f"starting again{why}"
-    return f"restarting {run.restarts} of {run.limit}{why}"
+    return f"restarting {run.restarts} of {run.limit}{_delay(run)}{why}"
+
+
+def _delay(run: RunStatus) -> str:
+    """Say for how long a restart waits, and why."""
+    if run.delay is None:
+        return ""
+    less = "did not get as far as" if run.delay.by == "step" else "failed as soon as"
+    why = f"attempt {run.attempt} {less} the one before"
+    return f" in {run.delay.seconds:g} s, because {why}"
 
 
 def _failed(run: RunStatus) -> str:

@@ -14,18 +14,16 @@ import faulthandler
 import functools
 import gc
 import io
-import json
-import linecache
 import os
 import signal
 import sys
-import threading
 import time
-import traceback
 import types
 from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
+
+TYPE_CHECKING = False  # a worker starts without what it may never need
+if TYPE_CHECKING:
+    from typing import Any
 
 MESSAGE_CHARACTERS = 6000
 """The most of an exception's text that the report holds."""
@@ -42,21 +40,30 @@ LINGER_SECONDS = 5.0
 JAX's and TensorFlow's wait for the other processes, which wait for this one.
 """
 
+_FOLDER = os.path.dirname(os.path.realpath(__file__))  # noqa: PTH120 - `pathlib` takes a while to import
+
 
 def _find_package() -> None:
     """Import the mwmagic that this file belongs to, and let user code find it.
 
     Another installed version may not fit the supervisor that started this process.
     """
-    package = Path(__file__).resolve().parents[1]
+    parent = os.path.dirname(os.path.dirname(_FOLDER))  # noqa: PTH120 - as above
     if "mwmagic" not in sys.modules:
-        spec = spec_from_file_location("mwmagic", package / "__init__.py")
-        if spec is None or spec.loader is None:
-            raise ImportError(f"there is no package in {package}")
-        sys.modules["mwmagic"] = module_from_spec(spec)
-        spec.loader.exec_module(sys.modules["mwmagic"])
-    if str(package.parent) not in sys.path:
-        sys.path.append(str(package.parent))
+        sys.path.insert(0, parent)
+        try:
+            import mwmagic  # noqa: F401 - it is to be found later
+        finally:
+            sys.path.remove(parent)
+    if parent not in sys.path:
+        sys.path.append(parent)
+
+
+def _standard(name: str) -> Any:  # noqa: ANN401 - a module
+    """Import one of Python's own modules when it is needed; see `mwmagic.worker.standard`."""
+    from mwmagic.worker.standard import standard
+
+    return standard(name)
 
 
 def _enable_stacks() -> None:
@@ -80,6 +87,8 @@ def _give_way(number: int, descriptor: int) -> None:
 
     @functools.wraps(take)
     def signal_(signalnum: int, handler: object) -> object:
+        import threading
+
         main = threading.current_thread() is threading.main_thread()  # others may set none
         if signalnum == number and main:
             faulthandler.unregister(number)
@@ -113,6 +122,19 @@ def _install_fixes() -> None:
         questions.install()
 
 
+def preload() -> None:
+    """Import what workers use, in a process that they are forked from; install nothing."""
+    _find_package()
+    from mwmagic import repairs
+    from mwmagic.model import variables
+
+    # What `_install_fixes` and `_run` import, and what `fit` does once there is Keras.
+    from mwmagic.worker import coordination, devices, downloads, fit, iterators, source, watch  # noqa: F401
+
+    if os.environ.get(variables.KERAS, "auto") == "auto":
+        repairs.look()
+
+
 def _announce(text: str) -> None:
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
@@ -136,7 +158,7 @@ def _where(error: BaseException, script: str) -> dict[str, object] | None:
 
     if isinstance(error, SyntaxError) and is_users(error.filename or "", script):
         return _place(error.filename, error.lineno, "<module>", error.text)
-    frames = traceback.extract_tb(error.__traceback__)
+    frames = _standard("traceback").extract_tb(error.__traceback__)
     own = [frame for frame in frames if is_users(frame.filename, script)]
     return _place(own[-1].filename, own[-1].lineno, own[-1].name, own[-1].line) if own else None
 
@@ -209,7 +231,8 @@ def _write(path: str | None, report: dict[str, object]) -> None:
     with contextlib.suppress(OSError):
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
-            json.dump(report, file, ensure_ascii=False)  # escapes would make it six times as long
+            # Escapes would make it six times as long.
+            _standard("json").dump(report, file, ensure_ascii=False)
         os.replace(draft, path)  # noqa: PTH105 - both are strings
 
 
@@ -223,7 +246,7 @@ def _without_own(error: BaseException) -> types.TracebackType | None:
 
 def _print(error: BaseException) -> int:
     """Show what was raised as the interpreter does, and return the exit code."""
-    trace = _without_own(error)
+    trace, traceback = _without_own(error), _standard("traceback")
     sys.last_type, sys.last_value, sys.last_traceback = type(error), error, trace
     if sys.excepthook is sys.__excepthook__:
         # The interpreter's own would read the lines from the file as it is now.
@@ -313,11 +336,14 @@ def _leave(code: int, script: str, process: int) -> None:
     well = _is_success(code)
     if not well:
         _forsake_others()
-        timer = threading.Timer(LINGER_SECONDS, os._exit, (code if code > 0 else 128 - code,))
+        last = code if code > 0 else 128 - code
+        timer = _standard("threading").Timer(LINGER_SECONDS, os._exit, (last,))
         timer.daemon = True
         timer.start()
     _send_reports()
-    threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001 - as Py_Exit does
+    threading = sys.modules.get("threading")
+    if threading is not None:
+        threading._shutdown()  # noqa: SLF001 - as Py_Exit does
     atexit._run_exitfuncs()  # noqa: SLF001 - as Py_Exit does
     if well:
         _dismantle(script)
@@ -351,7 +377,7 @@ def _run(script: str) -> BaseException | None:
     except BaseException as error:  # noqa: BLE001 - reported, printed, and told by the exit code
         if isinstance(error, SyntaxError) and error.filename == script and error.text is not None:
             # The compiler took it from the file, which may be another by now.
-            error.text = linecache.getline(script, error.lineno or 0)
+            error.text = _standard("linecache").getline(script, error.lineno or 0)
         return error
     return None
 
@@ -433,12 +459,12 @@ def main(argv: list[str]) -> None:
     _enable_stacks()
     _install_fixes()
     sys.argv = list(argv)
-    folder = str(Path(argv[0]).resolve().parent)
-    if sys.path and sys.path[0] == str(Path(__file__).resolve().parent):
+    folder = os.path.dirname(os.path.realpath(argv[0]))  # noqa: PTH120 - as above
+    if sys.path and sys.path[0] == _FOLDER:
         sys.path[0] = folder
     else:
         sys.path.insert(0, folder)
-    script = argv[0] if argv[0].startswith("/") else f"{Path.cwd()}/{argv[0]}"
+    script = argv[0] if argv[0].startswith("/") else f"{os.getcwd()}/{argv[0]}"  # noqa: PTH109 - as above
     process = os.getpid()
     _leave(_execute(script, process), script, process)
 
