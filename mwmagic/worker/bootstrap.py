@@ -340,9 +340,9 @@ def _leave(code: int, script: str, process: int) -> None:
         timer.daemon = True
         timer.start()
     _send_reports()
-    threading = sys.modules.get("threading")
-    if threading is not None:
-        threading._shutdown()  # noqa: SLF001 - as Py_Exit does
+    wait = getattr(sys.modules.get("threading"), "_shutdown", None)  # as Py_Exit does
+    if wait is not None:
+        wait()
     atexit._run_exitfuncs()  # noqa: SLF001 - as Py_Exit does
     if well:
         _dismantle(script)
