@@ -87,7 +87,7 @@ COMMANDS: dict[str, Fields] = {
     "signal": {"process": str, "signal": int},
     "ask": {"process": str, "signal": int, "file": str},
     "credit": {"process": str, "bytes": int},
-    "tell": {"process": str, "data": str},
+    "tell": {"processes": list, "data": str},
     "fetch": {"id": int, "path": str, "offset": int, "bytes": int},
     "list": {"id": int, "path": str},
     "put": {"id": int, "path": str, "offset": int, "data": str},

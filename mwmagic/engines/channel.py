@@ -28,6 +28,9 @@ AGENT_CLOSE_SECONDS = 5.0
 PARTING_SECONDS = 1.0
 """How long the command may take to say why it ends, once its output has ended."""
 
+READING_SECONDS = 0.001
+"""How long an agent's events are read in a row before others have their turn."""
+
 DEAF_SECONDS = 5.0
 """How long an agent on this machine may take to answer once it was asked to end something."""
 
@@ -265,10 +268,13 @@ class Channel:
                 task.cancel()
 
     async def _read(self) -> None:
+        turn = time.monotonic()
         try:
             while line := await self._link.events.readline():
                 self._take(check(decode(line), EVENTS))
-                await asyncio.sleep(0)  # a request does not wait for all that hundreds of tasks say
+                if time.monotonic() > turn + READING_SECONDS:
+                    await asyncio.sleep(0)  # a request does not wait for all that hundreds say
+                    turn = time.monotonic()
         except Exception as error:  # noqa: BLE001 - an agent that is not listened to must not go on
             traceback.print_exc()
             self.host.stderr.take(f"\n{error}".encode(errors="replace"))

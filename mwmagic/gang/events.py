@@ -28,6 +28,7 @@ __all__ = [
     "FailureKind",
     "Hurry",
     "Launch",
+    "ProgramsOver",
     "Rebind",
     "Restart",
     "SetTimer",
@@ -126,6 +127,14 @@ class Stop:
 
 
 @dataclass(frozen=True)
+class ProgramsOver:
+    """The programs are over, and their processes stay; one of them may have ``failed``."""
+
+    failed: bool
+    time: float = 0.0
+
+
+@dataclass(frozen=True)
 class Restart:
     """The gang is restarted on request, which does not count as a failure."""
 
@@ -140,7 +149,7 @@ class Timer:
     time: float = 0.0
 
 
-Event = Launch | Exited | Stop | Restart | Timer
+Event = Launch | Exited | Stop | ProgramsOver | Restart | Timer
 
 
 # Actions.

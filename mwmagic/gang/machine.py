@@ -14,6 +14,10 @@ The life of a run::
                                               └─ otherwise ──▶ backoff ──▶ running
     stop, from anywhere ──▶ ending ──▶ stopped
 
+Where processes stay when their programs are over::
+
+    running ──all programs over──▶ kept ──stop──▶ ending ──▶ finished, or failed
+
 A run is done when its peers are, even if a task that only serves or evaluates
 was never launched. An evaluator may then finish its evaluation. Actions can be
 lost with the machine they are sent to, so an action that ends a process is
@@ -45,12 +49,14 @@ from .events import (
     FailureKind,
     Hurry,
     Launch,
+    ProgramsOver,
     Rebind,
     Restart,
     SetTimer,
     StartAlone,
     StartTask,
     Stop,
+    Timer,
 )
 from .policy import PORT_TRIES, REPLACEMENT_TRIES, Policy
 from .roles import Role, roles
@@ -79,6 +85,7 @@ class _Aim(Enum):
 
     FINISH = "finish"
     STOP = "stop"
+    RELEASE = "release"
     RETRY = "retry"
     RESTART = "restart"
 
@@ -125,6 +132,7 @@ class Gang:
         self._deadline = math.inf  # when the tasks that were asked to end are killed
         self._since = self.time  # when the attempt began
         self._reached: TrainingPoint | None = None  # the furthest that a task came in it
+        self._outcome: RunState | None = None  # of programs whose processes are kept
 
     # Queries.
 
@@ -142,6 +150,11 @@ class Gang:
     def stopping(self) -> bool:
         """Whether the run was stopped on request, so that it is not started again."""
         return self._stopping
+
+    @property
+    def outcome(self) -> RunState | None:
+        """How the programs ended, once their processes are kept."""
+        return self._outcome
 
     @property
     def evaluating(self) -> bool:
@@ -166,11 +179,14 @@ class Gang:
             return self._launch(event.task)
         if isinstance(event, Exited):
             return self._exited(event)
+        if isinstance(event, Timer):
+            return self._timer(event.due)
+        return self._requested(event)
+
+    def _requested(self, event: Stop | Restart | ProgramsOver) -> list[Action]:
         if isinstance(event, Stop):
             return self._stop(event)
-        if isinstance(event, Restart):
-            return self._restart()
-        return self._timer(event.due)
+        return self._keep(event) if isinstance(event, ProgramsOver) else self._restart()
 
     # Starting.
 
@@ -207,7 +223,8 @@ class Gang:
         self.attempt += 1
         self.state = RunState.RUNNING if self._complete else RunState.FORMING
         self._since, self._deadline = self.time, math.inf
-        self._aim, self._failure, self._reached = _Aim.FINISH, None, None
+        self._aim, self._failure = _Aim.FINISH, None
+        self._reached = self._outcome = None
         self._done.clear()
         self._replaced.clear()
         self._advances.clear()
@@ -240,7 +257,7 @@ class Gang:
             return []
         if role is Role.REPLACEABLE:
             return [] if event.succeeded else self._replace(event, lived)
-        if role is Role.PEER and event.succeeded:
+        if role is Role.PEER and event.succeeded and not self.policy.stays:
             return self._finish(event.task)
         return self._fail(event)
 
@@ -331,6 +348,8 @@ class Gang:
         self._awaited.clear()
         if self._aim is _Aim.FINISH:
             return self._final(RunState.FINISHED)
+        if self._aim is _Aim.RELEASE and self._outcome is not None:
+            return self._final(self._outcome)
         if self._aim is _Aim.STOP:
             return self._final(RunState.STOPPED)
         if self._aim is _Aim.RESTART or self._failure is None:
@@ -343,11 +362,12 @@ class Gang:
         lasted = failure.time - self._since
         if lasted >= self.policy.healthy:
             self.restarts = self._moved = 0
-        if failure.failure is FailureKind.PERMANENT:
+        kept = self._outcome is not None  # another attempt would run the programs again
+        if failure.failure is FailureKind.PERMANENT or kept:
             return self._final(RunState.FAILED)
         if failure.failure is FailureKind.PORT and self._moved < PORT_TRIES:
             return self._move()
-        if failure.saved and lasted >= self.policy.resume:
+        if failure.saved and lasted >= self.policy.resume and not self.policy.stays:
             self.advance.saved(self._reached, lasted)
             return self._final(RunState.STOPPED) if self._stopping else self._back_off(0.0)
         self.advance.failed(self._reached, lasted)
@@ -393,8 +413,16 @@ class Gang:
             return self._retire(event.task, grace)
         self._stopping = True
         decided = self.state is RunState.ENDING and self._aim is not _Aim.RESTART
+        aim = _Aim.RELEASE if self.state is RunState.KEPT else _Aim.STOP
         cancel = self._cancel_backoff()
-        return cancel + self._end_all(self._aim if decided else _Aim.STOP, grace)
+        return cancel + self._end_all(self._aim if decided else aim, grace)
+
+    def _keep(self, event: ProgramsOver) -> list[Action]:
+        """Note how the programs ended; what happens later is no longer theirs."""
+        if self.state is RunState.RUNNING:
+            self.state = RunState.KEPT
+            self._outcome = RunState.FAILED if event.failed else RunState.FINISHED
+        return []
 
     def _retire(self, task: Task, grace: float) -> list[Action]:
         self._retired.add(task)

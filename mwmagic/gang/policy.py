@@ -47,6 +47,8 @@ class Policy:
         earlier it counts as a failure, or the run could restart forever.
     saving : float
         Seconds that the other tasks have to save as well after the first exit 42.
+    stays : bool
+        Whether processes stay until they are stopped, so that every exit of a peer is a failure.
     """
 
     restarts: int = ClusterOptions.restarts
@@ -58,6 +60,7 @@ class Policy:
     settle: float = 0.5
     resume: float = 5.0
     saving: float = 30.0
+    stays: bool = False
 
     def delay(self, short: int) -> float:
         """Return the seconds before a restart, by how many attempts in a row fell short."""

@@ -17,8 +17,10 @@ __all__ = [
     "Delay",
     "GivenUp",
     "Importing",
+    "LastRaised",
     "LiveStatus",
     "PhaseName",
+    "Question",
     "Reached",
     "RunState",
     "RunStatus",
@@ -42,7 +44,10 @@ validation, ``evaluate``, and ``report`` for the user's own.
 
 
 class RunState(str, Enum):
-    """The state of a run: its gang's, or ``lost`` if its supervisor is gone."""
+    """The state of a run: its gang's, or ``lost`` if its supervisor is gone.
+
+    ``kept``: its programs are over, and their processes stay with their variables.
+    """
 
     FORMING = "forming"
     RUNNING = "running"
@@ -52,6 +57,7 @@ class RunState(str, Enum):
     FAILED = "failed"
     STOPPED = "stopped"
     LOST = "lost"
+    KEPT = "kept"
 
     @property
     def final(self) -> bool:
@@ -135,6 +141,42 @@ class Importing(Stored):
 
 
 @dataclass(frozen=True)
+class Question(Stored):
+    """What a task's program asks.
+
+    Parameters
+    ----------
+    prompt : str
+        What it shows before the answer.
+    debugger : bool
+        Whether a debugger asks for a command.
+    """
+
+    prompt: str = ""
+    debugger: bool = False
+
+
+@dataclass(frozen=True)
+class LastRaised(Stored):
+    """What a task raised last, in a live cell or a program whose processes are kept.
+
+    Parameters
+    ----------
+    type, message : str
+        The exception's type, and the first line of its text.
+    cell : str
+        The cell, or the program's file.
+    line : int or None
+        The line in it.
+    """
+
+    type: str = ""
+    message: str = ""
+    cell: str = ""
+    line: int | None = None
+
+
+@dataclass(frozen=True)
 class LiveStatus(Stored):
     """What a task that takes live cells is doing.
 
@@ -195,6 +237,10 @@ class TaskStatus(Stored):
         How it ended, and why if that is known.
     ours : bool
         Whether mwmagic ended it, with the run or at the user's request.
+    asks : Question or None
+        What its program asks, and waits for.
+    raised : LastRaised or None
+        What it raised last and can be debugged.
     """
 
     state: TaskState = TaskState.ABSENT
@@ -212,6 +258,13 @@ class TaskStatus(Stored):
     size: int = 0
     finding: Finding | None = None
     ours: bool = False
+    asks: Question | None = None
+    raised: LastRaised | None = None
+
+    @property
+    def kept(self) -> bool:
+        """Whether its program is over and its process stays."""
+        return self.state is TaskState.RUNNING and self.finding is not None
 
     @property
     def code(self) -> int | None:
@@ -227,7 +280,7 @@ class TaskStatus(Stored):
         """Return the status without its process, whose end was not observed."""
         if not self.state.alive:
             return self
-        return replace(self, state=TaskState.ENDED, waits=(), live=None)
+        return replace(self, state=TaskState.ENDED, waits=(), asks=None, live=None)
 
 
 @dataclass(frozen=True)
@@ -311,6 +364,8 @@ class RunStatus(Stored):
         How many times the tasks' stacks were examined.
     faults : tuple of Fault
         The first failure of each parser that failed; its results may be incomplete.
+    outcome : RunState or None
+        How its programs ended, ``finished`` or ``failed``, where it is ``kept``.
     """
 
     number: int = 0
@@ -335,11 +390,27 @@ class RunStatus(Stored):
     remarks: tuple[Remark, ...] = ()
     examined: int = 0
     faults: tuple[Fault, ...] = ()
+    outcome: RunState | None = None
+
+    @property
+    def asks(self) -> dict[str, Question]:
+        """What programs ask, by task."""
+        return {name: task.asks for name, task in self.tasks.items() if task.asks is not None}
 
     @property
     def over(self) -> bool:
         """Whether none of its processes is alive: it ended, or was lost with its supervisor."""
         return self.state.final
+
+    @property
+    def settled(self) -> bool:
+        """Whether its programs are over; their processes may be kept."""
+        return self.over or self.state is RunState.KEPT
+
+    @property
+    def result(self) -> RunState:
+        """How its programs ended, once they are over."""
+        return self.outcome if self.state is RunState.KEPT and self.outcome else self.state
 
     def lost(self) -> RunStatus:
         """Return the status once the supervisor is gone: lost, unless the run had ended."""

@@ -32,6 +32,12 @@ STACKS = "MWMAGIC_STACKS"
 STACKS_SIGNAL = 50
 """A real-time signal, which user code leaves alone; it may want SIGUSR1 for itself."""
 
+KEEP = "MWMAGIC_KEEP"
+"""Set where the process stays when its program is over, and takes live cells."""
+
+ANSWERED = "MWMAGIC_ANSWERED"
+"""Set where what the program asks, by `input` or a debugger, can be answered."""
+
 KERAS = "MWMAGIC_KERAS"
 """One of `KERAS_MODES`."""
 

@@ -164,6 +164,10 @@ class Place:
         """Fetch what a task wrote to a file, if its machine has a disk of its own."""
         await self._of[task].pull(path)
 
+    async def carry(self, task: Task, path: Path) -> None:
+        """Bring a file of the record to a task's machine, if that has a disk of its own."""
+        await self._of[task].disk.bring([path])
+
     def there(self, task: Task, path: str) -> str:
         """Return the path of a file of the record on a task's machine."""
         return self._of[task].disk.there(path)

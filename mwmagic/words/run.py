@@ -50,6 +50,7 @@ _TONES = {
     RunState.FAILED: "bad",
     RunState.STOPPED: "off",
     RunState.LOST: "bad",
+    RunState.KEPT: "good",
 }
 
 
@@ -108,7 +109,7 @@ def attempt_words(run: RunStatus) -> str:
 
 def run_tone(run: RunStatus) -> str:
     """Classify a run's state as wait, run, stall, good, bad or off."""
-    return "stall" if run.stall and run.state is RunState.RUNNING else _TONES[run.state]
+    return "stall" if run.stall and run.state is RunState.RUNNING else _TONES[run.result]
 
 
 def _named(tasks: Mapping[str, TaskStatus], state: TaskState) -> list[str]:
@@ -124,11 +125,17 @@ def _running(run: RunStatus) -> str:
         return failure.stalled(run.stall)
     if run.placing is not None:
         return ": ".join(filter(None, ["waiting for machines", run.placing]))
-    return _begun(run)
+    return _asking(run) or _some_kept(run) or _advancing(run)
 
 
-def _begun(run: RunStatus) -> str:
-    """Say how far an attempt is that has its machines."""
+def _asking(run: RunStatus) -> str:
+    """Say which tasks wait for a person."""
+    asking = list(run.asks)
+    verb = "asks" if len(asking) == 1 else "ask"
+    return f"{failure.listed(asking)} {verb} for input; `%mw_wait` answers" if asking else ""
+
+
+def _advancing(run: RunStatus) -> str:
     starting = _named(run.tasks, TaskState.STARTING)
     imports = [one for one in map(_importing, run.tasks.values()) if one]
     if imports:
@@ -150,6 +157,21 @@ def _together(run: RunStatus) -> str:
     if live:
         return session_words(live)
     return "connected" if phases and set(phases) == {"connected"} else "running"
+
+
+def _some_kept(run: RunStatus) -> str:
+    """Say which programs are over, whose processes stay, and which are not."""
+    kept = [name for name, task in run.tasks.items() if task.kept]
+    if not kept:
+        return ""
+    failed = [name for name in kept if run.tasks[name].code != 0]
+    what = f"{failure.listed(failed)} failed" if failed else f"{failure.listed(kept)} finished"
+    others = [name for name in run.tasks if name not in kept]
+    return f"{what}, {failure.listed(others)} still {'runs' if len(others) == 1 else 'run'}"
+
+
+def _kept(run: RunStatus) -> str:
+    return f"{_failed(run) if run.outcome is RunState.FAILED else 'finished'}; its processes stay"
 
 
 def _ending(run: RunStatus) -> str:
@@ -192,6 +214,7 @@ _WORDS: dict[RunState, Callable[[RunStatus], str]] = {
     RunState.ENDING: _ending,
     RunState.BACKOFF: _backoff,
     RunState.FAILED: _failed,
+    RunState.KEPT: _kept,
     RunState.LOST: lambda _run: "lost with its supervisor",
 }
 
@@ -215,13 +238,21 @@ def task_words(task: TaskStatus) -> str:
     """Say in a few words where a task is."""
     if task.state is TaskState.ENDED:
         return _ended(task)
-    if task.state is TaskState.RUNNING and task.waits:
+    if task.state is TaskState.RUNNING:
+        return _at_work(task)
+    return "not launched" if task.state is TaskState.ABSENT else _importing(task) or "starting"
+
+
+def _at_work(task: TaskStatus) -> str:
+    if task.kept and not _busy(task):
+        return "kept" if task.code == 0 else f"kept: {_ended(task)}"
+    if task.asks:
+        return "asks in the debugger" if task.asks.debugger else "asks for input"
+    if task.waits:
         return f"waiting for {failure.listed(task.waits)}"
     if task.live is not None:
         return doing_words(task.live)
-    if task.state is TaskState.RUNNING:
-        return "running" if task.phase in (None, "starting") else str(task.phase)
-    return "not launched" if task.state is TaskState.ABSENT else _importing(task) or "starting"
+    return "running" if task.phase in (None, "starting") else str(task.phase)
 
 
 def _importing(task: TaskStatus) -> str:
@@ -243,10 +274,17 @@ def tone(task: TaskStatus) -> str:
         return "off" if task.ours else "bad"
     if task.state is TaskState.ABSENT:
         return "absent"
+    if task.kept and not _busy(task):
+        return "good" if task.code == 0 else "bad"
     if _idle(task):
         return "off"
     waits = task.waits or (task.live is not None and (task.live.waits or task.live.asks))
     return "run" if task.state is TaskState.RUNNING and not waits else "wait"
+
+
+def _busy(task: TaskStatus) -> bool:
+    """Return whether a task runs a live cell."""
+    return task.live is not None and bool(task.live.cell)
 
 
 def _idle(task: TaskStatus) -> bool:

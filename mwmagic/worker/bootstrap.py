@@ -104,7 +104,7 @@ def _install_fixes() -> None:
     """Prepare the frameworks, without importing any before the user's code does."""
     from mwmagic import repairs
     from mwmagic.model import variables
-    from mwmagic.worker import coordination, devices, downloads, fit, iterators
+    from mwmagic.worker import coordination, devices, downloads, fit, iterators, questions
     from mwmagic.worker.line import descriptor
 
     keras = os.environ.get(variables.KERAS, "auto")
@@ -118,6 +118,8 @@ def _install_fixes() -> None:
     iterators.install()
     if descriptor() is not None and keras != "plain":
         fit.install()
+    if variables.ANSWERED in os.environ:
+        questions.install()
 
 
 def preload() -> None:
@@ -127,7 +129,16 @@ def preload() -> None:
     from mwmagic.model import variables
 
     # What `_install_fixes` and `_run` import, and what `fit` does once there is Keras.
-    from mwmagic.worker import coordination, devices, downloads, fit, iterators, source, watch  # noqa: F401
+    from mwmagic.worker import (  # noqa: F401 - for workers
+        coordination,
+        devices,
+        downloads,
+        fit,
+        iterators,
+        questions,
+        source,
+        watch,
+    )
 
     if os.environ.get(variables.KERAS, "auto") == "auto":
         repairs.look()
@@ -205,34 +216,33 @@ def _told(error: BaseException, characters: int) -> dict[str, object]:
     return {"type": type(error).__name__, "message": _message(error, characters)}
 
 
-def _report(error: BaseException, script: str) -> None:
-    """Report to the supervisor, in a file, what was raised and where."""
+def _report(error: BaseException, script: str, path: str | None) -> dict[str, object]:
+    """Return what was raised and where, after reporting it to the supervisor in a file, if any."""
     moment = time.monotonic()
-    from mwmagic.model import variables
-
-    path = os.environ.get(variables.FAILURE_REPORT)
-    if not path:
-        return
     chain = _origins(error)
     origins = [{**_told(one, ORIGIN_CHARACTERS), "handled": handled} for one, handled in chain]
     report = {**_told(error, MESSAGE_CHARACTERS), "time": moment, "origins": origins}
+    # At once, since this process may be killed while it looks for the places.
+    _write(path, report)
+    for origin, (one, _) in zip(origins, chain, strict=True):
+        origin["where"] = _where(one, script)
+    report["where"] = _where(error, script)
+    _write(path, report)
+    return report
+
+
+def _write(path: str | None, report: dict[str, object]) -> None:
+    """Write the report as a whole, or not at all."""
+    if not path:
+        return
+    draft = f"{path}.draft"
     # Without it the exit code and the log remain; the record may be gone.
     with contextlib.suppress(OSError):
-        # At once, since this process may be killed while it looks for the places.
-        _write(path, report)
-        for origin, (one, _) in zip(origins, chain, strict=True):
-            origin["where"] = _where(one, script)
-        _write(path, {**report, "where": _where(error, script)})
-
-
-def _write(path: str, report: dict[str, object]) -> None:
-    """Write the report as a whole, or not at all."""
-    draft = f"{path}.draft"
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
-        # Escapes would make it six times as long.
-        _standard("json").dump(report, file, ensure_ascii=False)
-    os.replace(draft, path)  # noqa: PTH105 - both are strings
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
+            # Escapes would make it six times as long.
+            _standard("json").dump(report, file, ensure_ascii=False)
+        os.replace(draft, path)  # noqa: PTH105 - both are strings
 
 
 def _without_own(error: BaseException) -> types.TracebackType | None:
@@ -402,15 +412,48 @@ def run_again(main: dict[str, object]) -> None:
 def _execute(script: str, process: int) -> int:
     """Run the user's file and return its exit code, or a signal's number with a minus."""
     error = _run(script)
+    if _stays(process):
+        return _keep(error, script)
     if error is None:
         return 0
-    failed = not isinstance(error, SystemExit) or not _is_success(error.code)
-    if failed and os.getpid() == process:  # and no fork of it
-        _report(error, script)
+    from mwmagic.model import variables
+
+    if _failed(error) and os.getpid() == process:  # and no fork of it
+        _report(error, script, os.environ.get(variables.FAILURE_REPORT))
+    return _ended(error)
+
+
+def _failed(error: BaseException) -> bool:
+    return not isinstance(error, SystemExit) or not _is_success(error.code)
+
+
+def _ended(error: BaseException) -> int:
+    """Show what was raised, and return the exit code, or a signal's number with a minus."""
     if isinstance(error, SystemExit):
         return _exit_code(error)
     code = _print(error)
     return -signal.SIGINT if isinstance(error, KeyboardInterrupt) else code
+
+
+def _stays(process: int) -> bool:
+    """Return whether this process, which is no fork of the worker, stays with its variables."""
+    from mwmagic.model import variables
+
+    return variables.KEEP in os.environ and os.getpid() == process
+
+
+def _keep(error: BaseException | None, script: str) -> int:
+    """Report how the user's file ended, then run live cells until the worker may end."""
+    # Not in the file, which tells at the process's end what that came from.
+    report = _report(error, script, None) if error is not None and _failed(error) else None
+    code = 0 if error is None else _ended(error)
+    _flush()
+    _send_reports()
+    from mwmagic.worker import live
+
+    end = {"code": code} if code >= 0 else {"code": None, "signal": -code}
+    live.stay({"ok": report is None, **end, "report": report})
+    return code
 
 
 def main(argv: list[str]) -> None:

@@ -17,6 +17,7 @@ from mwmagic.gang import (
     Hurry,
     Launch,
     Policy,
+    ProgramsOver,
     Rebind,
     Restart,
     Role,
@@ -817,3 +818,39 @@ def test_an_unlimited_number_of_restarts_never_overflows():
     gang.advance.short = 10**6
     assert fail(gang)[-1] == SetTimer(Backoff(), 30.0)
     assert math.isfinite(gang.policy.delay(10**6))
+
+
+# Processes that stay.
+
+
+@pytest.mark.parametrize("failed", [True, False])
+def test_processes_stay_until_the_run_is_stopped_which_keeps_its_result(failed):
+    gang = running(stays=True)
+    assert gang.handle(ProgramsOver(failed, 101.0)) == []
+    result = RunState.FAILED if failed else RunState.FINISHED
+    assert (gang.state, gang.outcome, gang.alive) == (RunState.KEPT, result, {W0, W1})
+    assert EndAll(1, gang.policy.grace) in gang.handle(Stop(time=102.0))
+    gang.handle(Stop(grace=0.0, time=102.5))
+    assert exit_all(gang, time=103.0)[-1] == Ended(result)
+
+
+@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.parametrize(
+    ("code", "failure"),
+    [(0, FailureKind.PRIMARY), (RESUME_CODE, FailureKind.PRIMARY), (None, FailureKind.PRIMARY)],
+)
+def test_any_exit_of_a_process_that_stays_is_a_failure(code, failure, kept):
+    gang = running(stays=True)
+    if kept:
+        gang.handle(ProgramsOver(failed=False, time=101.0))
+    exit_(gang, W1, code, failure, time=102.0)
+    gang.handle(Timer(Hurry(), 103.0))
+    assert exit_(gang, W0, None, FailureKind.CONSEQUENCE, 103.0)[-1] == Ended(RunState.FAILED)
+
+
+def test_a_restart_runs_programs_whose_processes_stayed_again():
+    gang = running(stays=True)
+    gang.handle(ProgramsOver(failed=True, time=101.0))
+    gang.handle(Restart(102.0))
+    assert exit_all(gang, time=103.0)[-2:] == starts(gang, attempt=2)
+    assert (gang.state, gang.outcome) == (RunState.RUNNING, None)

@@ -240,6 +240,7 @@ def test_every_state_has_a_tone():
         "failed": "bad",
         "stopped": "off",
         "lost": "bad",
+        "kept": "good",
     }
     stalled = RunStatus(state=RunState.RUNNING, stall=Stall(60.0))
     assert run_tone(stalled) == "stall"
