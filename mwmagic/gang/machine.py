@@ -131,8 +131,8 @@ class Gang:
         self._failure: Exited | None = None  # the one that decides about a retry
         self._deadline = math.inf  # when the tasks that were asked to end are killed
         self._since = self.time  # when the attempt began
-        self._outcome: RunState | None = None  # of programs whose processes are kept
         self._reached: TrainingPoint | None = None  # the furthest that a task came in it
+        self._outcome: RunState | None = None  # of programs whose processes are kept
 
     # Queries.
 
@@ -223,8 +223,8 @@ class Gang:
         self.attempt += 1
         self.state = RunState.RUNNING if self._complete else RunState.FORMING
         self._since, self._deadline = self.time, math.inf
-        self._aim, self._failure, self._outcome = _Aim.FINISH, None, None
-        self._reached = None
+        self._aim, self._failure = _Aim.FINISH, None
+        self._reached = self._outcome = None
         self._done.clear()
         self._replaced.clear()
         self._advances.clear()

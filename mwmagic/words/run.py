@@ -123,6 +123,8 @@ def _forming(run: RunStatus) -> str:
 def _running(run: RunStatus) -> str:
     if run.stall:
         return failure.stalled(run.stall)
+    if run.placing is not None:
+        return ": ".join(filter(None, ["waiting for machines", run.placing]))
     return _asking(run) or _some_kept(run) or _advancing(run)
 
 
@@ -134,13 +136,6 @@ def _asking(run: RunStatus) -> str:
 
 
 def _advancing(run: RunStatus) -> str:
-    if run.placing is not None:
-        return ": ".join(filter(None, ["waiting for machines", run.placing]))
-    return _begun(run)
-
-
-def _begun(run: RunStatus) -> str:
-    """Say how far an attempt is that has its machines."""
     starting = _named(run.tasks, TaskState.STARTING)
     imports = [one for one in map(_importing, run.tasks.values()) if one]
     if imports:

@@ -129,7 +129,16 @@ def preload() -> None:
     from mwmagic.model import variables
 
     # What `_install_fixes` and `_run` import, and what `fit` does once there is Keras.
-    from mwmagic.worker import coordination, devices, downloads, fit, iterators, source, watch  # noqa: F401
+    from mwmagic.worker import (  # noqa: F401 - for workers
+        coordination,
+        devices,
+        downloads,
+        fit,
+        iterators,
+        questions,
+        source,
+        watch,
+    )
 
     if os.environ.get(variables.KERAS, "auto") == "auto":
         repairs.look()
@@ -341,9 +350,9 @@ def _leave(code: int, script: str, process: int) -> None:
         timer.daemon = True
         timer.start()
     _send_reports()
-    threading = sys.modules.get("threading")
-    if threading is not None:
-        threading._shutdown()  # noqa: SLF001 - as Py_Exit does
+    wait = getattr(sys.modules.get("threading"), "_shutdown", None)  # as Py_Exit does
+    if wait is not None:
+        wait()
     atexit._run_exitfuncs()  # noqa: SLF001 - as Py_Exit does
     if well:
         _dismantle(script)

@@ -43,21 +43,26 @@ def install() -> None:
 
     Call it before the user's code runs. It imports nothing.
     """
-    after_import(_CACHE, lambda module: _notice_files(_reaper(), module))
-    after_import(_PROFILER, lambda module: _finish_first(_reaper(), module))
-    for name in _ITERATORS:
-        after_import(name, lambda module: _free_later(_reaper(), module))
+    reaper = _Reaper()
+    after_import(_CACHE, functools.partial(_notice_files, reaper))
+    after_import(_PROFILER, functools.partial(_finish_first, reaper))
+    for module in _ITERATORS:
+        after_import(module, functools.partial(_free_later, reaper))
 
 
 class _Reaper:
     """Frees what it takes, on one thread that lives as long as the process."""
 
     def __init__(self) -> None:
+        self.refuses = False
+        self._thread: threading.Thread | None = None
+
+    @functools.cached_property
+    def _taken(self) -> SimpleQueue[Callable[[], None]]:
+        """What is to be called; it may be added to while it is read."""
         from queue import SimpleQueue
 
-        self.refuses = False
-        self._taken: SimpleQueue[Callable[[], None]] = SimpleQueue()  # put to while it is read
-        self._thread: threading.Thread | None = None
+        return SimpleQueue()
 
     def accepts(self) -> bool:
         """Return whether it takes anything now."""
@@ -89,12 +94,6 @@ class _Reaper:
     def _free(self) -> None:
         while True:
             self._taken.get()()
-
-
-@functools.cache
-def _reaper() -> _Reaper:
-    """Return the one that this process has once TensorFlow is imported."""
-    return _Reaper()
 
 
 def _notice_files(reaper: _Reaper, module: ModuleType) -> None:

@@ -32,14 +32,14 @@ def test_an_unknown_mode_lists_the_modes():
 
 def test_legacy_chooses_keras_2(monkeypatch):
     monkeypatch.setenv("TF_USE_LEGACY_KERAS", "0")  # what is set then is taken back
-    monkeypatch.setattr(package, "find_spec", lambda _: object())
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: object())
     package.install("legacy", print)
     assert os.environ["TF_USE_LEGACY_KERAS"] == "1"
 
 
 def test_legacy_without_tf_keras_says_what_to_install(monkeypatch):
     monkeypatch.delenv("TF_USE_LEGACY_KERAS", raising=False)
-    monkeypatch.setattr(package, "find_spec", lambda _: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     with pytest.raises(NotInstalled, match="pip install tf-keras"):
         package.install("legacy", print)
     assert "TF_USE_LEGACY_KERAS" not in os.environ
