@@ -18,8 +18,9 @@ from . import (
     threads,
     throughput,
 )
+from .peers import cases as peers
 
 TRAINING = (restart, launch, first, throughput, keras, threads)
 SHOWING = (live, report, flood, dashboard)
-GROWING = (rest, scale, gang, chaos)
+GROWING = (rest, scale, gang, chaos, peers)
 CASES = [case for module in (*TRAINING, *SHOWING, *GROWING) for case in module.CASES]

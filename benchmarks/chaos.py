@@ -31,8 +31,8 @@ from mwmagic.model.symptom import Finding, Symptom
 from mwmagic.words import headline
 
 from .case import Case, Line
+from .labels import LABEL, processes
 
-LABEL = "MWMAGIC_CHAOS"
 GONE_SECONDS = 1.0
 """How long all processes may take to disappear."""
 
@@ -111,22 +111,6 @@ class Round:
     @property
     def deadly(self):
         return self.signal is not signal.SIGSTOP
-
-
-def processes(label):
-    """Return the living processes of a round."""
-    wanted = f"{LABEL}={label}".encode()
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
-            try:
-                environment = (entry / "environ").read_bytes().split(b"\0")
-                state = (entry / "stat").read_bytes().rpartition(b") ")[2][:1]
-            except OSError:
-                continue
-            if wanted in environment and state not in (b"Z", b"X"):
-                found.append(int(entry.name))
-    return found
 
 
 def command(pid):

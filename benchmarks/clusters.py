@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from mwmagic import Cluster
 
 POLL_SECONDS = 0.001
 WAIT_SECONDS = 120.0
+END_SECONDS = 10.0
 
 MOMENT = """
 import os as _os, time as _time
@@ -112,8 +114,7 @@ def end(*processes):
     for one in processes:
         one.terminate()
     for one in processes:
-        try:
-            one.wait(10)
-        except subprocess.TimeoutExpired:
-            one.kill()
-            one.wait()
+        killer = threading.Timer(END_SECONDS, one.kill)
+        killer.start()
+        one.wait()
+        killer.cancel()

@@ -1,4 +1,4 @@
-"""What the dashboard costs in a real JupyterLab and Chromium, compared with Jupyter's own widgets."""
+"""What the dashboard costs in a real JupyterLab and Chromium, beside Jupyter's own widgets."""
 
 from __future__ import annotations
 

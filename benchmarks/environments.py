@@ -20,7 +20,7 @@ CACHE = "MWMAGIC_BENCHMARKS"
 INSTALL_SECONDS = 1200.0
 
 PINS = {
-    "torchrun": ("torch==2.13.0+cpu", "numpy==2.3.5"),
+    "torchrun": ("torch==2.13.0+cpu", "numpy==2.3.5", "ipykernel==7.4.0"),
     "ipyparallel": ("ipyparallel==9.2.0", "ipykernel==7.4.0"),
     "ray": ("ray[train]==2.60.0", "torch==2.13.0+cpu", "ipykernel==7.4.0"),
     "monarch": ("torchmonarch==0.7.0", "numpy==2.3.5", "ipykernel==7.4.0"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import time
 from contextlib import contextmanager
 
@@ -82,12 +83,13 @@ class Kernel:
 
 
 @contextmanager
-def kernel(python, path, **env):
+def kernel(python, path, *, words=("-m", "ipykernel_launcher"), **env):
     """Yield a kernel that runs on a Python, in a directory."""
     manager = KernelManager()
-    words = [python, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
-    manager._kernel_spec = KernelSpec(argv=words, display_name="", language="python")  # noqa: SLF001
-    manager.start_kernel(cwd=str(path), env={**os.environ, **env})
+    argv = [python, *words, "-f", "{connection_file}"]
+    manager._kernel_spec = KernelSpec(argv=argv, display_name="", language="python")  # noqa: SLF001
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    manager.start_kernel(cwd=str(path), env={**os.environ, **env}, **quiet)
     client = manager.blocking_client()
     client.start_channels()
     try:

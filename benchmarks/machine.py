@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -17,10 +18,8 @@ def model():
 
 def versions():
     for name in PACKAGES:
-        try:
+        with suppress(PackageNotFoundError):
             yield f"{name} {version(name)}"
-        except PackageNotFoundError:
-            continue
 
 
 def shape():

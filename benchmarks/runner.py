@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -26,6 +27,7 @@ END_SECONDS = 15.0
 """How long its processes may take to end after it."""
 
 POLL_SECONDS = 0.02
+CRASHED = {"failure": "failed: it crashed or took too long"}
 ROOT = Path(__file__).parents[1]
 
 
@@ -67,9 +69,9 @@ def run(name, plan):
             reap(load, process.pid, CASE_SECONDS)
         finally:
             left = end(load)
-        found = json.loads(answer.read_text()) if answer.exists() else {"failure": "it crashed"}
+        found = json.loads(answer.read_text()) if answer.exists() else CRASHED
     lines = [Line(**one) for one in found.get("lines", ())]
-    failure = found.get("failure", "") or (f"processes were left: {left}" if left else "")
+    failure = found.get("failure", "") or (f"failed: mwmagic left {left}" if left else "")
     return Result(name, lines, load.other(), failure)
 
 
@@ -96,12 +98,13 @@ def reap(load, awaited, seconds):
 
 
 def end(load):
-    """Wait for what a case left running, and kill it in the end; return what that was."""
+    """Wait for what a case left running, and kill it in the end; return what was mwmagic's."""
     if reap(load, None, END_SECONDS):
         return []
     left = psutil.Process().children(recursive=True)
-    names = [f"{one.pid} {one.name()}" for one in left]
+    commands = [" ".join(one.cmdline()) for one in left if one.is_running()]
     for one in left:
-        os.kill(one.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.kill(one.pid, signal.SIGKILL)
     reap(load, None, END_SECONDS)
-    return names
+    return [command for command in commands if "mwmagic/" in command]
