@@ -6,6 +6,7 @@ from functools import partial
 
 from benchmarks.case import Case, Line
 from benchmarks.ratio import alternated
+
 from . import ipyparallel, jupyter_distributed, monarch, mwmagic, nbdistributed, ray, torchrun
 from .work import LEFT_SECONDS, blame, interactive, left, restart
 

@@ -16,6 +16,7 @@ from uuid import uuid4
 from benchmarks import environments
 from benchmarks.kernels import kernel
 from benchmarks.labels import LABEL, processes
+
 from .peer import PRINTED_BYTES
 
 TASKS = 2
