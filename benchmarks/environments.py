@@ -25,7 +25,12 @@ PINS = {
     "ray": ("ray[train]==2.60.0", "torch==2.13.0+cpu", "ipykernel==7.4.0"),
     "monarch": ("torchmonarch==0.7.0", "numpy==2.3.5", "ipykernel==7.4.0"),
     "jupyter-distributed": ("jupyter-distributed==0.1.1", "torch==2.13.0+cpu", "ipykernel==7.4.0"),
-    "nbdistributed": ("nbdistributed==0.1.0", "torch==2.13.0+cpu", "ipykernel==7.4.0"),
+    "nbdistributed": (
+        "nbdistributed==0.1.0",
+        "torch==2.13.0+cpu",
+        "numpy==2.3.5",
+        "ipykernel==7.4.0",
+    ),
 }
 """What is installed into each. PyTorch's edition for the CPU: the other brings gigabytes."""
 

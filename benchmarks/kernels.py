@@ -6,6 +6,7 @@ import os
 import subprocess
 import time
 from contextlib import contextmanager
+from pathlib import Path
 
 from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.manager import KernelManager
@@ -84,12 +85,13 @@ class Kernel:
 
 @contextmanager
 def kernel(python, path, *, words=("-m", "ipykernel_launcher"), **env):
-    """Yield a kernel that runs on a Python, in a directory."""
+    """Yield a kernel that runs on a Python, whose programs come first, in a directory."""
     manager = KernelManager()
     argv = [python, *words, "-f", "{connection_file}"]
     manager._kernel_spec = KernelSpec(argv=argv, display_name="", language="python")  # noqa: SLF001
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    manager.start_kernel(cwd=str(path), env={**os.environ, **env}, **quiet)
+    path_variable = os.pathsep.join((str(Path(python).parent), os.environ["PATH"]))
+    manager.start_kernel(cwd=str(path), env={**os.environ, "PATH": path_variable, **env}, **quiet)
     client = manager.blocking_client()
     client.start_channels()
     try:

@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -104,10 +105,8 @@ def opened(pid):
     """Return the driver's devices that a process has open."""
     links = []
     for link in Path(f"/proc/{pid}/fd").iterdir():
-        try:
+        with suppress(FileNotFoundError):  # it has been closed since
             links.append(str(link.readlink()))
-        except FileNotFoundError:  # it has been closed since
-            continue
     return [link for link in links if link.startswith("/dev/nvidia")]
 
 
