@@ -6,6 +6,7 @@ import os
 import re
 import signal
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import cells
@@ -641,7 +642,7 @@ def test_while_you_type_elsewhere_what_is_printed_comes_at_once_now_and_then(not
     notebook.page.evaluate(TYPES)
     eventually(lambda: numbers(notebook) == counted(STEPS // 2), "every line before the pause")
     drawn = notebook.page.evaluate("() => window.drawn")
-    gaps = [after - before for before, after in zip(drawn, drawn[1:], strict=False)]
+    gaps = [after - before for before, after in pairwise(drawn)]
     assert gaps
     assert min(gaps) > LEAST_MS
     Path(notebook.folder, "go").touch()
