@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from functools import singledispatchmethod
 from typing import TYPE_CHECKING
 
+from mwmagic.model.live import PROGRAM_CELL
+
 from .events import (
     Answered,
     Await,
@@ -72,14 +74,24 @@ class Cells:
     ----------
     tasks : sequence of str
         The tasks, in rank order.
+    program : sequence of str
+        Those that first run a program which ends, if there is one: it counts as a cell.
     """
 
-    def __init__(self, tasks: Sequence[str]) -> None:
+    def __init__(self, tasks: Sequence[str], program: Sequence[str] = ()) -> None:
         self._tasks = tuple(tasks)
+        self._program = tuple(program)
         self._ready: set[str] = set()
         self._busy: dict[str, int] = {}
         self._queue: deque[Submit] = deque()
         self._current: _Current | None = None
+        self._begin_program()
+
+    def _begin_program(self) -> None:
+        """Count every task as busy with the program, also those where it never ends."""
+        if self._program:
+            self._current = _Current(PROGRAM_CELL, self._program)
+            self._busy = dict.fromkeys(self._tasks, PROGRAM_CELL)
 
     @property
     def current(self) -> int | None:
@@ -181,6 +193,7 @@ class Cells:
         self._busy.clear()
         self._ready.clear()
         self._current = None
+        self._begin_program()
         return ended
 
     def _end(self, why: End = "answered") -> list[CellAction]:

@@ -14,16 +14,21 @@ if TYPE_CHECKING:
 __all__ = [
     "CELL_BYTES",
     "LIVE_SCRIPT",
+    "PROGRAM_CELL",
     "SOURCE_CHARACTERS",
     "Answer",
     "KeptAnswer",
     "KeptCell",
     "Raised",
     "What",
+    "parcel_name",
 ]
 
 LIVE_SCRIPT = "live.py"
 """The name of the program that takes cells, as a run's script."""
+
+PROGRAM_CELL: int = 0
+"""The number of a program in place of a cell's: its processes may stay, and then take cells."""
 
 CELL_BYTES = 200_000
 """The longest packet to a task; the system's sockets take 212,992 bytes at once."""
@@ -36,12 +41,13 @@ class What(str, Enum):
     """What is told of a cell.
 
     ``show``: a task displays a ``value``, by MIME type.
-    ``ask``: a task waits for a line that its user types after a ``prompt``.
+    ``ask``: a task waits for a line that its user types after a ``prompt``, which may be a
+    ``debugger``'s.
     ``begun``: its number, and for each task the log and where in it the cell's output begins.
     ``answer``: a task's answer. ``waits``: the tasks that wait inside the framework, for those
-    that ``raised`` or ``finished``. ``refused``: it does not run, since some tasks are ``stuck``
-    in an earlier one. ``done``: it is over, ``why`` (see `mwmagic.cells.events.End`), and the
-    tasks that are ``unanswered`` did not answer.
+    that ``raised`` or ``finished``, or are ``asking`` in a debugger. ``refused``: it does not run,
+    since some tasks are ``stuck`` in an earlier one. ``done``: it is over, ``why`` (see
+    `mwmagic.cells.events.End`), and the tasks that are ``unanswered`` did not answer.
     """
 
     BEGUN = "begun"
@@ -51,6 +57,11 @@ class What(str, Enum):
     WAITS = "waits"
     REFUSED = "refused"
     DONE = "done"
+
+
+def parcel_name(place: str, task: str) -> str:
+    """Return the file at a place that holds the values which a task gives away."""
+    return f"{place}.{task.replace(':', '-')}"
 
 
 @dataclass(frozen=True)
@@ -65,12 +76,15 @@ class Raised:
         The line of the cell, from 1.
     trace : str
         The traceback, as Python prints it.
+    left : bool
+        Whether it is the end of a debugger that was left, rather than an error.
     """
 
     type: str
     message: str
     line: int | None
     trace: str
+    left: bool = False
 
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> Raised:
@@ -78,7 +92,8 @@ class Raised:
         line = values.get("line")
         texts = (str(values.get(name, "")) for name in ("type", "message", "trace"))
         kind, message, trace = texts
-        return cls(kind, message, line if isinstance(line, int) else None, trace)
+        left = values.get("left") is True
+        return cls(kind, message, line if isinstance(line, int) else None, trace, left=left)
 
 
 @dataclass(frozen=True)

@@ -21,11 +21,19 @@ def test_tasks_in_short(tasks, said):
 
 
 @pytest.mark.parametrize(
-    ("waiting", "raised", "finished", "said"),
+    ("waiting", "raised", "finished", "asking", "said"),
     [
+        (
+            ["worker:0"],
+            [],
+            [],
+            ["worker:1"],
+            "worker:0 waits for worker:1, which is in the debugger",
+        ),
         (
             ["worker:0", "worker:2"],
             ["worker:1"],
+            [],
             [],
             "worker:0 and worker:2 wait inside the framework, probably for worker:1",
         ),
@@ -33,12 +41,14 @@ def test_tasks_in_short(tasks, said):
             ["worker:0"],
             [],
             ["worker:1"],
+            [],
             "worker:0 waits inside the framework for worker:1, which has finished the cell",
         ),
     ],
 )
-def test_which_tasks_wait(waiting, raised, finished, said):
-    assert waits_words({"waiting": waiting, "raised": raised, "finished": finished}) == said
+def test_which_tasks_wait(waiting, raised, finished, asking, said):
+    four = {"waiting": waiting, "raised": raised, "finished": finished, "asking": asking}
+    assert waits_words(four) == said
 
 
 @pytest.mark.parametrize(
