@@ -14,9 +14,11 @@ from mwmagic.model.cluster import TYPES, Task
 from mwmagic.model.live import What
 from mwmagic.model.option import read_count
 from mwmagic.words.live import (
+    freed_words,
     interrupted_words,
     raised_words,
     ranks_words,
+    recovered_words,
     unanswerable_words,
     waits_words,
 )
@@ -28,7 +30,7 @@ from .worker import cell_name
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from mwmagic.client.cluster import Cluster
     from mwmagic.client.live import Live, LiveCell
@@ -44,6 +46,14 @@ NOTICE_SECONDS = 0.25
 """How long an exception waits for the same of other tasks before it is told."""
 
 
+CONSEQUENCES: dict[What | None, Callable[[Mapping[str, Any]], str]] = {
+    What.WAITS: waits_words,
+    What.FREED: freed_words,
+    What.RECOVERED: recovered_words,
+}
+"""What is told of the others after an exception, and so after that."""
+
+
 class Notices:
     """The exceptions that are told while other tasks still run; those of the end are not."""
 
@@ -52,7 +62,7 @@ class Notices:
 
     def hear(self, answer: Answer, now: float) -> None:
         """Take a task's answer."""
-        if answer.raised is not None:
+        if answer.raised is not None and not answer.freed:
             self._waiting.setdefault(answer.raised, (now, []))[1].append(answer.task)
 
     def due(self, now: float | None) -> list[tuple[Raised, list[str]]]:
@@ -163,10 +173,10 @@ def _follow(session: Session, live: Live, cell: LiveCell, name: str) -> None:
             live.reply(said["task"], input(f"[{ranks_words([said['task']])}] {said['prompt']}"))
         if what is What.ANSWER:
             notices.hear(cell.answers[said["task"]], time.monotonic())
-        for raised, tasks in notices.due(None if what is What.WAITS else time.monotonic()):
+        for raised, tasks in notices.due(None if what in CONSEQUENCES else time.monotonic()):
             session.say(f"─ {raised_words(tasks, raised, name)}")
-        if what is What.WAITS:
-            session.say(f"─ {waits_words(said)}")
+        if what in CONSEQUENCES:
+            session.say(f"─ {CONSEQUENCES[what](said)}")
     _print(session, cell, size)
     _traces(session, list(cell.ranked().values()))
 
@@ -189,7 +199,7 @@ def _traces(session: Session, answers: Sequence[Answer]) -> None:
     """Show each traceback once, with the tasks that have it."""
     groups: dict[str, list[str]] = {}
     for one in answers:
-        if one.raised is not None:
+        if one.raised is not None and not one.freed:
             groups.setdefault(one.raised.trace, []).append(one.task)
     for trace, tasks in groups.items():
         session.say(f"[{ranks_words(tasks)}] {trace.rstrip()}")

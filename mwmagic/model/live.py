@@ -29,8 +29,10 @@ class What(str, Enum):
     ``begun``: its number, and for each task the log and where in it the cell's output begins.
     ``answer``: a task's answer. ``waits``: the tasks that wait inside the framework, for those
     that ``raised`` or ``finished``. ``refused``: it does not run, since some tasks are ``stuck``
-    in an earlier one. ``done``: it is over, ``why`` (see `mwmagic.cells.events.End`), and the
-    tasks that are ``unanswered`` did not answer.
+    in an earlier one. ``freed``: the tasks that were ``freed`` from a collective, those for which
+    they waited, and after how many ``seconds``; ``recovered``: what became of their state (see
+    `mwmagic.cells.events.Freed` and `Recovered`). ``done``: it is over, ``why`` (see
+    `mwmagic.cells.events.End`), and the tasks that are ``unanswered`` did not answer.
     """
 
     BEGUN = "begun"
@@ -39,6 +41,8 @@ class What(str, Enum):
     ANSWER = "answer"
     WAITS = "waits"
     REFUSED = "refused"
+    FREED = "freed"
+    RECOVERED = "recovered"
     DONE = "done"
 
 
@@ -86,6 +90,8 @@ class Answer:
         How long it took.
     end : int
         Where in its log the cell's output ends.
+    freed : bool
+        Whether what it raised only comes from its being freed from a collective.
     """
 
     task: str
@@ -93,6 +99,7 @@ class Answer:
     value: Mapping[str, Any]
     seconds: float
     end: int
+    freed: bool = False
 
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> Answer:
@@ -105,4 +112,5 @@ class Answer:
             value if isinstance(value, dict) else {},
             float(seconds) if isinstance(seconds, int | float) else 0.0,
             int(values["end"]),
+            values.get("freed") is True,
         )

@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import singledispatchmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,16 +36,54 @@ WAITING_CORES = 0.1
 """The processor time per second below which a task only waits; TensorFlow's threads poll."""
 
 
+PARTNERS = ("chief:", "worker:")
+"""How the names of tasks begin that have collectives in common."""
+
+
 def is_live(packet: str) -> bool:
     """Return whether a packet on a worker's line is about cells."""
     return packet.startswith('{"live": ')
+
+
+def _rejoined(task: str, cell: int, said: Message) -> c.Rejoined:
+    told = said["standing"]
+    if not isinstance(told, dict):
+        return c.Rejoined(task, cell, None)
+    known = {one.name: int(told.get(one.name, 0)) for one in fields(c.Standing)}
+    return c.Rejoined(task, cell, c.Standing(**known))
+
+
+def _compared(task: str, cell: int, said: Message) -> c.Compared:
+    return c.Compared(task, cell, c.Digest(said["shared"], said["means"]))
+
+
+RECOVERING: dict[str, Callable[[str, int, Message], c.CellEvent]] = {
+    "bound": lambda task, cell, _: c.Bound(task, cell),
+    "arrived": lambda task, cell, _: c.Arrived(task, cell),
+    "rejoined": _rejoined,
+    "compared": _compared,
+    "aligned": lambda task, cell, _: c.Aligned(task, cell),
+    "unable": lambda task, cell, _: c.Unable(task, cell),
+}
+"""The events of what tasks say while they are freed and come together again."""
+
+
+def _fields(action: c.Freed | c.Recovered) -> dict[str, Any]:
+    """Return what is told of an action to the cell's client."""
+    return {name: value for name, value in vars(action).items() if name != "cell"}
 
 
 def _kept(said: Message, start: int, end: int) -> dict[str, Any]:
     """Return what the record keeps of an answer: where its output is in the log, and its end."""
     raised = said.get("raised")
     kind = raised.get("type") if isinstance(raised, dict) else None
-    return {"start": start, "end": end, "seconds": said.get("seconds"), "raised": kind}
+    return {
+        "start": start,
+        "end": end,
+        "seconds": said.get("seconds"),
+        "raised": kind,
+        "freed": said.get("freed") is True,
+    }
 
 
 @dataclass
@@ -57,6 +95,8 @@ class _Cell:
     source: str
     report: Report
     begun: float = 0.0
+    since: float | None = None
+    freed: float = 0.0
     starts: dict[str, int] = field(default_factory=dict)
     answers: dict[str, dict[str, Any]] = field(default_factory=dict)
 
@@ -87,7 +127,8 @@ class LiveSession:
         guard: Guard,
     ) -> None:
         self._directory = directory
-        self._machine = c.Cells(tasks)
+        partners = [task for task in tasks if task.startswith(PARTNERS)]
+        self._machine = c.Cells(tasks, partners)
         self._processes = processes
         self._examine = examine
         self._guard = guard
@@ -182,8 +223,11 @@ class LiveSession:
                 self.said(process, event)
 
     def _told(self, task: str, said: Message, size: int) -> None:
-        cell = self._cells.get(int(said["cell"]))
-        if said["live"] == "answer":
+        number, kind = int(said["cell"]), said["live"]
+        cell = self._cells.get(number)
+        if kind in RECOVERING:
+            self._handle(RECOVERING[kind](task, number, said))
+        elif kind == "answer":
             self._answered(task, said, size)
         elif said["live"] == "show" and cell is not None:
             cell.report(What.SHOW, {"task": task, "value": said["value"]})
@@ -197,13 +241,15 @@ class LiveSession:
         cell.report(What.ASK, {"task": task, "prompt": prompt})
 
     def _answered(self, task: str, said: Message, size: int) -> None:
-        number, raised = int(said["cell"]), not said["ok"]
+        number, raised, freed = int(said["cell"]), not said["ok"], said.get("freed") is True
         self._asking.discard(task)
         cell = self._cells.get(number)
         if cell is not None:
             cell.report(What.ANSWER, {**said, "task": task, "end": size})
             cell.answers[task] = _kept(said, cell.starts[task], size)
-        self._handle(c.Answered(task, number, raised))
+            cell.since = cell.since or (time.monotonic() if raised else None)
+            cell.freed = time.monotonic() if freed else cell.freed
+        self._handle(c.Answered(task, number, raised, freed))
 
     def used(self, process: TaskProcess, time: float) -> None:
         """Note the processor time that a task has used."""
@@ -260,7 +306,7 @@ class LiveSession:
 
     @_do.register
     def _(self, action: c.Await) -> None:
-        event = c.Elapsed(action.cell)
+        event = c.Elapsed(action.cell, action.recovery)
         asyncio.get_running_loop().call_later(action.seconds, self._handle, event)
 
     @_do.register
@@ -271,6 +317,38 @@ class LiveSession:
     def _(self, action: c.Waits) -> None:
         three = {"waiting": action.waiting, "raised": action.raised, "finished": action.finished}
         self._cells[action.cell].report(What.WAITS, three)
+
+    @_do.register
+    def _(self, action: c.Abort) -> None:
+        self._tell(action.task, {"do": "abort", "cell": action.cell})
+
+    @_do.register
+    def _(self, action: c.Meet) -> None:
+        self._tell(action.task, {"do": "meet", "cell": action.cell})
+
+    @_do.register
+    def _(self, action: c.Rejoin) -> None:
+        self._tell(action.task, {"do": "rejoin", "cell": action.cell, "epoch": action.epoch})
+
+    @_do.register
+    def _(self, action: c.Compare) -> None:
+        self._tell(action.task, {"do": "compare", "cell": action.cell, "done": action.done})
+
+    @_do.register
+    def _(self, action: c.Align) -> None:
+        order = {"do": "align", "cell": action.cell, "own": action.task == action.root}
+        what = {"done": action.done, "names": action.names, "averaged": action.averaged}
+        self._tell(action.task, {**order, **what})
+
+    @_do.register
+    def _(self, action: c.Freed) -> None:
+        cell = self._cells[action.cell]
+        seconds = cell.freed - (cell.since or cell.freed)
+        cell.report(What.FREED, {**_fields(action), "seconds": seconds})
+
+    @_do.register
+    def _(self, action: c.Recovered) -> None:
+        self._cells[action.cell].report(What.RECOVERED, _fields(action))
 
     @_do.register
     def _(self, action: c.Done) -> None:

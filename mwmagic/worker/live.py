@@ -1,9 +1,12 @@
 """Runs cells in the worker's ``__main__``, one after the other, as its supervisor sends them.
 
 Each packet on the worker's line is a JSON object. What comes in has ``do``: ``cell`` with its
-number, its ``name`` and ``source``; ``interrupt`` with a cell's number; ``reply`` to a question.
+number, its ``name`` and ``source``; ``interrupt`` with a cell's number; ``reply`` to a question;
+``abort`` and ``meet``, which free the cell from a collective, and let it make a strategy; and
+``rejoin``, ``compare`` and ``align`` after some task's error, as `mwmagic.cells` says.
 What goes out has ``live``: ``ready``; ``ask`` with the cell and the prompt of a question; ``show``
-with what is displayed;
+with what is displayed; ``arrived`` where a cell waits to make a strategy; ``bound`` if it cannot be
+freed; ``rejoined``, ``compared``, ``aligned`` or ``unable``;
 ``answer`` with the number of the cell and either what its last expression is worth, or what it
 raised.
 """
@@ -13,6 +16,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import builtins
+import ctypes
 import inspect
 import json
 import linecache
@@ -31,6 +35,8 @@ from mwmagic.model import variables
 from mwmagic.model.live import CELL_BYTES
 from mwmagic.model.ownership import is_ours
 
+from . import collectives
+from .collectives import CollectiveEnded, Collectives
 from .line import descriptor
 from .value import bundle, figures
 
@@ -47,6 +53,9 @@ RAISED_CHARACTERS = 4_000
 
 TRACE_CHARACTERS = 20_000
 """The most of a traceback that an answer holds, of its end."""
+
+INSIST_SECONDS = 2.0
+"""How long after a cell was freed, and has not ended, an exception is raised in it again."""
 
 _AWAIT = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 
@@ -81,6 +90,9 @@ class _Loop:
         self._deciding = threading.Lock()
         self._replies: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._events: asyncio.AbstractEventLoop | None = None
+        self._collectives = Collectives(self._meet)
+        self._meeting: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._freed = 0  # the latest cell that was freed
         os.register_at_fork(after_in_child=line.close)
 
     def run(self) -> None:
@@ -89,9 +101,13 @@ class _Loop:
         builtins.input = self._ask  # which `breakpoint` uses too
         vars(builtins)["display"] = self._display  # as in IPython
         os.environ.setdefault("MPLBACKEND", "agg")
+        self._collectives.install()
         threading.Thread(target=self._listen, name="mwmagic-live", daemon=True).start()
         self._say({"live": "ready"})
         while (order := self._orders.get()) is not None:
+            if order["do"] != "cell":
+                self._say({**_recovered(order), "cell": order["cell"]})
+                continue
             answer = self._answer(order)
             for stream in (sys.stdout, sys.stderr):
                 with suppress(Exception):  # the user's code may have closed or replaced it
@@ -128,6 +144,43 @@ class _Loop:
             self._running, self._cell = True, cell
             if cell == self._cancelled:
                 raise KeyboardInterrupt
+        collectives.settle()
+
+    # Collectives.
+
+    def _meet(self) -> None:
+        """Wait until all tasks are about to make a strategy; where one is not, raise."""
+        while not self._meeting.empty():
+            self._meeting.get()
+        self._say({"live": "arrived", "cell": self._cell})
+        if self._meeting.get() == "abort":
+            raise CollectiveEnded(collectives.FREED)
+
+    def _free(self, cell: int) -> None:
+        """Free a cell from the collective in which it waits, while the main thread is in there."""
+        with self._deciding:
+            if cell != self._cell or not self._running:
+                return
+            self._freed = cell
+        self._meeting.put("abort")
+        if not self._collectives.free():
+            self._say({"live": "bound", "cell": cell})
+        threading.Timer(INSIST_SECONDS, self._insist, (cell,)).start()
+
+    def _insist(self, cell: int) -> None:
+        """Raise in a cell that has been freed, and has taken no notice, until it ends."""
+        with self._deciding:
+            if cell != self._cell or not self._running:
+                return
+            if self._collectives.ended:
+                _raise_in_main(CollectiveEnded)
+        threading.Timer(INSIST_SECONDS, self._insist, (cell,)).start()
+
+    def _end(self) -> None:
+        """End a cell: nothing is raised in it from now on."""
+        with self._deciding:
+            self._running = False
+            _raise_in_main(None)
 
     def _interrupted(self, _number: int, _frame: FrameType | None) -> None:
         if self._running:
@@ -141,6 +194,10 @@ class _Loop:
                 self._interrupt(order["cell"])
             elif order["do"] == "reply":
                 self._replies.put(order["text"])
+            elif order["do"] == "abort":
+                self._free(order["cell"])
+            elif order["do"] == "meet":
+                self._meeting.put("meet")
             else:
                 self._orders.put(order)
         self._orders.put(None)
@@ -175,9 +232,11 @@ class _Loop:
                 self._display(*figures())
                 answer = {"ok": True, "value": bundle(value)}
             finally:
-                self._running = False
+                self._end()
         except BaseException as error:  # noqa: BLE001 - whatever it is, the interpreter lives
-            answer = {"ok": False, "raised": _raised(error, order["name"])}
+            self._end()
+            freed = self._freed == order["cell"] and self._collectives.is_freed(error)
+            answer = {"ok": False, "freed": freed, "raised": _raised(error, order["name"])}
         return {**answer, "seconds": time.monotonic() - began}
 
     def _executed(self, source: str, name: str) -> Any:  # noqa: ANN401 - the user's
@@ -199,6 +258,26 @@ class _Loop:
             self._events = self._events or asyncio.new_event_loop()
             return self._events.run_until_complete(value)
         return value
+
+
+def _raise_in_main(kind: type[BaseException] | None) -> None:
+    """Raise an exception in the main thread as soon as it runs Python code; None takes it back."""
+    main = ctypes.c_ulong(threading.main_thread().ident or 0)
+    what = None if kind is None else ctypes.py_object(kind)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(main, what)
+
+
+def _recovered(order: dict[str, Any]) -> dict[str, Any]:
+    """Carry out an order of a recovery, and return what to say."""
+    try:
+        if order["do"] == "rejoin":
+            return {"live": "rejoined", "standing": collectives.rejoin(order["epoch"])}
+        if order["do"] == "compare":
+            return {"live": "compared", **collectives.compare(order["done"])}
+        collectives.align(order["own"], order["done"], order["names"], order["averaged"])
+    except BaseException as error:  # noqa: BLE001 - whatever it is, the interpreter lives
+        return {"live": "unable", "why": f"{type(error).__name__}: {error}"[:RAISED_CHARACTERS]}
+    return {"live": "aligned"}
 
 
 def _brief(message: dict[str, Any]) -> dict[str, Any]:
