@@ -30,6 +30,7 @@ __all__ = [
     "Interrupt",
     "Meet",
     "Outcome",
+    "Purpose",
     "Ready",
     "Recovered",
     "Refuse",
@@ -135,12 +136,16 @@ class Gone:
     reset: bool = False
 
 
+Purpose = Literal["free", "look", "recover"]
+"""What a time is set for: to free tasks, to look where they are, or for a whole recovery."""
+
+
 @dataclass(frozen=True)
 class Elapsed:
-    """The time is over that was set for a cell, or for its ``recovery``."""
+    """The time is over that was set for a cell."""
 
     cell: int
-    recovery: bool = False
+    purpose: Purpose
 
 
 @dataclass(frozen=True)
@@ -258,7 +263,7 @@ class Await:
 
     cell: int
     seconds: float
-    recovery: bool = False
+    purpose: Purpose
 
 
 @dataclass(frozen=True)

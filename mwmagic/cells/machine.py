@@ -76,7 +76,8 @@ class _Current:
     interrupted: bool = False
     aborted: bool = False
     told: bool = False
-    timers: int = 0
+    hurried: bool = False
+    looking: bool = False
     looks: int = 0
     recovery: Recovery | None = None
 
@@ -170,25 +171,26 @@ class Cells:
         if not one.pending:
             return self._answered(one)
         soon = event.raised or one.arrived
-        return self._watch(one, SETTLE_SECONDS if soon else PATIENCE_SECONDS)
+        return self._hurry(one) if soon else self._look(one, PATIENCE_SECONDS)
 
     def _of(self, cell: int) -> _Current | None:
         """Return a cell if it is the one that runs."""
         one = self._current
         return one if one is not None and one.cell == cell else None
 
-    def _watch(self, one: _Current, seconds: float) -> list[CellAction]:
-        """Act soon on those that wait; a first exception does not wait for an earlier timer."""
-        first = seconds == SETTLE_SECONDS and not one.aborted and len(one.raised) <= 1
-        return self._await(one, seconds) if first or not one.timers else []
+    def _look(self, one: _Current, seconds: float) -> list[CellAction]:
+        """Look soon where the tasks are that have not answered."""
+        if one.looking:
+            return []
+        one.looking = True
+        return [Await(one.cell, seconds, "look")]
 
-    def _await(self, one: _Current, seconds: float) -> list[CellAction]:
-        one.timers += 1
-        return [Await(one.cell, seconds)]
-
-    def _hopeless(self, one: _Current) -> bool:
-        """Return whether what waits for others now waits for ever, as far as is known at once."""
-        return bool(one.raised or one.interrupted or (one.arrived and one.missing(self._partners)))
+    def _hurry(self, one: _Current) -> list[CellAction]:
+        """Free soon what has not answered: what waits for others now waits for ever."""
+        if one.hurried or one.aborted:
+            return []
+        one.hurried = True
+        return [Await(one.cell, SETTLE_SECONDS, "free")]
 
     @handle.register
     def _(self, event: Elapsed) -> list[CellAction]:
@@ -196,11 +198,12 @@ class Cells:
         if one is None:
             return []
         if one.recovery is not None:
-            return self._recover(one, one.recovery.give_up()) if event.recovery else []
-        one.timers -= 1
-        if not one.aborted and self._hopeless(one):
-            return [*self._abort(one), *self._await(one, REPEAT_SECONDS)]
-        return [] if one.timers else [Examine(event.cell)]
+            late = event.purpose == "recover"
+            return self._recover(one, one.recovery.give_up()) if late else []
+        if event.purpose == "free":
+            return [*self._abort(one), *self._look(one, REPEAT_SECONDS)]
+        one.looking = False
+        return [Examine(event.cell)]
 
     def _abort(self, one: _Current) -> list[CellAction]:
         one.aborted, one.looks = True, 0
@@ -216,10 +219,10 @@ class Cells:
         if not one.aborted:
             one.looks = one.looks + 1 if stuck else 0
             certain = one.looks >= CERTAIN_LOOKS
-            return [*(self._abort(one) if certain else []), *self._await(one, REPEAT_SECONDS)]
+            return [*(self._abort(one) if certain else []), *self._look(one, REPEAT_SECONDS)]
         one.looks += 1
         if not one.bound.issuperset(waiting) and one.looks < STUBBORN_LOOKS:
-            return self._await(one, REPEAT_SECONDS)
+            return self._look(one, REPEAT_SECONDS)
         return self._still(one, waiting, event.idle)
 
     def _still(
@@ -232,7 +235,7 @@ class Cells:
             told = [Waits(one.cell, waiting, tuple(one.raised), tuple(one.finished))]
         if one.raised and one.told and idle >= {*one.pending}:
             return [*told, *self._end("waits")]
-        return [*told, *self._await(one, REPEAT_SECONDS)]
+        return [*told, *self._look(one, REPEAT_SECONDS)]
 
     @handle.register
     def _(self, event: Bound) -> list[CellAction]:
@@ -251,16 +254,15 @@ class Cells:
         if {*one.arrived}.issuperset(self._partners):
             one.arrived.clear()
             return [Meet(task, one.cell) for task in self._partners]
-        return self._watch(one, SETTLE_SECONDS) if one.missing(self._partners) else []
+        return self._hurry(one) if one.missing(self._partners) else []
 
     @handle.register
     def _(self, event: Interrupt) -> list[CellAction]:
         one = self._of(event.cell)
         if one is not None:
             signals: list[CellAction] = [Signal(task, one.cell) for task in one.pending]
-            soon = self._await(one, SETTLE_SECONDS) if one.pending and not one.aborted else []
             one.interrupted = True
-            return [*signals, *soon]
+            return [*signals, *(self._hurry(one) if signals else [])]
         queued = [submit for submit in self._queue if submit.cell == event.cell]
         self._queue = deque(submit for submit in self._queue if submit.cell != event.cell)
         return [Done(submit.cell, "withdrawn", submit.tasks) for submit in queued]
@@ -269,7 +271,8 @@ class Cells:
 
     def _answered(self, one: _Current) -> list[CellAction]:
         """Tell who was freed, and bring the tasks together again if they may have come apart."""
-        if not (one.raised or one.freed or one.interrupted) or not self._can_recover(one):
+        apart = one.raised or one.freed or one.interrupted or one.aborted
+        if not apart or not self._can_recover(one):
             return self._end()
         self._epoch += 1
         one.recovery = Recovery(
@@ -282,7 +285,7 @@ class Cells:
         absent = tuple(task for task in self._partners if task not in one.tasks)
         three = tuple(one.raised), tuple(one.finished), absent
         told = [Freed(one.cell, tuple(one.freed), *three)] if one.freed else []
-        timer = Await(one.cell, RECOVERY_SECONDS, recovery=True)
+        timer = Await(one.cell, RECOVERY_SECONDS, "recover")
         return [*told, timer, *one.recovery.begin()]
 
     def _can_recover(self, one: _Current) -> bool:
@@ -350,5 +353,5 @@ class Cells:
         self._busy |= dict.fromkeys(submit.tasks, submit.cell)
         absent = {*self._partners}.difference(submit.tasks)
         partial = absent and not absent.issuperset(self._partners)
-        timer = self._await(self._current, PATIENCE_SECONDS) if partial else []
+        timer = self._look(self._current, PATIENCE_SECONDS) if partial else []
         return [*(Tell(task, submit.cell) for task in submit.tasks), *timer]

@@ -95,10 +95,15 @@ class _Cell:
     source: str
     report: Report
     begun: float = 0.0
-    since: float | None = None
-    freed: float = 0.0
     starts: dict[str, int] = field(default_factory=dict)
     answers: dict[str, dict[str, Any]] = field(default_factory=dict)
+    moments: dict[str, float] = field(default_factory=dict)
+
+    def waited(self, told: c.Freed) -> float:
+        """Return how long after another task's answer, or the beginning, the last was freed."""
+        others = () if told.absent and not told.raised else told.raised or told.finished
+        since = min((self.moments[task] for task in others), default=self.moments[""])
+        return max(self.moments[task] for task in told.freed) - since
 
 
 class LiveSession:
@@ -247,8 +252,7 @@ class LiveSession:
         if cell is not None:
             cell.report(What.ANSWER, {**said, "task": task, "end": size})
             cell.answers[task] = _kept(said, cell.starts[task], size)
-            cell.since = cell.since or (time.monotonic() if raised else None)
-            cell.freed = time.monotonic() if freed else cell.freed
+            cell.moments[task] = time.monotonic()
         self._handle(c.Answered(task, number, raised, freed))
 
     def used(self, process: TaskProcess, time: float) -> None:
@@ -290,7 +294,7 @@ class LiveSession:
         self._tell(action.task, order)
 
     def _begin(self, number: int, cell: _Cell) -> None:
-        cell.begun = time.time()
+        cell.begun, cell.moments[""] = time.time(), time.monotonic()
         cell.starts = {task: self._ends[task] for task in cell.tasks}
         self._directory.save_cell(number, cell.source)
         cell.report(What.BEGUN, {"cell": number, "logs": self._logs(cell.tasks)})
@@ -306,7 +310,7 @@ class LiveSession:
 
     @_do.register
     def _(self, action: c.Await) -> None:
-        event = c.Elapsed(action.cell, action.recovery)
+        event = c.Elapsed(action.cell, action.purpose)
         asyncio.get_running_loop().call_later(action.seconds, self._handle, event)
 
     @_do.register
@@ -343,8 +347,7 @@ class LiveSession:
     @_do.register
     def _(self, action: c.Freed) -> None:
         cell = self._cells[action.cell]
-        seconds = cell.freed - (cell.since or cell.freed)
-        cell.report(What.FREED, {**_fields(action), "seconds": seconds})
+        cell.report(What.FREED, {**_fields(action), "seconds": cell.waited(action)})
 
     @_do.register
     def _(self, action: c.Recovered) -> None:
