@@ -127,6 +127,8 @@ def _run(
     except KeyboardInterrupt:
         live.interrupt(cell)
         _print(session, cell, len(live.cluster.tasks))
+        if cell.recovered is not None:
+            session.say(f"─ {recovered_words(cell.recovered)}")
         left = [task for task in cell.tasks if task not in cell.answers]
         raise WaitInterrupted(interrupted_words(left)) from None
     except StdinNotImplementedError:

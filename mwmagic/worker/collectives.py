@@ -8,7 +8,6 @@ TensorFlow is named in `PRIVATE`. Where one of these names is gone nothing is fr
 
 from __future__ import annotations
 
-import gc
 import inspect
 import sys
 from hashlib import blake2b
@@ -223,7 +222,6 @@ def compare(done: int) -> dict[str, dict[str, str]]:
     from mwmagic.repairs import commit
 
     commit.roll_back(done)
-    gc.collect()  # or a variable that is no longer used may be alive on one task only
     found: dict[str, dict[str, str]] = {"shared": {}, "means": {}}
     for name, variable in _variables().items():
         kind = "means" if commit.is_mean(variable) else "shared"
