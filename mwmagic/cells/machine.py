@@ -283,8 +283,10 @@ class Cells:
             aborted=one.aborted,
         )
         absent = tuple(task for task in self._partners if task not in one.tasks)
-        three = tuple(one.raised), tuple(one.finished), absent
-        told = [Freed(one.cell, tuple(one.freed), *three)] if one.freed else []
+        freed, finished = (
+            tuple(task for task in one.tasks if task in some) for some in (one.freed, one.finished)
+        )
+        told = [Freed(one.cell, freed, tuple(one.raised), finished, absent)] if freed else []
         timer = Await(one.cell, RECOVERY_SECONDS, "recover")
         return [*told, timer, *one.recovery.begin()]
 

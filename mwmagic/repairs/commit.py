@@ -4,9 +4,8 @@
 Where one task stops, the others are freed from the collective in which they wait for it. The
 executor of a graph then drops all operations that have not begun. So here
 
-- a reduction of gradients begins when all state that was assigned before has its new value,
-- the update of the weights begins when all gradients are reduced, and
-- a later collective begins when all weights are updated,
+- a collective begins when all state that was assigned before has its new value, and
+- the update of the weights begins when all gradients are reduced,
 
 by edges in the graph. While weights are updated nothing can fail that waits for a peer. Two
 counters, in the graph too, tell whether an update was whole nevertheless. A third part is a copy
@@ -42,10 +41,10 @@ __all__ = [
     "leave",
     "note_mean",
     "one_step",
+    "order_collectives",
     "roll_back",
     "settle",
     "step_in_loops",
-    "summing",
     "updating",
     "within_step",
 ]
@@ -252,17 +251,23 @@ def step_in_loops(module: Any) -> None:
     cls.run = run
 
 
-# An update.
+def order_collectives(module: Any) -> None:
+    """Make each collective of a replica begin after all that has been assigned so far."""
+    cls = module.distribute.ReplicaContext
+    for name in ("all_reduce", "all_gather"):
+        setattr(cls, name, _ordered(getattr(cls, name)))
 
 
-@contextmanager
-def summing() -> Iterator[None]:
-    """Reduce gradients, or other values, after what has been assigned so far."""
-    if tracks():
+def _ordered(original: Any) -> Any:
+    @wraps(original)
+    def ordered(*args: Any, **kwargs: Any) -> Any:
         with tf.control_dependencies(_so_far()):
-            yield
-    else:
-        yield
+            return original(*args, **kwargs)
+
+    return ordered
+
+
+# An update.
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
 
 from .cluster import spans_workers
-from .commit import summing, updating
+from .commit import updating
 from .repair import Repair, Sign, replace
 
 __all__ = ["REPAIRS"]
@@ -78,8 +78,7 @@ def _add_before_applying() -> None:
         if getattr(self, ADDED, 0):
             update(self, grads, trainable_variables)
             return
-        with summing():
-            added = _add(grads)
+        added = _add(grads)
         with updating(added):
             update(self, added, trainable_variables)
 
@@ -123,8 +122,7 @@ def _check_added_gradients() -> None:
         if not _in_replica_of_workers():
             original(self, grads, trainable_variables)
             return
-        with summing():
-            added = _add(grads)
+        added = _add(grads)
         inner = self.inner_optimizer
         setattr(inner, ADDED, getattr(inner, ADDED, 0) + 1)
         try:

@@ -72,26 +72,24 @@ class Collectives:
         """Follow what is needed of TensorFlow once it is imported; this imports nothing."""
         tracked.track()
         after_import(CONTEXT, lambda _: after_import("tensorflow", self._prepare))
-        after_import("tensorflow.python.eager.core", self._watch)
 
-    def _watch(self, core: Any) -> None:
+    def _watch(self, cls: Any) -> None:
         """Notice where TensorFlow raises that a collective was ended."""
-        original = getattr(core, "_status_to_exception", None)
-        if original is None:
-            return
+        original, collectives = cls.__init__, self
 
-        def _status_to_exception(status: Any) -> Any:
-            error = original(status)
-            self.ended = self.ended or FREED in str(error)
-            return error
+        def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807 - it takes its place
+            original(self, *args, **kwargs)
+            collectives.ended = collectives.ended or FREED in str(self)
 
-        core._status_to_exception = _status_to_exception
+        cls.__init__ = __init__
 
     def _prepare(self, tensorflow: Any) -> None:
         from mwmagic.repairs import commit
         from mwmagic.repairs.cluster import in_cluster
 
         commit.step_in_loops(tensorflow)
+        commit.order_collectives(tensorflow)
+        self._watch(tensorflow.errors.UnavailableError)
         cls = tensorflow.distribute.MultiWorkerMirroredStrategy
         original, collectives = cls.__init__, self
 
