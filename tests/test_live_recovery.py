@@ -123,8 +123,8 @@ class Gang:
         """Check that all tasks have one state, that of a twin that had no accident."""
         found = self.values("as_undisturbed()")
         assert len(set(found)) == 1
-        assert eval(found[0])[0] is True  # noqa: S307 - a pair of numbers
-        assert eval(found[0])[1] >= least + 3  # noqa: S307
+        assert eval(found[0])[0] is True
+        assert eval(found[0])[1] >= least + 3
 
 
 @pytest.fixture(scope="module", params=[2, 3])

@@ -29,6 +29,7 @@ __all__ = [
     "Gone",
     "Interrupt",
     "Meet",
+    "Obstacle",
     "Outcome",
     "Purpose",
     "Ready",
@@ -74,10 +75,11 @@ class Answered:
 
 @dataclass(frozen=True)
 class Bound:
-    """A task cannot be freed, as its framework has no way to end a collective."""
+    """A task cannot be freed, and why."""
 
     task: str
     cell: int
+    why: Obstacle
 
 
 @dataclass(frozen=True)
@@ -135,6 +137,13 @@ class Gone:
 
     reset: bool = False
 
+
+Obstacle = Literal["framework", "gpu", "names"]
+"""Why a task cannot be freed.
+
+Its framework, other than TensorFlow, has no way to end a collective; there are GPUs, where that is
+not known to work; or TensorFlow does not have the names that it takes.
+"""
 
 Purpose = Literal["free", "look", "recover"]
 """What a time is set for: to free tasks, to look where they are, or for a whole recovery."""
@@ -275,12 +284,16 @@ class Examine:
 
 @dataclass(frozen=True)
 class Waits:
-    """Tell that tasks wait inside the framework for others, which raised or have finished."""
+    """Tell that tasks wait inside the framework for others, which raised or have finished.
+
+    If they cannot be freed, it says why.
+    """
 
     cell: int
     waiting: tuple[str, ...]
     raised: tuple[str, ...]
     finished: tuple[str, ...]
+    why: Obstacle | None = None
 
 
 @dataclass(frozen=True)

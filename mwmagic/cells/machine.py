@@ -39,7 +39,7 @@ from .recovery import Recovery
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .events import End
+    from .events import End, Obstacle
 
 __all__ = ["Cells"]
 
@@ -72,7 +72,7 @@ class _Current:
     finished: list[str] = field(default_factory=list)
     freed: list[str] = field(default_factory=list)
     arrived: list[str] = field(default_factory=list)
-    bound: set[str] = field(default_factory=set)
+    bound: dict[str, Obstacle] = field(default_factory=dict)
     interrupted: bool = False
     aborted: bool = False
     told: bool = False
@@ -221,7 +221,7 @@ class Cells:
             certain = one.looks >= CERTAIN_LOOKS
             return [*(self._abort(one) if certain else []), *self._look(one, REPEAT_SECONDS)]
         one.looks += 1
-        if not one.bound.issuperset(waiting) and one.looks < STUBBORN_LOOKS:
+        if not one.bound.keys() >= {*waiting} and one.looks < STUBBORN_LOOKS:
             return self._look(one, REPEAT_SECONDS)
         return self._still(one, waiting, event.idle)
 
@@ -232,7 +232,8 @@ class Cells:
         told: list[CellAction] = []
         if waiting and not one.told and (one.raised or {*waiting} <= idle):
             one.told = True
-            told = [Waits(one.cell, waiting, tuple(one.raised), tuple(one.finished))]
+            why = next(iter(one.bound.values()), None)
+            told = [Waits(one.cell, waiting, tuple(one.raised), tuple(one.finished), why)]
         if one.raised and one.told and idle >= {*one.pending}:
             return [*told, *self._end("waits")]
         return [*told, *self._look(one, REPEAT_SECONDS)]
@@ -242,8 +243,8 @@ class Cells:
         one = self._of(event.cell)
         if one is None or event.task not in one.pending:
             return []
-        one.bound.add(event.task)
-        return [Examine(one.cell)] if one.bound.issuperset(one.pending) else []
+        one.bound[event.task] = event.why
+        return [Examine(one.cell)] if one.bound.keys() >= {*one.pending} else []
 
     @handle.register
     def _(self, event: Arrived) -> list[CellAction]:

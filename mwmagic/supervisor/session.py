@@ -58,7 +58,7 @@ def _compared(task: str, cell: int, said: Message) -> c.Compared:
 
 
 RECOVERING: dict[str, Callable[[str, int, Message], c.CellEvent]] = {
-    "bound": lambda task, cell, _: c.Bound(task, cell),
+    "bound": lambda task, cell, said: c.Bound(task, cell, said["why"]),
     "arrived": lambda task, cell, _: c.Arrived(task, cell),
     "rejoined": _rejoined,
     "compared": _compared,
@@ -68,7 +68,7 @@ RECOVERING: dict[str, Callable[[str, int, Message], c.CellEvent]] = {
 """The events of what tasks say while they are freed and come together again."""
 
 
-def _fields(action: c.Freed | c.Recovered) -> dict[str, Any]:
+def _fields(action: c.Waits | c.Freed | c.Recovered) -> dict[str, Any]:
     """Return what is told of an action to the cell's client."""
     return {name: value for name, value in vars(action).items() if name != "cell"}
 
@@ -319,8 +319,7 @@ class LiveSession:
 
     @_do.register
     def _(self, action: c.Waits) -> None:
-        three = {"waiting": action.waiting, "raised": action.raised, "finished": action.finished}
-        self._cells[action.cell].report(What.WAITS, three)
+        self._cells[action.cell].report(What.WAITS, _fields(action))
 
     @_do.register
     def _(self, action: c.Abort) -> None:

@@ -60,8 +60,21 @@ def raised_words(tasks: Sequence[str], raised: Raised, cell: str) -> str:
     return f"{names_words(tasks)} raised {what}{where}"
 
 
-def waits_words(said: Mapping[str, Sequence[str]]) -> str:
-    """Say which tasks wait inside the framework, and for which."""
+OBSTACLES = {
+    "framework": "only TensorFlow's collectives can be ended",
+    "gpu": "on GPUs collectives are not ended",
+    "names": "this version of TensorFlow does not have what ending a collective takes",
+}
+"""Why tasks cannot be freed; see `mwmagic.cells.events.Obstacle`."""
+
+
+def waits_words(said: Mapping[str, Any]) -> str:
+    """Say which tasks wait inside the framework, for which, and why they are not freed."""
+    text, why = _waits(said), OBSTACLES.get(said.get("why") or "")
+    return f"{text}; {why}" if why else text
+
+
+def _waits(said: Mapping[str, Any]) -> str:
     waiting = names_words(said["waiting"])
     verb = "waits" if len(said["waiting"]) == 1 else "wait"
     if said["raised"]:

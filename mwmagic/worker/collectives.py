@@ -100,22 +100,24 @@ class Collectives:
 
         cls.__init__ = __init__
 
-    def free(self) -> bool:
+    def free(self) -> str | None:
         """End all collectives of this process, from any thread.
 
         Returns
         -------
-        bool
-            False if it has collectives that cannot be ended.
+        str or None
+            Why it has collectives that cannot be ended, as `mwmagic.cells.events.Obstacle` says.
         """
         found = context()
         if found is None:
-            return not _has_others()
-        if lacking() or found.list_logical_devices("GPU"):
-            return False
+            return "framework" if _has_others() else None
+        if lacking():
+            return "names"
+        if found.list_logical_devices("GPU"):
+            return "gpu"
         self.ended = False
         found.abort_collective_ops(UNAVAILABLE, FREED)
-        return True
+        return None
 
     def is_freed(self, error: BaseException) -> bool:
         """Return whether an error comes from a collective that was ended."""

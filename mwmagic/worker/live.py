@@ -163,8 +163,9 @@ class _Loop:
                 return
             self._freed = cell
         self._meeting.put("abort")
-        if not self._collectives.free():
-            self._say({"live": "bound", "cell": cell})
+        obstacle = self._collectives.free()
+        if obstacle is not None:
+            self._say({"live": "bound", "cell": cell, "why": obstacle})
         threading.Timer(INSIST_SECONDS, self._insist, (cell,)).start()
 
     def _insist(self, cell: int) -> None:

@@ -105,9 +105,9 @@ def test_a_cell_is_over_when_all_others_wait_and_cannot_be_freed():
     cells = running()
     cells.handle(Answered("worker:1", 1, raised=True))
     assert cells.handle(Elapsed(1, "free")) == [Abort("worker:0", 1), Await(1, 1.0, "look")]
-    assert cells.handle(Bound("worker:0", 1)) == [Examine(1)]
+    assert cells.handle(Bound("worker:0", 1, "gpu")) == [Examine(1)]
     inside = frozenset({"worker:0"})
-    waits = Waits(1, ("worker:0",), ("worker:1",), ())
+    waits = Waits(1, ("worker:0",), ("worker:1",), (), "gpu")
     assert cells.handle(Found(1, inside, NONE)) == [waits]
     assert looked(cells, inside, NONE) == [Await(1, 1.0, "look")], "it computes"
     assert looked(cells, inside, inside) == [Done(1, "waits", ("worker:0",))]
@@ -149,7 +149,7 @@ def test_what_is_stuck_gets_no_cell_until_it_answers():
     cells = running()
     cells.handle(Answered("worker:1", 1, raised=True))
     cells.handle(Elapsed(1, "free"))
-    cells.handle(Bound("worker:0", 1))
+    cells.handle(Bound("worker:0", 1, "gpu"))
     inside = frozenset({"worker:0"})
     assert cells.handle(Submit(2, TWO)) == []
     assert looked(cells, inside, inside)[1:] == [

@@ -45,7 +45,10 @@ def test_tasks_in_short(tasks, said):
     ],
 )
 def test_which_tasks_wait(waiting, raised, finished, said):
-    assert waits_words({"waiting": waiting, "raised": raised, "finished": finished}) == said
+    three = {"waiting": waiting, "raised": raised, "finished": finished}
+    because = f"{said}; on GPUs collectives are not ended"
+    assert waits_words({**three, "why": "gpu"}) == because
+    assert waits_words({**three, "why": None}) == said
 
 
 @pytest.mark.parametrize(
