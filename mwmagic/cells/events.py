@@ -16,6 +16,7 @@ __all__ = [
     "Arrived",
     "Await",
     "Bound",
+    "BoundBy",
     "CellAction",
     "CellEvent",
     "Compare",
@@ -29,11 +30,10 @@ __all__ = [
     "Gone",
     "Interrupt",
     "Meet",
-    "Obstacle",
-    "Outcome",
     "Purpose",
     "Ready",
     "Recovered",
+    "RecoveryOutcome",
     "Refuse",
     "Rejoin",
     "Rejoined",
@@ -79,7 +79,7 @@ class Bound:
 
     task: str
     cell: int
-    why: Obstacle
+    why: BoundBy
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class Gone:
     reset: bool = False
 
 
-Obstacle = Literal["framework", "gpu", "names"]
+BoundBy = Literal["framework", "gpu", "names"]
 """Why a task cannot be freed.
 
 Its framework, other than TensorFlow, has no way to end a collective; there are GPUs, where that is
@@ -293,7 +293,7 @@ class Waits:
     waiting: tuple[str, ...]
     raised: tuple[str, ...]
     finished: tuple[str, ...]
-    why: Obstacle | None = None
+    why: BoundBy | None = None
 
 
 @dataclass(frozen=True)
@@ -310,7 +310,7 @@ class Freed:
     absent: tuple[str, ...]
 
 
-Outcome = Literal["aligned", "torn", "failed"]
+RecoveryOutcome = Literal["aligned", "torn", "failed"]
 """What became of the state of training.
 
 All tasks have the same (``aligned``); no task's update was whole (``torn``); or collectives do
@@ -327,7 +327,7 @@ class Recovered:
     cell : int
         The cell.
     outcome : str
-        See `Outcome`.
+        See `RecoveryOutcome`.
     root : str or None
         The task whose state all have.
     differed, variables : int
@@ -339,7 +339,7 @@ class Recovered:
     """
 
     cell: int
-    outcome: Outcome
+    outcome: RecoveryOutcome
     root: str | None = None
     differed: int = 0
     variables: int = 0

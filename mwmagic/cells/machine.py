@@ -39,7 +39,7 @@ from .recovery import Recovery
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .events import End, Obstacle
+    from .events import BoundBy, End
 
 __all__ = ["Cells"]
 
@@ -72,7 +72,7 @@ class _Current:
     finished: list[str] = field(default_factory=list)
     freed: list[str] = field(default_factory=list)
     arrived: list[str] = field(default_factory=list)
-    bound: dict[str, Obstacle] = field(default_factory=dict)
+    bound: dict[str, BoundBy] = field(default_factory=dict)
     interrupted: bool = False
     aborted: bool = False
     told: bool = False
@@ -228,7 +228,7 @@ class Cells:
     def _still(
         self, one: _Current, waiting: tuple[str, ...], idle: frozenset[str]
     ) -> list[CellAction]:
-        """Tell of tasks that wait and cannot be freed; end the cell if all that are left do."""
+        """Return what to tell of tasks that cannot be freed, and the cell's end if all left wait."""
         told: list[CellAction] = []
         if waiting and not one.told and (one.raised or {*waiting} <= idle):
             one.told = True
@@ -271,7 +271,7 @@ class Cells:
     # The end of a cell.
 
     def _answered(self, one: _Current) -> list[CellAction]:
-        """Tell who was freed, and bring the tasks together again if they may have come apart."""
+        """Return which tasks were freed, and what brings tasks together that may have come apart."""
         apart = one.raised or one.freed or one.interrupted or one.aborted
         if not apart or not self._can_recover(one):
             return self._end()

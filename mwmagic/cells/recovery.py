@@ -11,8 +11,8 @@ from .events import (
     CellAction,
     Compare,
     Compared,
-    Outcome,
     Recovered,
+    RecoveryOutcome,
     Rejoin,
     Rejoined,
     Unable,
@@ -133,7 +133,7 @@ class Recovery:
         three = stand.done, shared, means
         return [Align(task, self._cell, root, *three) for task in self._tasks]
 
-    def _end(self, outcome: Outcome) -> list[CellAction]:
+    def _end(self, outcome: RecoveryOutcome) -> list[CellAction]:
         self.over = True
         digest = next(iter(self._digests.values()), None)
         count = 0 if digest is None else len(digest.shared) + len(digest.means)

@@ -60,17 +60,17 @@ def raised_words(tasks: Sequence[str], raised: Raised, cell: str) -> str:
     return f"{names_words(tasks)} raised {what}{where}"
 
 
-OBSTACLES = {
+BOUND_BY = {
     "framework": "only TensorFlow's collectives can be ended",
     "gpu": "on GPUs collectives are not ended",
     "names": "this version of TensorFlow does not have what ending a collective takes",
 }
-"""Why tasks cannot be freed; see `mwmagic.cells.events.Obstacle`."""
+"""Why tasks cannot be freed; see `mwmagic.cells.events.BoundBy`."""
 
 
 def waits_words(said: Mapping[str, Any]) -> str:
     """Say which tasks wait inside the framework, for which, and why they are not freed."""
-    text, why = _waits(said), OBSTACLES.get(said.get("why") or "")
+    text, why = _waits(said), BOUND_BY.get(said.get("why") or "")
     return f"{text}; {why}" if why else text
 
 

@@ -37,11 +37,11 @@ PRIVATE = (
 FREED = "freed by mwmagic, as another task does not come to this collective"
 """What TensorFlow says of a collective that was ended."""
 
-UNAVAILABLE = 14
+UNAVAILABLE_CODE = 14
 """TensorFlow's code for the error of a collective that was ended."""
 
-FIRST_KEY = 100
-"""TensorFlow's number of a strategy's first collective."""
+SKIPPED_KEYS = 100
+"""How many numbers TensorFlow leaves out before a strategy's first collective."""
 
 EPOCH_KEYS = 10_000_000
 """How many numbers of collectives each recovery leaves to the time before it."""
@@ -106,7 +106,7 @@ class Collectives:
         Returns
         -------
         str or None
-            Why it has collectives that cannot be ended, as `mwmagic.cells.events.Obstacle` says.
+            Why it has collectives that cannot be ended, as `mwmagic.cells.events.BoundBy` says.
         """
         found = context()
         if found is None:
@@ -116,7 +116,7 @@ class Collectives:
         if found.list_logical_devices("GPU"):
             return "gpu"
         self.ended = False
-        found.abort_collective_ops(UNAVAILABLE, FREED)
+        found.abort_collective_ops(UNAVAILABLE_CODE, FREED)
         return None
 
     def is_freed(self, error: BaseException) -> bool:
@@ -195,7 +195,7 @@ def rejoin(epoch: int) -> dict[str, int] | None:
     for keys in tracked.tracked_keys():
         with keys._lock:
             for table in keys._instance_key_table.values():
-                table.update(dict.fromkeys(table, FIRST_KEY + epoch * EPOCH_KEYS))
+                table.update(dict.fromkeys(table, SKIPPED_KEYS + epoch * EPOCH_KEYS))
     tracked.renumber(epoch * EPOCH_VARIABLES)
     from mwmagic.repairs import commit
 
