@@ -228,7 +228,7 @@ class Cells:
     def _still(
         self, one: _Current, waiting: tuple[str, ...], idle: frozenset[str]
     ) -> list[CellAction]:
-        """Return what to tell of tasks that cannot be freed, and the cell's end if all left wait."""
+        """Return what to tell of tasks that cannot be freed, and the end if all left wait."""
         told: list[CellAction] = []
         if waiting and not one.told and (one.raised or {*waiting} <= idle):
             one.told = True
@@ -271,7 +271,7 @@ class Cells:
     # The end of a cell.
 
     def _answered(self, one: _Current) -> list[CellAction]:
-        """Return which tasks were freed, and what brings tasks together that may have come apart."""
+        """Return which tasks were freed, and what brings together tasks that have come apart."""
         apart = one.raised or one.freed or one.interrupted or one.aborted
         if not apart or not self._can_recover(one):
             return self._end()

@@ -38,6 +38,7 @@ __all__ = [
     "enter",
     "is_local",
     "is_mean",
+    "know_optimizers",
     "leave",
     "note_mean",
     "one_step",
@@ -121,7 +122,33 @@ def is_local(variable: Any) -> bool:
     """Return whether each task has a value of its own, like a metric or a moving mean."""
     if variable.synchronization == tf.VariableSynchronization.ON_READ:
         return True
+    if getattr(_part(variable), SHARED, False):
+        return False
     return not variable.trainable and variable.aggregation == tf.VariableAggregation.NONE
+
+
+SHARED = "_mwmagic_shared"
+"""The attribute of an optimizer's variable, which tells nothing else from a task's own."""
+
+
+def know_optimizers(module: Any) -> None:
+    """Note the variables of Keras's optimizers as they are made."""
+    cls = module.optimizers.Optimizer
+    for name in ("add_variable", "add_variable_from_reference"):
+        if hasattr(cls, name):
+            setattr(cls, name, _noting_shared(getattr(cls, name)))
+
+
+def _noting_shared(original: Any) -> Any:
+    @wraps(original)
+    def add(*args: Any, **kwargs: Any) -> Any:
+        variable = original(*args, **kwargs)
+        value = getattr(variable, "_value", variable)
+        if isinstance(value, tf.distribute.DistributedValues):
+            setattr(_part(value), SHARED, True)
+        return variable
+
+    return add
 
 
 MEAN = "_mwmagic_mean"

@@ -71,7 +71,9 @@ class Collectives:
     def install(self) -> None:
         """Follow what is needed of TensorFlow once it is imported; this imports nothing."""
         tracked.track()
-        after_import(CONTEXT, lambda _: after_import("tensorflow", self._prepare))
+        after_import("tensorflow", self._prepare)
+        for keras in ("keras", "tf_keras"):
+            after_import(keras, _know_optimizers)
 
     def _watch(self, cls: Any) -> None:
         """Notice where TensorFlow raises that a collective was ended."""
@@ -129,6 +131,13 @@ class Collectives:
             seen.add(id(one))
             one = one.__cause__ or one.__context__
         return False
+
+
+def _know_optimizers(keras: Any) -> None:
+    if "tensorflow" in sys.modules:
+        from mwmagic.repairs import commit
+
+        commit.know_optimizers(keras)
 
 
 def _text(error: BaseException) -> str:
