@@ -12,12 +12,16 @@ PACKAGES = chromium:chromium iproute2:ip munge:munged openssh-client:ssh openssh
 # Thousands of processes import it; where PYTHONDONTWRITEBYTECODE is set, each would compile it.
 COMPILE = python -m compileall -q mwmagic
 
-.PHONY: demo test lint unit colab ray docs words lab clean
+.PHONY: demo test environments lint unit colab ray docs words lab clean
 
 demo: .venv/demo
 	.venv/bin/mwmagic demo
 
-test: lint unit colab ray
+test: environments lint unit colab ray
+
+# At the same time, since pip uses one processor.
+environments:
+	+$(MAKE) --jobs=2 .venv/test .venv-colab/test .venv-ray/test .torch/tried packages
 
 lint: .venv/test
 	.venv/bin/ruff check .

@@ -8,7 +8,7 @@ from mwmagic.client.cluster import end, running
 from mwmagic.client.lookup import unreachable
 from mwmagic.errors import NoCluster
 from mwmagic.words.host import jobs_words, left_words
-from mwmagic.words.run import headline
+from mwmagic.words.run import headline, longest
 
 from .output import say, show
 
@@ -41,7 +41,8 @@ def _ps(_given: argparse.Namespace) -> int:
         what = headline(run.status()) if run else "no run yet"
         hosts = len(cluster.machines)
         tasks = f"{len(cluster.tasks)} tasks" + (f" on {hosts} hosts" if hosts > 1 else "")
-        facts = [options.name, tasks, _kept(cluster), jobs_words(cluster.machines), what]
+        busy = longest(run.status()) if run else ""
+        facts = [options.name, tasks, _kept(cluster), jobs_words(cluster.machines), what, busy]
         show("  ".join(filter(None, facts)))
         show(f"  {options.directory}")
     if not found and not refusals:

@@ -262,8 +262,13 @@ def launched(record: Record) -> tuple[str, list[str], dict[str, str]]:
     Raises
     ------
     ClusterError
-        The tasks do not all run the same.
+        The tasks do not all run the same, or they take live cells.
     """
+    if record.status.live:
+        raise ClusterError(
+            f"run {record.number} is a live session, which is no program; "
+            "`%mw_export live` writes its cells as one"
+        )
     launches = {
         event["task"]: (event["script"], event["args"], event.get("env", {}))
         for event in record.events("launch")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 from contextlib import contextmanager
@@ -21,6 +22,9 @@ __all__ = ["pull", "push"]
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - in a private directory of it
 """Where files are memory: a value of 100 MB takes 0.1 s there and back."""
+
+LITERAL_BITS, LITERAL_CHARACTERS = 64, 200
+"""The largest integers and texts that a push writes in its cell."""
 
 _PARCEL = "__import__('mwmagic.worker.parcel', fromlist=['parcel'])"
 
@@ -55,12 +59,32 @@ def push(live: Live, values: Mapping[str, Any], tasks: Sequence[TaskName] | None
     """
     from mwmagic.worker import parcel
 
+    name = f"%mw_push {', '.join(values)}"
+    plain = {one: value for one, value in values.items() if _is_literal(value)}
+    source = "".join(f"{one} = {value!r}\n" for one, value in plain.items())
+    if len(plain) == len(values):
+        live.run(source, tasks, name=name)
+        return
     with _file(live) as path:
         try:
-            parcel.write(path, values)
+            parcel.write(path, {one: values[one] for one in values.keys() - plain.keys()})
         except parcel.NotPlain as error:
             raise BadArguments(str(error)) from None
-        live.run(f"globals().update({_PARCEL}.read({path!r}));", tasks, name="%mw_push")
+        source += f"globals().update({_PARCEL}.read({path!r}));"
+        live.run(source, tasks, name=name)
+
+
+def _is_literal(value: object) -> bool:
+    """Return whether a value can be written in a cell, so that the record holds it."""
+    if type(value) is int:
+        return value.bit_length() <= LITERAL_BITS
+    if type(value) is float:
+        return math.isfinite(value)
+    return value is None or type(value) is bool or _is_short(value)
+
+
+def _is_short(value: object) -> bool:
+    return type(value) is str and len(value) <= LITERAL_CHARACTERS and value.isprintable()
 
 
 @contextmanager

@@ -466,12 +466,8 @@ function newHost([name, indices], run, open, toggled) {
 function newView(model) {
   const page = Math.random(), run = {}, opened = new Map();
   let said = 0, skew = 0, plotted = false, asked, told, focused;
-  const act = (kind, label, title, click = () => send({ kind })) => Object.assign(button(label, click, title), { kind });
-  const actions = [
-    act("stacks", "Stacks", "Show where each worker is in its code"),
-    firm("restart", "Restart", "Restart every worker with the same code"),
-    firm("stop", "Stop", "End every worker"),
-  ];
+  const act = (kind, click = () => send({ kind })) => Object.assign(button("", click), { kind });
+  const actions = [act("stacks"), firm("restart"), firm("stop")];
   const title = h("strong"), time = h("span.dim"), why = h("pre");
   const notice = h("output.notice");
   const words = h("output.words");
@@ -496,12 +492,14 @@ function newView(model) {
 
   // What ends a run asks for a second click: a slip must not lose a training. The second click
   // of a double click is part of the slip.
-  function firm(kind, label, title) {
-    let asked = false;
-    const ask = (whether) => set(one, (asked = whether) ? `${label}? Click again` : label);
-    const one = act(kind, label, title, ({ detail }) => {
+  function firm(kind) {
+    const ask = (whether) => {
+      one.asked = whether;
+      label(one);
+    };
+    const one = act(kind, ({ detail }) => {
       if (detail > 1) return;
-      const sure = run.header.over || asked;
+      const sure = run.header.over || one.asked;
       ask(!sure);
       clearTimeout(one.timer);
       if (sure) send({ kind });
@@ -509,6 +507,12 @@ function newView(model) {
     });
     one.ariaLive = "polite";
     return one;
+  }
+
+  function label(one) {
+    const [text, title] = run.header.buttons[one.kind];
+    set(one, one.asked ? `${text}? Click again` : text);
+    one.title = title;
   }
 
   function hear(message, buffers) {
@@ -619,7 +623,10 @@ function newView(model) {
     el.ariaLabel = header.title;
     set(words, lost ? `kernel gone; last seen: ${header.words}` : header.words);
     words.classList.toggle("mw-long", words.textContent.length > LONG);
-    for (const one of actions) one.disabled = gone || !header.actions.includes(one.kind);
+    for (const one of actions) {
+      one.disabled = gone || !header.actions.includes(one.kind);
+      label(one);
+    }
     set(notice, header.notice);
     set(why, header.cause);
     why.parentNode.hidden = !header.cause;

@@ -11,12 +11,14 @@ from mwmagic.words.run import (
     attempt_words,
     axis,
     blame,
+    buttons,
     fraction,
     left,
     metrics,
     progress_words,
     remarks,
     run_tone,
+    spent,
     task_words,
     tone,
     words,
@@ -84,8 +86,9 @@ class Load:
 
 
 def _usage(task: TaskStatus, share: float | None) -> str:
-    """Describe a task's process: time left, address, pid, CPU load and memory."""
+    """Describe a task's process: time in a cell or left, address, pid, CPU load and memory."""
     told = [
+        spent(task),
         left(task),
         task.address,
         f"pid {task.pid}" if task.pid else "",
@@ -156,6 +159,7 @@ def header(view: View) -> dict[str, Any]:
         "tone": run_tone(run),
         "words": view.doing or words(run),
         "actions": _actions(view),
+        "buttons": buttons(run),
         "over": run.over,
         "started": run.started,
         "ended": run.ended,

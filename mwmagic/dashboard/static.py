@@ -18,6 +18,7 @@ from mwmagic.words.run import (
     reached,
     remarks,
     run_tone,
+    spent,
     task_words,
     tone,
 )
@@ -131,7 +132,8 @@ def _rows(tasks: Mapping[str, TaskStatus], *, inside: bool = False) -> str:
 
 def _row(name: str, task: TaskStatus, *, inside: bool) -> str:
     values = ", ".join(f"{metric} {value}" for metric, value in metrics(task.progress))
-    told = (task_words(task), progress_words(task.progress), values)
+    place = " · ".join(filter(None, [spent(task), progress_words(task.progress)]))
+    told = (task_words(task), place, values)
     return _cells(name, tone(task), told, "padding-left:2em" if inside else "", bold=not inside)
 
 

@@ -25,6 +25,7 @@ from mwmagic.words.run import (
     progress_words,
     remarks,
     run_tone,
+    spent,
     task_words,
     tone,
 )
@@ -111,7 +112,7 @@ def _head(run: RunStatus) -> Text:
 def _cells(name: str, task: TaskStatus) -> list[Any]:
     kind, part = tone(task), fraction(task)
     done = 1.0 if kind == "good" and part is not None else part
-    where = " · ".join(filter(None, [progress_words(task.progress), left(task)]))
+    where = " · ".join(filter(None, [spent(task), progress_words(task.progress), left(task)]))
     # No blank in between: a line must not end between a name and its value.
     values = " ".join(f"{metric}={value}" for metric, value in metrics(task.progress))
     style = STYLES.get(kind, "dim")

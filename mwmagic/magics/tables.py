@@ -19,6 +19,13 @@ def _counted(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
+def _size(run: Record) -> str:
+    """Say how many tasks a run has, and how many attempts; of a session also how many cells."""
+    told = [_counted(len(run.tasks), "task"), _counted(run.attempts, "attempt")]
+    cells = len(run.cells())
+    return ", ".join([*told, _counted(cells, "cell")] if cells else told)
+
+
 class StatusTable:
     """A run's state at one moment.
 
@@ -66,7 +73,7 @@ class RunTable(Sequence["Record"]):
                 str(run.number),
                 run.name,
                 run.state,
-                f"{_counted(len(run.tasks), 'task')}, {_counted(run.attempts, 'attempt')}",
+                _size(run),
             )
             for run in self._records
         ]

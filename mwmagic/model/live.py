@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
+
+from .stored import Stored
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["CELL_BYTES", "LIVE_SCRIPT", "SOURCE_CHARACTERS", "Answer", "Raised", "What"]
+__all__ = [
+    "CELL_BYTES",
+    "LIVE_SCRIPT",
+    "SOURCE_CHARACTERS",
+    "Answer",
+    "KeptAnswer",
+    "KeptCell",
+    "Raised",
+    "What",
+]
 
 LIVE_SCRIPT = "live.py"
 """The name of the program that takes cells, as a run's script."""
@@ -114,3 +125,57 @@ class Answer:
             int(values["end"]),
             values.get("freed") is True,
         )
+
+
+@dataclass(frozen=True)
+class KeptAnswer(Stored):
+    """What the record keeps of a task's answer.
+
+    Parameters
+    ----------
+    start, end : int
+        Where the cell's output is in the task's log, in bytes.
+    seconds : float
+        How long it took.
+    raised : str or None
+        The type of what it raised, if it did.
+    message : str
+        The text of that.
+    """
+
+    start: int = 0
+    end: int = 0
+    seconds: float = 0.0
+    raised: str | None = None
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class KeptCell(Stored):
+    """What the record keeps of a cell that is over, besides its code.
+
+    Parameters
+    ----------
+    cell : int
+        Its number in the session.
+    name : str
+        Its name in tracebacks.
+    tasks : tuple of str
+        The tasks that it ran on.
+    attempt : int
+        The attempt of the session: a reset begins another one.
+    begun : float
+        When it began, in seconds of the wall clock.
+    why : str
+        Why it is over, as `mwmagic.cells.events.End` says.
+    answers : dict of str to KeptAnswer
+        The answers of the tasks that answered, by task.
+    """
+
+    cell: int = 0
+    name: str = ""
+    tasks: tuple[str, ...] = ()
+    attempt: int = 0
+    begun: float = 0.0
+    why: str = ""
+    answers: dict[str, KeptAnswer] = field(default_factory=dict)

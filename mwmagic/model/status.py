@@ -14,6 +14,7 @@ from .symptom import Finding  # noqa: TC001 - read to know how a status is read 
 
 __all__ = [
     "Importing",
+    "LiveStatus",
     "PhaseName",
     "Reached",
     "RunState",
@@ -116,6 +117,31 @@ class Importing(Stored):
 
 
 @dataclass(frozen=True)
+class LiveStatus(Stored):
+    """What a task that takes live cells is doing.
+
+    Parameters
+    ----------
+    cell : str
+        The name of the cell that it is in, such as ``In [7]``; empty if it is idle.
+    since : float or None
+        When it began that cell, in seconds of the wall clock.
+    waits : tuple of str
+        The tasks that it waits for inside the framework, where that is known.
+    at : str or None
+        The user's line where it waits, as ``file:line in function``.
+    asks : bool
+        Whether it waits for a line that its user types.
+    """
+
+    cell: str = ""
+    since: float | None = None
+    waits: tuple[str, ...] = ()
+    at: str | None = None
+    asks: bool = False
+
+
+@dataclass(frozen=True)
 class TaskStatus(Stored):
     """The status of a task in the latest attempt.
 
@@ -137,6 +163,8 @@ class TaskStatus(Stored):
         The tasks that it waits for before it can train.
     progress : Reached or None
         How far its training is.
+    live : LiveStatus or None
+        What it does, if it takes live cells.
     cpu : float or None
         Seconds of CPU time that it and its descendants have used.
     memory : float or None
@@ -159,6 +187,7 @@ class TaskStatus(Stored):
     phase: PhaseName | None = None
     waits: tuple[str, ...] = ()
     progress: Reached | None = None
+    live: LiveStatus | None = None
     cpu: float | None = None
     memory: float | None = None
     log: str | None = None
@@ -178,7 +207,9 @@ class TaskStatus(Stored):
 
     def lost(self) -> TaskStatus:
         """Return the status without its process, whose end was not observed."""
-        return replace(self, state=TaskState.ENDED, waits=()) if self.state.alive else self
+        if not self.state.alive:
+            return self
+        return replace(self, state=TaskState.ENDED, waits=(), live=None)
 
 
 @dataclass(frozen=True)

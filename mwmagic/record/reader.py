@@ -10,6 +10,7 @@ import psutil
 
 from mwmagic.errors import ClusterError, NoRun
 from mwmagic.model.cluster import Task, TaskName, find_task
+from mwmagic.model.live import KeptCell
 from mwmagic.model.position import Examination
 from mwmagic.model.status import RunStatus
 
@@ -179,6 +180,17 @@ class Record:
     def metrics(self) -> list[dict[str, Any]]:
         """Return the tasks' metrics, in order: from their reports, else from their logs."""
         return metrics(_lines(self.paths.metrics))
+
+    def cells(self) -> list[KeptCell]:
+        """Return the live cells that are over, in order; none of a program's run."""
+        return [KeptCell.from_json(line) for line in _lines(self.paths.cells)]
+
+    def cell_source(self, number: int) -> str:
+        """Return the code of a live cell; empty if it is gone."""
+        try:
+            return self.paths.cell(number).read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return ""
 
     def history(self) -> dict[str, list[float]]:
         """Return the history of the last `fit`; see `mwmagic.record.metrics.history`."""

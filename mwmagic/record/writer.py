@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mwmagic.model.cluster import Task
+    from mwmagic.model.live import KeptCell
     from mwmagic.model.position import Examination
 
     from .paths import TaskPaths
@@ -142,9 +143,9 @@ class RunDirectory:
             make_private(path.parent)
             replace(path, source.encode("utf-8", "surrogateescape"))
 
-    def cell(self, **fields: Any) -> None:  # noqa: ANN401 - JSON values
+    def cell(self, kept: KeptCell) -> None:
         """Append a live cell that is over."""
-        self._append(self.paths.cells, _json({"wall": time.time(), **fields}))
+        self._append(self.paths.cells, _json({"wall": time.time(), **kept.as_json()}))
 
     def event(self, kind: str, **fields: Any) -> None:  # noqa: ANN401 - JSON values
         """Append an event, with the monotonic and the wall time."""

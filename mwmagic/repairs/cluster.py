@@ -111,7 +111,7 @@ def _run_once(strategy: Any, replica: Callable[[], list[Any]]) -> list[Any]:
 
     # Traced, because TensorFlow warns about an untraced `run`, and called as a concrete
     # function, because it warns about tracing many functions.
-    traced = tf.function(lambda: first_local(strategy, strategy.run(replica)))
+    traced = tf.function(lambda: first_local(strategy, strategy.run(replica)), autograph=False)
     return traced.get_concrete_function()()  # type: ignore[no-any-return]
 
 

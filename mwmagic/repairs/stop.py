@@ -22,6 +22,8 @@ __all__ = ["REPAIRS"]
 BATCH = ("on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_train_batch_end")
 # The attribute of a list of callbacks that holds what its workers have agreed on.
 ATTRIBUTE = "_mwmagic_decision"
+# The attribute of a strategy that holds the traced sum with which its workers ask each other.
+SUM = "_mwmagic_sum"
 
 
 @dataclass(frozen=True)
@@ -50,12 +52,23 @@ class Decision:
 
 
 def _any_worker(strategy: Any) -> Callable[[bool], bool]:
+    if SUM not in vars(strategy):
+        vars(strategy)[SUM] = _sum(strategy)
+    total = vars(strategy)[SUM]
+    return lambda wish: int(total(tf.constant(int(wish), tf.int64))) > 0
+
+
+def _sum(strategy: Any) -> Any:
+    """Return a function that adds up an integer of each replica; tracing it takes a while."""
+
     def replica(wish: Any) -> Any:
         return add_up([wish])[0]
 
-    traced = tf.function(lambda wish: first_local(strategy, strategy.run(replica, args=(wish,))))
-    total = traced.get_concrete_function(tf.TensorSpec((), tf.int64))
-    return lambda wish: int(total(tf.constant(int(wish), tf.int64))) > 0
+    def total_of(wish: Any) -> Any:
+        return first_local(strategy, strategy.run(replica, args=(wish,)))
+
+    traced = tf.function(total_of, autograph=False)
+    return traced.get_concrete_function(tf.TensorSpec((), tf.int64))
 
 
 def _has_own(callback: Any) -> bool:

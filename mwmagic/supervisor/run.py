@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
+from dataclasses import replace
 from functools import singledispatchmethod
 from typing import TYPE_CHECKING, Any
 
@@ -429,7 +430,8 @@ class LiveRun:
         address = self._place.spec.addresses[task]
         if process is None:
             return TaskStatus(address=address)
-        return process.status(address, importing=self._processes.importing(process))
+        status = process.status(address, importing=self._processes.importing(process))
+        return replace(status, live=self._session.doing(str(task)))
 
     def write(self, status: dict[str, Any] | None = None) -> None:
         """Write the run's state to its record; a final state is on disk on return.

@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from collections import deque
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import singledispatchmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from mwmagic import cells as c
 from mwmagic.agent.wire import parsed
 from mwmagic.errors import SupervisorError
-from mwmagic.model.live import What
+from mwmagic.model.live import Answer, KeptAnswer, KeptCell, What
 from mwmagic.model.position import Whereabouts
+from mwmagic.model.status import LiveStatus
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     Report = Callable[[str, dict[str, Any]], None]
 
 __all__ = ["LiveSession", "is_live"]
+
+NOTED_CHARACTERS = 500
+"""The most of an exception's text that the record keeps beside the log."""
 
 WAITING_CORES = 0.1
 """The processor time per second below which a task only waits; TensorFlow's threads poll."""
@@ -73,17 +77,14 @@ def _fields(action: c.Waits | c.Freed | c.Recovered) -> dict[str, Any]:
     return {name: value for name, value in vars(action).items() if name != "cell"}
 
 
-def _kept(said: Message, start: int, end: int) -> dict[str, Any]:
-    """Return what the record keeps of an answer: where its output is in the log, and its end."""
-    raised = said.get("raised")
-    kind = raised.get("type") if isinstance(raised, dict) else None
-    return {
-        "start": start,
-        "end": end,
-        "seconds": said.get("seconds"),
-        "raised": kind,
-        "freed": said.get("freed") is True,
-    }
+def _kept(said: Message, start: int) -> KeptAnswer:
+    """Return what the record keeps of an answer."""
+    answer = Answer.read(said)
+    kept = KeptAnswer(start, answer.end, answer.seconds)
+    if answer.raised is None:
+        return kept
+    message = answer.raised.message[:NOTED_CHARACTERS]
+    return replace(kept, raised=answer.raised.type, message=message)
 
 
 @dataclass
@@ -96,7 +97,8 @@ class _Cell:
     report: Report
     begun: float = 0.0
     starts: dict[str, int] = field(default_factory=dict)
-    answers: dict[str, dict[str, Any]] = field(default_factory=dict)
+    answers: dict[str, KeptAnswer] = field(default_factory=dict)
+    attempt: int = 0
     moments: dict[str, float] = field(default_factory=dict)
 
     def waited(self, told: c.Freed) -> float:
@@ -141,6 +143,7 @@ class LiveSession:
         self._number = 0
         self._living: set[TaskProcess] = set()
         self._asking: set[str] = set()
+        self._doing: dict[str, LiveStatus] = {}
         self._late: dict[TaskProcess, deque[Message]] = {}
         self._ends: dict[str, int] = {}
         self._used: dict[str, tuple[float, float]] = {}
@@ -151,6 +154,10 @@ class LiveSession:
     def ready(self) -> bool:
         """Whether every task takes cells."""
         return self._machine.ready
+
+    def doing(self, task: str) -> LiveStatus | None:
+        """Return what a task does; None if it takes no cells."""
+        return self._doing.get(task)
 
     # Requests.
 
@@ -185,6 +192,7 @@ class LiveSession:
         if task not in self._asking:
             raise SupervisorError(f"{task} asks nothing")
         self._asking.discard(task)
+        self._note(task, asks=False)
         self._tell(task, {"do": "reply", "text": text})
 
     # Events of the tasks.
@@ -204,6 +212,7 @@ class LiveSession:
         self._ends[task] = event["size"]
         if said["live"] == "ready":
             self._living.add(process)
+            self._doing[task] = LiveStatus()
             self._handle(c.Ready(task))
         elif said["live"] == "ask":
             self._asked(task, int(said["cell"]), str(said["prompt"]))
@@ -243,15 +252,18 @@ class LiveSession:
             self._tell(task, {"do": "reply", "text": None})
             return
         self._asking.add(task)
+        self._note(task, asks=True)
         cell.report(What.ASK, {"task": task, "prompt": prompt})
 
     def _answered(self, task: str, said: Message, size: int) -> None:
         number, raised, freed = int(said["cell"]), not said["ok"], said.get("freed") is True
         self._asking.discard(task)
+        self._doing[task] = LiveStatus()
         cell = self._cells.get(number)
         if cell is not None:
-            cell.report(What.ANSWER, {**said, "task": task, "end": size})
-            cell.answers[task] = _kept(said, cell.starts[task], size)
+            answer = {**said, "task": task, "end": size}
+            cell.report(What.ANSWER, answer)
+            cell.answers[task] = _kept(answer, cell.starts[task])
             cell.moments[task] = time.monotonic()
         self._handle(c.Answered(task, number, raised, freed))
 
@@ -272,6 +284,7 @@ class LiveSession:
         """End all cells: the processes end or are replaced, and their variables with them."""
         self._living.clear()
         self._asking.clear()
+        self._doing.clear()
         self._handle(c.Gone(reset))
 
     # What is done.
@@ -290,11 +303,13 @@ class LiveSession:
         cell = self._cells[action.cell]
         if not cell.begun:
             self._begin(action.cell, cell)
+        self._doing[action.task] = LiveStatus(cell.name, cell.begun)
         order = {"do": "cell", "cell": action.cell, "name": cell.name, "source": cell.source}
         self._tell(action.task, order)
 
     def _begin(self, number: int, cell: _Cell) -> None:
         cell.begun, cell.moments[""] = time.time(), time.monotonic()
+        cell.attempt = max(process.attempt for process in self._processes)
         cell.starts = {task: self._ends[task] for task in cell.tasks}
         self._directory.save_cell(number, cell.source)
         cell.report(What.BEGUN, {"cell": number, "logs": self._logs(cell.tasks)})
@@ -319,6 +334,8 @@ class LiveSession:
 
     @_do.register
     def _(self, action: c.Waits) -> None:
+        for task in action.waiting:
+            self._note(task, waits=action.raised + action.finished)
         self._cells[action.cell].report(What.WAITS, _fields(action))
 
     @_do.register
@@ -356,19 +373,19 @@ class LiveSession:
     def _(self, action: c.Done) -> None:
         cell = self._cells.pop(action.cell)
         if cell.begun:
-            self._directory.cell(
-                cell=action.cell,
-                name=cell.name,
-                tasks=list(cell.tasks),
-                begun=cell.begun,
-                why=action.why,
-                answers=cell.answers,
-            )
+            names = tuple(cell.tasks)
+            kept = (action.cell, cell.name, names, cell.attempt, cell.begun, action.why)
+            self._directory.cell(KeptCell(*kept, cell.answers))
         cell.report(What.DONE, {"why": action.why, "unanswered": action.unanswered})
 
     @_do.register
     def _(self, action: c.Refuse) -> None:
         self._cells.pop(action.cell).report(What.REFUSED, {"stuck": action.stuck})
+
+    def _note(self, task: str, **changes: Any) -> None:  # noqa: ANN401 - as `LiveStatus` has them
+        """Note more of what a task does, if it takes cells."""
+        if task in self._doing:
+            self._doing[task] = replace(self._doing[task], **changes)
 
     def _tell(self, task: str, order: Message) -> None:
         process = next(one for one in self._processes if str(one.task) == task)
@@ -377,8 +394,13 @@ class LiveSession:
     async def _look(self, cell: int) -> None:
         """Find out which tasks are inside the framework."""
         where = await self._examine()
-        found = (one.task for one in where if one.whereabouts is Whereabouts.IN_FRAMEWORK)
-        inside = frozenset(found) - self._asking
+        found = [one for one in where if one.whereabouts is Whereabouts.IN_FRAMEWORK]
+        inside = frozenset(one.task for one in found) - self._asking
+        lines = {one.task: one.at for one in found}
+        for task in self._doing.keys() - lines.keys():
+            self._note(task, waits=(), at=None)
+        for task, line in lines.items():
+            self._note(task, at=line)
         self._handle(c.Found(cell, inside, inside & self._idle))
 
     def _start(self, coroutine: Any) -> None:  # noqa: ANN401 - a coroutine

@@ -490,6 +490,7 @@ class Supervisor:
         names = tasks or [str(task) for task in self.options.members]
         report = partial(client.tell, message["id"])
         run.session.submit(names, message["name"], message["source"], report)
+        self._changed()
 
     def _interrupt(self, _client: Client, message: Message) -> None:
         self._active().session.interrupt(message["cell"])

@@ -10,8 +10,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from mwmagic.model.live import Answer, Raised
+    from mwmagic.model.status import LiveStatus
 
 __all__ = [
+    "doing_words",
     "failed_words",
     "freed_words",
     "interrupted_words",
@@ -19,6 +21,7 @@ __all__ = [
     "raised_words",
     "ranks_words",
     "recovered_words",
+    "session_words",
     "stuck_words",
     "unanswerable_words",
     "waits_words",
@@ -50,6 +53,29 @@ def _ranges(numbers: Sequence[int]) -> str:
         else:
             runs.append([number])
     return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+
+
+def doing_words(live: LiveStatus) -> str:
+    """Say in a few words what a task that takes cells does: ``In [7], waits for worker:1``."""
+    if not live.cell:
+        return "idle"
+    if live.asks:
+        return f"{live.cell}, asks for input"
+    return f"{live.cell}, waits for {names_words(live.waits)}" if live.waits else live.cell
+
+
+def session_words(tasks: Mapping[str, LiveStatus]) -> str:
+    """Say in a few words what a session does: ``live, In [7] on worker:1``."""
+    busy: dict[str, list[str]] = {}
+    for name, live in tasks.items():
+        if live.cell:
+            busy.setdefault(doing_words(live), []).append(name)
+    if not busy:
+        return "live, idle"
+    [(first, names), *others] = busy.items()
+    if not others and len(names) == len(tasks):
+        return f"live, {first}"
+    return "live; " + "; ".join(f"{names_words(who)}: {what}" for what, who in busy.items())
 
 
 def raised_words(tasks: Sequence[str], raised: Raised, cell: str) -> str:

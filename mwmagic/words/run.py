@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import time
 from typing import TYPE_CHECKING
 
 from mwmagic.model.status import RunState, TaskState
 from mwmagic.model.variables import RESUME_CODE
 
 from . import failure
+from .live import doing_words, session_words
 from .log import fault_words
 
 if TYPE_CHECKING:
@@ -20,17 +22,20 @@ __all__ = [
     "attempt_words",
     "axis",
     "blame",
+    "buttons",
     "clock",
     "exhausted",
     "fraction",
     "headline",
     "left",
     "line",
+    "longest",
     "metrics",
     "progress_words",
     "reached",
     "remarks",
     "run_tone",
+    "spent",
     "task_words",
     "tone",
     "words",
@@ -120,12 +125,20 @@ def _running(run: RunStatus) -> str:
         return imports[0]
     if starting:
         return f"starting {failure.listed(starting)}"
+    return _together(run)
+
+
+def _together(run: RunStatus) -> str:
+    """Say what the tasks of a run do, all of which have a process."""
     phases = [task.phase for task in run.tasks.values() if task.state is TaskState.RUNNING]
     waited = sorted({name for task in run.tasks.values() for name in task.waits})
-    if "training" in phases:
+    if "training" in phases and not run.live:
         return "training"
     if waited and "connected" not in phases:
         return f"waiting for {failure.listed(waited)} to connect"
+    live = {name: task.live for name, task in run.tasks.items() if task.live is not None}
+    if live:
+        return session_words(live)
     return "connected" if phases and set(phases) == {"connected"} else "running"
 
 
@@ -164,6 +177,18 @@ _WORDS: dict[RunState, Callable[[RunStatus], str]] = {
 }
 
 
+def buttons(run: RunStatus) -> dict[str, tuple[str, str]]:
+    """Return the label of each button that acts on a run, and what it does."""
+    stacks = ("Stacks", "Show where each worker is in its code")
+    if run.live:
+        again = ("New session", "Begin another session, without the variables of this one")
+        fresh = ("Reset", "Give every task a fresh interpreter; all variables are lost")
+        stop = ("Stop", "End the session; all variables are lost")
+        return {"stacks": stacks, "restart": again if run.over else fresh, "stop": stop}
+    restart = ("Restart", "Restart every worker with the same code")
+    return {"stacks": stacks, "restart": restart, "stop": ("Stop", "End every worker")}
+
+
 # A task.
 
 
@@ -173,6 +198,8 @@ def task_words(task: TaskStatus) -> str:
         return _ended(task)
     if task.state is TaskState.RUNNING and task.waits:
         return f"waiting for {failure.listed(task.waits)}"
+    if task.live is not None:
+        return doing_words(task.live)
     if task.state is TaskState.RUNNING:
         return "running" if task.phase in (None, "starting") else str(task.phase)
     return "not launched" if task.state is TaskState.ABSENT else _importing(task) or "starting"
@@ -197,13 +224,21 @@ def tone(task: TaskStatus) -> str:
         return "off" if task.ours else "bad"
     if task.state is TaskState.ABSENT:
         return "absent"
-    return "run" if task.state is TaskState.RUNNING and not task.waits else "wait"
+    if _idle(task):
+        return "off"
+    waits = task.waits or (task.live is not None and (task.live.waits or task.live.asks))
+    return "run" if task.state is TaskState.RUNNING and not waits else "wait"
+
+
+def _idle(task: TaskStatus) -> bool:
+    """Return whether a task waits for its next live cell: its training, if any, is over."""
+    return task.live is not None and not task.live.cell
 
 
 def fraction(task: TaskStatus) -> float | None:
     """Return how much of its training a task has done, from 0 to 1; None if unknown."""
     at = task.progress
-    if at is None:
+    if at is None or _idle(task):
         return None
     part = min(at.step / at.steps, 1.0) if at.step is not None and at.steps else None
     if at.kind == "train" and at.epoch and at.epochs:
@@ -221,13 +256,30 @@ def left(task: TaskStatus) -> str:
 
 def _seconds_left(task: TaskStatus) -> float | None:
     at = task.progress
-    if at is None or task.state is not TaskState.RUNNING:
+    if at is None or task.state is not TaskState.RUNNING or _idle(task):
         return None
     if not at.seconds_per_step or at.step is None or not at.steps:
         return None
     later = max((at.epochs or 0) - (at.epoch or 0), 0)
     seconds = at.seconds_per_step * (at.steps - at.step + later * at.steps)
     return seconds if math.isfinite(seconds) else None
+
+
+def spent(task: TaskStatus) -> str:
+    """Say for how long a task has been in its live cell, and at which line it waits there."""
+    live = task.live
+    if live is None or live.since is None:
+        return ""
+    line = f", waits at {live.at}" if live.waits and live.at else ""
+    return f"for {clock(max(time.time() - live.since, 0.0))}{line}"
+
+
+def longest(run: RunStatus) -> str:
+    """Say for how long the task that has been in its live cell longest has been."""
+    found = [
+        (one.live.since, spent(one)) for one in run.tasks.values() if one.live and one.live.since
+    ]
+    return min(found)[1] if found else ""
 
 
 # Progress.

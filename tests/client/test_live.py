@@ -175,6 +175,32 @@ def test_a_question_can_be_interrupted(live):
     assert texts(found) == {"worker:1": "'fresh'"}
 
 
+def test_the_status_says_what_each_task_does(live):
+    def doing(cell=None):
+        """Return what the tasks do, once a cell that is given has begun there."""
+        reached = live.process._connection.wait(
+            lambda _: (
+                [one.live and one.live.cell for one in live.process.status().tasks.values()]
+                == (cell or ["", ""])
+            ),
+            30,
+        )
+        assert reached, live.process.status().tasks
+        return [one.live for one in live.process.status().tasks.values()]
+
+    assert [one.since for one in doing()] == [None, None]
+    assert live.process.words == "live, idle"
+    cell = live.begin("import time\nif rank: input()\nelse: time.sleep(600)", name="In [7]")
+    assert all(one.since for one in doing(["In [7]"] * 2))
+    live.process._connection.wait(lambda _: live.process.status().tasks["worker:1"].live.asks, 30)
+    assert live.process.words == "live; worker:0: In [7]; worker:1: In [7], asks for input"
+    live.reply("worker:1", "")
+    doing(["In [7]", ""])
+    assert json.loads((live.process.directory / "run.json").read_text())["tasks"]
+    live.interrupt(cell)
+    doing()
+
+
 def test_a_debugger_is_spoken_to(live):
     lines = iter(["p half", "half = 5", "c"])
     live.run("half = rank\nbreakpoint()", [1], ask=lambda *_: next(lines))
@@ -197,6 +223,7 @@ def test_what_is_displayed_comes_in_order(live):
 
 
 def test_open_figures_are_displayed_and_closed(live):
+    live.run("import sys; sys.modules.pop('matplotlib', None)")  # which `lean` hides
     draw = "import matplotlib.pyplot as plt; plt.plot([1, 2]);"
     for _ in range(2):
         cell = live.begin(draw, [0])

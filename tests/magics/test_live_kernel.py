@@ -151,3 +151,18 @@ def test_the_debugger_goes_to_the_line_that_raised(kernel):
     assert result.error is None
     assert "[1] -> return x / (1 - rank)" in result.text
     assert "[1] (7, 1)" in result.text
+
+
+def test_a_session_becomes_a_program_also_in_the_next_kernel(kernel, tmp_path):
+    kernel.run(DECLARE)
+    kernel.run(RANK)
+    kernel.run("%%mw_live\nx = 1 / rank")
+    assert kernel.run("%mw_status").value.splitlines()[0] == "run 1: live, idle"
+    assert kernel.run("%mw_export live").text == "wrote live.py\n"
+    text = (tmp_path / "live.py").read_text()
+    assert "# %% In [4], left out: worker:0 raised ZeroDivisionError: division by zero" in text
+    assert kernel.run("%mw_export script").error.startswith("ClusterError: run 1 is a live session")
+    kernel.restart(now=True)
+    assert "2 tasks, 1 attempt, 2 cells" in kernel.run("%mw_runs").value
+    assert kernel.run("%mw_export live --file again.py --run 1").error is None
+    assert (tmp_path / "again.py").read_text() == text

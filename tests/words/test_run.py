@@ -17,6 +17,7 @@ from mwmagic.model.cause import Cause, Remark, Stall
 from mwmagic.model.position import Position, Whereabouts
 from mwmagic.model.status import (
     Importing,
+    LiveStatus,
     Reached,
     RunState,
     RunStatus,
@@ -30,16 +31,19 @@ from mwmagic.words.parting import parting
 from mwmagic.words.run import (
     axis,
     blame,
+    buttons,
     clock,
     fraction,
     headline,
     left,
     line,
+    longest,
     metrics,
     progress_words,
     reached,
     remarks,
     run_tone,
+    spent,
     task_words,
     tone,
     words,
@@ -72,6 +76,34 @@ SAID = [remark(STALLED.why), remark(REMARK)]
 HALF = Reached("train", 2, 3, 5, 10, {"loss": 0.123456, "nan": float("nan")}, 0.5)
 
 
+IDLE = task(live=LiveStatus(), progress=HALF)
+BUSY = task(live=LiveStatus("In [7]", 1000.0), progress=HALF)
+BLOCKED = task(live=LiveStatus("In [7]", 990.0, ("worker:1",), "In [7]:3 in <module>"))
+
+
+def test_what_a_live_session_offers_says_what_it_loses():
+    live, over = run("running", IDLE, live=True), run("stopped", live=True)
+    for status, label in ((live, "Reset"), (over, "New session")):
+        assert header(View(status))["buttons"]["restart"][0] == label
+        assert all("variables" in buttons(status)[one][1] for one in ("restart", "stop"))
+    assert buttons(run("running", task()))["restart"][0] == "Restart"
+
+
+def test_how_long_a_task_is_in_its_cell_and_where_it_waits(monkeypatch):
+    monkeypatch.setattr("time.time", lambda: 1067.0)
+    assert spent(BUSY) == "for 1:07"
+    assert spent(BLOCKED) == "for 1:17, waits at In [7]:3 in <module>"
+    assert spent(IDLE) == spent(task()) == ""
+    assert longest(run("running", BUSY, BLOCKED, IDLE)) == spent(BLOCKED)
+    assert longest(run("running", task())) == ""
+    assert row(BUSY)["usage"] == "for 1:07 · 0:08 left"
+
+
+def test_an_idle_task_is_not_half_way_through_its_training():
+    assert (fraction(BUSY), left(BUSY)) == (0.5, "0:08 left")
+    assert (fraction(IDLE), left(IDLE)) == (None, "")
+
+
 @pytest.mark.parametrize(
     ("status", "said"),
     [
@@ -87,6 +119,14 @@ HALF = Reached("train", 2, 3, 5, 10, {"loss": 0.123456, "nan": float("nan")}, 0.
             "waiting for worker:1, worker:2 to connect",
         ),
         (run("running", task("ended"), task("ended")), "running"),
+        (run("running", IDLE, IDLE, live=True), "live, idle"),
+        (run("running", BUSY, BUSY, live=True), "live, In [7]"),
+        (run("running", IDLE, BUSY, live=True), "live; worker:1: In [7]"),
+        (
+            run("running", BLOCKED, IDLE, BUSY, live=True),
+            "live; worker:0: In [7], waits for worker:1; worker:2: In [7]",
+        ),
+        (run("running", task("starting"), IDLE, live=True), "starting worker:0"),
         (
             run("running", task(), stall=Stall(60.0, "worker:1", AT)),
             "stalled: worker:1 is at main.py:3 in f, outside any operation of the framework",
@@ -137,6 +177,11 @@ def test_a_run_in_words(status, said):
         (task(phase="starting"), "running", "run"),
         (task(phase="training"), "training", "run"),
         (task(waits=("worker:1", "ps:0")), "waiting for worker:1, ps:0", "wait"),
+        (IDLE, "idle", "off"),
+        (BUSY, "In [7]", "run"),
+        (BLOCKED, "In [7], waits for worker:1", "wait"),
+        (task(live=LiveStatus("In [7]", 1.0, asks=True)), "In [7], asks for input", "wait"),
+        (replace(BUSY, waits=("worker:1",)), "waiting for worker:1", "wait"),
         (ended(Symptom.EXITED, code=0), "finished", "good"),
         (ended(Symptom.EXITED, code=0, detail="lost 5 bytes"), "lost 5 bytes", "bad"),
         (ended(Symptom.EXITED, code=2), "exited with code 2", "bad"),
