@@ -52,6 +52,50 @@ def trial(offsets):
         thread.join()
     raise RuntimeError("the step was complete")
 
+class Pause(tf.keras.metrics.Metric):
+    '''Lets a step of one task take longer, after its weights are updated.'''
+
+    seconds = 0.0
+
+    def __init__(self):
+        super().__init__(name="pause")
+        self.count = self.add_weight(shape=(), initializer="zeros", name="count")
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        waits = tf.py_function(lambda _: time.sleep(Pause.seconds), [y_pred], [])
+        with tf.control_dependencies([waits]):
+            self.count.assign_add(1.0)
+
+    def result(self):
+        return self.count.value
+
+def late(lost):
+    '''End all collectives once the weights are updated; one task may have lost the update.'''
+    restore()
+    done = int(commit.counters().done.numpy())
+    Pause.seconds = 2.0 * rank
+    def watch():
+        while int(commit.counters().done.numpy()) == done:
+            time.sleep(0.01)
+        context.context().abort_collective_ops(14, "ended by the test")
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        step()
+    finally:
+        thread.join()
+        Pause.seconds = 0.0
+        if lost and rank == 1:
+            undo(done)
+
+def undo(done):
+    '''Leave this task as if the update had not come to it.'''
+    for n, variable in tracked.tracked_variables().items():
+        if n in start and not commit.is_local(variable):
+            variable.values[0].assign(start[n])
+    for one in (commit.counters().begun, commit.counters().done):
+        one.assign(done)
+
 def parts():
     known = tracked.tracked_variables()
     return {n: v.values[0] for n, v in known.items() if n >= first and id(v) not in metrics}
@@ -90,7 +134,7 @@ with strategy.scope():
         ]
     layers.append(tf.keras.layers.Dense(1, activation="sigmoid"))
     model = tf.keras.Sequential([tf.keras.Input((128,)), *layers])
-    model.compile(OPTIMIZERS[{!r}](), "binary_crossentropy")
+    model.compile(OPTIMIZERS[{!r}](), "binary_crossentropy", metrics=[Pause()])
 model.fit(data, steps_per_epoch=2, verbose=0)
 metrics = {{id(v._value) for m in model.metrics for v in m.variables}}
 iterator = iter(strategy.experimental_distribute_dataset(data))
@@ -130,13 +174,18 @@ late = [
     for one in operations[:i]
     if writes(one) and one.name not in before(operations[i])
 ]
+shared = {
+    id(v.values[0].handle) for v in tracked.tracked_variables().values() if not commit.is_local(v)
+}
+weights = {inside.name for outside, inside in graph.captures if id(outside) in shared}
 names = [operations[i].name for i in collectives]
 early = [
     one.name
     for i, one in enumerate(operations)
-    if writes(one) and i > collectives[-2] and not {*names[:-1]} <= before(one)
+    if writes(one) and one.inputs[0].name in weights and not {*names[:-1]} <= before(one)
 ]
-len(collectives), late, early
+updates = [one for one in operations if writes(one) and one.inputs[0].name in weights]
+len(collectives), len(updates), late, early
 """
 
 
@@ -174,10 +223,21 @@ def test_wherever_a_step_is_cut_it_is_whole_or_undone(live, optimizer):
         scale *= 1.1 if values[0] == "0" else 0.9
 
 
+@pytest.mark.parametrize("lost", [False, True])
+def test_what_one_task_has_of_a_step_all_get(live, lost):
+    run(live, MODEL.format("adam"))
+    _, recovered = run(live, f"late({lost})")
+    assert recovered["outcome"] == "aligned"
+    assert recovered["differed"] >= (20 if lost else 4), "moving statistics, or weights too"
+    values, _ = run(live, "check()")
+    assert values == ["1", "1"]
+
+
 def test_no_collective_can_cut_an_update_short(live):
     run(live, MODEL.format("adam"))
     [found, _], _ = run(live, ORDER)
-    count, late, early = eval(found)
+    count, updates, late, early = eval(found)
     assert count >= 4, "several packs, and the logs"
+    assert updates >= 30, "weights, and the optimizer's state"
     assert not late, "each begins after what was assigned before it"
     assert not early, "weights are updated after all gradients are reduced"
