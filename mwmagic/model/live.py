@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CELL_BYTES",
     "LIVE_SCRIPT",
+    "PARTNERS",
     "SOURCE_CHARACTERS",
     "Answer",
     "KeptAnswer",
@@ -24,6 +25,9 @@ __all__ = [
 
 LIVE_SCRIPT = "live.py"
 """The name of the program that takes cells, as a run's script."""
+
+PARTNERS = ("chief:", "worker:")
+"""How the names of tasks begin that have collectives in common."""
 
 CELL_BYTES = 200_000
 """The longest packet to a task; the system's sockets take 212,992 bytes at once."""

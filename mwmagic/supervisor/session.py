@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from mwmagic import cells as c
 from mwmagic.agent.wire import parsed
 from mwmagic.errors import SupervisorError
-from mwmagic.model.live import Answer, KeptAnswer, KeptCell, What
+from mwmagic.model.live import PARTNERS, Answer, KeptAnswer, KeptCell, What
 from mwmagic.model.position import Whereabouts
 from mwmagic.model.status import LiveStatus
 
@@ -38,10 +38,6 @@ NOTED_CHARACTERS = 500
 
 WAITING_CORES = 0.1
 """The processor time per second below which a task only waits; TensorFlow's threads poll."""
-
-
-PARTNERS = ("chief:", "worker:")
-"""How the names of tasks begin that have collectives in common."""
 
 
 def is_live(packet: str) -> bool:

@@ -9,11 +9,14 @@ TensorFlow is named in `PRIVATE`. Where one of these names is gone nothing is fr
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
+from mwmagic.model import variables
+from mwmagic.model.live import PARTNERS
 from mwmagic.repairs import tracked
 from mwmagic.repairs.imports import after_import
 
@@ -96,7 +99,8 @@ class Collectives:
         original, collectives = cls.__init__, self
 
         def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807 - it takes its place
-            if in_cluster() and context() is None:
+            elsewhere = args or kwargs.get("cluster_resolver") is not None
+            if in_cluster() and _has_partners() and context() is None and not elsewhere:
                 collectives._met()
             original(self, *args, **kwargs)
 
@@ -131,6 +135,11 @@ class Collectives:
             seen.add(id(one))
             one = one.__cause__ or one.__context__
         return False
+
+
+def _has_partners() -> bool:
+    """Return whether this task is of a type that has collectives in common with others."""
+    return os.environ.get(variables.TASK, "").startswith(PARTNERS)
 
 
 def _know_optimizers(keras: Any) -> None:

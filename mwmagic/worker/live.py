@@ -166,7 +166,12 @@ class _Loop:
         obstacle = self._collectives.free()
         if obstacle is not None:
             self._say({"live": "bound", "cell": cell, "why": obstacle})
-        threading.Timer(INSIST_SECONDS, self._insist, (cell,)).start()
+        self._insist_later(cell)
+
+    def _insist_later(self, cell: int) -> None:
+        timer = threading.Timer(INSIST_SECONDS, self._insist, (cell,))
+        timer.daemon = True
+        timer.start()
 
     def _insist(self, cell: int) -> None:
         """Raise in a cell that has been freed, and has taken no notice, until it ends."""
@@ -175,7 +180,7 @@ class _Loop:
                 return
             if self._collectives.ended:
                 _raise_in_main(CollectiveEnded)
-        threading.Timer(INSIST_SECONDS, self._insist, (cell,)).start()
+        self._insist_later(cell)
 
     def _end(self) -> None:
         """End a cell: nothing is raised in it from now on."""
