@@ -226,6 +226,18 @@ def test_after_a_series_of_accidents_training_is_as_if_undisturbed(gang):
         gang.check(0)
 
 
+FIRST = """
+strategy = tf.distribute.MultiWorkerMirroredStrategy()
+{}
+with strategy.scope():
+    variable = tf.Variable(1.0)
+reduce = tf.function(lambda: strategy.run(
+    lambda: tf.distribute.get_replica_context().all_reduce("sum", variable.read_value())))
+float(reduce())
+"""
+"""The very first collective is the one that gives a variable its value."""
+
+
 def test_no_strategy_is_made_where_one_task_does_not_come(tmp_path):
     with Cluster(2, directory=tmp_path, grace=1.0) as cluster:
         gang = Gang(cluster.live(), 2)
@@ -235,6 +247,11 @@ def test_no_strategy_is_made_where_one_task_does_not_come(tmp_path):
         cell = gang.cell(make.format(""), [1])
         assert cell.freed["absent"] == ["worker:0"]
         assert gang.values(make.format("") + ".num_replicas_in_sync") == ["2", "2"]
+        broken = "if strategy.cluster_resolver.task_id == {}: 1 / 0"
+        for task in range(2):
+            cell = gang.cell(FIRST.format(broken.format(task)))
+            assert errors(cell) == {f"worker:{task}": "ZeroDivisionError"}
+            assert gang.values(FIRST.format("")) == ["2.0", "2.0"]
 
 
 def test_a_killed_task_ends_the_session_also_when_another_raises(gang):
