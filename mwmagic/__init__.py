@@ -5,11 +5,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from . import errors, system
 from .errors import *  # noqa: F403 - every error is public
 
+TYPE_CHECKING = False  # a worker starts without `typing`
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 

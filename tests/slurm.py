@@ -119,6 +119,14 @@ class Slurm:
         )
         return done.stdout.strip()
 
+    def complaint(self, *command):
+        """Return what one of Slurm's commands says is wrong."""
+        environment = {**os.environ, **self.environment}
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=False, timeout=20
+        )
+        return done.stderr.strip()
+
     def idle(self):
         """Whether all nodes wait for jobs."""
         return self.ask("sinfo", "--noheader", "--format=%T %D") == (

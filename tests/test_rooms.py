@@ -20,7 +20,7 @@ MAY_IMPORT = {
     "system": {"errors"},
     "model": {"errors", "agent"},
     "gang": PURE,
-    "cells": set(),
+    "cells": {"model"},
     "frameworks": PURE,
     "agent": set(),
     "record": PURE,

@@ -312,6 +312,19 @@ class Agent:
         else:
             self.workers.start(command)
 
+    def tell(self, command: dict[str, Any]) -> None:
+        """Send workers a packet."""
+        packet = wire.as_bytes(command["data"])
+        for name in command["processes"]:
+            self.tell_one(name, packet)
+
+    def tell_one(self, name: str, packet: bytes) -> None:
+        """Send a worker a packet, or say why it does not accept it; the others get theirs."""
+        try:
+            self.workers.tell(name, packet)
+        except OSError as error:
+            self.refuse({"type": "tell", "process": name}, str(error))
+
     def environment(self, command: dict[str, Any]) -> dict[str, str]:
         """Return the environment of a process: what is sent adds to what it inherits."""
         return {**self.inherited, **command["env"]}
@@ -350,7 +363,7 @@ HANDLERS: dict[str, Callable[[Agent, dict[str, Any]], None]] = {
     "signal": lambda agent, command: agent.workers.signal(command),
     "ask": lambda agent, command: agent.workers.ask(command),
     "credit": lambda agent, command: agent.workers.credit(command),
-    "tell": lambda agent, command: agent.workers.tell(command),
+    "tell": Agent.tell,
     "fetch": Agent.fetch,
     "list": Agent.list,
     "put": Agent.put,

@@ -7,7 +7,8 @@ import signal
 from contextlib import suppress
 
 from .system import badge_of, contents
-from .wire import LABEL, as_bytes, as_text
+from .variables import LABEL
+from .wire import as_bytes, as_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

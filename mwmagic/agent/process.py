@@ -8,7 +8,8 @@ import time
 
 from .line import LinePair
 from .system import contents
-from .wire import CHUNK_BYTES, LABEL, LINE, parsed
+from .variables import LABEL, LINE
+from .wire import CHUNK_BYTES, parsed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -29,15 +29,6 @@ CHUNK_BYTES = 64 << 10
 PACKET_BYTES = 64 << 10
 """The longest packet that a worker may send on its line."""
 
-LABEL = "MWMAGIC_PROCESS"
-"""The variable by which a worker's descendants are recognised: the agent's pid and a name."""
-
-LABEL_BYTES = 256
-"""The room for a label in a zygote's environment, which its workers overwrite."""
-
-LINE = "MWMAGIC_LINE"
-"""The variable with the descriptor of the worker's end of its line."""
-
 ORDER_DESCRIPTORS = 4
 """A zygote gets these with each order: the request, the output, the answer's pipe, the line."""
 
@@ -96,7 +87,7 @@ COMMANDS: dict[str, Fields] = {
     "signal": {"process": str, "signal": int},
     "ask": {"process": str, "signal": int, "file": str},
     "credit": {"process": str, "bytes": int},
-    "tell": {"process": str, "data": str},
+    "tell": {"processes": list, "data": str},
     "fetch": {"id": int, "path": str, "offset": int, "bytes": int},
     "list": {"id": int, "path": str},
     "put": {"id": int, "path": str, "offset": int, "data": str},

@@ -15,7 +15,7 @@ from .reaper import Reaper
 from .relay import Relay
 from .spawn import spawn
 from .system import catches, clocks, has_open, number_of, reason_of, waiting_in
-from .wire import LOG_LOST, NOT_STARTED, REMAINS, as_bytes, as_text
+from .wire import LOG_LOST, NOT_STARTED, REMAINS, as_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -154,11 +154,11 @@ class Workers:
 
     # While they are alive
 
-    def tell(self, command: dict[str, Any]) -> None:
-        """Send a worker a packet, if it still exists."""
-        process = self.processes.get(command["process"])
+    def tell(self, name: str, packet: bytes) -> None:
+        """Send a worker a packet, if it still exists; raise OSError if it does not accept any."""
+        process = self.processes.get(name)
         if process:
-            process.line.tell(as_bytes(command["data"]))
+            process.line.tell(packet)
 
     def signal(self, command: dict[str, Any]) -> None:
         """Send a signal to a worker's main process, if it still exists."""

@@ -29,7 +29,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .system import LIBC, PR_SET_PDEATHSIG, wear
-from .wire import LABEL, LINE, ORDER_DESCRIPTORS, as_bytes
+from .variables import LABEL, LINE
+from .wire import ORDER_DESCRIPTORS, as_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -80,6 +81,7 @@ def prepare(bootstrap: str, names: list[str]) -> ModuleType:
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     module = load(bootstrap)
     missing = import_all(names)
+    module.preload()
     if names and len(missing) == len(names):
         raise RuntimeError("; ".join(missing))
     threads = len(os.listdir("/proc/self/task"))  # noqa: PTH208 - no paths are needed

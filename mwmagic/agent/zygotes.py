@@ -9,7 +9,8 @@ import time
 
 from .spawn import spawn
 from .system import waiting_in
-from .wire import CHUNK_BYTES, LABEL, LABEL_BYTES, parsed
+from .variables import LABEL, LABEL_BYTES
+from .wire import CHUNK_BYTES, parsed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -138,11 +138,12 @@ class Gone:
     reset: bool = False
 
 
-BoundBy = Literal["framework", "gpu", "names"]
+BoundBy = Literal["framework", "gpu", "names", "program"]
 """Why a task cannot be freed.
 
 Its framework, other than TensorFlow, has no way to end a collective; there are GPUs, where that is
-not known to work; or TensorFlow does not have the names that it takes.
+not known to work; TensorFlow does not have the names that it takes; or a program made the
+strategy, before the first cell.
 """
 
 Purpose = Literal["free", "look", "recover"]

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from functools import singledispatchmethod
 from typing import TYPE_CHECKING
 
+from mwmagic.model.live import PROGRAM_CELL
+
 from .events import (
     Abort,
     Aligned,
@@ -107,16 +109,31 @@ class Cells:
         The tasks, in rank order.
     partners : sequence of str, optional
         Those that have collectives in common; by default all.
+    program : sequence of str
+        Those that first run a program which ends, if there is one: it counts as a cell.
     """
 
-    def __init__(self, tasks: Sequence[str], partners: Sequence[str] | None = None) -> None:
+    def __init__(
+        self,
+        tasks: Sequence[str],
+        partners: Sequence[str] | None = None,
+        program: Sequence[str] = (),
+    ) -> None:
         self._tasks = tuple(tasks)
         self._partners = self._tasks if partners is None else tuple(partners)
+        self._program = tuple(program)
         self._ready: set[str] = set()
         self._busy: dict[str, int] = {}
         self._queue: deque[Submit] = deque()
         self._current: _Current | None = None
         self._epoch = 0
+        self._begin_program()
+
+    def _begin_program(self) -> None:
+        """Count every task as busy with the program, also those where it never ends."""
+        if self._program:
+            self._current = _Current(PROGRAM_CELL, self._program)
+            self._busy = dict.fromkeys(self._tasks, PROGRAM_CELL)
 
     @property
     def current(self) -> int | None:
@@ -207,6 +224,9 @@ class Cells:
 
     def _abort(self, one: _Current) -> list[CellAction]:
         one.aborted, one.looks = True, 0
+        if one.cell == PROGRAM_CELL:  # a program that has lost a task does not go on
+            one.looks = STUBBORN_LOOKS
+            return [Examine(one.cell)]
         return [Abort(task, one.cell) for task in one.pending]
 
     @handle.register
@@ -295,7 +315,12 @@ class Cells:
         """Return whether some of the cell's tasks have partners, and all of these take orders."""
         partners = {*self._partners}
         together = len(partners) > 1 and not partners.isdisjoint(one.tasks)
-        return together and partners <= self._ready and partners.isdisjoint(self._busy)
+        return (
+            together
+            and one.cell != PROGRAM_CELL
+            and partners <= self._ready
+            and partners.isdisjoint(self._busy)
+        )
 
     @handle.register(Rejoined)
     @handle.register(Compared)
@@ -326,6 +351,7 @@ class Cells:
         self._busy.clear()
         self._ready.clear()
         self._current = None
+        self._begin_program()
         return ended
 
     def _end(self, why: End = "answered") -> list[CellAction]:

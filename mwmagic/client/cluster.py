@@ -11,7 +11,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mwmagic.errors import MwmagicError, NoCluster, SupervisorError
+from mwmagic.errors import BadArguments, MwmagicError, NoCluster, SupervisorError
 from mwmagic.frameworks import tf_config
 from mwmagic.frameworks.requirements import check_installed
 from mwmagic.model.cluster import ClusterSpec, Task, TaskName, find_task
@@ -324,6 +324,8 @@ class Cluster:
         cell: str = "",
         notebook: Sequence[str] = (),
         live: bool = False,
+        keep: bool = False,
+        answered: bool = False,
     ) -> Run:
         """Launch a file on every task, or on one.
 
@@ -356,6 +358,13 @@ class Cluster:
             failure for want of one then says so.
         live : bool
             Whether it is the program that takes cells; `live` launches that.
+        keep : bool
+            Whether the processes stay with their variables when the file has run, well or not,
+            until the run is stopped: `live` then runs cells in them. An earlier run's that are
+            kept are let go.
+        answered : bool
+            Whether `Run.reply` will answer what the file asks by `input` or a debugger. By default
+            it fails at once if it asks.
 
         Returns
         -------
@@ -364,6 +373,8 @@ class Cluster:
 
         Raises
         ------
+        BadArguments
+            Processes are to be kept that restarts would end.
         ClusterError, FileNotFoundError
             There is no such task, or file.
         NotInstalled
@@ -375,7 +386,11 @@ class Cluster:
         tasks = [] if task is None else [str(find_task(task, self.tasks))]
         text = read_program(folder / script) if source is None else source
         check_installed(text)
+        if keep:
+            self._check_kept(restarts)
         given = OPTIONS["env"].check(env or {})
+        if keep and self.latest is not None and self.latest.kept:
+            self.latest.stop()
         news = self._connection.request(
             "launch",
             tasks=tasks,
@@ -390,13 +405,24 @@ class Cluster:
             notebook=list(notebook),
             options={} if restarts is None else {"restarts": restarts},
             live=live,
+            keep=keep,
+            answered=answered,
         )
         return Run(self, self._connection, news["run"])
+
+    def _check_kept(self, restarts: int | None) -> None:
+        """Refuse to keep processes that a restart would end."""
+        if self.options.restarts if restarts is None else restarts:
+            raise BadArguments(
+                "restarts end the processes of a run that failed, and the processes to be kept are "
+                "those; leave one of them out, or add `--restarts 0` if the cluster has restarts"
+            )
 
     def live(self) -> Live:
         """Return the session of live cells; begin one if there is none.
 
-        Each task has an interpreter that keeps its variables from cell to cell.
+        Each task has an interpreter that keeps its variables from cell to cell. Where the latest
+        run's processes are kept, they are those, with what its program left.
 
         Raises
         ------

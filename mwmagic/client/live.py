@@ -13,7 +13,13 @@ from mwmagic.logs.guard import Guard
 from mwmagic.logs.lines import Mark
 from mwmagic.model.cluster import find_task
 from mwmagic.model.live import LIVE_SCRIPT, SOURCE_CHARACTERS, Answer, What
-from mwmagic.words.live import failed_words, lost_words, stuck_words, withdrawn_words
+from mwmagic.words.live import (
+    failed_words,
+    lost_words,
+    program_words,
+    stuck_words,
+    withdrawn_words,
+)
 
 from .chorus import Chorus
 from .transfer import pull, push
@@ -23,6 +29,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from mwmagic.model.cluster import TaskName
+    from mwmagic.model.status import LastRaised
 
     from .cluster import Cluster
     from .connection import Connection, Conversation
@@ -83,6 +90,7 @@ class LiveCell:
         self.recovered: Mapping[str, Any] | None = None
         self._conversation = conversation
         self._chorus = Chorus(size)
+        self._places: Mapping[str, Mapping[str, Any]] = {}
         self._logs: dict[str, Follower] = {}
 
     def news(self, seconds: float | None = None) -> tuple[What, Mapping[str, Any]] | None:
@@ -106,9 +114,7 @@ class LiveCell:
     def _take(self, what: What, said: Mapping[str, Any]) -> None:
         if what is What.BEGUN:
             self.number = said["cell"]
-            for task, where in said["logs"].items():
-                log = self._logs[task] = Follower(Path(where["log"]), Guard(lambda _: None))
-                log.begin(where["start"], exact=True)
+            self._places = said["logs"]
         elif what is What.ANSWER:
             answer = Answer.read(said)
             self.answers[answer.task] = answer
@@ -126,20 +132,28 @@ class LiveCell:
     @property
     def tasks(self) -> tuple[str, ...]:
         """Its tasks, once it has begun."""
-        return tuple(self._logs)
+        return tuple(self._places)
 
     def ranked(self) -> dict[str, Answer]:
         """Return the answers in the order of the tasks' ranks."""
-        return {task: self.answers[task] for task in self._logs if task in self.answers}
+        return {task: self.answers[task] for task in self._places if task in self.answers}
 
     def lines(self, *, every: bool = False) -> list[tuple[tuple[str, ...], str]]:
         """Return the lines that are due, or every one, each with the tasks that printed it."""
-        for task, log in self._logs.items():
+        for task, log in self._followed().items():
             lines = log.rest() + (log.close() if self.over else [])
             for line in lines:
                 if line.mark != Mark.NOISE:
                     self._chorus.hear(task, line.text, time.monotonic())
         return self._chorus.due(None if self.over or every else time.monotonic())
+
+    def _followed(self) -> dict[str, Follower]:
+        """Return what reads the logs, from where the cell's output begins."""
+        for task in self._places.keys() - self._logs.keys():
+            where = self._places[task]
+            log = self._logs[task] = Follower(Path(where["log"]), Guard(lambda _: None))
+            log.begin(where["start"], exact=True)
+        return {task: self._logs[task] for task in self._places}
 
 
 class Live:
@@ -159,6 +173,7 @@ class Live:
         self.cluster = cluster
         self.process = run
         self._connection = connection
+        self._tasks = cluster.tasks  # which are the same as long as it lives
 
     def __repr__(self) -> str:
         return f"<Live session, run {self.process.number}: {self.process.words}>"
@@ -203,10 +218,9 @@ class Live:
                 "limit; put the code in a module and import that"
             )
         self._check_open()
-        known = self.cluster.tasks
-        names = [str(find_task(task, known)) for task in tasks or ()]
+        names = [str(find_task(task, self._tasks)) for task in tasks or ()]
         said = self._connection.converse("cell", tasks=names, name=name, source=source)
-        return LiveCell(said, len(names) or len(known))
+        return LiveCell(said, len(names) or len(self._tasks))
 
     def run(
         self,
@@ -263,18 +277,38 @@ class Live:
         Returns
         -------
         object or tuple
-            An array (also for a tensor), or plain data; for several expressions a tuple.
+            An array (also for a tensor), a value of pandas, or plain data; for several expressions
+            a tuple.
 
         Raises
         ------
         WorkerFailed
             An expression raises there, or is worth something else.
-        ClusterError
-            The tasks are on other machines.
         """
-        values = pull(self, expressions, task)
-        found = tuple(values[one] for one in expressions)
-        return found[0] if len(found) == 1 else found
+        [found] = self.pull_all(*expressions, tasks=[task]).values()
+        return found
+
+    def pull_all(
+        self, *expressions: str, tasks: Sequence[TaskName] | None = None
+    ) -> dict[str, Any]:
+        """Return what expressions are worth on several tasks, by default on all, by task.
+
+        See `pull`.
+        """
+        found = pull(self, expressions, tasks)
+        picked = {task: tuple(of[one] for one in expressions) for task, of in found.items()}
+        return {task: one[0] if len(one) == 1 else one for task, one in picked.items()}
+
+    def carry(self, path: str, tasks: Sequence[TaskName] | None, *, back: bool) -> None:
+        """Bring a file beside the logs to the tasks' machines, or ``back`` from them.
+
+        Raises
+        ------
+        SupervisorError, ClusterError
+            It cannot be read or written.
+        """
+        names = [str(find_task(task, self._tasks)) for task in tasks or ()]
+        self._connection.converse("carry", tasks=names, path=path, back=back).next(None)
 
     def push(self, tasks: Sequence[TaskName] | None = None, **values: Any) -> None:  # noqa: ANN401 - the user's
         """Set variables on tasks.
@@ -284,14 +318,13 @@ class Live:
         tasks : sequence of int, str or Task, optional
             The tasks; by default all.
         **values
-            Arrays, tensors, numbers, texts, bytes, None, and lists, tuples and dicts of these.
+            Arrays, tensors, numbers, texts, bytes, None, DataFrames, Series and indexes of pandas,
+            and lists, tuples and dicts of these.
 
         Raises
         ------
         BadArguments
             A value is something else.
-        ClusterError
-            The tasks are on other machines.
         """
         push(self, values, tasks)
 
@@ -311,6 +344,12 @@ class Live:
     def reply(self, task: str, text: str | None) -> None:
         """Answer what a task asks with `input`; None raises EOFError there."""
         self._connection.request("reply", task=task, text=text)
+
+    def raised(self) -> dict[str, LastRaised]:
+        """Return what tasks raised last and can be debugged, by task."""
+        self._connection.request("snapshot")
+        tasks = self.process.status().tasks
+        return {name: task.raised for name, task in tasks.items() if task.raised is not None}
 
     def interrupt(self, cell: LiveCell) -> None:
         """Interrupt a cell on the tasks that have not answered, and wait a moment for its end."""
@@ -345,12 +384,23 @@ class Live:
             raise NoRun(withdrawn_words(reset=cell.why == "reset"))
 
     def reset(self) -> None:
-        """Give every task a fresh interpreter; all variables are lost."""
+        """Give every task a fresh interpreter; all variables are lost.
+
+        Raises
+        ------
+        NoRun
+            The session has ended.
+        RunActive
+            Its processes are those of a program, which would run again.
+        """
         self._check_open()
+        if self.process.kept:
+            raise RunActive(program_words(self.process.number))
         self.process = self.cluster.restart()
 
     def _lost(self) -> None:
         """Raise the error of the run, and say what is lost with it."""
+        self._connection.wait(lambda _: self.process.over, DEATH_SECONDS)
         try:
             self.process.wait(DEATH_SECONDS)
         except WorkerFailed as error:
@@ -358,7 +408,7 @@ class Live:
             raise WorkerFailed(text, run=error.run, cause=error.cause) from None
 
     def close(self) -> None:
-        """End the session, and with it the variables."""
+        """End the session, or let go of the processes that were kept, and of the variables."""
         if not self.process.over:
             self.process.stop()
 
@@ -374,7 +424,7 @@ def living(cluster: Cluster, connection: Connection) -> Live | None:
     run = cluster.latest
     if run is None or run.over:
         return None
-    if not run.status().live:
+    if not run.status().live and not run.kept:
         raise RunActive(
             f"run {run.number} is still going ({run.words}); wait for it, or stop it first"
         )

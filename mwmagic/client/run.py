@@ -20,6 +20,7 @@ from mwmagic.model.options import OPTIONS
 from mwmagic.model.status import RunState, RunStatus, TaskState
 from mwmagic.record import Record
 from mwmagic.record.metrics import data_frame
+from mwmagic.words.live import kept_words
 from mwmagic.words.run import blame, words
 
 from .ending import CLOSE_SECONDS, REPLY_SECONDS
@@ -78,6 +79,11 @@ class Run:
         return self.status().over
 
     @property
+    def kept(self) -> bool:
+        """Whether its programs are over, and their processes stay with their variables."""
+        return self.status().state is RunState.KEPT
+
+    @property
     def cause(self) -> Cause | None:
         """The first failure, where it failed."""
         return self.status().cause
@@ -113,6 +119,10 @@ class Run:
         """Return whether it reached its end; a run that was lost did not."""
         status = self.status()
         return status.over and status.state is not RunState.LOST
+
+    def _settled(self) -> bool:
+        """Return whether its programs reached their end."""
+        return self._ended() or self.kept
 
     def logs(self, task: TaskName, attempt: int | None = None) -> bytes:
         """Return what a task printed, byte for byte.
@@ -175,7 +185,7 @@ class Run:
         Returns
         -------
         Run
-            This one, finished.
+            This one, finished; its processes may be kept.
 
         Raises
         ------
@@ -197,7 +207,7 @@ class Run:
         if progress is not None:
             stop = self._connection.listen(lambda _: progress(self.status()))
         try:
-            ended = self._connection.wait(lambda _: self._ended(), timeout)
+            ended = self._connection.wait(lambda _: self._settled(), timeout)
         finally:
             if progress is not None:
                 stop()
@@ -207,6 +217,17 @@ class Run:
                 "wait() waits again, stop() stops it"
             )
         return self._judge()
+
+    def reply(self, task: TaskName, text: str | None) -> None:
+        """Answer what a task asks, as its status says; None raises EOFError there.
+
+        Raises
+        ------
+        SupervisorError
+            It asks nothing.
+        """
+        name = str(find_task(task, self.cluster.tasks))
+        self._connection.request("reply", task=name, text=text)
 
     def _check_end(self, timeout: float | None) -> None:
         """Refuse to wait for what never ends by itself."""
@@ -222,7 +243,7 @@ class Run:
             )
 
     def ended_within(self, seconds: float) -> bool:
-        """Wait for at most that long; return whether the run is over.
+        """Wait for at most that long; return whether the run is over, or kept.
 
         Raises
         ------
@@ -231,15 +252,30 @@ class Run:
         SupervisorLost
             Its supervisor went away.
         """
-        return self._connection.wait(lambda _: self._ended(), check_seconds("seconds", seconds))
+        return self._connection.wait(lambda _: self._settled(), check_seconds("seconds", seconds))
+
+    def stirred_within(self, seconds: float) -> bool:
+        """Wait for at most that long; return whether the run is over or kept, or a task asks.
+
+        Raises
+        ------
+        ClusterError
+            It is negative, or not a finite number.
+        SupervisorLost
+            Its supervisor went away.
+        """
+        limit = check_seconds("seconds", seconds)
+        return self._connection.wait(lambda _: self._settled() or bool(self.status().asks), limit)
 
     def _judge(self) -> Run:
         self.cluster._judged.add(self.number)  # noqa: SLF001 - of this package
-        if self.state == "failed":
-            lines = ([] if self.cause else ["no task reported a cause"]) + blame(self.status())
-            text = f"run {self.number} failed: " + "\n".join(lines)
-            raise WorkerFailed(text, run=self, cause=self.cause)
-        if self.state == "stopped":
+        status = self.status()
+        if status.result is RunState.FAILED:
+            lines = ([] if status.cause else ["no task reported a cause"]) + blame(status)
+            kept = [f"  {kept_words(status)}"] if status.state is RunState.KEPT else []
+            text = f"run {self.number} failed: " + "\n".join([*lines, *kept])
+            raise WorkerFailed(text, run=self, cause=status.cause)
+        if status.state is RunState.STOPPED:
             raise RunStopped(f"run {self.number} was stopped before its end", run=self)
         return self
 

@@ -139,7 +139,7 @@ def _commented(source: str) -> str:
 def _pushed(source: str) -> str:
     """Return the assignments of a push, as far as the record has the values."""
     lines = source.splitlines()
-    known = [line for line in lines if "mwmagic.worker.parcel" not in line]
+    known = [line for line in lines if "mwmagic.worker.exchange" not in line]
     if len(known) < len(lines):
         known.append("# the record does not hold the other values that were pushed: set them here")
     return "\n".join(known) + "\n"

@@ -1,15 +1,21 @@
-"""Moves values between this process and live interpreters, in files."""
+"""Moves values between this process and live interpreters, in files.
+
+On this machine the files are in memory where there is room. On others they go beside the tasks'
+logs, and the supervisor brings them there and back.
+"""
 
 from __future__ import annotations
 
 import math
 import os
+import secrets
 import tempfile
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from mwmagic.errors import BadArguments, ClusterError
+from mwmagic.errors import BadArguments, MwmagicError
+from mwmagic.model.live import parcel_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -23,28 +29,28 @@ __all__ = ["pull", "push"]
 MEMORY = Path("/dev/shm")  # noqa: S108 - in a private directory of it
 """Where files are memory: a value of 100 MB takes 0.1 s there and back."""
 
+_TASK = "__import__('mwmagic.worker.exchange', fromlist=['exchange'])"
+
 LITERAL_BITS, LITERAL_CHARACTERS = 64, 200
 """The largest integers and texts that a push writes in its cell."""
 
-_PARCEL = "__import__('mwmagic.worker.parcel', fromlist=['parcel'])"
 
-
-def pull(live: Live, expressions: Sequence[str], task: TaskName) -> dict[str, Any]:
-    """Return the values of expressions on a task, by expression.
+def pull(
+    live: Live, expressions: Sequence[str], tasks: Sequence[TaskName] | None
+) -> dict[str, dict[str, Any]]:
+    """Return the values of expressions on tasks; by task, and there by expression.
 
     Raises
     ------
     WorkerFailed
-        An expression raises there, or its value is neither an array nor plain data.
-    ClusterError
-        The tasks are on other machines.
+        An expression raises there, or only a pickle could hold its value.
     """
     from mwmagic.worker import parcel
 
     pairs = ", ".join(f"{text!r}: ({text}\n)" for text in expressions)
-    with _file(live) as path:
-        live.run(f"{_PARCEL}.write({path!r}, {{{pairs}}});", [task], name="%mw_pull")
-        return parcel.read(path)
+    with _meeting(live) as way:
+        said = live.run(f"{_TASK}.give({way.there!r}, {{{pairs}}});", tasks, name="%mw_pull")
+        return {task: parcel.read(str(way.fetch(task))) for task in said}
 
 
 def push(live: Live, values: Mapping[str, Any], tasks: Sequence[TaskName] | None) -> None:
@@ -53,9 +59,7 @@ def push(live: Live, values: Mapping[str, Any], tasks: Sequence[TaskName] | None
     Raises
     ------
     BadArguments
-        A value is neither an array nor plain data.
-    ClusterError
-        The tasks are on other machines.
+        Only a pickle could hold a value.
     """
     from mwmagic.worker import parcel
 
@@ -65,13 +69,15 @@ def push(live: Live, values: Mapping[str, Any], tasks: Sequence[TaskName] | None
     if len(plain) == len(values):
         live.run(source, tasks, name=name)
         return
-    with _file(live) as path:
-        try:
-            parcel.write(path, {one: values[one] for one in values.keys() - plain.keys()})
-        except parcel.NotPlain as error:
-            raise BadArguments(str(error)) from None
-        source += f"globals().update({_PARCEL}.read({path!r}));"
-        live.run(source, tasks, name=name)
+    try:
+        packed = parcel.Parcel({one: values[one] for one in values.keys() - plain.keys()})
+    except parcel.NotPlain as error:
+        raise BadArguments(str(error)) from None
+    with _meeting(live) as way:
+        chosen = parcel.roomy(list(map(str, way.here)), packed.size)
+        packed.write(chosen)
+        place = way.bring(chosen, tasks)
+        live.run(f"{source}globals().update({_TASK}.take({place!r}));", tasks, name=name)
 
 
 def _is_literal(value: object) -> bool:
@@ -87,19 +93,81 @@ def _is_short(value: object) -> bool:
     return type(value) is str and len(value) <= LITERAL_CHARACTERS and value.isprintable()
 
 
+class _Way(Protocol):
+    """Where values are exchanged.
+
+    Attributes
+    ----------
+    here : sequence of Path
+        The files to write here; the first that has room is enough.
+    there : sequence of str
+        What tasks call the places, in the same order.
+    """
+
+    here: Sequence[Path]
+    there: Sequence[str]
+
+    def bring(self, path: str, tasks: Sequence[TaskName] | None) -> str:
+        """Bring one of the files to tasks, and return what they call it."""
+
+    def fetch(self, task: str) -> Path:
+        """Return where what a task wrote is here, after fetching it."""
+
+
+class _OneMachine:
+    """Private directories of this machine: in memory, and on a disk that may have more room."""
+
+    def __init__(self, folders: Sequence[str]) -> None:
+        self.here: Sequence[Path] = [Path(folder, "values") for folder in folders]
+        self.there: Sequence[str] = list(map(str, self.here))
+
+    def bring(self, path: str, _tasks: Sequence[TaskName] | None) -> str:
+        return path
+
+    def fetch(self, task: str) -> Path:
+        found = (Path(parcel_name(place, task)) for place in self.there)
+        return next(path for path in found if path.exists())
+
+
+class _Machines:
+    """A file beside the logs, which only their owner can read either."""
+
+    def __init__(self, live: Live) -> None:
+        name = f"values-{secrets.token_hex(8)}"
+        status = live.process.status()
+        self.here: Sequence[Path] = [live.process.record.paths.attempt(status.attempt) / name]
+        self.there: Sequence[str] = [name]
+        self._live = live
+
+    def bring(self, path: str, tasks: Sequence[TaskName] | None) -> str:
+        self._live.carry(path, tasks, back=False)
+        return self.there[0]
+
+    def fetch(self, task: str) -> Path:
+        path = Path(parcel_name(str(self.here[0]), task))
+        self._live.carry(str(path), [task], back=True)
+        return path
+
+    def clean(self) -> None:
+        """Remove the files, here and there."""
+        for path in self.here[0].parent.glob(f"{self.here[0].name}*"):
+            path.unlink(missing_ok=True)
+        with suppress(MwmagicError):  # the session may be over
+            self._live.run(f"{_TASK}.drop({self.there[0]!r});", name="%mw_pull")
+
+
 @contextmanager
-def _file(live: Live) -> Iterator[str]:
-    """Yield the name of a file that does not exist yet, and that only this user can reach."""
-    _check_here(live)
-    folder = str(MEMORY) if os.access(MEMORY, os.W_OK) else None
-    with tempfile.TemporaryDirectory(prefix="mwmagic-", dir=folder) as private:
-        yield f"{private}/values"
-
-
-def _check_here(live: Live) -> None:
-    engine = live.cluster.options.engine
-    if engine != "local":
-        raise ClusterError(
-            f"values are moved on this machine only, and the tasks are on those of the engine "
-            f"{engine!r}; save the value to a file there, and `%mw_fetch` brings it"
-        )
+def _meeting(live: Live) -> Iterator[_Way]:
+    """Yield where values are exchanged; what was written there is removed."""
+    with ExitStack() as stack:
+        if live.cluster.options.engine == "local":
+            shelves = [str(MEMORY)] if os.access(MEMORY, os.W_OK) else []
+            private = [
+                tempfile.TemporaryDirectory(prefix=f"mwmagic-{os.getpid()}-", dir=shelf)
+                for shelf in [*shelves, None]
+            ]
+            yield _OneMachine([stack.enter_context(one) for one in private])
+        else:
+            way = _Machines(live)
+            stack.callback(way.clean)
+            yield way

@@ -92,6 +92,8 @@ class Exit:
         Whether mwmagic sent it a signal at the user's request.
     stopped : bool
         Whether it was stopped by a signal when last seen.
+    stays : bool
+        Whether it should have stayed until it was stopped: then no code is a success.
     """
 
     task: str
@@ -116,11 +118,12 @@ class Exit:
     address: str = ""
     requested: bool = False
     stopped: bool = False
+    stays: bool = False
 
     @property
     def failed(self) -> bool:
         """Whether it failed by itself, rather than being ended by mwmagic."""
-        return self.code != 0 and not self.ended
+        return (self.code != 0 or self.stays) and not self.ended
 
     @property
     def imposed(self) -> bool:

@@ -378,18 +378,18 @@ KNOWN = (
     Known(
         "input",
         "A worker asks for input",
-        "A worker runs in the background and has no keyboard, and there may be many of them.",
-        "ask for the input in a notebook cell, and pass the answer with `--args` or `--env`",
+        "A worker has no keyboard. What it asks reaches a notebook that is open in a page, while "
+        "`%mw_wait` waits there; nobody could answer this.",
+        "run the cell in such a notebook; or pass the answer with `--args` or `--env`",
         "https://docs.python.org/3/library/functions.html#input",
         signs=("EOFError: EOF when reading a line",),
     ),
     Known(
         "debugger",
-        "A worker starts a debugger",
-        "`breakpoint()` and `pdb` read their commands from the keyboard, and a worker runs in "
-        "the background and has none.",
-        "print what you want to know; or run the code in a notebook cell without `%%mw_worker`, "
-        "where a debugger works",
+        "A debugger ended a worker's program",
+        "Its command `q` did, or nobody could give it commands: that takes a notebook that is open "
+        "in a page, and `%mw_wait` there.",
+        "type `c` in the debugger to go on; without a page, print what you want to know",
         "https://docs.python.org/3/library/pdb.html",
         signs=("BdbQuit",),
     ),

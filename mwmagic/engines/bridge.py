@@ -151,9 +151,10 @@ class Bridge:
         self._starting: asyncio.Task[asyncio.subprocess.Process] | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._nodes: asyncio.Future[list[dict[str, Any]]] = (
+        self._nodes: asyncio.Future[dict[int, dict[str, Any]]] = (
             asyncio.get_running_loop().create_future()
         )
+        self._pending: Callable[[dict[str, Any]], None] = lambda _: None
 
     @property
     def pids(self) -> set[int]:
@@ -171,10 +172,10 @@ class Bridge:
         """What the process last said."""
         return self._said.last
 
-    async def open(
+    async def ask(
         self, request: dict[str, Any], pending: Callable[[dict[str, Any]], None]
-    ) -> list[dict[str, Any]]:
-        """Ask Ray for nodes and wait for them.
+    ) -> dict[int, dict[str, Any]]:
+        """Ask Ray for nodes, in place of those that it gave before, and wait for them.
 
         Parameters
         ----------
@@ -183,11 +184,25 @@ class Bridge:
         pending : callable
             Called with what Ray says while there are none.
 
+        Returns
+        -------
+        dict of int to dict
+            The nodes, by number.
+
         Raises
         ------
         ClusterError
             Ray does not answer or refuses.
         """
+        self._pending = pending
+        self._nodes = asyncio.get_running_loop().create_future()
+        control = self._control or await self._open()
+        with suppress(OSError):  # it ended, which is noticed
+            control.send(json.dumps({**request, "path": _paths()}).encode())
+        return await self._nodes
+
+    async def _open(self) -> socket.socket:
+        """Start the process; return the socket that leads to it."""
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control.settimeout(0)
         with theirs:
@@ -196,11 +211,9 @@ class Bridge:
             self._process = await asyncio.shield(self._starting)
         self._tasks = [
             asyncio.create_task(self._overhear(self._process)),
-            asyncio.create_task(self._listen(self._control, pending)),
+            asyncio.create_task(self._listen(self._control)),
         ]
-        with suppress(OSError):  # it ended, which is noticed
-            self._control.send(json.dumps({**request, "path": _paths()}).encode())
-        return await self._nodes
+        return self._control
 
     async def join(self, number: int) -> SocketLink:
         """Return a link to the agent on a node.
@@ -242,23 +255,22 @@ class Bridge:
             with suppress(OSError):
                 os.write(2, data)
 
-    async def _listen(
-        self, control: socket.socket, pending: Callable[[dict[str, Any]], None]
-    ) -> None:
+    async def _listen(self, control: socket.socket) -> None:
         """Take packets until the process ends."""
         loop = asyncio.get_running_loop()
         with suppress(OSError):
             while data := await loop.sock_recv(control, DATAGRAM_BYTES):
-                self._take(json.loads(data), pending)
+                self._take(json.loads(data))
         self._fail(f"the process that talks to Ray ended: {self.words or 'it said nothing'}")
 
-    def _take(self, packet: dict[str, Any], pending: Callable[[dict[str, Any]], None]) -> None:
+    def _take(self, packet: dict[str, Any]) -> None:
         kind = packet["type"]
         if kind == "pending":
-            pending(packet)
+            self._pending(packet)
         elif kind == "nodes" and not self._nodes.done():
-            self.errors = {number: Stderr() for number in range(len(packet["nodes"]))}
-            self._nodes.set_result(packet["nodes"])
+            nodes = dict(enumerate(packet["nodes"], packet["first"]))
+            self.errors |= {number: Stderr() for number in nodes}
+            self._nodes.set_result(nodes)
         elif kind == "said":
             self.errors[packet["node"]].take(packet["text"].encode())
         elif kind == "failed":

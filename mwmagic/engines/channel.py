@@ -28,14 +28,23 @@ AGENT_CLOSE_SECONDS = 5.0
 PARTING_SECONDS = 1.0
 """How long the command may take to say why it ends, once its output has ended."""
 
+READING_SECONDS = 0.001
+"""How long an agent's events are read in a row before others have their turn."""
+
 DEAF_SECONDS = 5.0
 """How long an agent on this machine may take to answer once it was asked to end something."""
 
-MARGIN_SECONDS = 2.0
-"""How much later the machine counts as lost here, so that its agent has ended by then."""
+OVERDUE_SECONDS = 0.5
+"""How much longer than its lease an agent may take to answer before it counts as lost."""
 
-LEASE_PINGS = 4
-"""The number of pings per lease."""
+MARGIN_SECONDS = 2.0
+"""How much later than its lease an agent has surely ended all that it had started."""
+
+LEASE_PINGS = 20
+"""The number of pings per lease, at least: a lease begins with the last one that arrives."""
+
+PING_SECONDS = 0.5
+"""The longest time between two of them, by which a loss may be told later."""
 
 CLOCK_PINGS = 5
 """The number of round trips that compare a remote machine's clock; the fastest counts."""
@@ -61,6 +70,9 @@ class Channel:
         Seconds by which the machine's monotonic clock is ahead of this one's.
     silent : str
         For how long the agent did not answer when the link was broken for that.
+    fenced : float
+        Then the time, in monotonic seconds, at which nothing that it had started lives any
+        more: its lease is over, which it heard of with our last ping at the latest.
     executable, package, folder : str
         The paths there of the Python that runs the agent, of this package, and of the
         folder for files that are brought.
@@ -74,6 +86,7 @@ class Channel:
         self.lost: Callable[[], None] = lambda: None
         self.skew = 0.0
         self.silent = ""
+        self.fenced = 0.0
         self.executable = self.package = self.folder = ""
         self.addresses: dict[str, list[str]] = {}
         self._link = link
@@ -139,15 +152,17 @@ class Channel:
         is broken, the agent's lease must expire too.
         """
         while not self._closing:
-            await asyncio.sleep(silence / LEASE_PINGS)
-            await self._demand(silence + MARGIN_SECONDS)
+            await asyncio.sleep(min(silence / LEASE_PINGS, PING_SECONDS))
+            await self._demand(silence + OVERDUE_SECONDS, silence + MARGIN_SECONDS)
 
-    async def _demand(self, seconds: float) -> None:
-        """Break the link if the agent does not answer in time."""
+    async def _demand(self, seconds: float, fenced: float = 0.0) -> None:
+        """Break the link if the agent does not answer in time; it is `fenced` after so long."""
+        asked = time.monotonic()
         try:
             await self.request("ping", seconds=seconds)
         except SupervisorError:
             if not self._over:
+                self.fenced = asked + fenced
                 self.silent = f"no answer for {seconds:g} s"
             self._link.kill()
 
@@ -253,10 +268,13 @@ class Channel:
                 task.cancel()
 
     async def _read(self) -> None:
+        turn = time.monotonic()
         try:
             while line := await self._link.events.readline():
                 self._take(check(decode(line), EVENTS))
-                await asyncio.sleep(0)  # a request does not wait for all that hundreds of tasks say
+                if time.monotonic() > turn + READING_SECONDS:
+                    await asyncio.sleep(0)  # a request does not wait for all that hundreds say
+                    turn = time.monotonic()
         except Exception as error:  # noqa: BLE001 - an agent that is not listened to must not go on
             traceback.print_exc()
             self.host.stderr.take(f"\n{error}".encode(errors="replace"))

@@ -2,7 +2,8 @@
 
 ``python -I driver.py`` has a packet socket as its standard input. The first packet is what to
 ask Ray for. Packets go back about how that goes, and then which nodes there are. Each further
-packet is the number of a node, and comes with a socket that is joined to an agent there. When
+packet is the number of a node, and comes with a socket that is joined to an agent there, or it
+is what to ask for instead, which gives the earlier nodes back. When
 the other end of the standard input closes, or this process ends in any way, Ray takes the nodes
 back and ends the agents.
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import select
 import socket
 import subprocess
@@ -25,7 +27,7 @@ from functools import partial
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
     from typing import Any
 
 RELAY_BYTES = 1 << 20
@@ -36,8 +38,11 @@ DATAGRAM_BYTES = 1 << 16
 TEXT_CHARACTERS = 2000
 """How much of a text goes into a packet."""
 
-GRANT_POLL_SECONDS = 0.2
-"""How often Ray is asked whether there are nodes."""
+GRANT_POLL_SECONDS = 0.05
+"""How often Ray is asked whether there are nodes, at first."""
+
+GRANT_POLL_LIMIT_SECONDS = 0.5
+"""How often at last: it doubles until then."""
 
 PENDING_SECONDS = 0.5
 """How long nodes may take to be granted before that counts as waiting."""
@@ -51,6 +56,9 @@ END_SECONDS = 8.0
 
 UNDO_SECONDS = 3.0
 """How long Ray may take to be told that the nodes are not needed any more."""
+
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class Holder:
@@ -118,8 +126,11 @@ def gpus_here() -> list[str]:
 
 
 def words(error: BaseException) -> str:
-    """Return an error in one line."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    """Return an error in one line; of one that an actor raised, its traceback's last line."""
+    plain = _COLOURS.sub("", str(error))
+    lines = [line.strip() for line in plain.splitlines() if line.strip()]
+    if any(line.startswith('File "') for line in lines):
+        lines = lines[-1:]
     return (" ".join(lines) or type(error).__name__)[:TEXT_CHARACTERS]
 
 
@@ -140,7 +151,7 @@ class Driver:
         self.request = request
         self.group: Any = None
         self.holders: list[Any] = []
-        self.joins: set[asyncio.Task[None]] = set()
+        self.tasks: set[asyncio.Task[None]] = set()
 
     def tell(self, kind: str, **fields: Any) -> None:  # noqa: ANN401 - JSON values
         """Send the engine a packet."""
@@ -179,6 +190,7 @@ class Driver:
 
         loop = asyncio.get_running_loop()
         began, said, avoid = loop.time(), None, self.request["avoid"]
+        pause = GRANT_POLL_SECONDS
         self.ask(avoid)
         while (table := placement_group_table(self.group)).get("state") != "CREATED":
             waited = loop.time() - began
@@ -190,7 +202,8 @@ class Driver:
             if waited > PENDING_SECONDS and pending != said:
                 said = pending
                 self.tell("pending", **pending)
-            await asyncio.sleep(GRANT_POLL_SECONDS)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, GRANT_POLL_LIMIT_SECONDS)
         return dict(table)
 
     def pending(self, table: dict[str, Any]) -> dict[str, Any]:
@@ -252,16 +265,23 @@ class Driver:
     # The agents.
 
     def accept(self) -> None:
-        """Take a socket, and join it to the agent of a node."""
+        """Take a socket, and join it to the agent of a node; or take another request."""
         try:
-            data, [end], _, _ = socket.recv_fds(self.control, DATAGRAM_BYTES, 1)
-        except (BlockingIOError, ValueError):  # the other end closes: the lifeline's matter
+            data, ends, _, _ = socket.recv_fds(self.control, DATAGRAM_BYTES, 1)
+        except BlockingIOError:
             return
-        link = socket.socket(fileno=end)
-        link.settimeout(0)
-        join = asyncio.create_task(self.join(int(data), link))
-        self.joins.add(join)
-        join.add_done_callback(self.joins.discard)
+        if ends:
+            link = socket.socket(fileno=ends[0])
+            link.settimeout(0)
+            self.work(self.join(int(data), link))
+        elif data:  # else the other end closes: the lifeline's matter
+            self.work(self.replace(json.loads(data)))
+
+    def work(self, coroutine: Coroutine[None, None, None]) -> None:
+        """Do something beside everything else."""
+        task = asyncio.create_task(coroutine)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
 
     async def join(self, number: int, link: socket.socket) -> None:
         """Pass bytes on between the engine and an agent until either ends."""
@@ -319,11 +339,29 @@ class Driver:
 
     async def run(self) -> None:
         """Get the nodes, and join sockets to agents from then on."""
-        nodes = await self.place()
+        await self.offer()
         self.control.settimeout(0)
         asyncio.get_running_loop().add_reader(self.control, self.accept)
-        self.tell("nodes", nodes=nodes)
         await asyncio.Event().wait()
+
+    async def offer(self) -> None:
+        """Get the nodes and tell them; they are numbered from the first that is not known yet."""
+        first = len(self.holders)
+        self.tell("nodes", nodes=await self.place(), first=first)
+
+    async def replace(self, request: dict[str, Any]) -> None:
+        """Give the nodes back, and get others: without another import of Ray."""
+        import ray
+        from ray.util.placement_group import remove_placement_group
+
+        self.request = request
+        try:
+            for holder in self.holders:
+                ray.kill(holder)
+            remove_placement_group(self.group)
+            await self.offer()
+        except Exception as error:  # noqa: BLE001 - whatever Ray raises, the engine tells
+            self.tell("failed", error=words(error))
 
 
 def when_closed(control: socket.socket, react: Callable[[], None]) -> None:

@@ -35,7 +35,12 @@ _ENDINGS = {"TimeLimit": "TIMEOUT", "NodeDown": "NODE_FAIL", "OutOfMemory": "OUT
 """The states that will follow, by the reason that is told meanwhile."""
 
 _CANCELLED = re.compile(r"\bCANCELLED AT \S+(?: DUE TO ([A-Z ]+))?")
-_CAUSES = {"TIME LIMIT": "TIMEOUT", "PREEMPTION": "PREEMPTED", "NODE FAILURE": "NODE_FAIL"}
+_CAUSES = {
+    "TIME LIMIT": "TIMEOUT",
+    "PREEMPTION": "PREEMPTED",
+    "NODE FAILURE": "NODE_FAIL",
+    "JOB REQUEUE": "REQUEUED",
+}
 """What a step that is ended says of it, and the state of its job that will follow."""
 
 _MEMORY = re.compile(r"exceeded memory limit(?: \([^()]*\))?|oom[-_]kill")
@@ -44,7 +49,8 @@ _MEMORY = re.compile(r"exceeded memory limit(?: \([^()]*\))?|oom[-_]kill")
 _SPEAKERS = ("srun: ", "slurmstepd")
 """How a line begins that Slurm itself says of a step."""
 
-_ALIVE = frozenset({"RUNNING", "PENDING", "CONFIGURING"})
+_QUEUED = frozenset({"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED"})
+_ALIVE = _QUEUED | {"RUNNING"}
 _NOTHING = frozenset({"", "None", "none", "N/A", "(null)", "Unknown"})
 _TROUBLE = ("down", "fail", "error", "unknown", "power", "reboot")
 _LAYOUT = re.compile(r"\bNodes=(\S+) CPU_IDs=\S* Mem=\S* GRES=(\S+)")
@@ -92,6 +98,11 @@ class JobStatus:
     def running(self) -> bool:
         """Whether its nodes can be used."""
         return self.state == "RUNNING"
+
+    @property
+    def queued(self) -> bool:
+        """Whether it waits to run, perhaps again."""
+        return self.state in _QUEUED
 
     @property
     def over(self) -> bool:
@@ -280,6 +291,8 @@ class Job:
         status, nodes = await asyncio.gather(self.status(), self.nodes(node))
         if status is not None and status.over:
             return f"Slurm job {self.number}: {status.words}"
+        if status is not None and status.queued:  # it had this node
+            return f"Slurm job {self.number}: REQUEUED"
         if node in nodes and nodes[node].trouble:
             return nodes[node].trouble
         left = await self.names(status.nodes) if status is not None and status.running else []

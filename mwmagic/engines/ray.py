@@ -100,14 +100,15 @@ class RayEngine:
     ) -> Sequence[Host]:
         """Return nodes of a new placement group, without those that were lost."""
         self._bad |= self._lost(avoid)
-        await self.release()
-        self._bridge = Bridge()
+        if self._bridge is None or not self._bridge.alive:
+            await self.release()
+            self._bridge = Bridge()
         try:
             nodes = await self._asked(self._bridge, len(tasks), notify)
         except BaseException:
             await self.release()
             raise
-        self._hosts = [self._host(self._bridge, *one, len(tasks)) for one in enumerate(nodes)]
+        self._hosts = [self._host(self._bridge, *one, len(tasks)) for one in nodes.items()]
         notify(_granted(self._hosts, tasks))
         return self._hosts
 
@@ -122,7 +123,7 @@ class RayEngine:
 
     async def _asked(
         self, bridge: Bridge, tasks: int, notify: Callable[[str], None]
-    ) -> list[dict[str, Any]]:
+    ) -> dict[int, dict[str, Any]]:
         """Ask Ray for a bundle of resources for each task, or for each node of a given number."""
         nodes = self.options.nodes
         share = -(-tasks // nodes) if nodes else 1
@@ -137,7 +138,7 @@ class RayEngine:
         }
         what = f"{count} {'node' if nodes else 'task'}{'s' * (count > 1)}, {_shown(bundle)} each"
         try:
-            return await bridge.open(request, lambda packet: notify(_waiting(what, packet)))
+            return await bridge.ask(request, lambda packet: notify(_waiting(what, packet)))
         except ClusterError as error:
             raise ClusterError(f"Ray at {request['address']!r}: {error}") from None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 import time
@@ -13,7 +14,7 @@ from mwmagic.model.placement import spread
 from .engine import Host, agent_command
 from .job import Job, placed_tasks
 from .queries import Queries
-from .salloc import Grant, Salloc
+from .salloc import QUEUE_POLL_SECONDS, Grant, Salloc
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -60,6 +61,7 @@ class SlurmEngine:
         self._commands = Queries(_environment())
         self._salloc: Salloc | None = None
         self._job: Job | None = None
+        self._ran = ""  # the number of the job that ran last
         self._hosts: list[Host] = []
         self._avoided: frozenset[str] = frozenset()
         self._bad: frozenset[str] = frozenset()
@@ -118,8 +120,8 @@ class SlurmEngine:
     async def _anew(self, tasks: Sequence[Task], notify: Callable[[str], None]) -> list[Host]:
         """Return nodes of the job around this process, or of a new allocation."""
         inside = os.environ.get("SLURM_JOB_ID")
-        grant = await (self._found(inside) if inside else self._asked(tasks, notify))
-        self._job = grant.job
+        grant = await (self._found(inside, notify) if inside else self._asked(tasks, notify))
+        self._job, self._ran = grant.job, grant.job.number
         self._hosts = await self._hosts_of(grant, len(tasks))
         chosen = self._chosen(tasks, ())
         if not chosen:
@@ -131,7 +133,7 @@ class SlurmEngine:
         notify(await self._granted(grant, chosen, tasks))
         return chosen
 
-    async def _found(self, number: str) -> Grant:
+    async def _found(self, number: str, notify: Callable[[str], None]) -> Grant:
         """Return the job around this process."""
         if self.options.scheduler:
             raise ClusterError(
@@ -140,6 +142,8 @@ class SlurmEngine:
                 "an allocation of its own"
             )
         job = Job(number, self._commands)
+        if number == self._ran:
+            await self._queued(job, notify)
         status = await job.status()
         if status is None or not status.running:
             raise ClusterError(
@@ -149,6 +153,14 @@ class SlurmEngine:
             )
         tasks = "" if "SLURM_STEP_ID" in os.environ else os.environ.get("SLURM_TASKS_PER_NODE", "")
         return Grant(job, status.nodes, tasks)
+
+    @staticmethod
+    async def _queued(job: Job, notify: Callable[[str], None]) -> None:
+        """Wait while Slurm has put the job around this process back into its queue."""
+        while (status := await job.status()) is not None and (status.queued or status.ending):
+            if words := await job.waits():
+                notify(words)
+            await asyncio.sleep(QUEUE_POLL_SECONDS)
 
     async def _asked(self, tasks: Sequence[Task], notify: Callable[[str], None]) -> Grant:
         """Ask for an allocation and wait for it."""

@@ -10,7 +10,9 @@ from mwmagic.model.variables import RESUME_CODE
 
 if TYPE_CHECKING:
     from mwmagic.model.cluster import Task
-    from mwmagic.model.status import RunState
+    from mwmagic.model.status import GivenUp, RunState
+
+    from .advance import TrainingPoint
 
 __all__ = [
     "Action",
@@ -26,6 +28,7 @@ __all__ = [
     "FailureKind",
     "Hurry",
     "Launch",
+    "ProgramsOver",
     "Rebind",
     "Restart",
     "SetTimer",
@@ -92,7 +95,8 @@ class Exited:
     """A task's process is gone, with everything it had started.
 
     There is one such event for each process that `StartTask` asked for, even if it
-    could not be started or its machine was lost.
+    could not be started or its machine was lost. `reached` is how far its training is known to
+    have come; None if that is unknown.
     """
 
     task: Task
@@ -100,6 +104,7 @@ class Exited:
     code: int | None
     failure: FailureKind = FailureKind.PRIMARY
     time: float = 0.0
+    reached: TrainingPoint | None = None
 
     @property
     def succeeded(self) -> bool:
@@ -122,6 +127,14 @@ class Stop:
 
 
 @dataclass(frozen=True)
+class ProgramsOver:
+    """The programs are over, and their processes stay; one of them may have ``failed``."""
+
+    failed: bool
+    time: float = 0.0
+
+
+@dataclass(frozen=True)
 class Restart:
     """The gang is restarted on request, which does not count as a failure."""
 
@@ -136,7 +149,7 @@ class Timer:
     time: float = 0.0
 
 
-Event = Launch | Exited | Stop | Restart | Timer
+Event = Launch | Exited | Stop | ProgramsOver | Restart | Timer
 
 
 # Actions.
@@ -189,9 +202,13 @@ class CancelTimer:
 
 @dataclass(frozen=True)
 class Ended:
-    """The run reached its final state; nothing of it is alive."""
+    """The run reached its final state; nothing of it is alive.
+
+    `given_up` says why a failure that might not repeat itself was not followed by a restart.
+    """
 
     state: RunState
+    given_up: GivenUp | None = None
 
 
 Action = StartTask | EndTask | EndAll | Rebind | SetTimer | CancelTimer | Ended

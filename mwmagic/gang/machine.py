@@ -9,9 +9,14 @@ The life of a run::
     forming ──all launched──▶ running ──all peers done──▶ ending ──▶ finished
        │                         │                           ▲
        └──── a peer failed ──────┴──▶ ending ─┬─ cannot be retried ──▶ failed
+                                              ├─ no new step again and again ──▶ failed
                                               ├─ port taken ──▶ running, on new ports
                                               └─ otherwise ──▶ backoff ──▶ running
     stop, from anywhere ──▶ ending ──▶ stopped
+
+Where processes stay when their programs are over::
+
+    running ──all programs over──▶ kept ──stop──▶ ending ──▶ finished, or failed
 
 A run is done when its peers are, even if a task that only serves or evaluates
 was never launched. An evaluator may then finish its evaluation. Actions can be
@@ -22,13 +27,14 @@ repeated until the process is gone.
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from mwmagic.model.status import RunState
+from mwmagic.model.status import STUCK_TRIES, GivenUp, RunState
 
+from .advance import Advance, TrainingPoint
 from .events import (
     Action,
     Backoff,
@@ -43,12 +49,14 @@ from .events import (
     FailureKind,
     Hurry,
     Launch,
+    ProgramsOver,
     Rebind,
     Restart,
     SetTimer,
     StartAlone,
     StartTask,
     Stop,
+    Timer,
 )
 from .policy import PORT_TRIES, REPLACEMENT_TRIES, Policy
 from .roles import Role, roles
@@ -77,6 +85,7 @@ class _Aim(Enum):
 
     FINISH = "finish"
     STOP = "stop"
+    RELEASE = "release"
     RETRY = "retry"
     RESTART = "restart"
 
@@ -102,6 +111,7 @@ class Gang:
     state: RunState = field(default=RunState.FORMING, init=False)
     attempt: int = field(default=1, init=False)
     restarts: int = field(default=0, init=False)
+    advance: Advance = field(default_factory=Advance, init=False)
 
     def __post_init__(self) -> None:
         self._roles = roles(self.tasks)
@@ -115,11 +125,14 @@ class Gang:
         self._awaited: set[Task] = set()  # to be replaced after a backoff
         self._replaced: Counter[Task] = Counter()  # consecutive replacements
         self._moved = 0  # consecutive moves to new ports
+        self._advances: defaultdict[Task, Advance] = defaultdict(Advance)  # of those replaced
         self._aim = _Aim.FINISH
         self._stopping = False
         self._failure: Exited | None = None  # the one that decides about a retry
         self._deadline = math.inf  # when the tasks that were asked to end are killed
         self._since = self.time  # when the attempt began
+        self._outcome: RunState | None = None  # of programs whose processes are kept
+        self._reached: TrainingPoint | None = None  # the furthest that a task came in it
 
     # Queries.
 
@@ -137,6 +150,11 @@ class Gang:
     def stopping(self) -> bool:
         """Whether the run was stopped on request, so that it is not started again."""
         return self._stopping
+
+    @property
+    def outcome(self) -> RunState | None:
+        """How the programs ended, once their processes are kept."""
+        return self._outcome
 
     @property
     def evaluating(self) -> bool:
@@ -161,11 +179,14 @@ class Gang:
             return self._launch(event.task)
         if isinstance(event, Exited):
             return self._exited(event)
+        if isinstance(event, Timer):
+            return self._timer(event.due)
+        return self._requested(event)
+
+    def _requested(self, event: Stop | Restart | ProgramsOver) -> list[Action]:
         if isinstance(event, Stop):
             return self._stop(event)
-        if isinstance(event, Restart):
-            return self._restart()
-        return self._timer(event.due)
+        return self._keep(event) if isinstance(event, ProgramsOver) else self._restart()
 
     # Starting.
 
@@ -202,9 +223,11 @@ class Gang:
         self.attempt += 1
         self.state = RunState.RUNNING if self._complete else RunState.FORMING
         self._since, self._deadline = self.time, math.inf
-        self._aim, self._failure = _Aim.FINISH, None
+        self._aim, self._failure, self._outcome = _Aim.FINISH, None, None
+        self._reached = None
         self._done.clear()
         self._replaced.clear()
+        self._advances.clear()
         started = self._launched - self._retired
         return [action for task in self.tasks if task in started for action in self._start(task)]
 
@@ -215,6 +238,7 @@ class Gang:
         if event.attempt != self.attempt or task not in self._alive:
             return []
         lived = event.time - self._alive.pop(task)
+        self._measure(event)
         if self.state is RunState.ENDING:
             return self._ending(event)
         if task in self._again:
@@ -222,18 +246,23 @@ class Gang:
             return self._start(task)
         return self._judge(event, lived)
 
+    def _measure(self, event: Exited) -> None:
+        """Note how far the attempt came; an evaluator does not train."""
+        if event.reached is not None and self._roles[event.task] is not Role.AUXILIARY:
+            self._reached = max(event.reached, self._reached or event.reached)
+
     def _judge(self, event: Exited, lived: float) -> list[Action]:
         role = self._roles[event.task]
         if role is Role.AUXILIARY or event.task in self._retired:
             return []
         if role is Role.REPLACEABLE:
             return [] if event.succeeded else self._replace(event, lived)
-        if role is Role.PEER and event.succeeded:
+        if role is Role.PEER and event.succeeded and not self.policy.stays:
             return self._finish(event.task)
         return self._fail(event)
 
     def _replace(self, event: Exited, lived: float) -> list[Action]:
-        """Restart a task without the others, with a growing delay while it keeps failing."""
+        """Restart a task without the others: at once, or later if it failed as soon as before."""
         task, limit = event.task, max(self.policy.restarts, REPLACEMENT_TRIES)
         if lived >= self.policy.healthy:
             del self._replaced[task]
@@ -241,7 +270,9 @@ class Gang:
             return self._fail(event)
         self._replaced[task] += 1
         self._awaited.add(task)
-        return [SetTimer(StartAlone(task), self.policy.delay(self._replaced[task]))]
+        advance = self._advances[task]
+        advance.failed(None, lived)
+        return [SetTimer(StartAlone(task), self.policy.delay(advance.short))]
 
     def _finish(self, task: Task) -> list[Action]:
         """Record a peer's success; the last one ends the run."""
@@ -317,6 +348,8 @@ class Gang:
         self._awaited.clear()
         if self._aim is _Aim.FINISH:
             return self._final(RunState.FINISHED)
+        if self._aim is _Aim.RELEASE and self._outcome is not None:
+            return self._final(self._outcome)
         if self._aim is _Aim.STOP:
             return self._final(RunState.STOPPED)
         if self._aim is _Aim.RESTART or self._failure is None:
@@ -329,29 +362,47 @@ class Gang:
         lasted = failure.time - self._since
         if lasted >= self.policy.healthy:
             self.restarts = self._moved = 0
-        moves = failure.failure is FailureKind.PORT and self._moved < PORT_TRIES
-        resumes = failure.saved and lasted >= self.policy.resume
-        spent = self.restarts >= self.policy.restarts and not (moves or resumes)
-        if failure.failure is FailureKind.PERMANENT or spent:
+        kept = self._outcome is not None  # another attempt would run the programs again
+        if failure.failure is FailureKind.PERMANENT or kept:
             return self._final(RunState.FAILED)
+        if failure.failure is FailureKind.PORT and self._moved < PORT_TRIES:
+            return self._move()
+        if failure.saved and lasted >= self.policy.resume and not self.policy.stays:
+            self.advance.saved(self._reached, lasted)
+            return self._final(RunState.STOPPED) if self._stopping else self._back_off(0.0)
+        self.advance.failed(self._reached, lasted)
+        return self._try_again()
+
+    def _move(self) -> list[Action]:
         if self._stopping:
             return self._final(RunState.STOPPED)
-        if moves:
-            self._moved += 1
-            return [Rebind(), *self._start_all()]
-        if resumes:
-            return self._back_off(0.0)
+        self._moved += 1
+        return [Rebind(), *self._start_all()]
+
+    def _try_again(self) -> list[Action]:
+        """Restart after a failure, unless that was done too often or leads nowhere."""
+        if self.restarts >= self.policy.restarts or self.advance.stuck >= STUCK_TRIES:
+            return self._final(RunState.FAILED, self._given_up)
+        if self._stopping:
+            return self._final(RunState.STOPPED)
         self._moved = 0
         self.restarts += 1
-        return self._back_off(self.policy.delay(self.restarts))
+        return self._back_off(self.policy.delay(self.advance.short))
+
+    @property
+    def _given_up(self) -> GivenUp | None:
+        """Why a run is not restarted any more, if it is one that restarts."""
+        if not self.policy.restarts:
+            return None
+        return GivenUp.PROGRESS if self.advance.stuck >= STUCK_TRIES else GivenUp.RESTARTS
 
     def _back_off(self, seconds: float) -> list[Action]:
         self.state = RunState.BACKOFF
         return [SetTimer(Backoff(), seconds)]
 
-    def _final(self, state: RunState) -> list[Action]:
+    def _final(self, state: RunState, given_up: GivenUp | None = None) -> list[Action]:
         self.state = state
-        return [Ended(state)]
+        return [Ended(state, given_up)]
 
     # Requests and timers.
 
@@ -362,8 +413,16 @@ class Gang:
             return self._retire(event.task, grace)
         self._stopping = True
         decided = self.state is RunState.ENDING and self._aim is not _Aim.RESTART
+        aim = _Aim.RELEASE if self.state is RunState.KEPT else _Aim.STOP
         cancel = self._cancel_backoff()
-        return cancel + self._end_all(self._aim if decided else _Aim.STOP, grace)
+        return cancel + self._end_all(self._aim if decided else aim, grace)
+
+    def _keep(self, event: ProgramsOver) -> list[Action]:
+        """Note how the programs ended; what happens later is no longer theirs."""
+        if self.state is RunState.RUNNING:
+            self.state = RunState.KEPT
+            self._outcome = RunState.FAILED if event.failed else RunState.FINISHED
+        return []
 
     def _retire(self, task: Task, grace: float) -> list[Action]:
         self._retired.add(task)
@@ -382,6 +441,7 @@ class Gang:
         if self._stopping:
             return []
         self.restarts = self._moved = 0
+        self.advance = Advance()
         self._failure = None
         self._retired.clear()
         return self._cancel_backoff() + self._end_all(_Aim.RESTART, 0.0)

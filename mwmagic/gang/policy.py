@@ -34,7 +34,8 @@ class Policy:
     evaluation : float
         Time limit for the final evaluation, in seconds.
     backoff, backoff_limit : float
-        Seconds before the first restart; doubled for each further one, up to the limit.
+        Seconds before a restart if the attempt failed before it got as far as the one before
+        it; doubled for each further one in a row, up to the limit. Other restarts do not wait.
     healthy : float
         Seconds after which an attempt, or a replaced task's process, counts as
         healthy, so that the count of restarts begins at 0 again.
@@ -46,6 +47,8 @@ class Policy:
         earlier it counts as a failure, or the run could restart forever.
     saving : float
         Seconds that the other tasks have to save as well after the first exit 42.
+    stays : bool
+        Whether processes stay until they are stopped, so that every exit of a peer is a failure.
     """
 
     restarts: int = ClusterOptions.restarts
@@ -57,8 +60,11 @@ class Policy:
     settle: float = 0.5
     resume: float = 5.0
     saving: float = 30.0
+    stays: bool = False
 
-    def delay(self, restart: int) -> float:
-        """Return the seconds to wait before a restart; restarts count from 1."""
-        doubled = self.backoff * 2.0 ** min(restart - 1, _DOUBLINGS_LIMIT)
+    def delay(self, short: int) -> float:
+        """Return the seconds before a restart, by how many attempts in a row fell short."""
+        if not short:
+            return 0.0
+        doubled = self.backoff * 2.0 ** min(short - 1, _DOUBLINGS_LIMIT)
         return min(doubled, self.backoff_limit)

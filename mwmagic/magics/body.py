@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import shlex
 import symtable
 from typing import TYPE_CHECKING
 
@@ -34,10 +35,42 @@ def check_plain(body: str) -> None:
         if _is_ipython(text):
             raise BadArguments(
                 f"line {line + 1} of the cell, `{text[:100]}`, is IPython's and not Python's, and "
-                "workers run the cell as plain Python; run that line in a cell of its own"
+                f"workers run the cell as plain Python; {_instead(text)}"
             ) from None
     except ValueError:
         pass  # a null byte, which the workers' failure tells
+
+
+def _instead(line: str) -> str:
+    """Say what to write instead of a line of IPython's."""
+    word = line.lstrip("%!").partition(" ")[0]
+    if line.startswith(("!pip", "%pip", "!conda", "%conda")):
+        return "install packages in a cell of its own, before the workers start"
+    if line.startswith("!"):
+        return f"write `import subprocess; subprocess.run({_words(line.lstrip('!'))})`"
+    if word in _INSTEAD:
+        return _INSTEAD[word]
+    if line.startswith("?") or line.rstrip("?") != line:
+        return f"write `help({line.strip('?')})`"
+    return "run that line in a cell of its own"
+
+
+def _words(command: str) -> list[str]:
+    try:
+        return shlex.split(command)
+    except ValueError:  # a quotation mark without its other
+        return command.split()
+
+
+_INSTEAD = {
+    "time": "take `time.time()` before and after it",
+    "timeit": "write `import timeit` and call `timeit.timeit`",
+    "matplotlib": "leave it out: `%%mw_live` shows figures as it is",
+    "env": "write `import os; os.environ[...] = ...`, or declare it with `--env`",
+    "cd": "write `import os; os.chdir(...)`",
+    "load_ext": "load extensions in a cell of its own",
+}
+"""What does in Python what a magic does."""
 
 
 def _is_ipython(line: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from threading import TIMEOUT_MAX
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,8 @@ from mwmagic.dashboard.static import text as status_text
 from .progress import show_progress
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mwmagic.client.cluster import Cluster
     from mwmagic.client.run import Run
     from mwmagic.dashboard.board import Board
@@ -92,15 +95,22 @@ class Displays:
         self._boards[run.cluster] = Board(run, self._spare or Widget(), notice)
         self._spare = None
 
-    def wait(self, run: Run, timeout: float | None) -> None:
-        """Show a run's progress until it is over or the time is up."""
+    def wait(self, run: Run, timeout: float | None, ask: Callable[[], None]) -> None:
+        """Show a run's progress until it is over or kept, or the time is up.
+
+        `ask` is called while tasks ask.
+        """
         if _in_kernel():
-            show_progress(run, timeout)
+            show_progress(run, timeout, ask)
             return
         from mwmagic.dashboard.terminal import live
 
-        with live(run):
-            run.ended_within(TIMEOUT_MAX if timeout is None else timeout)
+        end = time.monotonic() + (TIMEOUT_MAX if timeout is None else timeout)
+        while not run.status().settled and time.monotonic() < end:
+            with live(run):
+                run.stirred_within(max(0.0, end - time.monotonic()))
+            if run.status().asks:
+                ask()
 
     def finish(self, run: Run) -> None:
         """Wait until the output to be saved shows the final state of a run that is over."""

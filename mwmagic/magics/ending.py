@@ -71,7 +71,11 @@ def _stop_run(session: Session, cluster: Cluster, given: Namespace) -> None:
     """Stop the run or one of its tasks; say so if nothing is running."""
     run = cluster.latest
     if run is not None and not run.over:
+        kept = run.kept
         run.stop(given.task, given.grace)
+        if kept and run.over:
+            session.say(f"let go of the processes of run {run.number}, and of their variables")
+            return
         what = f"run {run.number}" if run.over else f"{given.task} of run {run.number}"
         session.say(f"stopped {what}")
         return

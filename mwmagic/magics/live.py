@@ -9,20 +9,27 @@ from IPython.core.error import StdinNotImplementedError
 from IPython.display import display
 
 from mwmagic.client.arguments import reader
+from mwmagic.client.live import LISTEN_SECONDS
 from mwmagic.errors import BadArguments, NoRun, WaitInterrupted
-from mwmagic.model.cluster import TYPES, Task
+from mwmagic.model.cluster import TYPES, Task, find_task
 from mwmagic.model.live import What
 from mwmagic.model.option import read_count
+from mwmagic.model.status import Question
 from mwmagic.words.live import (
+    debug_words,
+    flawless_words,
     freed_words,
     interrupted_words,
+    none_words,
     raised_words,
     ranks_words,
     recovered_words,
     unanswerable_words,
+    unkept_words,
     waits_words,
 )
 
+from .asking import Asking
 from .body import check_plain
 from .magic import magic
 from .parser import Parser
@@ -41,6 +48,9 @@ if TYPE_CHECKING:
 
 __all__ = ["add_tasks", "chosen", "mw_debug", "mw_live", "mw_reset", "opened"]
 
+
+_SILENT = (What.BEGUN, What.ANSWER)
+"""What is told of a cell that says nothing of its output; looking at each log takes time."""
 
 NOTICE_SECONDS = 0.25
 """How long an exception waits for the same of other tasks before it is told."""
@@ -144,6 +154,8 @@ def _living(session: Session, cluster: Cluster) -> Live:
     live = cluster.live()
     if latest is None or live.process.number != latest.number:
         session.say(f"run {live.process.number}: live interpreters on {len(cluster.tasks)} tasks")
+    if latest is not None and latest.over and not latest.status().live:
+        session.say(unkept_words(latest.number))
     return live
 
 
@@ -165,20 +177,28 @@ def _follow(session: Session, live: Live, cell: LiveCell, name: str) -> None:
     """Show what the tasks print, and what happens to the cell, until it is over."""
     size = len(live.cluster.tasks)
     notices = Notices()
+    asks: dict[str, Question] = {}
+    asking = Asking(session.say, live.reply)
+    printed = 0.0
     for news in live.follow(cell):
-        _print(session, cell, size)
         what, said = news or (None, {})
+        if what not in _SILENT or time.monotonic() > printed + LISTEN_SECONDS:
+            _print(session, cell, size)
+            printed = time.monotonic()
         if what is What.SHOW:
             _show(session, said, size)
         if what is What.ASK:
-            _print(session, cell, size, every=True)
-            live.reply(said["task"], input(f"[{ranks_words([said['task']])}] {said['prompt']}"))
+            asks[said["task"]] = Question(said["prompt"], debugger=said["debugger"])
         if what is What.ANSWER:
+            asks.pop(said["task"], None)
             notices.hear(cell.answers[said["task"]], time.monotonic())
         for raised, tasks in notices.due(None if what in CONSEQUENCES else time.monotonic()):
             session.say(f"─ {raised_words(tasks, raised, name)}")
         if what in CONSEQUENCES:
             session.say(f"─ {CONSEQUENCES[what](said)}")
+        if asks and not cell.over:
+            _print(session, cell, size, every=True)
+            asks.pop(asking.ask(asks) or "", None)
     _print(session, cell, size)
     _traces(session, list(cell.ranked().values()))
 
@@ -201,7 +221,7 @@ def _traces(session: Session, answers: Sequence[Answer]) -> None:
     """Show each traceback once, with the tasks that have it."""
     groups: dict[str, list[str]] = {}
     for one in answers:
-        if one.raised is not None and not one.freed:
+        if one.raised is not None and not one.raised.left and not one.freed:
             groups.setdefault(one.raised.trace, []).append(one.task)
     for trace, tasks in groups.items():
         session.say(f"[{ranks_words(tasks)}] {trace.rstrip()}")
@@ -232,19 +252,33 @@ def opened(session: Session) -> Live:
         There is none.
     """
     run = session.latest()
-    if run.over or not run.status().live:
-        raise NoRun("there is no live session; a `%%mw_live` cell begins one")
+    if run.over or not (run.kept or run.status().live):
+        raise NoRun(none_words(run.status()))
     return session.cluster().live()
 
 
-_DEBUG = Parser("%mw_debug", "Go to the line of a live cell that raised, in Python's debugger.")
-_DEBUG.add_argument("task", nargs="?", default="0", help="The task (default: 0).")
+_DEBUG = Parser(
+    "%mw_debug",
+    "Go to the line that raised last on a task, in Python's debugger: of a live cell, or of a "
+    "program whose processes are kept. Without a task, show which raised what if several did.",
+)
+_DEBUG.add_argument("task", nargs="?", help="The task (default: the one that raised).")
 
 
 @magic(_DEBUG, shows=True)
 def mw_debug(session: Session, given: Namespace, _cell: str) -> None:
     """Debug what a task raised last."""
-    _run(session, opened(session), "__import__('pdb').pm()", [given.task], "%mw_debug")
+    live = opened(session)
+    raised = live.raised()
+    if given.task is None and len(raised) > 1:
+        session.say("\n".join(debug_words(raised)))
+        return
+    if not raised:
+        raise NoRun(flawless_words())
+    task = str(find_task(given.task, live.cluster.tasks)) if given.task else next(iter(raised))
+    if task not in raised:
+        raise BadArguments("\n".join([flawless_words(task), *debug_words(raised)]))
+    _run(session, live, "__import__('pdb').pm()", [task], "%mw_debug")
 
 
 @magic(Parser("%mw_reset", "Give live cells fresh interpreters; all their variables are lost."))

@@ -11,6 +11,8 @@ from mwmagic.model.text import encodable
 from mwmagic.words.run import line, remarks
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mwmagic.client.run import Run
     from mwmagic.model.status import RunStatus
 
@@ -25,8 +27,8 @@ def _text(status: RunStatus) -> str:
     return encodable("\n".join([line(status), *remarks(status)]))
 
 
-def show_progress(run: Run, timeout: float | None) -> None:
-    """Show a run's progress until it is over or the time is up.
+def show_progress(run: Run, timeout: float | None, ask: Callable[[], None]) -> None:
+    """Show a run's progress until it is over or kept, or the time is up.
 
     Parameters
     ----------
@@ -34,15 +36,20 @@ def show_progress(run: Run, timeout: float | None) -> None:
         The run.
     timeout : float or None
         Time limit in seconds.
+    ask : callable
+        Called while tasks ask.
     """
     end = None if timeout is None else time.monotonic() + timeout
     shown = _text(run.status())
     handle = display({"text/plain": shown}, raw=True, display_id=True)
     over = False
     while not over and (end is None or time.monotonic() < end):
-        over = run.ended_within(
+        run.stirred_within(
             UPDATE_SECONDS if end is None else min(UPDATE_SECONDS, max(0.0, end - time.monotonic()))
         )
+        over = run.status().settled
+        if run.status().asks:
+            ask()
         text = _text(run.status())
         if text != shown and handle is not None:
             handle.update({"text/plain": text}, raw=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -74,6 +75,14 @@ class Session:
     def names(self) -> list[str]:
         """The names of the notebook's variables."""
         return [] if self.shell is None else [*self.shell.user_ns]
+
+    @property
+    def answers(self) -> bool:
+        """Whether a person can answer a question in the cell that is being executed."""
+        kernel = getattr(self.shell, "kernel", None)
+        if kernel is None:
+            return sys.stdin is not None and sys.stdin.isatty()
+        return bool(getattr(kernel, "_allow_stdin", False))
 
     def close(self) -> None:
         """End every cluster that is not detached."""

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mwmagic.client.arguments import reader
 from mwmagic.errors import BadArguments
-from mwmagic.model.option import read_count
 
 from .live import add_tasks, chosen, opened
 from .magic import magic
@@ -48,18 +46,27 @@ def _value(session: Session, text: str) -> tuple[str, Any]:
 
 
 def _pull() -> Parser:
-    parser = Parser("%mw_pull", "Bring a value of a live interpreter, as an array or plain data.")
+    parser = Parser(
+        "%mw_pull",
+        "Bring a value of a live interpreter, as an array, a value of pandas, or plain data; with "
+        "--tasks or --type those of several tasks, by task. Without an option it is that of the "
+        "first task.",
+    )
     add = parser.add_argument
     add("expression", metavar="EXPRESSION", help="A variable, or such as history.history.")
-    what = "The task with this index (default: 0)."
-    add("--index", type=reader(read_count), default=0, metavar="I", help=what)
+    add_tasks(parser)
     return parser
 
 
 @magic(_pull())
 def mw_pull(session: Session, given: Namespace, _cell: str) -> Any:  # noqa: ANN401 - the user's
     """Return the value; a variable's is stored under its name."""
-    value = opened(session).pull(given.expression, task=given.index)
+    live = opened(session)
+    tasks = chosen(given, live.cluster.tasks)
+    if given.tasks is not None or (given.type is not None and given.index is None):
+        value = live.pull_all(given.expression, tasks=tasks)
+    else:
+        value = live.pull(given.expression, task=tasks[0] if tasks else live.cluster.tasks[0])
     if given.expression.isidentifier() and not given.out:
         session.shell.user_ns[given.expression] = value
     return value

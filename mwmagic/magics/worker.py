@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import shlex
+import time
+from contextlib import suppress
+from threading import TIMEOUT_MAX
 from typing import TYPE_CHECKING
+
+from IPython.core.error import StdinNotImplementedError
 
 from mwmagic.client.arguments import add_env, add_option, reader
 from mwmagic.client.inside import check_end
-from mwmagic.errors import BadArguments, WaitInterrupted, WaitTimeout
+from mwmagic.errors import BadArguments, SupervisorError, WaitInterrupted, WaitTimeout
 from mwmagic.model.cluster import TYPES, Task
 from mwmagic.model.option import read_count, read_seconds
 from mwmagic.model.options import OPTIONS
 
+from .asking import Asking
 from .body import borrowed, check_plain
 from .file import OutputFile, add_overwrite
 from .magic import magic
@@ -19,6 +25,7 @@ from .parser import Parser
 
 if TYPE_CHECKING:
     from argparse import Namespace
+    from collections.abc import Callable
 
     from mwmagic.client.cluster import Cluster
     from mwmagic.client.run import Run
@@ -28,6 +35,9 @@ if TYPE_CHECKING:
 __all__ = ["cell_name", "mw_restart", "mw_wait", "mw_worker"]
 
 _SECONDS = reader(read_seconds)
+
+TURN_SECONDS = 0.05
+"""The pause before it is looked again whose turn it is to ask."""
 
 _NEXT = "`%mw_wait` waits again, `%mw_stop` stops it"
 """The next step while a run is still going."""
@@ -52,6 +62,8 @@ def _worker() -> Parser:
     add("--args", default="", metavar="'A B'", help="The script's arguments, in quotes.")
     add_env(parser, "An environment variable for this run's workers.")
     add_option(parser, OPTIONS["restarts"], default=None)
+    what = "Keep the processes with their variables when the cell has run, for %%%%mw_live."
+    add("--keep", action="store_true", help=what)
     add("--wait", action="store_true", help="Wait for the run to end, like %%mw_wait.")
     add("--timeout", type=_SECONDS, metavar="S", help="With --wait: time limit in seconds.")
     add("--no-run", action="store_true", help="Write the file without launching it.")
@@ -86,8 +98,10 @@ def _launched(session: Session, cluster: Cluster, given: Namespace, cell: str) -
         cluster.spec.find(task)
     check_plain(cell)
     file = OutputFile(given.file, overwrite=given.overwrite)
+    before = cluster.latest if given.keep else None
+    kept = before is not None and before.kept
     with file.draft(cell) as draft:
-        return cluster.run(
+        run = cluster.run(
             file.name,
             source=cell,
             args=shlex.split(given.args),
@@ -97,10 +111,15 @@ def _launched(session: Session, cluster: Cluster, given: Namespace, cell: str) -
             cell=cell_name(session),
             notebook=borrowed(cell, session.names),
             draft=draft,
+            keep=given.keep,
+            answered=session.answers,
         )
+    if kept and before is not None:
+        session.say(f"let go of the processes of run {before.number}, and of their variables")
+    return run
 
 
-_LAUNCHING = ("index", "type", "args", "env", "restarts", "wait", "timeout")
+_LAUNCHING = ("index", "type", "args", "env", "restarts", "keep", "wait", "timeout")
 """The options that only a launch uses."""
 
 
@@ -151,9 +170,11 @@ def mw_wait(session: Session, given: Namespace, _cell: str) -> Run:
 def _wait(session: Session, run: Run, timeout: float | None, *, quiet: bool) -> Run:
     check_end(run, timeout)
     try:
-        if not quiet:
-            session.displays.wait(run, timeout)
-        return run.wait(0.0 if not quiet and timeout is not None else timeout)
+        if quiet:
+            _answer_all(session, run, timeout)
+        else:
+            session.displays.wait(run, timeout, _answering(session, run))
+        return run.wait(None if timeout is None else 0.0)
     except WaitTimeout:
         text = f"run {run.number} is still going after {timeout:g} s ({run.words})"
         raise WaitTimeout(f"{text}. {_NEXT}") from None
@@ -162,6 +183,33 @@ def _wait(session: Session, run: Run, timeout: float | None, *, quiet: bool) -> 
         raise WaitInterrupted(f"{text}. {_NEXT}") from None
     finally:
         session.displays.finish(run)
+
+
+def _answering(session: Session, run: Run) -> Callable[[], None]:
+    """Return what asks in the notebook what tasks ask."""
+    asking = Asking(session.say, run.reply)
+
+    def ask() -> None:
+        asks = run.status().asks
+        try:
+            if asking.ask(asks) is None:
+                run.ended_within(TURN_SECONDS)
+        except StdinNotImplementedError:
+            for task in asks:
+                with suppress(SupervisorError):  # it has ended meanwhile
+                    run.reply(task, None)
+
+    return ask
+
+
+def _answer_all(session: Session, run: Run, timeout: float | None) -> None:
+    """Wait until a run is over or kept, or the time is up; only show what tasks ask."""
+    ask = _answering(session, run)
+    end = time.monotonic() + (TIMEOUT_MAX if timeout is None else timeout)
+    while not run.status().settled and time.monotonic() < end:
+        run.stirred_within(max(0.0, end - time.monotonic()))
+        if run.status().asks:
+            ask()
 
 
 @magic(Parser("%mw_restart", "Restart all tasks with the same code."), shows=True)

@@ -15,12 +15,14 @@ __all__ = [
     "CELL_BYTES",
     "LIVE_SCRIPT",
     "PARTNERS",
+    "PROGRAM_CELL",
     "SOURCE_CHARACTERS",
     "Answer",
     "KeptAnswer",
     "KeptCell",
     "Raised",
     "What",
+    "parcel_name",
 ]
 
 LIVE_SCRIPT = "live.py"
@@ -28,6 +30,9 @@ LIVE_SCRIPT = "live.py"
 
 PARTNERS = ("chief:", "worker:")
 """How the names of tasks begin that have collectives in common."""
+
+PROGRAM_CELL: int = 0
+"""The number of a program in place of a cell's: its processes may stay, and then take cells."""
 
 CELL_BYTES = 200_000
 """The longest packet to a task; the system's sockets take 212,992 bytes at once."""
@@ -40,13 +45,15 @@ class What(str, Enum):
     """What is told of a cell.
 
     ``show``: a task displays a ``value``, by MIME type.
-    ``ask``: a task waits for a line that its user types after a ``prompt``.
+    ``ask``: a task waits for a line that its user types after a ``prompt``, which may be a
+    ``debugger``'s.
     ``begun``: its number, and for each task the log and where in it the cell's output begins.
     ``answer``: a task's answer. ``waits``: the tasks that wait inside the framework, for those
-    that ``raised`` or ``finished``. ``refused``: it does not run, since some tasks are ``stuck``
-    in an earlier one. ``freed``: the tasks that were ``freed`` from a collective, those for which
-    they waited, and after how many ``seconds``; ``recovered``: what became of their state (see
-    `mwmagic.cells.events.Freed` and `Recovered`). ``done``: it is over, ``why`` (see
+    that ``raised`` or ``finished``, or are ``asking`` in a debugger. ``refused``: it does not run,
+    since some tasks are ``stuck`` in an earlier one. ``freed``: the tasks that were ``freed`` from
+    a collective, those for which they waited, and after how many ``seconds``; ``recovered``: what
+    became of their state (see `mwmagic.cells.events.Freed` and `Recovered`). ``done``: it is over,
+    ``why`` (see
     `mwmagic.cells.events.End`), and the tasks that are ``unanswered`` did not answer.
     """
 
@@ -61,6 +68,11 @@ class What(str, Enum):
     DONE = "done"
 
 
+def parcel_name(place: str, task: str) -> str:
+    """Return the file at a place that holds the values which a task gives away."""
+    return f"{place}.{task.replace(':', '-')}"
+
+
 @dataclass(frozen=True)
 class Raised:
     """What a cell raised on a task.
@@ -73,12 +85,15 @@ class Raised:
         The line of the cell, from 1.
     trace : str
         The traceback, as Python prints it.
+    left : bool
+        Whether it is the end of a debugger that was left, rather than an error.
     """
 
     type: str
     message: str
     line: int | None
     trace: str
+    left: bool = False
 
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> Raised:
@@ -86,7 +101,8 @@ class Raised:
         line = values.get("line")
         texts = (str(values.get(name, "")) for name in ("type", "message", "trace"))
         kind, message, trace = texts
-        return cls(kind, message, line if isinstance(line, int) else None, trace)
+        left = values.get("left") is True
+        return cls(kind, message, line if isinstance(line, int) else None, trace, left=left)
 
 
 @dataclass(frozen=True)

@@ -50,10 +50,13 @@ _REQUESTS: dict[str, Fields] = {
         "notebook": list,
         "options": dict,
         "live": bool,
+        "keep": bool,
+        "answered": bool,
     },
     "cell": {"tasks": list, "name": str, "source": str},
     "interrupt": {"cell": int},
     "reply": {"task": str, "text": wire.MAYBE_STR},
+    "carry": {"tasks": list, "path": str, "back": bool},
     "stop": {"task": wire.MAYBE_STR, "grace": _MAYBE_NUMBER},
     "restart": {},
     "signal": {"task": str, "signal": int},
@@ -84,7 +87,8 @@ REPLIES: dict[str, Fields] = {
 }
 """What a supervisor sends: an answer with the request's ``id``, or an update.
 
-A ``cell`` is answered by what happens to it, as `mwmagic.model.live` says, unless it is refused.
+A ``cell`` is answered by what happens to it, as `mwmagic.model.live` says, unless it is refused; a
+``carry`` by its end.
 """
 
 

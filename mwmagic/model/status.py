@@ -13,9 +13,14 @@ from .stored import Measured, Stored
 from .symptom import Finding  # noqa: TC001 - read to know how a status is read back
 
 __all__ = [
+    "STUCK_TRIES",
+    "Delay",
+    "GivenUp",
     "Importing",
+    "LastRaised",
     "LiveStatus",
     "PhaseName",
+    "Question",
     "Reached",
     "RunState",
     "RunStatus",
@@ -39,7 +44,10 @@ validation, ``evaluate``, and ``report`` for the user's own.
 
 
 class RunState(str, Enum):
-    """The state of a run: its gang's, or ``lost`` if its supervisor is gone."""
+    """The state of a run: its gang's, or ``lost`` if its supervisor is gone.
+
+    ``kept``: its programs are over, and their processes stay with their variables.
+    """
 
     FORMING = "forming"
     RUNNING = "running"
@@ -49,6 +57,7 @@ class RunState(str, Enum):
     FAILED = "failed"
     STOPPED = "stopped"
     LOST = "lost"
+    KEPT = "kept"
 
     @property
     def final(self) -> bool:
@@ -57,6 +66,21 @@ class RunState(str, Enum):
 
 
 _FINAL = (RunState.FINISHED, RunState.FAILED, RunState.STOPPED, RunState.LOST)
+
+
+STUCK_TRIES = 3
+"""How many attempts in a row may fail without a new step before the run ends."""
+
+
+class GivenUp(str, Enum):
+    """Why a run that failed is not restarted any more.
+
+    ``restarts``: it was restarted as often as it may be. ``progress``: its last
+    `STUCK_TRIES` attempts made no new step.
+    """
+
+    RESTARTS = "restarts"
+    PROGRESS = "progress"
 
 
 class TaskState(str, Enum):
@@ -114,6 +138,42 @@ class Importing(Stored):
 
     framework: str = ""
     seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Question(Stored):
+    """What a task's program asks.
+
+    Parameters
+    ----------
+    prompt : str
+        What it shows before the answer.
+    debugger : bool
+        Whether a debugger asks for a command.
+    """
+
+    prompt: str = ""
+    debugger: bool = False
+
+
+@dataclass(frozen=True)
+class LastRaised(Stored):
+    """What a task raised last, in a live cell or a program whose processes are kept.
+
+    Parameters
+    ----------
+    type, message : str
+        The exception's type, and the first line of its text.
+    cell : str
+        The cell, or the program's file.
+    line : int or None
+        The line in it.
+    """
+
+    type: str = ""
+    message: str = ""
+    cell: str = ""
+    line: int | None = None
 
 
 @dataclass(frozen=True)
@@ -177,6 +237,10 @@ class TaskStatus(Stored):
         How it ended, and why if that is known.
     ours : bool
         Whether mwmagic ended it, with the run or at the user's request.
+    asks : Question or None
+        What its program asks, and waits for.
+    raised : LastRaised or None
+        What it raised last and can be debugged.
     """
 
     state: TaskState = TaskState.ABSENT
@@ -194,6 +258,13 @@ class TaskStatus(Stored):
     size: int = 0
     finding: Finding | None = None
     ours: bool = False
+    asks: Question | None = None
+    raised: LastRaised | None = None
+
+    @property
+    def kept(self) -> bool:
+        """Whether its program is over and its process stays."""
+        return self.state is TaskState.RUNNING and self.finding is not None
 
     @property
     def code(self) -> int | None:
@@ -209,7 +280,7 @@ class TaskStatus(Stored):
         """Return the status without its process, whose end was not observed."""
         if not self.state.alive:
             return self
-        return replace(self, state=TaskState.ENDED, waits=(), live=None)
+        return replace(self, state=TaskState.ENDED, waits=(), asks=None, live=None)
 
 
 @dataclass(frozen=True)
@@ -226,6 +297,22 @@ class Setback(Stored):
 
     attempt: int = 0
     cause: Cause | None = None
+
+
+@dataclass(frozen=True)
+class Delay(Stored):
+    """The wait before a restart: the attempt failed before it got as far as the one before it.
+
+    Parameters
+    ----------
+    seconds : float
+        How long it takes.
+    by : {"step", "time"}
+        How the attempts were compared: by time where their steps are not known.
+    """
+
+    seconds: float = 0.0
+    by: Literal["step", "time"] = "time"
 
 
 @dataclass(frozen=True)
@@ -246,6 +333,13 @@ class RunStatus(Stored):
         How many times the tasks were started.
     restarts, limit : int
         How many times in a row it was restarted after a failure, and how often it may be.
+    delay : Delay or None
+        The wait before the next attempt, if there is one now.
+    placing : str or None
+        The scheduler's latest word, which may be empty, while the next attempt waits for
+        machines.
+    given_up : GivenUp or None
+        Why a run that failed was not restarted any more, if it had been before.
     started : float
         When the run began, in seconds of the wall clock.
     ended : float or None
@@ -270,6 +364,8 @@ class RunStatus(Stored):
         How many times the tasks' stacks were examined.
     faults : tuple of Fault
         The first failure of each parser that failed; its results may be incomplete.
+    outcome : RunState or None
+        How its programs ended, ``finished`` or ``failed``, where it is ``kept``.
     """
 
     number: int = 0
@@ -279,6 +375,9 @@ class RunStatus(Stored):
     attempt: int = 0
     restarts: int = 0
     limit: int = 0
+    delay: Delay | None = None
+    placing: str | None = None
+    given_up: GivenUp | None = None
     started: float = 0.0
     ended: float | None = None
     tasks: dict[str, TaskStatus] = field(default_factory=dict)
@@ -291,11 +390,27 @@ class RunStatus(Stored):
     remarks: tuple[Remark, ...] = ()
     examined: int = 0
     faults: tuple[Fault, ...] = ()
+    outcome: RunState | None = None
+
+    @property
+    def asks(self) -> dict[str, Question]:
+        """What programs ask, by task."""
+        return {name: task.asks for name, task in self.tasks.items() if task.asks is not None}
 
     @property
     def over(self) -> bool:
         """Whether none of its processes is alive: it ended, or was lost with its supervisor."""
         return self.state.final
+
+    @property
+    def settled(self) -> bool:
+        """Whether its programs are over; their processes may be kept."""
+        return self.over or self.state is RunState.KEPT
+
+    @property
+    def result(self) -> RunState:
+        """How its programs ended, once they are over."""
+        return self.outcome if self.state is RunState.KEPT and self.outcome else self.state
 
     def lost(self) -> RunStatus:
         """Return the status once the supervisor is gone: lost, unless the run had ended."""

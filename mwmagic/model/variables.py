@@ -6,7 +6,7 @@ bootstrap.
 
 from __future__ import annotations
 
-from mwmagic.agent import wire
+from mwmagic.agent import variables
 
 TASK = "MWMAGIC_TASK"
 """The task's name, such as ``worker:1``."""
@@ -32,6 +32,12 @@ STACKS = "MWMAGIC_STACKS"
 STACKS_SIGNAL = 50
 """A real-time signal, which user code leaves alone; it may want SIGUSR1 for itself."""
 
+KEEP = "MWMAGIC_KEEP"
+"""Set where the process stays when its program is over, and takes live cells."""
+
+ANSWERED = "MWMAGIC_ANSWERED"
+"""Set where what the program asks, by `input` or a debugger, can be answered."""
+
 KERAS = "MWMAGIC_KERAS"
 """One of `KERAS_MODES`."""
 
@@ -44,7 +50,7 @@ HEARTBEAT = "MWMAGIC_HEARTBEAT"
 DEVICES = "MWMAGIC_DEVICES"
 """The number of virtual CPU devices of the process; 0 leaves it to the framework."""
 
-LINE = wire.LINE
+LINE = variables.LINE
 """The descriptor of the worker's private line, which its children do not inherit."""
 
 SESSION = "JPY_SESSION_NAME"

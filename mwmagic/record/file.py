@@ -8,7 +8,7 @@ from pathlib import Path
 
 from .paths import ignore_file
 
-__all__ = ["keep_from_git", "make_private", "replace"]
+__all__ = ["keep_from_git", "make_private", "replace", "save_new"]
 
 
 def replace(path: Path, data: bytes) -> None:
@@ -21,6 +21,15 @@ def replace(path: Path, data: bytes) -> None:
     except OSError:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def save_new(path: Path, data: bytes) -> None:
+    """Write a new file that only one process writes, as a whole, and sooner than `replace`."""
+    draft = f"{path}.draft"
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb", buffering=0) as file:
+        file.write(data)
+    os.replace(draft, path)  # noqa: PTH105 - both are strings
 
 
 def make_private(folder: Path) -> None:

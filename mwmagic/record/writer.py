@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from mwmagic.model.text import finite
 
-from .file import keep_from_git, make_private, replace
+from .file import keep_from_git, make_private, replace, save_new
 from .latest import Latest
 from .metrics import metric_line
 from .paths import RunPaths, lock_file, runs_folder
@@ -137,11 +137,12 @@ class RunDirectory:
             replace(self.paths.stacks, _json(found.as_json()).encode())
 
     def save_cell(self, number: int, source: str) -> None:
-        """Save the code of a live cell."""
+        """Save the code of a live cell, which no other cell has the number of."""
         path = self.paths.cell(number)
         with self._writing():
-            make_private(path.parent)
-            replace(path, source.encode("utf-8", "surrogateescape"))
+            if number == 1:
+                make_private(path.parent)
+            save_new(path, source.encode("utf-8", "surrogateescape"))
 
     def cell(self, kept: KeptCell) -> None:
         """Append a live cell that is over."""

@@ -9,14 +9,15 @@ is left alone, and one that is neither is refused under several workers.
 from __future__ import annotations
 
 import os
-from importlib.util import find_spec
-from typing import TYPE_CHECKING
+import sys
+from contextlib import suppress
 
 from mwmagic.errors import MwmagicError, NotInstalled
 from mwmagic.model.variables import KERAS_MODES
 
 from .imports import after_import
 
+TYPE_CHECKING = False  # a worker starts without `typing`
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
@@ -55,7 +56,29 @@ def install(mode: str, announce: Callable[[str], None]) -> None:
         after_import("keras", lambda keras: _repair(keras, announce))
 
 
+def look() -> None:
+    """Look at the installed Keras if it is imported, for processes that are forked later."""
+    keras = sys.modules.get("keras")
+    if keras is None or not _concerns(keras):
+        return
+    import linecache
+
+    with suppress(ImportError):  # which `install` reports
+        from . import repairs, use  # noqa: F401 - `use` is for those processes
+
+        for repair in repairs.REPAIRS:
+            repair.state  # noqa: B018 - it is remembered
+        linecache.clearcache()  # of Keras's files, which no worker needs
+
+
+def _concerns(keras: ModuleType) -> bool:
+    """Return whether this is a Keras 3 on TensorFlow."""
+    return keras.__version__.startswith("3.") and bool(keras.backend.backend() == "tensorflow")
+
+
 def _choose_legacy() -> None:
+    from importlib.util import find_spec
+
     if find_spec("tf_keras") is None:
         raise NotInstalled(
             "--keras legacy needs tf-keras, which is not installed here. "
@@ -66,7 +89,7 @@ def _choose_legacy() -> None:
 
 def _repair(keras: ModuleType, announce: Callable[[str], None]) -> None:
     """Repair what is defective in a Keras that runs on TensorFlow."""
-    if not keras.__version__.startswith("3.") or keras.backend.backend() != "tensorflow":
+    if not _concerns(keras):
         return
     from . import use, versions
     from .repair import UnknownKeras

@@ -9,12 +9,12 @@ work.
 from __future__ import annotations
 
 import sys
-from importlib.abc import Loader, MetaPathFinder
-from threading import RLock
-from typing import TYPE_CHECKING
+from _thread import RLock
 
+TYPE_CHECKING = False  # a worker starts without `typing`
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from importlib.abc import Loader
     from importlib.machinery import ModuleSpec
     from types import ModuleType
 
@@ -61,8 +61,11 @@ def _waiting() -> _Finder:
     return finder
 
 
-class _Finder(MetaPathFinder):
-    """Wraps the loader of each module that an action waits for."""
+class _Finder:
+    """Wraps the loader of each module that an action waits for.
+
+    The bases in `importlib.abc` would cost each worker half of its start.
+    """
 
     def __init__(self) -> None:
         self._actions: dict[str, list[Action]] = {}
@@ -79,7 +82,7 @@ class _Finder(MetaPathFinder):
             spec = None if finder is self else finder.find_spec(fullname, path, target)
             if spec is not None:
                 if spec.loader is not None:
-                    spec.loader = _Loader(spec.loader, self)
+                    spec.loader = _Loader(spec.loader, self)  # type: ignore[assignment]
                 return spec
         return None
 
@@ -93,7 +96,7 @@ class _Finder(MetaPathFinder):
             action(module)
 
 
-class _Loader(Loader):
+class _Loader:
     """A module's own loader, followed by the actions."""
 
     def __init__(self, loader: Loader, finder: _Finder) -> None:

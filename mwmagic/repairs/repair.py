@@ -6,6 +6,7 @@ from __future__ import annotations
 import inspect
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.errors import MwmagicError
@@ -95,6 +96,7 @@ class Absence:
         return not hasattr(self.owner, self.name)
 
 
+@cache
 def _source(function: Any) -> str:
     try:
         return _packed(inspect.getsource(getattr(function, "fget", function)))

@@ -66,6 +66,10 @@ class Exits:
         forgiven = (str(task), attempt)
         self._exits = [end for end in self._exits if (end.task, end.attempt) != forgiven]
 
+    def forget(self, attempt: int) -> None:
+        """Forget the ends of an attempt's programs: they explain no later end of a process."""
+        self._exits = [end for end in self._exits if end.attempt != attempt]
+
     def cause(self, attempt: int) -> Cause | None:
         """Return why an attempt failed; an evaluator is never the cause."""
         ended = [end for end in self._exits if end.attempt == attempt]

@@ -36,6 +36,10 @@ class Order:
         The variables of `env` that were given with the launch itself.
     live : bool
         Whether it is the program that takes cells.
+    keep : bool
+        Whether the process stays when its program is over, and takes cells.
+    answered : bool
+        Whether what the program asks, by `input` or a debugger, can be answered.
     """
 
     script: str
@@ -47,3 +51,10 @@ class Order:
     notebook: frozenset[str] = frozenset()
     given: Mapping[str, str] = field(default_factory=dict)
     live: bool = False
+    keep: bool = False
+    answered: bool = False
+
+    @property
+    def stays(self) -> bool:
+        """Whether the process stays until it is stopped, so that its end is always a failure."""
+        return self.live or self.keep

@@ -133,6 +133,7 @@ class Place:
         self._nodes: list[Node] = []
         self._of: dict[Task, Node] = {}
         self._avoid: set[str] = set()
+        self._fenced = 0.0  # when nothing runs any more on the machines that fell silent
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -162,6 +163,10 @@ class Place:
     async def pull(self, task: Task, path: str) -> None:
         """Fetch what a task wrote to a file, if its machine has a disk of its own."""
         await self._of[task].pull(path)
+
+    async def carry(self, task: Task, path: Path) -> None:
+        """Bring a file of the record to a task's machine, if that has a disk of its own."""
+        await self._of[task].disk.bring([path])
 
     def there(self, task: Task, path: str) -> str:
         """Return the path of a file of the record on a task's machine."""
@@ -253,6 +258,7 @@ class Place:
         await self._hold()
         await self._compare()
         await self._share_out()
+        await asyncio.sleep(self._fenced - time.monotonic())  # never beside an old attempt
         self.broken = not all(node.alive for node in self._nodes)
 
     def _notify(self, words: str) -> None:
@@ -385,6 +391,7 @@ class Place:
     def _gone(self, node: Node) -> None:
         self.broken = True
         self._avoid.add(node.host.name)
+        self._fenced = max(self._fenced, node.channel.fenced)
         if node.host.here:
             own = [other.channel.pid for other in self._nodes if other is not node]
             orphans.end([pid for pid in own if pid is not None] + list(self._engine.helpers))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from mwmagic.agent.wire import AGENT_LOST
 from mwmagic.diagnosis import Exit, Seen
-from mwmagic.model.status import Reached, TaskState, TaskStatus
+from mwmagic.model.status import LastRaised, Reached, TaskState, TaskStatus
 from mwmagic.model.text import sendable
 
 from .output import Output
@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from mwmagic.model.cluster import Task
     from mwmagic.model.messages import Message
     from mwmagic.model.position import Whereabouts
-    from mwmagic.model.status import Importing
+    from mwmagic.model.status import Importing, Question
     from mwmagic.record import TaskPaths
 
+    from .furthest import Furthest
     from .reports import History
 
 __all__ = ["TaskProcess"]
@@ -79,6 +80,8 @@ class TaskProcess:
         The notebook cell that it comes from, if it comes from one.
     notebook : frozenset of str
         The names that it uses and that only the notebook defines.
+    stays : bool
+        Whether it stays until it is stopped, so that its end is always a failure.
     address : str
         Where the other tasks expect its server.
     logs_start : bool
@@ -90,6 +93,12 @@ class TaskProcess:
         Its state; never ``absent``.
     exit : Exit or None
         How it ended.
+    program : Exit or None
+        How its program ended, where the process stays.
+    asks : Question or None
+        What its program or a cell asks, and waits for.
+    raised : LastRaised or None
+        What it raised last, as far as that can be debugged.
     away : str or None
         The machine that it ended on, unless that is this one.
     spent : int
@@ -108,6 +117,7 @@ class TaskProcess:
         script: str = "",
         cell: str = "",
         notebook: frozenset[str] = frozenset(),
+        stays: bool = False,
         address: str = "",
         logs_start: bool = False,
     ) -> None:
@@ -117,10 +127,14 @@ class TaskProcess:
         self.script = script
         self.cell = cell
         self.notebook = notebook
+        self.stays = stays
         self.address = address
         self.logs_start = logs_start
         self.state = TaskState.STARTING
         self.exit: Exit | None = None
+        self.program: Exit | None = None
+        self.asks: Question | None = None
+        self.raised: LastRaised | None = None
         self.away: str | None = None
         self.deaf: Whereabouts | None = None
         self.pid: int | None = None
@@ -168,14 +182,35 @@ class TaskProcess:
         ending = self._ending_since is not None and failed >= self._ending_since
         return ending and event["signal"] in _OURS
 
+    def over(self, said: Message, time: float) -> Exit:
+        """Note how its program ended, according to itself; the process stays."""
+        report = _report(said.get("report"))
+        if report is not None and self.away:
+            report.pop("time", None)  # of that machine's clock
+        code, number = said.get("code"), said.get("signal")
+        event = {"time": time, "code": code, "signal": number, "report": report}
+        self.program = self._exit({**event, "oom": None, "error": None, "errno": None})
+        failure = self.program.failure
+        if report is not None and failure is not None and failure.type != "SystemExit":
+            where = self.program.where
+            first = failure.message.strip().partition("\n")[0]
+            line = where.line if where else None
+            self.raised = LastRaised(failure.type, first, self.script.rpartition("/")[2], line)
+        return self.program
+
     def exited(self, event: Message) -> Exit:
         """Note how it ended."""
-        report = _report(event["report"])
-        failed = float(report["time"] if report and "time" in report else event["time"])
         self.state = TaskState.ENDED
+        self.asks = None
         self.size = max(self.size, event["size"])
         self._output.close()
-        self.exit = Exit(
+        self.exit = replace(self._exit(event), stays=self.stays)
+        return self.exit
+
+    def _exit(self, event: Message) -> Exit:
+        report = _report(event["report"])
+        failed = float(report["time"] if report and "time" in report else event["time"])
+        return Exit(
             task=str(self.task),
             attempt=self.attempt,
             code=event["code"],
@@ -186,7 +221,7 @@ class TaskProcess:
             oom=event["oom"],
             detail=sendable(event["error"]),
             errno=event["errno"],
-            lost=event["reason"] == AGENT_LOST,
+            lost=event.get("reason") == AGENT_LOST,
             away=self.away,
             stalled=self.stalled,
             report=report,
@@ -198,7 +233,6 @@ class TaskProcess:
             requested=self._requested,
             stopped=self.usage.get("state") == "T",
         )
-        return self.exit
 
     def withdrawn(self, time: float) -> Exit:
         """Note that it was ended before it was started."""
@@ -226,6 +260,11 @@ class TaskProcess:
         if self.exit is not None:
             self.exit = replace(self.exit, detail=why, lost=True, host=self.away)
         return self.exit
+
+    @property
+    def furthest(self) -> Furthest:
+        """The furthest that its training came."""
+        return self._output.training.furthest
 
     @property
     def _verbose(self) -> bool:
@@ -257,7 +296,7 @@ class TaskProcess:
         importing : Importing or None
             The import that its start waits for, if it waits for one.
         """
-        end, phase = self.exit, self._output.phase
+        end, phase = self._known_end, self._output.phase
         return TaskStatus(
             state=self.state,
             address=address,
@@ -273,4 +312,12 @@ class TaskProcess:
             size=self.size,
             finding=end.finding if end else None,
             ours=bool(end and end.ended),
+            asks=self.asks,
+            raised=self.raised,
         )
+
+    @property
+    def _known_end(self) -> Exit | None:
+        """How it ended, unless mwmagic ended it after its program was over."""
+        let_go = self.exit is None or self.exit.ended
+        return self.program if self.program is not None and let_go else self.exit

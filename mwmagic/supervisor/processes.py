@@ -14,10 +14,11 @@ from mwmagic.model.status import Importing, TaskState
 from .process import TaskProcess
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from mwmagic.diagnosis import Exit, Seen
     from mwmagic.diagnosis.stacks import Stack
+    from mwmagic.engines.channel import Channel
     from mwmagic.logs.guard import Guard
     from mwmagic.model.cluster import Task
     from mwmagic.model.options import ClusterOptions
@@ -68,6 +69,7 @@ class Processes:
         self._guard = guard
         self._latest: dict[Task, TaskProcess] = {}
         self._keyed: dict[str, TaskProcess] = {}
+        self._named: dict[str, TaskProcess] = {}
 
     def __iter__(self) -> Iterator[TaskProcess]:
         return iter(self._latest.values())
@@ -75,6 +77,10 @@ class Processes:
     def of(self, task: Task) -> TaskProcess | None:
         """Return a task's process, whatever its state."""
         return self._latest.get(task)
+
+    def named(self, task: str) -> TaskProcess:
+        """Return the process of a task that has one."""
+        return self._named[task]
 
     def keyed(self, key: str) -> TaskProcess | None:
         """Return the process that agents know by a key, if it is one of this run."""
@@ -112,10 +118,11 @@ class Processes:
             script=str(Path(order.cwd, order.script)),
             cell=order.cell,
             notebook=order.notebook,
+            stays=order.stays,
             address=self._place.spec.addresses[task],
             logs_start=self._framework.logs_start(order.env),
         )
-        self._keyed[self.key(process)] = process
+        self._named[str(task)] = self._keyed[self.key(process)] = process
         return process
 
     def start(self, task: Task, attempt: int, order: Order) -> None:
@@ -130,6 +137,10 @@ class Processes:
             variables.SOURCE: str(order.source),
             variables.STACKS: str(paths.stacks),
         }
+        if order.keep:
+            own[variables.KEEP] = "1"
+        if order.answered:
+            own[variables.ANSWERED] = "1"
         self._place.start(
             task,
             process=self.key(process),
@@ -178,10 +189,17 @@ class Processes:
 
     # Live cells.
 
-    def tell(self, process: TaskProcess, packet: str) -> None:
-        """Send a process a packet on its line."""
-        channel = self._place.channel(process.task)
-        channel.send("tell", process=self.key(process), data=packet)
+    def tell(self, processes: Sequence[TaskProcess], packet: str) -> None:
+        """Send processes a packet on their lines; to those of a machine together."""
+        keys: dict[Channel, list[str]] = {}
+        for process in processes:
+            keys.setdefault(self._place.channel(process.task), []).append(self.key(process))
+        for channel, own in keys.items():
+            channel.send("tell", processes=own, data=packet)
+
+    async def carry(self, process: TaskProcess, path: Path) -> None:
+        """Bring a file of the record to a process, if it is on another disk."""
+        await self._place.carry(process.task, path)
 
     async def bring(self, process: TaskProcess, path: Path) -> None:
         """Fetch a file of the record that a process wrote, if it is on another disk."""

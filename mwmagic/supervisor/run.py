@@ -7,7 +7,7 @@ import time
 from collections import deque
 from dataclasses import replace
 from functools import singledispatchmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from mwmagic import gang as g
 from mwmagic.diagnosis import remarks
@@ -16,6 +16,7 @@ from mwmagic.logs.guard import Guard
 from mwmagic.model.host import several
 from mwmagic.model.position import Whereabouts
 from mwmagic.model.status import (
+    Delay,
     RunState,
     RunStatus,
     TaskState,
@@ -24,6 +25,7 @@ from mwmagic.model.status import (
 
 from .account import Account
 from .exits import Exits
+from .furthest import Comparison
 from .limits import job_limits
 from .measurements import Measurements
 from .processes import Processes
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from mwmagic.model.messages import Message
     from mwmagic.model.position import Position
     from mwmagic.model.start import Start
+    from mwmagic.model.status import GivenUp
     from mwmagic.record import RunDirectory
 
     from .order import Order
@@ -64,6 +67,8 @@ class LiveRun:
         The cluster, with the options that hold for this run.
     changed : callable
         Called whenever the status may have changed.
+    order : Order
+        The first that is launched; whether processes stay, as in all of them.
     """
 
     def __init__(
@@ -72,18 +77,24 @@ class LiveRun:
         place: Place,
         start: Start,
         changed: Callable[[], None],
+        order: Order,
     ) -> None:
         self.directory = directory
+        self.keep = keep = order.keep
+        self.live = order.live
         self.orders: dict[Task, Order] = {}
         self.cause: Cause | None = None
         self.options = options = start.options
-        policy = g.Policy(restarts=options.restarts, grace=options.grace)
+        policy = g.Policy(restarts=options.restarts, grace=options.grace, stays=order.stays)
         self.gang = g.Gang(options.members, policy, time.monotonic())
         self._place = place
         self._changed = changed
         self._faults: list[Fault] = []
         self._guard = Guard(self._misread)
-        roles = g.roles(options.members)
+        self._roles = roles = g.roles(options.members)
+        self._comparison = Comparison()
+        self._delay: Delay | None = None
+        self._given_up: GivenUp | None = None
         self._exits = Exits(directory, roles, self._guard)
         self._processes = Processes(directory, place, options, roles, self._guard)
         self._stalls = Stalls(
@@ -101,7 +112,16 @@ class LiveRun:
         self._warned: list[Remark] = []
         self._hosts: tuple[HostStatus, ...] = ()
         members = list(map(str, options.members))
-        self._session = LiveSession(directory, members, self._processes, self._examine, self._guard)
+        ending = [str(task) for task, role in roles.items() if role is g.Role.PEER] if keep else []
+        self._session = LiveSession(
+            directory,
+            members,
+            self._processes,
+            self._examine,
+            guard=self._guard,
+            programs=self,
+            program=ending,
+        )
         self._note("created", tasks=list(map(str, options.members)))
 
     @property
@@ -151,11 +171,6 @@ class LiveRun:
         self._stalls.examine()
 
     @property
-    def live(self) -> bool:
-        """Whether it is a session of cells."""
-        return any(order.live for order in self.orders.values())
-
-    @property
     def session(self) -> LiveSession:
         """Its session of cells.
 
@@ -164,9 +179,14 @@ class LiveRun:
         NoRun
             It is a program's run.
         """
-        if not self.live:
+        if not self.live and not self._conversing:
             raise NoRun(f"run {self.directory.number} is not live: it runs {self._script}")
         return self._session
+
+    @property
+    def _conversing(self) -> bool:
+        """Whether its tasks take cells, now or later, or may ask for answers."""
+        return any(one.stays or one.answered for one in self.orders.values())
 
     # The gang.
 
@@ -261,7 +281,16 @@ class LiveRun:
 
     @_do.register
     def _(self, action: g.SetTimer) -> None:
+        if action.due == g.Backoff():
+            self._await_restart(action.seconds)
         self._timers.set(action.due, action.seconds)
+
+    def _await_restart(self, seconds: float) -> None:
+        """Note why there is a wait before the next attempt."""
+        by: Literal["step", "time"] = "step" if self.gang.advance.stepwise else "time"
+        self._delay = Delay(seconds, by) if seconds else None
+        if self._delay is not None:
+            self._note("delay", **self._delay.as_json())
 
     @_do.register
     def _(self, action: g.CancelTimer) -> None:
@@ -272,10 +301,13 @@ class LiveRun:
         self._timers.clear()
         self._session.end()
         self._remarks = self._guard.call("remarks", (), remarks, self._processes.seen({}))
+        self._given_up = action.given_up
         failed = action.state is RunState.FAILED
-        self.cause = self._exits.cause(self.gang.attempt) if failed else None
+        self.cause = self._exits.cause(self.gang.attempt) or self.cause if failed else None
         self._look_at_hosts()
-        self._note("ended", state=action.state.value, cause=self.cause and self.cause.as_json())
+        given_up = action.given_up and action.given_up.value
+        cause = self.cause and self.cause.as_json()
+        self._note("ended", state=action.state.value, cause=cause, given_up=given_up)
         self._ended = time.time()
 
     def _forgive(self, event: g.Exited) -> None:
@@ -301,7 +333,7 @@ class LiveRun:
             self.directory.trouble = event["trouble"]
         if event["type"] == "output":
             self._output(process, event)
-        elif event["type"] == "said" and self.live and is_live(event["data"]):
+        elif event["type"] == "said" and self._conversing and is_live(event["data"]):
             self._session.said(process, event)
             self._changed()
         elif event["type"] == "said":
@@ -329,10 +361,36 @@ class LiveRun:
                 process.usage = usage
                 self._stalls.watch(process, event["time"], evaluating=self.gang.evaluating)
                 self._session.used(process, event["time"])
-        running = self.gang.state is RunState.RUNNING and not self.live
-        self._stalls.judge(event["time"], running=running)
+        if self._session.asks:
+            self._stalls.hold(event["time"])
+        self._stalls.judge(event["time"], running=self._advances)
         self._judge_evaluation(event["time"])
         self._changed()
+
+    @property
+    def _advances(self) -> bool:
+        """Whether programs run that are not waiting for a person, or for one that has ended."""
+        waits = self.live or self._session.asks or any(one.program for one in self._processes)
+        return self.gang.state is RunState.RUNNING and not waits
+
+    # Programs whose processes stay.
+
+    def program_over(self, process: TaskProcess, said: Message) -> None:
+        """Note how a task's program ended."""
+        process.away = self._place.away(process.task)
+        now = time.monotonic()
+        bare = {**said, "report": None}
+        end = self._guard.call("report", None, process.over, said, now) or process.over(bare, now)
+        if self.gang.state is not RunState.KEPT:  # or it is a late consequence
+            self._exits.add(end)
+
+    def programs_over(self) -> None:
+        """Keep the processes, and what became of their programs."""
+        failed = any(one.program and one.program.failed for one in self._processes)
+        self.cause = self._exits.cause(self.gang.attempt) if failed else None
+        self._exits.forget(self.gang.attempt)
+        self._note("kept", failed=failed, cause=self.cause and self.cause.as_json())
+        self.handle(g.ProgramsOver(failed, time.monotonic()))
 
     def _judge_evaluation(self, now: float) -> None:
         """Stop the evaluator once it has nothing left to do: it may never end by itself."""
@@ -366,7 +424,9 @@ class LiveRun:
         why = self._exits.add(end)
         self._session.exited(process)
         self._stalls.gone(process)
-        self.handle(g.Exited(process.task, end.attempt, end.code, why, end.moment))
+        trains = self._roles[process.task] is not g.Role.AUXILIARY
+        reached = self._comparison.of(process.furthest) if trains else None
+        self.handle(g.Exited(process.task, end.attempt, end.code, why, end.moment, reached))
 
     def lost(self, loss: Loss) -> None:
         """Handle the loss of an agent, and of its workers with it."""
@@ -391,6 +451,9 @@ class LiveRun:
             attempt=self.gang.attempt,
             restarts=self.gang.restarts,
             limit=self.gang.policy.restarts,
+            delay=self._delay if self.gang.state is RunState.BACKOFF else None,
+            placing=self._placing,
+            given_up=self._given_up,
             started=self._started,
             ended=self._ended,
             tasks={str(task): self._task_status(task) for task in self.gang.tasks},
@@ -402,7 +465,14 @@ class LiveRun:
             remarks=(*self._remarks, *self._limits()),
             examined=self._stalls.examined,
             faults=tuple(self._faults),
+            outcome=self.gang.outcome,
         )
+
+    @property
+    def _placing(self) -> str | None:
+        placing = self._place.placing
+        waits = self._moving is not None and placing.state == "waiting"
+        return placing.said if waits else None
 
     @property
     def _script(self) -> str:

@@ -8,24 +8,32 @@ import socket
 import struct
 import traceback
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import psutil
 
 from mwmagic.errors import ClusterEnding, ClusterOwned, MwmagicError, SupervisorError
+from mwmagic.model.live import What
 from mwmagic.model.messages import MESSAGE_BYTES, REQUESTS, VERSION, Message, check, decode, encode
 from mwmagic.model.text import encodable
 from mwmagic.model.variables import SESSION
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
     from pathlib import Path
 
 __all__ = ["Client", "Server"]
 
+TOGETHER_SECONDS = 0.001
+"""How long what a cell's client need not know at once waits for more: each send is dear."""
+
 CLIENT_BACKLOG_BYTES = 2**20
 """Bytes that a client may leave unread before it gets only the latest news."""
+
+
+_GATHERED = frozenset({What.BEGUN, What.ANSWER})
+"""What is told of a cell that may wait for `TOGETHER_SECONDS`."""
 
 
 def _described(pid: int) -> str:
@@ -48,17 +56,34 @@ class Client:
     death: int | None = None
     _latest: Message | None = None
     _behind: asyncio.Task[None] | None = None
+    _gathered: bytearray = field(default_factory=bytearray)
+    _due: asyncio.TimerHandle | None = None
 
     def send(self, message: Message) -> None:
-        """Send a message."""
+        """Send a message, after those that were gathered."""
         if message["type"] == "reply":
             self._latest = None  # the reply is newer
-        if not self.writer.is_closing():
-            self.writer.write(encode(message))
+        self._gathered += encode(message)
+        self._flush()
 
-    def tell(self, number: int, what: str, said: dict[str, Any]) -> None:
-        """Send what happened to what a request asked for."""
-        self.send({"type": "cell", "id": number, "what": what, "said": said})
+    def tell(self, number: int, what: What, said: dict[str, Any]) -> None:
+        """Send what happened to what a request asked for; often soon, with what comes next."""
+        message = {"type": "cell", "id": number, "what": what, "said": said}
+        if what not in _GATHERED:
+            self.send(message)
+            return
+        self._gathered += encode(message)
+        if self._due is None:
+            loop = asyncio.get_running_loop()
+            self._due = loop.call_later(TOGETHER_SECONDS, self._flush)
+
+    def _flush(self) -> None:
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
+        gathered, self._gathered = self._gathered, bytearray()
+        if gathered and not self.writer.is_closing():
+            self.writer.write(bytes(gathered))
 
     def news(self, message: Message) -> None:
         """Send a message that a later one replaces; a slow reader gets only the latest."""
@@ -186,6 +211,24 @@ class Server:
         else:
             if result is not None:
                 client.send({"type": "reply", "id": number, "result": result})
+
+    def answer_later(self, client: Client, number: int, work: Coroutine[Any, Any, None]) -> None:
+        """Answer a request when what it asks for is done, or say why it cannot be."""
+        task = asyncio.create_task(self._answer_after(client, number, work))
+        self._readers.add(task)
+        task.add_done_callback(self._readers.discard)
+
+    async def _answer_after(
+        self, client: Client, number: int, work: Coroutine[Any, Any, None]
+    ) -> None:
+        try:
+            await work
+        except MwmagicError as error:
+            self._refuse(client, number, type(error).__name__, str(error))
+        except OSError as error:
+            self._refuse(client, number, "SupervisorError", f"the supervisor failed: {error}")
+        else:
+            client.tell(number, What.DONE, {})
 
     def _refuse(self, client: Client, number: int, kind: str, error: str) -> None:
         client.send({"type": "error", "id": number, "kind": kind, "error": error})

@@ -9,19 +9,28 @@ from collections import deque
 from dataclasses import dataclass, field, fields, replace
 from functools import singledispatchmethod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from mwmagic import cells as c
 from mwmagic.agent.wire import parsed
 from mwmagic.errors import SupervisorError
-from mwmagic.model.live import PARTNERS, Answer, KeptAnswer, KeptCell, What
+from mwmagic.model.live import (
+    PARTNERS,
+    PROGRAM_CELL,
+    Answer,
+    KeptAnswer,
+    KeptCell,
+    Raised,
+    What,
+)
 from mwmagic.model.position import Whereabouts
-from mwmagic.model.status import LiveStatus
+from mwmagic.model.status import LastRaised, LiveStatus, Question
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from mwmagic.logs.guard import Guard
+    from mwmagic.model.cluster import Task
     from mwmagic.model.messages import Message
     from mwmagic.model.position import Position
     from mwmagic.record import RunDirectory
@@ -29,7 +38,7 @@ if TYPE_CHECKING:
     from .process import TaskProcess
     from .processes import Processes
 
-    Report = Callable[[str, dict[str, Any]], None]
+    Report = Callable[[What, dict[str, Any]], None]
 
 __all__ = ["LiveSession", "is_live"]
 
@@ -38,6 +47,12 @@ NOTED_CHARACTERS = 500
 
 WAITING_CORES = 0.1
 """The processor time per second below which a task only waits; TensorFlow's threads poll."""
+
+DEBUGGER_LOOK_SECONDS = 1.0
+"""The pause before it is found out which tasks wait for one in the debugger."""
+
+DEBUGGER_LOOKS = 5
+"""How often that is done at most while one question waits for its answer."""
 
 
 def is_live(packet: str) -> bool:
@@ -95,6 +110,7 @@ class _Cell:
     starts: dict[str, int] = field(default_factory=dict)
     answers: dict[str, KeptAnswer] = field(default_factory=dict)
     attempt: int = 0
+    waits_told: bool = False
     moments: dict[str, float] = field(default_factory=dict)
 
     def waited(self, told: c.Freed) -> float:
@@ -102,6 +118,16 @@ class _Cell:
         others = () if told.absent and not told.raised else told.raised or told.finished
         since = min((self.moments[task] for task in others), default=self.moments[""])
         return max(self.moments[task] for task in told.freed) - since
+
+
+class Programs(Protocol):
+    """What is told of programs whose processes stay."""
+
+    def program_over(self, process: TaskProcess, said: Message) -> None:
+        """Take how a task's program ended."""
+
+    def programs_over(self) -> None:
+        """Take that no more of them will end."""
 
 
 class LiveSession:
@@ -119,6 +145,10 @@ class LiveSession:
         Returns where each task is.
     guard : Guard
         Reports what of an answer cannot be read.
+    programs : Programs
+        Is told of programs whose processes stay.
+    program : sequence of str
+        The tasks whose programs end and whose processes stay, if any do.
     """
 
     def __init__(
@@ -127,11 +157,15 @@ class LiveSession:
         tasks: Sequence[str],
         processes: Processes,
         examine: Callable[[], Awaitable[Sequence[Position]]],
+        *,
         guard: Guard,
+        programs: Programs,
+        program: Sequence[str] = (),
     ) -> None:
         self._directory = directory
         partners = [task for task in tasks if task.startswith(PARTNERS)]
-        self._machine = c.Cells(tasks, partners)
+        self._programs = programs
+        self._machine = c.Cells(tasks, partners, program)
         self._processes = processes
         self._examine = examine
         self._guard = guard
@@ -187,9 +221,32 @@ class LiveSession:
         """
         if task not in self._asking:
             raise SupervisorError(f"{task} asks nothing")
-        self._asking.discard(task)
-        self._note(task, asks=False)
+        self._asked_no_more(task)
         self._tell(task, {"do": "reply", "text": text})
+
+    def _asked_no_more(self, task: str) -> None:
+        self._asking.discard(task)
+        self._process(task).asks = None
+
+    @property
+    def asks(self) -> bool:
+        """Whether a task waits for an answer."""
+        return bool(self._asking)
+
+    async def carry(self, tasks: Sequence[Task], path: Path, *, back: bool) -> None:
+        """Bring a file of the record to the tasks' machines, or back from them.
+
+        Raises
+        ------
+        SupervisorError, ClusterError, OSError
+            It cannot be read or written.
+        """
+        for task in tasks:
+            process = self._process(str(task))
+            if back:
+                await self._processes.bring(process, path)
+            else:
+                await self._processes.carry(process, path)
 
     # Events of the tasks.
 
@@ -211,17 +268,19 @@ class LiveSession:
             self._doing[task] = LiveStatus()
             self._handle(c.Ready(task))
         elif said["live"] == "ask":
-            self._asked(task, int(said["cell"]), str(said["prompt"]))
+            question = Question(str(said["prompt"]), debugger=said.get("debugger") is True)
+            self._asked(process, int(said["cell"]), question)
         elif isinstance(said.get("file"), str):
-            self._start(self._fetched(process, said["file"], event["size"]))
+            late = self._late[process] = deque()  # at once: the next ones may be here already
+            self._start(self._fetched(process, said["file"], event["size"], late))
         else:
             self._told(task, said, event["size"])
 
-    async def _fetched(self, process: TaskProcess, path: str, size: int) -> None:
+    async def _fetched(
+        self, process: TaskProcess, path: str, size: int, late: deque[Message]
+    ) -> None:
         """Read a long message from its file, which is beside the log; the next ones wait."""
         file = process.paths.log.with_name(Path(path).name)
-        late: deque[Message] = deque()
-        self._late[process] = late
         try:
             await self._processes.bring(process, file)
             said = parsed(file.read_bytes())
@@ -237,31 +296,48 @@ class LiveSession:
         cell = self._cells.get(number)
         if kind in RECOVERING:
             self._handle(RECOVERING[kind](task, number, said))
+        elif kind == "answer" and number == PROGRAM_CELL:
+            self._programs.program_over(self._process(task), said)
+            self._handle(c.Answered(task, PROGRAM_CELL, not said["ok"]))
         elif kind == "answer":
             self._answered(task, said, size)
         elif said["live"] == "show" and cell is not None:
             cell.report(What.SHOW, {"task": task, "value": said["value"]})
 
-    def _asked(self, task: str, number: int, prompt: str) -> None:
-        cell = self._cells.get(number)
-        if cell is None:  # no client listens to it any more
+    def _asked(self, process: TaskProcess, number: int, question: Question) -> None:
+        task, cell = str(process.task), self._cells.get(number)
+        if cell is None and number != PROGRAM_CELL:  # no client listens to it any more
             self._tell(task, {"do": "reply", "text": None})
             return
         self._asking.add(task)
+        if cell is None:
+            process.asks = question  # the status tells it
+            return
         self._note(task, asks=True)
-        cell.report(What.ASK, {"task": task, "prompt": prompt})
+        cell.report(What.ASK, {"task": task, **question.as_json()})
+        if question.debugger:
+            self._start(self._find_waiting(task, number))
 
     def _answered(self, task: str, said: Message, size: int) -> None:
         number, raised, freed = int(said["cell"]), not said["ok"], said.get("freed") is True
-        self._asking.discard(task)
+        self._asked_no_more(task)
         self._doing[task] = LiveStatus()
         cell = self._cells.get(number)
+        if cell is not None and isinstance(said.get("raised"), dict):
+            self._note_raised(task, Raised.read(said["raised"]), cell.name)
         if cell is not None:
             answer = {**said, "task": task, "end": size}
             cell.report(What.ANSWER, answer)
             cell.answers[task] = _kept(answer, cell.starts[task])
             cell.moments[task] = time.monotonic()
         self._handle(c.Answered(task, number, raised, freed))
+
+    def _note_raised(self, task: str, raised: Raised, cell: str) -> None:
+        """Note what a task raised last; a debugger that was left is not what to debug."""
+        if not raised.left:
+            first = raised.message.strip().partition("\n")[0]
+            last = LastRaised(raised.type, first, cell, raised.line)
+            self._process(task).raised = last
 
     def used(self, process: TaskProcess, time: float) -> None:
         """Note the processor time that a task has used."""
@@ -273,6 +349,7 @@ class LiveSession:
 
     def exited(self, process: TaskProcess) -> None:
         """Note that a process has ended, and with it the session if it was one of its tasks."""
+        self._asking.discard(str(process.task))
         if process in self._living:
             self.end()
 
@@ -286,34 +363,35 @@ class LiveSession:
     # What is done.
 
     def _handle(self, event: c.CellEvent) -> None:
-        for action in self._machine.handle(event):
-            self._do(action)
+        actions = self._machine.handle(event)
+        told = [action for action in actions if isinstance(action, c.Tell)]
+        for action in actions:
+            if not isinstance(action, c.Tell):
+                self._do(action)
+        if told:
+            self._begin(told[0].cell, [action.task for action in told])
 
     @singledispatchmethod
     def _do(self, action: c.CellAction) -> None:
         """Carry out an action."""
         raise TypeError(action)
 
-    @_do.register
-    def _(self, action: c.Tell) -> None:
-        cell = self._cells[action.cell]
-        if not cell.begun:
-            self._begin(action.cell, cell)
-        self._doing[action.task] = LiveStatus(cell.name, cell.begun)
-        order = {"do": "cell", "cell": action.cell, "name": cell.name, "source": cell.source}
-        self._tell(action.task, order)
-
-    def _begin(self, number: int, cell: _Cell) -> None:
+    def _begin(self, number: int, tasks: Sequence[str]) -> None:
+        """Have a cell begin on all its tasks; what else is to be done they need not wait for."""
+        cell = self._cells[number]
         cell.begun, cell.moments[""] = time.time(), time.monotonic()
         cell.attempt = max(process.attempt for process in self._processes)
         cell.starts = {task: self._ends[task] for task in cell.tasks}
-        self._directory.save_cell(number, cell.source)
+        order = {"do": "cell", "cell": number, "name": cell.name, "source": cell.source}
+        self._processes.tell(list(map(self._process, tasks)), json.dumps(order))
+        self._doing |= {task: LiveStatus(cell.name, cell.begun) for task in tasks}
         cell.report(What.BEGUN, {"cell": number, "logs": self._logs(cell.tasks)})
+        self._directory.save_cell(number, cell.source)
 
     def _logs(self, tasks: Sequence[str]) -> dict[str, dict[str, Any]]:
         """Return each task's log, and where in it the output of the next cell begins."""
-        paths = {str(one.task): str(one.paths.log) for one in self._processes}
-        return {task: {"log": paths[task], "start": self._ends[task]} for task in tasks}
+        logs = ((task, str(self._process(task).paths.log)) for task in tasks)
+        return {task: {"log": log, "start": self._ends[task]} for task, log in logs}
 
     @_do.register
     def _(self, action: c.Signal) -> None:
@@ -330,9 +408,11 @@ class LiveSession:
 
     @_do.register
     def _(self, action: c.Waits) -> None:
+        if action.cell == PROGRAM_CELL:
+            return  # the status shows who raised, and who has not ended
         for task in action.waiting:
             self._note(task, waits=action.raised + action.finished)
-        self._cells[action.cell].report(What.WAITS, _fields(action))
+        self._cells[action.cell].report(What.WAITS, {**_fields(action), "asking": ()})
 
     @_do.register
     def _(self, action: c.Abort) -> None:
@@ -367,6 +447,10 @@ class LiveSession:
 
     @_do.register
     def _(self, action: c.Done) -> None:
+        if action.cell == PROGRAM_CELL:
+            if action.why in ("answered", "waits"):
+                self._programs.programs_over()
+            return
         cell = self._cells.pop(action.cell)
         if cell.begun:
             names = tuple(cell.tasks)
@@ -384,20 +468,40 @@ class LiveSession:
             self._doing[task] = replace(self._doing[task], **changes)
 
     def _tell(self, task: str, order: Message) -> None:
-        process = next(one for one in self._processes if str(one.task) == task)
-        self._processes.tell(process, json.dumps(order))
+        self._processes.tell([self._process(task)], json.dumps(order))
+
+    def _process(self, task: str) -> TaskProcess:
+        return self._processes.named(task)
 
     async def _look(self, cell: int) -> None:
         """Find out which tasks are inside the framework."""
+        inside = await self._inside()
+        self._handle(c.Found(cell, inside, inside & self._idle))
+
+    async def _inside(self) -> frozenset[str]:
         where = await self._examine()
         found = [one for one in where if one.whereabouts is Whereabouts.IN_FRAMEWORK]
-        inside = frozenset(one.task for one in found) - self._asking
         lines = {one.task: one.at for one in found}
         for task in self._doing.keys() - lines.keys():
             self._note(task, waits=(), at=None)
         for task, line in lines.items():
             self._note(task, at=line)
-        self._handle(c.Found(cell, inside, inside & self._idle))
+        return frozenset(lines) - self._asking
+
+    async def _find_waiting(self, debugged: str, number: int) -> None:
+        """Tell which tasks wait inside the framework for one that is in the debugger."""
+        for _ in range(DEBUGGER_LOOKS):
+            await asyncio.sleep(DEBUGGER_LOOK_SECONDS)
+            cell = self._cells.get(number)
+            if cell is None or debugged not in self._asking or cell.waits_told:
+                return
+            inside = await self._inside()
+            busy = self._machine.busy
+            waiting = [one for one in inside & self._idle if busy.get(one) == number]
+            if waiting and number in self._cells:
+                cell.waits_told = True
+                told = {"waiting": sorted(waiting), "asking": [debugged]}
+                cell.report(What.WAITS, {**told, "raised": (), "finished": ()})
 
     def _start(self, coroutine: Any) -> None:  # noqa: ANN401 - a coroutine
         task = asyncio.create_task(coroutine)

@@ -86,6 +86,10 @@ class Stalls:
             cpu = float(process.usage["cpu"])
             watchdog.seen(self._processes.key(process), time=now, size=process.size, cpu=cpu)
 
+    def hold(self, now: float) -> None:
+        """Give the tasks the full time again: one of them waits for a person."""
+        self._examiner.watchdog.hold(now)
+
     def judge(self, now: float, *, running: bool) -> None:
         """Report a stall once; see `Examiner.judge`."""
         self._examiner.judge(now, running=running)

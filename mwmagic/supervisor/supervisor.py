@@ -26,6 +26,7 @@ from mwmagic.model.status import RunState
 from mwmagic.model.stored import as_json
 from mwmagic.record import RunDirectory
 from mwmagic.words.file import file_words, present_words, surrogate_words
+from mwmagic.words.live import kept_words
 from mwmagic.words.run import words
 
 from .fetches import Fetches, destination
@@ -69,7 +70,7 @@ BEGINNINGS = frozenset({"launch", "restart", "update", "detach"})
 PLACED = frozenset({"launch", "restart", "fetch"})
 """The requests that need machines."""
 
-ANSWERED_LATER = frozenset({"cell"})
+ANSWERED_LATER = frozenset({"cell", "carry"})
 """The requests that are answered by what happens to what they ask for."""
 
 
@@ -130,6 +131,7 @@ class Supervisor:
             "cell": self._cell,
             "interrupt": self._interrupt,
             "reply": self._reply,
+            "carry": self._carry,
             "fetch": self._fetch,
             "forget": self._forget,
             "update": self._update,
@@ -374,13 +376,13 @@ class Supervisor:
         members = self.options.members
         tasks = [self._task(name) for name in message["tasks"]] or list(members)
         alone = tasks[0] if len(tasks) == 1 and len(members) > 1 else None
-        run = self._forming(message["options"])
+        run = self._forming(message["options"], keep=message["keep"])
         options = self.options.updated(message["options"])
         with self._recorded(run, message["script"]) as directory:
             source = directory.save_source(message["script"], alone, message["source"])
             _accept(message)
         order = self._order(message, source)
-        run = run or self._begin(directory, options, message["options"])
+        run = run or self._begin(directory, options, message["options"], order)
         for task in tasks:
             run.launch(task, order)
 
@@ -396,17 +398,22 @@ class Supervisor:
             notebook=frozenset(message["notebook"]),
             given=message["given"],
             live=message["live"],
+            keep=message["keep"],
+            answered=message["answered"],
         )
 
-    def _forming(self, own: dict[str, Any]) -> LiveRun | None:
+    def _forming(self, own: dict[str, Any], *, keep: bool) -> LiveRun | None:
         """Return the run that waits for tasks, if one does; `own` are a launch's options."""
         if self.run is not None and self.run.gang.state is RunState.FORMING:
             self._check_own(self.run, own)
+            self._check_keep(self.run, keep=keep)
             return self.run
         if self.run is not None and not self.run.over:
             number, state = self.run.directory.number, words(self.run.status())
             if self.run.live:
                 raise RunActive(f"run {number} is a live session; stop it first")
+            if self.run.gang.state is RunState.KEPT:
+                raise RunActive(f"run {number} is kept: {kept_words(self.run.status())}")
             raise RunActive(f"run {number} is still going ({state}); wait for it, or stop it first")
         return None
 
@@ -419,6 +426,14 @@ class Supervisor:
                     f"run {run.directory.number}, which waits for its other tasks, was launched "
                     f"with {name} {first}; say {name} {value} in its first launch, or leave it out"
                 )
+
+    def _check_keep(self, run: LiveRun, *, keep: bool) -> None:
+        """Refuse a launch that keeps its process in a run that does not, or the reverse."""
+        if keep != run.keep:
+            raise ClusterError(
+                f"run {run.directory.number}, which waits for its other tasks, was launched "
+                f"with{'' if run.keep else 'out'} --keep; launch all its tasks so"
+            )
 
     @contextmanager
     def _recorded(self, run: LiveRun | None, script: str) -> Iterator[RunDirectory]:
@@ -434,12 +449,12 @@ class Supervisor:
                 raise
 
     def _begin(
-        self, directory: RunDirectory, options: ClusterOptions, own: dict[str, Any]
+        self, directory: RunDirectory, options: ClusterOptions, own: dict[str, Any], order: Order
     ) -> LiveRun:
-        """Begin a run; `own` are the options that are its own, not the cluster's."""
+        """Begin a run with its first order; `own` are the options that are not the cluster's."""
         start = replace(self._place.declared, options=options)
         self._own = own
-        self.run = LiveRun(directory, self._place, start, self._changed)
+        self.run = LiveRun(directory, self._place, start, self._changed, order)
         self.run.write()
         directory.flush()  # its owner may ask for a log as soon as it knows of the run
         return self.run
@@ -466,7 +481,7 @@ class Supervisor:
                 task: replace(order, source=directory.copy_source(order.source))
                 for task, order in old.orders.items()
             }
-        run = self._begin(directory, options, self._own)
+        run = self._begin(directory, options, self._own, next(iter(orders.values())))
         for task, order in orders.items():
             run.launch(task, order)
 
@@ -497,6 +512,12 @@ class Supervisor:
 
     def _reply(self, _client: Client, message: Message) -> None:
         self._active().session.reply(str(self._task(message["task"])), message["text"])
+
+    def _carry(self, client: Client, message: Message) -> None:
+        tasks = [self._task(name) for name in message["tasks"]] or list(self.options.members)
+        session = self._active().session
+        carrying = session.carry(tasks, Path(message["path"]), back=message["back"])
+        self._server.answer_later(client, message["id"], carrying)
 
     def _fetch(self, _client: Client, message: Message) -> None:
         task, path = self._task(message["task"]), message["path"]

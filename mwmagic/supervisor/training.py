@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from mwmagic.logs.progress import Progress, Update
 
+from .furthest import Furthest
 from .reports import History, report_in
 
 if TYPE_CHECKING:
@@ -29,12 +30,15 @@ class Training:
         Where it is, and the latest value of each metric.
     unreadable : str or None
         What was wrong with the latest packet that was not a report.
+    furthest : Furthest
+        The furthest that it came.
     """
 
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
         self.latest: Update | None = None
         self.unreadable: str | None = None
+        self.furthest = Furthest()
         self._progress = Progress()
         self._reported: set[str] = set()
         self._placed = False  # its reports say where it is
@@ -55,6 +59,7 @@ class Training:
             self.latest = replace(self.latest, metrics={**self.latest.metrics, **known})
         else:
             self.latest = _merged(self.latest, update)
+            self.furthest.take(self.latest)
         return update
 
     def said(self, data: str) -> Update | History | None:
@@ -66,9 +71,16 @@ class Training:
             return None
         if isinstance(report, Update):
             self._reported |= report.metrics.keys()
-            self._placed = self._placed or report.step is not None or report.epoch is not None
+            self._place(report)
             self.latest = _advanced(self.latest, report)
+            self.furthest.take(self.latest)
         return report
+
+    def _place(self, report: Update) -> None:
+        """Let reports say where it is from now on: what was printed may be ahead of the first."""
+        if not self._placed and (report.step is not None or report.epoch is not None):
+            self._placed = True
+            self.furthest = Furthest()
 
 
 def _merged(latest: Update | None, update: Update) -> Update:

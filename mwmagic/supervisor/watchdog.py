@@ -64,6 +64,10 @@ class Watchdog:
             self._active = max(self._active, time)
         last.size, last.cpu, last.seen = size, cpu, time
 
+    def hold(self, time: float) -> None:
+        """Note that a person is waited for, which is no lack of progress."""
+        self._active = max(self._active, time)
+
     def gone(self, task: str) -> None:
         """Forget a task whose process ended; the others get the full time again."""
         self._tasks.pop(task, None)

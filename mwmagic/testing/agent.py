@@ -236,10 +236,11 @@ class FakeAgent:
         self.emit("stored", id=command["id"])
 
     def tell(self, command: Message) -> None:
-        """Forward a packet to a worker."""
-        worker = self.workers.get(command["process"])
-        if worker is not None:
-            worker.received.put_nowait(command["data"])
+        """Forward a packet to workers."""
+        for name in command["processes"]:
+            worker = self.workers.get(name)
+            if worker is not None:
+                worker.received.put_nowait(command["data"])
 
     def ping(self, command: Message) -> None:
         """Answer."""

@@ -8,7 +8,6 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
-from mwmagic.diagnosis.table import ENTRIES
 from mwmagic.model.position import Whereabouts
 from mwmagic.model.symptom import Symptom
 
@@ -209,9 +208,16 @@ def headline(cause: Cause) -> str:
     return f"{cause.task or 'a task'} {observed(finding)}"
 
 
+def _entry(name: str) -> Known | None:
+    """Return a known failure; a notebook that loads the magics has no need of the table yet."""
+    from mwmagic.diagnosis.table import ENTRIES
+
+    return ENTRIES.get(name)
+
+
 def explain(cause: Cause) -> list[str]:
     """Say everything about a failure in several lines, the most useful first."""
-    known = ENTRIES.get(cause.known or "")
+    known = _entry(cause.known or "")
     exception = f": {cause.exception}" if cause.exception else ""
     return [
         *_indented(headline(cause) + exception),
@@ -279,7 +285,7 @@ def _log(cause: Cause) -> list[str]:
 
 def remark(found: Remark) -> str:
     """Say in a line what the user should know, and what to try."""
-    known = ENTRIES.get(found.known)
+    known = _entry(found.known)
     if known is None:
         return f"{sentence(found.finding)}."
     texts = (known.meaning, known.remedy)

@@ -10,20 +10,27 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from mwmagic.model.live import Answer, Raised
-    from mwmagic.model.status import LiveStatus
+    from mwmagic.model.status import LastRaised, LiveStatus, RunStatus
 
 __all__ = [
+    "debug_words",
+    "debugged_words",
     "doing_words",
     "failed_words",
+    "flawless_words",
     "freed_words",
     "interrupted_words",
+    "kept_words",
     "lost_words",
+    "none_words",
+    "program_words",
     "raised_words",
     "ranks_words",
     "recovered_words",
     "session_words",
     "stuck_words",
     "unanswerable_words",
+    "unkept_words",
     "waits_words",
     "withdrawn_words",
 ]
@@ -82,6 +89,8 @@ def raised_words(tasks: Sequence[str], raised: Raised, cell: str) -> str:
     """Say what tasks raised, in a line."""
     first = raised.message.strip().partition("\n")[0]
     what = f"{raised.type}: {first}" if first else raised.type
+    if raised.left:
+        return f"{names_words(tasks)} left the debugger, which ended the cell"
     where = f" ({cell}, line {raised.line})" if raised.line else ""
     return f"{names_words(tasks)} raised {what}{where}"
 
@@ -89,6 +98,7 @@ def raised_words(tasks: Sequence[str], raised: Raised, cell: str) -> str:
 BOUND_BY = {
     "framework": "only TensorFlow's collectives can be ended",
     "gpu": "on GPUs collectives are not ended",
+    "program": "the collectives of a program that was kept are not ended",
     "names": "this version of TensorFlow does not have what ending a collective takes",
 }
 """Why tasks cannot be freed; see `mwmagic.cells.events.BoundBy`."""
@@ -103,6 +113,8 @@ def waits_words(said: Mapping[str, Any]) -> str:
 def _waits(said: Mapping[str, Any]) -> str:
     waiting = names_words(said["waiting"])
     verb = "waits" if len(said["waiting"]) == 1 else "wait"
+    if said["asking"]:
+        return debugged_words(said["waiting"], names_words(said["asking"]))
     if said["raised"]:
         return f"{waiting} {verb} inside the framework, probably for {names_words(said['raised'])}"
     others = names_words(said["finished"])
@@ -156,6 +168,30 @@ def _state(said: Mapping[str, Any]) -> str:
     return f"all have {said['root']}'s state ({differed} of {number} variables differed)"
 
 
+def debug_words(raised: Mapping[str, LastRaised]) -> list[str]:
+    """Say which task raised what, a line each, and how to go there."""
+    width = max(map(len, raised))
+    first = next(iter(raised))
+    lines = [f"{task:{width}}  {_last_words(one)}" for task, one in raised.items()]
+    return [*lines, f"`%mw_debug {first}` goes to the line that raised on {first}"]
+
+
+def _last_words(raised: LastRaised) -> str:
+    what = f"{raised.type}: {raised.message}" if raised.message else raised.type
+    return f"{what} ({raised.cell}, line {raised.line})" if raised.line else what
+
+
+def flawless_words(task: str | None = None) -> str:
+    """Say that there is nothing to debug, on any task or on one."""
+    return f"{task} has raised nothing" if task else "no task has raised anything"
+
+
+def debugged_words(waiting: Sequence[str], debugged: str) -> str:
+    """Say which tasks wait for one that is in the debugger."""
+    verb = "waits" if len(waiting) == 1 else "wait"
+    return f"{names_words(waiting)} {verb} for {debugged}, which is in the debugger"
+
+
 def failed_words(raised: Sequence[Answer], unanswered: Sequence[str], cell: str) -> str:
     """Say why a cell failed, and what to do next."""
     own = [one for one in raised if not one.freed]
@@ -170,6 +206,42 @@ def failed_words(raised: Sequence[Answer], unanswered: Sequence[str], cell: str)
         return f"{text}. All variables are kept"
     verb = "waits" if len(unanswered) == 1 else "wait"
     return f"{text}; {names_words(unanswered)} still {verb} for it. {RESET}"
+
+
+def kept_words(run: RunStatus) -> str:
+    """Say what can be done with processes that are kept, and which of them cannot be used."""
+    busy = [name for name, task in run.tasks.items() if task.state.alive and not task.kept]
+    verb = "is" if len(busy) == 1 else "are"
+    still = f" {names_words(busy)} {verb} still in the program, and cannot." if busy else ""
+    raised = [name for name, task in run.tasks.items() if task.raised]
+    debug = f", `%mw_debug {raised[0]}` goes to the line that raised" if raised else ""
+    return (
+        f"its processes stay with their variables: `%%mw_live` looks into them{debug}, and "
+        f"`%mw_stop` lets them go.{still}"
+    )
+
+
+def none_words(run: RunStatus) -> str:
+    """Say why the latest run takes no cells, and how the next one does."""
+    begin = "a `%%mw_live` cell begins a session"
+    if run.live:
+        return f"the live session has ended, and its variables are lost; {begin}"
+    if not run.settled:
+        return f"run {run.number} is a program that is still going; wait for it, or stop it first"
+    return f"there is no live session; {begin}. {unkept_words(run.number).capitalize()}"
+
+
+def unkept_words(number: int) -> str:
+    """Say what became of a program's variables, and how they would have stayed."""
+    return f"the variables of run {number} ended with it; `%%mw_worker --keep` keeps them"
+
+
+def program_words(number: int) -> str:
+    """Say why processes that are kept cannot be reset."""
+    return (
+        f"the processes of run {number} are kept after its program: `%mw_restart` runs that again, "
+        "in fresh ones, and `%mw_stop` lets them go"
+    )
 
 
 def interrupted_words(left: Sequence[str]) -> str:

@@ -22,11 +22,11 @@ LEFT = f"The run is stopped when the kernel ends; {_ADVICE}, which waits for the
 
 def parting(run: RunStatus) -> str:
     """Say what the end of the kernel means for a run that nothing waited for, if anything."""
-    if run.state in (RunState.FAILED, RunState.LOST):
+    if run.result in (RunState.FAILED, RunState.LOST):
         return (
             f"{_end(run)}; nothing waited for it, so the notebook did not fail with it; {_ADVICE}"
         )
-    if not run.over:
+    if not run.settled:
         number, where = run.number, words(run)
         return f"the kernel ended while run {number} was going ({where}), and stopped it; {_ADVICE}"
     return ""

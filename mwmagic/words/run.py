@@ -6,7 +6,7 @@ import math
 import time
 from typing import TYPE_CHECKING
 
-from mwmagic.model.status import RunState, TaskState
+from mwmagic.model.status import STUCK_TRIES, GivenUp, RunState, TaskState
 from mwmagic.model.variables import RESUME_CODE
 
 from . import failure
@@ -50,6 +50,7 @@ _TONES = {
     RunState.FAILED: "bad",
     RunState.STOPPED: "off",
     RunState.LOST: "bad",
+    RunState.KEPT: "good",
 }
 
 
@@ -87,12 +88,15 @@ def blame(run: RunStatus) -> list[str]:
     """Say everything about a run's failure in several lines; nothing where it did not fail."""
     cause = failure.explain(run.cause) if run.cause else []
     used = exhausted(run)
-    return [*cause, f"  This was attempt {run.attempt}: {used} (--restarts)."] if used else cause
+    option = " (--restarts)" if run.given_up is GivenUp.RESTARTS else ""
+    return [*cause, f"  This was attempt {run.attempt}: {used}{option}."] if used else cause
 
 
 def exhausted(run: RunStatus) -> str:
-    """Say that a run that failed had used up its restarts."""
-    if run.state is not RunState.FAILED or not 0 < run.limit <= run.restarts:
+    """Say why a run that failed was not restarted any more, if it had been before."""
+    if run.given_up is GivenUp.PROGRESS:
+        return f"no progress: the last {STUCK_TRIES} attempts made no new step"
+    if run.given_up is None:
         return ""
     many = f"all {run.limit} restarts" if run.limit > 1 else "its restart"
     return f"{many} had been used up"
@@ -105,7 +109,7 @@ def attempt_words(run: RunStatus) -> str:
 
 def run_tone(run: RunStatus) -> str:
     """Classify a run's state as wait, run, stall, good, bad or off."""
-    return "stall" if run.stall and run.state is RunState.RUNNING else _TONES[run.state]
+    return "stall" if run.stall and run.state is RunState.RUNNING else _TONES[run.result]
 
 
 def _named(tasks: Mapping[str, TaskStatus], state: TaskState) -> list[str]:
@@ -119,6 +123,24 @@ def _forming(run: RunStatus) -> str:
 def _running(run: RunStatus) -> str:
     if run.stall:
         return failure.stalled(run.stall)
+    return _asking(run) or _some_kept(run) or _advancing(run)
+
+
+def _asking(run: RunStatus) -> str:
+    """Say which tasks wait for a person."""
+    asking = list(run.asks)
+    verb = "asks" if len(asking) == 1 else "ask"
+    return f"{failure.listed(asking)} {verb} for input; `%mw_wait` answers" if asking else ""
+
+
+def _advancing(run: RunStatus) -> str:
+    if run.placing is not None:
+        return ": ".join(filter(None, ["waiting for machines", run.placing]))
+    return _begun(run)
+
+
+def _begun(run: RunStatus) -> str:
+    """Say how far an attempt is that has its machines."""
     starting = _named(run.tasks, TaskState.STARTING)
     imports = [one for one in map(_importing, run.tasks.values()) if one]
     if imports:
@@ -142,6 +164,21 @@ def _together(run: RunStatus) -> str:
     return "connected" if phases and set(phases) == {"connected"} else "running"
 
 
+def _some_kept(run: RunStatus) -> str:
+    """Say which programs are over, whose processes stay, and which are not."""
+    kept = [name for name, task in run.tasks.items() if task.kept]
+    if not kept:
+        return ""
+    failed = [name for name in kept if run.tasks[name].code != 0]
+    what = f"{failure.listed(failed)} failed" if failed else f"{failure.listed(kept)} finished"
+    others = [name for name in run.tasks if name not in kept]
+    return f"{what}, {failure.listed(others)} still {'runs' if len(others) == 1 else 'run'}"
+
+
+def _kept(run: RunStatus) -> str:
+    return f"{_failed(run) if run.outcome is RunState.FAILED else 'finished'}; its processes stay"
+
+
 def _ending(run: RunStatus) -> str:
     """Name what may run on for a while: the evaluator after training, or tasks that may save."""
     running = _named(run.tasks, TaskState.RUNNING)
@@ -159,7 +196,16 @@ def _backoff(run: RunStatus) -> str:
     why = f": {failure.headline(cause)}" if cause else ""
     if cause and cause.finding.code == RESUME_CODE:
         return f"starting again{why}"
-    return f"restarting {run.restarts} of {run.limit}{why}"
+    return f"restarting {run.restarts} of {run.limit}{_delay(run)}{why}"
+
+
+def _delay(run: RunStatus) -> str:
+    """Say for how long a restart waits, and why."""
+    if run.delay is None:
+        return ""
+    less = "did not get as far as" if run.delay.by == "step" else "failed as soon as"
+    why = f"attempt {run.attempt} {less} the one before"
+    return f" in {run.delay.seconds:g} s, because {why}"
 
 
 def _failed(run: RunStatus) -> str:
@@ -173,6 +219,7 @@ _WORDS: dict[RunState, Callable[[RunStatus], str]] = {
     RunState.ENDING: _ending,
     RunState.BACKOFF: _backoff,
     RunState.FAILED: _failed,
+    RunState.KEPT: _kept,
     RunState.LOST: lambda _run: "lost with its supervisor",
 }
 
@@ -196,13 +243,21 @@ def task_words(task: TaskStatus) -> str:
     """Say in a few words where a task is."""
     if task.state is TaskState.ENDED:
         return _ended(task)
-    if task.state is TaskState.RUNNING and task.waits:
+    if task.state is TaskState.RUNNING:
+        return _at_work(task)
+    return "not launched" if task.state is TaskState.ABSENT else _importing(task) or "starting"
+
+
+def _at_work(task: TaskStatus) -> str:
+    if task.kept and not _busy(task):
+        return "kept" if task.code == 0 else f"kept: {_ended(task)}"
+    if task.asks:
+        return "asks in the debugger" if task.asks.debugger else "asks for input"
+    if task.waits:
         return f"waiting for {failure.listed(task.waits)}"
     if task.live is not None:
         return doing_words(task.live)
-    if task.state is TaskState.RUNNING:
-        return "running" if task.phase in (None, "starting") else str(task.phase)
-    return "not launched" if task.state is TaskState.ABSENT else _importing(task) or "starting"
+    return "running" if task.phase in (None, "starting") else str(task.phase)
 
 
 def _importing(task: TaskStatus) -> str:
@@ -224,10 +279,17 @@ def tone(task: TaskStatus) -> str:
         return "off" if task.ours else "bad"
     if task.state is TaskState.ABSENT:
         return "absent"
+    if task.kept and not _busy(task):
+        return "good" if task.code == 0 else "bad"
     if _idle(task):
         return "off"
     waits = task.waits or (task.live is not None and (task.live.waits or task.live.asks))
     return "run" if task.state is TaskState.RUNNING and not waits else "wait"
+
+
+def _busy(task: TaskStatus) -> bool:
+    """Return whether a task runs a live cell."""
+    return task.live is not None and bool(task.live.cell)
 
 
 def _idle(task: TaskStatus) -> bool:

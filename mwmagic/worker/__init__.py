@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False  # a worker starts without `typing`
 if TYPE_CHECKING:
     from .layout import LayoutReport, layout_report
     from .reports import report
@@ -28,4 +26,6 @@ def __getattr__(name: str) -> object:
     """Import a public name when it is first used: every worker imports this package."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -14,18 +14,16 @@ import faulthandler
 import functools
 import gc
 import io
-import json
-import linecache
 import os
 import signal
 import sys
-import threading
 import time
-import traceback
 import types
 from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
+
+TYPE_CHECKING = False  # a worker starts without what it may never need
+if TYPE_CHECKING:
+    from typing import Any
 
 MESSAGE_CHARACTERS = 6000
 """The most of an exception's text that the report holds."""
@@ -42,21 +40,30 @@ LINGER_SECONDS = 5.0
 JAX's and TensorFlow's wait for the other processes, which wait for this one.
 """
 
+_FOLDER = os.path.dirname(os.path.realpath(__file__))  # noqa: PTH120 - `pathlib` takes a while to import
+
 
 def _find_package() -> None:
     """Import the mwmagic that this file belongs to, and let user code find it.
 
     Another installed version may not fit the supervisor that started this process.
     """
-    package = Path(__file__).resolve().parents[1]
+    parent = os.path.dirname(os.path.dirname(_FOLDER))  # noqa: PTH120 - as above
     if "mwmagic" not in sys.modules:
-        spec = spec_from_file_location("mwmagic", package / "__init__.py")
-        if spec is None or spec.loader is None:
-            raise ImportError(f"there is no package in {package}")
-        sys.modules["mwmagic"] = module_from_spec(spec)
-        spec.loader.exec_module(sys.modules["mwmagic"])
-    if str(package.parent) not in sys.path:
-        sys.path.append(str(package.parent))
+        sys.path.insert(0, parent)
+        try:
+            import mwmagic  # noqa: F401 - it is to be found later
+        finally:
+            sys.path.remove(parent)
+    if parent not in sys.path:
+        sys.path.append(parent)
+
+
+def _standard(name: str) -> Any:  # noqa: ANN401 - a module
+    """Import one of Python's own modules when it is needed; see `mwmagic.worker.standard`."""
+    from mwmagic.worker.standard import standard
+
+    return standard(name)
 
 
 def _enable_stacks() -> None:
@@ -80,6 +87,8 @@ def _give_way(number: int, descriptor: int) -> None:
 
     @functools.wraps(take)
     def signal_(signalnum: int, handler: object) -> object:
+        import threading
+
         main = threading.current_thread() is threading.main_thread()  # others may set none
         if signalnum == number and main:
             faulthandler.unregister(number)
@@ -95,7 +104,7 @@ def _install_fixes() -> None:
     """Prepare the frameworks, without importing any before the user's code does."""
     from mwmagic import repairs
     from mwmagic.model import variables
-    from mwmagic.worker import coordination, devices, downloads, fit, iterators
+    from mwmagic.worker import coordination, devices, downloads, fit, iterators, questions
     from mwmagic.worker.line import descriptor
 
     keras = os.environ.get(variables.KERAS, "auto")
@@ -109,6 +118,21 @@ def _install_fixes() -> None:
     iterators.install()
     if descriptor() is not None and keras != "plain":
         fit.install()
+    if variables.ANSWERED in os.environ:
+        questions.install()
+
+
+def preload() -> None:
+    """Import what workers use, in a process that they are forked from; install nothing."""
+    _find_package()
+    from mwmagic import repairs
+    from mwmagic.model import variables
+
+    # What `_install_fixes` and `_run` import, and what `fit` does once there is Keras.
+    from mwmagic.worker import coordination, devices, downloads, fit, iterators, source, watch  # noqa: F401
+
+    if os.environ.get(variables.KERAS, "auto") == "auto":
+        repairs.look()
 
 
 def _announce(text: str) -> None:
@@ -134,7 +158,7 @@ def _where(error: BaseException, script: str) -> dict[str, object] | None:
 
     if isinstance(error, SyntaxError) and is_users(error.filename or "", script):
         return _place(error.filename, error.lineno, "<module>", error.text)
-    frames = traceback.extract_tb(error.__traceback__)
+    frames = _standard("traceback").extract_tb(error.__traceback__)
     own = [frame for frame in frames if is_users(frame.filename, script)]
     return _place(own[-1].filename, own[-1].lineno, own[-1].name, own[-1].line) if own else None
 
@@ -183,33 +207,33 @@ def _told(error: BaseException, characters: int) -> dict[str, object]:
     return {"type": type(error).__name__, "message": _message(error, characters)}
 
 
-def _report(error: BaseException, script: str) -> None:
-    """Report to the supervisor, in a file, what was raised and where."""
+def _report(error: BaseException, script: str, path: str | None) -> dict[str, object]:
+    """Return what was raised and where, after reporting it to the supervisor in a file, if any."""
     moment = time.monotonic()
-    from mwmagic.model import variables
-
-    path = os.environ.get(variables.FAILURE_REPORT)
-    if not path:
-        return
     chain = _origins(error)
     origins = [{**_told(one, ORIGIN_CHARACTERS), "handled": handled} for one, handled in chain]
     report = {**_told(error, MESSAGE_CHARACTERS), "time": moment, "origins": origins}
+    # At once, since this process may be killed while it looks for the places.
+    _write(path, report)
+    for origin, (one, _) in zip(origins, chain, strict=True):
+        origin["where"] = _where(one, script)
+    report["where"] = _where(error, script)
+    _write(path, report)
+    return report
+
+
+def _write(path: str | None, report: dict[str, object]) -> None:
+    """Write the report as a whole, or not at all."""
+    if not path:
+        return
+    draft = f"{path}.draft"
     # Without it the exit code and the log remain; the record may be gone.
     with contextlib.suppress(OSError):
-        # At once, since this process may be killed while it looks for the places.
-        _write(path, report)
-        for origin, (one, _) in zip(origins, chain, strict=True):
-            origin["where"] = _where(one, script)
-        _write(path, {**report, "where": _where(error, script)})
-
-
-def _write(path: str, report: dict[str, object]) -> None:
-    """Write the report as a whole, or not at all."""
-    draft = f"{path}.draft"
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
-        json.dump(report, file, ensure_ascii=False)  # escapes would make it six times as long
-    os.replace(draft, path)  # noqa: PTH105 - both are strings
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
+            # Escapes would make it six times as long.
+            _standard("json").dump(report, file, ensure_ascii=False)
+        os.replace(draft, path)  # noqa: PTH105 - both are strings
 
 
 def _without_own(error: BaseException) -> types.TracebackType | None:
@@ -222,7 +246,7 @@ def _without_own(error: BaseException) -> types.TracebackType | None:
 
 def _print(error: BaseException) -> int:
     """Show what was raised as the interpreter does, and return the exit code."""
-    trace = _without_own(error)
+    trace, traceback = _without_own(error), _standard("traceback")
     sys.last_type, sys.last_value, sys.last_traceback = type(error), error, trace
     if sys.excepthook is sys.__excepthook__:
         # The interpreter's own would read the lines from the file as it is now.
@@ -312,11 +336,14 @@ def _leave(code: int, script: str, process: int) -> None:
     well = _is_success(code)
     if not well:
         _forsake_others()
-        timer = threading.Timer(LINGER_SECONDS, os._exit, (code if code > 0 else 128 - code,))
+        last = code if code > 0 else 128 - code
+        timer = _standard("threading").Timer(LINGER_SECONDS, os._exit, (last,))
         timer.daemon = True
         timer.start()
     _send_reports()
-    threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001 - as Py_Exit does
+    threading = sys.modules.get("threading")
+    if threading is not None:
+        threading._shutdown()  # noqa: SLF001 - as Py_Exit does
     atexit._run_exitfuncs()  # noqa: SLF001 - as Py_Exit does
     if well:
         _dismantle(script)
@@ -350,7 +377,7 @@ def _run(script: str) -> BaseException | None:
     except BaseException as error:  # noqa: BLE001 - reported, printed, and told by the exit code
         if isinstance(error, SyntaxError) and error.filename == script and error.text is not None:
             # The compiler took it from the file, which may be another by now.
-            error.text = linecache.getline(script, error.lineno or 0)
+            error.text = _standard("linecache").getline(script, error.lineno or 0)
         return error
     return None
 
@@ -376,15 +403,48 @@ def run_again(main: dict[str, object]) -> None:
 def _execute(script: str, process: int) -> int:
     """Run the user's file and return its exit code, or a signal's number with a minus."""
     error = _run(script)
+    if _stays(process):
+        return _keep(error, script)
     if error is None:
         return 0
-    failed = not isinstance(error, SystemExit) or not _is_success(error.code)
-    if failed and os.getpid() == process:  # and no fork of it
-        _report(error, script)
+    from mwmagic.model import variables
+
+    if _failed(error) and os.getpid() == process:  # and no fork of it
+        _report(error, script, os.environ.get(variables.FAILURE_REPORT))
+    return _ended(error)
+
+
+def _failed(error: BaseException) -> bool:
+    return not isinstance(error, SystemExit) or not _is_success(error.code)
+
+
+def _ended(error: BaseException) -> int:
+    """Show what was raised, and return the exit code, or a signal's number with a minus."""
     if isinstance(error, SystemExit):
         return _exit_code(error)
     code = _print(error)
     return -signal.SIGINT if isinstance(error, KeyboardInterrupt) else code
+
+
+def _stays(process: int) -> bool:
+    """Return whether this process, which is no fork of the worker, stays with its variables."""
+    from mwmagic.model import variables
+
+    return variables.KEEP in os.environ and os.getpid() == process
+
+
+def _keep(error: BaseException | None, script: str) -> int:
+    """Report how the user's file ended, then run live cells until the worker may end."""
+    # Not in the file, which tells at the process's end what that came from.
+    report = _report(error, script, None) if error is not None and _failed(error) else None
+    code = 0 if error is None else _ended(error)
+    _flush()
+    _send_reports()
+    from mwmagic.worker import live
+
+    end = {"code": code} if code >= 0 else {"code": None, "signal": -code}
+    live.stay({"ok": report is None, **end, "report": report})
+    return code
 
 
 def main(argv: list[str]) -> None:
@@ -399,12 +459,12 @@ def main(argv: list[str]) -> None:
     _enable_stacks()
     _install_fixes()
     sys.argv = list(argv)
-    folder = str(Path(argv[0]).resolve().parent)
-    if sys.path and sys.path[0] == str(Path(__file__).resolve().parent):
+    folder = os.path.dirname(os.path.realpath(argv[0]))  # noqa: PTH120 - as above
+    if sys.path and sys.path[0] == _FOLDER:
         sys.path[0] = folder
     else:
         sys.path.insert(0, folder)
-    script = argv[0] if argv[0].startswith("/") else f"{Path.cwd()}/{argv[0]}"
+    script = argv[0] if argv[0].startswith("/") else f"{os.getcwd()}/{argv[0]}"  # noqa: PTH109 - as above
     process = os.getpid()
     _leave(_execute(script, process), script, process)
 

@@ -121,6 +121,8 @@ class Collectives:
             return "names"
         if found.list_logical_devices("GPU"):
             return "gpu"
+        if not tracked.tracked_keys():
+            return "program"
         self.ended = False
         found.abort_collective_ops(UNAVAILABLE_CODE, FREED)
         return None
@@ -206,7 +208,7 @@ def rejoin(epoch: int) -> dict[str, int] | None:
         collectives.
     """
     found = context()
-    if found is None or lacking():
+    if found is None or lacking() or not tracked.tracked_keys():
         return None
     found.executor.clear_error()
     found.enable_collective_ops(found._collective_ops_server_def)

@@ -13,17 +13,16 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import inspect
 import sys
-import threading
 import time
-from typing import TYPE_CHECKING, Any
 
 from mwmagic.repairs.imports import after_import
 
+TYPE_CHECKING = False  # a worker starts without `typing`, and the two imported below
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import ModuleType
+    from typing import Any
 
 __all__ = ["LEAVE_SECONDS", "configure_heartbeat", "install", "take_leave"]
 
@@ -63,6 +62,8 @@ def configure_heartbeat(seconds: float, context: ModuleType) -> None:
     context : module
         ``tensorflow.python.eager.context``.
     """
+    import inspect
+
     configure = getattr(context.Context, "configure_coordination_service", None)
     if configure is None or _TIMEOUT not in inspect.signature(configure).parameters:
         return
@@ -87,6 +88,8 @@ def take_leave() -> None:
     context = module.context_safe() if module else None
     if not _of_workers(_jobs(context)):
         return
+    import threading
+
     # The service may be gone, and some versions of TensorFlow then wait for it forever.
     farewell = threading.Thread(target=_bid_farewell, args=(context,), daemon=True)
     farewell.start()

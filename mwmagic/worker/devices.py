@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from mwmagic.repairs.imports import after_import
 
+TYPE_CHECKING = False  # a worker starts without `typing`
 if TYPE_CHECKING:
     from types import ModuleType
 

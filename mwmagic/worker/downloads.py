@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import functools
 import os
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from mwmagic.repairs.imports import after_import
 
+TYPE_CHECKING = False  # a worker starts without `typing` and `pathlib`
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
+    from typing import Any
 
 __all__ = ["install", "whole"]
 
@@ -48,6 +48,8 @@ def whole(retrieve: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(retrieve)
     def retrieve_whole(url: str, filename: str, *args: Any, **options: Any) -> tuple[str, Any]:  # noqa: ANN401 - urllib's
+        from pathlib import Path
+
         part = Path(f"{filename}.{os.getpid()}.part")
         try:
             _, headers = retrieve(url, str(part), *args, **options)

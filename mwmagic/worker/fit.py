@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import sys
 from functools import wraps
-from typing import TYPE_CHECKING, Any
 
 from mwmagic.model.variables import ANNOUNCED
 from mwmagic.repairs.imports import after_import
 
+TYPE_CHECKING = False  # a worker starts without `typing`
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
+    from typing import Any
 
     from .watch import Watch
 

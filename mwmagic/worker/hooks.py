@@ -8,20 +8,33 @@ lines that `source` keeps. A hook that user code sets takes their place.
 from __future__ import annotations
 
 import sys
-import threading
-import traceback
+
+from mwmagic.repairs.imports import after_import
+
+from .standard import standard
+
+TYPE_CHECKING = False  # a worker starts without `threading` and `traceback`
+if TYPE_CHECKING:
+    import threading
+    from types import ModuleType
 
 __all__ = ["install"]
 
 
 def install() -> None:
     """Print what nothing catches outside the main thread's code."""
-    threading.excepthook = _thread
+    after_import("threading", _watch_threads)
     sys.unraisablehook = _unraisable
+
+
+def _watch_threads(module: ModuleType) -> None:
+    vars(module).update(excepthook=_thread)
 
 
 def _thread(args: threading.ExceptHookArgs) -> None:
     """Print what a thread raised, as `threading` does."""
+    import threading
+
     error, thread = args.exc_value, args.thread
     if isinstance(error, SystemExit) or error is None or thread is None or sys.stderr is None:
         threading.__excepthook__(args)
@@ -48,6 +61,7 @@ def _shown(value: object) -> str:
 
 def _print(title: str, error: BaseException, *, chain: bool) -> None:
     """Print in one piece, between the lines of other threads."""
+    traceback = standard("traceback")
     lines = traceback.format_exception(type(error), error, error.__traceback__, chain=chain)
     sys.stderr.write("".join([f"{title}\n", *lines]))
     sys.stderr.flush()

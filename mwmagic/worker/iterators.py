@@ -13,15 +13,16 @@ from __future__ import annotations
 
 import functools
 import sys
-import threading
-from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any
 
 from mwmagic.repairs.imports import after_import
 
+TYPE_CHECKING = False  # a worker starts without `typing`, `threading` and `queue`
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable
+    from queue import SimpleQueue
     from types import ModuleType
+    from typing import Any
 
 __all__ = ["WAITING_COUNT", "install"]
 
@@ -42,23 +43,26 @@ def install() -> None:
 
     Call it before the user's code runs. It imports nothing.
     """
-    reaper = _Reaper()
-    after_import(_CACHE, functools.partial(_notice_files, reaper))
-    after_import(_PROFILER, functools.partial(_finish_first, reaper))
-    for module in _ITERATORS:
-        after_import(module, functools.partial(_free_later, reaper))
+    after_import(_CACHE, lambda module: _notice_files(_reaper(), module))
+    after_import(_PROFILER, lambda module: _finish_first(_reaper(), module))
+    for name in _ITERATORS:
+        after_import(name, lambda module: _free_later(_reaper(), module))
 
 
 class _Reaper:
     """Frees what it takes, on one thread that lives as long as the process."""
 
     def __init__(self) -> None:
+        from queue import SimpleQueue
+
         self.refuses = False
         self._taken: SimpleQueue[Callable[[], None]] = SimpleQueue()  # put to while it is read
         self._thread: threading.Thread | None = None
 
     def accepts(self) -> bool:
         """Return whether it takes anything now."""
+        import threading
+
         if self.refuses or self._taken.qsize() >= WAITING_COUNT or sys.is_finalizing():
             return False  # a thread that starts as the interpreter ends never says that it has
         if self._thread is None or not self._thread.is_alive():  # also after a fork
@@ -75,6 +79,8 @@ class _Reaper:
 
     def finish(self) -> None:
         """Wait until everything taken is freed."""
+        import threading
+
         if self._thread is not None and self._thread.is_alive():
             freed = threading.Event()
             self._taken.put(freed.set)
@@ -83,6 +89,12 @@ class _Reaper:
     def _free(self) -> None:
         while True:
             self._taken.get()()
+
+
+@functools.cache
+def _reaper() -> _Reaper:
+    """Return the one that this process has once TensorFlow is imported."""
+    return _Reaper()
 
 
 def _notice_files(reaper: _Reaper, module: ModuleType) -> None:

@@ -4,9 +4,9 @@ Each packet on the worker's line is a JSON object. What comes in has ``do``: ``c
 number, its ``name`` and ``source``; ``interrupt`` with a cell's number; ``reply`` to a question;
 ``abort`` and ``meet``, which free the cell from a collective, and let it make a strategy; and
 ``rejoin``, ``compare`` and ``align`` after some task's error, as `mwmagic.cells` says.
-What goes out has ``live``: ``ready``; ``ask`` with the cell and the prompt of a question; ``show``
-with what is displayed; ``arrived`` where a cell waits to make a strategy; ``bound`` if it cannot be
-freed; ``rejoined``, ``compared``, ``aligned`` or ``unable``;
+What goes out has ``live``: ``ready``; ``ask`` with the cell and the prompt of a question, and
+whether a debugger asks; ``show`` with what is displayed; ``arrived`` where a cell waits to make a
+strategy; ``bound`` if it cannot be freed; ``rejoined``, ``compared``, ``aligned`` or ``unable``;
 ``answer`` with the number of the cell and either what its last expression is worth, or what it
 raised.
 """
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import bdb
 import builtins
 import ctypes
 import inspect
@@ -29,11 +30,13 @@ import threading
 import time
 import traceback
 from contextlib import suppress
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.model import variables
-from mwmagic.model.live import CELL_BYTES
+from mwmagic.model.live import CELL_BYTES, PROGRAM_CELL
 from mwmagic.model.ownership import is_ours
+from mwmagic.repairs.imports import after_import
 
 from . import collectives
 from .collectives import CollectiveEnded, Collectives
@@ -41,9 +44,9 @@ from .line import descriptor
 from .value import bundle, figures
 
 if TYPE_CHECKING:
-    from types import FrameType, TracebackType
+    from types import FrameType, ModuleType, TracebackType
 
-__all__ = ["serve"]
+__all__ = ["ask", "serve", "stay"]
 
 REPLY_BYTES = 2**15
 """The longest answer that is sent as a packet; a longer one goes to a file."""
@@ -68,41 +71,90 @@ def serve() -> None:
     RuntimeError
         This process has no line.
     """
+    vars(sys.modules["__main__"]).pop("serve", None)
+    _loop().run()
+
+
+def ask(prompt: object = "", /) -> str:
+    """Return a line that the user types in the notebook, as `input` does.
+
+    Raises
+    ------
+    EOFError
+        No one can answer.
+    RuntimeError
+        This process has no line.
+    """
+    return _loop().ask(prompt)
+
+
+def stay(end: dict[str, Any]) -> None:
+    """Report how the program ended, then run cells, which find its variables.
+
+    Parameters
+    ----------
+    end : dict
+        Its exit ``code`` or a ``signal``, and the ``report`` of what it raised, if it did.
+
+    Raises
+    ------
+    RuntimeError
+        This process has no line.
+    """
+    _loop().run({"live": "answer", "cell": PROGRAM_CELL, **end})
+
+
+@cache
+def _loop() -> _Loop:
     number = descriptor()
     if number is None:
         raise RuntimeError("live cells need the line to a supervisor; `%%mw_live` starts them")
-    main = vars(sys.modules["__main__"])
-    main.pop("serve", None)
-    _Loop(socket.socket(fileno=os.dup(number)), main).run()
+    return _Loop(socket.socket(fileno=os.dup(number)))
+
+
+def _tame(pdb: ModuleType) -> None:
+    """Have Ctrl-C interrupt what runs after a debugger's ``continue``, not call it again."""
+
+    def sigint_handler(_debugger: object, _number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    pdb.Pdb.sigint_handler = sigint_handler
 
 
 class _Loop:
     """Reads cells on a thread, and runs them on the main one, where frameworks expect code."""
 
-    def __init__(self, line: socket.socket, names: dict[str, Any]) -> None:
+    def __init__(self, line: socket.socket) -> None:
         self._line = line
-        self._names = names
         self._orders: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self._running = False
         self._files = 0
-        self._cell = 0  # the latest that has begun
+        self._cell = PROGRAM_CELL  # the latest that has begun
         self._cancelled = 0  # the latest that was interrupted before it began
         self._deciding = threading.Lock()
         self._replies: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._asking = threading.Lock()
+        self._listener: threading.Thread | None = None
         self._events: asyncio.AbstractEventLoop | None = None
         self._collectives = Collectives(self._meet)
         self._meeting: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._freed = 0  # the latest cell that was freed
         os.register_at_fork(after_in_child=line.close)
+        after_import("pdb", _tame)
 
-    def run(self) -> None:
-        """Run cells until the line ends."""
-        signal.signal(signal.SIGINT, self._interrupted)
-        builtins.input = self._ask  # which `breakpoint` uses too
+    @property
+    def _names(self) -> dict[str, Any]:
+        return vars(sys.modules["__main__"])
+
+    def run(self, end: dict[str, Any] | None = None) -> None:
+        """Run cells until the line ends; first tell the end of a program, if one ran."""
+        builtins.input = self.ask  # which `breakpoint` uses too
         vars(builtins)["display"] = self._display  # as in IPython
         os.environ.setdefault("MPLBACKEND", "agg")
         self._collectives.install()
-        threading.Thread(target=self._listen, name="mwmagic-live", daemon=True).start()
+        self._hear()
+        if end is not None:
+            self._say(end)
         self._say({"live": "ready"})
         while (order := self._orders.get()) is not None:
             if order["do"] != "cell":
@@ -114,17 +166,36 @@ class _Loop:
                     stream.flush()
             self._say({"live": "answer", "cell": order["cell"], **answer})
 
-    def _ask(self, prompt: object = "", /) -> str:
+    def _hear(self) -> None:
+        """Begin to listen, unless that has begun."""
+        if self._listener is None:
+            listener = threading.Thread(target=self._listen, name="mwmagic-live", daemon=True)
+            self._listener = listener
+            listener.start()
+
+    def ask(self, prompt: object = "", /) -> str:
         """Return a line that the user types in the notebook, as `input` does."""
+        debugger = _debugs(sys._getframe(1))  # noqa: SLF001 - of `input`, or of `ask`
+        self._hear()
+        try:
+            with self._asking:  # of one thread at a time
+                text = self._answered(str(prompt)[:RAISED_CHARACTERS], debugger=debugger)
+        except KeyboardInterrupt:
+            if debugger:  # which would take it for a command of its own, and ask again
+                raise bdb.BdbQuit from None
+            raise
+        if text is None:
+            raise EOFError("EOF when reading a line")  # as without a keyboard
+        return text
+
+    def _answered(self, prompt: str, *, debugger: bool) -> str | None:
         for stream in (sys.stdout, sys.stderr):
-            stream.flush()
+            with suppress(Exception):  # the user's code may have closed or replaced it
+                stream.flush()
         while not self._replies.empty():  # to a question that was interrupted
             self._replies.get()
-        self._say({"live": "ask", "cell": self._cell, "prompt": str(prompt)[:RAISED_CHARACTERS]})
-        text = self._replies.get()
-        if text is None:
-            raise EOFError("no one can answer here")
-        return text
+        self._say({"live": "ask", "cell": self._cell, "prompt": prompt, "debugger": debugger})
+        return self._replies.get()
 
     def _display(self, *values: object) -> None:
         """Show values in the notebook, as IPython's `display` does."""
@@ -207,6 +278,7 @@ class _Loop:
             else:
                 self._orders.put(order)
         self._orders.put(None)
+        self._replies.put(None)
 
     def _packet(self) -> bytes:
         try:
@@ -233,6 +305,7 @@ class _Loop:
         began = time.monotonic()
         try:
             try:
+                signal.signal(signal.SIGINT, self._interrupted)  # the last cell may have taken it
                 self._begin(order["cell"])
                 value = self._executed(order["source"], order["name"])
                 self._display(*figures())
@@ -286,6 +359,13 @@ def _recovered(order: dict[str, Any]) -> dict[str, Any]:
     return {"live": "aligned"}
 
 
+def _debugs(frame: FrameType | None) -> bool:
+    """Return whether a question is a debugger's, which asks through the module `cmd`."""
+    while frame is not None and is_ours(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame is not None and frame.f_globals.get("__name__") == "cmd"
+
+
 def _brief(message: dict[str, Any]) -> dict[str, Any]:
     """Return what of an answer is sent although the rest is in a file."""
     return {name: message[name] for name in ("live", "cell")}
@@ -299,7 +379,8 @@ def _file(number: int) -> str:
 def _raised(error: BaseException, name: str) -> dict[str, Any]:
     """Return what a cell raised, and at which of its lines."""
     trace = _theirs(error.__traceback__)
-    sys.last_type, sys.last_value, sys.last_traceback = type(error), error, trace
+    if not isinstance(error, bdb.BdbQuit):  # a debugger that was left is not what to debug
+        sys.last_type, sys.last_value, sys.last_traceback = type(error), error, trace
     if isinstance(error, SyntaxError) and error.filename == name:
         line, trace = error.lineno, None
     else:
@@ -312,7 +393,7 @@ def _raised(error: BaseException, name: str) -> dict[str, Any]:
         message = text = "<its text is not available>"
     kind = type(error).__name__
     cut = {"message": message[:RAISED_CHARACTERS], "trace": text[-TRACE_CHARACTERS:]}
-    return {"type": kind, "line": line, **cut}
+    return {"type": kind, "line": line, "left": isinstance(error, bdb.BdbQuit), **cut}
 
 
 def _printed(error: BaseException, trace: TracebackType | None) -> str:

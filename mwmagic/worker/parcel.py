@@ -16,10 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+from .frames import FRAME_READERS, NotPlain, is_pandas
+from .frames import packed as packed_frame
 
-__all__ = ["NotPlain", "read", "write"]
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+__all__ = ["NotPlain", "Parcel", "read", "roomy", "write"]
 
 ALIGNED_BYTES = 64
 """Arrays begin at multiples of it, as NumPy's own do."""
@@ -27,36 +30,56 @@ ALIGNED_BYTES = 64
 _LENGTH_BYTES = 8
 
 
-class NotPlain(TypeError):
-    """A value that is neither an array nor plain data."""
-
-
-def write(path: str, values: Mapping[str, Any]) -> int:
-    """Write values to a new file that only its owner can read; return its size in bytes.
+class Parcel:
+    """Values on their way to a file.
 
     Parameters
     ----------
-    path : str
-        The file, which must not exist.
     values : mapping of str to object
-        Arrays (also tensors and variables of the frameworks), numbers, texts, bytes, None, and
-        lists, tuples and dicts of these.
+        Arrays (also tensors and variables of the frameworks), numbers, texts, bytes, None,
+        DataFrames, Series and indexes of pandas, and lists, tuples and dicts of these.
 
     Raises
     ------
     NotPlain
         A value is something else.
+
+    Attributes
+    ----------
+    size : int
+        How many bytes the file has at most.
     """
-    arrays: list[np.ndarray] = []
-    header = json.dumps({name: _packed(value, arrays, name) for name, value in values.items()})
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(len(header.encode()).to_bytes(_LENGTH_BYTES, "little"))
-        file.write(header.encode())
-        for array in arrays:
-            file.write(bytes(-file.tell() % ALIGNED_BYTES))
-            file.write(_bytes(array))
-        return file.tell()
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._arrays: list[np.ndarray] = []
+        held = {name: _packed(value, self._arrays, name) for name, value in values.items()}
+        self._header = json.dumps(held).encode()
+        padded = sum(array.nbytes + ALIGNED_BYTES for array in self._arrays)
+        self.size = _LENGTH_BYTES + len(self._header) + padded
+
+    def write(self, path: str) -> None:
+        """Write them to a new file that only its owner can read, and that must not exist."""
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(len(self._header).to_bytes(_LENGTH_BYTES, "little"))
+            file.write(self._header)
+            for array in self._arrays:
+                file.write(bytes(-file.tell() % ALIGNED_BYTES))
+                file.write(_bytes(array))
+
+
+def roomy(places: Sequence[str], size: int) -> str:
+    """Return the first place whose disk has room for some bytes; else the last."""
+    for place in places[:-1]:
+        disk = os.statvfs(os.path.dirname(place))  # noqa: PTH120 - as in `read`
+        if disk.f_bavail * disk.f_frsize > size:
+            return place
+    return places[-1]
+
+
+def write(path: str, values: Mapping[str, Any]) -> None:
+    """Write values to a new file; see `Parcel`."""
+    Parcel(values).write(path)
 
 
 def read(path: str) -> dict[str, Any]:
@@ -80,7 +103,10 @@ def _packed(value: Any, arrays: list[np.ndarray], name: str) -> Any:  # noqa: AN
     pack = _PACKERS.get(type(value))
     if pack is not None:
         return pack(value, lambda one: _packed(one, arrays, name))
-    return {"array": _packed_array(value, arrays, name)}
+    if is_pandas(value):
+        return packed_frame(value, name, lambda one, part: _packed(one, arrays, part))
+    kind = "scalar" if isinstance(value, np.generic) else "array"
+    return {kind: _packed_array(value, arrays, name)}
 
 
 _PACKERS: dict[type, Callable[[Any, Callable[[Any], Any]], Any]] = {
@@ -115,6 +141,8 @@ def _unpacked(value: Any, data: mmap.mmap) -> Any:  # noqa: ANN401 - any
     if not isinstance(value, dict):
         return value
     [(kind, inner)] = value.items()
+    if kind in FRAME_READERS:
+        return FRAME_READERS[kind](inner, lambda one: _unpacked(one, data))
     return _KINDS[kind](inner, data)
 
 
@@ -146,11 +174,12 @@ def _named(name: str) -> Any:  # noqa: ANN401 - a dtype
         return getattr(ml_dtypes, name)
 
 
-_KINDS = {
+_KINDS: dict[str, Callable[[Any, mmap.mmap], Any]] = {
     "float": lambda inner, _: float.fromhex(inner),
     "bytes": lambda inner, _: base64.b64decode(inner),
     "dict": lambda inner, data: {_unpacked(k, data): _unpacked(v, data) for k, v in inner},
     "list": lambda inner, data: [_unpacked(one, data) for one in inner],
     "tuple": lambda inner, data: tuple(_unpacked(one, data) for one in inner),
     "array": _array,
+    "scalar": lambda inner, data: _array(inner, data)[()],
 }

@@ -11,25 +11,21 @@ and TensorFlow's AutoGraph, which read its lines, and the children of `multiproc
 from __future__ import annotations
 
 import functools
-import io
-import linecache
 import os
-import tokenize
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from mwmagic.model import variables
 from mwmagic.repairs.imports import after_import
 
 from . import hooks
 
+TYPE_CHECKING = False  # a worker starts without `typing`, `linecache` and `pathlib`
 if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
 __all__ = ["read"]
 
-SPAWNED = str(Path(__file__).with_name("spawned.py"))
+SPAWNED = f"{os.path.dirname(__file__)}/spawned.py"  # noqa: PTH120 - as above
 """What runs as the main module of a child, and becomes the code."""
 
 _SPAWNERS = ("multiprocessing.spawn", "loky.backend.spawn", "joblib.externals.loky.backend.spawn")
@@ -50,8 +46,9 @@ def read(script: str) -> bytes:
         It cannot be read.
     """
     copy = os.environ.get(variables.SOURCE)
-    source = Path(copy or script).read_bytes()
-    _keep_lines(script, len(source), _lines(source))
+    with open(copy or script, "rb") as file:  # noqa: PTH123 - as above
+        source = file.read()
+    after_import("linecache", functools.partial(_keep_lines, script, source))
     if copy:
         os.environ[variables.SCRIPT] = script
         hooks.install()
@@ -60,25 +57,29 @@ def read(script: str) -> bytes:
     return source
 
 
-def _keep_lines(script: str, size: int, lines: list[str]) -> None:
+def _keep_lines(script: str, source: bytes, linecache: ModuleType) -> None:
     """Serve later reads of source lines from the copy, since the file may have changed.
 
     TensorFlow's AutoGraph reads them again before it transforms a function.
     """
-    update = linecache.updatecache
+    update, size, lines = linecache.updatecache, len(source), _lines(source)
 
     def updatecache(filename: str, module_globals: dict[str, object] | None = None) -> list[str]:
         if filename != script:
-            return update(filename, module_globals)
+            found: list[str] = update(filename, module_globals)
+            return found
         linecache.cache[script] = (size, None, lines, script)
         return lines
 
-    linecache.updatecache = updatecache
+    vars(linecache).update(updatecache=updatecache)
     updatecache(script)
 
 
 def _lines(source: bytes) -> list[str]:
     """Return the lines of a source file, in the encoding that it declares."""
+    import io
+    import tokenize
+
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(source).readline)
     except SyntaxError:  # which the compiler reports

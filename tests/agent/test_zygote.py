@@ -18,6 +18,8 @@ BOOTSTRAP = Path(module.__file__).parents[1] / "worker" / "bootstrap.py"
 RUNNER = """
 import sys
 
+def preload():
+    pass
 def main(argv):
     sys.argv = argv
     module = type(sys)("__main__")

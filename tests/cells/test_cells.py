@@ -284,6 +284,30 @@ def test_all_cells_end_with_the_processes():
     assert cells.handle(Answered("worker:1", 1, raised=False)) == []
 
 
+def test_a_program_comes_before_the_first_cell_and_its_processes_may_be_gone():
+    cells = Cells((*TWO, "ps:0"), program=TWO)
+    assert cells.handle(Answered("worker:0", 0, raised=False)) == [Await(0, 2.0, "look")]
+    assert cells.handle(Ready("worker:0")) == []
+    assert cells.handle(Answered("worker:1", 0, raised=True)) == [Done(0)]
+    assert cells.handle(Ready("worker:1")) == []
+    assert cells.handle(Submit(1, ("ps:0",))) == [Refuse(1, ("ps:0",))], "it is in its program"
+    assert cells.handle(Submit(2, TWO)) == [Tell(task, 2) for task in TWO]
+    assert cells.handle(Gone(reset=True)) == [Done(2, "reset", TWO)]
+    assert cells.current == 0, "the program runs again"
+
+
+def test_a_program_is_over_when_one_raised_and_the_others_wait_for_it():
+    cells = Cells(TWO, program=TWO)
+    cells.handle(Answered("worker:1", 0, raised=True))
+    assert cells.handle(Elapsed(0, "free")) == [Examine(0)]
+    zero = frozenset({"worker:0"})
+    assert cells.handle(Found(0, zero, zero)) == [
+        Waits(0, ("worker:0",), ("worker:1",), ()),
+        Done(0, "waits", ("worker:0",)),
+    ]
+    assert cells.handle(Submit(1, TWO)) == [Refuse(1, ("worker:0",))]
+
+
 PURPOSES = ("free", "look", "recover")
 
 

@@ -7,7 +7,6 @@ import os
 import signal
 import threading
 
-import numpy as np
 import pytest
 from processes import eventually
 
@@ -245,28 +244,6 @@ def test_cells_are_recorded(live):
     assert raised == {"worker:0": None, "worker:1": "ZeroDivisionError"}
     one = second["answers"]["worker:0"]
     assert live.process.logs(0)[one["start"] : one["end"]] == b"out\n"
-
-
-def test_values_are_pushed_and_pulled(live):
-    x = np.arange(6.0).reshape(2, 3)
-    live.push(x=x, lr=0.1)
-    live.push([1], lr=0.2)
-    assert texts(live.run("lr, x.shape")) == {
-        "worker:0": "(0.1, (2, 3))",
-        "worker:1": "(0.2, (2, 3))",
-    }
-    live.run("x += 1 + rank")
-    np.testing.assert_array_equal(live.pull("x", task=1), x + 2)
-    assert live.pull("{'a': [lr, rank]}", "rank", task=1) == ({"a": [0.2, 1]}, 1)
-
-
-def test_what_cannot_be_moved_is_refused(live):
-    with pytest.raises(BadArguments, match="x has a object, which is neither"):
-        live.push(x=object())
-    with pytest.raises(WorkerFailed, match="NotPlain: object has a type, which is neither"):
-        live.pull("object")
-    with pytest.raises(WorkerFailed, match="NameError: name 'nothing' is not defined"):
-        live.pull("nothing")
 
 
 def test_a_reset_gives_fresh_interpreters(live):

@@ -301,7 +301,7 @@ time.sleep(600)
 
 
 def test_an_agent_that_no_longer_answers_is_lost_once(monkeypatch):
-    monkeypatch.setattr(module, "MARGIN_SECONDS", 0.05)
+    monkeypatch.setattr(module, "OVERDUE_SECONDS", 0.05)
 
     async def test():
         deaf = DEAF.replace("CLOCK_PINGS", str(module.CLOCK_PINGS))

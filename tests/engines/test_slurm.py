@@ -404,7 +404,7 @@ def test_a_run_goes_on_after_an_accident(slurm, cluster, accident, symptoms):
     one = cluster(2, engine="slurm", nodes=2, restarts=1, lease=LEASE_SECONDS)
     told = had(one, slurm.network.hosts, accident)
     assert told.finding.symptom in symptoms
-    assert accident is not link or told.finding.detail == "no answer for 3 s"
+    assert accident is not link or told.finding.detail == "no answer for 1.5 s"
     assert (told.hosts["struck"] in told.hosts["after"].values()) == (accident is worker)
 
 
@@ -501,6 +501,44 @@ def test_workers_save_at_a_time_limit_and_another_job_goes_on(slurm, cluster):
     folder = Path(training.status().directory, "attempt-1")
     assert all(log.read_text().endswith("saved\n") for log in folder.glob("*.log"))
     eventually(lambda: {one.finding.job for one in training.status().remarks} - {job}, "new job")
+
+
+def test_a_run_asks_again_after_a_preemption_and_waits_in_the_queue(slurm, cluster):
+    """Slurm puts no job of salloc back into its queue, whatever PreemptMode says."""
+    one = cluster(2, engine="slurm", nodes=2, restarts=1)
+    [job] = slurm.jobs()
+    training = one.run("main.py", source=STAYS)
+    eventually(lambda: len(places(training)) == 2)
+    assert "batch" in slurm.complaint("scontrol", "requeue", job)
+    urgent = ("--partition=urgent", "--nodes=3", "--exclusive")
+    with subprocess.Popen(["salloc", *urgent, "cat"], stdin=subprocess.PIPE) as other:
+        eventually(lambda: training.words.startswith("waiting for machines: Slurm job"))
+        other.stdin.close()
+    eventually(lambda: len(places(training)) == 2)
+    [setback] = training.status().setbacks
+    assert setback.cause.finding.detail == f"Slurm job {job}: PREEMPTED"
+    assert job not in slurm.jobs()
+
+
+def test_a_run_waits_for_the_job_around_it_that_slurm_puts_back_into_its_queue(
+    slurm, cluster, monkeypatch
+):
+    said = slurm.ask("sbatch", "--parsable", "--requeue", "--nodes=2", "--wrap=sleep 600")
+    eventually(lambda: slurm.nodes(said), "the job's nodes")
+    monkeypatch.setenv("SLURM_JOB_ID", said)
+    one = cluster(2, engine="slurm", nodes=2, restarts=1)
+    training = one.run("main.py", source=STAYS)
+    eventually(lambda: len(places(training)) == 2)
+    slurm.ask("scontrol", "requeue", said)
+    eventually(lambda: training.words.startswith(f"waiting for machines: Slurm job {said} waits"))
+    [setback] = training.status().setbacks
+    assert setback.cause.finding.symptom is Symptom.HOST_LOST
+    assert setback.cause.finding.detail.startswith(f"Slurm job {said}: REQUEUED")
+    slurm.ask("scontrol", "update", f"jobid={said}", "StartTime=now")  # it would wait 2 minutes
+    eventually(lambda: training.status().attempt == 2 and len(places(training)) == 2)
+    one.close()
+    assert slurm.jobs() == [said]
+    slurm.ask("scancel", said)
 
 
 @pytest.mark.tensorflow

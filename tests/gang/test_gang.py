@@ -17,6 +17,7 @@ from mwmagic.gang import (
     Hurry,
     Launch,
     Policy,
+    ProgramsOver,
     Rebind,
     Restart,
     Role,
@@ -25,14 +26,18 @@ from mwmagic.gang import (
     StartTask,
     Stop,
     Timer,
+    TrainingPoint,
     roles,
 )
 from mwmagic.model.cluster import Task, make_tasks
-from mwmagic.model.status import RunState
+from mwmagic.model.status import STUCK_TRIES, GivenUp, RunState
 from mwmagic.model.variables import RESUME_CODE
 
 CHIEF, PS, EVALUATOR = Task("chief", 0), Task("ps", 0), Task("evaluator", 0)
 W0, W1, W2 = (Task("worker", index) for index in range(3))
+at = TrainingPoint
+USED_UP = Ended(RunState.FAILED, GivenUp.RESTARTS)
+STUCK = Ended(RunState.FAILED, GivenUp.PROGRESS)
 SERVED = {"workers": 2, "chief": True, "ps": 1}
 
 
@@ -92,7 +97,7 @@ def test_with_parameter_servers_the_coordinator_is_the_only_peer():
 
 def test_backoff_doubles_up_to_its_limit():
     policy = Policy(backoff=0.5, backoff_limit=3.0)
-    assert [policy.delay(restart) for restart in (1, 2, 3, 4, 5)] == [0.5, 1.0, 2.0, 3.0, 3.0]
+    assert [policy.delay(short) for short in range(6)] == [0.0, 0.5, 1.0, 2.0, 3.0, 3.0]
     assert policy.delay(10**9) == 3.0
     assert Policy(backoff=0.0).delay(10**9) == 0.0
 
@@ -160,7 +165,7 @@ def test_a_replacement_is_forgotten_when_the_gang_fails_first():
 def test_a_failure_while_others_are_missing_is_retried_without_them():
     gang = forming(restarts=1)
     gang.handle(Launch(W0))
-    assert exit_(gang, W0) == [SetTimer(Backoff(), 0.5)]
+    assert exit_(gang, W0) == [SetTimer(Backoff(), 0.0)]
     assert gang.handle(Timer(Backoff())) == [StartTask(W0, 2)]
     assert gang.state is RunState.FORMING
     assert gang.handle(Launch(W1)) == [StartTask(W1, 2)]
@@ -247,7 +252,7 @@ def test_a_run_is_done_without_an_evaluator_that_was_never_launched():
 def test_a_peer_that_is_done_early_is_not_a_failure_but_starts_again_with_the_others():
     gang = running(restarts=1)
     assert exit_(gang, W0, 0) == []
-    assert exit_(gang, W1, 1, FailureKind.CONSEQUENCE, 110.0) == [SetTimer(Backoff(), 0.5)]
+    assert exit_(gang, W1, 1, FailureKind.CONSEQUENCE, 110.0) == [SetTimer(Backoff(), 0.0)]
     assert gang.handle(Timer(Backoff(), 111.0)) == starts(gang, 2)
     assert exit_(gang, W1, 0, time=112.0) == []
     assert exit_(gang, W0, 0, time=112.0) == [Ended(RunState.FINISHED)]
@@ -283,21 +288,98 @@ def test_anything_but_0_is_a_failure(code):
 
 def test_a_failure_is_retried_with_growing_backoff_up_to_the_limit():
     gang = running(restarts=3)
-    for attempt, backoff in ((1, 0.5), (2, 1.0), (3, 2.0)):
+    for attempt, backoff in ((1, 0.0), (2, 0.5), (3, 1.0)):
         assert fail(gang)[-1] == SetTimer(Backoff(), backoff)
         assert (gang.state, gang.restarts) == (RunState.BACKOFF, attempt)
         assert gang.handle(Timer(Backoff(), 102.0)) == starts(gang, attempt + 1)
-    assert fail(gang)[-1] == Ended(RunState.FAILED)
+    assert fail(gang)[-1] == USED_UP
     assert (gang.attempt, gang.restarts) == (4, 3)
+
+
+def attempt(gang, point, lasted=1.0):
+    """Let an attempt come to a point and fail, and restart; return the delay or the end."""
+    begun = gang.time
+    first, *others = gang.tasks
+    gang.handle(Exited(first, gang.attempt, 1, time=begun + lasted))  # it reports nothing
+    for task in others:
+        *_, last = gang.handle(Exited(task, gang.attempt, None, time=begun + lasted, reached=point))
+    if isinstance(last, Ended):
+        return last
+    gang.handle(Timer(Backoff(), begun + lasted))
+    return last.seconds
+
+
+def delays(gang, *attempts):
+    return [attempt(gang, *one) for one in attempts]
+
+
+def test_an_attempt_that_does_not_get_as_far_as_the_last_one_is_followed_by_a_delay():
+    first, second = at(1, 5), at(2, 1)
+    gang = running(restarts=9)
+    assert delays(gang, (first, 9.0), (second, 1.0)) == [0.0, 0.0]
+    assert delays(gang, (first, 90.0), (at(), 90.0), (first, 1.0)) == [0.5, 1.0, STUCK]
+    gang = running(restarts=9)
+    assert delays(gang, (second,), (first,), (at(2, 0),), (at(3),)) == [
+        0.0,
+        0.5,
+        0.0,
+        0.0,
+    ]
+
+
+def test_where_no_step_is_known_the_time_counts():
+    gang = running(restarts=9)
+    assert delays(gang, (None, 5.0), (None, 5.5), (None, 4.0)) == [0.0, 0.5, 1.0]
+    assert delays(gang, (None, 5.0), (at(1, 1), 1.0), (None, 9.0)) == [0.0, 0.5, 0.0]
+    assert delays(gang, (at(1, 2), 1.0), (at(1, 2), 1.0)) == [0.5, 0.0]
+
+
+def test_attempts_without_a_new_step_end_the_run_and_unknown_progress_is_not_none():
+    gang = running(restarts=99, healthy=5.0)
+    long = (at(3, 5), 600.0)
+    assert delays(gang, long, *[long] * STUCK_TRIES)[-1] == STUCK
+    gang = running(restarts=99)
+    assert delays(gang, *[(None,)] * 9)[-1] == 30.0
+    gang = running(restarts=99)
+    same = (at(1, 1),)
+    assert STUCK not in delays(gang, same, same, same, (None,), same, same, (at(1, 2),), same, same)
+    assert attempt(gang, *same) == STUCK
+
+
+def test_a_process_that_saved_made_progress_and_a_restart_on_request_begins_again():
+    gang = running(restarts=99)
+    point = at(1, 1)
+    delays(gang, (point,), (point,), (point,))
+    gang.handle(Exited(W0, gang.attempt, RESUME_CODE, time=gang.time + 60.0, reached=point))
+    gang.handle(Exited(W1, gang.attempt, RESUME_CODE, time=gang.time, reached=point))
+    gang.handle(Timer(Backoff(), gang.time))
+    assert delays(gang, (point,), (point,)) == [0.0, 0.0]
+    gang.handle(Restart(gang.time))
+    exit_all(gang, time=gang.time)
+    assert delays(gang, (at(),), (at(),), (at(),)) == [0.0, 0.0, 0.0]
+
+
+def test_an_evaluator_does_not_train_and_a_taken_port_is_no_attempt():
+    gang = running(1, evaluator=True, restarts=9)
+    for _ in range(STUCK_TRIES):
+        begun = gang.time
+        gang.handle(Exited(EVALUATOR, gang.attempt, 0, time=begun, reached=at(9, 9)))
+        (last,) = gang.handle(Exited(W0, gang.attempt, 1, time=begun, reached=at(1, 1)))
+        gang.handle(Timer(last.due, begun))
+    assert gang.advance.stuck == STUCK_TRIES - 1
+    gang.handle(Exited(EVALUATOR, gang.attempt, 0, time=gang.time))
+    taken = Exited(W0, gang.attempt, 1, FailureKind.PORT, gang.time, at(1, 1))
+    assert Rebind() in gang.handle(taken)
+    assert gang.advance.stuck == STUCK_TRIES - 1
 
 
 def test_a_healthy_attempt_gives_the_restarts_back():
     gang = running(restarts=1, healthy=60.0)
     fail(gang)
     gang.handle(Timer(Backoff(), 200.0))
-    assert fail(gang, time=261.0)[-1] == SetTimer(Backoff(), 0.5)
+    assert fail(gang, time=261.0)[-1] == SetTimer(Backoff(), 0.0)
     gang.handle(Timer(Backoff(), 300.0))
-    assert fail(gang, time=359.0)[-1] == Ended(RunState.FAILED)
+    assert fail(gang, time=359.0)[-1] == USED_UP
 
 
 def test_an_attempt_is_as_old_as_its_failure_not_as_its_last_exit():
@@ -305,7 +387,7 @@ def test_an_attempt_is_as_old_as_its_failure_not_as_its_last_exit():
     fail(gang)
     gang.handle(Timer(Backoff(), 200.0))
     exit_(gang, W0, time=201.0)
-    assert exit_(gang, W1, time=400.0)[-1] == Ended(RunState.FAILED)
+    assert exit_(gang, W1, time=400.0)[-1] == USED_UP
 
 
 def test_waiting_for_a_launch_makes_no_attempt_healthy():
@@ -314,7 +396,7 @@ def test_waiting_for_a_launch_makes_no_attempt_healthy():
     exit_(gang, W0)
     gang.handle(Timer(Backoff(), 102.0))
     gang.handle(Launch(W1, 500.0))
-    assert fail(gang, time=501.0)[-1] == Ended(RunState.FAILED)
+    assert fail(gang, time=501.0)[-1] == USED_UP
 
 
 def test_what_cannot_succeed_is_not_retried():
@@ -370,7 +452,7 @@ def test_a_consequence_alone_is_a_failure_when_no_cause_comes():
     gang = running(restarts=1)
     exit_(gang, W0, 1, FailureKind.CONSEQUENCE)
     assert gang.handle(Timer(Hurry())) == [EndAll(1, 0.0), SetTimer(Hurry(), 2.0)]
-    assert exit_all(gang)[-1] == SetTimer(Backoff(), 0.5)
+    assert exit_all(gang)[-1] == SetTimer(Backoff(), 0.0)
 
 
 def test_an_evaluators_crash_is_not_the_cause():
@@ -394,11 +476,11 @@ def test_ports_taken_again_and_again_are_a_failure():
     gang = running(restarts=1)
     for _ in range(PORT_TRIES):
         assert Rebind() in fail(gang, failure=FailureKind.PORT)
-    assert fail(gang, failure=FailureKind.PORT)[-1] == SetTimer(Backoff(), 0.5)
+    assert fail(gang, failure=FailureKind.PORT)[-1] == SetTimer(Backoff(), 0.0)
     gang.handle(Timer(Backoff()))
     for _ in range(PORT_TRIES):
         assert Rebind() in fail(gang, failure=FailureKind.PORT)
-    assert fail(gang, failure=FailureKind.PORT)[-1] == Ended(RunState.FAILED)
+    assert fail(gang, failure=FailureKind.PORT)[-1] == USED_UP
 
 
 def test_a_taken_port_decides_over_other_failures():
@@ -440,9 +522,9 @@ def test_exit_42_is_never_a_consequence_and_gives_time_to_save_also_when_second(
 
 def test_exit_42_right_after_the_start_counts_as_a_failure():
     gang = running(restarts=1, resume=5.0)
-    assert fail(gang, RESUME_CODE, time=104.9)[-1] == SetTimer(Backoff(), 0.5)
+    assert fail(gang, RESUME_CODE, time=104.9)[-1] == SetTimer(Backoff(), 0.0)
     gang.handle(Timer(Backoff(), 105.0))
-    assert fail(gang, RESUME_CODE, time=109.9)[-1] == Ended(RunState.FAILED)
+    assert fail(gang, RESUME_CODE, time=109.9)[-1] == USED_UP
 
 
 def test_what_cannot_succeed_is_not_resumed():
@@ -460,7 +542,7 @@ def test_what_cannot_succeed_is_not_resumed():
 
 def test_a_worker_beside_parameter_servers_is_replaced_alone():
     gang = running(**SERVED)
-    assert exit_(gang, W1, None) == [SetTimer(StartAlone(W1), 0.5)]
+    assert exit_(gang, W1, None) == [SetTimer(StartAlone(W1), 0.0)]
     assert gang.alive == {CHIEF, W0, PS}
     assert gang.handle(Timer(StartAlone(W1), 101.5)) == [StartTask(W1, 1)]
     assert gang.handle(Timer(StartAlone(W1), 101.5)) == []
@@ -478,8 +560,8 @@ def die_again(gang, task, time, times):
 
 def test_a_worker_that_dies_at_once_for_ever_is_everybodys_failure():
     gang = running(**SERVED)
-    assert die_again(gang, W0, 101.0, REPLACEMENT_TRIES) == [0.5, 1.0, 2.0]
-    assert die_again(gang, W1, 101.0, REPLACEMENT_TRIES) == [0.5, 1.0, 2.0]
+    assert die_again(gang, W0, 101.0, REPLACEMENT_TRIES) == [0.0, 0.5, 1.0]
+    assert die_again(gang, W1, 101.0, REPLACEMENT_TRIES) == [0.0, 0.5, 1.0]
     assert exit_(gang, W0, None) == [EndAll(1, 0.0), SetTimer(Hurry(), 2.0)]
     assert exit_all(gang)[-1] == Ended(RunState.FAILED)
 
@@ -488,15 +570,15 @@ def test_restarts_allow_more_replacements_and_then_start_all_with_a_clean_slate(
     gang = running(**SERVED, restarts=5)
     assert len(die_again(gang, W0, 101.0, 5)) == 5
     exit_(gang, W0, None)
-    assert exit_all(gang)[-1] == SetTimer(Backoff(), 0.5)
+    assert exit_all(gang)[-1] == SetTimer(Backoff(), 0.0)
     gang.handle(Timer(Backoff(), 102.0))
-    assert die_again(gang, W0, 103.0, 5)[0] == 0.5
+    assert die_again(gang, W0, 103.0, 5)[0] == 0.0
 
 
 def test_a_healthy_workers_replacements_count_from_0():
     gang = running(**SERVED, healthy=60.0)
     die_again(gang, W0, 101.0, REPLACEMENT_TRIES)
-    assert die_again(gang, W0, 161.0, REPLACEMENT_TRIES) == [0.5, 1.0, 2.0]
+    assert die_again(gang, W0, 161.0, REPLACEMENT_TRIES) == [0.0, 0.5, 1.0]
     assert gang.handle(Exited(W0, 1, None, time=162.0))[0] == EndAll(1, 0.0)
 
 
@@ -730,6 +812,45 @@ def test_a_stop_overrules_a_restart():
 
 def test_an_unlimited_number_of_restarts_never_overflows():
     gang = running(restarts=10**9)
-    gang.restarts = 10**6
+    gang.restarts = gang.advance.short = 10**6
+    fail(gang)
+    gang.handle(Timer(Backoff(), 101.0))
+    gang.advance.short = 10**6
     assert fail(gang)[-1] == SetTimer(Backoff(), 30.0)
     assert math.isfinite(gang.policy.delay(10**6))
+
+
+# Processes that stay.
+
+
+@pytest.mark.parametrize("failed", [True, False])
+def test_processes_stay_until_the_run_is_stopped_which_keeps_its_result(failed):
+    gang = running(stays=True)
+    assert gang.handle(ProgramsOver(failed, 101.0)) == []
+    result = RunState.FAILED if failed else RunState.FINISHED
+    assert (gang.state, gang.outcome, gang.alive) == (RunState.KEPT, result, {W0, W1})
+    assert EndAll(1, gang.policy.grace) in gang.handle(Stop(time=102.0))
+    gang.handle(Stop(grace=0.0, time=102.5))
+    assert exit_all(gang, time=103.0)[-1] == Ended(result)
+
+
+@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.parametrize(
+    ("code", "failure"),
+    [(0, FailureKind.PRIMARY), (RESUME_CODE, FailureKind.PRIMARY), (None, FailureKind.PRIMARY)],
+)
+def test_any_exit_of_a_process_that_stays_is_a_failure(code, failure, kept):
+    gang = running(stays=True)
+    if kept:
+        gang.handle(ProgramsOver(failed=False, time=101.0))
+    exit_(gang, W1, code, failure, time=102.0)
+    gang.handle(Timer(Hurry(), 103.0))
+    assert exit_(gang, W0, None, FailureKind.CONSEQUENCE, 103.0)[-1] == Ended(RunState.FAILED)
+
+
+def test_a_restart_runs_programs_whose_processes_stayed_again():
+    gang = running(stays=True)
+    gang.handle(ProgramsOver(failed=True, time=101.0))
+    gang.handle(Restart(102.0))
+    assert exit_all(gang, time=103.0)[-2:] == starts(gang, attempt=2)
+    assert (gang.state, gang.outcome) == (RunState.RUNNING, None)

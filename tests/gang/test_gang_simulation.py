@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mwmagic import gang as g
 from mwmagic.gang import FailureKind, Role
 from mwmagic.model.cluster import make_tasks
-from mwmagic.model.status import RunState
+from mwmagic.model.status import GivenUp, RunState
 
 SERVES = (Role.SERVANT, Role.REPLACEABLE, Role.AUXILIARY)
 
@@ -29,6 +29,7 @@ class Fate:
     obeys: bool = True  # SIGTERM
     dies: float = 0.0  # seconds after SIGKILL
     twice: bool = False  # its exit is told again later
+    reached: g.TrainingPoint | None = None
 
 
 @dataclass(eq=False)
@@ -66,6 +67,7 @@ class World:
         self.retired = set()
         self.exits = []  # since the gang began to end
         self.counted = self.moved = self.told = 0
+        self.points = {}  # of each attempt since the last restart on request
         for time, item in self.people:
             self.later(time, self.ask, item)
 
@@ -113,11 +115,15 @@ class World:
         elif isinstance(item, g.Restart) and not self.stopped:
             self.retired.clear()
             self.counted = self.moved = 0
+            self.points = {}
         self.tell(replace(item, time=self.now))
 
     def tell(self, item):
         if isinstance(item, g.Exited) and self.news(item):
             self.exits = [*self.exits, item] if self.gang.state is RunState.ENDING else [item]
+            if item.reached and self.roles[item.task] is not Role.AUXILIARY:
+                known = self.points.get(item.attempt, item.reached)
+                self.points[item.attempt] = max(known, item.reached)
         actions = self.gang.handle(item)
         if self.ended:
             assert actions == [], "an action after the end"
@@ -150,13 +156,12 @@ class World:
             assert all(one.failure is FailureKind.CONSEQUENCE and not one.saved for one in tried)
         for action in actions:
             if isinstance(action, g.SetTimer) and action.due == g.Backoff():
-                self.count(action.seconds, kept)
+                self.count(kept)
 
-    def count(self, seconds, kept):
-        """Count a restart, unless it resumes a process that saved."""
+    def count(self, kept):
+        """Count a restart, unless it may resume a process that saved."""
         self.moved = 0
-        if not seconds:
-            assert kept.saved
+        if kept.saved:
             return
         self.counted += 1
         assert self.counted <= self.policy.restarts or self.policy.healthy < math.inf
@@ -221,6 +226,11 @@ class World:
     def _(self, action: g.Ended):
         assert not self.alive
         self.ended.append(action.state)
+        assert action.given_up is None or action.state is RunState.FAILED
+        if action.given_up is GivenUp.PROGRESS:
+            *before, last = sorted(self.points)
+            assert last == self.gang.attempt, "unknown is not none"
+            assert self.points[last] <= max(self.points[one] for one in before)
 
     # The world's own.
 
@@ -241,7 +251,8 @@ class World:
             return
         process.alive = False
         self.alive -= 1
-        item = g.Exited(process.task, process.attempt, code, failure, self.now)
+        told = (process.task, process.attempt, code, failure, self.now, process.fate.reached)
+        item = g.Exited(*told)
         self.later(process.fate.heard, self.tell, item)
         if process.fate.twice:
             self.later(process.fate.heard + 3.0, self.tell_again, process, item)
@@ -263,10 +274,11 @@ fates = st.builds(
     obeys=st.booleans(),
     dies=st.sampled_from([0.0, 0.1, 9.0]),
     twice=st.booleans(),
+    reached=st.none() | st.builds(g.TrainingPoint, st.integers(0, 2), st.integers(0, 1)),
 )
 policies = st.builds(
     g.Policy,
-    restarts=st.integers(0, 3),
+    restarts=st.integers(0, 5),
     grace=st.sampled_from([0.0, 3.0]),
     evaluation=st.sampled_from([0.0, 20.0]),
     healthy=st.sampled_from([2.0, math.inf]),

@@ -39,11 +39,22 @@ def test_a_name_that_the_notebook_lacks_too_is_told_as_it_is(kernel):
     assert "separate processes" not in kernel.run(own).error
 
 
-@pytest.mark.parametrize("line", ["!pip list", "files = !ls", "%matplotlib inline", "os?"])
-def test_a_line_that_is_not_python_is_refused_before_anything_runs(kernel, tmp_path, line):
+@pytest.mark.parametrize(
+    ("line", "instead"),
+    [
+        ("!pip install x", "install packages in a cell of its own"),
+        ("!ls -l", "write `import subprocess; subprocess.run(['ls', '-l'])`"),
+        ("files = !ls", "run that line in a cell of its own"),
+        ("%matplotlib inline", "leave it out"),
+        ("%time fit()", "take `time.time()` before and after it"),
+        ("os?", "write `help(os)`"),
+    ],
+)
+def test_a_line_that_is_not_python_is_refused_before_anything_runs(kernel, tmp_path, line, instead):
     kernel.run("%mw_cluster 1 --no-warm")
     error = kernel.run(f"%%mw_worker\nimport os\nif os:\n    {line}\nprint(1)").error
     assert f"line 4 of the cell, `{line}`, is IPython's and not Python's" in error
+    assert instead in error
     assert not (tmp_path / "main.py").exists()
     assert "nothing was launched" in kernel.run("%mw_status").error
 

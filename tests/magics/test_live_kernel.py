@@ -109,6 +109,8 @@ def test_values_go_to_the_tasks_and_come_back(kernel):
     assert kernel.run("x").value == "[0.2, 1]"
     assert kernel.run("y = %mw_pull x[0]+1 --index 1").error is None
     assert kernel.run("y").value == "1.2"
+    assert kernel.run("z = %mw_pull rank --tasks 0,1\nz").value == "{'worker:0': 0, 'worker:1': 1}"
+    assert kernel.run("%mw_pull rank --type worker").value == "{'worker:0': 0, 'worker:1': 1}"
     assert kernel.run("%mw_push nothing").error.startswith("BadArguments: nothing: NameError: name")
     assert kernel.run("%mw_push 2x=1").error.startswith("BadArguments: '2x' is not a variable's")
 
@@ -166,3 +168,117 @@ def test_a_session_becomes_a_program_also_in_the_next_kernel(kernel, tmp_path):
     assert "2 tasks, 1 attempt, 2 cells" in kernel.run("%mw_runs").value
     assert kernel.run("%mw_export live --file again.py --run 1").error is None
     assert (tmp_path / "again.py").read_text() == text
+
+
+def test_the_debugger_says_which_task_raised_what(kernel):
+    kernel.run(DECLARE)
+    assert kernel.run("%mw_debug").error.startswith("NoRun: nothing was launched")
+    kernel.run(RANK)
+    assert kernel.run("%mw_debug").error == "NoRun: no task has raised anything"
+    kernel.run("%%mw_live --index 1\n1 / 0")
+    prompts, result = answered(kernel, kernel.send("%mw_debug"), "q")
+    assert (prompts, result.error) == (["[1] (Pdb) "], None), "the only one that raised"
+    assert kernel.run("%mw_debug 0").error.splitlines()[0] == (
+        "BadArguments: worker:0 has raised nothing"
+    )
+    kernel.run("%%mw_live\nraise ValueError(f'on {rank}')")
+    assert kernel.run("%mw_debug").text.splitlines() == [
+        "worker:0  ValueError: on 0 (In [9], line 1)",
+        "worker:1  ValueError: on 1 (In [9], line 1)",
+        "`%mw_debug worker:0` goes to the line that raised on worker:0",
+    ]
+    alone = kernel.client.execute("%mw_debug 1", allow_stdin=False, stop_on_error=False)
+    assert kernel.collect(alone).error.startswith("BadArguments: the cell asks for input, by ")
+    assert kernel.run("%%mw_live\nassert rank in (0, 1)").error is None
+
+
+def test_one_task_at_a_time_is_in_the_debugger(kernel):
+    kernel.run(DECLARE)
+    kernel.run(RANK)
+    request = kernel.send("%%mw_live\nbreakpoint()\nseen = rank")
+    first = kernel.client.get_stdin_msg(timeout=60)["content"]["prompt"]
+    one = first[1]
+    kernel.client.input("p 'first command'")
+    assert kernel.client.get_stdin_msg(timeout=60)["content"]["prompt"] == first
+    kernel.client.input("c")
+    other = kernel.client.get_stdin_msg(timeout=60)["content"]["prompt"]
+    assert {first, other} == {"[0] (Pdb) ", "[1] (Pdb) "}
+    kernel.client.input("q")
+    result = kernel.collect(request)
+    assert (
+        f"─ worker:{1 - int(one)} waits for worker:{one}, which is in the debugger" in result.text
+    )
+    assert result.error == (
+        f"WorkerFailed: worker:{1 - int(one)} left the debugger, which ended the cell. "
+        "All variables are kept"
+    )
+    assert "BdbQuit" not in result.text
+    kernel.run(f"%%mw_live --index {one}\nassert seen == rank")
+
+
+def test_ctrl_c_at_the_debuggers_prompt_ends_the_cell(kernel):
+    kernel.run(DECLARE)
+    kernel.run(RANK)
+    request = kernel.send("%%mw_live --index 1\nhalf = 1\nbreakpoint()")
+    kernel.client.get_stdin_msg(timeout=60)
+    kernel.manager.interrupt_kernel()
+    assert kernel.collect(request).error == (
+        "WaitInterrupted: interrupted on all tasks; all variables are kept"
+    )
+    assert kernel.run("%%mw_live --index 1\nassert half == 1").error is None
+    request = kernel.send(
+        "%%mw_live --index 1\nbreakpoint()\nprint('in'); import time; time.sleep(600)"
+    )
+    kernel.client.get_stdin_msg(timeout=60)
+    kernel.client.input("c")
+    while "in\n" not in kernel.client.get_iopub_msg(timeout=30)["content"].get("text", ""):
+        pass
+    kernel.manager.interrupt_kernel()
+    assert kernel.collect(request).error.startswith("WaitInterrupted: interrupted on all tasks")
+
+
+KEPT = """%%mw_worker --keep --wait
+import os
+rank = int(os.environ['MWMAGIC_TASK'][-1])
+def share(x):
+    return x / (1 - rank)
+share(7)"""
+
+
+def test_a_program_that_failed_can_be_looked_into(kernel):
+    kernel.run(DECLARE)
+    failed = kernel.run(KEPT).error
+    assert failed.startswith(
+        "WorkerFailed: run 1 failed: worker:1 exited with code 1: ZeroDivision"
+    )
+    assert "`%mw_debug worker:1` goes to the line that raised" in failed
+    prompts, result = answered(kernel, kernel.send("%mw_debug 1"), "p x, rank", "q")
+    assert (prompts, result.error) == (["[1] (Pdb) "] * 2, None)
+    assert "[1] (7, 1)" in result.text
+    assert kernel.run("%%mw_live\nassert rank in (0, 1)").error is None
+    assert kernel.run("%%mw_worker\n1").error.startswith("RunActive: run 1 is kept: its processes")
+    assert "let go of the processes of run 1" in kernel.run(KEPT).text
+    assert kernel.run("%mw_reset").error.startswith("RunActive: the processes of run 2 are kept")
+    assert kernel.run("%mw_stop").text == (
+        "let go of the processes of run 2, and of their variables\n"
+    )
+    begun = kernel.run("%%mw_live\n1").text
+    assert "the variables of run 2 ended with it; `%%mw_worker --keep` keeps them" in begun
+
+
+def test_a_program_asks_while_it_is_waited_for(kernel):
+    kernel.run(DECLARE)
+    kernel.run(
+        "%%mw_worker\nimport os\nif os.environ['MWMAGIC_TASK'][-1] == '1':\n"
+        "    name = input('name? ')\n    breakpoint()\n    print('hello', name)"
+    )
+    prompts, result = answered(kernel, kernel.send("%mw_wait"), "Ada", "c")
+    assert (prompts, result.error) == (["[1] name? ", "[1] (Pdb) "], None)
+    assert "hello Ada" in kernel.run("%mw_logs 1").text
+    kernel.run("%%mw_worker\ninput('name? ')")
+    alone = kernel.client.execute("%mw_wait", allow_stdin=False, stop_on_error=False)
+    assert "EOFError: EOF when reading a line" in kernel.collect(alone).error
+    alone = kernel.client.execute(
+        "%%mw_worker --wait\nbreakpoint()\n1", allow_stdin=False, stop_on_error=False
+    )
+    assert "nobody could give it commands" in kernel.collect(alone).error

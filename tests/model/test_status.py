@@ -12,6 +12,8 @@ from statuses import RELAXED, json_values
 from mwmagic.model.cause import Cause, Location, Remark, Stall
 from mwmagic.model.position import Position, Whereabouts
 from mwmagic.model.status import (
+    Delay,
+    GivenUp,
     Reached,
     RunState,
     RunStatus,
@@ -49,6 +51,9 @@ RUN = RunStatus(
     attempt=2,
     restarts=1,
     limit=3,
+    delay=Delay(0.5, "step"),
+    placing="Slurm job 4711 waits",
+    given_up=GivenUp.PROGRESS,
     started=1.5,
     tasks={
         "worker:0": TASK,

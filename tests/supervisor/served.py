@@ -57,7 +57,7 @@ class Client:
     async def launch(self, **fields):
         order = {"script": "main.py", "source": "", "args": [], "env": {}, "cwd": "/"}
         order |= {"given": {}, "draft": "", "cell": "", "notebook": [], "options": {}}
-        order |= {"live": False}
+        order |= {"live": False, "keep": False, "answered": False}
         return (await self.ask("launch", tasks=[], **{**order, **fields}))["run"]
 
     async def placed(self, *states):

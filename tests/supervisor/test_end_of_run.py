@@ -33,9 +33,9 @@ class Scene:
 
     async def __aenter__(self):
         await self.place.open()
-        self.run = LiveRun(self.directory, self.place, self._start, self._changed)
         source = self.directory.save_source("main.py", None, "")
         order = Order("main.py", source, (), {}, "/")
+        self.run = LiveRun(self.directory, self.place, self._start, self._changed, order)
         for task in self._start.options.members:
             self.run.launch(task, order)
         return self

@@ -21,6 +21,7 @@ from mwmagic.errors import (
     WaitTimeout,
     WorkerFailed,
 )
+from mwmagic.model.status import Delay, GivenUp
 from mwmagic.words.run import task_words
 
 pytestmark = pytest.mark.slow
@@ -71,6 +72,44 @@ def test_the_restarts_come_to_an_end(cluster):
     assert failed.value.run is run
     assert failed.value.cause.where.source == "raise OSError('again')"
     assert run.status().attempt == 2
+
+
+def test_the_first_restart_comes_at_once_and_a_later_one_says_why_it_waits(cluster):
+    run = cluster(1, restarts=2).run("main.py", source="raise OSError('again')")
+    eventually(lambda: run.status().delay)
+    assert (run.status().delay, run.status().attempt) == (Delay(0.5, "time"), 2)
+    assert "in 0.5 s, because attempt 2 failed as soon as the one before" in run.words
+    with pytest.raises(WorkerFailed):
+        run.wait(30)
+    assert run.status().given_up is GivenUp.RESTARTS
+    events = map(json.loads, (run.directory / "events.jsonl").read_text().splitlines())
+    delays = [event for event in events if event["event"] == "delay"]
+    assert [(event["seconds"], event["by"]) for event in delays] == [(0.5, "time")]
+
+
+PROGRESS = """
+    import os, sys, time
+    attempt = int(os.environ["MWMAGIC_ATTEMPT"])
+    if os.environ["MWMAGIC_TASK"] != "worker:0":
+        time.sleep(600)
+    for step in range(steps[attempt - 1]):
+        print("epoch 1 step", step, "loss 0.5", flush=True)
+    sys.exit(1)
+"""
+
+
+def test_a_run_that_makes_no_progress_ends_and_one_that_does_goes_on(cluster):
+    one = cluster(2, restarts=5)
+    run = one.run("main.py", source="steps = 3, 4, 2, 4, 0\n" + dedent(PROGRESS))
+    with pytest.raises(WorkerFailed, match="attempt 5: no progress: the last 3 attempts"):
+        run.wait(30)
+    status = run.status()
+    assert (status.attempt, status.restarts, status.given_up) == (5, 4, GivenUp.PROGRESS)
+    assert run.record.status.given_up is GivenUp.PROGRESS
+    run = one.run("main.py", source="steps = 3, 4, 5, 6, 7, 8\n" + dedent(PROGRESS))
+    with pytest.raises(WorkerFailed, match="all 5 restarts had been used up"):
+        run.wait(30)
+    assert run.status().given_up is GivenUp.RESTARTS
 
 
 def test_a_mistake_in_the_code_is_not_tried_again(cluster):

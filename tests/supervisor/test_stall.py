@@ -72,6 +72,15 @@ def test_those_left_by_a_task_that_ended_have_the_full_time_again():
     assert watchdog.stalled(18)
 
 
+def test_after_a_person_was_waited_for_all_have_the_full_time_again():
+    watchdog = Watchdog(10.0)
+    for time in (0.0, 50.0):
+        watchdog.seen("worker:0", time=time, size=1, cpu=1.0)
+    watchdog.hold(50.0)
+    assert not watchdog.stalled(59.0)
+    assert watchdog.stalled(60.0)
+
+
 def test_a_timeout_of_zero_is_never():
     watchdog = Watchdog(0.0)
     watchdog.seen("a", time=0.0, size=0, cpu=0.0)

@@ -28,11 +28,19 @@ def test_tasks_in_short(tasks, said):
 
 
 @pytest.mark.parametrize(
-    ("waiting", "raised", "finished", "said"),
+    ("waiting", "raised", "finished", "asking", "said"),
     [
+        (
+            ["worker:0"],
+            [],
+            [],
+            ["worker:1"],
+            "worker:0 waits for worker:1, which is in the debugger",
+        ),
         (
             ["worker:0", "worker:2"],
             ["worker:1"],
+            [],
             [],
             "worker:0 and worker:2 wait inside the framework, probably for worker:1",
         ),
@@ -40,12 +48,13 @@ def test_tasks_in_short(tasks, said):
             ["worker:0"],
             [],
             ["worker:1"],
+            [],
             "worker:0 waits inside the framework for worker:1, which has finished the cell",
         ),
     ],
 )
-def test_which_tasks_wait(waiting, raised, finished, said):
-    three = {"waiting": waiting, "raised": raised, "finished": finished}
+def test_which_tasks_wait(waiting, raised, finished, asking, said):
+    three = {"waiting": waiting, "raised": raised, "finished": finished, "asking": asking}
     because = f"{said}; on GPUs collectives are not ended"
     assert waits_words({**three, "why": "gpu"}) == because
     assert waits_words({**three, "why": None}) == said

@@ -16,6 +16,8 @@ from mwmagic.dashboard.terminal import table
 from mwmagic.model.cause import Cause, Remark, Stall
 from mwmagic.model.position import Position, Whereabouts
 from mwmagic.model.status import (
+    Delay,
+    GivenUp,
     Importing,
     LiveStatus,
     Reached,
@@ -65,7 +67,16 @@ def run(state, *tasks, **fields):
 
 IMPORT = Importing("TensorFlow", 4.2)
 CAUSE = Cause(Finding(Symptom.EXITED, "worker:1", code=1))
-SPENT = run("failed", task(), cause=CAUSE, attempt=3, limit=2, restarts=2)
+SPENT = run(
+    "failed",
+    task(),
+    cause=CAUSE,
+    attempt=3,
+    limit=2,
+    restarts=2,
+    given_up=GivenUp.RESTARTS,
+)
+STUCK = replace(SPENT, attempt=5, limit=9, restarts=4, given_up=GivenUp.PROGRESS)
 RESUMES = Cause(Finding(Symptom.EXITED, "worker:1", code=42))
 AWAY = Finding(Symptom.ELSEWHERE, "worker:0", address="<host>:1")
 REMARK = Remark("own-tf-config", ("worker:0", "worker:1"), AWAY)
@@ -136,6 +147,11 @@ def test_an_idle_task_is_not_half_way_through_its_training():
             "stalled: worker:1 waits for the others in a save, at main.py:3 in f",
         ),
         (run("running", task(), stall=Stall()), "stalled"),
+        (run("running", task("ended"), placing=""), "waiting for machines"),
+        (
+            run("running", task("ended"), placing="Slurm job 7 waits (Resources)"),
+            "waiting for machines: Slurm job 7 waits (Resources)",
+        ),
         (run("ending", task()), "ending"),
         (run("ending", tasks={"evaluator:0": task()}), "ending: evaluator:0 still runs"),
         (run("backoff", task(), limit=3), "restarting 1 of 3"),
@@ -150,7 +166,23 @@ def test_an_idle_task_is_not_half_way_through_its_training():
         (run("failed", task()), "failed"),
         (run("failed", task(), cause=CAUSE), "failed: worker:1 exited with code 1"),
         (SPENT, "failed: worker:1 exited with code 1; all 2 restarts had been used up"),
-        (run("failed", task(), limit=1), "failed; its restart had been used up"),
+        (
+            run("failed", task(), limit=1, given_up=GivenUp.RESTARTS),
+            "failed; its restart had been used up",
+        ),
+        (
+            STUCK,
+            words(run("failed", cause=CAUSE))
+            + "; no progress: the last 3 attempts made no new step",
+        ),
+        (
+            run("backoff", task(), attempt=3, limit=3, delay=Delay(0.5, "step")),
+            "restarting 1 of 3 in 0.5 s, because attempt 3 did not get as far as the one before",
+        ),
+        (
+            run("backoff", task(), attempt=2, limit=3, delay=Delay(8.0)),
+            "restarting 1 of 3 in 8 s, because attempt 2 failed as soon as the one before",
+        ),
         (run("failed", task(), limit=2), "failed"),
         (run("stopped", task(), limit=1), "stopped"),
         (run("stopped", task()), "stopped"),
@@ -208,6 +240,7 @@ def test_every_state_has_a_tone():
         "failed": "bad",
         "stopped": "off",
         "lost": "bad",
+        "kept": "good",
     }
     stalled = RunStatus(state=RunState.RUNNING, stall=Stall(60.0))
     assert run_tone(stalled) == "stall"
@@ -315,5 +348,6 @@ def test_every_view_of_a_failure_says_that_its_restarts_had_been_used_up():
     assert used in parting(SPENT)
     for view in (static.text, static.page):
         assert used in view(SPENT)
-    once = replace(SPENT, restarts=0)
+    assert blame(STUCK)[-1].startswith("  This was attempt 5: no progress: ")
+    once = replace(SPENT, given_up=None)
     assert not [one for one in (static.page(once), parting(once)) if "used up" in one]

@@ -60,6 +60,25 @@ def outcome(done, folder):
     return done.returncode, *texts, contents
 
 
+@pytest.mark.parametrize("imported", ["", "import json, traceback"])
+def test_the_users_modules_do_not_stand_in_for_pythons_where_a_failure_is_told(folder, imported):
+    for name in ("json", "linecache", "threading", "tokenize", "traceback"):
+        write(folder / f"{name}.py", "own = True")
+    main = write(folder / "main.py", f"{imported}\n1 / 0")
+    done = boot("main.py")
+    assert done.returncode == 1
+    assert b"line 2, in <module>" in done.stderr
+    assert b"    1 / 0\n" in done.stderr
+    report = json.loads((folder / "report.json").read_text())
+    assert report["type"] == "ZeroDivisionError"
+    assert report["where"] == {
+        "file": str(main),
+        "line": 2,
+        "function": "<module>",
+        "source": "1 / 0",
+    }
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_script_means_the_same(folder, name):
     write(folder / "main.py", PROGRAMS[name])

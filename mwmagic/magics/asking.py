@@ -1,0 +1,62 @@
+"""Asks in the notebook what tasks ask, one task at a time."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from mwmagic.client.turns import Turns
+from mwmagic.errors import SupervisorError
+from mwmagic.logs.terminal import plain
+from mwmagic.words.live import debugged_words, ranks_words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from mwmagic.model.status import Question
+
+__all__ = ["Asking"]
+
+
+class Asking:
+    """Passes on what tasks ask, and what is typed.
+
+    Parameters
+    ----------
+    say : callable
+        Prints a line.
+    reply : callable
+        Called with a task and the answer.
+    """
+
+    def __init__(
+        self, say: Callable[[str], None], reply: Callable[[str, str | None], None]
+    ) -> None:
+        self._say = say
+        self._reply = reply
+        self._turns = Turns()
+
+    def ask(self, asks: Mapping[str, Question]) -> str | None:
+        """Ask what the next task asks, and return that task; None if it is not its turn yet.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            Ctrl-C at the prompt.
+        StdinNotImplementedError
+            The notebook is executed without a page.
+        """
+        task = self._turns.next(asks)
+        if task is None:
+            return None
+        others = self._turns.waiting(task, asks)
+        if others:
+            self._say(f"─ {debugged_words(others, task)}")
+        try:
+            text: str | None = input(f"[{ranks_words([task])}] {plain(asks[task].prompt)}")
+        except EOFError:  # Ctrl-D
+            text = None
+        self._turns.answered(task, asks[task])
+        with suppress(SupervisorError):  # it has ended meanwhile, which is told
+            self._reply(task, text)
+        return task
