@@ -11,6 +11,7 @@ from __future__ import annotations
 import inspect
 import os
 import sys
+import time
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
@@ -22,6 +23,7 @@ from mwmagic.repairs.imports import after_import
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from types import FrameType
 
 __all__ = ["FREED", "PRIVATE", "Collectives"]
 
@@ -45,6 +47,12 @@ UNAVAILABLE_CODE = 14
 
 SKIPPED_KEYS = 100
 """How many numbers TensorFlow leaves out before a strategy's first collective."""
+
+END_SECONDS = 10.0
+"""How long a thread may take to leave a collective that was ended."""
+
+PAUSE_SECONDS = 0.01
+"""The pause between two looks whether it has."""
 
 EPOCH_KEYS = 10_000_000
 """How many numbers of collectives each recovery leaves to the time before it."""
@@ -210,6 +218,7 @@ def rejoin(epoch: int) -> dict[str, int] | None:
     found = context()
     if found is None or lacking() or not tracked.tracked_keys():
         return None
+    _end_all(found)
     found.executor.clear_error()
     found.enable_collective_ops(found._collective_ops_server_def)
     for keys in tracked.tracked_keys():
@@ -221,6 +230,27 @@ def rejoin(epoch: int) -> dict[str, int] | None:
 
     count = commit.counters()
     return {} if count is None else count.read()
+
+
+def _end_all(found: Any) -> None:
+    """End what other threads of this process are in.
+
+    Outside a graph TensorFlow reduces on a thread of its own. An interrupt of the main thread
+    leaves that one in the collective, and replacing the collectives then is a crash.
+    """
+    found.abort_collective_ops(UNAVAILABLE_CODE, FREED)
+    until = time.monotonic() + END_SECONDS
+    while any(map(_is_collective, sys._current_frames().values())):
+        if time.monotonic() > until:
+            raise TimeoutError("a thread does not leave its collective")
+        time.sleep(PAUSE_SECONDS)
+
+
+def _is_collective(frame: FrameType | None) -> bool:
+    """Return whether a thread is in a collective."""
+    while frame is not None and not frame.f_code.co_filename.endswith("gen_collective_ops.py"):
+        frame = frame.f_back
+    return frame is not None
 
 
 def settle() -> None:

@@ -285,7 +285,7 @@ def test_all_cells_end_with_the_processes():
 
 
 def test_a_program_comes_before_the_first_cell_and_its_processes_may_be_gone():
-    cells = Cells((*TWO, "ps:0"), program=TWO)
+    cells = Cells((*TWO, "ps:0"), TWO, program=TWO)
     assert cells.handle(Answered("worker:0", 0, raised=False)) == [Await(0, 2.0, "look")]
     assert cells.handle(Ready("worker:0")) == []
     assert cells.handle(Answered("worker:1", 0, raised=True)) == [Done(0)]
@@ -299,7 +299,7 @@ def test_a_program_comes_before_the_first_cell_and_its_processes_may_be_gone():
 def test_a_program_is_over_when_one_raised_and_the_others_wait_for_it():
     cells = Cells(TWO, program=TWO)
     cells.handle(Answered("worker:1", 0, raised=True))
-    assert cells.handle(Elapsed(0, "free")) == [Examine(0)]
+    assert cells.handle(Elapsed(0, "free")) == [Examine(0), Await(0, 1.0, "look")]
     zero = frozenset({"worker:0"})
     assert cells.handle(Found(0, zero, zero)) == [
         Waits(0, ("worker:0",), ("worker:1",), ()),
