@@ -226,6 +226,26 @@ def test_after_a_series_of_accidents_training_is_as_if_undisturbed(gang):
         gang.check(0)
 
 
+EIGHT = """
+import tensorflow as tf
+strategy = tf.distribute.MultiWorkerMirroredStrategy()
+rank = strategy.cluster_resolver.task_id
+total = tf.function(lambda: strategy.run(
+    lambda: tf.distribute.get_replica_context().all_reduce("sum", tf.constant(2.0))))
+float(total())
+"""
+
+
+def test_seven_that_wait_for_one_are_freed(tmp_path):
+    with Cluster(8, directory=tmp_path, grace=1.0) as cluster:
+        gang = Gang(cluster.live(), 8)
+        gang.live.run(EIGHT)
+        cell = gang.cell("if rank == 3: raise ValueError('bad batch')\nfloat(total())")
+        assert errors(cell) == {"worker:3": "ValueError"}
+        assert cell.freed["freed"] == [name for name in gang.names if name != "worker:3"]
+        assert gang.values("float(total())") == ["16.0"] * 8
+
+
 FIRST = """
 strategy = tf.distribute.MultiWorkerMirroredStrategy()
 {}

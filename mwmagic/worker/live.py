@@ -138,7 +138,6 @@ class _Loop:
         self._events: asyncio.AbstractEventLoop | None = None
         self._collectives = Collectives(self._meet)
         self._meeting: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._freed = 0  # the latest cell that was freed
         os.register_at_fork(after_in_child=line.close)
         after_import("pdb", _tame)
 
@@ -232,7 +231,6 @@ class _Loop:
         with self._deciding:
             if cell != self._cell or not self._running:
                 return
-            self._freed = cell
         self._meeting.put("abort")
         obstacle = self._collectives.free()
         if obstacle is not None:
@@ -314,7 +312,7 @@ class _Loop:
                 self._end()
         except BaseException as error:  # noqa: BLE001 - whatever it is, the interpreter lives
             self._end()
-            freed = self._freed == order["cell"] and self._collectives.is_freed(error)
+            freed = self._collectives.is_freed(error)  # perhaps by another task's end of it
             answer = {"ok": False, "freed": freed, "raised": _raised(error, order["name"])}
         return {**answer, "seconds": time.monotonic() - began}
 
