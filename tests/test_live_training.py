@@ -31,7 +31,10 @@ model.fit(data, epochs=3, verbose=0, callbacks=[Boom()])
 """
 
 
-def test_a_model_trains_on_and_what_waits_for_an_error_is_told(tmp_path):
+GONE = "from mwmagic.worker import collectives; collectives.PRIVATE += (('builtins', 'gone'),)"
+
+
+def test_what_cannot_be_freed_is_told_and_the_session_is_reset(tmp_path):
     with Cluster(2, directory=tmp_path, grace=1.0) as cluster:
         live = cluster.live()
         live.run(BUILD)
@@ -40,9 +43,12 @@ def test_a_model_trains_on_and_what_waits_for_an_error_is_told(tmp_path):
         texts = [[one.value["text/plain"] for one in found.values()] for found in losses]
         assert texts[0][0] == texts[0][1]
         assert float(texts[1][0]) < float(texts[0][0]), "it continues with the same variables"
+        live.run(GONE)
         cell = live.begin(BOOM, name="In [7]")
         waits = [said for what, said in live.follow(cell, None) if what is What.WAITS]
-        assert [(one["waiting"], one["raised"]) for one in waits] == [(["worker:0"], ["worker:1"])]
+        assert [(one["waiting"], one["raised"], one["why"]) for one in waits] == [
+            (["worker:0"], ["worker:1"], "names")
+        ]
         with pytest.raises(WorkerFailed, match=r"line 5\); worker:0 still waits for it"):
             live.check(cell, "In [7]")
         assert "mwmagic" not in cell.answers["worker:1"].raised.trace, "nothing of the repairs"

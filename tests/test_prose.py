@@ -33,7 +33,19 @@ UNITS = {
         "PORTS",
     ),
     *("TASKS", "LOOKS", "TRIES", "TIMES", "COUNT", "LIMIT", "VERSION", "FORMAT", "CODE", "SIGNAL"),
-    *("PIECES", "PINGS", "PACKETS", "DESCRIPTORS", "VALUES", "EPOCHS", "CORES", "RATIO", "METRICS"),
+    *(
+        "PIECES",
+        "PINGS",
+        "PACKETS",
+        "DESCRIPTORS",
+        "VALUES",
+        "EPOCHS",
+        "CORES",
+        "RATIO",
+        "METRICS",
+        "KEYS",
+        "VARIABLES",
+    ),
     "MODE",
 }
 """What a number may count; the name of a numeric constant has one of them among its words."""

@@ -3,25 +3,44 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from .standing import Digest, Standing
 
 __all__ = [
+    "Abort",
+    "Align",
+    "Aligned",
     "Answered",
+    "Arrived",
     "Await",
+    "Bound",
+    "BoundBy",
     "CellAction",
     "CellEvent",
+    "Compare",
+    "Compared",
     "Done",
     "Elapsed",
     "End",
     "Examine",
     "Found",
+    "Freed",
     "Gone",
     "Interrupt",
+    "Meet",
+    "Purpose",
     "Ready",
+    "Recovered",
+    "RecoveryOutcome",
     "Refuse",
+    "Rejoin",
+    "Rejoined",
     "Signal",
     "Submit",
     "Tell",
+    "Unable",
     "Waits",
 ]
 
@@ -43,11 +62,66 @@ class Submit:
 
 @dataclass(frozen=True)
 class Answered:
-    """A task has run a cell, which raised or did not."""
+    """A task has run a cell, which raised or did not.
+
+    It was ``freed`` if what it raised comes from its being freed, or interrupted after that.
+    """
 
     task: str
     cell: int
     raised: bool
+    freed: bool = False
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A task cannot be freed, and why."""
+
+    task: str
+    cell: int
+    why: BoundBy
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """A task waits to make a strategy until its partners are about to make theirs."""
+
+    task: str
+    cell: int
+
+
+@dataclass(frozen=True)
+class Rejoined:
+    """A task's collectives work again; without a standing it has none."""
+
+    task: str
+    cell: int
+    standing: Standing | None
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What a task's variables hold."""
+
+    task: str
+    cell: int
+    digest: Digest
+
+
+@dataclass(frozen=True)
+class Aligned:
+    """A task has the state that all go on from."""
+
+    task: str
+    cell: int
+
+
+@dataclass(frozen=True)
+class Unable:
+    """A task could not carry out an order of a recovery."""
+
+    task: str
+    cell: int
 
 
 @dataclass(frozen=True)
@@ -64,11 +138,24 @@ class Gone:
     reset: bool = False
 
 
+BoundBy = Literal["framework", "gpu", "names", "program"]
+"""Why a task cannot be freed.
+
+Its framework, other than TensorFlow, has no way to end a collective; there are GPUs, where that is
+not known to work; TensorFlow does not have the names that it takes; or a program made the
+strategy, before the first cell.
+"""
+
+Purpose = Literal["free", "look", "recover"]
+"""What a time is set for: to free tasks, to look where they are, or for a whole recovery."""
+
+
 @dataclass(frozen=True)
 class Elapsed:
     """The time is over that was set for a cell."""
 
     cell: int
+    purpose: Purpose
 
 
 @dataclass(frozen=True)
@@ -87,7 +174,21 @@ All have ``answered``; those that have not wait for one that raised, for ever; i
 before it began; the processes ``ended``, or were ``reset``.
 """
 
-CellEvent = Ready | Submit | Answered | Interrupt | Gone | Elapsed | Found
+CellEvent = (
+    Ready
+    | Submit
+    | Answered
+    | Bound
+    | Arrived
+    | Rejoined
+    | Compared
+    | Aligned
+    | Unable
+    | Interrupt
+    | Gone
+    | Elapsed
+    | Found
+)
 
 
 @dataclass(frozen=True)
@@ -107,11 +208,72 @@ class Signal:
 
 
 @dataclass(frozen=True)
+class Abort:
+    """End the collective in which a task waits, and all its collectives until it rejoins."""
+
+    task: str
+    cell: int
+
+
+@dataclass(frozen=True)
+class Meet:
+    """Have a task make its strategy, now that its partners make theirs."""
+
+    task: str
+    cell: int
+
+
+@dataclass(frozen=True)
+class Rejoin:
+    """Make a task's collectives work again, with the keys of an epoch."""
+
+    task: str
+    cell: int
+    epoch: int
+
+
+@dataclass(frozen=True)
+class Compare:
+    """Undo what a task has done since a number of whole updates, and digest its variables."""
+
+    task: str
+    cell: int
+    done: int
+
+
+@dataclass(frozen=True)
+class Align:
+    """Give a task the values of another for some variables, and all tasks' mean for others.
+
+    Parameters
+    ----------
+    task : str
+        The task.
+    cell : int
+        The cell.
+    root : str
+        The task whose values all get.
+    done : int
+        How many whole updates the state of all holds.
+    names, averaged : tuple of str
+        The variables that get the values of `root`, and those that get the mean of all tasks'.
+    """
+
+    task: str
+    cell: int
+    root: str
+    done: int
+    names: tuple[str, ...]
+    averaged: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Await:
     """Send `Elapsed` after some seconds."""
 
     cell: int
     seconds: float
+    purpose: Purpose
 
 
 @dataclass(frozen=True)
@@ -123,12 +285,67 @@ class Examine:
 
 @dataclass(frozen=True)
 class Waits:
-    """Tell that tasks wait inside the framework for others, which raised or have finished."""
+    """Tell that tasks wait inside the framework for others, which raised or have finished.
+
+    If they cannot be freed, it says why.
+    """
 
     cell: int
     waiting: tuple[str, ...]
     raised: tuple[str, ...]
     finished: tuple[str, ...]
+    why: BoundBy | None = None
+
+
+@dataclass(frozen=True)
+class Freed:
+    """Tell which tasks were freed, and what they waited for.
+
+    These are tasks that ``raised``, have ``finished``, or are ``absent`` from the cell.
+    """
+
+    cell: int
+    freed: tuple[str, ...]
+    raised: tuple[str, ...]
+    finished: tuple[str, ...]
+    absent: tuple[str, ...]
+
+
+RecoveryOutcome = Literal["aligned", "torn", "failed"]
+"""What became of the state of training.
+
+All tasks have the same (``aligned``); no task's update was whole (``torn``); or collectives do
+not work again (``failed``).
+"""
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """Tell what a recovery came to.
+
+    Parameters
+    ----------
+    cell : int
+        The cell.
+    outcome : str
+        See `RecoveryOutcome`.
+    root : str or None
+        The task whose state all have.
+    differed, variables : int
+        How many variables differed, and how many there are.
+    counted : bool
+        Whether updates were counted, so that the state is known to be that of whole ones.
+    cut : bool
+        Whether some of the updates of the last step were made, and not the others.
+    """
+
+    cell: int
+    outcome: RecoveryOutcome
+    root: str | None = None
+    differed: int = 0
+    variables: int = 0
+    counted: bool = True
+    cut: bool = False
 
 
 @dataclass(frozen=True)
@@ -148,4 +365,19 @@ class Refuse:
     stuck: tuple[str, ...]
 
 
-CellAction = Tell | Signal | Await | Examine | Waits | Done | Refuse
+CellAction = (
+    Tell
+    | Signal
+    | Abort
+    | Meet
+    | Rejoin
+    | Compare
+    | Align
+    | Await
+    | Examine
+    | Waits
+    | Freed
+    | Recovered
+    | Done
+    | Refuse
+)

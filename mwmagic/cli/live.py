@@ -269,7 +269,7 @@ class _Prompt:
             live.interrupt(cell)
             if isinstance(request, Terminated) or not self._typing:
                 raise
-            telling.lines()
+            telling.interrupted()
             show(interrupted_words([one for one in cell.tasks if one not in cell.answers]))
             return
         live.check(cell, name)

@@ -84,6 +84,8 @@ class LiveCell:
         Why it is over, as `mwmagic.cells.events.End` says.
     unanswered : tuple of str
         The tasks that did not answer.
+    freed, recovered : dict or None
+        Which tasks were freed from a collective, and what became of their state, as `What` says.
     """
 
     def __init__(self, conversation: Conversation, size: int) -> None:
@@ -92,6 +94,8 @@ class LiveCell:
         self.over = False
         self.why = ""
         self.unanswered: tuple[str, ...] = ()
+        self.freed: Mapping[str, Any] | None = None
+        self.recovered: Mapping[str, Any] | None = None
         self._conversation = conversation
         self._chorus = Chorus(size)
         self._places: Mapping[str, Mapping[str, Any]] = {}
@@ -122,6 +126,10 @@ class LiveCell:
         elif what is What.ANSWER:
             answer = Answer.read(said)
             self.answers[answer.task] = answer
+        elif what is What.FREED:
+            self.freed = said
+        elif what is What.RECOVERED:
+            self.recovered = said
         elif what is What.REFUSED:
             raise RunActive(stuck_words(said["stuck"]))
         elif what is What.DONE:

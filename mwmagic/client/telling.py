@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from mwmagic.model.live import What
 from mwmagic.model.status import Question
-from mwmagic.words.live import raised_words, ranks_words, waits_words
+from mwmagic.words.live import (
+    freed_words,
+    raised_words,
+    ranks_words,
+    recovered_words,
+    waits_words,
+)
 
 from .asking import Asking
 from .live import LISTEN_SECONDS
@@ -27,6 +33,13 @@ _SILENT = (What.BEGUN, What.ANSWER)
 
 NOTICE_SECONDS = 0.25
 """How long an exception waits for the same of other tasks before it is told."""
+
+CONSEQUENCES: dict[What | None, Callable[[Mapping[str, Any]], str]] = {
+    What.WAITS: waits_words,
+    What.FREED: freed_words,
+    What.RECOVERED: recovered_words,
+}
+"""What is told of the others after an exception, and so after that."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +66,7 @@ class Notices:
 
     def hear(self, answer: Answer, now: float) -> None:
         """Take a task's answer."""
-        if answer.raised is not None:
+        if answer.raised is not None and not answer.freed:
             self._waiting.setdefault(answer.raised, (now, []))[1].append(answer.task)
 
     def due(self, now: float | None) -> list[tuple[Raised, list[str]]]:
@@ -110,17 +123,22 @@ class Telling:
             if what is What.ANSWER:
                 self._asks.pop(said["task"], None)
                 self._notices.hear(self._cell.answers[said["task"]], time.monotonic())
-            for raised, tasks in self._notices.due(
-                None if what is What.WAITS else time.monotonic()
-            ):
+            now = None if what in CONSEQUENCES else time.monotonic()
+            for raised, tasks in self._notices.due(now):
                 self._voice.say(f"─ {raised_words(tasks, raised, self._name)}")
-            if what is What.WAITS:
-                self._voice.say(f"─ {waits_words(said)}")
+            if what in CONSEQUENCES:
+                self._voice.say(f"─ {CONSEQUENCES[what](said)}")
             if self._asks and not self._cell.over:
                 self.lines(every=True)
                 self._asks.pop(self._asking.ask(self._asks) or "", None)
         self.lines()
         self._traces()
+
+    def interrupted(self) -> None:
+        """Show what was left to tell when the cell was interrupted."""
+        self.lines()
+        if self._cell.recovered is not None:
+            self._voice.say(f"─ {recovered_words(self._cell.recovered)}")
 
     def lines(self, *, every: bool = False) -> None:
         """Show the lines that are due, or every one."""
@@ -136,7 +154,7 @@ class Telling:
         """Show each traceback once, with the tasks that have it."""
         groups: dict[str, list[str]] = {}
         for task, one in self._cell.ranked().items():
-            if one.raised is not None and not one.raised.left:
+            if one.raised is not None and not one.raised.left and not one.freed:
                 groups.setdefault(one.raised.trace, []).append(task)
         for trace, tasks in groups.items():
             self._voice.say(f"[{ranks_words(tasks)}] {trace.rstrip()}")

@@ -85,7 +85,7 @@ def _run(
         telling.follow()
     except KeyboardInterrupt:
         live.interrupt(cell)
-        telling.lines()
+        telling.interrupted()
         left = [task for task in cell.tasks if task not in cell.answers]
         raise WaitInterrupted(interrupted_words(left)) from None
     except StdinNotImplementedError:

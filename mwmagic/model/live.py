@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CELL_BYTES",
     "LIVE_SCRIPT",
+    "PARTNERS",
     "PROGRAM_CELL",
     "SOURCE_CHARACTERS",
     "Answer",
@@ -26,6 +27,9 @@ __all__ = [
 
 LIVE_SCRIPT = "live.py"
 """The name of the program that takes cells, as a run's script."""
+
+PARTNERS = ("chief:", "worker:")
+"""How the names of tasks begin that have collectives in common."""
 
 PROGRAM_CELL: int = 0
 """The number of a program in place of a cell's: its processes may stay, and then take cells."""
@@ -46,7 +50,10 @@ class What(str, Enum):
     ``begun``: its number, and for each task the log and where in it the cell's output begins.
     ``answer``: a task's answer. ``waits``: the tasks that wait inside the framework, for those
     that ``raised`` or ``finished``, or are ``asking`` in a debugger. ``refused``: it does not run,
-    since some tasks are ``stuck`` in an earlier one. ``done``: it is over, ``why`` (see
+    since some tasks are ``stuck`` in an earlier one. ``freed``: the tasks that were ``freed`` from
+    a collective, those for which they waited, and after how many ``seconds``; ``recovered``: what
+    became of their state (see `mwmagic.cells.events.Freed` and `Recovered`). ``done``: it is over,
+    ``why`` (see
     `mwmagic.cells.events.End`), and the tasks that are ``unanswered`` did not answer.
     ``looked``: what a task ``found`` of a name, or None where no task is idle.
     """
@@ -58,6 +65,8 @@ class What(str, Enum):
     LOOKED = "looked"
     WAITS = "waits"
     REFUSED = "refused"
+    FREED = "freed"
+    RECOVERED = "recovered"
     DONE = "done"
 
 
@@ -114,6 +123,8 @@ class Answer:
         How long it took.
     end : int
         Where in its log the cell's output ends.
+    freed : bool
+        Whether what it raised only comes from its being freed from a collective.
     """
 
     task: str
@@ -121,6 +132,7 @@ class Answer:
     value: Mapping[str, Any]
     seconds: float
     end: int
+    freed: bool = False
 
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> Answer:
@@ -133,6 +145,7 @@ class Answer:
             value if isinstance(value, dict) else {},
             float(seconds) if isinstance(seconds, int | float) else 0.0,
             int(values["end"]),
+            values.get("freed") is True,
         )
 
 

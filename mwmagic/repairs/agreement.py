@@ -20,6 +20,7 @@ from keras.src.layers import BatchNormalization
 from mwmagic.model.variables import ANNOUNCED
 
 from .cluster import add_up, first_local
+from .commit import note_mean
 from .repair import Repair, Sign, is_from_keras, replace
 from .step import Updated, current_step
 
@@ -69,11 +70,14 @@ def agree(model: Any, outputs: Any, weight: Any, updated: Updated) -> Any:
         means = [True] * len(states) + [v.aggregation == "mean" for v in variables]
         logs = [_weighted(log, weight) for log in tree.flatten(outputs) if _is_log(log)]
         shared = [tf.convert_to_tensor(v) for v in (*states, *variables)]
+        for state in states:
+            note_mean(state)
         *sums, whole = add_up([*shared, *logs, weight])
         averages = iter(sums[len(shared) :])
         shared = [s / replicas if mean else s for s, mean in zip(sums, means, strict=False)]
-        for state, value in zip(states, shared, strict=False):
-            state.assign(value)
+        with tf.control_dependencies(sums):  # or one that another type has would cut these short
+            for state, value in zip(states, shared, strict=False):
+                state.assign(value)
         outputs = tree.map_structure(
             lambda v: _average(next(averages), whole, v) if _is_log(v) else v, outputs
         )

@@ -6,10 +6,14 @@ from __future__ import annotations
 import json
 import math
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = [
     "add_up",
+    "added",
     "first_local",
     "in_cluster",
     "is_chief",
@@ -71,6 +75,20 @@ def add_up(values: list[Any]) -> list[Any]:
     return sums
 
 
+def added(strategy: Any, values: list[Any]) -> list[Any]:
+    """Return the sums of what each worker has; call it on every worker.
+
+    Parameters
+    ----------
+    strategy : tf.distribute.Strategy
+        One with one replica on each worker.
+    values : list of tf.Tensor
+        Integers are added as int64, narrow floats as float32.
+    """
+    mine = [_reducible(value) for value in values]
+    return _run_once(strategy, lambda: add_up(mine))
+
+
 def of_chief(strategy: Any, values: list[Any]) -> list[Any]:
     """Return the chief's numbers or variables; call it on every worker.
 
@@ -83,6 +101,13 @@ def of_chief(strategy: Any, values: list[Any]) -> list[Any]:
     def replica() -> list[Any]:
         first = tf.distribute.get_replica_context().replica_id_in_sync_group == 0
         return add_up([tf.where(first, value, tf.zeros_like(value)) for value in mine])
+
+    return _run_once(strategy, replica)
+
+
+def _run_once(strategy: Any, replica: Callable[[], list[Any]]) -> list[Any]:
+    """Run a function on every replica, and return this worker's first replica's values."""
+    import tensorflow as tf
 
     # Traced, because TensorFlow warns about an untraced `run`, and called as a concrete
     # function, because it warns about tracing many functions.

@@ -13,6 +13,7 @@ from mwmagic.model.variables import ANNOUNCED
 
 from .agreement import agree, local_mean, point_out_separate_state
 from .cluster import spans_workers
+from .commit import enter, leave, within_step
 from .repair import Repair, Sign, replace
 from .step import OWN_SIZES, Updated, running
 from .terms import point_out_own_terms
@@ -56,16 +57,18 @@ def _executing(model: Any, step_function: Callable[[Any], Any]) -> Callable[[Any
 
     def steps_on_iterator(iterator: Any, specified: bool) -> Any:
         one_step = _one_step(model, step_function, updated, specified=specified)
-        outputs = one_step(iterator.get_next())
-        if model.steps_per_execution > 1:
-            outputs = _further_steps(model, one_step, iterator, outputs)
-        logs, weight = outputs
-        return agree(model, logs, weight, updated)
+        with within_step():
+            outputs = one_step(iterator.get_next())
+            if model.steps_per_execution > 1:
+                outputs = _further_steps(model, one_step, iterator, outputs)
+            logs, weight = outputs
+            return _agreed(model, logs, weight, updated)
 
     def step_on_data(data: Any) -> Any:
         one_step = _one_step(model, step_function, updated, specified=False)
-        logs, weight = one_step(data)
-        return agree(model, logs, weight, updated)
+        with within_step():
+            logs, weight = one_step(data)
+            return _agreed(model, logs, weight, updated)
 
     if not model.run_eagerly:
         steps_on_iterator, step_on_data = _traced(steps_on_iterator), _traced(step_on_data)
@@ -78,6 +81,13 @@ def _executing(model: Any, step_function: Callable[[Any], Any]) -> Callable[[Any
         return outputs
 
     return function
+
+
+def _agreed(model: Any, logs: Any, weight: Any, updated: Updated) -> Any:
+    """Make logs and state equal on all replicas, and leave the step."""
+    logs = agree(model, logs, weight, updated)
+    leave()
+    return logs
 
 
 def _traced(function: Callable[..., Any]) -> Any:
@@ -103,6 +113,7 @@ def _one_step(
         return outputs, step.weight
 
     def one_step(data: Any) -> Any:
+        enter(strategy, data)
         return local_mean(strategy, *strategy.run(replica, args=(data,)))
 
     return model._autoconvert_optionals(one_step)  # type: ignore[no-any-return]

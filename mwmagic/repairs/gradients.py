@@ -11,6 +11,7 @@ from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
 
 from .cluster import spans_workers
+from .commit import updating
 from .repair import Repair, Sign, replace
 
 __all__ = ["REPAIRS"]
@@ -74,8 +75,14 @@ def _add_before_applying() -> None:
         if not _in_replica_of_workers():
             original(self, grads, trainable_variables)
             return
-        added = grads if getattr(self, ADDED, 0) else _add(grads)
+        if getattr(self, ADDED, 0):
+            update(self, grads, trainable_variables)
+            return
+        added = _add(grads)
+        with updating(added):
+            update(self, added, trainable_variables)
 
+    def update(self: Any, added: Any, trainable_variables: Any) -> None:
         def together(strategy: Any, grads: Any) -> None:
             local = [g if g is None else strategy.experimental_local_results(g)[0] for g in grads]
             original(self, local, trainable_variables)
@@ -119,7 +126,8 @@ def _check_added_gradients() -> None:
         inner = self.inner_optimizer
         setattr(inner, ADDED, getattr(inner, ADDED, 0) + 1)
         try:
-            original(self, added, trainable_variables)
+            with updating(added):
+                original(self, added, trainable_variables)
         finally:
             setattr(inner, ADDED, getattr(inner, ADDED) - 1)
 

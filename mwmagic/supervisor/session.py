@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from collections import deque
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import singledispatchmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 from mwmagic import cells as c
 from mwmagic.agent.wire import parsed
 from mwmagic.errors import SupervisorError
-from mwmagic.model.live import PROGRAM_CELL, Answer, KeptAnswer, KeptCell, Raised, What
+from mwmagic.model.live import (
+    PARTNERS,
+    PROGRAM_CELL,
+    Answer,
+    KeptAnswer,
+    KeptCell,
+    Raised,
+    What,
+)
 from mwmagic.model.position import Whereabouts
 from mwmagic.model.status import LastRaised, LiveStatus, Question
 
@@ -52,6 +60,34 @@ def is_live(packet: str) -> bool:
     return packet.startswith('{"live": ')
 
 
+def _rejoined(task: str, cell: int, said: Message) -> c.Rejoined:
+    told = said["standing"]
+    if not isinstance(told, dict):
+        return c.Rejoined(task, cell, None)
+    known = {one.name: int(told.get(one.name, 0)) for one in fields(c.Standing)}
+    return c.Rejoined(task, cell, c.Standing(**known))
+
+
+def _compared(task: str, cell: int, said: Message) -> c.Compared:
+    return c.Compared(task, cell, c.Digest(said["shared"], said["means"]))
+
+
+RECOVERING: dict[str, Callable[[str, int, Message], c.CellEvent]] = {
+    "bound": lambda task, cell, said: c.Bound(task, cell, said["why"]),
+    "arrived": lambda task, cell, _: c.Arrived(task, cell),
+    "rejoined": _rejoined,
+    "compared": _compared,
+    "aligned": lambda task, cell, _: c.Aligned(task, cell),
+    "unable": lambda task, cell, _: c.Unable(task, cell),
+}
+"""The events of what tasks say while they are freed and come together again."""
+
+
+def _fields(action: c.Waits | c.Freed | c.Recovered) -> dict[str, Any]:
+    """Return what is told of an action to the cell's client."""
+    return {name: value for name, value in vars(action).items() if name != "cell"}
+
+
 def _kept(said: Message, start: int) -> KeptAnswer:
     """Return what the record keeps of an answer."""
     answer = Answer.read(said)
@@ -75,6 +111,13 @@ class _Cell:
     answers: dict[str, KeptAnswer] = field(default_factory=dict)
     attempt: int = 0
     waits_told: bool = False
+    moments: dict[str, float] = field(default_factory=dict)
+
+    def waited(self, told: c.Freed) -> float:
+        """Return how long after another task's answer, or the beginning, the last was freed."""
+        others = () if told.absent and not told.raised else told.raised or told.finished
+        since = min((self.moments[task] for task in others), default=self.moments[""])
+        return max(self.moments[task] for task in told.freed) - since
 
 
 class Programs(Protocol):
@@ -120,8 +163,9 @@ class LiveSession:
         program: Sequence[str] = (),
     ) -> None:
         self._directory = directory
+        partners = [task for task in tasks if task.startswith(PARTNERS)]
         self._programs = programs
-        self._machine = c.Cells(tasks, program)
+        self._machine = c.Cells(tasks, partners, program)
         self._processes = processes
         self._examine = examine
         self._guard = guard
@@ -272,11 +316,14 @@ class LiveSession:
                 self.said(process, event)
 
     def _told(self, task: str, said: Message, size: int) -> None:
-        cell = self._cells.get(int(said["cell"]))
-        if said["live"] == "answer" and int(said["cell"]) == PROGRAM_CELL:
+        number, kind = int(said["cell"]), said["live"]
+        cell = self._cells.get(number)
+        if kind in RECOVERING:
+            self._handle(RECOVERING[kind](task, number, said))
+        elif kind == "answer" and number == PROGRAM_CELL:
             self._programs.program_over(self._process(task), said)
             self._handle(c.Answered(task, PROGRAM_CELL, not said["ok"]))
-        elif said["live"] == "answer":
+        elif kind == "answer":
             self._answered(task, said, size)
         elif said["live"] == "looked":
             report = self._looks.pop(int(said["look"]))
@@ -299,7 +346,7 @@ class LiveSession:
             self._start(self._find_waiting(task, number))
 
     def _answered(self, task: str, said: Message, size: int) -> None:
-        number, raised = int(said["cell"]), not said["ok"]
+        number, raised, freed = int(said["cell"]), not said["ok"], said.get("freed") is True
         self._asked_no_more(task)
         self._doing[task] = LiveStatus()
         cell = self._cells.get(number)
@@ -309,7 +356,8 @@ class LiveSession:
             answer = {**said, "task": task, "end": size}
             cell.report(What.ANSWER, answer)
             cell.answers[task] = _kept(answer, cell.starts[task])
-        self._handle(c.Answered(task, number, raised))
+            cell.moments[task] = time.monotonic()
+        self._handle(c.Answered(task, number, raised, freed))
 
     def _note_raised(self, task: str, raised: Raised, cell: str) -> None:
         """Note what a task raised last; a debugger that was left is not what to debug."""
@@ -361,7 +409,7 @@ class LiveSession:
     def _begin(self, number: int, tasks: Sequence[str]) -> None:
         """Have a cell begin on all its tasks; what else is to be done they need not wait for."""
         cell = self._cells[number]
-        cell.begun = time.time()
+        cell.begun, cell.moments[""] = time.time(), time.monotonic()
         cell.attempt = max(process.attempt for process in self._processes)
         cell.starts = {task: self._ends[task] for task in cell.tasks}
         order = {"do": "cell", "cell": number, "name": cell.name, "source": cell.source}
@@ -381,7 +429,7 @@ class LiveSession:
 
     @_do.register
     def _(self, action: c.Await) -> None:
-        event = c.Elapsed(action.cell)
+        event = c.Elapsed(action.cell, action.purpose)
         asyncio.get_running_loop().call_later(action.seconds, self._handle, event)
 
     @_do.register
@@ -394,8 +442,38 @@ class LiveSession:
             return  # the status shows who raised, and who has not ended
         for task in action.waiting:
             self._note(task, waits=action.raised + action.finished)
-        three = {"waiting": action.waiting, "raised": action.raised, "finished": action.finished}
-        self._cells[action.cell].report(What.WAITS, {**three, "asking": ()})
+        self._cells[action.cell].report(What.WAITS, {**_fields(action), "asking": ()})
+
+    @_do.register
+    def _(self, action: c.Abort) -> None:
+        self._tell(action.task, {"do": "abort", "cell": action.cell})
+
+    @_do.register
+    def _(self, action: c.Meet) -> None:
+        self._tell(action.task, {"do": "meet", "cell": action.cell})
+
+    @_do.register
+    def _(self, action: c.Rejoin) -> None:
+        self._tell(action.task, {"do": "rejoin", "cell": action.cell, "epoch": action.epoch})
+
+    @_do.register
+    def _(self, action: c.Compare) -> None:
+        self._tell(action.task, {"do": "compare", "cell": action.cell, "done": action.done})
+
+    @_do.register
+    def _(self, action: c.Align) -> None:
+        order = {"do": "align", "cell": action.cell, "own": action.task == action.root}
+        what = {"done": action.done, "names": action.names, "averaged": action.averaged}
+        self._tell(action.task, {**order, **what})
+
+    @_do.register
+    def _(self, action: c.Freed) -> None:
+        cell = self._cells[action.cell]
+        cell.report(What.FREED, {**_fields(action), "seconds": cell.waited(action)})
+
+    @_do.register
+    def _(self, action: c.Recovered) -> None:
+        self._cells[action.cell].report(What.RECOVERED, _fields(action))
 
     @_do.register
     def _(self, action: c.Done) -> None:

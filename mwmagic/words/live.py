@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .names import names_words
 
@@ -19,6 +19,7 @@ __all__ = [
     "doing_words",
     "failed_words",
     "flawless_words",
+    "freed_words",
     "interrupted_words",
     "kept_words",
     "lost_words",
@@ -26,6 +27,7 @@ __all__ = [
     "program_words",
     "raised_words",
     "ranks_words",
+    "recovered_words",
     "session_words",
     "stuck_words",
     "unanswerable_words",
@@ -95,8 +97,22 @@ def raised_words(tasks: Sequence[str], raised: Raised, cell: str) -> str:
     return f"{names_words(tasks)} raised {what}{where}"
 
 
-def waits_words(said: Mapping[str, Sequence[str]]) -> str:
-    """Say which tasks wait inside the framework, and for which."""
+BOUND_BY = {
+    "framework": "only TensorFlow's collectives can be ended",
+    "gpu": "on GPUs collectives are not ended",
+    "program": "the collectives of a program that was kept are not ended",
+    "names": "this version of TensorFlow does not have what ending a collective takes",
+}
+"""Why tasks cannot be freed; see `mwmagic.cells.events.BoundBy`."""
+
+
+def waits_words(said: Mapping[str, Any]) -> str:
+    """Say which tasks wait inside the framework, for which, and why they are not freed."""
+    text, why = _waits(said), BOUND_BY.get(said.get("why") or "")
+    return f"{text}; {why}" if why else text
+
+
+def _waits(said: Mapping[str, Any]) -> str:
     waiting = names_words(said["waiting"])
     verb = "waits" if len(said["waiting"]) == 1 else "wait"
     if said["asking"]:
@@ -106,6 +122,52 @@ def waits_words(said: Mapping[str, Sequence[str]]) -> str:
     others = names_words(said["finished"])
     have = "has" if len(said["finished"]) == 1 else "have"
     return f"{waiting} {verb} inside the framework for {others}, which {have} finished the cell"
+
+
+def freed_words(said: Mapping[str, Any]) -> str:
+    """Say which tasks were freed from a collective, for which they waited, and when."""
+    freed = names_words(said["freed"])
+    return f"{freed} waited {_cause(said)}: freed after {said['seconds']:.1f} s"
+
+
+def _cause(said: Mapping[str, Any]) -> str:
+    """Say what the tasks that were freed waited for."""
+    if said["raised"]:
+        return f"for {'it' if len(said['raised']) == 1 else 'them'} in a collective"
+    if said["absent"]:
+        have = "has" if len(said["absent"]) == 1 else "have"
+        return f"in a collective for {names_words(said['absent'])}, which {have} not run the cell"
+    if said["finished"]:
+        have = "has" if len(said["finished"]) == 1 else "have"
+        return f"in a collective for {names_words(said['finished'])}, which {have} finished it"
+    return "in a collective"
+
+
+def recovered_words(said: Mapping[str, Any]) -> str:
+    """Say whether collectives work again, and whose state all tasks have."""
+    if said["outcome"] == "failed":
+        return f"collectives could not be made to work again. {RESET}"
+    if said["outcome"] == "torn":
+        return (
+            "collectives work again, but every task was stopped in the middle of an update of the "
+            "weights: the model's state is lost. Build it again, or load weights"
+        )
+    if not said["variables"]:
+        return "collectives work again"
+    text = f"collectives work again; {_state(said)}"
+    if said["cut"]:
+        text += ". The last step made some of its updates of the weights, and not the others"
+    if not said["counted"]:
+        text += ". Whether that is a whole step's is not known: no Keras optimizer made the updates"
+    return text
+
+
+def _state(said: Mapping[str, Any]) -> str:
+    """Say whose state all tasks have, and how much of it differed."""
+    number, differed = said["variables"], said["differed"]
+    if not differed:
+        return f"all tasks have the same state ({number} variables compared)"
+    return f"all have {said['root']}'s state ({differed} of {number} variables differed)"
 
 
 def debug_words(raised: Mapping[str, LastRaised]) -> list[str]:
@@ -134,10 +196,13 @@ def debugged_words(waiting: Sequence[str], debugged: str) -> str:
 
 def failed_words(raised: Sequence[Answer], unanswered: Sequence[str], cell: str) -> str:
     """Say why a cell failed, and what to do next."""
-    first = raised[0]
+    own = [one for one in raised if not one.freed]
+    first = (own or raised)[0]
     text = raised_words([first.task], first.raised, cell) if first.raised else ""
-    others = len(raised) - 1
-    if others:
+    if not own:
+        text = f"{names_words([one.task for one in raised])} waited in a collective for ever"
+    others = len(own) - 1
+    if others > 0:
         text += f", and {others} other task{'s' * (others > 1)} raised too"
     if not unanswered:
         return f"{text}. All variables are kept"

@@ -2,11 +2,14 @@
 
 Each packet on the worker's line is a JSON object. What comes in has ``do``: ``cell`` with its
 number, its ``name`` and ``source``; ``interrupt`` with a cell's number; ``reply`` to a question;
+``abort`` and ``meet``, which free the cell from a collective, and let it make a strategy;
+``rejoin``, ``compare`` and ``align`` after some task's error, as `mwmagic.cells` says; and
 ``look`` at what a ``text`` of names means. A look is answered between cells, on the thread that
 runs them: what it asks of an object must neither meet a cell's code in the middle, nor keep this
 process from hearing an interrupt.
 What goes out has ``live``: ``ready``; ``ask`` with the cell and the prompt of a question, and
-whether a debugger asks; ``show`` with what is displayed;
+whether a debugger asks; ``show`` with what is displayed; ``arrived`` where a cell waits to make a
+strategy; ``bound`` if it cannot be freed; ``rejoined``, ``compared``, ``aligned`` or ``unable``;
 ``answer`` with the number of the cell and either what its last expression is worth, or what it
 raised; ``looked`` with what was found.
 """
@@ -17,6 +20,7 @@ import ast
 import asyncio
 import bdb
 import builtins
+import ctypes
 import inspect
 import json
 import linecache
@@ -37,6 +41,8 @@ from mwmagic.model.live import CELL_BYTES, PROGRAM_CELL
 from mwmagic.model.ownership import is_ours
 from mwmagic.repairs.imports import after_import
 
+from . import collectives
+from .collectives import CollectiveEnded, Collectives
 from .line import descriptor
 from .value import bundle, figures
 
@@ -53,6 +59,9 @@ RAISED_CHARACTERS = 4_000
 
 TRACE_CHARACTERS = 20_000
 """The most of a traceback that an answer holds, of its end."""
+
+INSIST_SECONDS = 2.0
+"""How long after a cell was freed, and has not ended, an exception is raised in it again."""
 
 _AWAIT = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 
@@ -130,6 +139,8 @@ class _Loop:
         self._asking = threading.Lock()
         self._listener: threading.Thread | None = None
         self._events: asyncio.AbstractEventLoop | None = None
+        self._collectives = Collectives(self._meet)
+        self._meeting: queue.SimpleQueue[str] = queue.SimpleQueue()
         os.register_at_fork(after_in_child=line.close)
         after_import("pdb", _tame)
 
@@ -142,6 +153,7 @@ class _Loop:
         builtins.input = self.ask  # which `breakpoint` uses too
         vars(builtins)["display"] = self._display  # as in IPython
         os.environ.setdefault("MPLBACKEND", "agg")
+        self._collectives.install()
         self._hear()
         if end is not None:
             self._say(end)
@@ -149,6 +161,9 @@ class _Loop:
         while (order := self._orders.get()) is not None:
             if order["do"] == "look":
                 self._say({"live": "looked", "cell": 0, **self._looked(order)})
+                continue
+            if order["do"] != "cell":
+                self._say({**_recovered(order), "cell": order["cell"]})
                 continue
             answer = self._answer(order)
             for stream in (sys.stdout, sys.stderr):
@@ -212,6 +227,48 @@ class _Loop:
             self._running, self._cell = True, cell
             if cell == self._cancelled:
                 raise KeyboardInterrupt
+        collectives.settle()
+
+    # Collectives.
+
+    def _meet(self) -> None:
+        """Wait until all tasks are about to make a strategy; where one is not, raise."""
+        while not self._meeting.empty():
+            self._meeting.get()
+        self._say({"live": "arrived", "cell": self._cell})
+        if self._meeting.get() == "abort":
+            raise CollectiveEnded(collectives.FREED)
+
+    def _free(self, cell: int) -> None:
+        """Free a cell from the collective in which it waits, while the main thread is in there."""
+        with self._deciding:
+            if cell != self._cell or not self._running:
+                return
+        self._meeting.put("abort")
+        obstacle = self._collectives.free()
+        if obstacle is not None:
+            self._say({"live": "bound", "cell": cell, "why": obstacle})
+        self._insist_later(cell)
+
+    def _insist_later(self, cell: int) -> None:
+        timer = threading.Timer(INSIST_SECONDS, self._insist, (cell,))
+        timer.daemon = True
+        timer.start()
+
+    def _insist(self, cell: int) -> None:
+        """Raise in a cell that has been freed, and has taken no notice, until it ends."""
+        with self._deciding:
+            if cell != self._cell or not self._running:
+                return
+            if self._collectives.ended:
+                _raise_in_main(CollectiveEnded)
+        self._insist_later(cell)
+
+    def _end(self) -> None:
+        """End a cell: nothing is raised in it from now on."""
+        with self._deciding:
+            self._running = False
+            _raise_in_main(None)
 
     def _interrupted(self, _number: int, _frame: FrameType | None) -> None:
         if self._running:
@@ -225,6 +282,10 @@ class _Loop:
                 self._interrupt(order["cell"])
             elif order["do"] == "reply":
                 self._replies.put(order["text"])
+            elif order["do"] == "abort":
+                self._free(order["cell"])
+            elif order["do"] == "meet":
+                self._meeting.put("meet")
             else:
                 self._orders.put(order)
         self._orders.put(None)
@@ -261,9 +322,11 @@ class _Loop:
                 self._display(*figures())
                 answer = {"ok": True, "value": bundle(value)}
             finally:
-                self._running = False
+                self._end()
         except BaseException as error:  # noqa: BLE001 - whatever it is, the interpreter lives
-            answer = {"ok": False, "raised": _raised(error, order["name"])}
+            self._end()
+            freed = self._collectives.is_freed(error)  # perhaps by another task's end of it
+            answer = {"ok": False, "freed": freed, "raised": _raised(error, order["name"])}
         return {**answer, "seconds": time.monotonic() - began}
 
     def _executed(self, source: str, name: str) -> Any:  # noqa: ANN401 - the user's
@@ -285,6 +348,26 @@ class _Loop:
             self._events = self._events or asyncio.new_event_loop()
             return self._events.run_until_complete(value)
         return value
+
+
+def _raise_in_main(kind: type[BaseException] | None) -> None:
+    """Raise an exception in the main thread as soon as it runs Python code; None takes it back."""
+    main = ctypes.c_ulong(threading.main_thread().ident or 0)
+    what = None if kind is None else ctypes.py_object(kind)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(main, what)
+
+
+def _recovered(order: dict[str, Any]) -> dict[str, Any]:
+    """Carry out an order of a recovery, and return what to say."""
+    try:
+        if order["do"] == "rejoin":
+            return {"live": "rejoined", "standing": collectives.rejoin(order["epoch"])}
+        if order["do"] == "compare":
+            return {"live": "compared", **collectives.compare(order["done"])}
+        collectives.align(order["own"], order["done"], order["names"], order["averaged"])
+    except BaseException as error:  # noqa: BLE001 - whatever it is, the interpreter lives
+        return {"live": "unable", "why": f"{type(error).__name__}: {error}"[:RAISED_CHARACTERS]}
+    return {"live": "aligned"}
 
 
 def _debugs(frame: FrameType | None) -> bool:

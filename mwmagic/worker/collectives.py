@@ -1,0 +1,332 @@
+# ruff: noqa: ANN401, SLF001 - TensorFlow has no annotations, and ends collectives privately
+"""Frees this task from a collective, and has it join the others' collectives again.
+
+TensorFlow can end all collectives of a process, for good; `enable_collective_ops` makes them work
+again if all tasks call it, and if they then number their collectives alike. What is private in
+TensorFlow is named in `PRIVATE`. Where one of these names is gone nothing is freed.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+import time
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+from mwmagic.model import variables
+from mwmagic.model.live import PARTNERS
+from mwmagic.repairs import tracked
+from mwmagic.repairs.imports import after_import
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from types import FrameType
+
+__all__ = ["FREED", "PRIVATE", "Collectives"]
+
+CONTEXT = "tensorflow.python.eager.context"
+
+PRIVATE = (
+    (CONTEXT, "Context.abort_collective_ops"),
+    (CONTEXT, "Context.enable_collective_ops"),
+    (CONTEXT, "Context._collective_ops_server_def"),
+    (tracked.VARIABLES[0], tracked.VARIABLES[1]),
+    (tracked.KEYS[0], tracked.KEYS[1]),
+    (tracked.KEYS[0], f"{tracked.KEYS[1]}._instance_key_table"),
+)
+"""The names of TensorFlow's that are used here: the module, and the name in it."""
+
+FREED = "freed by mwmagic, as another task does not come to this collective"
+"""What TensorFlow says of a collective that was ended."""
+
+UNAVAILABLE_CODE = 14
+"""TensorFlow's code for the error of a collective that was ended."""
+
+SKIPPED_KEYS = 100
+"""How many numbers TensorFlow leaves out before a strategy's first collective."""
+
+END_SECONDS = 10.0
+"""How long a thread may take to leave a collective that was ended."""
+
+PAUSE_SECONDS = 0.01
+"""The pause between two looks whether it has."""
+
+EPOCH_KEYS = 10_000_000
+"""How many numbers of collectives each recovery leaves to the time before it."""
+
+EPOCH_VARIABLES = 1_000_000
+"""The same for variables."""
+
+
+class CollectiveEnded(BaseException):
+    """What a task raises that was freed; not an `Exception`, so that few handlers take it."""
+
+
+class Collectives:
+    """The collectives of this process.
+
+    Parameters
+    ----------
+    met : callable
+        Called before this process makes its first strategy, which waits for the other tasks where
+        nothing can free it; returns once they are about to make theirs.
+    """
+
+    def __init__(self, met: Callable[[], None]) -> None:
+        self.ended = False
+        self._met = met
+
+    def install(self) -> None:
+        """Follow what is needed of TensorFlow once it is imported; this imports nothing."""
+        tracked.track()
+        after_import("tensorflow", self._prepare)
+        for keras in ("keras", "tf_keras"):
+            after_import(keras, _know_optimizers)
+
+    def _watch(self, cls: Any) -> None:
+        """Notice where TensorFlow raises that a collective was ended."""
+        original, collectives = cls.__init__, self
+
+        def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807 - it takes its place
+            original(self, *args, **kwargs)
+            collectives.ended = collectives.ended or FREED in str(self)
+
+        cls.__init__ = __init__
+
+    def _prepare(self, tensorflow: Any) -> None:
+        from mwmagic.repairs import commit
+        from mwmagic.repairs.cluster import in_cluster
+
+        commit.step_in_loops(tensorflow)
+        commit.order_collectives(tensorflow)
+        self._watch(tensorflow.errors.UnavailableError)
+        cls = tensorflow.distribute.MultiWorkerMirroredStrategy
+        original, collectives = cls.__init__, self
+
+        def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807 - it takes its place
+            elsewhere = args or kwargs.get("cluster_resolver") is not None
+            if in_cluster() and _has_partners() and context() is None and not elsewhere:
+                collectives._met()
+            original(self, *args, **kwargs)
+
+        cls.__init__ = __init__
+
+    def free(self) -> str | None:
+        """End all collectives of this process, from any thread.
+
+        Returns
+        -------
+        str or None
+            Why it has collectives that cannot be ended, as `mwmagic.cells.events.BoundBy` says.
+        """
+        found = context()
+        if found is None:
+            return "framework" if _has_others() else None
+        if lacking():
+            return "names"
+        if found.list_logical_devices("GPU"):
+            return "gpu"
+        if not tracked.tracked_keys():
+            return "program"
+        self.ended = False
+        found.abort_collective_ops(UNAVAILABLE_CODE, FREED)
+        return None
+
+    def is_freed(self, error: BaseException) -> bool:
+        """Return whether an error comes from a collective that was ended."""
+        seen: set[int] = set()
+        one: BaseException | None = error
+        while one is not None and id(one) not in seen:
+            if isinstance(one, CollectiveEnded) or FREED in _text(one):
+                return True
+            seen.add(id(one))
+            one = one.__cause__ or one.__context__
+        return False
+
+
+def _has_partners() -> bool:
+    """Return whether this task is of a type that has collectives in common with others."""
+    return os.environ.get(variables.TASK, "").startswith(PARTNERS)
+
+
+def _know_optimizers(keras: Any) -> None:
+    if "tensorflow" in sys.modules:
+        from mwmagic.repairs import commit
+
+        commit.know_optimizers(keras)
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - the user's own `__str__` may raise anything
+        return ""
+
+
+def context() -> Any:
+    """Return TensorFlow's context if it has collectives with other processes."""
+    module = sys.modules.get(CONTEXT)
+    found = module.context() if module is not None else None
+    return found if getattr(found, "_collective_ops_server_def", None) else None
+
+
+def lacking() -> list[str]:
+    """Return which of the private names this TensorFlow does not have."""
+    return [f"{module}.{name}" for module, name in PRIVATE if not _has(module, name)]
+
+
+def _has(module: str, name: str) -> bool:
+    owner, _, attribute = name.rpartition(".")
+    found = sys.modules.get(module)
+    if not owner:
+        return hasattr(found, attribute)
+    cls = getattr(found, owner, None)
+    if cls is None or hasattr(cls, attribute):
+        return cls is not None
+    return attribute in inspect.unwrap(cls.__init__).__code__.co_names  # instances have it
+
+
+def _has_others() -> bool:
+    """Return whether another framework has collectives in this process."""
+    jax = sys.modules.get("jax._src.distributed")
+    if jax is not None and getattr(jax.global_state, "client", None) is not None:
+        return True
+    torch = sys.modules.get("torch.distributed")
+    return torch is not None and torch.is_available() and torch.is_initialized()
+
+
+# A recovery; on the main thread.
+
+
+def rejoin(epoch: int) -> dict[str, int] | None:
+    """Make collectives work again, once all tasks have called this with the same number.
+
+    Parameters
+    ----------
+    epoch : int
+        How many recoveries there have been.
+
+    Returns
+    -------
+    dict of str to int or None
+        Where this task's training stands, as `mwmagic.cells.Standing` says; None if it has no
+        collectives.
+    """
+    found = context()
+    if found is None or lacking() or not tracked.tracked_keys():
+        return None
+    _end_all(found)
+    found.executor.clear_error()
+    found.enable_collective_ops(found._collective_ops_server_def)
+    for keys in tracked.tracked_keys():
+        with keys._lock:
+            for table in keys._instance_key_table.values():
+                table.update(dict.fromkeys(table, SKIPPED_KEYS + epoch * EPOCH_KEYS))
+    tracked.renumber(epoch * EPOCH_VARIABLES)
+    from mwmagic.repairs import commit
+
+    count = commit.counters()
+    return {} if count is None else count.read()
+
+
+def _end_all(found: Any) -> None:
+    """End what other threads of this process are in.
+
+    Outside a graph TensorFlow reduces on a thread of its own. An interrupt of the main thread
+    leaves that one in the collective, and replacing the collectives then is a crash.
+    """
+    found.abort_collective_ops(UNAVAILABLE_CODE, FREED)
+    until = time.monotonic() + END_SECONDS
+    while any(map(_is_collective, sys._current_frames().values())):
+        if time.monotonic() > until:
+            raise TimeoutError("a thread does not leave its collective")
+        time.sleep(PAUSE_SECONDS)
+
+
+def _is_collective(frame: FrameType | None) -> bool:
+    """Return whether a thread is in a collective."""
+    while frame is not None and not frame.f_code.co_filename.endswith("gen_collective_ops.py"):
+        frame = frame.f_back
+    return frame is not None
+
+
+def settle() -> None:
+    """Leave a step that ended in an error which the cell did not let pass."""
+    commit = sys.modules.get("mwmagic.repairs.commit")
+    if commit is not None:
+        commit.settle()
+
+
+def compare(done: int) -> dict[str, dict[str, str]]:
+    """Undo what a step has done that updated no weights, and digest the variables.
+
+    Returns
+    -------
+    dict of str to dict of str to str
+        The digests of variables that must be equal on all tasks (``shared``), and that are means
+        over the tasks (``means``), by a name that is the same on every task.
+    """
+    from mwmagic.repairs import commit
+
+    commit.roll_back(done)
+    found: dict[str, dict[str, str]] = {"shared": {}, "means": {}}
+    for name, variable in _variables().items():
+        kind = "means" if commit.is_mean(variable) else "shared"
+        if kind == "means" or not commit.is_local(variable):
+            found[kind][name] = _digest(variable.values[0].numpy())
+    return found
+
+
+def _variables() -> dict[str, Any]:
+    """Return the variables of strategies by a name that is the same on every task."""
+    named = {}
+    for number, one in tracked.tracked_variables().items():
+        if one.dtype.is_floating or one.dtype.is_integer or one.dtype.is_bool:
+            kind = crc32(f"{one.name} {one.shape} {one.dtype.name}".encode())
+            named[f"{number}.{kind:x}"] = one
+    return named
+
+
+def _digest(array: Any) -> str:
+    return blake2b(array.tobytes(), digest_size=8).hexdigest()
+
+
+def align(own: bool, done: int, names: Iterable[str], averaged: Iterable[str]) -> None:
+    """Take the values of one task, and the means of all tasks' values; call it on all of them.
+
+    Parameters
+    ----------
+    own : bool
+        Whether the values are this task's.
+    done : int
+        How many updates they hold.
+    names, averaged : iterable of str
+        The variables that get one task's values, and all tasks' means.
+    """
+    import tensorflow as tf
+
+    from mwmagic.repairs import commit
+
+    known = _variables()
+    given, means = [known[name] for name in names], [known[name] for name in averaged]
+    _add(given, lambda value: value if own else tf.zeros_like(value))
+    _add(means, lambda value: value)
+    for one in means:
+        one.values[0].assign(one.values[0] / one.distribute_strategy.num_replicas_in_sync)
+    commit.settle(done)
+
+
+def _add(variables: list[Any], part: Callable[[Any], Any]) -> None:
+    """Give variables the sum of what each task contributes."""
+    import tensorflow as tf
+
+    from mwmagic.repairs.cluster import added
+
+    for strategy in {id(one): one for one in (v.distribute_strategy for v in variables)}.values():
+        own = [v.values[0] for v in variables if v.distribute_strategy is strategy]
+        sums = added(strategy, [part(one.read_value()) for one in own])
+        for one, value in zip(own, sums, strict=True):
+            one.assign(tf.cast(value, one.dtype))
