@@ -226,6 +226,50 @@ def test_after_a_series_of_accidents_training_is_as_if_undisturbed(gang):
         gang.check(0)
 
 
+LOOP = """
+with strategy.scope():
+    own = tf.keras.Sequential([
+        tf.keras.Input((16,)), tf.keras.layers.Dropout(0.2), tf.keras.layers.Dense(1)])
+    optimizer = tf.keras.optimizers.Adam()
+    optimizer.build(own.trainable_variables)
+
+def replica():
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean((own(x, training=True) - y) ** 2) / tasks
+    optimizer.apply_gradients(
+        zip(tape.gradient(loss, own.trainable_variables), own.trainable_variables))
+
+@tf.function
+def once():
+    strategy.run(replica)
+
+def loop(steps, who=False):
+    for i in range(steps):
+        if who and i == 2:
+            raise ValueError("bad batch on this task")
+        once()
+
+def sums():
+    return [float(abs(v.numpy()).sum()) for v in (*own.variables, *optimizer.variables)]
+
+once()
+kept = state()
+loop(5)
+twin = sums()
+restore(kept)
+sums() != twin
+"""
+
+
+def test_a_loop_of_the_users_own_goes_on(gang):
+    assert gang.values(LOOP) == ["True"] * gang.tasks
+    cell = gang.cell("loop(5, who=last)")
+    assert cell.freed["freed"] == gang.names[:-1]
+    assert cell.recovered["counted"]
+    gang.live.run("loop(3)")
+    assert gang.values("bool(np.allclose(sums(), twin, rtol=1e-6))") == ["True"] * gang.tasks
+
+
 EIGHT = """
 import tensorflow as tf
 strategy = tf.distribute.MultiWorkerMirroredStrategy()

@@ -48,10 +48,10 @@ UNAVAILABLE_CODE = 14
 SKIPPED_KEYS = 100
 """How many numbers TensorFlow leaves out before a strategy's first collective."""
 
-DRAIN_SECONDS = 10.0
+THREAD_SECONDS = 10.0
 """How long a thread may take to leave a collective that was ended."""
 
-DRAIN_PAUSE_SECONDS = 0.01
+THREAD_PAUSE_SECONDS = 0.01
 """The pause between two looks whether it has."""
 
 EPOCH_KEYS = 10_000_000
@@ -239,11 +239,11 @@ def _end_all(found: Any) -> None:
     leaves that one in the collective, and replacing the collectives then is a crash.
     """
     found.abort_collective_ops(UNAVAILABLE_CODE, FREED)
-    until = time.monotonic() + DRAIN_SECONDS
+    until = time.monotonic() + THREAD_SECONDS
     while any(map(_is_collective, sys._current_frames().values())):
         if time.monotonic() > until:
             raise TimeoutError("a thread does not leave its collective")
-        time.sleep(DRAIN_PAUSE_SECONDS)
+        time.sleep(THREAD_PAUSE_SECONDS)
 
 
 def _is_collective(frame: FrameType | None) -> bool:
