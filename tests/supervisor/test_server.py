@@ -184,6 +184,7 @@ SAID = {
     "forget": {"key": "k"},
     "cell": {"tasks": [], "name": "In [1]", "source": "1"},
     "look": {"tasks": [], "wanted": "names", "text": "a"},
+    "carry": {"tasks": [], "path": "/nowhere", "back": False},
     "interrupt": {"cell": 1},
     "reply": {"task": "worker:0", "text": "a"},
     "update": {"options": {"grace": 0.0}},
@@ -198,7 +199,7 @@ def test_what_the_supervisor_says_is_what_the_table_says(wire):
         if answer["type"] == "reply":
             check({"type": "snapshot", **answer["result"]}, REPLIES)
         else:
-            refused = ("restart", "signal", "stacks", "cell", "look", "interrupt", "reply")
+            refused = ("restart", "signal", "stacks", "cell", "look", "carry", "interrupt", "reply")
             assert kind in refused, answer
 
 
