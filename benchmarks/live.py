@@ -127,7 +127,7 @@ def displayed(size):
 @contextmanager
 def theirs(python, name, size, folder):
     """Yield a function that measures a round of another package."""
-    program = Path(folder, f"{name}.py")
+    program = Path(folder, f"measured_{name}.py")  # not the name of what it imports
     program.write_text(MEASURE + OTHERS[name].replace("SIZE", str(size)))
     process = subprocess.Popen(
         [python, str(program)],

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
-__all__ = ["Terminated", "die", "listening"]
+__all__ = ["INTERRUPTED_CODE", "Terminated", "die", "listening"]
+
+INTERRUPTED_CODE = 130
+"""The exit code after Ctrl-C: 128 plus SIGINT's number, as in a shell."""
 
 _NUMBERS = (signal.SIGTERM, signal.SIGHUP)
 """What schedulers, service managers, containers and closing terminals send."""

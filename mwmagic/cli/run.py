@@ -14,17 +14,14 @@ from mwmagic.errors import BadArguments, WorkerFailed
 from mwmagic.words.run import remarks
 
 from .output import say
-from .request import Terminated, listening
+from .request import INTERRUPTED_CODE, Terminated, listening
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mwmagic.client.run import Run
 
-__all__ = ["INTERRUPTED_CODE", "add"]
-
-INTERRUPTED_CODE = 130
-"""The exit code after Ctrl-C: 128 plus SIGINT's number, as in a shell."""
+__all__ = ["add"]
 
 _COLOURS = (36, 33, 32, 35, 34, 31)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from mwmagic.errors import ClusterError
 from mwmagic.frameworks import FRAMEWORKS
+from mwmagic.model.cluster import Task
 from mwmagic.model.option import read_setting
 from mwmagic.model.options import OPTIONS
 
@@ -15,7 +16,15 @@ if TYPE_CHECKING:
 
     from mwmagic.model.option import Option
 
-__all__ = ["add_cluster_options", "add_env", "add_option", "choices", "reader", "typed"]
+__all__ = [
+    "add_cluster_options",
+    "add_env",
+    "add_option",
+    "choices",
+    "read_tasks",
+    "reader",
+    "typed",
+]
 
 
 def add_option(parser: argparse.ArgumentParser, option: Option, **changes: Any) -> None:  # noqa: ANN401 - argparse's
@@ -63,6 +72,20 @@ def add_env(parser: argparse.ArgumentParser, text: str) -> None:
 def typed(namespace: argparse.Namespace) -> dict[str, Any]:
     """Return the options of a cluster that were typed."""
     return {name: value for name, value in vars(namespace).items() if name in OPTIONS}
+
+
+def read_tasks(text: str) -> tuple[str, ...]:
+    """Return the names in a list such as ``0,2`` or ``worker:0,ps:1``.
+
+    Raises
+    ------
+    ClusterError
+        A name is not one of a task.
+    """
+    names = tuple(name.strip() for name in text.split(","))
+    for name in names:
+        Task.parse(name)
+    return names
 
 
 def reader(read: Callable[[str], Any]) -> Callable[[str], Any]:

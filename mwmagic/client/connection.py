@@ -223,8 +223,8 @@ class Conversation:
 LOOKS = frozenset({"hello", "snapshot", "stacks"})
 """The requests that change nothing, and so do not wake a supervisor that was stopped."""
 
-LAST = frozenset({What.REFUSED, What.DONE})
-"""What is told last of a cell."""
+LAST = frozenset({What.REFUSED, What.DONE, What.LOOKED})
+"""What is told last of a cell, or of a look."""
 
 
 class Connection:

@@ -14,10 +14,12 @@ from mwmagic.logs.lines import Mark
 from mwmagic.model.cluster import find_task
 from mwmagic.model.live import LIVE_SCRIPT, SOURCE_CHARACTERS, Answer, What
 from mwmagic.words.live import (
+    busy_words,
     failed_words,
     lost_words,
     program_words,
     stuck_words,
+    unknown_words,
     withdrawn_words,
 )
 
@@ -39,6 +41,12 @@ __all__ = ["Live", "LiveCell", "session_of"]
 
 _SESSION = Path(__file__).parents[1] / "worker" / "session.py"
 """The program that the tasks run."""
+
+COMPLETION_SECONDS = 0.3
+"""How long a completion may take: its user is typing."""
+
+HELP_SECONDS = 5.0
+"""How long the documentation of a name may take."""
 
 LISTEN_SECONDS = 0.05
 """The pause between two looks at the logs."""
@@ -255,6 +263,60 @@ class Live:
             raise
         self.check(cell, name)
         return cell.ranked()
+
+    def complete(self, text: str, tasks: Sequence[TaskName] | None = None) -> list[str]:
+        """Return the names that complete the last one of a text such as ``model.fi``.
+
+        A task that is idle looks in its variables, without running code of theirs; if none is, or
+        it takes longer than `COMPLETION_SECONDS`, there are no names.
+
+        Parameters
+        ----------
+        text : str
+            Names with dots between them.
+        tasks : sequence of int, str or Task, optional
+            The tasks that may be asked; by default all.
+        """
+        try:
+            _, found = self._look("names", text, tasks, COMPLETION_SECONDS)
+        except Empty:
+            return []
+        return found if isinstance(found, list) else []
+
+    def describe(self, text: str, tasks: Sequence[TaskName] | None = None) -> str:
+        """Return the signature, type and documentation of what a name is on an idle task.
+
+        Parameters
+        ----------
+        text, tasks
+            See `complete`.
+
+        Raises
+        ------
+        RunActive
+            No task is idle.
+        BadArguments
+            The name has no value there, or one that only running code would tell.
+        """
+        try:
+            task, found = self._look("help", text, tasks, HELP_SECONDS)
+        except Empty:
+            task = None
+        if task is None:
+            raise RunActive(busy_words())
+        if not isinstance(found, str):
+            raise BadArguments(unknown_words(text, task))
+        return found
+
+    def _look(
+        self, wanted: str, text: str, tasks: Sequence[TaskName] | None, seconds: float
+    ) -> tuple[str | None, object]:
+        """Return the task that was asked, if one was, and what it found."""
+        self._check_open()
+        names = [str(find_task(task, self.cluster.tasks)) for task in tasks or ()]
+        told = self._connection.converse("look", tasks=names, wanted=wanted, text=text)
+        _, said = told.next(seconds)
+        return said["task"], said["found"]
 
     def pull(self, *expressions: str, task: TaskName = 0) -> Any:  # noqa: ANN401 - the user's
         """Return what expressions are worth on a task.

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from mwmagic.errors import NoRun
 from mwmagic.model.options import OPTIONS
 
+from .transfer import EXCHANGE
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -139,7 +141,7 @@ def _commented(source: str) -> str:
 def _pushed(source: str) -> str:
     """Return the assignments of a push, as far as the record has the values."""
     lines = source.splitlines()
-    known = [line for line in lines if "mwmagic.worker.exchange" not in line]
+    known = [line for line in lines if EXCHANGE not in line]
     if len(known) < len(lines):
         known.append("# the record does not hold the other values that were pushed: set them here")
     return "\n".join(known) + "\n"

@@ -24,12 +24,15 @@ if TYPE_CHECKING:
 
     from .live import Live
 
-__all__ = ["pull", "push"]
+__all__ = ["EXCHANGE", "pull", "push"]
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - in a private directory of it
 """Where files are memory: a value of 100 MB takes 0.1 s there and back."""
 
-_TASK = "__import__('mwmagic.worker.exchange', fromlist=['exchange'])"
+EXCHANGE = "mwmagic.worker.exchange"
+"""The module that cells use which move values; it is in the code of no others."""
+
+_TASK = f"__import__('{EXCHANGE}', fromlist=['exchange'])"
 
 LITERAL_BITS, LITERAL_CHARACTERS = 64, 200
 """The largest integers and texts that a push writes in its cell."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import shlex
 import symtable
 from typing import TYPE_CHECKING
@@ -14,7 +15,10 @@ from mwmagic.errors import BadArguments
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-__all__ = ["borrowed", "check_plain"]
+__all__ = ["borrowed", "check_plain", "parted"]
+
+_HELP = re.compile(r"\s*\?{0,2}\s*([^\W\d][\w.]*)\s*\?{0,2}\s*")
+"""A line that asks what a name is: ``model.fit?`` or ``?model.fit``."""
 
 
 def check_plain(body: str) -> None:
@@ -39,6 +43,13 @@ def check_plain(body: str) -> None:
             ) from None
     except ValueError:
         pass  # a null byte, which the workers' failure tells
+
+
+def parted(body: str) -> tuple[str, str]:
+    """Return a body without a last line such as ``model.fit?``, and the name that it asks about."""
+    code, _, last = body.rstrip().rpartition("\n")
+    found = _HELP.fullmatch(last) if "?" in last else None
+    return (code, found[1]) if found else (body, "")
 
 
 def _instead(line: str) -> str:

@@ -1,4 +1,4 @@
-"""Completion of the magics' arguments, on IPython 9 and on 7.34."""
+"""Completion of the magics' arguments and in live cells, on IPython 9 and on 7.34."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from IPython.core import completer
 
 from .extension import MAGICS
+from .live import chosen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +28,12 @@ _LINE = re.compile(r"^\s*(?:[\w.]+\s*=\s*)?%{1,2}(?P<magic>mw_\w+)\s+(?P<rest>.*
 _HOOKED = re.compile(r".*%{1,2}mw_\w+")
 """The text that IPython 7 looks its hooks up by: a line's first word, or all of it."""
 
+
+_CELL = re.compile(r"\s*%%mw_live\b(?P<options>.*)\n")
+"""The first line of a live cell."""
+
+_NAMES = re.compile(r"(?<![\w.)\]'\"])[^\W\d][\w.]*$")
+"""The names before the cursor, with dots between them, where no call or index comes before them."""
 
 _TASK = "task"
 """The arguments of this name take one of the run's tasks."""
@@ -75,11 +82,68 @@ def _values(parser: Parser, words: list[str], session: Session) -> list[str]:
     return [str(choice) for choice in (action and action.choices) or ()]
 
 
+def live_candidates(cell: str, at: int, session: Session) -> tuple[list[str], str]:
+    """Return what completes a name in a live cell, from the variables of its tasks.
+
+    Parameters
+    ----------
+    cell : str
+        The whole cell.
+    at : int
+        Where the cursor is in it.
+    session : Session
+        Its cluster is asked, if it has a live session.
+
+    Returns
+    -------
+    words : list of str
+        Each with the names before the last dot.
+    token : str
+        What of it is before the cursor.
+    """
+    head, names = _CELL.match(cell), _NAMES.search(cell[:at])
+    if head is None or names is None or at < head.end():
+        return [], ""
+    owner = names[0].rpartition(".")[0]
+    try:
+        given = _PARSERS["mw_live"].read(head["options"])
+        live = session.live()
+        found = [] if live is None else live.complete(names[0], chosen(given, live.cluster.tasks))
+    except Exception:  # noqa: BLE001 - a completion has no place for an error
+        return [], ""
+    return [f"{owner}.{one}" if owner else one for one in found], names[0]
+
+
 def install(shell: InteractiveShell, session: Session) -> Callable[[], None]:
     """Teach the shell to complete our arguments; return a function that undoes it."""
     if hasattr(completer, "context_matcher"):
         return _install_matcher(shell.Completer.custom_matchers, session)
-    return _install_hook(shell.strdispatchers["complete_command"], session)
+    undo = _install_hook(shell.strdispatchers["complete_command"], session)
+    matchers = shell.Completer.custom_matchers
+
+    def matcher(text: str) -> list[str]:  # IPython asks it for its name
+        return _matched(shell, session, text)
+
+    matchers.append(matcher)
+
+    def remove() -> None:
+        undo()
+        matchers.remove(matcher)
+
+    return remove
+
+
+def _matched(shell: InteractiveShell, session: Session, text: str) -> list[str]:
+    """Complete a name in a live cell on IPython 7, which tells only the name.
+
+    The cell is in the kernel's request.
+    """
+    try:
+        asked = shell.kernel.get_parent("shell")["content"]
+        words, token = live_candidates(asked["code"], asked["cursor_pos"], session)
+    except (AttributeError, KeyError, TypeError):  # a terminal, or another request
+        return []
+    return words if token == text else []
 
 
 def _install_matcher(matchers: list[Any], session: Session) -> Callable[[], None]:
@@ -88,6 +152,8 @@ def _install_matcher(matchers: list[Any], session: Session) -> Callable[[], None
         first = context.cursor_line == 0 or not context.full_text.lstrip().startswith("%%")
         line = context.line_with_cursor[: context.cursor_position] if first else ""
         words, token = candidates(line, session)
+        if not first:
+            words, token = live_candidates(*_place(context), session)
         completions = [completer.SimpleCompletion(word, type="param") for word in words]
         # IPython's own token ends at the colon of a task's name.
         fragment = token if words else context.token
@@ -99,6 +165,12 @@ def _install_matcher(matchers: list[Any], session: Session) -> Callable[[], None
 
     matchers.append(mwmagic_matcher)
     return lambda: matchers.remove(mwmagic_matcher)
+
+
+def _place(context: Any) -> tuple[str, int]:  # noqa: ANN401 - IPython is not typed
+    """Return the cell, and where the cursor is in it."""
+    lines = context.full_text.split("\n")[: context.cursor_line]
+    return context.full_text, sum(len(line) + 1 for line in lines) + context.cursor_position
 
 
 def _install_hook(hooks: Any, session: Session) -> Callable[[], None]:  # noqa: ANN401 - IPython is not typed

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from mwmagic.client.cluster import Cluster
+    from mwmagic.client.live import Live
     from mwmagic.client.run import Run
     from mwmagic.errors import SupervisorError
     from mwmagic.record import Record
@@ -223,6 +224,14 @@ class Session:
             return [str(task) for task in self.cluster().tasks]
         records = runs(self.directory) if recorded else []
         return [str(task) for task in self._choose(records).tasks] if records else []
+
+    def live(self) -> Live | None:
+        """Return the current cluster's session of live cells, if it has one; begin none."""
+        cluster = self._clusters.get(self._current)
+        run = None if cluster is None or cluster.closed else cluster.latest
+        if cluster is None or run is None or run.over or not (run.kept or run.status().live):
+            return None
+        return cluster.live()
 
     def numbers(self) -> list[str]:
         """Return the numbers of the recorded runs."""

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from IPython.core.error import StdinNotImplementedError
 
 from mwmagic.client.arguments import add_env, add_option, reader
+from mwmagic.client.asking import Asking
 from mwmagic.client.inside import check_end
 from mwmagic.errors import BadArguments, SupervisorError, WaitInterrupted, WaitTimeout
 from mwmagic.model.cluster import TYPES, Task
 from mwmagic.model.option import read_count, read_seconds
 from mwmagic.model.options import OPTIONS
 
-from .asking import Asking
 from .body import borrowed, check_plain
 from .file import OutputFile, add_overwrite
 from .magic import magic

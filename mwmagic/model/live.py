@@ -48,12 +48,14 @@ class What(str, Enum):
     that ``raised`` or ``finished``, or are ``asking`` in a debugger. ``refused``: it does not run,
     since some tasks are ``stuck`` in an earlier one. ``done``: it is over, ``why`` (see
     `mwmagic.cells.events.End`), and the tasks that are ``unanswered`` did not answer.
+    ``looked``: what a task ``found`` of a name, or None where no task is idle.
     """
 
     BEGUN = "begun"
     SHOW = "show"
     ASK = "ask"
     ANSWER = "answer"
+    LOOKED = "looked"
     WAITS = "waits"
     REFUSED = "refused"
     DONE = "done"

@@ -54,6 +54,7 @@ _REQUESTS: dict[str, Fields] = {
         "answered": bool,
     },
     "cell": {"tasks": list, "name": str, "source": str},
+    "look": {"tasks": list, "wanted": str, "text": str},
     "interrupt": {"cell": int},
     "reply": {"task": str, "text": wire.MAYBE_STR},
     "carry": {"tasks": list, "path": str, "back": bool},

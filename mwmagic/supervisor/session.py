@@ -130,6 +130,8 @@ class LiveSession:
         self._living: set[TaskProcess] = set()
         self._asking: set[str] = set()
         self._doing: dict[str, LiveStatus] = {}
+        self._looks: dict[int, Report] = {}
+        self._looked = 0
         self._late: dict[TaskProcess, deque[Message]] = {}
         self._ends: dict[str, int] = {}
         self._used: dict[str, tuple[float, float]] = {}
@@ -162,6 +164,28 @@ class LiveSession:
         self._number += 1
         self._cells[self._number] = _Cell(tasks, name, source, report)
         self._handle(c.Submit(self._number, tuple(tasks)))
+
+    def look(self, tasks: Sequence[str], wanted: str, text: str, report: Report) -> None:
+        """Have the first idle task of some say what names mean.
+
+        Parameters
+        ----------
+        tasks : sequence of str
+            The tasks that may be asked.
+        wanted : str
+            ``names`` for those that complete the text, ``help`` for what is known of it.
+        text : str
+            Names with dots between them.
+        report : callable
+            Called with `What.LOOKED` and what was found; None if all are busy.
+        """
+        idle = [task for task in tasks if self._doing.get(task) == LiveStatus()]
+        if not idle:
+            report(What.LOOKED, {"task": None, "found": None})
+            return
+        self._looks[self._looked] = report
+        self._tell(idle[0], {"do": "look", "look": self._looked, "wanted": wanted, "text": text})
+        self._looked += 1
 
     def interrupt(self, cell: int) -> None:
         """Interrupt a cell, or withdraw it if it has not begun."""
@@ -254,6 +278,9 @@ class LiveSession:
             self._handle(c.Answered(task, PROGRAM_CELL, not said["ok"]))
         elif said["live"] == "answer":
             self._answered(task, said, size)
+        elif said["live"] == "looked":
+            report = self._looks.pop(int(said["look"]))
+            report(What.LOOKED, {"task": task, "found": said["found"]})
         elif said["live"] == "show" and cell is not None:
             cell.report(What.SHOW, {"task": task, "value": said["value"]})
 
@@ -310,6 +337,9 @@ class LiveSession:
         self._living.clear()
         self._asking.clear()
         self._doing.clear()
+        for report in self._looks.values():
+            report(What.LOOKED, {"task": None, "found": None})
+        self._looks.clear()
         self._handle(c.Gone(reset))
 
     # What is done.

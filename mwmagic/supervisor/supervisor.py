@@ -70,7 +70,7 @@ BEGINNINGS = frozenset({"launch", "restart", "update", "detach"})
 PLACED = frozenset({"launch", "restart", "fetch"})
 """The requests that need machines."""
 
-ANSWERED_LATER = frozenset({"cell", "carry"})
+ANSWERED_LATER = frozenset({"cell", "look", "carry"})
 """The requests that are answered by what happens to what they ask for."""
 
 
@@ -129,6 +129,7 @@ class Supervisor:
             "signal": self._signal,
             "stacks": self._stacks,
             "cell": self._cell,
+            "look": self._look_up,
             "interrupt": self._interrupt,
             "reply": self._reply,
             "carry": self._carry,
@@ -501,11 +502,21 @@ class Supervisor:
 
     def _cell(self, client: Client, message: Message) -> None:
         run = self._active()
-        tasks = [str(self._task(name)) for name in message["tasks"]]
-        names = tasks or [str(task) for task in self.options.members]
+        names = self._names(message["tasks"])
         report = partial(client.tell, message["id"])
         run.session.submit(names, message["name"], message["source"], report)
         self._changed()
+
+    def _names(self, tasks: list[str]) -> list[str]:
+        """Return the names of these tasks, or of all where there are none."""
+        return [str(task) for task in map(self._task, tasks)] or list(
+            map(str, self.options.members)
+        )
+
+    def _look_up(self, client: Client, message: Message) -> None:
+        report = partial(client.tell, message["id"])
+        names = self._names(message["tasks"])
+        self._active().session.look(names, message["wanted"], message["text"], report)
 
     def _interrupt(self, _client: Client, message: Message) -> None:
         self._active().session.interrupt(message["cell"])

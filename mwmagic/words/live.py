@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from mwmagic.model.status import LastRaised, LiveStatus, RunStatus
 
 __all__ = [
+    "busy_words",
     "debug_words",
     "debugged_words",
     "doing_words",
@@ -29,6 +30,7 @@ __all__ = [
     "stuck_words",
     "unanswerable_words",
     "unkept_words",
+    "unknown_words",
     "waits_words",
     "withdrawn_words",
 ]
@@ -210,6 +212,19 @@ def withdrawn_words(*, reset: bool) -> str:
     if reset:
         return "the interpreters were reset before the cell was over; run it again"
     return "the cell was withdrawn before it began"
+
+
+def busy_words() -> str:
+    """Say why a name cannot be looked up."""
+    return "every task is in a cell, so none can look that up; ask again when one is idle"
+
+
+def unknown_words(text: str, task: str) -> str:
+    """Say that a name has no value that can be looked up."""
+    return (
+        f"{task} has nothing to say of {text!r}: it does not exist there, or only running code, "
+        "such as a property, would tell its value"
+    )
 
 
 def stuck_words(tasks: Sequence[str]) -> str:

@@ -1,11 +1,14 @@
 """Runs cells in the worker's ``__main__``, one after the other, as its supervisor sends them.
 
 Each packet on the worker's line is a JSON object. What comes in has ``do``: ``cell`` with its
-number, its ``name`` and ``source``; ``interrupt`` with a cell's number; ``reply`` to a question.
+number, its ``name`` and ``source``; ``interrupt`` with a cell's number; ``reply`` to a question;
+``look`` at what a ``text`` of names means. A look is answered between cells, on the thread that
+runs them: what it asks of an object must neither meet a cell's code in the middle, nor keep this
+process from hearing an interrupt.
 What goes out has ``live``: ``ready``; ``ask`` with the cell and the prompt of a question, and
 whether a debugger asks; ``show`` with what is displayed;
 ``answer`` with the number of the cell and either what its last expression is worth, or what it
-raised.
+raised; ``looked`` with what was found.
 """
 
 from __future__ import annotations
@@ -144,11 +147,21 @@ class _Loop:
             self._say(end)
         self._say({"live": "ready"})
         while (order := self._orders.get()) is not None:
+            if order["do"] == "look":
+                self._say({"live": "looked", "cell": 0, **self._looked(order)})
+                continue
             answer = self._answer(order)
             for stream in (sys.stdout, sys.stderr):
                 with suppress(Exception):  # the user's code may have closed or replaced it
                     stream.flush()
             self._say({"live": "answer", "cell": order["cell"], **answer})
+
+    def _looked(self, order: dict[str, Any]) -> dict[str, Any]:
+        """Return what names mean, or how the last of them goes on."""
+        from .namespace import completions, described
+
+        look = completions if order["wanted"] == "names" else described
+        return {"look": order["look"], "found": look(order["text"], self._names)}
 
     def _hear(self) -> None:
         """Begin to listen, unless that has begun."""

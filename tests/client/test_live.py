@@ -200,6 +200,24 @@ def test_the_status_says_what_each_task_does(live):
     doing()
 
 
+def test_names_are_looked_up_on_an_idle_task_and_change_nothing(live):
+    live.run("class A:\n    def fit(self, x):\n        'Train.'\na = A(); only = 1", [1])
+    count = len(live.process.record.cells())
+    assert live.complete("a.f") == [], "worker:0 is asked first"
+    assert live.complete("a.f", [1]) == ["fit"]
+    assert live.describe("a.fit", [1]).startswith("Signature: fit(x)")
+    with pytest.raises(BadArguments, match="worker:0 has nothing to say of 'a'"):
+        live.describe("a")
+    cell = live.begin("import time; time.sleep(600)", [0])
+    while not cell.number:
+        cell.news()
+    assert live.complete("a.f") == ["fit"], "worker:0 is busy"
+    with pytest.raises(RunActive, match="every task is in a cell"):
+        live.describe("a", [0])
+    live.interrupt(cell)
+    assert len(live.process.record.cells()) == count + 1, "looks are no cells"
+
+
 def test_a_debugger_is_spoken_to(live):
     lines = iter(["p half", "half = 5", "c"])
     live.run("half = rank\nbreakpoint()", [1], ask=lambda *_: next(lines))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from mwmagic import Cluster
@@ -119,13 +120,15 @@ def test_the_program_comes_to_the_same_values(tmp_path, nothing_survives):
                 live.run("1 / 0\ntotal = 99")
             live.run("alone = 0")
             live.run("alone = 1", [1])
-            live.push(lr=0.1)
+            live.push(lr=0.1, array=np.zeros(3))
             assert live.pull("total", task=1) == 14
             live.run(SHOW)
             with pytest.raises(ClusterError, match="`%mw_export live` writes its cells"):
                 live.process.export("script")
             said = [live.process.logs(task).decode().splitlines()[-1] for task in (0, 1)]
         text = transcript(live.process.record)
+    assert "lr = 0.1\n# the record does not hold the other values" in text
+    assert "exchange" not in text
     (tmp_path / "again.py").write_text(text)
     command = [sys.executable, "-m", "mwmagic.cli", "run", "-n", "2", "again.py"]
     done = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, text=True)

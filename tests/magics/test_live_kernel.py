@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from processes import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -155,11 +156,16 @@ def test_the_debugger_goes_to_the_line_that_raised(kernel):
     assert "[1] (7, 1)" in result.text
 
 
+def says(kernel, words):
+    """Wait until the status begins with these words; news are told some times a second."""
+    eventually(lambda: kernel.run("%mw_status").value.splitlines()[0] == words, words)
+
+
 def test_a_session_becomes_a_program_also_in_the_next_kernel(kernel, tmp_path):
     kernel.run(DECLARE)
     kernel.run(RANK)
     kernel.run("%%mw_live\nx = 1 / rank")
-    assert kernel.run("%mw_status").value.splitlines()[0] == "run 1: live, idle"
+    says(kernel, "run 1: live, idle")
     assert kernel.run("%mw_export live").text == "wrote live.py\n"
     text = (tmp_path / "live.py").read_text()
     assert "# %% In [4], left out: worker:0 raised ZeroDivisionError: division by zero" in text
@@ -168,6 +174,53 @@ def test_a_session_becomes_a_program_also_in_the_next_kernel(kernel, tmp_path):
     assert "2 tasks, 1 attempt, 2 cells" in kernel.run("%mw_runs").value
     assert kernel.run("%mw_export live --file again.py --run 1").error is None
     assert (tmp_path / "again.py").read_text() == text
+
+
+def test_names_in_live_cells_are_those_of_the_tasks(kernel):
+    kernel.run("model = 'the notebook has another one'")
+    kernel.run(DECLARE)
+    assert "tasked" not in kernel.complete("%%mw_live\nmodel.tas"), "no session is begun"
+    assert kernel.run("%mw_status").error.startswith("NoRun")
+    kernel.run(
+        "%%mw_live\nclass Model:\n    def tasked(self, x=1):\n        'Do it.'\nmodel = Model()"
+    )
+    assert "model.tasked" in qualified(kernel, "%%mw_live\nx = 1\nprint(model.tas")
+    assert "model.tasked" in qualified(kernel, "%%mw_live --index 1\nmodel.tas")
+    assert "model.tasked" not in qualified(kernel, "%%mw_live\nf().model.tas")
+    assert "tasked" not in kernel.complete("model.tas"), "a cell of the notebook"
+    told = kernel.run("%%mw_live\nmodel.y = 1\nmodel.tasked?")
+    assert (told.error, told.text.splitlines()[0]) == (None, "Signature: tasked(x=1)")
+    assert "line 2 of the cell" in kernel.run("%%mw_live\nmodel.tasked?\nprint(1)").error
+    assert kernel.run("%%mw_live\nmodel.no?").error.startswith("BadArguments: worker:0 has nothing")
+
+
+def qualified(kernel, code):
+    """Return what completes a cell; IPython 9 replaces all names, IPython 7 what it tells."""
+    reply = kernel.client.complete(code, len(code), reply=True, timeout=30)["content"]
+    begun = code[: reply["cursor_start"]].rpartition("\n")[2].rpartition("(")[2].rpartition(" ")[2]
+    return [begun + one for one in reply["matches"]]
+
+
+@pytest.mark.parametrize("now", [False, True])
+def test_the_next_kernel_goes_on_with_a_detached_session(kernel, tmp_path, now):
+    kernel.run(DECLARE + " --detach")
+    kernel.run(RANK)
+    wait = "import time\nhalf = rank + 0.5\nwhile not os.path.exists('go'): time.sleep(0.02)"
+    request = kernel.send(f"%%mw_live\n{wait}\nlate = 1")
+    while kernel.client.get_iopub_msg(timeout=30)["parent_header"].get("msg_id") != request:
+        pass
+    run = tmp_path / ".mwmagic" / "runs" / "0001-live" / "run.json"
+    eventually(lambda: '"cell": "In [4]"' in run.read_text(), "the cell")
+    kernel.restart(now=now)
+    assert kernel.run(DECLARE).text.startswith("reusing the cluster 'cluster'")
+    # Jupyter interrupts what runs before it asks a kernel to end.
+    says(kernel, "run 1: live, In [4]" if now else "run 1: live, idle")
+    assert kernel.run("%mw_show").error is None
+    (tmp_path / "go").touch()
+    found = kernel.run("%%mw_live\nhalf, 'late' in globals()")
+    assert (found.text, shown(found)[-1]) == ("[0]\n[1]\n", f"(1.5, {now})")
+    assert "half" in kernel.complete("%%mw_live\nhal")
+    assert "ended the cluster" in kernel.run("%mw_stop --cluster").text
 
 
 def test_the_debugger_says_which_task_raised_what(kernel):

@@ -376,7 +376,7 @@ def test_help_and_completion(kernel):
     assert set(kernel.complete("%mw_cluster --keras ")) >= {"auto", "plain", "legacy"}
     assert "--index" in kernel.complete("%%mw_worker --in")
     assert "--index" not in kernel.complete("%%mw_worker\nx = 1 --in")
-    assert offers(kernel, "%mw_export ", ["script", "slurm"])
+    assert offers(kernel, "%mw_export ", ["live", "script", "slurm"])
     assert offers(kernel, "%mw_export --file x s", ["script", "slurm"])
     assert "chief:0" not in kernel.complete("%mw_logs "), "there is no cluster yet"
     assert "1" not in kernel.complete("%mw_show "), "and no run"

@@ -183,6 +183,7 @@ SAID = {
     "fetch": {"key": "k", "task": "worker:0", "path": "a", "to": None, "overwrite": False},
     "forget": {"key": "k"},
     "cell": {"tasks": [], "name": "In [1]", "source": "1"},
+    "look": {"tasks": [], "wanted": "names", "text": "a"},
     "interrupt": {"cell": 1},
     "reply": {"task": "worker:0", "text": "a"},
     "update": {"options": {"grace": 0.0}},
@@ -197,7 +198,8 @@ def test_what_the_supervisor_says_is_what_the_table_says(wire):
         if answer["type"] == "reply":
             check({"type": "snapshot", **answer["result"]}, REPLIES)
         else:
-            assert kind in ("restart", "signal", "stacks", "cell", "interrupt", "reply"), answer
+            refused = ("restart", "signal", "stacks", "cell", "look", "interrupt", "reply")
+            assert kind in refused, answer
 
 
 def test_the_supervisor_answers_every_request_there_is(tmp_path):

@@ -1,14 +1,15 @@
-"""Asks in the notebook what tasks ask, one task at a time."""
+"""Asks the user what tasks ask, one task at a time."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from mwmagic.client.turns import Turns
 from mwmagic.errors import SupervisorError
 from mwmagic.logs.terminal import plain
 from mwmagic.words.live import debugged_words, ranks_words
+
+from .turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

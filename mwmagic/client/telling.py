@@ -1,0 +1,156 @@
+"""Tells what happens to a live cell as it happens: lines, questions, exceptions and values."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from mwmagic.model.live import What
+from mwmagic.model.status import Question
+from mwmagic.words.live import raised_words, ranks_words, waits_words
+
+from .asking import Asking
+from .live import LISTEN_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from mwmagic.model.live import Answer, Raised
+
+    from .live import Live, LiveCell
+
+__all__ = ["Telling", "Voice"]
+
+_SILENT = (What.BEGUN, What.ANSWER)
+"""What is told of a cell that says nothing of its output; looking at each log takes time."""
+
+NOTICE_SECONDS = 0.25
+"""How long an exception waits for the same of other tasks before it is told."""
+
+
+@dataclass(frozen=True)
+class Voice:
+    """How a notebook or a terminal tells its user something.
+
+    Parameters
+    ----------
+    say : callable
+        Prints a line.
+    show : callable
+        Displays a value, by MIME type.
+    """
+
+    say: Callable[[str], None]
+    show: Callable[[Mapping[str, Any]], None]
+
+
+class Notices:
+    """The exceptions that are told while other tasks still run; those of the end are not."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[Raised, tuple[float, list[str]]] = {}
+
+    def hear(self, answer: Answer, now: float) -> None:
+        """Take a task's answer."""
+        if answer.raised is not None:
+            self._waiting.setdefault(answer.raised, (now, []))[1].append(answer.task)
+
+    def due(self, now: float | None) -> list[tuple[Raised, list[str]]]:
+        """Return what is told now, with the tasks that raised it; without a time, all."""
+        due = [
+            (raised, tasks)
+            for raised, (since, tasks) in self._waiting.items()
+            if now is None or now - since >= NOTICE_SECONDS
+        ]
+        for raised, _ in due:
+            del self._waiting[raised]
+        return due
+
+
+class Telling:
+    """Tells of one cell.
+
+    Parameters
+    ----------
+    live : Live
+        Its session.
+    cell : LiveCell
+        The cell.
+    name : str
+        Its name in tracebacks.
+    voice : Voice
+        How it is told.
+    """
+
+    def __init__(self, live: Live, cell: LiveCell, name: str, voice: Voice) -> None:
+        self._live = live
+        self._cell = cell
+        self._name = name
+        self._voice = voice
+        self._size = len(live.cluster.tasks)
+        self._notices = Notices()
+        self._asks: dict[str, Question] = {}
+        self._asking = Asking(voice.say, live.reply)
+        self._printed = 0.0
+
+    def follow(self) -> None:
+        """Show what the tasks print and what happens to the cell, until it is over."""
+        for news in self._live.follow(self._cell):
+            what, said = news or (None, {})
+            if what not in _SILENT or time.monotonic() > self._printed + LISTEN_SECONDS:
+                self.lines()
+                self._printed = time.monotonic()
+            if what is What.SHOW and isinstance(said["value"], dict):
+                self._head([said["task"]], several=self._size > 1)
+                self._voice.show(said["value"])
+            if what is What.ASK:
+                question = Question(said["prompt"], debugger=said["debugger"])
+                self._asks[said["task"]] = question
+            if what is What.ANSWER:
+                self._asks.pop(said["task"], None)
+                self._notices.hear(self._cell.answers[said["task"]], time.monotonic())
+            for raised, tasks in self._notices.due(
+                None if what is What.WAITS else time.monotonic()
+            ):
+                self._voice.say(f"─ {raised_words(tasks, raised, self._name)}")
+            if what is What.WAITS:
+                self._voice.say(f"─ {waits_words(said)}")
+            if self._asks and not self._cell.over:
+                self.lines(every=True)
+                self._asks.pop(self._asking.ask(self._asks) or "", None)
+        self.lines()
+        self._traces()
+
+    def lines(self, *, every: bool = False) -> None:
+        """Show the lines that are due, or every one."""
+        for tasks, text in self._cell.lines(every=every):
+            self._voice.say(text if self._size == 1 else f"[{ranks_words(tasks)}] {text}")
+
+    def _head(self, tasks: Sequence[str], *, several: bool) -> None:
+        """Name the tasks that what follows comes from, where it may come from others."""
+        if several:
+            self._voice.say(f"[{ranks_words(tasks)}]")
+
+    def _traces(self) -> None:
+        """Show each traceback once, with the tasks that have it."""
+        groups: dict[str, list[str]] = {}
+        for task, one in self._cell.ranked().items():
+            if one.raised is not None and not one.raised.left:
+                groups.setdefault(one.raised.trace, []).append(task)
+        for trace, tasks in groups.items():
+            self._voice.say(f"[{ranks_words(tasks)}] {trace.rstrip()}")
+
+    def values(self) -> None:
+        """Display the values of the last expression, equal ones once."""
+        groups: list[tuple[Mapping[str, Any], list[str]]] = []
+        for task, answer in self._cell.ranked().items():
+            same = next((tasks for value, tasks in groups if value == answer.value), None)
+            if same is not None:
+                same.append(task)
+            else:
+                groups.append((answer.value, [task]))
+        for value, tasks in groups:
+            if value:
+                self._head(tasks, several=len(groups) > 1)
+                self._voice.show(value)
