@@ -12,7 +12,7 @@ PACKAGES = chromium:chromium iproute2:ip munge:munged openssh-client:ssh openssh
 # Thousands of processes import it; where PYTHONDONTWRITEBYTECODE is set, each would compile it.
 COMPILE = python -m compileall -q mwmagic
 
-.PHONY: demo test environments lint unit colab ray docs words lab clean
+.PHONY: demo test environments lint unit colab ray gpu docs words lab clean
 
 demo: .venv/demo
 	.venv/bin/mwmagic demo
@@ -46,6 +46,13 @@ colab: .venv-colab/test
 ray: .venv-ray/test .venv/test packages
 	.venv-ray/bin/$(COMPILE)
 	.venv-ray/bin/python -m pytest tests/engines/test_ray.py
+
+# What needs a GPU; elsewhere each test says why it is skipped. Only where the driver lists a GPU
+# is TensorFlow installed with NVIDIA's libraries, which are gigabytes.
+GPU_VENV = $(if $(shell nvidia-smi --list-gpus 2>/dev/null),.venv-gpu,.venv)
+gpu:
+	$(MAKE) $(GPU_VENV)/test
+	$(GPU_VENV)/bin/python -m pytest -m gpu tests/test_gpu.py
 
 # The pages that are generated from the code.
 docs: .venv/test
@@ -82,6 +89,11 @@ lab: .venv/demo
 	.venv-ray/bin/$(PIP) --editable ".[ray]" pytest pytest-timeout
 	touch $@
 
+.venv-gpu/test: pyproject.toml
+	$(PYTHON) -m venv .venv-gpu
+	.venv-gpu/bin/$(PIP) --editable ".[demo,test]" "tensorflow[and-cuda]>=2.16" tf-keras
+	touch $@
+
 # PyTorch's edition for the CPU, if pip finds it, in a folder of its own; the one that it finds
 # everywhere brings gigabytes for GPUs.
 .torch/tried: | .venv/test
@@ -99,4 +111,4 @@ packages:
 	  (echo "the tests need$$missing: install and try again" && exit 1)
 
 clean:
-	rm -rf .venv .venv-colab .venv-ray .torch mwmagic-demo
+	rm -rf .venv .venv-colab .venv-ray .venv-gpu .torch mwmagic-demo

@@ -1,6 +1,6 @@
 """Kills and stops each of mwmagic's processes at random moments, and checks what is left.
 
-    python benchmarks/chaos.py [--rounds 200] [--seed 1]
+    python -m benchmarks chaos --rounds 200 --seed 1
 
 A round is a separate process that owns a cluster, as a kernel does, with two workers that print
 numbered lines. Each worker has a child in its own session that prints too. A signal hits one of the
@@ -13,7 +13,6 @@ is an empty module, so that a round takes about a second.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
@@ -31,7 +30,9 @@ from mwmagic.model.cause import Cause
 from mwmagic.model.symptom import Finding, Symptom
 from mwmagic.words import headline
 
-LABEL = "MWMAGIC_CHAOS"
+from .case import Case, Line
+from .labels import LABEL, processes
+
 GONE_SECONDS = 1.0
 """How long all processes may take to disappear."""
 
@@ -110,22 +111,6 @@ class Round:
     @property
     def deadly(self):
         return self.signal is not signal.SIGSTOP
-
-
-def processes(label):
-    """Return the living processes of a round."""
-    wanted = f"{LABEL}={label}".encode()
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
-            try:
-                environment = (entry / "environ").read_bytes().split(b"\0")
-                state = (entry / "stat").read_bytes().rpartition(b") ")[2][:1]
-            except OSError:
-                continue
-            if wanted in environment and state not in (b"Z", b"X"):
-                found.append(int(entry.name))
-    return found
 
 
 def command(pid):
@@ -351,19 +336,25 @@ def table(played):
     return "\n".join(lines)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=1)
-    given = parser.parse_args()
-    played = []
-    for one in rounds(given.rounds, given.seed):
-        played.append(one)
+def played(count, seed):
+    """Run rounds; tell of each that went wrong."""
+    for number, one in enumerate(rounds(count, seed), 1):
         if one.faults:
-            print(f"round {len(played)}: {one}", flush=True)
-    print(table(played))
-    return int(any(one.faults for one in played))
+            print(f"round {number}: {one}", file=sys.stderr, flush=True)
+        yield one
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def measure(plan):
+    """Compare the slowest end with what is allowed; any fault is an error."""
+    all_of_them = [*played(plan.rounds(200, 10), plan.seed)]
+    print(table(all_of_them), file=sys.stderr, flush=True)
+    wrong = sum(bool(one.faults) for one in all_of_them)
+    if wrong:
+        raise AssertionError(f"{wrong} of {len(all_of_them)} rounds went wrong")
+    gone = [one.seconds for one in all_of_them]
+    note = "nothing left, no line lost, the cause right"
+    what = "a process of ours killed or stopped: until none of the cluster's is left"
+    yield Line(what, "s", gone, "what is allowed", [GONE_SECONDS] * len(gone), 1.0, note)
+
+
+CASES = [Case("chaos", "processes killed and stopped at random, --rounds of them", measure)]

@@ -1,65 +1,26 @@
-"""What the dashboard costs in a real JupyterLab and Chromium, compared with Jupyter's own widgets.
-
-``python benchmarks/dashboard.py`` reports, in one run: how long a printed line takes to reach the
-screen and how many bytes it takes on the websocket, compared with ``ipywidgets.HTML`` and
-``Output``; how two workers that print 100,000 lines each affect the page, other cells and their
-own run; what 2, 16 and 64 tasks cost; and whether the kernel stays responsive with 1,000,000 lines.
-"""
+"""What the dashboard costs in a real JupyterLab and Chromium, beside Jupyter's own widgets."""
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
-import tempfile
-import threading
 import time
-from pathlib import Path
-from statistics import quantiles
+from functools import partial
 
-import psutil
-from jupyter_client import BlockingKernelClient
+from .browser import bench, cells, eventually
+from .case import Case, Line
+from .ratio import alternated, percentile
 
-TESTS = Path(__file__).parent.parent / "tests"
-sys.path[:0] = [str(TESTS), str(TESTS / "browser")]
+SECONDS = 10
+"""For how long lines are printed at a steady rate."""
 
-import cells  # noqa: E402 - what the browser tests use
-from lab import CHROMIUM, QUIET, Notebook, Server  # noqa: E402
-from processes import eventually  # noqa: E402
-
-RATE, SECONDS = 100, 10
-"""Lines per second and writer, and the duration, for the comparison with other widgets."""
-
-PARTS = ["latency", "floods", "tasks"]
 LINE = 'f"step {step} of a training with loss=0.4321 at {time.time():.6f}{index}"'
 """The last digit distinguishes two workers that print at the same time."""
-WATCH = """
-window.seen = new Map();
-window.shown = 0;
-window.tasks = [];
-const stamp = / at (\\d{10}\\.\\d{7})/g;
-window.watched = true;
-function look(records) {
-  if (!window.watched) return;
-  const found = new Set();
-  for (const { addedNodes, target } of records) {
-    for (const node of addedNodes.length ? addedNodes : [target]) {
-      const text = node.textContent.slice(-200000);
-      for (const [, at] of text.matchAll(stamp)) if (!window.seen.has(at)) found.add(at);
-    }
-  }
-  if (!found.size) return;
-  for (const at of found) window.seen.set(at, null);
-  requestAnimationFrame(() => setTimeout(() => {
-    for (const at of found) window.seen.set(at, Date.now() / 1000 - at);
-    window.shown += found.size;
-  }));
-}
-const all = { subtree: true, childList: true, characterData: true };
-new MutationObserver(look).observe(document, all);
-const note = (list) => window.tasks.push(...list.getEntries().map((one) => one.duration));
-new PerformanceObserver(note).observe({ type: "longtask" });
-"""
+
+LINE_BYTES = len("step 5000 of a training with loss=0.4321 at 1700000000.0000000\n")
+AIM_SECONDS = 0.1
+"""What the 99th percentile from print to pixels should be."""
+
+PRINTS_AIM = 1.3
+NOTICED_MS = 100.0
 RIVAL = """
 import html, ipywidgets, threading, time
 text, place, index = [], ipywidgets.{kind}(), 0
@@ -94,226 +55,197 @@ for step in range({rate} * {SECONDS}):
 
 
 def flood(lines):
-    return cells.worker(f"for line in range({lines}): print('line', line, 'of a long log')\n")
+    return cells.worker(
+        "began = time.perf_counter()\n"
+        f"for line in range({lines}): print('line', line, 'of a long log')\n"
+        "open(f'took.{index}', 'w').write(str(time.perf_counter() - began))\n"
+    )
 
 
-class Traffic:
-    """The bytes that a page receives over its websockets."""
-
-    def __init__(self, page):
-        self.bytes = 0
-        page.on("websocket", lambda socket: socket.on("framereceived", self._count))
-
-    def _count(self, payload):
-        self.bytes += len(payload)
+# From print to pixels.
 
 
-class Cells(threading.Thread):
-    """Executes a small cell repeatedly, outside the page, and notes how long each takes."""
-
-    def __init__(self, connection):
-        super().__init__(daemon=True)
-        self.client = BlockingKernelClient(connection_file=str(connection))
-        self.client.load_connection_file()
-        self.client.start_channels()
-        self.times, self.over = [], False
-        self.start()
-
-    def run(self):
-        while not self.over:
-            start = time.perf_counter()
-            self.client.execute_interactive("1", silent=True, timeout=60)
-            self.times.append(time.perf_counter() - start)
-            time.sleep(0.05)
-
-    def end(self):
-        self.over = True
-        self.join()
-        self.client.stop_channels()
-        return self.times
-
-
-class Bench:
-    def __init__(self, server, browser, folder):
-        self.server, self.browser, self.folder, self.count = server, browser, folder, 0
-
-    def open(self, *texts):
-        """Open a notebook with these cells in an instrumented page."""
-        self.count += 1
-        self.context = self.browser.new_context(viewport={"width": 1280, "height": 1400})
-        self.context.set_default_timeout(300_000)
-        page = self.context.new_page()
-        page.add_init_script(WATCH)
-        self.traffic = Traffic(page)
-        notebook = Notebook(self.server, page, "lab/tree", f"bench-{self.count}")
-        notebook.write(*texts).open()
-        self.devtools = self.context.new_cdp_session(page)
-        self.devtools.send("Performance.enable")
-        return notebook
-
-    def close(self):
-        self.context.close()
-        self.server.end_kernels()
-
-    def page(self):
-        metrics = self.devtools.send("Performance.getMetrics")["metrics"]
-        return {one["name"]: one["value"] for one in metrics}
-
-    def kernel(self):
-        """Return the kernel's process and its connection file."""
-        [kernel] = self.server.kernels()
-        found = next(self.folder.rglob(f"kernel-{kernel['id']}.json"))
-        [process] = [
-            p for p in psutil.process_iter(["cmdline"]) if str(found) in (p.info["cmdline"] or ())
-        ]
-        return process, found
-
-    def cells(self):
-        return Cells(self.kernel()[1])
-
-
-def ms(values):
-    cut = quantiles(values, n=100)
-    return f"p50 {1000 * cut[49]:5.0f} ms  p99 {1000 * cut[98]:6.0f} ms"
-
-
-def execute(notebook, count=1):
-    """Run `count` cells, starting with the selected one."""
-    for _ in range(count):
-        notebook.command("notebook:run-cell-and-select-next")
-
-
-def steady(bench, name, *texts, lines):
-    """Print how long lines take from print to pixels, and how many bytes are sent."""
-    notebook = bench.open(*texts)
-    before = bench.traffic.bytes
+def shown(one, *texts, lines):
+    """Return the seconds until each line was on screen, and the bytes for a byte of log."""
+    notebook = one.open(*texts)
+    before = one.traffic.bytes
     notebook.run()
     deadline = time.monotonic() + 6 * SECONDS
     while notebook.page.evaluate("() => window.shown") < lines and time.monotonic() < deadline:
         notebook.page.wait_for_timeout(500)
-    known = "() => [...window.seen.values()].filter((took) => took !== null)"
-    seen = notebook.page.evaluate(known)
-    weight = LINE_BYTES * lines
-    sent = bench.traffic.bytes - before
-    shown = "" if len(seen) >= lines else f"  (of {lines} lines {len(seen)} within {6 * SECONDS} s)"
-    print(f"  {name:<10} {ms(seen)}  {sent / weight:6.2f} bytes per byte of log{shown}", flush=True)
-    bench.close()
-    return quantiles(seen, n=100)[98], sent / weight
+    seen = notebook.page.evaluate("() => [...window.seen.values()].filter((took) => took !== null)")
+    sent = one.traffic.bytes - before
+    one.close()
+    late = [6.0 * SECONDS] * (lines - len(seen))
+    return [*seen, *late], sent / (LINE_BYTES * lines)
 
 
-LINE_BYTES = len("step 5000 of a training with loss=0.4321 at 1700000000.0000000\n")
+def steady(rate, plan):
+    """Compare with what is aimed at."""
+    with bench() as one:
+        texts = (cells.declare(), steadily(rate))
+        found = [shown(one, *texts, lines=2 * rate * SECONDS) for _ in range(plan.rounds(3, 1))]
+    for share in (0.5, 0.99):
+        ours = [percentile(seen, share) for seen, _ in found]
+        what = f"print to pixels, 2 workers x {rate} lines/s, {100 * share:.0f} % of the lines"
+        yield Line(what, "s", ours, "what is aimed at", [AIM_SECONDS] * len(ours), 1.0)
 
 
-def floods(bench, lines, workers=2):
-    """Print how a flood of output affects the page, cells and the run itself."""
-    plain = (
-        "import time\nfrom mwmagic import Cluster\nfrom pathlib import Path\n"
-        f"Path('plain.py').write_text({flood(lines).partition(chr(10))[2]!r})\n"
-        f"with Cluster({workers}, warm=False, name='plain') as cluster:\n"
-        "    run = cluster.run('plain.py').wait()\n"
-        "    status = run.status()\n"
-        "Path('plain').write_text(str(status.ended - status.started))"
-    )
-    notebook = bench.open(plain, cells.declare(workers), flood(lines))
-    page, (process, _) = notebook.page, bench.kernel()
-    execute(notebook, 2)
-    assert (notebook.folder / "plain").exists(), notebook.save().cells[0].outputs
-    beside = bench.cells()
-    page.wait_for_timeout(3000)
-    idle = beside.end()
-    memory, before = process.memory_info().rss, bench.traffic.bytes
-    page.evaluate("() => { window.tasks = []; window.watched = false; }")
-    beside = bench.cells()
-    execute(notebook)
-    notebook.state("finished", 300_000)
-    last = notebook.page.locator(".mw .mw-line", has_text=f"line {lines - 1} of")
-    eventually(last.count, "the last line")  # of the worker that ended last, at the least
-    busy, tasks = beside.end(), page.evaluate("() => window.tasks")
-    bench.devtools.send("HeapProfiler.collectGarbage")
-    status = json.loads(next(notebook.folder.rglob("0002-main/run.json")).read_text())
-    ratio = (status["ended"] - status["started"]) / float((notebook.folder / "plain").read_text())
-    print(f"  {workers} workers x {lines:,} lines")
-    print(f"    the run takes {ratio:.2f} times as long as without a dashboard")
-    print(f"    a cell meanwhile {ms(busy)}   idle {ms(idle)}   longest {max(busy):.2f} s")
-    print(f"    page heap {bench.page()['JSHeapUsedSize'] / 2**20:.0f} MB", end="   ")
-    print(f"longest task {max(tasks, default=0):.0f} ms ({len(tasks)} above 50 ms)", end="   ")
-    print(f"{len(notebook.lines()):,} lines kept")
-    sent = (bench.traffic.bytes - before) / 1e6
-    grown = (process.memory_info().rss - memory) / 2**20
-    print(f"    {sent:.1f} MB on the websocket   kernel grew by {grown:.0f} MB", flush=True)
-    bench.close()
+def rival(kind, plan):
+    """Compare with one of Jupyter's own widgets that the kernel itself updates."""
+    rate, lines = 100, 200 * SECONDS
+    code = RIVAL.format(kind=kind, show=SHOW[kind], line=LINE, steps=lines, rate=2 * rate)
+    with bench() as one:
+        ways = {"ours": (cells.declare(), steadily(rate)), "theirs": (code,)}
+        calls = {way: partial(shown, one, *texts, lines=lines) for way, texts in ways.items()}
+        found = alternated(plan.rounds(3, 1), **calls)
+    times = {way: [percentile(seen, 0.99) for seen, _ in found[way]] for way in found}
+    sent = {way: [size for _, size in found[way]] for way in found}
+    what = f"2 workers x {rate} lines/s"
+    yield Line(f"print to pixels, {what}, 99 %", "s", times["ours"], kind, times["theirs"])
+    yield Line(f"sent to the page, {what}", "byte/byte", sent["ours"], kind, sent["theirs"])
 
 
-def tasks(bench, counts, seconds=8):
-    """Print what a second of a run costs, by the number of tasks."""
-    code = cells.worker(
-        "for step in range(1, 10**6):\n"
-        '    print(f"step {step}/1000000 loss={1 / step:.6f} acc=0.5", flush=True)\n'
-        "    time.sleep(0.5)\n"
-    )
-    for count in counts:
-        notebook = bench.open(cells.declare(count), code)
-        notebook.run()
-        eventually(lambda n=notebook, c=count: len(n.lines()) > c, "lines")
-        process, _ = bench.kernel()
-        notebook.page.wait_for_timeout(2000)
-        kernel, page, sent = process.cpu_times(), bench.page(), bench.traffic.bytes
-        notebook.page.wait_for_timeout(1000 * seconds)
-        used = sum(process.cpu_times()[:2]) - sum(kernel[:2])
-        after = bench.page()
-        drawn = after["TaskDuration"] - page["TaskDuration"]
-        sent = (bench.traffic.bytes - sent) / seconds / 1000
-        kernel, page = (f"{100 * part / seconds:5.1f} %" for part in (used, drawn))
-        print(
-            f"  {count:3} tasks  kernel {kernel} of a CPU  page {page}  {sent:6.1f} kB/s",
-            flush=True,
+# A flood.
+
+
+def took(folder, workers):
+    return max(float((folder / f"took.{index}").read_text()) for index in range(workers))
+
+
+PLAIN = """
+from mwmagic import Cluster
+from pathlib import Path
+Path("plain.py").write_text({code!r})
+with Cluster({workers}, warm=False, name="plain", grace=0.2) as plain:
+    plain.run("plain.py").wait()
+"""
+"""The same program on the same number of workers, which no page shows."""
+
+
+class Flood:
+    """A notebook whose workers print as fast as they can, with and without a dashboard."""
+
+    def __init__(self, one, lines, workers):
+        self.one, self.lines, self.workers = one, lines, workers
+        code = flood(lines)
+        plain = PLAIN.format(code=code.partition("\n")[2], workers=workers)
+        self.notebook = one.open(cells.declare(workers), plain, code)
+        self.run()
+
+    def run(self):
+        """Run the selected cell, and select the next one."""
+        self.notebook.command("notebook:run-cell-and-select-next")
+
+    def round(self):
+        """Return the seconds without and with the page, and what the page and cells suffered."""
+        page = self.notebook.page
+        self.run()
+        plain = took(self.notebook.folder, self.workers)
+        idle = self.beside(lambda: page.wait_for_timeout(2000))
+        page.evaluate("() => { window.tasks = []; window.watched = false; }")
+        busy = self.beside(self.flood)
+        tasks = page.evaluate("() => window.tasks")
+        self.notebook.command("notebook:move-cursor-up")
+        self.notebook.command("notebook:move-cursor-up")
+        late = (percentile(times, 0.99) for times in (busy, idle))
+        return took(self.notebook.folder, self.workers), plain, *late, max(tasks, default=0.0)
+
+    def beside(self, act):
+        """Run small cells outside the page meanwhile; return how long each took."""
+        others = self.one.cells()
+        act()
+        return others.end()
+
+    def flood(self):
+        self.run()
+        self.notebook.state("finished", 300_000)
+        last = self.notebook.page.locator(".mw .mw-line", has_text=f"line {self.lines - 1} of")
+        eventually(last.count, "the last line")  # of the worker that ended last, at the least
+
+
+def floods(lines, workers, plan):
+    with bench() as one:
+        flood = Flood(one, lines // 2 if plan.quick else lines, workers)
+        found = [flood.round() for _ in range(plan.rounds(5, 1))]
+        one.close()
+    ours, theirs, busy, idle, tasks = map(list, zip(*found, strict=True))
+    what = f"{workers} workers print {lines:,} lines each"
+    page = "without a page"
+    yield Line(f"{what}: the run", "s", ours, page, theirs, PRINTS_AIM)
+    yield Line(f"{what}: a cell meanwhile, 99 %", "s", busy, "the kernel idle", idle)
+    noticed = [NOTICED_MS] * len(tasks)
+    yield Line(f"{what}: the page's longest task", "ms", tasks, "what one may notice", noticed)
+
+
+# Many tasks.
+
+PRINTS = cells.worker(
+    "for step in range(1, 10**6):\n"
+    '    print(f"step {step}/1000000 loss={1 / step:.6f} acc=0.5", flush=True)\n'
+    "    time.sleep(0.5)\n"
+)
+
+
+def costs(one, count, seconds=8):
+    """Return what a second of a run costs: shares of a core of kernel and page, and kilobytes."""
+    notebook = one.open(cells.declare(count), PRINTS)
+    notebook.run()
+    eventually(lambda: len(notebook.lines()) > count, "lines")
+    process, _ = one.kernel()
+    notebook.page.wait_for_timeout(2000)
+    kernel, page, sent = sum(process.cpu_times()[:2]), one.page(), one.traffic.bytes
+    notebook.page.wait_for_timeout(1000 * seconds)
+    kernel = 100 * (sum(process.cpu_times()[:2]) - kernel) / seconds
+    drawn = 100 * (one.page()["TaskDuration"] - page["TaskDuration"]) / seconds
+    sent = (one.traffic.bytes - sent) / seconds / 1000
+    one.close()
+    return kernel, drawn, sent
+
+
+def tasks(many, few, plan):
+    with bench() as one:
+        calls = {"ours": partial(costs, one, many), "theirs": partial(costs, one, few)}
+        found = alternated(plan.rounds(3, 1), **calls)
+    heads = (("kernel", "% of a core"), ("page", "% of a core"), ("sent to the page", "kB/s"))
+    for at, (head, unit) in enumerate(heads):
+        ours, theirs = ([values[at] for values in found[side]] for side in ("ours", "theirs"))
+        what = f"{many} tasks that print two lines a second: {head}"
+        yield Line(what, unit, ours, f"{few} tasks", theirs)
+
+
+CASES = [
+    *(
+        Case(f"page-{rate}", f"print to pixels at 2 x {rate} lines/s", partial(steady, rate))
+        for rate in (1000, 100)
+    ),
+    *(
+        Case(
+            f"page-{kind.lower()}",
+            f"print to pixels and bytes sent, against ipywidgets.{kind}",
+            partial(rival, kind),
+            slow=True,
         )
-        bench.close()
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--lines", type=int, default=100_000, help="of each worker in the flood")
-    parser.add_argument("--most", type=int, default=1_000_000, help="of one worker")
-    parser.add_argument("--tasks", type=int, nargs="*", default=[2, 16, 64])
-    parser.add_argument("--parts", nargs="*", choices=PARTS, default=PARTS)
-    given = parser.parse_args()
-    from playwright.sync_api import sync_playwright
-
-    with tempfile.TemporaryDirectory(prefix="mw-") as name, sync_playwright() as playwright:
-        server = Server(Path(name))
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET.split())
-        try:
-            eventually(server.reachable, "Jupyter server")
-            measure(Bench(server, browser, Path(name)), given)
-        finally:
-            browser.close()
-            server.close()
-
-
-def measure(bench, given):
-    if "latency" in given.parts:
-        latency(bench)
-    if "floods" in given.parts:
-        print("floods")
-        floods(bench, given.lines)
-        floods(bench, given.most, workers=1)
-    if "tasks" in given.parts:
-        print("tasks that print two lines a second")
-        tasks(bench, given.tasks)
-
-
-def latency(bench):
-    for rate in (1000, RATE):
-        print(f"print to pixels, 2 x {rate} lines/s for {SECONDS} s")
-        lines = 2 * rate * SECONDS
-        ours = steady(bench, "dashboard", cells.declare(), steadily(rate), lines=lines)
-    for kind, show in SHOW.items():
-        code = RIVAL.format(kind=kind, show=show, line=LINE, steps=lines, rate=2 * RATE)
-        theirs = steady(bench, kind, code, lines=lines)
-        ratios = [f"{their / our:.1f}" for their, our in zip(theirs, ours, strict=True)]
-        print(f"  {kind} / dashboard: p99 {ratios[0]}, bytes {ratios[1]}", flush=True)
-
-
-if __name__ == "__main__":
-    main()
+        for kind in SHOW
+    ),
+    Case(
+        "page-flood",
+        "a run that only prints, with a page and without",
+        partial(floods, 100_000, 2),
+    ),
+    Case(
+        "page-flood-1",
+        "one worker that prints 1,000,000 lines, with a page and without",
+        partial(floods, 1_000_000, 1),
+        slow=True,
+    ),
+    *(
+        Case(
+            f"page-tasks-{many}",
+            f"a page with {many} tasks, against 2",
+            partial(tasks, many, 2),
+            slow=True,
+        )
+        for many in (16, 64)
+    ),
+]

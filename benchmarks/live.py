@@ -1,60 +1,56 @@
-"""What a live cell costs, compared with others, and what moving an array costs.
+"""The round trip of ``1 + 1`` on all tasks of a live session, and what moving an array costs.
 
-::
-
-    python benchmarks/live.py [--rounds N]
-
-The round trip of ``1 + 1`` on all tasks is compared with ipyparallel's and with that of an endpoint
-of PyTorch's Monarch, which get an environment of their own below a temporary directory. All run on
-this machine, in turn, with the same number of processes, and are asked from Python; a cell's result
-is the value on every task. "Displayed" is the same cell as the magic, in a kernel, with
-its output. A ratio below 1 means that a live cell is faster.
-
-Pushing and pulling an array of 256 MB is compared with `numpy.save` to memory and `numpy.load` from
-there.
+A cell is asked from Python, and "displayed" as the magic in a kernel, with its output. Others are
+asked from Python.
 """
 
 from __future__ import annotations
 
-import argparse
-import statistics
+import json
 import subprocess
 import sys
 import tempfile
 import time
-import venv
 from contextlib import contextmanager
-from pathlib import Path
+from functools import partial
+from statistics import median
 
 import numpy as np
-from jupyter_client.manager import start_new_kernel
 
-from mwmagic import Cluster
 from mwmagic.client.transfer import MEMORY
 
-SIZES = (2, 8)
+from . import environments
+from .case import Case, Line, Skipped
+from .clusters import cluster, folder
+from .kernels import kernel
+from .ratio import alternated
+
 CELLS = 100
-"""How many cells make a round, after ten that are not measured."""
+FIRST_CELLS = 10
+"""Cells before those that are measured."""
+
+AIMS = {"ipyparallel": 0.25, "monarch": 1.0}
+DISPLAYED_AIM = 2.0
+"""Of Monarch's round trip that nothing displays."""
 
 ARRAY_MB = 256
-SHARES = {"ipyparallel": 0.25, "Monarch": 1.0, "Monarch, displayed": 2.0}
-"""How much of the others' time a live cell may take."""
 
-MEASURE = f"""
-import statistics, sys, time
-def measure(ask):
+SERVE = f"""
+import json, sys, time
+def rounds(count, ask):
     times = []
-    for number in range(10 + {CELLS}):
+    for _ in range(count):
         began = time.perf_counter()
         ask()
-        if number >= 10:
-            times.append(1e3 * (time.perf_counter() - began))
-    return statistics.median(times)
+        times.append(1e3 * (time.perf_counter() - began))
+    return times
 def serve(ask):
+    rounds({FIRST_CELLS}, ask)
     print("ready", flush=True)
-    for _ in sys.stdin:
-        print(measure(ask), flush=True)
+    for line in sys.stdin:
+        print(json.dumps(rounds(int(line), ask)), flush=True)
 """
+"""Asks as often as it is told, and prints the milliseconds."""
 
 OTHERS = {
     "ipyparallel": """
@@ -64,174 +60,130 @@ with ipyparallel.Cluster(n=SIZE, log_level=40) as client:
     view.block = True
     serve(lambda: view.execute("1 + 1", silent=False).get())
 """,
-    "Monarch": """
+    "monarch": """
 from monarch.actor import Actor, endpoint, this_host
-class One(Actor):
+class Answers(Actor):
     @endpoint
     def two(self):
         return 1 + 1
-one = this_host().spawn_procs(per_host={"workers": SIZE}).spawn("one", One)
-serve(lambda: one.two.call().get())
+actors = this_host().spawn_procs(per_host={"tasks": SIZE}).spawn("answers", Answers)
+serve(lambda: actors.two.call().get())
 """,
 }
-"""Programs that measure a round for each line that they read."""
 
-KERNEL = """
-ask = lambda: get_ipython().run_cell_magic("mw_live", "", "1 + 1")
-result = measure(ask)
-"""
+
+@contextmanager
+def other(name, size):
+    """Yield a function that asks one of the others, in an environment of its own."""
+    program = SERVE + OTHERS[name].replace("SIZE", str(size))
+    words = [environments.python(name), "-c", program]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(words, text=True, **pipes) as process:
+        until(process, "ready")
+
+        def ask():
+            process.stdin.write(f"{CELLS}\n")
+            process.stdin.flush()
+            return median(json.loads(until(process, "[")))
+
+        try:
+            yield ask
+        finally:
+            process.stdin.close()
+            process.terminate()
+
+
+def until(process, beginning):
+    """Read until a line begins so; return it."""
+    for line in process.stdout:
+        if line.startswith(beginning):
+            return line
+    raise EOFError("it ended")
 
 
 @contextmanager
 def ours(size):
-    """Yield a function that measures a round of live cells, asked from Python."""
-    scope = {}
-    exec(MEASURE, scope)
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        Cluster(size, directory=folder, name=f"bench{size}", warm=False) as cluster,
-        cluster.live() as live,
-    ):
-        yield lambda: scope["measure"](lambda: live.run("1 + 1"))
+    """Yield a function that asks live interpreters."""
+    with folder() as path, cluster(size, path) as one, one.live() as live:
+        for _ in range(FIRST_CELLS):
+            live.run("1 + 1")
+        yield partial(milliseconds, lambda: live.run("1 + 1"))
 
 
 @contextmanager
 def displayed(size):
-    """Yield a function that measures a round of live cells in a kernel, with their output."""
-    with tempfile.TemporaryDirectory() as folder:
-        manager, client = start_new_kernel(cwd=folder)
-
-        def run(code):
-            reply = client.execute_interactive(code, output_hook=lambda _: None, timeout=120)
-            assert reply["content"]["status"] == "ok", reply["content"]
+    """Yield a function that runs live cells in a kernel, with their output."""
+    with folder() as path, kernel(sys.executable, path) as opened:
+        opened.run(f"%load_ext mwmagic\n%mw_cluster {size} --no-warm")
+        opened.run("%%mw_live\n1 + 1")
+        asked = 'get_ipython().run_cell_magic("mw_live", "", "1 + 1")'
+        cell = f"import json\n{SERVE}\nprint(json.dumps(rounds({CELLS}, lambda: {asked})))"
 
         def ask():
-            run(KERNEL)
-            reply = client.execute_interactive(
-                "", user_expressions={"result": "result"}, timeout=60
-            )
-            return float(reply["content"]["user_expressions"]["result"]["data"]["text/plain"])
+            text = opened.run(cell).text
+            return median(json.loads(text[text.rindex("[") : text.rindex("]") + 1]))
 
-        try:
-            run("%load_ext mwmagic")
-            run(f"%mw_cluster {size} --no-warm")
-            run("%%mw_live\n1")
-            run(MEASURE)
-            yield ask
-            run("%mw_stop --cluster")
-        finally:
-            client.stop_channels()
-            manager.shutdown_kernel(now=True)
-
-
-@contextmanager
-def theirs(python, name, size, folder):
-    """Yield a function that measures a round of another package."""
-    program = Path(folder, f"measured_{name}.py")  # not the name of what it imports
-    program.write_text(MEASURE + OTHERS[name].replace("SIZE", str(size)))
-    process = subprocess.Popen(
-        [python, str(program)],
-        cwd=folder,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-
-    def ask():
-        process.stdin.write("\n")
-        process.stdin.flush()
-        return float(process.stdout.readline())
-
-    try:
-        while process.stdout.readline().strip() != "ready":
-            assert process.poll() is None, f"{name} ended"
         yield ask
-    finally:
-        process.stdin.close()
-        process.wait()
 
 
-def environment(folder):
-    """Make an environment with the others, and return its Python."""
-    venv.create(folder, with_pip=True)
-    python = str(Path(folder, "bin", "python"))
-    command = [python, "-m", "pip", "install", "-q", "ipyparallel", "torchmonarch"]
-    subprocess.run(command, check=True)
-    return python
+def milliseconds(ask):
+    scope = {}
+    exec(SERVE, scope)
+    return median(scope["rounds"](CELLS, ask))
 
 
-def compare(rounds):
-    """Print the round trips, and return the measures that are too slow."""
-    slow = []
-    print(f"{'':10}{'live':>8}{'displayed':>11}{'ipyparallel':>13}{'Monarch':>9}   milliseconds")
-    with tempfile.TemporaryDirectory() as folder:
-        python = environment(f"{folder}/environment")
-        for size in SIZES:
-            with (
-                ours(size) as own,
-                displayed(size) as shown,
-                theirs(python, "ipyparallel", size, folder) as ipyparallel,
-                theirs(python, "Monarch", size, folder) as monarch,
-            ):
-                asked = (own, shown, ipyparallel, monarch)
-                found = [[ask() for ask in asked] for _ in range(rounds)]
-            live, seen, parallel, actors = (
-                statistics.median(one) for one in zip(*found, strict=True)
-            )
-            print(
-                f"{size} tasks   {live:8.2f}{seen:11.2f}{parallel:13.2f}{actors:9.2f}", flush=True
-            )
-            ratios = {
-                "ipyparallel": live / parallel,
-                "Monarch": live / actors,
-                "Monarch, displayed": seen / actors,
-            }
-            print("   of", ", ".join(f"{name} {ratio:.2f}" for name, ratio in ratios.items()))
-            slow += [f"{size}: {one}" for one, ratio in ratios.items() if ratio > SHARES[one]]
-    return slow
+def measure(size, plan):
+    for name, aim in AIMS.items():
+        what = f"a cell's round trip, {size} tasks"
+        try:
+            with ours(size) as own, displayed(size) as shown, other(name, size) as theirs:
+                found = alternated(plan.rounds(7, 2), own=own, shown=shown, theirs=theirs)
+        except Skipped as reason:
+            yield Line(what, "ms", [], name, [], aim, str(reason))
+            continue
+        yield Line(what, "ms", found["own"], name, found["theirs"], aim)
+        if name == "monarch":
+            displays = f"{what}, displayed"
+            yield Line(displays, "ms", found["shown"], name, found["theirs"], DISPLAYED_AIM)
 
 
-def timed(act):
-    """Return how long something takes at best, in seconds."""
-    times = []
-    for _ in range(5):
-        began = time.perf_counter()
-        act()
-        times.append(time.perf_counter() - began)
-    return min(times)
+def seconds(act):
+    began = time.perf_counter()
+    act()
+    return time.perf_counter() - began
 
 
-def move():
-    """Print what moving an array costs."""
+def move(plan):
     array = np.random.default_rng(0).random(ARRAY_MB * 2**17)
     with (
-        tempfile.TemporaryDirectory() as folder,
+        folder() as path,
         tempfile.TemporaryDirectory(dir=MEMORY) as memory,
-        Cluster(1, directory=folder, name="move", warm=False) as cluster,
-        cluster.live() as live,
+        cluster(1, path) as one,
+        one.live() as live,
     ):
-        path = f"{memory}/array.npy"
-        live.push(array=array)
-        measured = {
-            "numpy.save": timed(lambda: np.save(path, array)),
-            "push": timed(lambda: live.push(array=array)),
-            "numpy.load": timed(lambda: np.load(path)),
-            "pull": timed(lambda: live.pull("array")),
+        file = f"{memory}/array.npy"
+        acts = {
+            "push": lambda: live.push(array=array),
+            "save": lambda: np.save(file, array),
+            "pull": lambda: live.pull("array"),
+            "load": lambda: np.load(file),
         }
-    for name, seconds in measured.items():
-        print(f"{name:12}{array.nbytes / seconds / 1e9:6.2f} GB/s")
+        calls = {name: partial(seconds, act) for name, act in acts.items()}
+        alternated(1, **calls)  # memory that is touched for the first time
+        found = alternated(plan.rounds(7, 2), **calls)
+    what = f"an array of {ARRAY_MB} MB"
+    yield Line(f"push {what}", "s", found["push"], "numpy.save to memory", found["save"])
+    yield Line(f"pull {what}", "s", found["pull"], "numpy.load from memory", found["load"])
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=3)
-    options = parser.parse_args()
-    move()
-    slow = compare(options.rounds)
-    if slow:
-        sys.exit(f"slower than it should be: {', '.join(slow)}")
-
-
-if __name__ == "__main__":
-    main()
+CASES = [
+    *(
+        Case(
+            f"live-{size}",
+            f"a live cell's round trip on {size} tasks, against ipyparallel and Monarch",
+            partial(measure, size),
+        )
+        for size in (2, 8)
+    ),
+    Case("live-move", f"pushing and pulling {ARRAY_MB} MB, against a file in memory", move),
+]

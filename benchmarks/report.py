@@ -1,116 +1,106 @@
 """What reporting costs: a call of `report()`, and a step of `fit` that reports.
 
-::
-
-    python benchmarks/report.py [--steps N] [--rounds N] [--no-keras]
-
-It runs a worker that reports on a line, which this process reads. A call is compared with
-`print` of the same numbers into a file, unbuffered as in a worker. A step of a small dense
-model is compared with the same step without reports, in turn, so that both run under the
-same conditions.
+A worker reports on a line, which this process reads. A call is compared with `print` of the same
+numbers into a file, unbuffered as in a worker; a step of a small dense model with the same step
+without reports, in turn.
 """
 
 from __future__ import annotations
 
-import argparse
+import json
 import os
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
-from pathlib import Path
 
 from mwmagic.worker import bootstrap
 
+from .case import Case, Line
+from .clusters import folder
+
 CALLS = """
-import time
+import json, time
 from mwmagic.worker import report
 N = 50_000
 def spent(call):
     began = time.perf_counter()
     for step in range(N):
         call(step)
-    return (time.perf_counter() - began) / N
+    return 1e6 * (time.perf_counter() - began) / N
 file = open("printed.txt", "w")
 def printed(step):
     print(f"step {step} loss: {1 / (step + 1)} accuracy: 0.5", file=file, flush=True)
+found = []
 for _ in range(ROUNDS):
-    a = spent(printed)
-    b = spent(lambda step: report(step=step, loss=1 / (step + 1), accuracy=0.5))
-    print(f"print {1e6 * a:6.2f} us   report() {1e6 * b:6.2f} us   ratio {b / a:.2f}")
+    plain = spent(printed)
+    found.append((spent(lambda step: report(step=step, loss=1 / (step + 1), accuracy=0.5)), plain))
 """
-
 STEPS = """
-import statistics, time
+import json, time
 import numpy as np
 import keras
-x = np.random.rand(32 * STEPS, 64).astype("float32")
-y = np.random.rand(32 * STEPS, 1).astype("float32")
+N = 1000
+x = np.random.rand(32 * N, 64).astype("float32")
+y = np.random.rand(32 * N, 1).astype("float32")
 model = keras.Sequential([keras.layers.Dense(128, activation="relu") for _ in range(3)]
                          + [keras.layers.Dense(1)])
 model.compile("adam", "mse", metrics=["mae"])
-def seconds():
+def spent():
     began = time.perf_counter()
     model.fit(x, y, batch_size=32, verbose=0, shuffle=False)
-    return (time.perf_counter() - began) / STEPS
+    return 1e6 * (time.perf_counter() - began) / N
 import mwmagic.worker.fit as fit
 notify = fit._notify
 def nothing(*_):
     pass
-seconds()
+spent()
 found = []
 for _ in range(ROUNDS):
     fit._notify = nothing
-    a = seconds()
+    plain = spent()
     fit._notify = notify
-    b = seconds()
-    found.append(b / a)
-    print(f"step without {1e6 * a:7.1f} us   with reports {1e6 * b:7.1f} us   ratio {b / a:.3f}")
-print(f"median ratio {statistics.median(found):.3f}")
+    found.append((spent(), plain))
 """
+ANSWER = 'open("found.json", "w").write(json.dumps(found))\n'
+QUIET = {"CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
 
 
-def _worker(code: str) -> None:
-    """Run code as a worker whose reports are read, and show its output."""
+def read(line):
+    while line.recv(1 << 17):
+        pass
+
+
+def worker(program, rounds):
+    """Run a program as a worker whose reports are read; return the pairs that it found."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    packets = [0]
-
-    def read() -> None:
-        while ours.recv(1 << 17):
-            packets[0] += 1
-
-    with tempfile.TemporaryDirectory() as folder, ours:
-        script = Path(folder, "main.py")
-        script.write_text(code)
-        quiet = {"CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    with folder(f"ROUNDS = {rounds}\n{program}{ANSWER}") as path, ours:
         with theirs:
             process = subprocess.Popen(
-                [sys.executable, bootstrap.__file__, str(script)],
-                env={**os.environ, **quiet, "MWMAGIC_LINE": str(theirs.fileno())},
+                [sys.executable, bootstrap.__file__, "main.py"],
+                env={**os.environ, **QUIET, "MWMAGIC_LINE": str(theirs.fileno())},
                 pass_fds=[theirs.fileno()],
-                cwd=folder,
+                cwd=path,
                 stderr=subprocess.DEVNULL,
             )
-        reader = threading.Thread(target=read)
+        reader = threading.Thread(target=read, args=(ours,))
         reader.start()
         process.wait()
         reader.join()
-    print(f"{packets[0]} packets")
+        return zip(*json.loads((path / "found.json").read_text()), strict=True)
 
 
-def main() -> None:
-    """Measure both."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--steps", type=int, default=1000)
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--no-keras", action="store_true")
-    options = parser.parse_args()
-    head = f"STEPS, ROUNDS = {options.steps}, {options.rounds}\n"
-    _worker(head + CALLS)
-    if not options.no_keras:
-        _worker(head + STEPS)
+def calls(plan):
+    ours, theirs = map(list, worker(CALLS, plan.rounds(7, 3)))
+    yield Line("a call of report()", "µs", ours, "print into a file", theirs)
 
 
-if __name__ == "__main__":
-    main()
+def steps(plan):
+    ours, theirs = map(list, worker(STEPS, plan.rounds(9, 3)))
+    yield Line("a step of fit that reports", "µs", ours, "without reports", theirs)
+
+
+CASES = [
+    Case("report-call", "a call of report(), against print", calls),
+    Case("report-step", "a step of fit that reports, against one that does not", steps),
+]

@@ -1,19 +1,13 @@
 """What grows with the number of tasks and hosts: the supervisor's answers, memory and CPU time.
 
-::
-
-    python benchmarks/scale.py [--rounds N] [--quick]
-
-The first rows are plain Python processes on this machine. The others are tasks of
-`mwmagic.testing` on hosts in the supervisor's own process, so that what fake agents and tasks cost
-is counted as the supervisor's. Every task prints its progress once a second while all print. The
-last line compares the largest cluster with the smallest. ``benchmarks/gang.py`` has the state
-machine alone, up to 10,000 tasks.
+Tasks "here" are plain Python processes on this machine. The others are tasks of `mwmagic.testing`
+on hosts in the supervisor's own process, so that what fake agents and tasks cost is counted as the
+supervisor's. Every task prints its progress once a second while all print. A larger cluster is
+compared with a smaller one of the same kind; `gang` is the state machine alone.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import statistics
@@ -22,6 +16,7 @@ import sys
 import tempfile
 import time
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -34,8 +29,9 @@ from mwmagic.model.start import Start
 from mwmagic.supervisor.supervisor import Supervisor
 from mwmagic.testing import FakeEngine, FakeMachine
 
-LOCAL = (2, 16, 64)
-HOSTS = (1, 8, 125)
+from .case import Case, Line
+from .ratio import alternated
+
 SLOTS = 8
 """Tasks on each fake host."""
 
@@ -136,7 +132,7 @@ def started(folder, tasks, hosts):
     if not hosts:
         start = declared(workers=tasks, directory=str(folder), restarts=1, warm=False)
         return start_supervisor(start, folder / "s")
-    process = subprocess.Popen([sys.executable, __file__, "--serve", str(folder), str(hosts)])
+    process = subprocess.Popen([sys.executable, "-m", "benchmarks.scale", str(folder), str(hosts)])
     while not (folder / "s").exists():
         time.sleep(POLL_SECONDS)
     return process
@@ -228,29 +224,49 @@ has the news that all tasks print (again), that one failed, or that the run is o
 median time of an answer while all print."""
 
 
-def row(name, values):
-    return f"{name:24}" + "".join(f"{value:10.3g}" for value in values)
+WHAT = {
+    "launch": "launch until all tasks have printed",
+    "told": "failure until its owner knows of it",
+    "restart": "failure until all tasks print again",
+    "stop": "stop without grace until the run is over",
+    "click": "answer to a click while all print",
+    "slowest": f"the slowest of {CLICKS} answers",
+    "rest": "supervisor at rest",
+    "printing": "supervisor while all print",
+    "memory": "supervisor's memory",
+}
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--quick", action="store_true", help="One round, without the largest.")
-    parser.add_argument("--serve", nargs=2, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.serve:
-        serve(Path(options.serve[0]), int(options.serve[1]))
-        return
-    shapes = [(f"{n} tasks, here", n, 0) for n in LOCAL]
-    shapes += [(f"{n * SLOTS:,} tasks on {n} hosts", n * SLOTS, n) for n in HOSTS]
-    heads = [f"{name} {unit}" for name, unit in COLUMNS.items()]
-    print(" " * 24 + "".join(f"{head:>10}" for head in heads))
-    for name, tasks, hosts in shapes[: -1 if options.quick else None]:
-        rounds = 1 if options.quick else options.rounds
-        found = [asyncio.run(measured(tasks, hosts)) for _ in range(rounds)]
-        medians = [statistics.median(values) for values in zip(*found, strict=True)]
-        print(row(name, medians), flush=True)
+def name(tasks, hosts):
+    return f"{tasks:,} tasks on {hosts} hosts" if hosts else f"{tasks} tasks here"
 
+
+def measure(large, small, plan):
+    calls = {
+        "ours": lambda: asyncio.run(measured(*large)),
+        "theirs": lambda: asyncio.run(measured(*small)),
+    }
+    found = alternated(plan.rounds(3, 1), **calls)
+    for at, (column, unit) in enumerate(COLUMNS.items()):
+        ours, theirs = ([values[at] for values in found[side]] for side in ("ours", "theirs"))
+        yield Line(f"{WHAT[column]}, {name(*large)}", unit, ours, name(*small), theirs)
+
+
+SHAPES = {
+    "scale-16": ((16, 0), (2, 0)),
+    "scale-64": ((64, 0), (2, 0)),
+    "scale-64-hosts": ((64, 8), (8, 1)),
+    "scale-1000-hosts": ((1000, 125), (8, 1)),
+}
+CASES = [
+    Case(
+        label,
+        f"{name(*large)}: launch, failure, restart, clicks, memory, against {name(*small)}",
+        partial(measure, large, small),
+        slow=label != "scale-16",
+    )
+    for label, (large, small) in SHAPES.items()
+]
 
 if __name__ == "__main__":
-    main()
+    serve(Path(sys.argv[1]), int(sys.argv[2]))

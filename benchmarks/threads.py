@@ -1,20 +1,18 @@
 """How dividing the processors among the tasks of a machine affects training.
 
-``python benchmarks/threads.py`` trains with TensorFlow's own number of threads
-(``--threads 0``: as many as there are processors, in each process) and with the
-divided one (``--threads auto``), in turn, and prints the times and their ratio.
+TensorFlow's own number of threads (``--threads 0``: as many as there are processors, in each
+process) is compared with the divided one (``--threads auto``), in turn.
 """
 
 from __future__ import annotations
 
-import argparse
-import os
 import re
-import statistics
-import tempfile
-from pathlib import Path
+from contextlib import ExitStack
+from functools import partial
 
-from mwmagic import Cluster
+from .case import Case, Line
+from .clusters import cluster, folder
+from .ratio import alternated
 
 MAIN = """
 import time
@@ -38,38 +36,22 @@ print("seconds", time.perf_counter() - start)
 """
 
 
-def seconds(cluster: Cluster, folder: Path) -> float:
-    run = cluster.run("main.py", cwd=folder).wait()
-    texts = [run.logs(task).decode() for task in cluster.tasks]
+def seconds(one, path):
+    run = one.run("main.py", cwd=path).wait()
+    texts = [run.logs(task).decode() for task in one.tasks]
     return max(float(re.search(r"^seconds (.*)", text, re.MULTILINE)[1]) for text in texts)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--workers", type=int, default=2)
-    given = parser.parse_args()
-    times: dict[str, list[float]] = {"0": [], "auto": []}
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        (folder / "main.py").write_text(MAIN)
-        with (
-            Cluster(given.workers, name="all", directory=folder, threads=0) as all_of_them,
-            Cluster(given.workers, name="divided", directory=folder) as divided,
-        ):
-            for _ in range(given.rounds):
-                times["0"].append(seconds(all_of_them, folder))
-                times["auto"].append(seconds(divided, folder))
-    processors = len(os.sched_getaffinity(0))
-    print(f"{given.workers} workers on {processors} processors, {given.rounds} rounds")
-    for name, values in times.items():
-        print(
-            f"--threads {name:<5} median {statistics.median(values):.2f} s, min {min(values):.2f} s"
-        )
-    pairs = zip(times["0"], times["auto"], strict=True)
-    ratio = statistics.median(own / share for own, share in pairs)
-    print(f"divided is {ratio:.2f} times as fast (the median of the rounds' ratios)")
+def measure(plan):
+    calls = {}
+    with ExitStack() as stack:
+        for name, threads in (("divided", None), ("undivided", 0)):
+            path = stack.enter_context(folder(MAIN))
+            one = stack.enter_context(cluster(2, path, warm=True, threads=threads))
+            calls[name] = partial(seconds, one, path)
+        found = alternated(plan.rounds(5, 2), **calls)
+    ours, theirs = found["divided"], found["undivided"]
+    yield Line("training with divided threads", "s", ours, "all threads in each", theirs)
 
 
-if __name__ == "__main__":
-    main()
+CASES = [Case("threads", "training with --threads auto, against --threads 0", measure, slow=True)]

@@ -35,8 +35,11 @@ __all__ = ["Board"]
 AFTER_FAULT_SECONDS = 1.0
 """Delay before retrying after an error."""
 
-PACKET_SECONDS = 0.08
+PACKET_SECONDS = 0.05
 """Minimum time between two packets."""
+
+FLOOD_SECONDS = 0.5
+"""The same while tasks print more than a page can show: drawing would take their processors."""
 
 LOOK_SECONDS = 0.02
 """Time between two looks at the logs while there is nothing new in them."""
@@ -240,7 +243,8 @@ class Board:
             self._feed.finish()
         unsaved = self._save(view.run)
         sent = self._send()
-        self._rest = PACKET_SECONDS if sent else LOOK_SECONDS
+        busy = FLOOD_SECONDS if self._feed.flooded() else PACKET_SECONDS
+        self._rest = busy if sent else LOOK_SECONDS
         # A packet that was sent may not have been the last.
         self._pause = 0.0 if sent else self._next_look(over=over, unsaved=unsaved)
 

@@ -18,6 +18,8 @@ const EPOCH = null;
 const MOST_TOLD = 16;
 // Characters of a metric's name that fit beside a chart.
 const TITLE = 22;
+// While you type elsewhere in the page, what arrives is shown this long after a key, all at once.
+const TYPING_MS = 250;
 // For how long a button waits for a second click.
 const SURE_MS = 3000;
 // The palette of Okabe and Ito.
@@ -465,7 +467,7 @@ function newHost([name, indices], run, open, toggled) {
 
 function newView(model) {
   const page = Math.random(), run = {}, opened = new Map();
-  let said = 0, skew = 0, plotted = false, asked, told, focused;
+  let said = 0, skew = 0, plotted = false, typed = 0, held = [], asked, told, focused;
   const act = (kind, click = () => send({ kind })) => Object.assign(button("", click), { kind });
   const actions = [act("stacks"), firm("restart"), firm("stop")];
   const title = h("strong"), time = h("span.dim"), why = h("pre");
@@ -518,6 +520,19 @@ function newView(model) {
   function hear(message, buffers) {
     if (message.id === asked) told?.([message, buffers[0]]);
     if (!message.to) return;
+    const left = typed + TYPING_MS - Date.now();
+    if (held.push(message) > 1) return;
+    if (left > 0) setTimeout(take, left);
+    else take();
+  }
+
+  function take() {
+    const taken = held;
+    held = [];
+    taken.forEach(show);
+  }
+
+  function show(message) {
     run.gone = false;
     // The kernel's clock may differ from the page's.
     skew = Date.now() / 1000 - message.now;
@@ -545,7 +560,7 @@ function newView(model) {
     if (dealt || header?.hosts) group();
     for (const [i, host] of Object.entries(hosts)) run.hosts[i].update(host);
     for (const [i, row] of Object.entries(rows)) run.cards[i].update(row);
-    if (found !== undefined) show(found);
+    if (found !== undefined) open(found);
     draw();
   }
 
@@ -574,7 +589,7 @@ function newView(model) {
   }
 
   // What the stacks were is shown until the reader closes it; its first line is a title.
-  function show(found) {
+  function open(found) {
     const [when, ...lines] = found.split("\n");
     panel.hidden = !found;
     set(place, when);
@@ -662,8 +677,9 @@ function newView(model) {
 
   // Keys typed here are not for the notebook, where "d d" deletes a cell; saving the notebook
   // and running a cell still work.
-  function keys({ ctrlKey, metaKey, altKey, shiftKey, key }) {
+  function keys({ target, ctrlKey, metaKey, altKey, shiftKey, key }) {
     const theirs = ctrlKey || metaKey || altKey || (shiftKey && key === "Enter");
+    if (!theirs && !el.contains(target)) typed = Date.now();
     // Jupyter's listener runs before ours and looks at this attribute.
     el.toggleAttribute("data-lm-suppress-shortcuts", !theirs);
     el.onkeydown = (event) => theirs || event.stopPropagation();

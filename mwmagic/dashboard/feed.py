@@ -44,6 +44,9 @@ TURN_BYTES = 8_000
 LAG = Lag(2**20, left_out_words)
 """How far a reader may fall behind a log before it skips ahead: a page keeps fewer lines."""
 
+FLOOD_BYTES = 2**18
+"""How far behind the logs a page is whose tasks print more than it can show."""
+
 PACKET_POINTS = 1000
 """Maximum in one packet."""
 
@@ -100,6 +103,7 @@ class Feed:
         self._taken: tuple[View, tuple[bool, bool]] | None = None
         self._loads = [Load() for _ in run.tasks]
         self._attempt = 1
+        self._behind = 0
         self.update(view)
 
     # The state.
@@ -243,6 +247,11 @@ class Feed:
     def behind(self) -> bool:
         """Whether a log has grown since it was read."""
         return any(one.behind > 0 for one in self._followers if one is not None)
+
+    def flooded(self) -> bool:
+        """Return whether the tasks have printed more than was read since the last question."""
+        before, self._behind = self._behind, sum(one.behind for one in self._followers if one)
+        return self._behind > max(before, FLOOD_BYTES)
 
     # Packets.
 

@@ -6,7 +6,9 @@ import os
 import re
 import signal
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
+from statistics import median
 
 import cells
 import pytest
@@ -620,3 +622,28 @@ def test_many_tasks_stay_usable(notebook, shot, workers):
     for theme in ("Dark", "Light"):
         notebook.theme(f"JupyterLab {theme}")
         shot(notebook, f"{workers}-tasks-{theme.lower()}")
+
+
+TYPES = """() => {
+  window.drawn = [];
+  const note = () => window.drawn.push(performance.now());
+  const log = document.querySelector(".mw-blocks");
+  new MutationObserver(note).observe(log, { childList: true, subtree: true });
+  const key = { key: "F24", bubbles: true };
+  setInterval(() => document.body.dispatchEvent(new KeyboardEvent("keydown", key)), 20);
+}"""
+"""Notes when the log is drawn, and presses a key again and again outside the dashboard."""
+
+LEAST_MS = 150
+"""Between two drawings, where 250 pass after a key: a busy page presses its keys late."""
+
+
+def test_while_you_type_elsewhere_what_is_printed_comes_at_once_now_and_then(notebook):
+    notebook.write(cells.declare(), cells.counting(STEPS)).open().run()
+    notebook.page.evaluate(TYPES)
+    eventually(lambda: numbers(notebook) == counted(STEPS // 2), "every line before the pause")
+    drawn = notebook.page.evaluate("() => window.drawn")
+    assert median(after - before for before, after in pairwise(drawn)) > LEAST_MS
+    Path(notebook.folder, "go").touch()
+    notebook.state("finished")
+    assert numbers(notebook) == counted(STEPS)

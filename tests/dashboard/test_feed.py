@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from statuses import RELAXED
 
-from mwmagic.dashboard.feed import Feed
+from mwmagic.dashboard.feed import FLOOD_BYTES, Feed
 from mwmagic.dashboard.pages import Cursor
 from mwmagic.dashboard.rows import View
 from mwmagic.dashboard.series import SPEED
@@ -22,6 +22,18 @@ from mwmagic.logs.noise import Noise
 from mwmagic.model.status import RunStatus
 
 ODD = "lone \ud800 \udcff"
+
+
+@pytest.fixture
+def printed(view):
+    """Append to the log of the only task."""
+    log = Path(view.run.tasks["worker:0"].log)
+
+    def append(lines):
+        with log.open("ab") as file:
+            file.write(b"a line of a long log\n" * lines)
+
+    return append
 
 
 @pytest.fixture
@@ -89,6 +101,21 @@ FIELDS = {
     "metrics": st.dictionaries(st.sampled_from(["loss", SPEED, "", ODD]), st.floats(), min_size=1),
     **dict.fromkeys(("step", "steps", "epoch", "epochs"), st.integers(0, 20)),
 }
+
+
+def test_a_flood_is_what_grows_faster_than_it_is_read(view, printed):
+    feed = Feed(view)
+    printed(1000)
+    assert not feed.flooded(), "a page takes that at once"
+    printed(FLOOD_BYTES // 20)
+    assert feed.flooded()
+    feed.collect(1000)
+    assert not feed.flooded(), "nothing more was printed: what is left is shown as fast as can be"
+    printed(1000)
+    assert feed.flooded()
+    while feed.collect(FLOOD_BYTES):
+        pass
+    assert not feed.flooded()
 
 
 def damaged(**fields):

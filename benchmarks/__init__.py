@@ -1,0 +1,5 @@
+"""What mwmagic's speed is compared with: each row of one table is a ratio measured in one run.
+
+``python -m benchmarks`` measures all rows, ``python -m benchmarks restart launch-4`` those whose
+names begin so, and ``--list`` names them. The package is no part of what is installed.
+"""
