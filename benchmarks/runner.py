@@ -54,8 +54,9 @@ class Result:
 
 
 def adopt():
-    """Become the parent of processes that lose theirs, so that their time is counted."""
+    """Become the parent of processes that lose theirs, and end a case that is cut short."""
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
 
 
 def run(name, plan):
@@ -65,9 +66,12 @@ def run(name, plan):
         load = Load()
         command = [sys.executable, "-m", "benchmarks.play", name, json.dumps(asdict(plan)), answer]
         process = subprocess.Popen(command, env=environment())
+        ended = False
         try:
-            reap(load, process.pid, CASE_SECONDS)
+            ended = reap(load, process.pid, CASE_SECONDS)
         finally:
+            if not ended:
+                process.kill()  # its clusters end with it
             left = end(load)
         found = json.loads(answer.read_text()) if answer.exists() else CRASHED
     lines = [Line(**one) for one in found.get("lines", ())]
