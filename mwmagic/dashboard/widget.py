@@ -58,7 +58,7 @@ class Widget(anywidget.AnyWidget):
     """
 
     _esm = _load("dashboard.js")
-    _css = re.sub(r"(?<=[{};,])\s+", "", _load("dashboard.css"))
+    _css = re.sub(r"(?<=[{};,])\s+|\s+(?={)", "", _load("dashboard.css"))
     label = Unicode().tag(sync=True)
     state = Dict().tag(sync=True)
 

@@ -14,6 +14,9 @@ from speaker import ZYGOTE, state
 BOOTSTRAP = """
 import sys
 
+def preload():
+    pass
+
 def main(argv):
     exec(open(argv[0]).read(), {"__name__": "__main__"})
 
