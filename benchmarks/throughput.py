@@ -32,7 +32,7 @@ open(f"took.{{index}}", "w").write(str(took))
 sys.stdout.flush()
 os._exit(0)
 """
-"""The same Keras in both, without the repairs of Keras 3, so that only mwmagic differs."""
+"""The same Keras in both, so that only mwmagic differs."""
 
 
 def took(path):
@@ -53,7 +53,7 @@ def from_shell(path):
 def measure(plan):
     with ExitStack() as stack:
         path, other = (stack.enter_context(folder(PROGRAM)) for _ in range(2))
-        one = stack.enter_context(cluster(2, path, warm=True, threads=0, keras="plain"))
+        one = stack.enter_context(cluster(2, path, warm=True, threads=0))
         calls = {"mwmagic": partial(in_mwmagic, one, path), "hand": partial(from_shell, other)}
         found = alternated(plan.rounds(9, 2), **calls)
     yield Line(f"{STEPS} steps of training", "s", found["mwmagic"], "by hand", found["hand"], 1.01)

@@ -123,7 +123,8 @@ def _state(model: Any, metric: Any) -> tuple[float, float]:
 
 def _local_sum(variable: Any) -> float:
     """Return a variable's sum over this worker's own replicas; it takes no collective."""
-    value = getattr(variable, "_value", variable)
+    # TensorFlow looks up what its distributed variables lack in their value over all workers.
+    value = variable if is_distributed(variable) else getattr(variable, "_value", variable)
     if is_distributed(value):
         return sum(number(part) for part in value.values)
     return number(value)
