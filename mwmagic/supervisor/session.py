@@ -251,6 +251,7 @@ class LiveSession:
     def _asked_no_more(self, task: str) -> None:
         self._asking.discard(task)
         self._process(task).asks = None
+        self._note(task, asks=False)
 
     @property
     def asks(self) -> bool:

@@ -159,6 +159,20 @@ def test_input_is_answered(live):
     assert sorted(asked) == [("worker:0", "name? "), ("worker:1", "name? ")]
 
 
+def test_a_task_that_was_answered_asks_no_more(live):
+    def asks():
+        doing = live.process.status().tasks["worker:1"].live
+        return doing is not None and doing.asks
+
+    cell = live.begin("input()\nimport time; time.sleep(600)", [1])
+    while not (news := cell.news()) or news[0] is not What.ASK:
+        pass
+    eventually(asks, "the question in the status")
+    live.reply("worker:1", "go on")
+    eventually(lambda: not asks(), "its end")
+    live.interrupt(cell)
+
+
 def test_input_that_no_one_answers_ends(live):
     with pytest.raises(WorkerFailed, match="EOFError"):
         live.run("input('name? ')")
