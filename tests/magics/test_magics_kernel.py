@@ -341,7 +341,10 @@ def test_a_result_can_be_assigned_whatever_the_cell_shows(kernel):
         ("%mw_cluster 2 --gpu", "unrecognized arguments: --gpu; did you mean --gpus?\n`%mw_cl"),
         ("%mw_cluster 2 --env A", "'A' is not NAME=VALUE"),
         ("%mw_cluster 2 --keras new", "invalid choice: 'new'"),
-        ("%mw_export", "the following arguments are required: {script,slurm}\n`%mw_export --h"),
+        (
+            "%mw_export",
+            "the following arguments are required: {script,slurm,live}\n`%mw_export --h",
+        ),
         ("%mw_wait", "no cluster was declared; `%mw_cluster 2` declares one"),
         ("%mw_logs 0 'unclosed", "No closing quotation"),
         ("%mw_kill 1 --signal NOPE", "there is no signal 'NOPE'"),
