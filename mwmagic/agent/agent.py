@@ -182,6 +182,8 @@ class Agent:
         while outlet.waiting and not outlet.broken and time.monotonic() < deadline:
             select.select([], [STDOUT], [], RETRY_SECONDS)
             outlet.flush()
+        # All is over; as the interpreter ends it would let another one kill this process.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
     def writable(self) -> None:
         """Note that the reader is gone if nothing is to be written; otherwise `flush` does."""
