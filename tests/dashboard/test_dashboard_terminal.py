@@ -22,13 +22,14 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("nothing_survives")]
 
 COMMAND = [sys.executable, "-m", "mwmagic.cli", "run", "-n", "2", "--dashboard", "main.py"]
 SCRIPT = """
-import json, os
+import json, os, time
 index = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
 for step in range(1, 31):
     print(f"step {step}/30 [bold]loss[/bold]=1 loss={1 / step:.4f}", flush=True)
+while index == 1 and "WAITS" in os.environ and not os.path.exists("seen"):
+    time.sleep(0.01)
 if index == 1:
     raise SystemExit("out of luck")
-import time
 time.sleep(600)
 """
 
@@ -92,7 +93,8 @@ def test_a_stalled_run_looks_stalled():
 
 def test_ipython_in_a_terminal_gets_the_table_while_it_waits(script):
     launch = "get_ipython().run_cell_magic('mw_worker', '', open('main.py').read())"
-    cells = ["%load_ext mwmagic", "%mw_cluster 2 --no-warm", launch, "%mw_wait"]
+    declare = "%mw_cluster 2 --no-warm --env WAITS=1"
+    cells = ["%load_ext mwmagic", declare, launch, "%mw_wait"]
     ipython = [sys.executable, "-m", "IPython", "--simple-prompt", "--colors=NoColor"]
     code, shown, plain = in_terminal([*ipython, "-c", "\n".join(cells)], script)
     assert code == 1
@@ -102,16 +104,24 @@ def test_ipython_in_a_terminal_gets_the_table_while_it_waits(script):
 
 
 def in_terminal(command, folder):
-    """Run a command in a terminal; return its exit code and all that was shown, and its text."""
+    """Run a command in a terminal; return its exit code and all that was shown, and its text.
+
+    There is a file `seen` as soon as the last step is shown.
+    """
     mine, theirs = pty.openpty()
     env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30"}
     with subprocess.Popen(
         command, cwd=folder, stdin=theirs, stdout=theirs, stderr=theirs, env=env
     ) as process:
         os.close(theirs)
-        shown = b"".join(iter(lambda: _read(mine), b"")).decode()
+        read = b""
+        while chunk := _read(mine):
+            read += chunk
+            if b"step 30/30" in read:
+                (folder / "seen").touch()
         code = process.wait(60)
     os.close(mine)
+    shown = read.decode()
     return code, shown, re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown)
 
 
