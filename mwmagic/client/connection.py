@@ -116,7 +116,7 @@ def _check_ready(answer: dict[str, Any], log: Path) -> None:
     kind = answer.get("kind", "")
     if kind in ("", errors.SupervisorError.__name__):
         raise errors.SupervisorError(f"the supervisor did not start: {said}")
-    raise getattr(errors, kind, errors.SupervisorError)(said)
+    raise _error(kind, said)
 
 
 def discard(process: subprocess.Popen[bytes] | None, path: Path) -> None:
@@ -183,6 +183,12 @@ def _stopped(pid: int) -> bool:
     return False
 
 
+def _error(kind: str, text: str) -> errors.MwmagicError:
+    """Return the error that a supervisor names; one of a kind that is unknown here is its own."""
+    error: errors.MwmagicError = getattr(errors, kind, errors.SupervisorError)(text)
+    return error
+
+
 class Conversation:
     """What a supervisor tells, bit by bit, of what a request asked for.
 
@@ -216,7 +222,7 @@ class Conversation:
         if message is None:
             raise self._gone()
         if message["type"] == "error":
-            raise getattr(errors, message["kind"], errors.SupervisorError)(message["error"])
+            raise _error(message["kind"], message["error"])
         return message["what"], message["said"]
 
 
@@ -349,7 +355,7 @@ class Connection:
         if answer is None:
             raise self._gone() if ready else self._silent(kind, limit)
         if answer["type"] == "error":
-            raise getattr(errors, answer["kind"], errors.SupervisorError)(answer["error"])
+            raise _error(answer["kind"], answer["error"])
         return dict(answer["result"])
 
     def converse(self, kind: str, **fields: Any) -> Conversation:  # noqa: ANN401 - JSON values

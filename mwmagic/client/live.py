@@ -226,7 +226,7 @@ class Live:
                 "limit; put the code in a module and import that"
             )
         self._check_open()
-        names = [str(find_task(task, self._tasks)) for task in tasks or ()]
+        names = self._names(tasks)
         said = self._connection.converse("cell", tasks=names, name=name, source=source)
         return LiveCell(said, len(names) or len(self._tasks))
 
@@ -321,7 +321,7 @@ class Live:
     ) -> tuple[str | None, object]:
         """Return the task that was asked, if one was, and what it found."""
         self._check_open()
-        names = [str(find_task(task, self.cluster.tasks)) for task in tasks or ()]
+        names = self._names(tasks)
         told = self._connection.converse("look", tasks=names, wanted=wanted, text=text)
         _, said = told.next(seconds)
         return said["task"], said["found"]
@@ -369,7 +369,7 @@ class Live:
         SupervisorError, ClusterError
             It cannot be read or written.
         """
-        names = [str(find_task(task, self._tasks)) for task in tasks or ()]
+        names = self._names(tasks)
         self._connection.converse("carry", tasks=names, path=path, back=back).next(None)
 
     def push(self, tasks: Sequence[TaskName] | None = None, **values: Any) -> None:  # noqa: ANN401 - the user's
@@ -422,6 +422,10 @@ class Live:
         until = time.monotonic() + INTERRUPT_SECONDS
         while not cell.over and time.monotonic() < until:
             cell.news(LISTEN_SECONDS)
+
+    def _names(self, tasks: Sequence[TaskName] | None) -> list[str]:
+        """Return the names of tasks; none stand for all."""
+        return [str(find_task(task, self._tasks)) for task in tasks or ()]
 
     def _check_open(self) -> None:
         if self.process.over:
