@@ -7,7 +7,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from mwmagic.agent.wire import NOT_STARTED
+from mwmagic.agent.wire import AGENT_LOST, NOT_STARTED
 from mwmagic.engines.channel import Channel
 from mwmagic.errors import ClusterError, MwmagicError, SupervisorError
 from mwmagic.frameworks.environment import early, forkable
@@ -73,7 +73,7 @@ class Node:
     warm : Warm
         Its warm process.
     alive : bool
-        Whether its agent is there.
+        Whether its agent is there, and has not said that it leaves.
     why : str or None
         What the scheduler says about its loss.
     """
@@ -307,6 +307,8 @@ class Node:
             self.proceed()
         elif event["type"] == "usage":
             self._used = event["machine"]
+        elif event.get("reason") == AGENT_LOST:
+            self.alive = False  # a restart must not rely on it, even before its line ends
         self._listener(event)
 
     def _gone(self) -> None:

@@ -104,8 +104,6 @@ class Place:
     ----------
     spec : ClusterSpec
         The tasks and their addresses, once `open` has returned.
-    broken : bool
-        Whether an agent is gone, and with it the ports that it held.
     placing : Placing
         Whether it has its machines.
     settled : bool
@@ -122,7 +120,7 @@ class Place:
     ) -> None:
         self._preparation = Preparation(start)
         self.spec: ClusterSpec
-        self.broken = False
+        self._broken = False
         self.placing = Placing()
         self.settled = False
         self._engine = engine or engine_for(start.options)
@@ -135,6 +133,11 @@ class Place:
         self._avoid: set[str] = set()
         self._fenced = 0.0  # when nothing runs any more on the machines that fell silent
         self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def broken(self) -> bool:
+        """Whether an agent is gone or leaves, and with it the ports that it held."""
+        return self._broken or not all(node.alive for node in self._nodes)
 
     @property
     def declared(self) -> Start:
@@ -242,7 +245,8 @@ class Place:
 
     async def _get(self) -> None:
         """Get machines from the engine, with an agent and ports on each."""
-        self.broken = True
+        self._broken = True
+        self._avoid |= {node.host.name for node in self._nodes if not node.alive}
         members = self.options.members
         avoid = frozenset(self._avoid)
         hosts = await self._engine.allocate(members, avoid=avoid, notify=self._notify)
@@ -259,7 +263,7 @@ class Place:
         await self._compare()
         await self._share_out()
         await asyncio.sleep(self._fenced - time.monotonic())  # never beside an old attempt
-        self.broken = not all(node.alive for node in self._nodes)
+        self._broken = False
 
     def _notify(self, words: str) -> None:
         self.placing = replace(self.placing, said=words)
@@ -384,12 +388,12 @@ class Place:
         why = await self._ask(node)
         if why is not None:
             node.why = why
-            self.broken = True
+            self._broken = True
             self._avoid.add(node.host.name)
         return why
 
     def _gone(self, node: Node) -> None:
-        self.broken = True
+        self._broken = True
         self._avoid.add(node.host.name)
         self._fenced = max(self._fenced, node.channel.fenced)
         if node.host.here:

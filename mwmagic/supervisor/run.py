@@ -82,6 +82,7 @@ class LiveRun:
         self.directory = directory
         self.keep = keep = order.keep
         self.live = order.live
+        self._first = order
         self.orders: dict[Task, Order] = {}
         self.cause: Cause | None = None
         self.options = options = start.options
@@ -476,7 +477,7 @@ class LiveRun:
 
     @property
     def _script(self) -> str:
-        return next((order.script for order in self.orders.values()), "")
+        return next(iter(self.orders.values()), self._first).script
 
     def _limits(self) -> tuple[Remark, ...]:
         """Return a warning for each job that ends soon; each is noted once."""

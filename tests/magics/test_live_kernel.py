@@ -166,7 +166,8 @@ def test_a_session_becomes_a_program_also_in_the_next_kernel(kernel, tmp_path):
     kernel.run(RANK)
     kernel.run("%%mw_live\nx = 1 / rank")
     says(kernel, "run 1: live, idle")
-    assert kernel.run("%mw_export live").text == "wrote live.py\n"
+    exported = kernel.run("%mw_export live")
+    assert (exported.error, exported.text) == (None, "wrote live.py\n")
     text = (tmp_path / "live.py").read_text()
     assert "# %% In [4], left out: worker:0 raised ZeroDivisionError: division by zero" in text
     assert kernel.run("%mw_export script").error.startswith("ClusterError: run 1 is a live session")

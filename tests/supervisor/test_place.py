@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from mwmagic.agent.wire import AGENT_LOST
 from mwmagic.errors import ClusterError, SupervisorError
 from mwmagic.model.cluster import ClusterSpec
 from mwmagic.model.options import ClusterOptions
@@ -214,6 +215,21 @@ def test_a_lost_machine_is_told_once_with_its_tasks_and_replaced_at_the_next_cha
         assert place.channel(worker0) is old, "a machine that stays keeps its agent"
         assert place.machines[0].warm.state == "ready", "and its warm process"
         assert place.spec.addresses[worker1] == "c:20000"
+        assert scene.losses.empty()
+
+
+def test_a_machine_whose_agent_says_that_it_leaves_is_replaced_before_its_line_ends():
+    @on(lambda: Scene(made("a", "b", "c"), most=2))
+    async def _(scene):
+        [leaving] = scene.machines[1].agents
+        said = {"command": "start", "process": "p1", "error": "which got SIGTERM"}
+        leaving.emit("refused", reason=AGENT_LOST, **said)
+        await scene.until("refused")
+        assert scene.place.broken
+        await scene.place.rebind()
+        assert not scene.place.broken
+        assert scene.engine.allocations == [frozenset(), {"b"}]
+        assert [(name, lost) for name, *_, lost in scene.states()] == [("a", False), ("c", False)]
         assert scene.losses.empty()
 
 
