@@ -201,6 +201,30 @@ def test_a_bridge_that_is_killed_is_told_and_its_nodes_are_not_to_blame(rays):
     run(test())
 
 
+def test_nodes_are_ready_before_a_silent_one_is_lost(rays):
+    async def test():
+        async with allocated(rays, nodes=2) as (engine, hosts):
+            [other] = {host.name for host in rays.network.hosts} - names(hosts)
+            channels = await asyncio.gather(*map(Channel.open, hosts))
+            kept, lost = hosts
+            engine.prepare({lost.name})
+            eventually(lambda: rays.left(host_of(rays, other)), "an agent")
+            assert len(rays.groups()) == 2
+            engine.prepare(())
+            eventually(lambda: len(rays.groups()) == 1, rays.groups)
+            eventually(lambda: not rays.left(host_of(rays, other)), "no agent")
+            assert all([await channel.hold(1) for channel in channels])
+            engine.prepare({lost.name})
+            eventually(lambda: rays.left(host_of(rays, other)), "an agent")
+            [ready] = {one["name"] for one in rays.groups()} - {"mwmagic-1"}
+            await channels[1].close()
+            assert names(await ask(engine, avoid={lost.name})) == {kept.name, other}
+            assert [one["name"] for one in rays.groups()] == [ready]
+            await channels[0].close()
+
+    run(test())
+
+
 TASK = """
 import json, os, socket, time
 print("on", socket.gethostname(), os.environ["TF_CONFIG"], flush=True)
