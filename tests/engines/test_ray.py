@@ -286,12 +286,18 @@ def bridge(host, mark):
     kill([pid for pid in labelled() if "driver" in command(pid)])
 
 
+def daemon(host, mark):
+    """Ray's process on the node, with which its others end."""
+    kill([one.pid for one in host.processes() if one.name() == "raylet"])
+
+
 @pytest.mark.parametrize(
     ("accident", "symptoms"),
     [
         (worker, [Symptom.KILLED]),
         (agent, LOST),
         (actor, LOST),
+        (daemon, LOST),
         (bridge, LOST),
         (link, LOST),
         (way_there, LOST),
@@ -303,6 +309,8 @@ def test_a_run_goes_on_after_an_accident(rays, cluster, accident, symptoms):
     options = {"address": rays.address, "python": PYTHON, "nodes": 2}
     one = cluster(2, engine="ray", restarts=1, lease=LEASE_SECONDS, **options)
     told = had(one, rays.network.hosts, accident)
+    if accident is daemon:
+        rays.start_on(host_of(rays, told.hosts["struck"]))
     assert told.finding.symptom in symptoms
     stays = accident in (worker, bridge)
     assert stays or told.hosts["struck"] not in told.hosts["after"].values()
@@ -315,13 +323,15 @@ def test_nothing_is_left_when_the_kernel_is_killed(rays, cluster):
 
 
 @pytest.mark.tensorflow
-def test_a_training_runs_across_three_nodes(rays, tmp_path, monkeypatch):
+def test_a_training_across_nodes_gives_the_numbers_of_one_machine(rays, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     # A notebook's Python has a framework besides Ray; here it only must be found.
     monkeypatch.setattr(sys, "path", [*sys.path, *map(str, TENSORFLOW.glob("lib/*/site-packages"))])
+    here = {"hosts": ["localhost"], "scheduler": ["{python}", "-"]}
+    with Cluster(3, engine="command", python=PYTHON, warm=False, **here) as cluster:
+        _, expected = trained(cluster)
     options = {"address": rays.address, "python": PYTHON}
     with Cluster(3, engine="ray", nodes=3, warm=False, **options) as cluster:
         hosts, weights = trained(cluster)
     assert set(hosts) == {host.name for host in rays.network.hosts}
-    assert len(weights) == 3
-    assert len(set(weights)) == 1
+    assert weights == expected

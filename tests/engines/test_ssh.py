@@ -465,15 +465,23 @@ def test_nothing_is_left_when_the_kernel_is_killed(lab, cluster):
     gone(lab)
 
 
+def found_in(run, task):
+    """Return where a task found TensorFlow."""
+    [line] = [one for one in run.logs(task).decode().splitlines() if one.startswith("found in ")]
+    return line
+
+
 @pytest.mark.tensorflow
 def test_a_training_across_hosts_gives_the_numbers_of_one(lab, tmp_path, monkeypatch):
-    """One host has another clock, and one neither this disk nor the code."""
+    """One has another clock, one TensorFlow elsewhere, and one neither this disk nor the code."""
     monkeypatch.chdir(tmp_path)
     with Cluster(3, warm=False) as here:
         _, expected = trained(here)
-    words = ["-F", str(lab.config)]
-    with Cluster(3, engine="ssh", hosts=lab.names, scheduler=words) as there:
+    words, python = ["-F", str(lab.config)], lab.moved(lab.hosts[1])
+    with Cluster(3, engine="ssh", hosts=lab.names, scheduler=words, python=python) as there:
         hosts, found = trained(there)
+        places = {task: found_in(there.latest, task) for task in range(3)}
+    assert places[0] == places[2] != places[1]
     assert hosts == lab.names
     assert found == expected
     assert len(set(found)) == 1

@@ -15,6 +15,7 @@ with strategy.scope():
     model.compile("sgd", "binary_crossentropy")
 model.fit(x, y, batch_size=64, epochs=2, verbose=2)
 print("on", os.uname().nodename)
+print("found in", tf.__file__)
 print("weights", *(repr(float(abs(one).sum())) for one in model.get_weights()))
 """
 
