@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import os
-import shlex
 import socket
 import subprocess
-import sys
-import sysconfig
 from contextlib import suppress
 from pathlib import Path
 
@@ -97,25 +94,6 @@ class Lab:
             f"  KexAlgorithms curve25519-sha256\n"  # the one that costs least
         )
         return path
-
-    def python(self, body):
-        """Return a program that is the Python on the hosts, where `body` may do something else."""
-        path = self.folder / "python"
-        path.write_text(f'#!/bin/sh\n{body}\nexec {shlex.quote(sys.executable)} "$@"\n')
-        path.chmod(0o755)
-        return str(path)
-
-    def moved(self, host):
-        """Return a program that is the Python on the hosts, with packages elsewhere on one."""
-        there = self.folder / "elsewhere"
-        packages = there / Path(sysconfig.get_path("purelib")).relative_to(sys.prefix)
-        packages.parent.mkdir(parents=True)
-        packages.symlink_to(sysconfig.get_path("purelib"))
-        own = Path(sys.executable).resolve()
-        (there / "bin").mkdir()
-        (there / "bin" / "python").symlink_to(own)
-        (there / "pyvenv.cfg").write_text(f"home = {own.parent}\n")
-        return self.python(f'[ $(uname -n) = {host.name} ] && exec {there}/bin/python "$@"')
 
     def left(self, *hosts):
         """Return the agents and workers on hosts, by default on all; daemons have no label."""

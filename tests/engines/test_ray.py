@@ -13,12 +13,14 @@ from pathlib import Path
 import pytest
 from accidents import LOST, agent, had, kill, link, owned, way_back, way_there, worker
 from processes import command, eventually, labelled, variables
+from pythons import apart, elsewhere, program
 from raylets import GPUS
-from training import trained
+from training import assert_it_is_found_elsewhere_on_one, trained
 
 from mwmagic import Cluster
 from mwmagic.engines import engine_for
 from mwmagic.engines.channel import Channel
+from mwmagic.engines.delivery import CODE
 from mwmagic.errors import ClusterError, SupervisorError
 from mwmagic.model.cluster import make_tasks
 from mwmagic.model.machine import Machine
@@ -324,14 +326,18 @@ def test_nothing_is_left_when_the_kernel_is_killed(rays, cluster):
 
 @pytest.mark.tensorflow
 def test_a_training_across_nodes_gives_the_numbers_of_one_machine(rays, tmp_path, monkeypatch):
+    """One has another clock, one TensorFlow elsewhere, and one neither this disk nor the code."""
     monkeypatch.chdir(tmp_path)
     # A notebook's Python has a framework besides Ray; here it only must be found.
     monkeypatch.setattr(sys, "path", [*sys.path, *map(str, TENSORFLOW.glob("lib/*/site-packages"))])
     here = {"hosts": ["localhost"], "scheduler": ["{python}", "-"]}
     with Cluster(3, engine="command", python=PYTHON, warm=False, **here) as cluster:
         _, expected = trained(cluster)
-    options = {"address": rays.address, "python": PYTHON}
+    _, second, third = rays.network.hosts
+    lines = [elsewhere(rays.folder, second, PYTHON), apart(third, [tmp_path, CODE], PYTHON)]
+    options = {"address": rays.address, "python": program(rays.folder, "\n".join(lines), PYTHON)}
     with Cluster(3, engine="ray", nodes=3, warm=False, **options) as cluster:
         hosts, weights = trained(cluster)
+        assert_it_is_found_elsewhere_on_one(cluster.latest)
     assert set(hosts) == {host.name for host in rays.network.hosts}
     assert weights == expected

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from network import NUMBER
 from processes import eventually
+from pythons import program
 
 from mwmagic import Cluster
 from mwmagic.errors import ClusterError
@@ -80,8 +81,9 @@ def test_a_name_that_a_host_has_for_itself_is_told(lab, tmp_path, monkeypatch):
     hosts = lab.folder / "hosts"
     hosts.write_text(f"127.0.0.1 localhost\n127.0.1.1 {two}.lab\n")
     bind = f'mount --bind {hosts} /etc/hosts && exec {sys.executable} "$@"'
-    there = lab.python(
-        f'[ $(uname -n) = {one} ] && exec unshare --mount sh -c {shlex.quote(bind)} - "$@"'
+    there = program(
+        lab.folder,
+        f'[ $(uname -n) = {one} ] && exec unshare --mount sh -c {shlex.quote(bind)} - "$@"',
     )
     said, step = refusal(lab, [one, f"{two}={two}.lab"], python=there)
     assert said.startswith(f"{one} cannot connect to {two} at {two}.lab:")
@@ -99,7 +101,7 @@ def test_hosts_with_another_framework_and_without_one_are_named(lab, tmp_path, m
         about.mkdir()
         (package / "__init__.py").touch()
         (about / "METADATA").write_text(f"Name: tensorflow\nVersion: {version}\n")
-    there = lab.python(f"export PYTHONPATH={lab.folder}/site-$(uname -n)")
+    there = program(lab.folder, f"export PYTHONPATH={lab.folder}/site-$(uname -n)")
     [said] = refusal(lab, python=there)
     versions = f"2.19.1 on {one}; 2.20.0 on {two}"
     assert said.startswith(f"the machines have different versions of tensorflow: {versions}. ")
@@ -108,5 +110,7 @@ def test_hosts_with_another_framework_and_without_one_are_named(lab, tmp_path, m
     bare.symlink_to(Path(sys.executable).resolve())
     home = Path(sys.executable).resolve().parent
     (lab.folder / "bare" / "pyvenv.cfg").write_text(f"home = {home}\n")
-    [said] = refusal(lab, python=lab.python(f'[ $(uname -n) = {two} ] && exec {bare} "$@"'))
+    [said] = refusal(
+        lab, python=program(lab.folder, f'[ $(uname -n) = {two} ] && exec {bare} "$@"')
+    )
     assert said.startswith(f"TensorFlow is not installed on {two} for {bare}; install it there")

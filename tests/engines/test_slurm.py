@@ -16,12 +16,14 @@ from pathlib import Path
 import pytest
 from accidents import LOST, agent, clients, had, kill, link, owned, way_back, way_there, worker
 from processes import children, eventually
+from pythons import apart, elsewhere, program
 from slurm import GPUS
-from training import trained
+from training import assert_it_is_found_elsewhere_on_one, trained
 
 from mwmagic import Cluster, clusters
 from mwmagic.engines import engine_for
 from mwmagic.engines.channel import Channel
+from mwmagic.engines.delivery import CODE
 from mwmagic.errors import ClusterError, WorkerFailed
 from mwmagic.model.cluster import make_tasks
 from mwmagic.model.machine import Machine
@@ -409,11 +411,12 @@ def waiting(slurm, *words):
     return owner
 
 
-def test_an_owner_that_is_killed_in_the_queue_leaves_no_job_unless_it_is_detached(slurm, cluster):
+def test_an_owner_that_ends_in_the_queue_leaves_no_job_unless_it_is_detached(slurm, cluster):
     with busy(slurm):
-        with waiting(slurm, "stay") as owner:
-            owner.kill()
-        eventually(lambda: len(slurm.jobs()) == 1, "end of the job that waits")
+        for end in (signal.SIGKILL, signal.SIGINT):
+            with waiting(slurm, "stay") as owner:
+                owner.send_signal(end)
+            eventually(lambda: len(slurm.jobs()) == 1, "end of the job that waits")
         with waiting(slurm, "detach") as owner:
             owner.kill()
     with closing(Cluster.attach()) as one:  # it gets its nodes without an owner
@@ -605,11 +608,16 @@ def test_a_run_waits_for_the_job_around_it_that_slurm_puts_back_into_its_queue(
 
 @pytest.mark.tensorflow
 def test_a_training_across_nodes_gives_the_numbers_of_one_machine(slurm, tmp_path, monkeypatch):
+    """One has another clock, one TensorFlow elsewhere, and one neither this disk nor the code."""
     monkeypatch.chdir(tmp_path)
     with Cluster(3, warm=False) as here:
         _, expected = trained(here)
-    with Cluster(3, engine="slurm", nodes=3) as there:
+    _, second, third = slurm.network.hosts
+    lines = [elsewhere(slurm.folder, second), apart(third, [tmp_path, CODE])]
+    python = program(slurm.folder, "\n".join(lines))
+    with Cluster(3, engine="slurm", nodes=3, python=python) as there:
         hosts, found = trained(there)
+        assert_it_is_found_elsewhere_on_one(there.latest)
     assert set(hosts) == {host.name for host in slurm.network.hosts}
     assert found == expected
 

@@ -15,7 +15,8 @@ import pytest
 from accidents import LOST, agent, clients, had, kill, link, owned, way_back, way_there, worker
 from network import AHEAD_SECONDS
 from processes import command, eventually, labelled, parent
-from training import trained
+from pythons import elsewhere, program
+from training import assert_it_is_found_elsewhere_on_one, trained
 
 from mwmagic import Cluster
 from mwmagic.engines import engine_for
@@ -465,23 +466,17 @@ def test_nothing_is_left_when_the_kernel_is_killed(lab, cluster):
     gone(lab)
 
 
-def found_in(run, task):
-    """Return where a task found TensorFlow."""
-    [line] = [one for one in run.logs(task).decode().splitlines() if one.startswith("found in ")]
-    return line
-
-
 @pytest.mark.tensorflow
 def test_a_training_across_hosts_gives_the_numbers_of_one(lab, tmp_path, monkeypatch):
     """One has another clock, one TensorFlow elsewhere, and one neither this disk nor the code."""
     monkeypatch.chdir(tmp_path)
     with Cluster(3, warm=False) as here:
         _, expected = trained(here)
-    words, python = ["-F", str(lab.config)], lab.moved(lab.hosts[1])
+    words = ["-F", str(lab.config)]
+    python = program(lab.folder, elsewhere(lab.folder, lab.hosts[1]))
     with Cluster(3, engine="ssh", hosts=lab.names, scheduler=words, python=python) as there:
         hosts, found = trained(there)
-        places = {task: found_in(there.latest, task) for task in range(3)}
-    assert places[0] == places[2] != places[1]
+        assert_it_is_found_elsewhere_on_one(there.latest)
     assert hosts == lab.names
     assert found == expected
     assert len(set(found)) == 1
