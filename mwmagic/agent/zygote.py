@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 
 LIBC.getenv.restype = ctypes.c_void_p
 
-FIRST_SPARES = 2
+FIRST_SPARE_COUNT = 2
 """How many forks wait for an order until it is known how many are asked for at once."""
 
-MOST_SPARES = 8
+MOST_SPARE_COUNT = 8
 """The most forks that wait: each takes some megabytes for its page tables."""
 
 QUIET_SECONDS = 0.5
@@ -127,7 +127,7 @@ class Spares:
 
     def __init__(self) -> None:
         self.free: list[int] = []
-        self._wanted = FIRST_SPARES
+        self._wanted = FIRST_SPARE_COUNT
         self._taken = 0
 
     def orders(self, channel: socket.socket) -> list[list[int]]:
@@ -150,7 +150,7 @@ class Spares:
     def _note(self, taken: int) -> None:
         """Note that workers were started; as many as at once now may be at once later."""
         self._taken += taken
-        self._wanted = min(max(self._wanted, self._taken), MOST_SPARES)
+        self._wanted = min(max(self._wanted, self._taken), MOST_SPARE_COUNT)
 
     def missing(self) -> list[int]:
         """Return the ends for as many new spares as are missing."""

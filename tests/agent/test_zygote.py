@@ -107,7 +107,7 @@ def test_a_warm_worker_sees_what_a_cold_one_sees(agent, bootstrap, tmp_path):
     script = str(tmp_path / "look.py")
     seen = {}
     for name, key in (("cold", None), ("warm", "k"), ("spare", "k")):
-        ready = spares(agent, told["pid"], module.FIRST_SPARES) if name == "spare" else None
+        ready = spares(agent, told["pid"], module.FIRST_SPARE_COUNT) if name == "spare" else None
         (tmp_path / "look.py").write_text(LOOK)
         argv = [sys.executable, str(bootstrap), script, "-x", "y"]
         agent.start(name, argv=argv, zygote=key, **fields)
@@ -335,7 +335,7 @@ def test_many_are_forked_at_once(agent, bootstrap):
 def test_as_many_wait_for_an_order_as_were_started_at_once(agent, bootstrap):
     warm(agent, bootstrap, "json")
     pid = agent.wait("warmed")["pid"]
-    first = spares(agent, pid, module.FIRST_SPARES)
+    first = spares(agent, pid, module.FIRST_SPARE_COUNT)
     for number in range(4):
         launch(agent, bootstrap, f"a{number}", f"print({number})")
     agent.until(lambda: len(agent.all("exited", code=0)) == 4)
@@ -350,7 +350,7 @@ def test_as_many_wait_for_an_order_as_were_started_at_once(agent, bootstrap):
     for number in range(12):
         launch(agent, bootstrap, f"c{number}", "")
     agent.until(lambda: len(agent.all("exited", code=0)) == 20)
-    spares(agent, pid, module.MOST_SPARES)
+    spares(agent, pid, module.MOST_SPARE_COUNT)
 
 
 @pytest.mark.slow
