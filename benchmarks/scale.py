@@ -163,6 +163,11 @@ def trained(attempt):
     return all_did
 
 
+def tells(news):
+    """Whether it is told that a task failed: of a restart that comes at once, only what is kept."""
+    return news["run"]["tasks"]["worker:1"]["finding"] or news["run"]["setbacks"]
+
+
 async def share(client, process):
     """Return the percentage of a processor that a process uses."""
     before, began = sum(process.cpu_times()[:2]), time.monotonic()
@@ -196,7 +201,7 @@ async def measured(tasks, hosts):
             printing = await share(client, process)
             answers = await clicks(client)
             (folder / "fail").touch()
-            await client.until(lambda news: news["run"]["tasks"]["worker:1"]["finding"])
+            await client.until(tells)
             told = time.time() - float((folder / "failed").read_text())
             await client.until(trained(2))
             again = time.time() - float((folder / "failed").read_text())
