@@ -1,4 +1,4 @@
-"""Backups in live cells: after an error in mid-epoch the next `fit` goes on with a whole step."""
+"""Backups in live cells: after an error in mid-epoch the next `fit` continues from a whole step."""
 
 from __future__ import annotations
 

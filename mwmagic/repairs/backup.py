@@ -88,7 +88,7 @@ def _restore_from_chief() -> None:
         if not spans_workers(model.distribute_strategy) or not model.built:
             original(self, logs)
             return
-        _begin_anew(self)
+        _forget_earlier(self)
         chief = is_chief(model.distribute_strategy)
         found = chief and file_utils.exists(self._weights_path)
         if chief:
@@ -111,7 +111,7 @@ def _restore_from_chief() -> None:
     replace(BackupAndRestore, "on_epoch_begin", on_epoch_begin)
 
 
-def _begin_anew(callback: Any) -> None:
+def _forget_earlier(callback: Any) -> None:
     """Forget an earlier `fit` of this callback, which an error may have ended elsewhere than here.
 
     Workers that count differently would save, and reduce, in different batches.

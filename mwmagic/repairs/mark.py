@@ -15,25 +15,25 @@ from .repair import replace
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Mark", "keep_marks", "marking"]
+__all__ = ["Marked", "keep_marks", "marking"]
 
-ATTRIBUTE = "mwmagic_version"
+VERSION_ATTRIBUTE = "mwmagic_version"
 
 
 @dataclass
-class Mark:
+class Marked:
     """What the files of weights say that are written, or said that were read; None is nothing."""
 
     number: int | None = None
 
 
-_MARK: ContextVar[Mark | None] = ContextVar("mark", default=None)
+_MARK: ContextVar[Marked | None] = ContextVar("mark", default=None)
 
 
 @contextmanager
-def marking(number: int | None = None) -> Iterator[Mark]:
+def marking(number: int | None = None) -> Iterator[Marked]:
     """Mark the files of weights that are written from now on, and note what those read say."""
-    mark = Mark(number)
+    mark = Marked(number)
     token = _MARK.set(mark)
     try:
         yield mark
@@ -51,10 +51,10 @@ def keep_marks() -> None:
     def close(self: Any) -> None:
         mark = _MARK.get()
         if mark is not None and self.mode == "r":
-            found = self.h5_file.attrs.get(ATTRIBUTE)
+            found = self.h5_file.attrs.get(VERSION_ATTRIBUTE)
             mark.number = None if found is None else int(found)
         elif mark is not None and mark.number is not None:
-            self.h5_file.attrs[ATTRIBUTE] = mark.number
+            self.h5_file.attrs[VERSION_ATTRIBUTE] = mark.number
         original(self)
 
     replace(H5IOStore, "close", close)
