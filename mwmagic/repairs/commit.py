@@ -23,7 +23,6 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
-from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
 from .cluster import spans_workers
 from .tracked import tracked_variables, tracks
@@ -60,6 +59,8 @@ _ENTERED: ContextVar[bool] = ContextVar("entered", default=False)
 
 def _plain(value: Any, dtype: Any = None) -> Any:
     """Return a variable that belongs to no strategy."""
+    from tensorflow.python.ops.resource_variable_ops import ResourceVariable
+
     with tf.init_scope(), tf.device("CPU:0"):
         return ResourceVariable(value, trainable=False, dtype=dtype)
 
