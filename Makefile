@@ -12,16 +12,20 @@ PACKAGES = chromium:chromium iproute2:ip munge:munged openssh-client:ssh openssh
 # Thousands of processes import it; where PYTHONDONTWRITEBYTECODE is set, each would compile it.
 COMPILE = python -m compileall -q mwmagic
 
-.PHONY: demo test environments lint unit colab ray gpu docs words lab clean
+.PHONY: demo test check environments lint unit colab ray gpu docs words lab clean
 
 demo: .venv/demo
 	.venv/bin/mwmagic demo
 
-test: environments lint unit colab ray
+test: environments unit colab ray
+
+# Style, types and the fast tests: for after each edit.
+check: lint
+	.venv/bin/$(PYTEST) -m "not slow"
 
 # At the same time, since pip uses one processor.
 environments:
-	+$(MAKE) --jobs=2 .venv/test .venv-colab/test .venv-ray/test .torch/tried packages
+	+$(MAKE) --jobs=2 .venv/test lint .venv-colab/test .venv-ray/test .torch/tried packages
 
 lint: .venv/test
 	.venv/bin/ruff check .

@@ -6,15 +6,33 @@ The first host has another boot time too, as another machine has. It needs root.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shlex
 import signal
 import subprocess
+import tempfile
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import psutil
 
-NUMBER = os.getpid() % 250
+
+def _claimed():
+    """Claim a number that no other process has, until this one ends."""
+    for number in range(1, 250):
+        path = Path(tempfile.gettempdir(), f"mwmagic-test-network-{number}")
+        claim = path.open("w")
+        try:
+            fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            claim.close()
+        else:
+            return number, claim
+    raise OSError("all networks of tests are taken")
+
+
+NUMBER, _CLAIM = _claimed()
 """Keeps the networks of tests that run at the same time apart."""
 
 BRIDGE = f"mw{NUMBER}"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
+from queue import Empty
 
 import pytest
 from kernels import execute, plain, started
@@ -47,6 +49,15 @@ class Kernel:
             elif kind == "status" and content["execution_state"] == "idle":
                 result.shown = self.shown
                 return result
+
+    def printed(self):
+        """Return what has been printed until now, while a cell runs."""
+        text = ""
+        with suppress(Empty):
+            while True:
+                message = self.client.get_iopub_msg(timeout=0)
+                text += message["content"]["text"] if message["msg_type"] == "stream" else ""
+        return text
 
     def restart(self, *, now):
         """Restart it, with or without a word to it before, and load the extension again."""

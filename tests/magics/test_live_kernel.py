@@ -251,22 +251,26 @@ def test_one_task_at_a_time_is_in_the_debugger(kernel):
     kernel.run(RANK)
     request = kernel.send("%%mw_live\nbreakpoint()\nseen = rank")
     first = kernel.client.get_stdin_msg(timeout=60)["content"]["prompt"]
-    one = first[1]
-    kernel.client.input("p 'first command'")
-    assert kernel.client.get_stdin_msg(timeout=60)["content"]["prompt"] == first
+    one, printed = first[1], []
+    waits = f"─ worker:{1 - int(one)} waits for worker:{one}, which is in the debugger"
+
+    def told_that_the_other_waits():
+        kernel.client.input("p 'a command'")
+        assert kernel.client.get_stdin_msg(timeout=60)["content"]["prompt"] == first
+        printed.append(kernel.printed())
+        return waits in "".join(printed)
+
+    eventually(told_that_the_other_waits)
     kernel.client.input("c")
     other = kernel.client.get_stdin_msg(timeout=60)["content"]["prompt"]
     assert {first, other} == {"[0] (Pdb) ", "[1] (Pdb) "}
     kernel.client.input("q")
     result = kernel.collect(request)
-    assert (
-        f"─ worker:{1 - int(one)} waits for worker:{one}, which is in the debugger" in result.text
-    )
     assert result.error == (
         f"WorkerFailed: worker:{1 - int(one)} left the debugger, which ended the cell. "
         "All variables are kept"
     )
-    assert "BdbQuit" not in result.text
+    assert "BdbQuit" not in "".join(printed) + result.text
     kernel.run(f"%%mw_live --index {one}\nassert seen == rank")
 
 
