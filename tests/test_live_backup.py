@@ -151,6 +151,18 @@ def test_the_next_fit_goes_on_with_the_last_whole_step_that_was_saved(live, tmp_
     assert not (tmp_path / "backup").exists(), "Keras removes it when training ends well"
 
 
+def test_backups_differ_by_name_also_where_no_update_comes_in_between(live, tmp_path):
+    live.run(f"directory = {str(tmp_path / 'backup')!r}\nbuild()\nmodel.trainable = False")
+    live.run("model.compile('adam', 'binary_crossentropy')\nkept = backup()")
+    live.run("before = commit.committed()")
+    with pytest.raises(WorkerFailed):
+        live.run(ERRORS["between two backups"])
+    weights = int(values(live, "before")[0]) + 1
+    assert eval(values(live, "versions()")[0]) == (weights, [weights])
+    live.run("seen = Accident()\nfit(kept, seen)")
+    assert {*values(live, "len(seen.batches)")} == {str(2 * BATCHES - 6)}
+
+
 def test_an_interrupted_fit_goes_on_in_fresh_processes_which_count_on(cluster, live, tmp_path):
     directory = f"directory = {str(tmp_path / 'backup')!r}\nbuild()"
     live.run(directory)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import astuple
+from dataclasses import replace as replaced
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -64,7 +65,10 @@ def _note(callback: Any) -> Note | None:
     if fit is None:
         return None
     seen = 0 if callback.save_freq == "epoch" else callback._last_batch_seen + 1
-    return Note.of(callback.model, fit.point(callback._current_epoch, seen))
+    note = Note.of(callback.model, fit.point(callback._current_epoch, seen))
+    # Without an update in between, that counts, two backups would have one name.
+    last = getattr(callback, "_noted", None)
+    return note if last is None else replaced(note, version=max(note.version, last + 1))
 
 
 def _keep_notes(callback: Any, note: Note) -> None:
