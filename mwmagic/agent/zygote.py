@@ -39,6 +39,15 @@ if TYPE_CHECKING:
 
 LIBC.getenv.restype = ctypes.c_void_p
 
+FIRST_SPARE_COUNT = 2
+"""How many forks wait for an order until it is known how many are asked for at once."""
+
+MOST_SPARE_COUNT = 8
+"""The most forks that wait: each takes some megabytes for its page tables."""
+
+QUIET_SECONDS = 0.5
+"""How long nothing was asked for when new ones are forked, so as not to slow down a start."""
+
 
 def take_socket() -> socket.socket:
     """Move the socket away from standard input, which imported code might read."""
@@ -104,20 +113,90 @@ def say(channel: socket.socket, **fields: object) -> None:
     channel.sendall(json.dumps(fields).encode("ascii") + b"\n")
 
 
+class Spares:
+    """Forks that wait for an order, since a fork of a large process takes many milliseconds.
+
+    Whichever of them reads an order first takes it. It writes a byte to a pipe of its own then,
+    which ends without one if it dies.
+
+    Attributes
+    ----------
+    free : list of int
+        The other ends of those that wait.
+    """
+
+    def __init__(self) -> None:
+        self.free: list[int] = []
+        self._wanted = FIRST_SPARE_COUNT
+        self._taken = 0
+
+    def orders(self, channel: socket.socket) -> list[list[int]]:
+        """Wait for orders that no spare takes, or until spares are missing: then return nothing."""
+        while True:
+            rest = len(self.free) < self._wanted
+            watched = self.free or [channel.fileno()]
+            ready = select.select(watched, [], [], QUIET_SECONDS if rest else None)[0]
+            if not ready:
+                return []
+            if not self.free:
+                orders = gathered(channel)
+                self._note(len(orders))
+                return orders
+            for end in ready:
+                self._note(len(os.read(end, 1)))
+                self.free.remove(end)
+                os.close(end)
+
+    def _note(self, taken: int) -> None:
+        """Note that workers were started; as many as at once now may be at once later."""
+        self._taken += taken
+        self._wanted = min(max(self._wanted, self._taken), MOST_SPARE_COUNT)
+
+    def missing(self) -> list[int]:
+        """Return the ends for as many new spares as are missing."""
+        self._taken = 0
+        ends = []
+        for _ in range(self._wanted - len(self.free)):
+            reader, writer = os.pipe2(os.O_CLOEXEC)
+            self.free.append(reader)
+            ends.append(writer)
+        return ends
+
+    def forget(self) -> None:
+        """Close, in a fork, what belongs to the others."""
+        for end in self.free:
+            os.close(end)
+
+
 def serve(channel: socket.socket, agent: int) -> list[str]:
     """Fork workers until the agent is gone; return only in a worker, with its argv."""
+    spares = Spares()
     while True:
-        orders = gathered(channel)
-        middle, own = forked(orders)
-        for descriptor in (one for order in orders if order is not own for one in order):
+        orders = spares.orders(channel)
+        shares = orders or [[end] for end in spares.missing()]
+        middle, own = forked(shares)
+        for descriptor in (one for share in shares if share is not own for one in share):
             os.close(descriptor)
         if own:
+            spares.forget()
+            order = own if orders else awaited(channel, own, agent, middle)
             channel.close()
-            return become(own, agent, middle)
+            return become(order, agent, middle)
+
+
+def awaited(channel: socket.socket, own: list[int], agent: int, middle: int) -> list[int]:
+    """Wait, as a spare, for an order, and return its descriptors."""
+    join(agent, middle)
+    asked, descriptors, _, _ = socket.recv_fds(channel, 1, ORDER_DESCRIPTORS)
+    if not asked:
+        os._exit(0)
+    os.write(own[0], b"t")
+    os.close(own[0])
+    return descriptors
 
 
 def gathered(channel: socket.socket) -> list[list[int]]:
-    """Wait until workers are requested; return the descriptors of each."""
+    """Read the orders that are there; return the descriptors of each."""
     orders: list[list[int]] = []
     while not orders or select.select([channel], [], [], 0)[0]:
         asked, descriptors, _, _ = socket.recv_fds(channel, 1, ORDER_DESCRIPTORS)
@@ -127,35 +206,45 @@ def gathered(channel: socket.socket) -> list[list[int]]:
     return orders
 
 
-def forked(orders: list[list[int]]) -> tuple[int, list[int]]:
-    """Fork workers that become children of the agent.
+def forked(shares: list[list[int]]) -> tuple[int, list[int]]:
+    """Fork processes that become children of the agent.
 
     They are forked by an intermediate process, which exits at once, and the agent adopts orphans.
     One such process forks all of them, because each fork copies the page tables of a large process.
 
+    Parameters
+    ----------
+    shares : list of list of int
+        The descriptors of each: a worker's order, or a spare's pipe.
+
     Returns
     -------
     tuple[int, list[int]]
-        In a worker, the id of the intermediate process and the worker's descriptors; otherwise
-        nothing.
+        In a fork, the id of the intermediate process and its descriptors; otherwise nothing.
     """
     try:
         child = os.fork()
     except OSError as error:
-        for order in orders:
-            os.write(order[2], f"cannot fork: {error.strerror}".encode())
+        for share in shares:
+            decline(share, error)
         return 0, []
     if child:
         os.waitpid(child, 0)
         return 0, []
     middle = os.getpid()
-    for order in orders:
+    for share in shares:
         try:
             if not os.fork():
-                return middle, order
+                return middle, share
         except OSError as error:  # noqa: PERF203 - each order gets its own answer
-            os.write(order[2], f"cannot fork: {error.strerror}".encode())
+            decline(share, error)
     os._exit(0)
+
+
+def decline(share: list[int], error: OSError) -> None:
+    """Say that a worker cannot be forked; a spare is only missing."""
+    if len(share) == ORDER_DESCRIPTORS:
+        os.write(share[2], f"cannot fork: {error.strerror}".encode())
 
 
 def refuse(answer: int, reason: str) -> NoReturn:
