@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from network import GATEWAY, NUMBER, Network
-from processes import eventually
+from processes import LABEL, eventually
 
 GPUS = 2
 """What each node has of them, by its declaration."""
@@ -78,7 +78,7 @@ class Slurm:
         eventually((self.folder / "munge.socket").exists, "munged")
         self.start("slurmctld", "slurmctld", "-D", "-c")
         for host in self.network.hosts:
-            self.start(host.name, *host.command("slurmd", "-D", "-N", host.name))
+            self.start_on(host)
         eventually(self.idle, self.logs)
 
     def configure(self):
@@ -102,9 +102,15 @@ class Slurm:
         # By force, as the directory is closed to other users.
         return ["munged", "--foreground", "--force", f"--socket={self.folder}/munge.socket", *files]
 
+    def start_on(self, host):
+        """Start a node's daemon."""
+        self.start(host.name, *host.command("slurmd", "-D", "-N", host.name))
+
     def start(self, name, *command):
         with (self.folder / f"{name}.out").open("wb") as out:
-            environment = {**os.environ, **self.environment}
+            # A daemon lives as long as the tests that share it: it has no label itself.
+            own = {name: value for name, value in os.environ.items() if name != LABEL}
+            environment = {**own, **self.environment}
             return self.network.start(command, stdout=out, stderr=out, env=environment)
 
     def ask(self, *command):

@@ -180,7 +180,7 @@ class Bridge:
         Parameters
         ----------
         request : dict
-            What `driver.Driver` takes.
+            What `driver.Driver` and, from then on, `driver.Grant` takes.
         pending : callable
             Called with what Ray says while there are none.
 
@@ -200,6 +200,18 @@ class Bridge:
         with suppress(OSError):  # it ended, which is noticed
             control.send(json.dumps({**request, "path": _paths()}).encode())
         return await self._nodes
+
+    def prepare(self, request: dict[str, Any] | None) -> None:
+        """Have nodes ready that are about to be asked for, or give them back.
+
+        Parameters
+        ----------
+        request : dict or None
+            What `driver.Grant` takes, and for how many seconds to ``keep`` it.
+        """
+        if self._control is not None:
+            with suppress(OSError):  # it ended, which is noticed; or it is only later
+                self._control.send(json.dumps({"spare": request}).encode())
 
     async def _open(self) -> socket.socket:
         """Start the process; return the socket that leads to it."""

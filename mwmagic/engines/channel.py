@@ -64,10 +64,14 @@ class Channel:
     ----------
     listener : callable
         Called with each event that is not an answer; times in it are on this process's clock.
+    hushed : callable
+        Called when `quiet` has changed.
     lost : callable
         Called once, if the agent disappears without having been closed.
     skew : float
         Seconds by which the machine's monotonic clock is ahead of this one's.
+    quiet : bool
+        Whether the agent has not answered for half its lease: soon it may be lost.
     silent : str
         For how long the agent did not answer when the link was broken for that.
     fenced : float
@@ -83,8 +87,10 @@ class Channel:
     def __init__(self, link: Link, host: Host) -> None:
         self.host = host
         self.listener: Callable[[Message], None] = lambda _: None
+        self.hushed: Callable[[], None] = lambda: None
         self.lost: Callable[[], None] = lambda: None
         self.skew = 0.0
+        self.quiet = False
         self.silent = ""
         self.fenced = 0.0
         self.executable = self.package = self.folder = ""
@@ -151,9 +157,20 @@ class Channel:
         Each ping waits for the answer to the previous one: if only the way back
         is broken, the agent's lease must expire too.
         """
+        loop = asyncio.get_running_loop()
         while not self._closing:
             await asyncio.sleep(min(silence / LEASE_PINGS, PING_SECONDS))
-            await self._demand(silence + OVERDUE_SECONDS, silence + MARGIN_SECONDS)
+            overdue = loop.call_later(silence / 2, self._hush, True)  # noqa: FBT003 - no keywords
+            try:
+                await self._demand(silence + OVERDUE_SECONDS, silence + MARGIN_SECONDS)
+            finally:
+                overdue.cancel()
+            if self.quiet and not self._over and not self.silent:
+                self._hush(False)  # noqa: FBT003
+
+    def _hush(self, quiet: bool) -> None:
+        self.quiet = quiet
+        self.hushed()
 
     async def _demand(self, seconds: float, fenced: float = 0.0) -> None:
         """Break the link if the agent does not answer in time; it is `fenced` after so long."""

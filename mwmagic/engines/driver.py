@@ -3,7 +3,7 @@
 ``python -I driver.py`` has a packet socket as its standard input. The first packet is what to
 ask Ray for. Packets go back about how that goes, and then which nodes there are. Each further
 packet is the number of a node, and comes with a socket that is joined to an agent there, or it
-is what to ask for instead, which gives the earlier nodes back. When
+is what to ask for instead, which gives the earlier nodes back, or what to have ready for then. When
 the other end of the standard input closes, or this process ends in any way, Ray takes the nodes
 back and ends the agents.
 
@@ -134,42 +134,73 @@ def words(error: BaseException) -> str:
     return (" ".join(lines) or type(error).__name__)[:TEXT_CHARACTERS]
 
 
-class Driver:
-    """What Ray calls a driver: it asks for nodes, and its end gives them back.
+class Grant:
+    """Nodes of a placement group, with an actor on each.
 
     Parameters
     ----------
-    control : socket.socket
-        Leads to the engine.
     request : dict
-        ``address`` of Ray, ``bundles``, ``strategy``, the ids of nodes to ``avoid``, and the
-        ``command`` of the agent.
+        ``bundles``, ``strategy``, the ids of nodes to ``avoid``, and the ``command`` of the agent.
+
+    Attributes
+    ----------
+    holders : list
+        The actors.
+    nodes : list of dict
+        What the engine is told of each one's node. Both are empty until Ray has granted them.
     """
 
-    def __init__(self, control: socket.socket, request: dict[str, Any]) -> None:
-        self.control = control
+    count = 0
+    """How many this process has asked for: Ray refuses a second group of the same name."""
+
+    def __init__(self, request: dict[str, Any]) -> None:
+        Grant.count += 1
+        self.name = f"mwmagic-{self.count}"
         self.request = request
         self.group: Any = None
         self.holders: list[Any] = []
-        self.tasks: set[asyncio.Task[None]] = set()
+        self.nodes: list[dict[str, Any]] = []
 
-    def tell(self, kind: str, **fields: Any) -> None:  # noqa: ANN401 - JSON values
-        """Send the engine a packet."""
-        with suppress(OSError):  # it is gone, which the lifeline notices
-            self.control.send(json.dumps({"type": kind, **fields}).encode())
-
-    # The nodes.
-
-    def connect(self) -> None:
-        """Connect to Ray, whose logs are not forwarded."""
+    async def get(self, tell: Callable[..., None]) -> None:
+        """Have an actor with an agent on every node; `tell` what Ray says while there are none."""
         import ray
 
-        ray.init(
-            self.request["address"],
-            log_to_driver=False,
-            logging_level="error",
-            configure_logging=False,
-        )
+        table = await self.granted(tell)
+        of: dict[str, list[int]] = {}
+        for at, node in sorted(table["bundles_to_node_id"].items()):
+            of.setdefault(node, []).append(at)
+        gpus = await self.gpus()
+        known = {node["NodeID"]: node for node in ray.nodes()}
+        actor = ray.remote(Holder)
+        for bundles in of.values():
+            own = [gpu for at in bundles for gpu in gpus[at]]
+            settings = self.placed(bundle=bundles[0], max_concurrency=4, max_restarts=0)
+            self.holders.append(actor.options(**settings).remote(self.request["command"], own))
+        self.nodes = [
+            {
+                "id": node,
+                "name": known[node]["NodeManagerHostname"],
+                "address": known[node]["NodeManagerAddress"],
+                "bundles": len(bundles),
+            }
+            for node, bundles in of.items()
+        ]
+
+    def serves(self, request: dict[str, Any]) -> bool:
+        """Return whether Ray has granted what is now asked for."""
+        alike = all(self.request[one] == request[one] for one in ("bundles", "strategy", "command"))
+        nodes = {node["id"] for node in self.nodes}
+        return alike and bool(nodes) and not nodes & set(request["avoid"])
+
+    def give_back(self) -> None:
+        """End the actors and give the nodes back."""
+        import ray
+        from ray.util.placement_group import remove_placement_group
+
+        for holder in self.holders:
+            ray.kill(holder)
+        if self.group is not None:
+            remove_placement_group(self.group)
 
     def ask(self, avoid: list[str]) -> None:
         """Ask for a placement group, which ends with this process."""
@@ -180,11 +211,11 @@ class Driver:
         self.group = placement_group(
             bundles,
             strategy=self.request["strategy"],
-            name="mwmagic",
+            name=self.name,
             **({"bundle_label_selector": [selector] * len(bundles)} if avoid else {}),
         )
 
-    async def granted(self) -> dict[str, Any]:
+    async def granted(self, tell: Callable[..., None]) -> dict[str, Any]:
         """Wait for the nodes, and return Ray's table of them."""
         from ray.util.placement_group import placement_group_table, remove_placement_group
 
@@ -201,7 +232,7 @@ class Driver:
             pending = self.pending(table)
             if waited > PENDING_SECONDS and pending != said:
                 said = pending
-                self.tell("pending", **pending)
+                tell("pending", **pending)
             await asyncio.sleep(pause)
             pause = min(2 * pause, GRANT_POLL_LIMIT_SECONDS)
         return dict(table)
@@ -237,30 +268,89 @@ class Driver:
         }
         return [list(await asked[at]) if at in asked else [] for at in range(len(bundles))]
 
-    async def place(self) -> list[dict[str, Any]]:
-        """Have an actor with an agent on every node, and return the nodes."""
+
+class Driver:
+    """What Ray calls a driver: it asks for nodes, and its end gives them back.
+
+    Parameters
+    ----------
+    control : socket.socket
+        Leads to the engine.
+    request : dict
+        ``address`` of Ray, and what a `Grant` takes.
+    """
+
+    def __init__(self, control: socket.socket, request: dict[str, Any]) -> None:
+        self.control = control
+        self.address = request["address"]
+        self.grant = Grant(request)
+        self.holders: list[Any] = []  # also those of earlier grants
+        self.spare: Grant | None = None
+        self.preparing: asyncio.Task[None] | None = None
+        self.tasks: set[asyncio.Task[None]] = set()
+
+    def tell(self, kind: str, **fields: Any) -> None:  # noqa: ANN401 - JSON values
+        """Send the engine a packet."""
+        with suppress(OSError):  # it is gone, which the lifeline notices
+            self.control.send(json.dumps({"type": kind, **fields}).encode())
+
+    # The nodes.
+
+    def connect(self) -> None:
+        """Connect to Ray, whose logs are not forwarded."""
         import ray
 
-        table = await self.granted()
-        of: dict[str, list[int]] = {}
-        for at, node in sorted(table["bundles_to_node_id"].items()):
-            of.setdefault(node, []).append(at)
-        gpus = await self.gpus()
-        known = {node["NodeID"]: node for node in ray.nodes()}
-        actor = ray.remote(Holder)
-        for bundles in of.values():
-            own = [gpu for at in bundles for gpu in gpus[at]]
-            settings = self.placed(bundle=bundles[0], max_concurrency=4, max_restarts=0)
-            self.holders.append(actor.options(**settings).remote(self.request["command"], own))
-        return [
-            {
-                "id": node,
-                "name": known[node]["NodeManagerHostname"],
-                "address": known[node]["NodeManagerAddress"],
-                "bundles": len(bundles),
-            }
-            for node, bundles in of.items()
-        ]
+        ray.init(self.address, log_to_driver=False, logging_level="error", configure_logging=False)
+
+    def offer(self) -> None:
+        """Send the engine the nodes; they are numbered from the first that is not known yet."""
+        first = len(self.holders)
+        self.holders += self.grant.holders
+        self.tell("nodes", nodes=self.grant.nodes, first=first)
+
+    async def replace(self, request: dict[str, Any]) -> None:
+        """Give the nodes back, and get others: without another import of Ray."""
+        spare, self.spare = self.spare, None
+        ready = spare is not None and spare.serves(request)
+        try:
+            self.grant.give_back()
+            if spare is not None and ready:
+                self.grant = spare
+            else:
+                self.dismiss(spare)
+                self.grant = Grant(request)
+                await self.grant.get(self.tell)
+            self.offer()
+        except Exception as error:  # noqa: BLE001 - whatever Ray raises, the engine tells
+            self.tell("failed", error=words(error))
+
+    def prepare(self, request: dict[str, Any] | None) -> None:
+        """Ask for other nodes beside these, in case these are given back soon; or for none."""
+        self.dismiss(self.spare)
+        self.spare = None
+        if request is not None:
+            self.spare = spare = Grant(request)
+            self.preparing = self.work(self.have(spare))
+
+    async def have(self, spare: Grant) -> None:
+        """Have spare nodes, for a while."""
+        try:
+            await spare.get(lambda *_, **__: None)
+        except Exception as error:  # noqa: BLE001 - whatever Ray raises: they are for speed alone
+            sys.stderr.write(f"no spare nodes: {words(error)}\n")
+        await asyncio.sleep(spare.request["keep"])
+        if self.spare is spare:
+            self.spare = None
+            with suppress(Exception):
+                spare.give_back()
+
+    def dismiss(self, spare: Grant | None) -> None:
+        """Give spare nodes back, or stop asking for them."""
+        if spare is not None:
+            if self.preparing is not None:
+                self.preparing.cancel()
+            with suppress(Exception):
+                spare.give_back()
 
     # The agents.
 
@@ -275,13 +365,18 @@ class Driver:
             link.settimeout(0)
             self.work(self.join(int(data), link))
         elif data:  # else the other end closes: the lifeline's matter
-            self.work(self.replace(json.loads(data)))
+            request = json.loads(data)
+            if "spare" in request:
+                self.prepare(request["spare"])
+            else:
+                self.work(self.replace(request))
 
-    def work(self, coroutine: Coroutine[None, None, None]) -> None:
+    def work(self, coroutine: Coroutine[None, None, None]) -> asyncio.Task[None]:
         """Do something beside everything else."""
         task = asyncio.create_task(coroutine)
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
+        return task
 
     async def join(self, number: int, link: socket.socket) -> None:
         """Pass bytes on between the engine and an agent until either ends."""
@@ -331,37 +426,18 @@ class Driver:
         timer.daemon = True
         timer.start()
         with suppress(Exception):
-            from ray.util.placement_group import remove_placement_group
-
-            if self.group is not None:
-                remove_placement_group(self.group)
+            self.grant.give_back()
+            if self.spare is not None:
+                self.spare.give_back()
         os._exit(0)
 
     async def run(self) -> None:
         """Get the nodes, and join sockets to agents from then on."""
-        await self.offer()
+        await self.grant.get(self.tell)
+        self.offer()
         self.control.settimeout(0)
         asyncio.get_running_loop().add_reader(self.control, self.accept)
         await asyncio.Event().wait()
-
-    async def offer(self) -> None:
-        """Get the nodes and tell them; they are numbered from the first that is not known yet."""
-        first = len(self.holders)
-        self.tell("nodes", nodes=await self.place(), first=first)
-
-    async def replace(self, request: dict[str, Any]) -> None:
-        """Give the nodes back, and get others: without another import of Ray."""
-        import ray
-        from ray.util.placement_group import remove_placement_group
-
-        self.request = request
-        try:
-            for holder in self.holders:
-                ray.kill(holder)
-            remove_placement_group(self.group)
-            await self.offer()
-        except Exception as error:  # noqa: BLE001 - whatever Ray raises, the engine tells
-            self.tell("failed", error=words(error))
 
 
 def when_closed(control: socket.socket, react: Callable[[], None]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from .delivery import loader_arguments
 from .link import Link, Pipes
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from mwmagic.model.cluster import Task
 
-__all__ = ["Engine", "Host", "agent_command"]
+__all__ = ["Engine", "Host", "PreparingEngine", "agent_command"]
 
 
 def agent_command(python: str | None = None) -> tuple[str, ...]:
@@ -133,3 +133,21 @@ class Engine(Protocol):
 
     async def release(self) -> None:
         """Give the machines back; safe to call twice and after a failed or cancelled `allocate`."""
+
+
+@runtime_checkable
+class PreparingEngine(Protocol):
+    """What else an engine may have, if its machines take long to get."""
+
+    def prepare(self, silent: Collection[str]) -> None:
+        """Learn which machines have not answered for half their lease.
+
+        It is called when one falls silent, and when one answers again. Those that stay silent
+        are lost at the end of their lease: `allocate` is then called at once, and returns
+        sooner if others are ready.
+
+        Parameters
+        ----------
+        silent : collection of str
+            Their names; if there are none, what was prepared is not needed.
+        """

@@ -25,6 +25,9 @@ __all__ = ["RayEngine"]
 
 RESOURCES_EXAMPLE = "--engine ray -- CPU=4 memory=8e9"
 
+SPARE_SECONDS = 10.0
+"""How much longer than a lease other nodes are kept for the next allocation: there may be none."""
+
 
 @dataclass(eq=False)
 class _Thread:
@@ -87,6 +90,7 @@ class RayEngine:
         self._resources = _resources(options)
         self._bridge: Bridge | None = None
         self._hosts: list[RayHost] = []
+        self._tasks = 0
         self._bad: set[str] = set()
         self._names: dict[str, str] = {}
 
@@ -100,11 +104,12 @@ class RayEngine:
     ) -> Sequence[Host]:
         """Return nodes of a new placement group, without those that were lost."""
         self._bad |= self._lost(avoid)
+        self._tasks = len(tasks)
         if self._bridge is None or not self._bridge.alive:
             await self.release()
             self._bridge = Bridge()
         try:
-            nodes = await self._asked(self._bridge, len(tasks), notify)
+            nodes = await self._asked(self._bridge, notify)
         except BaseException:
             await self.release()
             raise
@@ -121,26 +126,42 @@ class RayEngine:
             return set()
         return {h.thread.node for h in self._hosts if h.name in avoid and h.thread.broken}
 
+    def prepare(self, silent: Collection[str]) -> None:
+        """Have a placement group without the silent nodes ready, for as long as there are any.
+
+        An actor starts in about a second, which then passes during the lease.
+        """
+        nodes = {host.thread.node for host in self._hosts if host.name in silent}
+        keep = self.options.lease + SPARE_SECONDS
+        spare = {**self._request(self._bad | nodes), "keep": keep} if nodes else None
+        if self._bridge is not None:
+            self._bridge.prepare(spare)
+
     async def _asked(
-        self, bridge: Bridge, tasks: int, notify: Callable[[str], None]
+        self, bridge: Bridge, notify: Callable[[str], None]
     ) -> dict[int, dict[str, Any]]:
-        """Ask Ray for a bundle of resources for each task, or for each node of a given number."""
-        nodes = self.options.nodes
-        share = -(-tasks // nodes) if nodes else 1
-        bundle = {name: number * share for name, number in self._resources.items()}
-        count = nodes or tasks
-        request = {
-            "address": self.options.address or "auto",
-            "bundles": [bundle] * count,
-            "strategy": "STRICT_SPREAD" if nodes else "PACK",
-            "avoid": sorted(self._bad),
-            "command": agent_command(self._python),
-        }
-        what = f"{count} {'node' if nodes else 'task'}{'s' * (count > 1)}, {_shown(bundle)} each"
+        """Ask Ray for nodes."""
+        request = self._request(self._bad)
+        bundles = request["bundles"]
+        kind = "node" if self.options.nodes else "task"
+        what = f"{len(bundles)} {kind}{'s' * (len(bundles) > 1)}, {_shown(bundles[0])} each"
         try:
             return await bridge.ask(request, lambda packet: notify(_waiting(what, packet)))
         except ClusterError as error:
             raise ClusterError(f"Ray at {request['address']!r}: {error}") from None
+
+    def _request(self, avoid: Collection[str]) -> dict[str, Any]:
+        """Return a request for a bundle of resources for each task, or for each of `--nodes`."""
+        nodes = self.options.nodes
+        share = -(-self._tasks // nodes) if nodes else 1
+        bundle = {name: number * share for name, number in self._resources.items()}
+        return {
+            "address": self.options.address or "auto",
+            "bundles": [bundle] * (nodes or self._tasks),
+            "strategy": "STRICT_SPREAD" if nodes else "PACK",
+            "avoid": sorted(avoid),
+            "command": agent_command(self._python),
+        }
 
     @property
     def _python(self) -> str:

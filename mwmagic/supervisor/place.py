@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.engines import engine_for
+from mwmagic.engines.engine import PreparingEngine
 from mwmagic.errors import MwmagicError, SupervisorError
 from mwmagic.frameworks import framework_for
 from mwmagic.model.cluster import CHIEF, ClusterSpec
@@ -290,7 +291,9 @@ class Place:
     async def _open(self, host: Host) -> Node:
         silence = 0.0 if host.here else self.options.lease
         root = self.options.root
-        return await Node.open(host, self._listener, self._gone, silence, root)
+        node = await Node.open(host, self._listener, self._gone, silence, root)
+        node.channel.hushed = self._hushed
+        return node
 
     async def _hold(self) -> None:
         """Hold a port for each task, and only then release the old ones."""
@@ -391,6 +394,15 @@ class Place:
             self._broken = True
             self._avoid.add(node.host.name)
         return why
+
+    def _hushed(self) -> None:
+        """Let the engine prepare for the loss of machines that do not answer."""
+        if isinstance(self._engine, PreparingEngine):
+            names = {node.host.name for node in self._nodes if node.channel.quiet}
+            try:
+                self._engine.prepare(names)
+            except Exception:  # noqa: BLE001 - another package's engine: it is for speed alone
+                traceback.print_exc()
 
     def _gone(self, node: Node) -> None:
         self._broken = True

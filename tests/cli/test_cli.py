@@ -58,6 +58,16 @@ def started(*args, **options):
 
 
 @pytest.mark.slow
+def test_a_run_takes_what_its_engine_needs_before_the_script(script):
+    script("import sys; print('up', *sys.argv[1:])")
+    there = ("--engine", "command", "--hosts", "a=127.0.0.1,b=127.0.0.1", "--lease", "5")
+    assert main(["run", "-n", "2", *there, "--", "{python}", "-", "--", "main.py", "--x"]) == 0
+    [record] = runs()
+    assert [host.name for host in record.status.hosts] == ["a", "b"]
+    assert [record.log(task, 1) for task in record.known_tasks()] == [b"up --x\n"] * 2
+
+
+@pytest.mark.slow
 def test_what_goes_otherwise_than_meant_is_said_at_the_end(script, capsys):
     script("print('Enabled NCCL communication but no GPUs detected/specified')")
     assert main(["run", "-n", "2", "main.py"]) == 0

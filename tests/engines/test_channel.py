@@ -300,6 +300,34 @@ time.sleep(600)
 """
 
 
+LATE = """
+for _ in range(CLOCK_PINGS):
+    say(type="pong", n=hear()["n"], time=0)
+n = hear()["n"]
+hear()
+say(type="pong", n=n, time=0)
+while (one := hear())["type"] == "ping":
+    say(type="pong", n=one["n"], time=0)
+"""
+
+
+def test_an_agent_that_does_not_answer_for_half_its_lease_is_quiet_until_it_does():
+    async def test():
+        late = LATE.replace("CLOCK_PINGS", str(module.CLOCK_PINGS))
+        one = await opened(greet(late), here=False, silence=10.0)
+        heard = asyncio.Queue()
+        one.hushed = lambda: heard.put_nowait(one.quiet)
+        one._lease.cancel()
+        one._lease = asyncio.create_task(one._renew(0.1))
+        assert await heard.get()
+        one.send("release", ports=[])
+        assert not await heard.get()
+        await one.close()
+        assert heard.empty()
+
+    run(test())
+
+
 def test_an_agent_that_no_longer_answers_is_lost_once(monkeypatch):
     monkeypatch.setattr(module, "OVERDUE_SECONDS", 0.05)
 

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sys
 
 import pytest
+from accidents import LOST, agent, clients, had, kill, owned, worker
+from network import AHEAD_SECONDS
+from processes import children
+from training import trained
 
+from mwmagic import Cluster
 from mwmagic.engines import agent_command, engine_for
 from mwmagic.engines.channel import Channel
 from mwmagic.errors import ClusterError, SupervisorError
 from mwmagic.model.cluster import make_tasks
 from mwmagic.model.options import ClusterOptions
+from mwmagic.model.symptom import Symptom
 
 pytestmark = pytest.mark.usefixtures("nothing_survives")
 
@@ -75,3 +83,52 @@ def test_an_error_has_the_words_of_the_command():
             await Channel.open(one)
 
     asyncio.run(test())
+
+
+# On hosts of a network, with clocks that are ahead.
+
+ENTERS = (
+    *("nsenter", "--net=/run/netns/{host}", "--", "unshare", "--uts", "--fork", "--kill-child"),
+    *("--time", "--monotonic", str(AHEAD_SECONDS), "--boottime", str(AHEAD_SECONDS), "--"),
+    *("sh", "-c", 'hostname "$0" && exec "$@"', "{host}", "{python}", "-"),
+)
+
+
+def hosts(lab):
+    named = [f"{host.name}={host.address}" for host in lab.hosts]
+    return {"engine": "command", "hosts": named, "scheduler": ENTERS}
+
+
+def client(host, mark):
+    kill(clients("unshare", host))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("accident", "symptoms"),
+    [(worker, [Symptom.KILLED]), (agent, LOST), (client, LOST)],
+    ids=lambda one: getattr(one, "__name__", None),
+)
+def test_a_run_goes_on_after_an_accident(lab, cluster, accident, symptoms):
+    told = had(cluster(2, restarts=1, **hosts(lab)), lab.hosts, accident)
+    assert told.finding.symptom in symptoms
+    assert (told.hosts["struck"] in told.hosts["after"].values()) == (accident is worker)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", ["kernel", "supervisor"])
+def test_nothing_is_left_when_a_process_here_is_killed(lab, cluster, victim):
+    with owned(lab.hosts, hosts(lab)) as kernel:
+        os.kill(kernel if victim == "kernel" else children(kernel)[0], signal.SIGKILL)
+
+
+@pytest.mark.slow
+@pytest.mark.tensorflow
+def test_a_training_across_hosts_gives_the_numbers_of_one(lab, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with Cluster(3, warm=False) as here:
+        _, expected = trained(here)
+    with Cluster(3, warm=False, **hosts(lab)) as there:
+        on, found = trained(there)
+    assert on == lab.names
+    assert found == expected

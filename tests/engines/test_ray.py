@@ -13,12 +13,14 @@ from pathlib import Path
 import pytest
 from accidents import LOST, agent, had, kill, link, owned, way_back, way_there, worker
 from processes import command, eventually, labelled, variables
+from pythons import apart, elsewhere, program
 from raylets import GPUS
-from training import trained
+from training import assert_it_is_found_elsewhere_on_one, trained
 
 from mwmagic import Cluster
 from mwmagic.engines import engine_for
 from mwmagic.engines.channel import Channel
+from mwmagic.engines.delivery import CODE
 from mwmagic.errors import ClusterError, SupervisorError
 from mwmagic.model.cluster import make_tasks
 from mwmagic.model.machine import Machine
@@ -201,6 +203,30 @@ def test_a_bridge_that_is_killed_is_told_and_its_nodes_are_not_to_blame(rays):
     run(test())
 
 
+def test_nodes_are_ready_before_a_silent_one_is_lost(rays):
+    async def test():
+        async with allocated(rays, nodes=2) as (engine, hosts):
+            [other] = {host.name for host in rays.network.hosts} - names(hosts)
+            channels = await asyncio.gather(*map(Channel.open, hosts))
+            kept, lost = hosts
+            engine.prepare({lost.name})
+            eventually(lambda: rays.left(host_of(rays, other)), "an agent")
+            assert len(rays.groups()) == 2
+            engine.prepare(())
+            eventually(lambda: len(rays.groups()) == 1, rays.groups)
+            eventually(lambda: not rays.left(host_of(rays, other)), "no agent")
+            assert all([await channel.hold(1) for channel in channels])
+            engine.prepare({lost.name})
+            eventually(lambda: rays.left(host_of(rays, other)), "an agent")
+            [ready] = {one["name"] for one in rays.groups()} - {"mwmagic-1"}
+            await channels[1].close()
+            assert names(await ask(engine, avoid={lost.name})) == {kept.name, other}
+            assert [one["name"] for one in rays.groups()] == [ready]
+            await channels[0].close()
+
+    run(test())
+
+
 TASK = """
 import json, os, socket, time
 print("on", socket.gethostname(), os.environ["TF_CONFIG"], flush=True)
@@ -262,12 +288,18 @@ def bridge(host, mark):
     kill([pid for pid in labelled() if "driver" in command(pid)])
 
 
+def daemon(host, mark):
+    """Ray's process on the node, with which its others end."""
+    kill([one.pid for one in host.processes() if one.name() == "raylet"])
+
+
 @pytest.mark.parametrize(
     ("accident", "symptoms"),
     [
         (worker, [Symptom.KILLED]),
         (agent, LOST),
         (actor, LOST),
+        (daemon, LOST),
         (bridge, LOST),
         (link, LOST),
         (way_there, LOST),
@@ -279,6 +311,8 @@ def test_a_run_goes_on_after_an_accident(rays, cluster, accident, symptoms):
     options = {"address": rays.address, "python": PYTHON, "nodes": 2}
     one = cluster(2, engine="ray", restarts=1, lease=LEASE_SECONDS, **options)
     told = had(one, rays.network.hosts, accident)
+    if accident is daemon:
+        rays.start_on(host_of(rays, told.hosts["struck"]))
     assert told.finding.symptom in symptoms
     stays = accident in (worker, bridge)
     assert stays or told.hosts["struck"] not in told.hosts["after"].values()
@@ -291,13 +325,19 @@ def test_nothing_is_left_when_the_kernel_is_killed(rays, cluster):
 
 
 @pytest.mark.tensorflow
-def test_a_training_runs_across_three_nodes(rays, tmp_path, monkeypatch):
+def test_a_training_across_nodes_gives_the_numbers_of_one_machine(rays, tmp_path, monkeypatch):
+    """One has another clock, one TensorFlow elsewhere, and one neither this disk nor the code."""
     monkeypatch.chdir(tmp_path)
     # A notebook's Python has a framework besides Ray; here it only must be found.
     monkeypatch.setattr(sys, "path", [*sys.path, *map(str, TENSORFLOW.glob("lib/*/site-packages"))])
-    options = {"address": rays.address, "python": PYTHON}
+    here = {"hosts": ["localhost"], "scheduler": ["{python}", "-"]}
+    with Cluster(3, engine="command", python=PYTHON, warm=False, **here) as cluster:
+        _, expected = trained(cluster)
+    _, second, third = rays.network.hosts
+    lines = [elsewhere(rays.folder, second, PYTHON), apart(third, [tmp_path, CODE], PYTHON)]
+    options = {"address": rays.address, "python": program(rays.folder, "\n".join(lines), PYTHON)}
     with Cluster(3, engine="ray", nodes=3, warm=False, **options) as cluster:
         hosts, weights = trained(cluster)
+        assert_it_is_found_elsewhere_on_one(cluster.latest)
     assert set(hosts) == {host.name for host in rays.network.hosts}
-    assert len(weights) == 3
-    assert len(set(weights)) == 1
+    assert weights == expected

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from network import NUMBER
 from processes import eventually
+from pythons import program
 
 from mwmagic import Cluster
 from mwmagic.errors import ClusterError
@@ -74,22 +75,15 @@ def test_a_network_that_drops_packets_is_named_and_another_is_chosen(lab, networ
     assert said == [networks[name] for name in lab.names[:2]]
 
 
-def python(lab, body):
-    """Return a program that is the Python on the hosts, where `body` may do something else."""
-    path = lab.folder / "python"
-    path.write_text(f'#!/bin/sh\n{body}\nexec {shlex.quote(sys.executable)} "$@"\n')
-    path.chmod(0o755)
-    return str(path)
-
-
 def test_a_name_that_a_host_has_for_itself_is_told(lab, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     one, two = lab.names[:2]
     hosts = lab.folder / "hosts"
     hosts.write_text(f"127.0.0.1 localhost\n127.0.1.1 {two}.lab\n")
     bind = f'mount --bind {hosts} /etc/hosts && exec {sys.executable} "$@"'
-    there = python(
-        lab, f'[ $(uname -n) = {one} ] && exec unshare --mount sh -c {shlex.quote(bind)} - "$@"'
+    there = program(
+        lab.folder,
+        f'[ $(uname -n) = {one} ] && exec unshare --mount sh -c {shlex.quote(bind)} - "$@"',
     )
     said, step = refusal(lab, [one, f"{two}={two}.lab"], python=there)
     assert said.startswith(f"{one} cannot connect to {two} at {two}.lab:")
@@ -107,7 +101,7 @@ def test_hosts_with_another_framework_and_without_one_are_named(lab, tmp_path, m
         about.mkdir()
         (package / "__init__.py").touch()
         (about / "METADATA").write_text(f"Name: tensorflow\nVersion: {version}\n")
-    there = python(lab, f"export PYTHONPATH={lab.folder}/site-$(uname -n)")
+    there = program(lab.folder, f"export PYTHONPATH={lab.folder}/site-$(uname -n)")
     [said] = refusal(lab, python=there)
     versions = f"2.19.1 on {one}; 2.20.0 on {two}"
     assert said.startswith(f"the machines have different versions of tensorflow: {versions}. ")
@@ -116,5 +110,7 @@ def test_hosts_with_another_framework_and_without_one_are_named(lab, tmp_path, m
     bare.symlink_to(Path(sys.executable).resolve())
     home = Path(sys.executable).resolve().parent
     (lab.folder / "bare" / "pyvenv.cfg").write_text(f"home = {home}\n")
-    [said] = refusal(lab, python=python(lab, f'[ $(uname -n) = {two} ] && exec {bare} "$@"'))
+    [said] = refusal(
+        lab, python=program(lab.folder, f'[ $(uname -n) = {two} ] && exec {bare} "$@"')
+    )
     assert said.startswith(f"TensorFlow is not installed on {two} for {bare}; install it there")

@@ -16,12 +16,14 @@ from pathlib import Path
 import pytest
 from accidents import LOST, agent, clients, had, kill, link, owned, way_back, way_there, worker
 from processes import children, eventually
+from pythons import apart, elsewhere, program
 from slurm import GPUS
-from training import trained
+from training import assert_it_is_found_elsewhere_on_one, trained
 
 from mwmagic import Cluster, clusters
 from mwmagic.engines import engine_for
 from mwmagic.engines.channel import Channel
+from mwmagic.engines.delivery import CODE
 from mwmagic.errors import ClusterError, WorkerFailed
 from mwmagic.model.cluster import make_tasks
 from mwmagic.model.machine import Machine
@@ -117,6 +119,16 @@ def test_the_users_own_arguments_win(slurm):
             assert [host.slots for host in hosts] == [2, 2]
         async with allocated(4, scheduler=["-N3", "--ntasks=3"]) as (_, hosts):
             assert [host.slots for host in hosts] == [2, 2, 2]
+
+    run(test())
+
+
+def test_nodes_have_as_many_tasks_as_slurm_gives_each(slurm):
+    async def test():
+        async with allocated(5, scheduler=["--nodes=2", "--ntasks=5"]) as (_, hosts):
+            slots = [host.slots for host in hosts]
+            assert sum(slots) == 5
+            assert slots[0] != slots[1]
 
     run(test())
 
@@ -375,6 +387,59 @@ def test_the_job_of_an_owner_that_is_killed_is_kept_for_the_next_one(slurm, clus
         assert slurm.jobs() == [job]
 
 
+WAITS = """
+import sys
+from mwmagic import Cluster
+Cluster(2, engine="slurm", nodes=2, warm=False, detach=sys.argv[1] == "detach")
+"""
+
+
+@contextmanager
+def busy(slurm):
+    """Have all nodes, so that every request waits."""
+    words = ("salloc", "--nodes=3", "--exclusive", "cat")
+    with subprocess.Popen(words, stdin=subprocess.PIPE) as other:
+        eventually(lambda: slurm.jobs() and slurm.nodes(slurm.jobs()[0]), "a job")
+        yield
+        other.stdin.close()
+
+
+def waiting(slurm, *words):
+    """Start an owner of a cluster, and return its process once its request waits."""
+    owner = subprocess.Popen([sys.executable, "-c", WAITS, *words])
+    eventually(lambda: len(slurm.jobs()) == 2, "a job that waits")
+    return owner
+
+
+def test_an_owner_that_ends_in_the_queue_leaves_no_job_unless_it_is_detached(slurm, cluster):
+    with busy(slurm):
+        for end in (signal.SIGKILL, signal.SIGINT):
+            with waiting(slurm, "stay") as owner:
+                owner.send_signal(end)
+            eventually(lambda: len(slurm.jobs()) == 1, "end of the job that waits")
+        with waiting(slurm, "detach") as owner:
+            owner.kill()
+    with closing(Cluster.attach()) as one:  # it gets its nodes without an owner
+        assert {machine.job for machine in one.machines} == set(slurm.jobs())
+        one.shutdown()
+
+
+def test_a_run_does_not_need_the_daemon_of_its_node(slurm, cluster, tmp_path):
+    tmp_path.joinpath("task.py").write_text(TASK)
+    one = cluster(2, engine="slurm", nodes=2)
+    training = one.run("task.py")
+    eventually(lambda: len(places(training)) == 2)
+    name = sorted(places(training))[1]
+    [host] = [each for each in slurm.network.hosts if each.name == name]
+    kill([each.pid for each in host.processes() if each.name() == "slurmd"])
+    tmp_path.joinpath("go").touch()
+    training.wait(timeout=60)
+    one.close()
+    left = {"slurmd", "slurmstepd", "slurmscriptd", "unshare", "sh"}
+    eventually(lambda: all(each.name() in left for each in host.processes()), "end of the agent")
+    slurm.start_on(host)  # Slurm waits for it to say that the job is over
+
+
 # Accidents: what is told, that a restart waits for the end of what was, and what is left.
 
 
@@ -543,13 +608,17 @@ def test_a_run_waits_for_the_job_around_it_that_slurm_puts_back_into_its_queue(
 
 @pytest.mark.tensorflow
 def test_a_training_across_nodes_gives_the_numbers_of_one_machine(slurm, tmp_path, monkeypatch):
+    """One has another clock, one TensorFlow elsewhere, and one neither this disk nor the code."""
     monkeypatch.chdir(tmp_path)
-    with Cluster(2, warm=False) as here:
+    with Cluster(3, warm=False) as here:
         _, expected = trained(here)
-    with Cluster(2, engine="slurm", nodes=2) as there:
+    _, second, third = slurm.network.hosts
+    lines = [elsewhere(slurm.folder, second), apart(third, [tmp_path, CODE])]
+    python = program(slurm.folder, "\n".join(lines))
+    with Cluster(3, engine="slurm", nodes=3, python=python) as there:
         hosts, found = trained(there)
-    assert len(set(hosts)) == 2
-    assert set(hosts) <= {host.name for host in slurm.network.hosts}
+        assert_it_is_found_elsewhere_on_one(there.latest)
+    assert set(hosts) == {host.name for host in slurm.network.hosts}
     assert found == expected
 
 

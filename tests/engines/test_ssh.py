@@ -15,7 +15,8 @@ import pytest
 from accidents import LOST, agent, clients, had, kill, link, owned, way_back, way_there, worker
 from network import AHEAD_SECONDS
 from processes import command, eventually, labelled, parent
-from training import trained
+from pythons import elsewhere, program
+from training import assert_it_is_found_elsewhere_on_one, trained
 
 from mwmagic import Cluster
 from mwmagic.engines import engine_for
@@ -467,13 +468,15 @@ def test_nothing_is_left_when_the_kernel_is_killed(lab, cluster):
 
 @pytest.mark.tensorflow
 def test_a_training_across_hosts_gives_the_numbers_of_one(lab, tmp_path, monkeypatch):
-    """One host has another clock, and one neither this disk nor the code."""
+    """One has another clock, one TensorFlow elsewhere, and one neither this disk nor the code."""
     monkeypatch.chdir(tmp_path)
     with Cluster(3, warm=False) as here:
         _, expected = trained(here)
     words = ["-F", str(lab.config)]
-    with Cluster(3, engine="ssh", hosts=lab.names, scheduler=words) as there:
+    python = program(lab.folder, elsewhere(lab.folder, lab.hosts[1]))
+    with Cluster(3, engine="ssh", hosts=lab.names, scheduler=words, python=python) as there:
         hosts, found = trained(there)
+        assert_it_is_found_elsewhere_on_one(there.latest)
     assert hosts == lab.names
     assert found == expected
     assert len(set(found)) == 1

@@ -14,6 +14,19 @@ SUPERVISOR = "import mwmagic; next(mwmagic.clusters())._connection.news['cluster
 DECLARE = f"%mw_cluster 2 --no-warm --hold 30m {THERE}"
 
 
+def test_the_machines_of_all_clusters_are_a_default_of_the_session(kernel):
+    for name, value in (
+        ("engine", "'command'"),
+        ("hosts", "('a=127.0.0.1', 'b=127.0.0.1')"),
+        ("scheduler", "('env', '{python}', '-')"),
+        ("lease", "5"),
+    ):
+        assert kernel.run(f"%config MWMagic.{name} = {value}").error is None
+    assert kernel.run("cluster = %mw_cluster 2 --no-warm").error is None
+    assert kernel.run("[one.name for one in cluster.machines]").value == "['a', 'b']"
+    assert kernel.run("cluster.options.lease").value == "5.0"
+
+
 @pytest.mark.parametrize("now", [False, True])
 def test_the_next_kernel_takes_over_what_was_kept(kernel, capsys, now):
     assert kernel.run(DECLARE).error is None

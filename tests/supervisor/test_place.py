@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from mwmagic.agent.wire import AGENT_LOST
+from mwmagic.engines import channel
 from mwmagic.errors import ClusterError, SupervisorError
 from mwmagic.model.cluster import ClusterSpec
 from mwmagic.model.options import ClusterOptions
@@ -231,6 +232,36 @@ def test_a_machine_whose_agent_says_that_it_leaves_is_replaced_before_its_line_e
         assert scene.engine.allocations == [frozenset(), {"b"}]
         assert [(name, lost) for name, *_, lost in scene.states()] == [("a", False), ("c", False)]
         assert scene.losses.empty()
+
+
+def test_an_engine_prepares_for_the_loss_of_a_silent_machine(monkeypatch):
+    monkeypatch.setattr(channel, "OVERDUE_SECONDS", 0.1)
+    monkeypatch.setattr(channel, "MARGIN_SECONDS", 0.1)
+
+    @on(lambda: Scene(made("a", "b", "c"), most=2, config={"lease": 0.3}))
+    async def _(scene):
+        heard = asyncio.Queue()
+        scene.engine.prepare = heard.put_nowait
+        scene.machines[1].cut()
+        assert await heard.get() == {"b"}
+        assert not scene.place.broken
+        await scene.losses.get()
+        await scene.place.rebind()
+        assert heard.empty(), "what was prepared is not given back before it is used"
+        assert scene.engine.allocations == [frozenset(), {"b"}]
+
+
+def test_an_engine_whose_preparation_raises_loses_nothing_by_it(monkeypatch, capsys):
+    monkeypatch.setattr(channel, "OVERDUE_SECONDS", 0.1)
+    monkeypatch.setattr(channel, "MARGIN_SECONDS", 0.1)
+
+    @on(lambda: Scene(made("a", "b"), config={"lease": 0.3}))
+    async def _(scene):
+        scene.engine.prepare = lambda silent: 1 / 0
+        scene.machines[1].cut()
+        assert (await scene.losses.get()).host == "b"
+
+    assert "ZeroDivisionError" in capsys.readouterr().err
 
 
 def test_a_machine_that_does_not_answer_is_avoided_at_the_next_chance():
