@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -9,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import page, table
+from benchmarks import page, scale, table
 from benchmarks.__main__ import chosen
 from benchmarks.case import Line, Plan
 from benchmarks.catalogue import CASES
 from benchmarks.load import BUSY_CORES, busy
 from benchmarks.ratio import alternated, percentile, ratio
 from benchmarks.runner import Result
+from mwmagic.model.messages import REQUESTS, check
 
 ROOT = Path(__file__).parents[1]
 LINE = Line("a launch", "s", [1.0, 2.0, 6.0, 2.0, 2.0], "by hand", [2.0, 2.0, 2.0, 2.0, 2.0], 0.5)
@@ -103,6 +105,18 @@ def test_the_page_keeps_the_rows_that_were_not_measured_again(tmp_path, monkeypa
 def test_the_page_has_the_marks():
     text = page.PATH.read_text()
     assert text.index(page.BEGIN) < text.index(page.END)
+
+
+def test_a_cluster_whose_scale_is_measured_gets_a_launch_that_supervisors_take(tmp_path):
+    sent = {}
+
+    async def ask(kind, **fields):
+        sent.update(fields, type=kind, id=1)
+
+    client = scale.Client(None, None)
+    client.ask = ask
+    asyncio.run(client.launch(tmp_path))
+    assert check(sent, REQUESTS) is sent
 
 
 @pytest.mark.slow

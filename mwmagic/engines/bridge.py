@@ -180,7 +180,7 @@ class Bridge:
         Parameters
         ----------
         request : dict
-            What `driver.Driver` and, from then on, `driver.Grant` takes.
+            What `driver.Driver` and, from then on, `driver.Reservation` takes.
         pending : callable
             Called with what Ray says while there are none.
 
@@ -207,7 +207,7 @@ class Bridge:
         Parameters
         ----------
         request : dict or None
-            What `driver.Grant` takes, and for how many seconds to ``keep`` it.
+            What `driver.Reservation` takes, and for how many seconds to ``keep`` it.
         """
         if self._control is not None:
             with suppress(OSError):  # it ended, which is noticed; or it is only later

@@ -134,7 +134,7 @@ def words(error: BaseException) -> str:
     return (" ".join(lines) or type(error).__name__)[:TEXT_CHARACTERS]
 
 
-class Grant:
+class Reservation:
     """Nodes of a placement group, with an actor on each.
 
     Parameters
@@ -154,7 +154,7 @@ class Grant:
     """How many this process has asked for: Ray refuses a second group of the same name."""
 
     def __init__(self, request: dict[str, Any]) -> None:
-        Grant.count += 1
+        Reservation.count += 1
         self.name = f"mwmagic-{self.count}"
         self.request = request
         self.group: Any = None
@@ -277,15 +277,15 @@ class Driver:
     control : socket.socket
         Leads to the engine.
     request : dict
-        ``address`` of Ray, and what a `Grant` takes.
+        ``address`` of Ray, and what a `Reservation` takes.
     """
 
     def __init__(self, control: socket.socket, request: dict[str, Any]) -> None:
         self.control = control
         self.address = request["address"]
-        self.grant = Grant(request)
+        self.grant = Reservation(request)
         self.holders: list[Any] = []  # also those of earlier grants
-        self.spare: Grant | None = None
+        self.spare: Reservation | None = None
         self.preparing: asyncio.Task[None] | None = None
         self.tasks: set[asyncio.Task[None]] = set()
 
@@ -318,7 +318,7 @@ class Driver:
                 self.grant = spare
             else:
                 self.dismiss(spare)
-                self.grant = Grant(request)
+                self.grant = Reservation(request)
                 await self.grant.get(self.tell)
             self.offer()
         except Exception as error:  # noqa: BLE001 - whatever Ray raises, the engine tells
@@ -329,10 +329,10 @@ class Driver:
         self.dismiss(self.spare)
         self.spare = None
         if request is not None:
-            self.spare = spare = Grant(request)
+            self.spare = spare = Reservation(request)
             self.preparing = self.work(self.have(spare))
 
-    async def have(self, spare: Grant) -> None:
+    async def have(self, spare: Reservation) -> None:
         """Have spare nodes, for a while."""
         try:
             await spare.get(lambda *_, **__: None)
@@ -344,7 +344,7 @@ class Driver:
             with suppress(Exception):
                 spare.give_back()
 
-    def dismiss(self, spare: Grant | None) -> None:
+    def dismiss(self, spare: Reservation | None) -> None:
         """Give spare nodes back, or stop asking for them."""
         if spare is not None:
             if self.preparing is not None:
