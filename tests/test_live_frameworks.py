@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from mwmagic import Cluster
-from mwmagic.errors import WorkerFailed
+from mwmagic.errors import RunActive, WorkerFailed
+from mwmagic.model.live import What
 
 pytestmark = [pytest.mark.slow, pytest.mark.tensorflow]
 
@@ -21,21 +22,66 @@ def texts(answers):
     return {task: answer.value.get("text/plain") for task, answer in answers.items()}
 
 
+def check_that_waiting_is_told_and_reset(live, meet, total):
+    """Let worker:1 raise while worker:0 waits for it in a collective, which nothing can end."""
+    cell = live.begin(f"if rank: raise ValueError('bad batch')\n{total}", name="In [7]")
+    told = []
+    while not cell.over:
+        news = cell.news(60.0)
+        assert news is not None, "the cell hangs"
+        told += [news[1]] if news[0] is What.WAITS else []
+    assert [(one["waiting"], one["raised"], one["why"]) for one in told] == [
+        (["worker:0"], ["worker:1"], "framework")
+    ]
+    with pytest.raises(WorkerFailed, match="worker:0 still waits for it"):
+        live.check(cell, "In [7]")
+    with pytest.raises(RunActive, match="worker:0 is still in an earlier cell"):
+        live.run("1")
+    assert set(texts(live.run("rank", tasks=[1])).values()) == {"1"}, (
+        "the other keeps its variables"
+    )
+    live.reset()
+    live.run(meet)
+    assert set(texts(live.run(total)).values()) == {"3.0"}
+
+
+JAX = """
+import os
+os.environ.setdefault("KERAS_BACKEND", "jax")
+import keras
+keras.distribution.initialize()
+import jax
+from jax.experimental.multihost_utils import process_allgather
+rank = jax.process_index()
+"""
+
+
 def test_jax_computes_over_processes_that_met_in_an_earlier_cell(tmp_path):
     with Cluster(2, directory=tmp_path, framework="jax", grace=1.0) as cluster:
         live = cluster.live()
-        live.run(
-            "import os\nos.environ.setdefault('KERAS_BACKEND', 'jax')\nimport keras\n"
-            "keras.distribution.initialize()\nimport jax\n"
-            "from jax.experimental.multihost_utils import process_allgather\n"
-            "rank = jax.process_index()"
-        )
+        live.run(JAX)
         gather = "process_allgather(jax.numpy.array(rank + 1.0)).sum().item()"
         assert set(texts(live.run(gather)).values()) == {"3.0"}
         with pytest.raises(WorkerFailed, match="worker:1 raised ValueError: bad batch"):
             live.run("if rank: raise ValueError('bad batch')")
         assert set(texts(live.run(gather)).values()) == {"3.0"}
         assert live.pull_all("jax.numpy.arange(3) * rank")["worker:1"].tolist() == [0, 1, 2]
+        check_that_waiting_is_told_and_reset(live, JAX, gather)
+
+
+TORCH_MEETS = """
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+x = torch.full((3,), rank + 1.0)
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1))
+
+def total():
+    model(torch.ones(2, 4)).sum().backward()
+    y = torch.tensor(rank + 1.0)
+    dist.all_reduce(y)
+    return y.item()
+"""
 
 
 @pytest.mark.skipif(
@@ -47,10 +93,7 @@ def test_torch_reduces_over_processes_that_met_in_an_earlier_cell(tmp_path, monk
         monkeypatch.setenv("PYTHONPATH", str(TORCH), prepend=os.pathsep)
     with Cluster(2, directory=tmp_path, framework="torch", warm=False, grace=1.0) as cluster:
         live = cluster.live()
-        live.run(
-            "import torch, torch.distributed as dist\ndist.init_process_group('gloo')\n"
-            "rank = dist.get_rank()\nx = torch.full((3,), rank + 1.0)"
-        )
+        live.run(TORCH_MEETS)
         live.run("dist.all_reduce(x)")
         for array in live.pull_all("x").values():
             assert array.tolist() == [3.0, 3.0, 3.0]
@@ -59,6 +102,7 @@ def test_torch_reduces_over_processes_that_met_in_an_earlier_cell(tmp_path, monk
             live.run("if not rank: {}['lost']")
         live.run("z = torch.from_numpy(y.copy()); dist.all_reduce(z)")
         assert set(texts(live.run("z[0].item()")).values()) == {"12.0"}
+        check_that_waiting_is_told_and_reset(live, TORCH_MEETS, "total()")
 
 
 SERVE = """

@@ -62,6 +62,11 @@ def _enters(frame: re.Match[str]) -> bool:
     return frame["file"].endswith(_ENTRIES)
 
 
+def _inside(frame: re.Match[str]) -> bool:
+    """Return whether a frame is of an operation of a framework."""
+    return _framework().search(frame["file"]) is not None
+
+
 def parse(text: str, script: str = "") -> Stack:
     """Parse one dump.
 
@@ -76,8 +81,9 @@ def parse(text: str, script: str = "") -> Stack:
     users = [frame for frame in frames if is_users(frame["file"], script)]
     if not users:
         return Stack(text, None, waits=False)
-    inner = users[0]
-    waits = any(_framework().search(frame["file"]) for frame in frames[: frames.index(inner)])
+    # A framework may lie anywhere on `PYTHONPATH`, where what is not installed is the user's.
+    inner = next((frame for frame in users if not _inside(frame)), users[0])
+    waits = any(map(_inside, frames[: frames.index(inner)]))
     at = f"{Path(inner['file']).name}:{inner['line']} in {inner['function']}"
     return Stack(text, at, waits=waits)
 

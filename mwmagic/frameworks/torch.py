@@ -31,7 +31,7 @@ class Torch(Framework):
     virtual_devices = False
     early = ("PYTORCH_", "TORCH_")
 
-    frames = (r"/torch/distributed/",)
+    frames = (r"/torch/(?:distributed|autograd)/",)  # gradients are reduced in `backward`
 
     def environment(self, spec: ClusterSpec, task: Task) -> dict[str, str]:
         """Return the address of rank 0, the number of processes and this one's ranks."""

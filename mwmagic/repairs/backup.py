@@ -5,16 +5,27 @@ from __future__ import annotations
 
 import json
 from dataclasses import astuple
+from dataclasses import replace as replaced
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import tensorflow as tf
 from keras.src.callbacks import BackupAndRestore
+from keras.src.saving.saving_lib import H5IOStore
 from keras.src.utils import file_utils
 
 from .cluster import is_chief, of_chief, spans_workers
-from .note import Note, all_metric_variables, no_metric_state, seed_state, set_metric_state
+from .commit import count_from
+from .mark import keep_marks, marking
+from .note import (
+    Note,
+    all_metric_variables,
+    iterations,
+    no_metric_state,
+    seed_state,
+    set_metric_state,
+)
 from .repair import Repair, Sign, replace
 from .resume import ResumePoint, current_fit
 
@@ -34,7 +45,8 @@ def _back_up_on_chief() -> None:
         if note is not None:
             # First, so that there is a note for the weights even if a fault comes in between.
             note.write(self.backup_dir)
-        original(self)
+        with marking(None if note is None else note.version):
+            original(self)
         if note is not None:
             _keep_notes(self, note)
 
@@ -44,6 +56,7 @@ def _back_up_on_chief() -> None:
 
     replace(BackupAndRestore, "_save_model", _save_model)
     replace(BackupAndRestore, "on_train_end", delete_on_chief)
+    keep_marks()
 
 
 def _note(callback: Any) -> Note | None:
@@ -52,14 +65,17 @@ def _note(callback: Any) -> Note | None:
     if fit is None:
         return None
     seen = 0 if callback.save_freq == "epoch" else callback._last_batch_seen + 1
-    return Note.of(callback.model, fit.point(callback._current_epoch, seen))
+    note = Note.of(callback.model, fit.point(callback._current_epoch, seen))
+    # Without an update in between, that counts, two backups would have one name.
+    last = getattr(callback, "_noted", None)
+    return note if last is None else replaced(note, version=max(note.version, last + 1))
 
 
 def _keep_notes(callback: Any, note: Note) -> None:
     """Remove the notes on weights that the directory no longer holds."""
     before = getattr(callback, "_noted", None) if callback.double_checkpoint else None
-    note.remove_others(callback.backup_dir, {note.step, before})
-    callback._noted = note.step
+    note.remove_others(callback.backup_dir, {note.version, before})
+    callback._noted = note.version
 
 
 def _restore_from_chief() -> None:
@@ -76,13 +92,15 @@ def _restore_from_chief() -> None:
         if not spans_workers(model.distribute_strategy) or not model.built:
             original(self, logs)
             return
+        _forget_earlier(self)
         chief = is_chief(model.distribute_strategy)
         found = chief and file_utils.exists(self._weights_path)
         if chief:
             _drop_half_written(self._training_metadata_path)
-            original(self, logs)
-            note = Note.read(self.backup_dir, model) if found else None
-            self._noted = note.step if note else None
+            with marking() as mark:
+                original(self, logs)
+            note = _noted(self, mark.number) if found else None
+            self._noted = note.version if note else None
         _follow(self, found, note)
 
     def on_epoch_begin(self: Any, epoch: int, logs: Any = None) -> None:
@@ -95,6 +113,23 @@ def _restore_from_chief() -> None:
 
     replace(BackupAndRestore, "on_train_begin", on_train_begin)
     replace(BackupAndRestore, "on_epoch_begin", on_epoch_begin)
+
+
+def _forget_earlier(callback: Any) -> None:
+    """Forget an earlier `fit` of this callback, which an error may have ended elsewhere than here.
+
+    Workers that count differently would save, and reduce, in different batches.
+    """
+    callback._batches_seen_since_last_saving = callback._last_batch_seen = 0
+    callback.__dict__.pop("_metrics", None)
+
+
+def _noted(callback: Any, version: int | None) -> Note | None:
+    """Return the note on the weights that were restored, and count their updates on from there."""
+    if version is None:  # Keras alone has written them, or an earlier mwmagic
+        version = iterations(callback.model)
+    count_from(version)
+    return Note.read(callback.backup_dir, callback.model, version)
 
 
 def _drop_half_written(path: str) -> None:
@@ -160,6 +195,7 @@ REPAIRS = (
                 "self.model.save_weights(filepath=self._weights_path",
             ),
             Sign(BackupAndRestore, "on_train_end", "file_utils.rmtree(self.backup_dir)"),
+            Sign(H5IOStore, "close", "self.h5_file.close()"),
         ),
         _back_up_on_chief,
     ),

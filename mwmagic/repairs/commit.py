@@ -23,7 +23,6 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
-from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
 from .cluster import spans_workers
 from .tracked import tracked_variables, tracks
@@ -34,6 +33,8 @@ if TYPE_CHECKING:
 __all__ = [
     "COPY_BYTES",
     "Counters",
+    "committed",
+    "count_from",
     "counters",
     "enter",
     "is_local",
@@ -58,6 +59,8 @@ _ENTERED: ContextVar[bool] = ContextVar("entered", default=False)
 
 def _plain(value: Any, dtype: Any = None) -> Any:
     """Return a variable that belongs to no strategy."""
+    from tensorflow.python.ops.resource_variable_ops import ResourceVariable
+
     with tf.init_scope(), tf.device("CPU:0"):
         return ResourceVariable(value, trainable=False, dtype=dtype)
 
@@ -91,6 +94,28 @@ def _counters() -> Counters:
     if not _COUNTERS:
         _COUNTERS.append(Counters(*(_plain(0, tf.int64) for _ in range(7))))
     return _COUNTERS[0]
+
+
+_BEFORE: list[int] = [0]
+"""How many updates were made in earlier processes whose backup was restored in this one."""
+
+
+def committed() -> int | None:
+    """Return how many whole updates of weights there have been; None where nothing counts them."""
+    if not tracks():
+        return None
+    count = counters()
+    return _BEFORE[0] + (0 if count is None else int(count.done.numpy()))
+
+
+def count_from(done: int) -> None:
+    """Take the weights as those after a number of whole updates.
+
+    The counters stay as they are, because a recovery compares them between the tasks.
+    """
+    now = committed()
+    if now is not None:
+        _BEFORE[0] += done - now
 
 
 # What operations wait for.

@@ -1,7 +1,7 @@
 # ruff: noqa: ANN401 - Keras has no annotations
 """What a backup needs besides the weights to resume in mid-epoch.
 
-Its name contains the optimizer's step, which the weights contain too. So after a fault a
+Its name contains the version of the weights, which their file says too. So after a fault a
 note is never matched with weights that it does not belong to.
 """
 
@@ -15,9 +15,17 @@ import numpy as np
 import tensorflow as tf
 from keras.src.utils import file_utils
 
+from .commit import committed
 from .resume import ResumePoint
 
-__all__ = ["Note", "all_metric_variables", "no_metric_state", "seed_state", "set_metric_state"]
+__all__ = [
+    "Note",
+    "all_metric_variables",
+    "iterations",
+    "no_metric_state",
+    "seed_state",
+    "set_metric_state",
+]
 
 POINT_FILE = "point-{}.npz"
 
@@ -28,15 +36,15 @@ class Note:
 
     Parameters
     ----------
-    step : int
-        The optimizer's.
+    version : int
+        That of the weights.
     point : ResumePoint
         Where the training is.
     seeds, metrics : list of array
         The state of random layers, and of the metrics, over all replicas.
     """
 
-    step: int
+    version: int
     point: ResumePoint
     seeds: list[Any]
     metrics: list[Any]
@@ -46,12 +54,12 @@ class Note:
         """Return a note on a model at a point of its training; call it on every worker."""
         seeds = [variable.numpy() for variable in seed_state(model)]
         metrics = metric_state(model) if point.seen else []
-        return cls(_step(model), point, seeds, metrics)
+        return cls(_version(model), point, seeds, metrics)
 
     @classmethod
-    def read(cls, directory: str, model: Any) -> Note | None:
-        """Return the note on a model's weights, or None if there is none."""
-        path = file_utils.join(directory, POINT_FILE.format(_step(model)))
+    def read(cls, directory: str, model: Any, version: int) -> Note | None:
+        """Return the note on a version of a model's weights, or None if there is none."""
+        path = file_utils.join(directory, POINT_FILE.format(version))
         if not file_utils.exists(path):
             return None
         with tf.io.gfile.GFile(path, "rb") as file, np.load(io.BytesIO(file.read())) as saved:
@@ -62,7 +70,7 @@ class Note:
             for kind in ("seed", "metric")
         )
         fits = list(map(np.shape, metrics)) == [v.shape for v in _metric_variables(model)]
-        return cls(_step(model), point, seeds, metrics if fits else [])
+        return cls(version, point, seeds, metrics if fits else [])
 
     def write(self, directory: str) -> None:
         """Write to a backup's directory, atomically."""
@@ -71,21 +79,33 @@ class Note:
             arrays.update({f"{kind}/{i}": value for i, value in enumerate(values)})
         buffer = io.BytesIO()
         np.savez(buffer, **arrays)  # type: ignore[arg-type]
-        path = file_utils.join(directory, POINT_FILE.format(self.step))
+        path = file_utils.join(directory, POINT_FILE.format(self.version))
         tf.io.gfile.makedirs(directory)
         with tf.io.gfile.GFile(f"{path}.draft", "wb") as file:
             file.write(buffer.getvalue())
         tf.io.gfile.rename(f"{path}.draft", path, overwrite=True)
 
-    def remove_others(self, directory: str, steps: set[int | None]) -> None:
-        """Remove the notes on all steps but these."""
-        kept = {POINT_FILE.format(step) for step in steps}
+    def remove_others(self, directory: str, versions: set[int | None]) -> None:
+        """Remove the notes on all versions but these."""
+        kept = {POINT_FILE.format(version) for version in versions}
         for name in file_utils.listdir(directory):
             if name.startswith(POINT_FILE.partition("{")[0]) and name not in kept:
                 file_utils.remove(file_utils.join(directory, name))
 
 
-def _step(model: Any) -> int:
+def _version(model: Any) -> int:
+    """Return the number of whole updates that a model's weights hold.
+
+    `optimizer.iterations` is no such number after an update that was cut short, or where a step
+    has several optimizers. It serves where nothing counts whole updates: in programs, which write
+    nothing once a step has failed.
+    """
+    done = committed()
+    return iterations(model) if done is None else done
+
+
+def iterations(model: Any) -> int:
+    """Return how many updates a model's optimizer has begun; 0 if it has none."""
     return int(model.optimizer.iterations.numpy()) if model.optimizer is not None else 0
 
 

@@ -19,7 +19,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import ModuleType
 
-__all__ = ["KEYS", "VARIABLES", "renumber", "track", "tracked_keys", "tracked_variables", "tracks"]
+__all__ = [
+    "KEYS",
+    "VARIABLES",
+    "forget",
+    "renumber",
+    "track",
+    "tracked_keys",
+    "tracked_variables",
+    "tracks",
+]
 
 VARIABLES = ("tensorflow.python.distribute.values", "DistributedVariable")
 """The class of every variable of a distribution strategy."""
@@ -49,7 +58,7 @@ _TRACKED: list[_Tracked] = []
 
 
 def tracks() -> bool:
-    """Return whether `track` has been called in this process."""
+    """Return whether this process notes what strategies make."""
     return bool(_TRACKED)
 
 
@@ -61,6 +70,11 @@ def track() -> None:
     _TRACKED.append(found)
     after_import(VARIABLES[0], lambda module: _follow(module, VARIABLES[1], found.note))
     after_import(KEYS[0], lambda module: _follow(module, KEYS[1], found.note_keys))
+
+
+def forget() -> None:
+    """Note nothing any more, as TensorFlow does not have what it is noted for."""
+    _TRACKED.clear()
 
 
 def _follow(module: ModuleType, name: str, note: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from mwmagic.agent.file import write
@@ -11,8 +11,10 @@ from mwmagic.agent.wire import CHUNK_BYTES, LOG_LOST, as_bytes, unpacked
 from mwmagic.errors import SupervisorError
 from mwmagic.words.file import file_words
 
+from .window import in_order
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import AsyncGenerator, Callable, Iterator
 
     from mwmagic.engines.channel import Channel
     from mwmagic.model.messages import Message
@@ -81,12 +83,16 @@ class Copy:
             self.size = size
         while self._holes:
             start, end = self._holes[0]
-            data, _ = await self._fetch(start, end - start)
-            if not data:
-                raise SupervisorError(f"{self.path} ends at {start} bytes, not at {end}")
-            write(self.path, start, data)
-            self._holes[0] = (start + len(data), end)
-            if start + len(data) == end:
+            async with aclosing(self._pieces(start, end)) as pieces:
+                async for offset, data in pieces:
+                    if offset != start:
+                        break  # the piece before was shorter, as the file was then
+                    if not data:
+                        raise SupervisorError(f"{self.path} ends at {start} bytes, not at {end}")
+                    write(self.path, start, data)
+                    start += len(data)
+                    self._holes[0] = (start, end)
+            if start == end:
                 del self._holes[0]
 
     async def pull(self) -> None:
@@ -97,15 +103,24 @@ class Copy:
         OSError
             It cannot be written here.
         """
-        while True:
-            try:
+        with suppress(SupervisorError):  # the file does not exist yet, or the agent is gone
+            await self.fill(self.size)
+            while True:
                 data, size = await self._fetch(self.size, CHUNK_BYTES)
-            except SupervisorError:
-                return  # the file does not exist yet, or the agent is gone
-            write(self.path, self.size, data)  # even if empty, since the file exists
-            self.size += len(data)
-            if self.size >= size:
-                return
+                write(self.path, self.size, data)  # even if empty, since the file exists
+                self.size += len(data)
+                if self.size >= size:
+                    return
+                await self.fill(size)
+
+    def _pieces(self, start: int, end: int) -> AsyncGenerator[tuple[int, bytes], None]:
+        """Fetch a part of the file in pieces; yield each and where it begins."""
+
+        async def piece(offset: int) -> tuple[int, bytes]:
+            data, _ = await self._fetch(offset, end - offset)
+            return offset, data
+
+        return in_order(map(piece, range(start, end, CHUNK_BYTES)))
 
     async def _fetch(self, offset: int, count: int) -> tuple[bytes, int]:
         """Return a piece of the file, and the size of the file."""

@@ -5,13 +5,16 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
+from contextlib import aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from mwmagic.agent.wire import CHUNK_BYTES, packed
 from mwmagic.errors import ClusterError, SupervisorError
 from mwmagic.record.paths import FOLDER
 from mwmagic.words.file import file_words
+
+from .window import in_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -103,14 +106,23 @@ class Disk:
             self._brought[path] = state
 
     async def _bring(self, path: Path) -> None:
+        there = self.there(str(path))
         with path.open("rb") as file:
-            offset = 0
-            while (data := file.read(CHUNK_BYTES)) or not offset:
-                await self._put(self.there(str(path)), offset, data)
-                offset += len(data) or 1
+            puts = (self._put(there, offset, data) for offset, data in _pieces(file))
+            async with aclosing(in_order(puts)) as stored:
+                async for _ in stored:
+                    pass
 
     async def _put(self, path: str, offset: int, data: bytes) -> None:
         await self._channel.request("put", path=path, offset=offset, data=packed(data))
+
+
+def _pieces(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    """Yield the pieces of a file and their offsets; an empty file has one that is empty."""
+    offset = 0
+    while (data := file.read(CHUNK_BYTES)) or not offset:
+        yield offset, data
+        offset += len(data) or 1
 
 
 def _files(paths: Iterable[Path]) -> Iterator[Path]:

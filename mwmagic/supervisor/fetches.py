@@ -16,6 +16,7 @@ from mwmagic.errors import FileTrouble, MwmagicError, SupervisorError
 from mwmagic.words.file import file_words
 
 from .copies import Copy
+from .window import PIECES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from mwmagic.model.fetch import Fetch
 
 __all__ = ["Fetches", "destination"]
+
+STEP_BYTES = 2 * PIECES * CHUNK_BYTES
+"""After how many bytes the progress is told."""
 
 KEPT_COUNT = 16
 """How many fetches are told of whose clients have not said that they know of the end."""
@@ -117,10 +121,10 @@ class Fetches:
             await self._file(key, Copy(channel, str(here), there), size)
 
     async def _file(self, key: str, copy: Copy, size: int) -> None:
-        """Fetch a file chunk by chunk, each of which is told."""
+        """Fetch a file; each `STEP_BYTES` are told."""
         before = self._known[key].done
         while copy.size < size:
-            await copy.fill(min(copy.size + CHUNK_BYTES, size))
+            await copy.fill(min(copy.size + STEP_BYTES, size))
             self._note(key, done=before + copy.size)
 
 

@@ -29,15 +29,24 @@ __all__ = ["FREED", "PRIVATE", "Collectives"]
 
 CONTEXT = "tensorflow.python.eager.context"
 
+IN_COLLECTIVE = "tensorflow.python.ops.gen_collective_ops"
+"""The module of which a thread runs a function while it is in a collective."""
+
 PRIVATE = (
     (CONTEXT, "Context.abort_collective_ops"),
     (CONTEXT, "Context.enable_collective_ops"),
     (CONTEXT, "Context._collective_ops_server_def"),
+    (CONTEXT, "Context.executor"),
+    ("tensorflow.python.eager.executor", "Executor.clear_error"),
+    ("tensorflow.python.framework.ops", "Operation._is_stateful"),
+    ("tensorflow.python.ops.resource_variable_ops", "ResourceVariable"),
+    (IN_COLLECTIVE, "collective_reduce_v2"),
     (tracked.VARIABLES[0], tracked.VARIABLES[1]),
     (tracked.KEYS[0], tracked.KEYS[1]),
     (tracked.KEYS[0], f"{tracked.KEYS[1]}._instance_key_table"),
+    (tracked.KEYS[0], f"{tracked.KEYS[1]}._lock"),
 )
-"""The names of TensorFlow's that are used here: the module, and the name in it."""
+"""The names of TensorFlow's that are used here and in `mwmagic.repairs.commit`: module, name."""
 
 FREED = "freed by mwmagic, as another task does not come to this collective"
 """What TensorFlow says of a collective that was ended."""
@@ -97,11 +106,15 @@ class Collectives:
         cls.__init__ = __init__
 
     def _prepare(self, tensorflow: Any) -> None:
-        from mwmagic.repairs import commit
         from mwmagic.repairs.cluster import in_cluster
 
-        commit.step_in_loops(tensorflow)
-        commit.order_collectives(tensorflow)
+        if lacking():
+            tracked.forget()
+        else:
+            from mwmagic.repairs import commit
+
+            commit.step_in_loops(tensorflow)
+            commit.order_collectives(tensorflow)
         self._watch(tensorflow.errors.UnavailableError)
         cls = tensorflow.distribute.MultiWorkerMirroredStrategy
         original, collectives = cls.__init__, self
@@ -124,13 +137,10 @@ class Collectives:
         """
         found = context()
         if found is None:
-            return "framework" if _has_others() else None
-        if lacking():
-            return "names"
-        if found.list_logical_devices("GPU"):
-            return "gpu"
-        if not tracked.tracked_keys():
-            return "program"
+            return _unknown()
+        obstacle = _obstacle(found)
+        if obstacle is not None:
+            return obstacle
         self.ended = False
         found.abort_collective_ops(UNAVAILABLE_CODE, FREED)
         return None
@@ -173,6 +183,22 @@ def context() -> Any:
     return found if getattr(found, "_collective_ops_server_def", None) else None
 
 
+def _unknown() -> str | None:
+    """Return why collectives cannot be ended of which TensorFlow's context says nothing."""
+    if _has_others():
+        return "framework"
+    return "names" if CONTEXT in sys.modules and lacking() else None
+
+
+def _obstacle(found: Any) -> str | None:
+    """Return why TensorFlow's collectives can neither be ended nor joined again."""
+    if lacking():
+        return "names"
+    if found.list_logical_devices("GPU"):
+        return "gpu"  # NCCL's have not been tried
+    return None if tracked.tracked_keys() else "program"
+
+
 def lacking() -> list[str]:
     """Return which of the private names this TensorFlow does not have."""
     return [f"{module}.{name}" for module, name in PRIVATE if not _has(module, name)]
@@ -213,10 +239,10 @@ def rejoin(epoch: int) -> dict[str, int] | None:
     -------
     dict of str to int or None
         Where this task's training stands, as `mwmagic.cells.Standing` says; None if it has no
-        collectives.
+        collectives that can be joined again.
     """
     found = context()
-    if found is None or lacking() or not tracked.tracked_keys():
+    if found is None or _obstacle(found):
         return None
     _end_all(found)
     found.executor.clear_error()
@@ -248,7 +274,7 @@ def _end_all(found: Any) -> None:
 
 def _is_collective(frame: FrameType | None) -> bool:
     """Return whether a thread is in a collective."""
-    while frame is not None and not frame.f_code.co_filename.endswith("gen_collective_ops.py"):
+    while frame is not None and frame.f_globals.get("__name__") != IN_COLLECTIVE:
         frame = frame.f_back
     return frame is not None
 

@@ -19,6 +19,20 @@ SLEEPING = """Current thread 0x00007f3c36082b80 (most recent call first):
 """
 
 
+BACKWARD = """Current thread 0x00007f3c36082b80 (most recent call first):
+  File "/home/me/packages/torch/autograd/graph.py", line 842 in _engine_run_backward
+  File "/home/me/packages/torch/autograd/__init__.py", line 354 in backward
+  File "/lib/python3.11/site-packages/torch/_tensor.py", line 630 in backward
+  File "/home/me/main.py", line 28 in train
+  File "/lib/python3.11/mwmagic/worker/bootstrap.py", line 186 in _execute
+"""
+
+
+def test_a_stack_inside_the_framework_waits_wherever_that_lies():
+    stack = parse(BACKWARD)
+    assert (stack.at, stack.waits) == ("main.py:28 in train", True)
+
+
 def test_a_stack_inside_the_framework_waits():
     stack = parse(COLLECTIVE)
     assert (stack.at, stack.waits) == ("main.py:28 in train", True)

@@ -6,6 +6,8 @@ import importlib
 
 import pytest
 
+from mwmagic.repairs import tracked
+from mwmagic.worker import collectives as ours
 from mwmagic.worker.collectives import FREED, PRIVATE, CollectiveEnded, Collectives, lacking
 
 pytestmark = [pytest.mark.slow, pytest.mark.tensorflow]
@@ -26,6 +28,58 @@ def test_a_name_that_is_gone_is_noticed(monkeypatch):
     context = importlib.import_module(PRIVATE[0][0])
     monkeypatch.delattr(context.Context, "abort_collective_ops")
     assert lacking() == [f"{PRIVATE[0][0]}.Context.abort_collective_ops"]
+
+
+@pytest.fixture
+def known(monkeypatch):
+    """Keep what a test has noted of strategies to itself."""
+    monkeypatch.setattr(tracked, "_TRACKED", [])
+
+
+def test_where_a_name_is_gone_nothing_is_followed_and_that_is_said(monkeypatch, known):
+    tensorflow = importlib.import_module("tensorflow")
+    strategy = tensorflow.distribute.MultiWorkerMirroredStrategy
+    for owner, name in (
+        (strategy, "__init__"),
+        (tensorflow.errors.UnavailableError, "__init__"),
+    ):
+        monkeypatch.setattr(owner, name, vars(owner)[name])  # and put it back
+    run = strategy.run
+    monkeypatch.setattr(ours, "PRIVATE", (*PRIVATE, (ours.CONTEXT, "Context.gone")))
+    tracked.track()
+    collectives = Collectives(lambda: None)
+    collectives._prepare(tensorflow)
+    assert strategy.run is run
+    assert not tracked.tracks(), "the repairs count nothing"
+    assert collectives.free() == "names"
+    monkeypatch.setattr(ours, "context", Device)
+    assert collectives.free() == "names"
+    assert ours.rejoin(1) is None
+
+
+class Device:
+    """TensorFlow's context where there is a device of a kind."""
+
+    def __init__(self, kind="CPU"):
+        self.kind = kind
+
+    def list_logical_devices(self, kind):
+        return [f"/device:{kind}:0"] if kind == self.kind else []
+
+    def __getattr__(self, name):
+        raise AssertionError(f"{name} was used")
+
+
+def test_on_gpus_collectives_are_neither_ended_nor_joined_again(monkeypatch, known):
+    tracked.track()
+    keys = importlib.import_module(tracked.KEYS[0]).CollectiveKeys()
+    tracked._TRACKED[0].note_keys(keys)
+    monkeypatch.setattr(ours, "context", lambda: Device("GPU"))
+    assert Collectives(lambda: None).free() == "gpu"
+    assert ours.rejoin(1) is None
+    monkeypatch.setattr(ours, "context", Device)
+    with pytest.raises(AssertionError, match="abort_collective_ops was used"):
+        Collectives(lambda: None).free()
 
 
 def test_what_comes_from_an_ended_collective_is_known_however_it_is_wrapped():
