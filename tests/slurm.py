@@ -15,7 +15,6 @@ from processes import LABEL, eventually
 GPUS = 2
 """What each node has of them, by its declaration."""
 
-# UsePss: what forked workers share with the warm process is counted once, as control groups do.
 CONFIGURATION = """\
 ClusterName=mw
 SlurmctldHost={here}({gateway})
@@ -28,7 +27,7 @@ CredType=cred/munge
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 JobAcctGatherType=jobacct_gather/linux
-JobAcctGatherParams=OverMemoryKill,UsePss
+JobAcctGatherParams=OverMemoryKill
 JobAcctGatherFrequency=task=1
 PreemptType=preempt/partition_prio
 PreemptMode=CANCEL

@@ -1,7 +1,8 @@
 """Starts the agent: ``python -I -S DIR/__main__.py [FOLDER]``.
 
-Or a zygote: ``python -I -S DIR/__main__.py zygote BOOTSTRAP MODULE ...``, or one of the agent's
-inquiries: ``python DIR/__main__.py versions NAME ...`` and ``python -I -S DIR/__main__.py reach``.
+Or a zygote: ``python -I -S DIR/__main__.py zygote SPARES BOOTSTRAP MODULE ...``, or one of the
+agent's inquiries: ``python DIR/__main__.py versions NAME ...`` and
+``python -I -S DIR/__main__.py reach``.
 
 The modules next to this file import each other as parts of a package. The package has a unique
 name, because a zygote's workers may import any of the user's modules. This file is run directly

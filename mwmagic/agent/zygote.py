@@ -1,10 +1,11 @@
 """The zygote: a process that has imported a framework and forks workers, which need not import it.
 
-The agent starts it as ``python DIR/__main__.py zygote BOOTSTRAP MODULE [MODULE ...]`` with a
-socket as standard input. It writes one line of JSON when the imports are done. Then each byte on
-the socket asks for one worker and comes with four descriptors: a file with the request, the
-worker's output, a pipe on which the worker answers with its process id or with the reason why it
-could not be started, and the worker's end of its line.
+The agent starts it as ``python DIR/__main__.py zygote SPARES BOOTSTRAP MODULE [MODULE ...]``, where
+SPARES is how many forks may wait for an order, with a socket as standard input. It writes one line
+of JSON when the imports are done. Then each byte on the socket asks for one worker and comes with
+four descriptors: a file with the request, the worker's output, a pipe on which the worker answers
+with its process id or with the reason why it could not be started, and the worker's end of its
+line.
 
 It runs no operation of the framework and has a single thread, because a fork copies only one.
 OpenBLAS is limited to one thread before the imports; a worker's own ``OPENBLAS_NUM_THREADS`` comes
@@ -41,9 +42,6 @@ LIBC.getenv.restype = ctypes.c_void_p
 
 FIRST_SPARE_COUNT = 2
 """How many forks wait for an order until it is known how many are asked for at once."""
-
-MOST_SPARE_COUNT = 8
-"""The most forks that wait: each takes some megabytes for its page tables."""
 
 QUIET_SECONDS = 0.5
 """How long nothing was asked for when new ones are forked, so as not to slow down a start."""
@@ -119,15 +117,21 @@ class Spares:
     Whichever of them reads an order first takes it. It writes a byte to a pipe of its own then,
     which ends without one if it dies.
 
+    Parameters
+    ----------
+    most : int
+        How many may wait.
+
     Attributes
     ----------
     free : list of int
         The other ends of those that wait.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
         self.free: list[int] = []
-        self._wanted = FIRST_SPARE_COUNT
+        self._most = most
+        self._wanted = min(FIRST_SPARE_COUNT, most)
         self._taken = 0
 
     def orders(self, channel: socket.socket) -> list[list[int]]:
@@ -150,7 +154,7 @@ class Spares:
     def _note(self, taken: int) -> None:
         """Note that workers were started; as many as at once now may be at once later."""
         self._taken += taken
-        self._wanted = min(max(self._wanted, self._taken), MOST_SPARE_COUNT)
+        self._wanted = min(max(self._wanted, self._taken), self._most)
 
     def missing(self) -> list[int]:
         """Return the ends for as many new spares as are missing."""
@@ -168,9 +172,12 @@ class Spares:
             os.close(end)
 
 
-def serve(channel: socket.socket, agent: int) -> list[str]:
-    """Fork workers until the agent is gone; return only in a worker, with its argv."""
-    spares = Spares()
+def serve(channel: socket.socket, agent: int, most: int) -> list[str]:
+    """Fork workers until the agent is gone; return only in a worker, with its argv.
+
+    At `most` so many spares wait.
+    """
+    spares = Spares(most)
     while True:
         orders = spares.orders(channel)
         shares = orders or [[end] for end in spares.missing()]
@@ -312,13 +319,13 @@ def main() -> tuple[ModuleType, list[str]]:
     channel = take_socket()
     hide_folder()
     try:
-        module = prepare(sys.argv[2], sys.argv[3:])
+        module = prepare(sys.argv[3], sys.argv[4:])
     except Exception as error:  # noqa: BLE001 - imported code may raise anything
         say(channel, error=f"{type(error).__name__}: {error}"[:5000])
         sys.exit(1)
     settle()
     say(channel, error=None)
-    return module, serve(channel, agent)
+    return module, serve(channel, agent, int(sys.argv[2]))
 
 
 def run(package: str) -> None:

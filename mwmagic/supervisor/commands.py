@@ -9,7 +9,13 @@ if TYPE_CHECKING:
 
     from mwmagic.engines.channel import Channel
 
-__all__ = ["warm_command", "worker_command"]
+__all__ = ["SPARE_COUNT", "warm_command", "worker_command"]
+
+SPARE_COUNT = 8
+"""How many forks of a warm process may wait for a start; each has a megabyte or two of its own.
+
+On another machine none waits: a scheduler may count for each what all of them share.
+"""
 
 
 def worker_command(channel: Channel) -> list[str]:
@@ -20,4 +26,6 @@ def worker_command(channel: Channel) -> list[str]:
 def warm_command(channel: Channel, modules: Sequence[str]) -> list[str]:
     """Return the command of a process that imports modules, to be forked from."""
     python, bootstrap = worker_command(channel)
-    return [python, f"{channel.package}/agent/__main__.py", "zygote", bootstrap, *modules]
+    program = f"{channel.package}/agent/__main__.py"
+    spares = str(SPARE_COUNT if channel.host.here else 0)
+    return [python, program, "zygote", spares, bootstrap, *modules]

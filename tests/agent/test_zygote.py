@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from processes import children, eventually
-from speaker import HELPER, ZYGOTE, gone, state
+from speaker import HELPER, SPARE_COUNT, ZYGOTE, gone, state
 
 from mwmagic.agent import zygote as module
 
@@ -350,7 +350,7 @@ def test_as_many_wait_for_an_order_as_were_started_at_once(agent, bootstrap):
     for number in range(12):
         launch(agent, bootstrap, f"c{number}", "")
     agent.until(lambda: len(agent.all("exited", code=0)) == 20)
-    spares(agent, pid, module.MOST_SPARE_COUNT)
+    spares(agent, pid, SPARE_COUNT)
 
 
 @pytest.mark.slow
