@@ -185,6 +185,7 @@ def serve(channel: socket.socket, agent: int, most: int) -> list[str]:
         for descriptor in (one for share in shares if share is not own for one in share):
             os.close(descriptor)
         if own:
+            os.setsid()  # before it has a badge, by which the agent may kill its process group
             spares.forget()
             order = own if orders else awaited(channel, own, agent, middle)
             channel.close()
@@ -264,7 +265,6 @@ def become(order: list[int], agent: int, middle: int) -> list[str]:
     """Turn a fresh fork into the requested process, and return its argv."""
     letter, output, answer, line = order
     request = json.loads(os.pread(letter, os.fstat(letter).st_size, 0))
-    os.setsid()  # first, because with the badge the agent may kill the process group
     wear(request["badge"])
     for target in (1, 2):
         os.dup2(output, target)

@@ -369,6 +369,7 @@ def test_spares_end_with_their_zygote(agent, bootstrap):
     warm(agent, bootstrap, "json")
     pid = agent.wait("warmed")["pid"]
     waiting = spares(agent, pid, 2)
+    assert [os.getpgid(one) for one in waiting] == waiting, "killing one would kill the others"
     os.kill(pid, signal.SIGKILL)
     agent.wait("cooled", key="k")
     eventually(lambda: gone(waiting), "end of the spares")
