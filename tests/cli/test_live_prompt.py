@@ -153,6 +153,7 @@ def test_a_terminal_has_prompts_interrupts_and_a_history(tmp_path, nothing_survi
         one.type("rank\n")
         one.until("run 2: live interpreters on 2 tasks")
         one.until("NameError")
+        one.until("In [9] on 1: ")  # before, Ctrl-D is lost as the interrupt above
         one.type("\x04")
         _, status = os.waitpid(one.process, 0)
     assert os.waitstatus_to_exitcode(status) == 0
