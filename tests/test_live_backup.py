@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from livemodel import NETWORK
 
 from mwmagic import Cluster
 from mwmagic.errors import WorkerFailed
@@ -32,14 +33,7 @@ def build():
     global model
     tf.keras.utils.set_random_seed(7)
     with strategy.scope():
-        model = tf.keras.Sequential([
-            tf.keras.Input((16,)),
-            tf.keras.layers.Dense(8, activation="relu"),
-            tf.keras.layers.BatchNormalization(),
-            tf.keras.layers.Dropout(0.2),
-            tf.keras.layers.Dense(1, activation="sigmoid"),
-        ])
-        model.compile("adam", "binary_crossentropy", metrics=["accuracy"])
+        model = network()
 
 class Accident(tf.keras.callbacks.Callback):
     '''Lets a task raise, or wait for its end, after some batches, and notes all of them.'''
@@ -128,7 +122,7 @@ def live(cluster):
 
 
 def prepare(live):
-    live.run(f"BATCHES, EVERY = {BATCHES}, {EVERY}\n{BUILD}")
+    live.run(f"BATCHES, EVERY = {BATCHES}, {EVERY}\n{NETWORK}{BUILD}")
 
 
 def values(live, source):

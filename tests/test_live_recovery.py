@@ -8,6 +8,7 @@ import random
 import signal
 
 import pytest
+from livemodel import NETWORK
 
 from mwmagic import Cluster
 from mwmagic.errors import RunFailed, WorkerFailed
@@ -32,14 +33,7 @@ x = rng.normal(size=(8 * tasks, 16)).astype("float32")
 y = (x.sum(1) > 0).astype("float32")[:, None]
 data = tf.data.Dataset.from_tensors((x, y)).unbatch().batch(8 * tasks).cache().repeat()
 with strategy.scope():
-    model = tf.keras.Sequential([
-        tf.keras.Input((16,)),
-        tf.keras.layers.Dense(8, activation="relu"),
-        tf.keras.layers.BatchNormalization(),
-        tf.keras.layers.Dropout(0.2),
-        tf.keras.layers.Dense(1, activation="sigmoid"),
-    ])
-    model.compile("adam", "binary_crossentropy", metrics=["accuracy"])
+    model = network()
 
 def fit(steps=2, **more):
     return model.fit(data, steps_per_epoch=steps, verbose=0, **more).history
@@ -132,7 +126,7 @@ class Gang:
 def gang(request, tmp_path_factory, lean):
     with Cluster(request.param, directory=tmp_path_factory.mktemp("gang"), grace=1.0) as cluster:
         live = cluster.live()
-        live.run(BUILD)
+        live.run(NETWORK + BUILD)
         yield Gang(live, request.param)
 
 

@@ -195,23 +195,26 @@ def serve(channel: socket.socket, agent: int, most: int) -> list[str]:
 def awaited(channel: socket.socket, own: list[int], agent: int, middle: int) -> list[int]:
     """Wait, as a spare, for an order, and return its descriptors."""
     join(agent, middle)
-    asked, descriptors, _, _ = socket.recv_fds(channel, 1, ORDER_DESCRIPTORS)
-    if not asked:
-        os._exit(0)
+    order = received(channel)
     os.write(own[0], b"t")
     os.close(own[0])
-    return descriptors
+    return order
 
 
 def gathered(channel: socket.socket) -> list[list[int]]:
     """Read the orders that are there; return the descriptors of each."""
     orders: list[list[int]] = []
     while not orders or select.select([channel], [], [], 0)[0]:
-        asked, descriptors, _, _ = socket.recv_fds(channel, 1, ORDER_DESCRIPTORS)
-        if not asked:
-            os._exit(0)
-        orders.append(descriptors)
+        orders.append(received(channel))
     return orders
+
+
+def received(channel: socket.socket) -> list[int]:
+    """Read one order; return its descriptors, or end if the agent is gone."""
+    asked, descriptors, _, _ = socket.recv_fds(channel, 1, ORDER_DESCRIPTORS)
+    if not asked:
+        os._exit(0)
+    return descriptors
 
 
 def forked(shares: list[list[int]]) -> tuple[int, list[int]]:

@@ -405,7 +405,6 @@ class Place:
                 traceback.print_exc()
 
     def _gone(self, node: Node) -> None:
-        self._broken = True
         self._avoid.add(node.host.name)
         self._fenced = max(self._fenced, node.channel.fenced)
         if node.host.here:
