@@ -640,6 +640,7 @@ LEAST_MS = 150
 
 def test_while_you_type_elsewhere_what_is_printed_comes_at_once_now_and_then(notebook):
     notebook.write(cells.declare(), cells.counting(STEPS)).open().run()
+    notebook.page.locator(".mw-blocks").first.wait_for(state="attached")
     notebook.page.evaluate(TYPES)
     eventually(lambda: numbers(notebook) == counted(STEPS // 2), "every line before the pause")
     drawn = notebook.page.evaluate("() => window.drawn")

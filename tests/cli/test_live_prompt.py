@@ -127,9 +127,9 @@ def test_a_terminal_has_prompts_interrupts_and_a_history(tmp_path, nothing_survi
         one.until("interrupted on all tasks; all variables are kept")
         one.until("In [4]: ")
         one.type("half a li")
-        one.until("half a li")  # Python loses an interrupt that comes before readline is ready
-        one.type("\x03")
-        one.until("KeyboardInterrupt")
+        one.until("half a li")
+        # Python loses an interrupt that comes before readline is ready.
+        one.until("KeyboardInterrupt", again="\x03")
         one.until("In [4]: ")
         one.type("%tasks 1\n")
         one.until("In [4] on 1: ")

@@ -12,6 +12,7 @@ import signal
 import time
 
 import pytest
+from processes import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("lean")]
 
@@ -103,7 +104,9 @@ class Chaos:
     def is_killed(self):
         victim = self.dice.randrange(TASKS)
         request = self.running("time.sleep(600)")
-        os.kill(self.state()[f"worker:{victim}"]["pid"], signal.SIGKILL)
+        # The record, from which it is read, may be a moment behind.
+        pid = eventually(lambda: self.state()[f"worker:{victim}"]["pid"], "process id")
+        os.kill(pid, signal.SIGKILL)
         assert f"worker:{victim} killed by SIGKILL" in self.kernel.collect(request).error
         self.open()
 
