@@ -413,6 +413,15 @@ KNOWN = (
         symptoms=(Finding(Symptom.SILENT),),
     ),
     Known(
+        "profiler",
+        "A crash of TensorFlow's profiler",
+        "Where a profile stops, TensorFlow completes events that it has already freed. Each "
+        "collective has such an event, on all workers but the one that coordinates them.",
+        "profile `worker:0` (the chief, if there is one)",
+        "https://github.com/openxla/xla/blob/main/xla/tsl/profiler/backends/cpu/traceme_recorder.cc",
+        signs=('Fatal Python error: ...profiler_v2.py", line ... in stop',),
+    ),
+    Known(
         "crash",
         "A crash in native code",
         "A library written in C or C++ crashed. The task's log ends with its message and the "

@@ -35,7 +35,6 @@ _ITERATORS = {
     f"{_OPS}.multi_device_iterator_ops": "OwnedMultiDeviceIterator",
 }
 _CACHE = f"{_OPS}.cache_op"
-_PROFILER = "tensorflow.python.profiler.profiler_v2"
 
 
 def install() -> None:
@@ -45,7 +44,6 @@ def install() -> None:
     """
     reaper = _Reaper()
     after_import(_CACHE, functools.partial(_notice_files, reaper))
-    after_import(_PROFILER, functools.partial(_finish_first, reaper))
     for module in _ITERATORS:
         after_import(module, functools.partial(_free_later, reaper))
 
@@ -82,15 +80,6 @@ class _Reaper:
         """Free what a list holds."""
         self._taken.put(values.clear)
 
-    def finish(self) -> None:
-        """Wait until everything taken is freed."""
-        import threading
-
-        if self._thread is not None and self._thread.is_alive():
-            freed = threading.Event()
-            self._taken.put(freed.set)
-            freed.wait()
-
     def _free(self) -> None:
         while True:
             self._taken.get()()
@@ -106,18 +95,6 @@ def _notice_files(reaper: _Reaper, module: ModuleType) -> None:
         original(self, dataset, filename, *args, **options)
 
     module.CacheDataset.__init__ = init
-
-
-def _finish_first(reaper: _Reaper, module: ModuleType) -> None:
-    """Free everything before a profile ends: TensorFlow may crash if threads end meanwhile."""
-    original = module.stop
-
-    @functools.wraps(original)
-    def stop(*args: Any, **options: Any) -> None:
-        reaper.finish()
-        original(*args, **options)
-
-    vars(module)["stop"] = stop
 
 
 def _free_later(reaper: _Reaper, module: ModuleType) -> None:

@@ -58,6 +58,18 @@ with Cluster(2, warm=False, grace=0.1) as cluster:
     except WorkerFailed as error:
         print(error.cause.known, error)
 """
+PROFILED = (
+    GANG
+    + """
+for steps in range(10, 110, 10):
+    if not first:
+        tf.profiler.experimental.start("profile")
+    for _ in range(steps):
+        total(tf.ones(3))
+    if not first:
+        tf.profiler.experimental.stop(save=False)
+"""
+)
 FILLING = """
 import itertools, os
 mine = os.environ["MWMAGIC_TASK"]
@@ -218,6 +230,15 @@ def test_a_silent_task_is_named_by_the_tasks_that_it_made_fail(gang, launch):
     ends = [Exit(**{name: event[name] for name in fields}) for event in exits]
     assert diagnose(ends).known == "silent", "where nobody saw that it was stopped"
     assert diagnose(ends).task == "worker:1"
+
+
+def test_a_crash_of_the_profiler_is_told(gang, launch):
+    for _ in range(50):  # some processes get through, depending on the addresses they get
+        run = launch(gang, PROFILED)
+        eventually(lambda run=run: run.over)
+        if run.cause is not None:
+            break
+    assert (run.cause.task, run.cause.known) == ("worker:1", "profiler")
 
 
 def test_a_lost_agent_is_told(tmp_path, launch):

@@ -13,7 +13,6 @@ from processes import eventually
 from mwmagic.worker import iterators
 
 NAME = "tensorflow.python.data.ops.iterator_ops"
-PROFILER = "tensorflow.python.profiler.profiler_v2"
 CACHE = "tensorflow.python.data.ops.cache_op"
 
 
@@ -45,9 +44,6 @@ def modules(monkeypatch):
         made[name] = type(sys)(name)
         setattr(made[name], owned.__name__, owned)
         monkeypatch.setitem(sys.modules, name, made[name])
-    made[PROFILER] = type(sys)(PROFILER)
-    made[PROFILER].stop = lambda save=True: None
-    monkeypatch.setitem(sys.modules, PROFILER, made[PROFILER])
     other = "tensorflow.python.data.ops.multi_device_iterator_ops"
     monkeypatch.setitem(sys.modules, other, type(sys)(other))  # a version without that class
     iterators.install()
@@ -74,16 +70,6 @@ def test_a_cache_in_a_file_is_unlocked_at_once(modules, filename, at_once):
     del resource, iterator
     eventually(lambda: by, "the resource is freed")
     assert (by == [threading.current_thread()]) == at_once
-
-
-def test_a_profile_ends_when_what_it_shows_is_freed(modules):
-    resource = Resource()
-    by = resource.by
-    resource.woken.set()
-    iterator = modules[NAME].OwnedIterator(resource)
-    del resource, iterator
-    modules[PROFILER].stop()
-    assert by
 
 
 def test_a_program_that_makes_many_iterators_waits_for_some(modules):
