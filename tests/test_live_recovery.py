@@ -312,6 +312,28 @@ def test_no_strategy_is_made_where_one_task_does_not_come(tmp_path):
             assert gang.values(FIRST.format("")) == ["2.0", "2.0"]
 
 
+LATE = """
+import os, time
+from tensorflow.python.eager import context
+replace = context.context().enable_collective_ops
+def replace_late(server):
+    time.sleep(0.3 * ("0" in os.environ["MWMAGIC_TASK"]))
+    replace(server)
+context.context().enable_collective_ops = replace_late
+"""
+
+
+def test_a_strategy_made_again_waits_for_the_tasks_that_are_slower(tmp_path):
+    with Cluster(2, directory=tmp_path, grace=1.0) as cluster:
+        gang = Gang(cluster.live(), 2)
+        gang.live.run("import tensorflow as tf" + FIRST.format(""))
+        gang.cell(LATE)
+        for _ in range(2):
+            cell = gang.cell(FIRST.format(""))
+            assert errors(cell) == {}
+            assert cell.freed is None
+
+
 def test_a_killed_task_ends_the_session_also_when_another_raises(gang):
     pid = gang.live.process.status().tasks[gang.names[-1]].pid
     cell = gang.live.begin("if rank == 0: raise ValueError\nfit(100_000)")

@@ -80,8 +80,8 @@ class Collectives:
     Parameters
     ----------
     met : callable
-        Called before this process makes its first strategy, which waits for the other tasks where
-        nothing can free it; returns once they are about to make theirs.
+        Called before this process makes a strategy, where nothing may free it, and after it has
+        replaced one's collectives; returns once the other tasks have come as far.
     """
 
     def __init__(self, met: Callable[[], None]) -> None:
@@ -106,8 +106,6 @@ class Collectives:
         cls.__init__ = __init__
 
     def _prepare(self, tensorflow: Any) -> None:
-        from mwmagic.repairs.cluster import in_cluster
-
         if lacking():
             tracked.forget()
         else:
@@ -116,14 +114,28 @@ class Collectives:
             commit.step_in_loops(tensorflow)
             commit.order_collectives(tensorflow)
         self._watch(tensorflow.errors.UnavailableError)
-        cls = tensorflow.distribute.MultiWorkerMirroredStrategy
+        self._meet_for(tensorflow.distribute.MultiWorkerMirroredStrategy)
+
+    def _meet_for(self, cls: Any) -> None:
+        """Have tasks meet where they make a strategy of a class.
+
+        A strategy replaces all collectives of its process, the first one aside. A task that went
+        on at once could reach those that another is about to replace, where it is forgotten.
+        """
+        from mwmagic.repairs.cluster import in_cluster
+
         original, collectives = cls.__init__, self
 
         def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807 - it takes its place
             elsewhere = args or kwargs.get("cluster_resolver") is not None
-            if in_cluster() and _has_partners() and context() is None and not elsewhere:
-                collectives._met()
+            if elsewhere or not in_cluster() or not _has_partners():
+                original(self, *args, **kwargs)
+                return
+            replaces = context() is not None
+            collectives._met()
             original(self, *args, **kwargs)
+            if replaces:
+                collectives._met()
 
         cls.__init__ = __init__
 
