@@ -334,6 +334,33 @@ def test_a_strategy_made_again_waits_for_the_tasks_that_are_slower(tmp_path):
             assert cell.freed is None
 
 
+TWO = """
+import os
+import tensorflow as tf
+rank = int(os.environ['MWMAGIC_TASK'][-1])
+def adding(count):
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    one = tf.ones(count) * (1.0 + rank)
+    return tf.function(lambda: strategy.run(
+        lambda: tf.distribute.get_replica_context().all_reduce("sum", one)))
+first, second = adding(3), adding(4)
+def alternate():
+    return [float(tf.reduce_sum(one())) for _ in range(6) for one in (first, second)]
+for _ in range(4):
+    first()
+alternate()
+"""
+
+
+def test_strategies_of_one_session_do_not_disturb_each_other(tmp_path):
+    with Cluster(2, directory=tmp_path, grace=1.0) as cluster:
+        gang = Gang(cluster.live(), 2)
+        assert gang.values(TWO) == [str([9.0, 12.0] * 6)] * 2
+        gang.cell("if rank == 0: raise ValueError\nfirst()")
+        assert gang.values("third = adding(5)\nalternate()") == [str([9.0, 12.0] * 6)] * 2
+        assert gang.values("float(tf.reduce_sum(third()))") == ["15.0"] * 2
+
+
 def test_a_killed_task_ends_the_session_also_when_another_raises(gang):
     pid = gang.live.process.status().tasks[gang.names[-1]].pid
     cell = gang.live.begin("if rank == 0: raise ValueError\nfit(100_000)")

@@ -27,6 +27,35 @@ model.fit(data, epochs=2, steps_per_epoch=4, verbose=2)
 """
 FOREVER = TRAIN.replace("epochs=2", "epochs=100000")
 
+SEVERAL = """
+import os, time
+import tensorflow as tf
+from tensorflow.python.eager import context
+first = os.environ["MWMAGIC_TASK"] == "worker:0"
+
+def adding(count):
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    with strategy.scope():
+        one = tf.Variable(tf.ones(count))
+    return tf.function(lambda: strategy.run(
+        lambda: tf.distribute.get_replica_context().all_reduce("sum", one.read_value())))
+
+def sums(adders):
+    return [float(tf.reduce_sum(add())) for add in adders]
+
+adders = [adding(1)]
+replace = context.context().enable_collective_ops
+def replace_late(server):
+    time.sleep(0.3 * first)
+    replace(server)
+context.context().enable_collective_ops = replace_late
+adders += [adding(2), adding(3)]
+for _ in range(4):
+    assert sums(adders[1:2]) == [4.0]
+for _ in range(6):
+    assert sums(adders) == [2.0, 4.0, 6.0]
+"""
+
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
@@ -65,6 +94,11 @@ def test_a_training_run_stops_though_tensorflow_swallows_sigterm(cluster):
         run.wait()
     assert json.loads(cluster.tf_config(1))["cluster"]["worker"] == ports
     assert launch(cluster, TRAIN.replace("WHO", "2")).wait(120).state == "finished"
+
+
+def test_a_program_makes_several_strategies_and_uses_them_in_turn(cluster):
+    run = launch(cluster, SEVERAL).wait(60)
+    assert [task.code for task in run.status().tasks.values()] == [0, 0]
 
 
 def test_code_whose_framework_is_missing_is_refused_in_one_line(cluster):

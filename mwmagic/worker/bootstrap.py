@@ -104,7 +104,15 @@ def _install_fixes() -> None:
     """Prepare the frameworks, without importing any before the user's code does."""
     from mwmagic import repairs
     from mwmagic.model import variables
-    from mwmagic.worker import coordination, devices, downloads, fit, iterators, questions
+    from mwmagic.worker import (
+        coordination,
+        devices,
+        downloads,
+        fit,
+        iterators,
+        questions,
+        strategies,
+    )
     from mwmagic.worker.line import descriptor
 
     keras = os.environ.get(variables.KERAS, "auto")
@@ -116,6 +124,7 @@ def _install_fixes() -> None:
         coordination.install(heartbeat)
     devices.install(int(os.environ.get(variables.DEVICES, "0")))
     iterators.install()
+    strategies.install()
     if descriptor() is not None and keras != "plain":
         fit.install()
     if variables.ANSWERED in os.environ:
@@ -137,6 +146,7 @@ def preload() -> None:
         iterators,
         questions,
         source,
+        strategies,
         watch,
     )
 

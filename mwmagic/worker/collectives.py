@@ -21,6 +21,8 @@ from mwmagic.model.live import PARTNERS
 from mwmagic.repairs import tracked
 from mwmagic.repairs.imports import after_import
 
+from . import strategies
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from types import FrameType
@@ -42,6 +44,10 @@ PRIVATE = (
     ("tensorflow.python.ops.resource_variable_ops", "ResourceVariable"),
     (IN_COLLECTIVE, "collective_reduce_v2"),
     (tracked.VARIABLES[0], tracked.VARIABLES[1]),
+    (
+        "tensorflow.python.distribute.collective_all_reduce_strategy",
+        "CollectiveAllReduceStrategy._collective_key_base",
+    ),
     (tracked.KEYS[0], tracked.KEYS[1]),
     (tracked.KEYS[0], f"{tracked.KEYS[1]}._instance_key_table"),
     (tracked.KEYS[0], f"{tracked.KEYS[1]}._lock"),
@@ -68,6 +74,9 @@ EPOCH_KEYS = 10_000_000
 
 EPOCH_VARIABLES = 1_000_000
 """The same for variables."""
+
+EPOCH_STRATEGIES_COUNT = 1_000
+"""The same for strategies."""
 
 
 class CollectiveEnded(BaseException):
@@ -120,7 +129,8 @@ class Collectives:
         """Have tasks meet where they make a strategy of a class.
 
         A strategy replaces all collectives of its process, the first one aside. A task that went
-        on at once could reach those that another is about to replace, where it is forgotten.
+        on at once could reach those that another is about to replace, where it is forgotten. The
+        strategies before it stay of use, as each numbers its groups apart from the others.
         """
         from mwmagic.repairs.cluster import in_cluster
 
@@ -133,6 +143,7 @@ class Collectives:
                 return
             replaces = context() is not None
             collectives._met()
+            self._collective_key_base += tracked.next_strategy() * strategies.STRATEGY_KEYS
             original(self, *args, **kwargs)
             if replaces:
                 collectives._met()
@@ -263,7 +274,7 @@ def rejoin(epoch: int) -> dict[str, int] | None:
         with keys._lock:
             for table in keys._instance_key_table.values():
                 table.update(dict.fromkeys(table, SKIPPED_KEYS + epoch * EPOCH_KEYS))
-    tracked.renumber(epoch * EPOCH_VARIABLES)
+    tracked.renumber(epoch * EPOCH_VARIABLES, epoch * EPOCH_STRATEGIES_COUNT)
     from mwmagic.repairs import commit
 
     count = commit.counters()
