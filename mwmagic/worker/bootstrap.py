@@ -100,55 +100,14 @@ def _give_way(number: int, descriptor: int) -> None:
     vars(signal).update(signal=signal_)
 
 
-def _install_fixes() -> None:
-    """Prepare the frameworks, without importing any before the user's code does."""
-    from mwmagic import repairs
-    from mwmagic.model import variables
-    from mwmagic.worker import (
-        coordination,
-        devices,
-        downloads,
-        fit,
-        iterators,
-        questions,
-        strategies,
-    )
-    from mwmagic.worker.line import descriptor
-
-    keras = os.environ.get(variables.KERAS, "auto")
-    repairs.install(keras, _announce)
-    if keras != "plain":
-        downloads.install()
-    heartbeat = float(os.environ.get(variables.HEARTBEAT, "0"))
-    if heartbeat:
-        coordination.install(heartbeat)
-    devices.install(int(os.environ.get(variables.DEVICES, "0")))
-    iterators.install()
-    strategies.install()
-    if descriptor() is not None and keras != "plain":
-        fit.install()
-    if variables.ANSWERED in os.environ:
-        questions.install()
-
-
 def preload() -> None:
     """Import what workers use, in a process that they are forked from; install nothing."""
     _find_package()
     from mwmagic import repairs
     from mwmagic.model import variables
 
-    # What `_install_fixes` and `_run` import, and what `fit` does once there is Keras.
-    from mwmagic.worker import (  # noqa: F401 - for workers
-        coordination,
-        devices,
-        downloads,
-        fit,
-        iterators,
-        questions,
-        source,
-        strategies,
-        watch,
-    )
+    # What `main` and `_run` import, and what `fit` does once there is Keras.
+    from mwmagic.worker import preparation, source, watch  # noqa: F401 - for workers
 
     if os.environ.get(variables.KERAS, "auto") == "auto":
         repairs.look()
@@ -476,7 +435,9 @@ def main(argv: list[str]) -> None:
     """
     _find_package()
     _enable_stacks()
-    _install_fixes()
+    from mwmagic.worker.preparation import prepare
+
+    prepare(_announce)
     sys.argv = list(argv)
     folder = os.path.dirname(os.path.realpath(argv[0]))  # noqa: PTH120 - as above
     if sys.path and sys.path[0] == _FOLDER:
