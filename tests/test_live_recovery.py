@@ -8,6 +8,7 @@ import random
 import signal
 
 import pytest
+from latecomer import LATE
 from livemodel import NETWORK
 
 from mwmagic import Cluster
@@ -310,17 +311,6 @@ def test_no_strategy_is_made_where_one_task_does_not_come(tmp_path):
             cell = gang.cell(FIRST.format(broken.format(task)))
             assert errors(cell) == {f"worker:{task}": "ZeroDivisionError"}
             assert gang.values(FIRST.format("")) == ["2.0", "2.0"]
-
-
-LATE = """
-import os, time
-from tensorflow.python.eager import context
-replace = context.context().enable_collective_ops
-def replace_late(server):
-    time.sleep(0.3 * ("0" in os.environ["MWMAGIC_TASK"]))
-    replace(server)
-context.context().enable_collective_ops = replace_late
-"""
 
 
 def test_a_strategy_made_again_waits_for_the_tasks_that_are_slower(tmp_path):

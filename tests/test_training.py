@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from latecomer import LATE
 
 from mwmagic import Cluster
 from mwmagic.errors import NotInstalled, RunStopped
@@ -27,11 +28,8 @@ model.fit(data, epochs=2, steps_per_epoch=4, verbose=2)
 """
 FOREVER = TRAIN.replace("epochs=2", "epochs=100000")
 
-SEVERAL = """
-import os, time
+SEVERAL = f"""
 import tensorflow as tf
-from tensorflow.python.eager import context
-first = os.environ["MWMAGIC_TASK"] == "worker:0"
 
 def adding(count):
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
@@ -44,11 +42,7 @@ def sums(adders):
     return [float(tf.reduce_sum(add())) for add in adders]
 
 adders = [adding(1)]
-replace = context.context().enable_collective_ops
-def replace_late(server):
-    time.sleep(0.3 * first)
-    replace(server)
-context.context().enable_collective_ops = replace_late
+{LATE}
 adders += [adding(2), adding(3)]
 for _ in range(4):
     assert sums(adders[1:2]) == [4.0]

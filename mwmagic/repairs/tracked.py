@@ -23,7 +23,6 @@ __all__ = [
     "KEYS",
     "VARIABLES",
     "forget",
-    "next_strategy",
     "renumber",
     "track",
     "tracked_keys",
@@ -43,7 +42,6 @@ class _Tracked:
     """What has been made and is still in use."""
 
     numbers: Iterator[int] = field(default_factory=count)
-    strategies: Iterator[int] = field(default_factory=count)
     variables: dict[int, weakref.ref[Any]] = field(default_factory=dict)
     keys: list[weakref.ref[Any]] = field(default_factory=list)
 
@@ -111,13 +109,7 @@ def tracked_keys() -> list[Any]:
     return [one for one in found if one is not None]
 
 
-def next_strategy() -> int:
-    """Return the number of a strategy that all tasks make now."""
-    return next(_TRACKED[0].strategies) if _TRACKED else 0
-
-
-def renumber(variable: int, strategy: int) -> None:
-    """Go on with two numbers, so that all tasks go on alike after one stopped between others."""
+def renumber(start: int) -> None:
+    """Go on with a number, so that all tasks go on alike after one of them stopped between two."""
     if _TRACKED:
-        _TRACKED[0].numbers = count(variable)
-        _TRACKED[0].strategies = count(strategy)
+        _TRACKED[0].numbers = count(start)

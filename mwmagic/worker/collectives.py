@@ -44,10 +44,7 @@ PRIVATE = (
     ("tensorflow.python.ops.resource_variable_ops", "ResourceVariable"),
     (IN_COLLECTIVE, "collective_reduce_v2"),
     (tracked.VARIABLES[0], tracked.VARIABLES[1]),
-    (
-        "tensorflow.python.distribute.collective_all_reduce_strategy",
-        "CollectiveAllReduceStrategy._collective_key_base",
-    ),
+    (strategies.MODULE, strategies.NAME),
     (tracked.KEYS[0], tracked.KEYS[1]),
     (tracked.KEYS[0], f"{tracked.KEYS[1]}._instance_key_table"),
     (tracked.KEYS[0], f"{tracked.KEYS[1]}._lock"),
@@ -75,8 +72,8 @@ EPOCH_KEYS = 10_000_000
 EPOCH_VARIABLES = 1_000_000
 """The same for variables."""
 
-EPOCH_STRATEGIES_COUNT = 1_000
-"""The same for strategies."""
+EPOCH_GROUP_KEYS = 10_000
+"""The same for the groups of devices of new strategies."""
 
 
 class CollectiveEnded(BaseException):
@@ -90,7 +87,7 @@ class Collectives:
     ----------
     met : callable
         Called before this process makes a strategy, where nothing may free it, and after it has
-        replaced one's collectives; returns once the other tasks have come as far.
+        made another one; returns once the other tasks have come as far.
     """
 
     def __init__(self, met: Callable[[], None]) -> None:
@@ -128,9 +125,8 @@ class Collectives:
     def _meet_for(self, cls: Any) -> None:
         """Have tasks meet where they make a strategy of a class.
 
-        A strategy replaces all collectives of its process, the first one aside. A task that went
-        on at once could reach those that another is about to replace, where it is forgotten. The
-        strategies before it stay of use, as each numbers its groups apart from the others.
+        All but the first replace the collectives of the process, so tasks meet again after that:
+        `mwmagic.worker.strategies` says why.
         """
         from mwmagic.repairs.cluster import in_cluster
 
@@ -143,7 +139,6 @@ class Collectives:
                 return
             replaces = context() is not None
             collectives._met()
-            self._collective_key_base += tracked.next_strategy() * strategies.STRATEGY_KEYS
             original(self, *args, **kwargs)
             if replaces:
                 collectives._met()
@@ -274,7 +269,8 @@ def rejoin(epoch: int) -> dict[str, int] | None:
         with keys._lock:
             for table in keys._instance_key_table.values():
                 table.update(dict.fromkeys(table, SKIPPED_KEYS + epoch * EPOCH_KEYS))
-    tracked.renumber(epoch * EPOCH_VARIABLES, epoch * EPOCH_STRATEGIES_COUNT)
+    tracked.renumber(epoch * EPOCH_VARIABLES)
+    strategies.number_groups(epoch * EPOCH_GROUP_KEYS)
     from mwmagic.repairs import commit
 
     count = commit.counters()

@@ -1,9 +1,9 @@
 """How a program makes one strategy of several workers after another.
 
-A strategy replaces all collectives of its process. A task that goes on at once may reach those that
-another task is about to replace, where it is forgotten: then both wait forever, or tensors of two
-steps meet. And each strategy numbers its collectives like the one before it, so that two cannot be
-used in turn.
+A strategy replaces all collectives of its process. A task that goes on at once may ask for those
+that another task is about to replace, which then forgets it: both wait forever, or a step gets
+another's tensors. And each strategy numbers its collectives like the one before it, so that two
+cannot be used in turn.
 """
 
 # ruff: noqa: ANN401, SLF001 - TensorFlow has no annotations, and numbers collectives privately
@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import functools
 import sys
-import time
-from itertools import count
 
 from mwmagic.repairs.imports import after_import
 
@@ -22,19 +20,18 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-__all__ = ["STRATEGY_KEYS", "install"]
+__all__ = ["MODULE", "NAME", "install", "number_groups"]
+
+MODULE = "tensorflow.python.distribute.collective_all_reduce_strategy"
+"""TensorFlow's module that has the strategy."""
+
+NAME = "CollectiveAllReduceStrategy._collective_key_base"
+"""What a strategy numbers its groups of devices from."""
 
 STRATEGY_KEYS = 10
-"""How many numbers each strategy has for groups of devices; it uses two of them."""
-
-KEY_SECONDS = 0.001
-"""How long one look for another task may take. Python's other threads stand still in it."""
-
-KEY_PAUSE_SECONDS = 0.01
-"""The pause between two looks."""
+"""How many numbers each strategy has for these groups; it uses two."""
 
 _CONTEXT = "tensorflow.python.eager.context"
-_STRATEGY = "tensorflow.python.distribute.collective_all_reduce_strategy"
 
 
 def install() -> None:
@@ -46,8 +43,13 @@ def install() -> None:
     after_import(_CONTEXT, _meet)
 
 
+def number_groups(start: int) -> None:
+    """Have the next strategy number its groups of devices, and so its collectives, from here."""
+    sys.modules[MODULE].CollectiveAllReduceStrategy._collective_key_base = start
+
+
 def _meet(module: ModuleType) -> None:
-    original, numbers = module.Context.enable_collective_ops, count()
+    original = module.Context.enable_collective_ops
 
     @functools.wraps(original)
     def enable_collective_ops(self: Any, *args: Any, **options: Any) -> None:
@@ -55,12 +57,10 @@ def _meet(module: ModuleType) -> None:
 
         replaces = getattr(self, "_collective_ops_server_def", None) is not None
         original(self, *args, **options)
-        if tracked.tracks():
-            return
-        cls = sys.modules[_STRATEGY].CollectiveAllReduceStrategy
-        cls._collective_key_base += STRATEGY_KEYS  # of the next strategy
-        if replaces and self.coordination_service is not None:
-            _await_others(self, f"mwmagic/strategies/{next(numbers)}")
+        start = sys.modules[MODULE].CollectiveAllReduceStrategy._collective_key_base
+        number_groups(start + STRATEGY_KEYS)  # a strategy looks this up before it comes here
+        if replaces and self.coordination_service is not None and not tracked.tracks():
+            _await_others(self, f"mwmagic/strategies/{start}")
 
     module.Context.enable_collective_ops = enable_collective_ops
 
@@ -73,14 +73,4 @@ def _await_others(context: Any, place: str) -> None:
     context.set_config_key_value(f"{place}/{server.job_name}/{server.task_index}", "")
     for job in server.cluster.job:
         for index in job.tasks if f"{job.name}:" in PARTNERS else ():
-            while not _is_set(context, f"{place}/{job.name}/{index}"):
-                time.sleep(KEY_PAUSE_SECONDS)
-
-
-def _is_set(context: Any, key: str) -> bool:
-    """Return whether a task has said something to TensorFlow's coordination service."""
-    try:
-        context.get_config_key_value(key, round(KEY_SECONDS * 1000))
-    except sys.modules["tensorflow"].errors.DeadlineExceededError:
-        return False
-    return True
+            context.get_config_key_value(f"{place}/{job.name}/{index}")  # once it is there
