@@ -415,9 +415,9 @@ KNOWN = (
     Known(
         "profiler",
         "A crash of TensorFlow's profiler",
-        "Where a profile stops, TensorFlow completes events that it has already freed. Each "
-        "collective has such an event, on all workers but the one that coordinates them.",
-        "profile `worker:0` (the chief, if there is one)",
+        "When a profile stops, TensorFlow writes to events that it has already freed. Each "
+        "collective has such an event on every worker but the one that coordinates them.",
+        "profile `worker:0`, or the chief if there is one",
         "https://github.com/openxla/xla/blob/main/xla/tsl/profiler/backends/cpu/traceme_recorder.cc",
         signs=('Fatal Python error: ...profiler_v2.py", line ... in stop',),
     ),
