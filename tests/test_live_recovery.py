@@ -13,6 +13,7 @@ from livemodel import NETWORK
 
 from mwmagic import Cluster
 from mwmagic.errors import RunFailed, WorkerFailed
+from mwmagic.worker.collectives import EPOCH_KEYS
 
 pytestmark = [pytest.mark.slow, pytest.mark.tensorflow, pytest.mark.usefixtures("lean")]
 
@@ -283,6 +284,17 @@ def test_seven_that_wait_for_one_are_freed(tmp_path):
         assert errors(cell) == {"worker:3": "ValueError"}
         assert cell.freed["freed"] == [name for name in gang.names if name != "worker:3"]
         assert gang.values("float(total())") == ["16.0"] * 8
+
+
+def test_a_session_of_hundreds_of_errors_goes_on(tmp_path):
+    with Cluster(2, directory=tmp_path, grace=1.0) as cluster:
+        gang = Gang(cluster.live(), 2)
+        gang.live.run(EIGHT)
+        for _ in range(2**31 // EPOCH_KEYS + 1):
+            assert len(errors(gang.cell("1 / 0"))) == 2
+        made = "with strategy.scope(): variable = tf.Variable(3.0)\nfloat(variable.numpy())"
+        assert gang.values(made) == ["3.0"] * 2
+        assert gang.values("float(total())") == ["4.0"] * 2
 
 
 FIRST = """

@@ -69,8 +69,11 @@ THREAD_PAUSE_SECONDS = 0.01
 EPOCH_KEYS = 10_000_000
 """How many numbers of collectives each recovery leaves to the time before it."""
 
+KEYED_EPOCHS = 200
+"""After so many recoveries the numbers of collectives begin anew: TensorFlow's are 32-bit."""
+
 EPOCH_VARIABLES = 1_000_000
-"""The same for variables."""
+"""How many numbers of variables each recovery leaves to the time before it."""
 
 EPOCH_GROUP_KEYS = 10_000
 """The same for the groups of devices of new strategies."""
@@ -265,10 +268,11 @@ def rejoin(epoch: int) -> dict[str, int] | None:
     _end_all(found)
     found.executor.clear_error()
     found.enable_collective_ops(found._collective_ops_server_def)
+    first = SKIPPED_KEYS + epoch % KEYED_EPOCHS * EPOCH_KEYS
     for keys in tracked.tracked_keys():
         with keys._lock:
             for table in keys._instance_key_table.values():
-                table.update(dict.fromkeys(table, SKIPPED_KEYS + epoch * EPOCH_KEYS))
+                table.update(dict.fromkeys(table, first))
     tracked.renumber(epoch * EPOCH_VARIABLES)
     strategies.number_groups(epoch * EPOCH_GROUP_KEYS)
     from mwmagic.repairs import commit
