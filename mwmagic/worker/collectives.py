@@ -70,7 +70,7 @@ EPOCH_KEYS = 10_000_000
 """How many numbers of collectives each recovery leaves to the time before it."""
 
 KEYED_EPOCHS = 200
-"""After so many recoveries the numbers of collectives begin anew: TensorFlow's are 32-bit."""
+"""After so many recoveries the numbers of collectives start again: they have 32 bits."""
 
 EPOCH_VARIABLES = 1_000_000
 """How many numbers of variables each recovery leaves to the time before it."""
