@@ -6,6 +6,7 @@ import os
 import signal
 import time
 
+from .family import Row
 from .line import LinePair
 from .system import contents
 from .variables import LABEL, LINE
@@ -37,6 +38,7 @@ class Process:
         self.shot = False
         self.cpu = 0.0
         self.memory = 0
+        self.state = ""
         self.exit: dict[str, Any] | None = None
 
     @property
@@ -63,8 +65,11 @@ class Process:
 
     def end(self, deadline: float, *, gently: bool) -> None:
         """Ask it to end, once, and have it killed at the earliest of all given deadlines."""
-        if gently and self.deadline is None:
-            self.signal(signal.SIGTERM)
+        if self.deadline is None:
+            stat = contents(f"/proc/{self.pid}/stat") if self.pid else None
+            self.state = Row(self.pid, stat).state if stat else ""
+            if gently:
+                self.signal(signal.SIGTERM)
         self.deadline = min(deadline, self.deadline or deadline)
 
     def used(self, cpu: float, memory: int) -> None:

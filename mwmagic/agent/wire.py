@@ -164,6 +164,7 @@ the IP addresses ``at`` which it was sought, and the ``error``.
 ``output``, ``said`` and ``fetched`` carry bytes as text (see `as_text`). ``said`` has one packet
 from a worker's line, and the size of the log when it arrived. ``exited`` counts the packets that
 were too long to be forwarded; ``errno`` is the system's number for its ``error``, if it has one.
+Its ``usage`` has the process's state when it was asked to end.
 ``usage`` has the ``load`` of the whole machine over a minute and the bytes of its ``memory`` that
 are in use, beside what each process uses.
 """

@@ -290,7 +290,7 @@ class Workers:
             error = self.closing.parting
             how |= {"code": how.get("code") or None, "signal": None}
         own = {"pid": process.pid, "size": process.log.size, "report": process.report()}
-        own |= {"usage": {"cpu": process.cpu, "memory": process.memory}}
+        own |= {"usage": {"cpu": process.cpu, "memory": process.memory, "state": process.state}}
         own |= {"dropped": process.line.dropped}
         self.report({**no_exit(process.name), **own, **how, **error})
         process.close()

@@ -231,7 +231,7 @@ class TaskProcess:
             notebook=self.notebook,
             address=self.address,
             requested=self._requested,
-            stopped=self.usage.get("state") == "T",
+            stopped="T" in (self.usage.get("state"), event.get("usage", {}).get("state")),
         )
 
     def withdrawn(self, time: float) -> Exit:

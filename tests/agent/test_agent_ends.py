@@ -120,7 +120,8 @@ def test_one_that_is_stopped_is_killed(agent):
     agent.say("signal", process="a", signal=signal.SIGSTOP)
     eventually(lambda: state(pid) == "T")
     agent.say("end", process="a", grace=0.05)
-    agent.wait("exited", process="a", signal=signal.SIGKILL)
+    exited = agent.wait("exited", process="a", signal=signal.SIGKILL)
+    assert exited["usage"]["state"] == "T", "though it was not measured meanwhile"
 
 
 def test_a_repeated_end_can_only_hasten(agent):
