@@ -160,7 +160,7 @@ class FakeAgent:
         self._spawn(self._import(command["key"]))
 
     async def _import(self, key: str) -> None:
-        await asyncio.sleep(self.machine.warm_seconds)
+        await self.machine.imported()
         pid = next(self.machine.pids)
         self.emit("warmed", key=key, pid=pid, seconds=self.machine.warm_seconds, missing=[])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import time
 from pathlib import Path
@@ -133,6 +134,10 @@ class FakeMachine:
     def workers(self) -> tuple[FakeWorker, ...]:
         """The workers that are running on it."""
         return tuple(worker for agent in self.agents for worker in agent.workers.values())
+
+    async def imported(self) -> None:
+        """Return once a process of it has imported what its workers use."""
+        await asyncio.sleep(self.warm_seconds)
 
     def lose(self, why: str | None = None) -> None:
         """Remove the machine with everything on it; `why` is the scheduler's message."""

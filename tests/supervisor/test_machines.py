@@ -195,11 +195,16 @@ def test_a_launch_tells_of_the_import_that_it_waits_for(tmp_path, monkeypatch):
     def importing(news):
         return news["run"]["tasks"]["worker:0"]["importing"]
 
-    @on(tmp_path, machines_of("a", warm_seconds=0.5), train, tasks=1, warm=True)
+    [machine] = machines_of("a")
+    over = asyncio.Event()
+    machine.imported = over.wait
+
+    @on(tmp_path, [machine], train, tasks=1, warm=True)
     async def _(client):
         first = (await client.launch())["tasks"]["worker:0"]["importing"]
         assert first["framework"] == "TensorFlow"
         await client.until(lambda news: importing(news)["seconds"] > first["seconds"] + 0.2)
+        over.set()
         run = await client.state("finished", "failed")
         assert run["state"] == "finished"
         assert importing({"run": run}) is None
