@@ -184,18 +184,40 @@ def whole(record, attempts):
 
 
 @contextmanager
+def ended(process):
+    """End a process also where what is tried with it fails: its runs would last as long."""
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def around():
+    """Say which processes there are below this one, when what should have come does not."""
+    found = psutil.Process().children(recursive=True)
+    return "".join(f"\n{one.pid} {command(one.pid)}" for one in found)
+
+
+@contextmanager
 def owned(hosts, options):
     """Yield a kernel's process whose workers run, and check that nothing outlives it."""
     mark = uuid.uuid4().hex
     given = json.dumps([options, PROGRAM, {MARK: mark}])
-    with subprocess.Popen([sys.executable, "-c", OWNER, given]) as kernel:
-        eventually(lambda: sum(len(marked(mark, host)) for host in hosts) >= 2, "workers")
-        yield kernel.pid
-        eventually(lambda: not any(marked(mark, host) for host in hosts), "end of the workers")
+    with ended(subprocess.Popen([sys.executable, "-c", OWNER, given])) as kernel:
         eventually(
-            lambda: not any(alive(pid) for host in hosts for pid in agents(host)), "no agent"
+            lambda: sum(len(marked(mark, host)) for host in hosts) >= 2,
+            lambda: f"two workers: {around()}",
         )
-        kernel.kill()
+        yield kernel.pid
+        eventually(
+            lambda: not any(marked(mark, host) for host in hosts),
+            lambda: f"end of the workers: {around()}",
+        )
+        eventually(
+            lambda: not any(alive(pid) for host in hosts for pid in agents(host)),
+            lambda: f"end of the agents: {around()}",
+        )
     [record] = runs()
     eventually(lambda: record.state != "running", "final state")
     assert record.status.over

@@ -15,10 +15,15 @@ from processes import LABEL, eventually
 GPUS = 2
 """What each node has of them, by its declaration."""
 
+PORTS = range(18000 + 50 * NUMBER, 18050 + 50 * NUMBER)
+"""Where salloc and srun listen: at none of the ports that the kernel gives to processes, since a
+peer in another test that tries an ended worker's address again would otherwise connect to them."""
+
 CONFIGURATION = """\
 ClusterName=mw
 SlurmctldHost={here}({gateway})
 SlurmctldPort={port}
+SrunPortRange={ports}
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
@@ -87,6 +92,7 @@ class Slurm:
             (self.folder / host.name).mkdir()
         nodes = [NODE.format(name=h.name, address=h.address, gpus=GPUS) for h in self.network.hosts]
         facts = {"here": socket.gethostname(), "gateway": GATEWAY, "port": 17000 + NUMBER}
+        facts["ports"] = f"{PORTS.start}-{PORTS.stop - 1}"
         text = CONFIGURATION.format(folder=self.folder, nodes="\n".join(nodes), **facts)
         (self.folder / "slurm.conf").write_text(text)
         # It starts its plugin for control groups whether or not anything uses it.
@@ -142,6 +148,10 @@ class Slurm:
     def jobs(self):
         """Return the jobs that wait, run or end."""
         return self.ask("squeue", "--noheader", "--format=%i").split()
+
+    def queue(self):
+        """Say what jobs and nodes there are, when there should be idle nodes alone."""
+        return f"idle nodes alone: {self.ask('squeue', '--long')}\n{self.ask('sinfo', '-N', '-l')}"
 
     def nodes(self, job):
         """Return a job's nodes, such as ``n[1-2]``."""

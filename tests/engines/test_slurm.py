@@ -52,9 +52,9 @@ asyncio.run(main())
 @pytest.fixture
 def idle(slurm):
     """Fail a test that leaves a job behind."""
-    eventually(slurm.idle, "idle nodes")
+    eventually(slurm.idle, slurm.queue)
     yield
-    eventually(lambda: not slurm.jobs() and slurm.idle(), slurm.jobs)
+    eventually(lambda: not slurm.jobs() and slurm.idle(), slurm.queue)
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
