@@ -26,10 +26,8 @@ from .connection import Connection, discard, start_supervisor
 from .coordinator import Coordinator, server_of
 from .declaration import declared
 from .ending import REPLY_SECONDS, Ending
-from .export import Shared, export
 from .fetching import fetched
 from .inheritance import inherited
-from .live import Live, session_of
 from .lookup import connections, unreachable
 from .placing import placed
 from .program import read_program
@@ -41,6 +39,8 @@ if TYPE_CHECKING:
 
     from mwmagic.model.fetch import Fetch
     from mwmagic.model.messages import Message
+
+    from .live import Live
 
 __all__ = ["Cluster", "clusters", "end", "running"]
 
@@ -429,6 +429,8 @@ class Cluster:
         RunActive
             The cluster is busy with a program.
         """
+        from .live import session_of
+
         return session_of(self, self._connection)
 
     def restart(self) -> Run:
@@ -468,6 +470,8 @@ class Cluster:
         ClusterError
             The kind is unknown, or this cluster cannot be run in that way.
         """
+        from .export import Shared, export
+
         given = {**self.options.env, **OPTIONS["env"].check(env or {})}
         shared = Shared(self.options, self._connection.news["cluster"]["shares"])
         return export(kind, shared, [str(script), *map(str, args)], given)

@@ -24,7 +24,6 @@ from mwmagic.words.live import kept_words
 from mwmagic.words.run import blame, words
 
 from .ending import CLOSE_SECONDS, REPLY_SECONDS
-from .export import launched
 from .stacks import Stacks
 
 if TYPE_CHECKING:
@@ -341,6 +340,8 @@ class Run:
         NoRun
             The record of the run is gone.
         """
+        from .export import launched
+
         return self.cluster.export(kind, *launched(self.record))
 
     def stacks(self) -> Stacks:

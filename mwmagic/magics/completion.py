@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.core import completer
 
-from .extension import MAGICS
-from .live import chosen
+from .catalogue import NAMES, find
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,9 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["install"]
 
-_PARSERS = {one.name: one.parser for one in MAGICS}
-
-_LINE = re.compile(r"^\s*(?:[\w.]+\s*=\s*)?%{1,2}(?P<magic>mw_\w+)\s+(?P<rest>.*)$")
+_LINE = re.compile(r"^\s*(?:[\w.]+\s*=\s*)?(?P<magic>%{1,2}mw_\w+)\s+(?P<rest>.*)$")
 """A line with a magic, also in the form ``x = %mw_cluster``."""
 
 _HOOKED = re.compile(r".*%{1,2}mw_\w+")
@@ -45,15 +42,15 @@ _RUN_FLAG = "--run"
 """The magics with this option act on recorded runs, also where there is no cluster."""
 
 
-def candidates(line: str, session: Session) -> tuple[list[str], str]:
+def candidates(line: str, session: Callable[[], Session]) -> tuple[list[str], str]:
     """Return what may follow in the line of one of our magics.
 
     Parameters
     ----------
     line : str
         The text from the start of the line to the cursor.
-    session : Session
-        What there is to name in it.
+    session : callable
+        Returns what there is to name in it.
 
     Returns
     -------
@@ -63,26 +60,26 @@ def candidates(line: str, session: Session) -> tuple[list[str], str]:
         The part of a word before the cursor, which each of them completes.
     """
     match = _LINE.match(line)
-    parser = _PARSERS.get(match["magic"]) if match else None
-    if match is None or parser is None:
+    if match is None or match["magic"] not in NAMES:
         return [], ""
+    parser = find(match["magic"]).parser
     words = match["rest"].split()
     token = "" if match["rest"][-1:].isspace() else (words.pop() if words else "")
     offered = parser.flags() if token.startswith("-") else _values(parser, words, session)
     return [word for word in offered if word.startswith(token)], token
 
 
-def _values(parser: Parser, words: list[str], session: Session) -> list[str]:
+def _values(parser: Parser, words: list[str], session: Callable[[], Session]) -> list[str]:
     """Return the values of the argument that comes next, where they are known."""
     action = parser.expected(words)
     if action is not None and action.dest == _TASK:
-        return session.tasks(recorded=_RUN_FLAG in parser.flags())
+        return session().tasks(recorded=_RUN_FLAG in parser.flags())
     if action is not None and action.dest == _RUN:
-        return session.numbers()
+        return session().numbers()
     return [str(choice) for choice in (action and action.choices) or ()]
 
 
-def live_candidates(cell: str, at: int, session: Session) -> tuple[list[str], str]:
+def live_candidates(cell: str, at: int, session: Callable[[], Session]) -> tuple[list[str], str]:
     """Return what completes a name in a live cell, from the variables of its tasks.
 
     Parameters
@@ -91,8 +88,8 @@ def live_candidates(cell: str, at: int, session: Session) -> tuple[list[str], st
         The whole cell.
     at : int
         Where the cursor is in it.
-    session : Session
-        Its cluster is asked, if it has a live session.
+    session : callable
+        Returns the session; its cluster is asked, if it has live cells.
 
     Returns
     -------
@@ -106,15 +103,16 @@ def live_candidates(cell: str, at: int, session: Session) -> tuple[list[str], st
         return [], ""
     owner = names[0].rpartition(".")[0]
     try:
-        given = _PARSERS["mw_live"].read(head["options"])
-        live = session.live()
+        from .live import chosen
+
+        given, live = find("%%mw_live").parser.read(head["options"]), session().live()
         found = [] if live is None else live.complete(names[0], chosen(given, live.cluster.tasks))
     except Exception:  # noqa: BLE001 - a completion has no place for an error
         return [], ""
     return [f"{owner}.{one}" if owner else one for one in found], names[0]
 
 
-def install(shell: InteractiveShell, session: Session) -> Callable[[], None]:
+def install(shell: InteractiveShell, session: Callable[[], Session]) -> Callable[[], None]:
     """Teach the shell to complete our arguments; return a function that undoes it."""
     if hasattr(completer, "context_matcher"):
         return _install_matcher(shell.Completer.custom_matchers, session)
@@ -133,7 +131,7 @@ def install(shell: InteractiveShell, session: Session) -> Callable[[], None]:
     return remove
 
 
-def _matched(shell: InteractiveShell, session: Session, text: str) -> list[str]:
+def _matched(shell: InteractiveShell, session: Callable[[], Session], text: str) -> list[str]:
     """Complete a name in a live cell on IPython 7, which tells only the name.
 
     The cell is in the kernel's request.
@@ -146,7 +144,7 @@ def _matched(shell: InteractiveShell, session: Session, text: str) -> list[str]:
     return words if token == text else []
 
 
-def _install_matcher(matchers: list[Any], session: Session) -> Callable[[], None]:
+def _install_matcher(matchers: list[Any], session: Callable[[], Session]) -> Callable[[], None]:
     @completer.context_matcher()
     def mwmagic_matcher(context: Any) -> dict[str, Any]:  # noqa: ANN401 - IPython is not typed
         first = context.cursor_line == 0 or not context.full_text.lstrip().startswith("%%")
@@ -173,7 +171,7 @@ def _place(context: Any) -> tuple[str, int]:  # noqa: ANN401 - IPython is not ty
     return context.full_text, sum(len(line) + 1 for line in lines) + context.cursor_position
 
 
-def _install_hook(hooks: Any, session: Session) -> Callable[[], None]:  # noqa: ANN401 - IPython is not typed
+def _install_hook(hooks: Any, session: Callable[[], Session]) -> Callable[[], None]:  # noqa: ANN401 - IPython is not typed
     def complete(event: Any) -> list[str]:  # noqa: ANN401 - IPython is not typed
         words, token = candidates(event.text_until_cursor, session)
         # IPython's own token, which is replaced, begins after the colon of a task's name.

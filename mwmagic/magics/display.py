@@ -9,10 +9,6 @@ from typing import TYPE_CHECKING
 from IPython.core.getipython import get_ipython
 from IPython.display import display
 
-from mwmagic.dashboard.series import Series
-from mwmagic.dashboard.static import page as status_html
-from mwmagic.dashboard.static import text as status_text
-
 from .progress import show_progress
 
 if TYPE_CHECKING:
@@ -25,12 +21,18 @@ if TYPE_CHECKING:
     from mwmagic.model.status import RunStatus
     from mwmagic.record import Record
 
-__all__ = ["Displays", "status_html", "status_text"]
+__all__ = ["Displays"]
 
 
 def _in_kernel() -> bool:
     """Return whether this is a kernel, which can show widgets, rather than a terminal."""
     return getattr(get_ipython(), "kernel", None) is not None
+
+
+def _print(status: RunStatus) -> None:
+    from mwmagic.dashboard.static import text
+
+    print(text(status))  # noqa: T201 - the output of the cell
 
 
 class Displays:
@@ -62,13 +64,16 @@ class Displays:
     def keep(self, record: Record, status: RunStatus) -> None:
         """Show the state of a run at this moment; it is not updated."""
         if not _in_kernel():
-            print(status_text(status))  # noqa: T201 - the output of the cell
+            _print(status)
             return
+        from mwmagic.dashboard.series import Series
+        from mwmagic.dashboard.static import page, text
+
         series = Series(record.paths.metrics, status.tasks)
         while series.read():
             pass
-        html = status_html(status, series.points, live=not status.over)
-        display({"text/plain": status_text(status), "text/html": html}, raw=True)
+        html = page(status, series.points, live=not status.over)
+        display({"text/plain": text(status), "text/html": html}, raw=True)
 
     def show(self, run: Run, notice: str = "") -> None:
         """Show a run below the cell that is being executed.
@@ -81,7 +86,7 @@ class Displays:
             What its dashboard adds as long as the run is going.
         """
         if not _in_kernel():
-            print(status_text(run.status()))  # noqa: T201 - the output of the cell
+            _print(run.status())
             return
         for cluster in [cluster for cluster in self._boards if cluster.closed]:
             self._boards.pop(cluster).close()
@@ -118,7 +123,7 @@ class Displays:
         if board is not None and run.over:
             board.finish()
 
-    def settle(self, _result: object = None) -> None:
+    def settle(self) -> None:
         """Finish the output of what is over; programs that execute notebooks read none later."""
         if not self.watched():
             for board in self._boards.values():

@@ -11,46 +11,17 @@ from traitlets import Bool, Enum, Float, Int, TraitType, Tuple, Unicode
 from mwmagic.client.arguments import choices
 from mwmagic.model.options import OPTIONS
 
-from .cluster import mw_cluster
-from .ending import mw_kill, mw_stop
-from .export import mw_export
-from .fetch import mw_fetch
-from .live import mw_debug, mw_live, mw_reset
-from .logs import mw_logs
-from .looking import mw_runs, mw_stacks, mw_status
-from .session import Session
-from .show import mw_show
-from .transfer import mw_pull, mw_push
-from .worker import mw_restart, mw_wait, mw_worker
+from .catalogue import NAMES
+from .entry import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mwmagic.model.option import Option
 
-__all__ = ["CONFIGURABLE", "MAGICS", "MWMagic", "Registered"]
+    from .session import Session
 
-MAGICS = (
-    mw_cluster,
-    mw_worker,
-    mw_wait,
-    mw_live,
-    mw_push,
-    mw_pull,
-    mw_debug,
-    mw_reset,
-    mw_status,
-    mw_show,
-    mw_logs,
-    mw_stop,
-    mw_restart,
-    mw_kill,
-    mw_stacks,
-    mw_runs,
-    mw_fetch,
-    mw_export,
-)
-"""Every magic, in the order of the reference."""
+__all__ = ["CONFIGURABLE", "MWMagic", "Registered"]
 
 CONFIGURABLE = {name: option for name, option in OPTIONS.items() if option.configurable}
 """The options whose default can be set with ``%config``."""
@@ -77,21 +48,43 @@ def _trait(option: Option) -> TraitType[Any, Any]:
 
 @magics_class
 class Registered(Magics):
-    """The magics, bound to a session."""
+    """The magics, and the session that the first of them begins.
 
-    def __init__(self, shell: Any, session: Session | None = None) -> None:  # noqa: ANN401 - IPython is not typed
+    Attributes
+    ----------
+    begun : Session or None
+        The session, once there is one.
+    """
+
+    def __init__(self, shell: Any, begun: Session | None = None) -> None:  # noqa: ANN401 - IPython is not typed
         super().__init__(shell)
-        self.session = session or Session(shell, self._defaults)
-        self.session.defaults = self._defaults
-        for one in MAGICS:
-            self.magics[one.kind][one.name] = one.bound(self.session)
+        self.begun = begun
+        if begun is not None:
+            begun.defaults = self._defaults
+        for one in (Entry(written, lambda: self.session) for written in NAMES):
+            self.magics[one.kind][one.name] = one
+
+    @property
+    def session(self) -> Session:
+        """The session, which begins when it is first asked for."""
+        if self.begun is None:
+            from .session import Session
+
+            self.begun = Session(self.shell, self._defaults)
+        return self.begun
 
     def _defaults(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in CONFIGURABLE}
 
     def close(self) -> None:
         """End every cluster that does not outlive the kernel."""
-        self.session.close()
+        if self.begun is not None:
+            self.begun.close()
+
+    def settle(self, _result: object = None) -> None:
+        """Finish the output of what is over."""
+        if self.begun is not None:
+            self.begun.displays.settle()
 
 
 def _defaults(namespace: dict[str, Any]) -> None:

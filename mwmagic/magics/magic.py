@@ -1,4 +1,4 @@
-"""A magic: its parser, its function, and how IPython calls it."""
+"""A magic: its parser, its function, and what all of them have in common."""
 
 from __future__ import annotations
 
@@ -38,29 +38,13 @@ class Magic:
     act: Callable[[Session, Namespace, str], Any]
     shows: bool = False
 
-    @property
-    def name(self) -> str:
-        """Its name, without the leading percent signs."""
-        return self.parser.prog.lstrip("%")
-
-    @property
-    def kind(self) -> str:
-        """``cell`` or ``line``."""
-        return "cell" if self.parser.prog.startswith("%%") else "line"
-
-    def bound(self, session: Session) -> Callable[..., object]:
-        """Return the function that IPython calls."""
-
-        def call(line: str, cell: str = "") -> object:
-            try:
-                given = self.parser.read(line)
-            except HelpShown:
-                return None
-            return self._run(session, given, cell)
-
-        call.__name__ = self.name
-        call.__doc__ = self.parser.format_help()
-        return call
+    def call(self, session: Session, line: str, cell: str) -> object:
+        """Do what IPython was asked for with a line, and a cell below it."""
+        try:
+            given = self.parser.read(line)
+        except HelpShown:
+            return None
+        return self._run(session, given, cell)
 
     def _run(self, session: Session, given: Namespace, cell: str) -> object:
         """Call the function, then apply the options that all magics share to its result."""

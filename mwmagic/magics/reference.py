@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from .extension import CONFIGURABLE, MAGICS
+from .catalogue import NAMES, find
+from .extension import CONFIGURABLE
 
 if TYPE_CHECKING:
     import argparse
@@ -52,7 +53,7 @@ def _defaults() -> Iterator[str]:
 
 def page() -> str:
     """Return the page, in Markdown."""
-    magics = [line for one in MAGICS for line in _magic(one.parser)]
+    magics = [line for one in NAMES for line in _magic(find(one).parser)]
     return "\n".join([_HEAD, *magics, *_defaults()]) + "\n"
 
 

@@ -1,11 +1,10 @@
-"""``%mw_show``, and a `Run` as the value of a cell: show a run again."""
+"""``%mw_show``: show a run again."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from mwmagic.client.arguments import reader
-from mwmagic.client.run import Run
 from mwmagic.model.option import read_count
 
 from .magic import magic
@@ -13,16 +12,13 @@ from .parser import Parser
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Callable
 
-    from IPython.core.interactiveshell import InteractiveShell
-
+    from mwmagic.client.run import Run
     from mwmagic.record import Record
 
-    from .display import Displays
     from .session import Session
 
-__all__ = ["install", "mw_show"]
+__all__ = ["mw_show"]
 
 _SHOW = Parser(
     "%mw_show", "Show a run below this cell: its dashboard while it is going, or its final state."
@@ -48,10 +44,3 @@ def mw_show(session: Session, given: Namespace, _cell: str) -> Run | Record:
     else:
         session.displays.keep(record, record.status)
     return run or record
-
-
-def install(shell: InteractiveShell, displays: Displays) -> Callable[[], None]:
-    """Make a `Run` show itself as a cell's value; return a function that undoes it."""
-    formatter = shell.display_formatter.ipython_display_formatter
-    formatter.for_type(Run, displays.show_any)
-    return lambda: formatter.pop(Run, None)

@@ -6,7 +6,7 @@ import html
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, overload
 
-from .display import status_html, status_text
+from mwmagic.dashboard.static import page, text
 
 if TYPE_CHECKING:
     from mwmagic.model.status import RunStatus
@@ -39,10 +39,10 @@ class StatusTable:
         self.status = status
 
     def __repr__(self) -> str:
-        return status_text(self.status)
+        return text(self.status)
 
     def _repr_html_(self) -> str:
-        return status_html(self.status)
+        return page(self.status)
 
 
 class RunTable(Sequence["Record"]):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import Empty
@@ -61,6 +63,8 @@ class Kernel:
 
     def restart(self, *, now):
         """Restart it, with or without a word to it before, and load the extension again."""
+        if now:  # Jupyter interrupts it even then, which it may still notice
+            os.kill(self.manager.provisioner.pid, signal.SIGKILL)
         self.manager.restart_kernel(now=now)
         self.client.wait_for_ready(timeout=60)
         assert self.run("%load_ext mwmagic").error is None

@@ -13,8 +13,9 @@ from mwmagic.cli import main, parser
 from mwmagic.client.arguments import choices, typed
 from mwmagic.errors import BadArguments
 from mwmagic.frameworks import FRAMEWORKS
+from mwmagic.magics.catalogue import NAMES, find
 from mwmagic.magics.cluster import mw_cluster
-from mwmagic.magics.extension import CONFIGURABLE, MAGICS, MWMagic
+from mwmagic.magics.extension import CONFIGURABLE, MWMagic
 from mwmagic.magics.reference import page
 from mwmagic.model.option import Repeated
 from mwmagic.model.options import OPTIONS
@@ -100,9 +101,9 @@ def test_what_is_no_time_is_refused_by_magics_and_command_line(flag, text, capsy
     ],
 )
 def test_other_magics_refuse_it_too(magic, line):
-    [found] = [one for one in MAGICS if one.name == magic]
+    [written] = [one for one in NAMES if one.lstrip("%") == magic]
     with pytest.raises(BadArguments):
-        found.parser.read(line)
+        find(written).parser.read(line)
 
 
 @pytest.mark.parametrize("flag", ["--tail", "--run", "--attempt"])
@@ -139,7 +140,9 @@ def test_an_unknown_option_is_refused_with_the_one_that_was_meant(line, meant):
 
 
 def test_every_magic_says_what_it_does():
-    for one in MAGICS:
+    for written in NAMES:
+        one = find(written)
+        assert one.parser.prog == written
         assert one.parser.description.endswith(".")
         assert all(action.help for action in one.parser._actions)
         assert one.parser.format_help()

@@ -117,8 +117,7 @@ class Chaos:
             go = self.folder / f"go-{time.monotonic_ns()}"
             wait = f"while not os.path.exists({str(go)!r}): time.sleep(0.01)"
             self.running(f"{wait}\n{self.counted(5)}")
-            os.kill(self.kernel.manager.provisioner.pid, signal.SIGKILL)
-        self.kernel.restart(now=busy)  # Jupyter interrupts a kernel that lives
+        self.kernel.restart(now=busy)
         self.declare()
         if busy:
             go.touch()

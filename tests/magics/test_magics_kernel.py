@@ -409,6 +409,29 @@ def test_what_is_recorded_is_completed_without_a_cluster(kernel):
         kernel.restart(now=True)
 
 
+def test_the_extension_is_imported_as_far_as_it_is_used(kernel):
+    """Every notebook loads it, and its first cell should not wait for what later ones use."""
+    loaded = "sorted(n for n in sys.modules if n.startswith('mwmagic.') and n.count('.') == 2)"
+    loaded = kernel.run(f"import sys\n{loaded}").value
+    assert "mwmagic.magics.extension" in loaded
+    for unused in ("client.cluster", "magics.session", "record.reader", "dashboard.static"):
+        assert f"mwmagic.{unused}" not in loaded
+    told = kernel.client.inspect("%mw_cluster", reply=True, timeout=30)["content"]["data"]
+    assert "Number of workers" in told["text/plain"]
+    declared = "from mwmagic import Cluster\ncluster = Cluster(1, warm=False)\n"
+    shown = kernel.run(f"{declared}run = cluster.run('main.py', source='')\nrun.wait()\nrun")
+    assert "run 1: finished" in str(shown.shown)
+    assert kernel.run("cluster.close()").error is None
+
+
+def test_unloading_what_was_not_used_leaves_nothing(kernel):
+    assert kernel.run("%unload_ext mwmagic").error is None
+    assert "--restarts" not in kernel.complete("%mw_cluster --")
+    assert kernel.run("%load_ext mwmagic").error is None
+    assert kernel.run("%reload_ext mwmagic").error is None
+    assert kernel.run(DECLARE).error is None
+
+
 def test_unloading_leaves_nothing(kernel):
     kernel.run(DECLARE)
     assert kernel.run("%unload_ext mwmagic").error is None
