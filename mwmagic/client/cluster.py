@@ -50,6 +50,10 @@ AT_EXIT_SECONDS = 1.0
 """Time limit for a supervisor's answer to an owner that exits."""
 
 
+def _nothing() -> None:
+    """Do nothing."""
+
+
 def _spec(news: Message) -> ClusterSpec:
     """Return a cluster's tasks and addresses."""
     addresses = news["cluster"]["addresses"]
@@ -80,19 +84,39 @@ class Cluster:
     __signature__ = signature()
 
     def __init__(self, workers: int = 1, **options: Any) -> None:  # noqa: ANN401 - see ClusterOptions
-        self._open(_LOGGER.warning, workers=workers, **options)
+        self._open(_LOGGER.warning, _nothing, workers=workers, **options)
 
     @classmethod
-    def declare(cls, told: Callable[[str], None], **options: Any) -> Cluster:  # noqa: ANN401 - see ClusterOptions
-        """Return a new cluster; `told` gets a scheduler's messages while machines are pending."""
+    def declare(
+        cls,
+        told: Callable[[str], None],
+        meanwhile: Callable[[], None] = _nothing,
+        **options: Any,  # noqa: ANN401 - see ClusterOptions
+    ) -> Cluster:
+        """Return a new cluster.
+
+        Parameters
+        ----------
+        told : callable
+            Called with a scheduler's messages while machines are pending.
+        meanwhile : callable
+            Called while the supervisor starts, which takes longer than most of what it might do.
+        **options
+            The declaration.
+        """
         cluster = cls.__new__(cls)
-        cluster._open(told, **options)  # noqa: SLF001 - of this class
+        cluster._open(told, meanwhile, **options)  # noqa: SLF001 - of this class
         return cluster
 
-    def _open(self, told: Callable[[str], None], **options: Any) -> None:  # noqa: ANN401 - see ClusterOptions
+    def _open(
+        self,
+        told: Callable[[str], None],
+        meanwhile: Callable[[], None],
+        **options: Any,  # noqa: ANN401 - see ClusterOptions
+    ) -> None:
         start = declared(**options)
         path = sockets.fresh(start.options.name, start.options.root)
-        process = start_supervisor(start, path)
+        process = start_supervisor(start, path, meanwhile)
         try:
             self._bind(Connection(path, owner=True), process, owner=True)
         except BaseException:

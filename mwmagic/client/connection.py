@@ -66,7 +66,9 @@ package, of which it may hold another version.
 """
 
 
-def start_supervisor(start: Start, path: Path) -> subprocess.Popen[bytes]:
+def start_supervisor(
+    start: Start, path: Path, meanwhile: Callable[[], None]
+) -> subprocess.Popen[bytes]:
     """Start a cluster's supervisor and wait until it listens.
 
     Parameters
@@ -75,6 +77,8 @@ def start_supervisor(start: Start, path: Path) -> subprocess.Popen[bytes]:
         The cluster.
     path : Path
         The socket that it is to create.
+    meanwhile : callable
+        Called while it starts.
 
     Raises
     ------
@@ -87,7 +91,7 @@ def start_supervisor(start: Start, path: Path) -> subprocess.Popen[bytes]:
     process = None
     try:
         process = _started(path, log)
-        answer = _first_line(process, start.as_line().encode() + b"\n")
+        answer = _first_line(process, start.as_line().encode() + b"\n", meanwhile)
         _check_ready(answer, log)
     except BaseException:  # Ctrl-C too
         discard(process, path)
@@ -149,7 +153,9 @@ def _last_words(log: str) -> str:
     )
 
 
-def _first_line(process: subprocess.Popen[bytes], start: bytes) -> dict[str, Any]:
+def _first_line(
+    process: subprocess.Popen[bytes], start: bytes, meanwhile: Callable[[], None]
+) -> dict[str, Any]:
     """Read a new supervisor's answer; it is killed if none comes in time."""
     if process.stdin is None or process.stdout is None:
         raise errors.SupervisorError("the supervisor was started without pipes")
@@ -158,6 +164,7 @@ def _first_line(process: subprocess.Popen[bytes], start: bytes) -> dict[str, Any
     try:
         with suppress(BrokenPipeError), process.stdin as stdin:  # gone: its log says why
             stdin.write(start)
+        meanwhile()
         with process.stdout as stdout:
             line = stdout.readline()
     finally:

@@ -10,42 +10,41 @@ and returns an `Engine`. Its attribute ``takes`` names the options of other mach
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
+from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
 from mwmagic.errors import ClusterError
 from mwmagic.model.options import OPTIONS
 
-from .command import CommandEngine
 from .engine import Engine, Host, agent_command
-from .local import LocalEngine
-from .ray import RayEngine
-from .slurm import SlurmEngine
-from .ssh import SshEngine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
+    from importlib.metadata import EntryPoint
 
     from mwmagic.model.options import ClusterOptions
+
+    Make = Callable[[ClusterOptions], Engine]
 
 __all__ = ["ENGINES", "GROUP", "Engine", "Host", "agent_command", "engine_for", "engine_names"]
 
 GROUP = "mwmagic.engines"
 """The group of entry points with which other packages add engines."""
 
-ENGINES: dict[str, Callable[[ClusterOptions], Engine]] = {
-    "local": LocalEngine,
-    "slurm": SlurmEngine,
-    "ssh": SshEngine,
-    "command": CommandEngine,
-    "ray": RayEngine,
-}
-"""The engines of this package by name, as ``--engine`` takes it."""
+ENGINES = ("local", "slurm", "ssh", "command", "ray")
+"""The engines of this package, as ``--engine`` takes them; each is a module, with a class."""
+
+
+def _others() -> Iterable[EntryPoint]:
+    """Return the entry points of other packages' engines."""
+    from importlib.metadata import entry_points  # takes longer than all of an engine
+
+    return entry_points(group=GROUP)
 
 
 def engine_names() -> list[str]:
     """Return the names that ``--engine`` takes."""
-    return list(dict.fromkeys([*ENGINES, *(point.name for point in entry_points(group=GROUP))]))
+    return list(dict.fromkeys([*ENGINES, *(point.name for point in _others())]))
 
 
 def engine_for(options: ClusterOptions) -> Engine:
@@ -62,29 +61,35 @@ def engine_for(options: ClusterOptions) -> Engine:
     return make(options)
 
 
-def _check_taken(options: ClusterOptions, make: Callable[[ClusterOptions], Engine]) -> None:
+def _check_taken(options: ClusterOptions, make: Make) -> None:
     """Refuse the options that an engine would ignore."""
     for name, option in OPTIONS.items():
         given = option.engines and getattr(options, name) != option.default
         if given and name not in _takes(make):
-            others = [one for one, other in ENGINES.items() if name in _takes(other)]
+            others = [one for one in ENGINES if name in _takes(_own(one))]
             raise ClusterError(
                 f"the engine {options.engine!r} does not take {option.flag}"
                 + (f"; {', '.join(others)} take it" if others else "")
             )
 
 
-def _takes(make: Callable[[ClusterOptions], Engine]) -> frozenset[str]:
+def _takes(make: Make) -> frozenset[str]:
     return frozenset(getattr(make, "takes", ()))
 
 
-def _factory(name: str) -> Callable[[ClusterOptions], Engine]:
+def _own(name: str) -> Make:
+    """Return an engine of this package."""
+    module = import_module(f".{name}", __package__)
+    return cast("Make", getattr(module, f"{name.title()}Engine"))
+
+
+def _factory(name: str) -> Make:
     if name in ENGINES:
-        return ENGINES[name]
-    for point in entry_points(group=GROUP, name=name):
+        return _own(name)
+    for point in (one for one in _others() if one.name == name):
         try:
             made = point.load()
         except (ImportError, AttributeError) as error:
             raise ClusterError(f"the engine {name!r} ({point.value}) fails: {error}") from error
-        return cast("Callable[[ClusterOptions], Engine]", made)
+        return cast("Make", made)
     raise ClusterError(f"unknown engine {name!r}; the engines are {', '.join(engine_names())}")

@@ -60,8 +60,7 @@ def _declare(session: Session, asked: Mapping[str, Any]) -> Cluster:
 
 
 def _new(session: Session, options: Mapping[str, Any]) -> Cluster:
-    session.displays.prepare()
-    return Cluster.declare(session.say, **options)
+    return Cluster.declare(session.say, session.displays.prepare, **options)
 
 
 def _reuse(session: Session, old: Cluster, repetition: Repetition) -> Cluster:

@@ -33,7 +33,6 @@ from .fetches import Fetches, destination
 from .hold import Hold
 from .order import Order
 from .place import Place
-from .run import LiveRun
 from .server import Client, Server
 
 if TYPE_CHECKING:
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     from mwmagic.model.start import Start
 
     from .place import Loss
+    from .run import LiveRun
 
 __all__ = ["Supervisor"]
 
@@ -91,6 +91,13 @@ def _accept(message: Message) -> None:
         target = Path(message["cwd"], message["script"]).resolve()
         with _troubles("the cell cannot be written", target):
             Path(message["draft"]).replace(target)
+
+
+def _live_run() -> type[LiveRun]:
+    """Return the class of runs: a cluster is declared before it is imported, as that takes long."""
+    from .run import LiveRun
+
+    return LiveRun
 
 
 class Supervisor:
@@ -162,6 +169,8 @@ class Supervisor:
         except (MwmagicError, OSError):
             asyncio.get_running_loop().call_later(OWNER_SECONDS, self._begin_end)
         self._changed()
+        self._tell()  # who declared the cluster waits for nothing else
+        _live_run()
 
     async def serve(self) -> None:
         """Serve until a client closes the cluster or its owner is gone."""
@@ -455,7 +464,7 @@ class Supervisor:
         """Begin a run with its first order; `own` are the options that are not the cluster's."""
         start = replace(self._place.declared, options=options)
         self._own = own
-        self.run = LiveRun(directory, self._place, start, self._changed, order)
+        self.run = _live_run()(directory, self._place, start, self._changed, order)
         self.run.write()
         directory.flush()  # its owner may ask for a log as soon as it knows of the run
         return self.run

@@ -7,7 +7,6 @@ from importlib import metadata
 
 import pytest
 
-from mwmagic import engines
 from mwmagic.engines import ENGINES, GROUP, engine_for, engine_names
 from mwmagic.engines.local import LocalEngine
 from mwmagic.errors import ClusterError
@@ -38,7 +37,7 @@ def test_another_package_adds_an_engine(monkeypatch):
     here = metadata.EntryPoint("cloud", f"{__name__}:Cloud", GROUP)
     lost = metadata.EntryPoint("gone", "no_such_package:Engine", GROUP)
     points = metadata.EntryPoints([here, lost])
-    monkeypatch.setattr(engines, "entry_points", points.select)
+    monkeypatch.setattr(metadata, "entry_points", points.select)
     assert engine_names() == [*ENGINES, "cloud", "gone"]
     assert engine_for(declared("cloud")).options.engine == "cloud"
     with pytest.raises(ClusterError, match=r"'gone' \(no_such_package:Engine\) fails: No module"):
