@@ -13,6 +13,7 @@ from mwmagic.errors import SupervisorError
 from mwmagic.model.messages import COMMANDS, EVENTS, VERSION, Message, check, decode, encode
 
 from .delivery import archive
+from .limit import within
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -186,7 +187,7 @@ class Channel:
     async def _greeted(self) -> None:
         """Wait for the agent's greeting, and compare clocks with another machine."""
         try:
-            hello = await asyncio.wait_for(self._hello, AGENT_ANSWER_SECONDS)
+            hello = await within(AGENT_ANSWER_SECONDS, self._hello)
         except asyncio.TimeoutError:
             raise self._failure("did not answer") from None
         self.executable, self.package = hello["executable"], hello["package"]
@@ -233,7 +234,7 @@ class Channel:
         answer = self._answers[number] = asyncio.get_running_loop().create_future()
         try:
             self.send(kind, **{_NUMBERED.get(kind, "id"): number}, **fields)
-            return await asyncio.wait_for(answer, seconds or AGENT_ANSWER_SECONDS)
+            return await within(seconds or AGENT_ANSWER_SECONDS, answer)
         except asyncio.TimeoutError:
             raise SupervisorError(f"the agent on {self.host.name} did not answer") from None
         finally:
@@ -273,7 +274,7 @@ class Channel:
     async def _ended(self, seconds: float) -> None:
         """Wait for the link to end; break it if that takes too long."""
         try:
-            await asyncio.wait_for(self._link.wait(), seconds)
+            await within(seconds, self._link.wait())
         except asyncio.TimeoutError:
             self._link.kill()
             await self._link.wait()

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from .limit import within
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -272,7 +274,7 @@ class Job:
         deadline = time.monotonic() + EXPLAIN_SECONDS
         words = None
         with suppress(asyncio.TimeoutError):
-            words = await asyncio.wait_for(self._trouble(node), EXPLAIN_SECONDS)
+            words = await within(EXPLAIN_SECONDS, self._trouble(node))
         while words and _COMPLETING in words and time.monotonic() < deadline:
             if state := _last_words(said()):
                 return words.replace(_COMPLETING, state)

@@ -6,6 +6,8 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from .limit import within
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -45,7 +47,7 @@ class Queries:
         if process is None:
             return ""
         try:
-            out, _ = await asyncio.wait_for(process.communicate(), seconds)
+            out, _ = await within(seconds, process.communicate())
         except asyncio.TimeoutError:
             return ""
         finally:

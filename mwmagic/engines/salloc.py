@@ -13,6 +13,7 @@ from mwmagic.agent.system import PR_SET_PDEATHSIG, prctl
 from mwmagic.errors import ClusterError
 
 from .job import Job
+from .limit import within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -65,7 +66,7 @@ def _opened(pipe: T | None) -> T:
 async def _ended(process: asyncio.subprocess.Process) -> bool:
     """Return whether a process ends soon, as do those that hold its pipes."""
     try:
-        await asyncio.wait_for(process.wait(), RETURN_SECONDS)
+        await within(RETURN_SECONDS, process.wait())
     except asyncio.TimeoutError:
         return False
     return True

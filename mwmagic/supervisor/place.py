@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from mwmagic.engines import engine_for
 from mwmagic.engines.engine import PreparingEngine
+from mwmagic.engines.limit import within
 from mwmagic.errors import MwmagicError, SupervisorError
 from mwmagic.frameworks import framework_for
 from mwmagic.model.cluster import CHIEF, ClusterSpec
@@ -432,7 +433,7 @@ class Place:
     async def _ask(self, node: Node) -> str | None:
         """Return the scheduler's explanation of a machine's loss, if it comes in time."""
         try:
-            return await asyncio.wait_for(self._engine.why(node.host), WHY_SECONDS)
+            return await within(WHY_SECONDS, self._engine.why(node.host))
         except asyncio.TimeoutError:
             pass
         except Exception:  # noqa: BLE001 - another package's engine: the loss is reported all the same

@@ -1,0 +1,76 @@
+"""What a time limit must not lose."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from mwmagic.engines.limit import within
+
+
+def test_what_is_done_in_time_is_returned():
+    async def fast():
+        return await within(60.0, asyncio.sleep(0, "done"))
+
+    assert asyncio.run(fast()) == "done"
+
+
+def test_what_takes_too_long_is_cancelled_and_has_ended():
+    ended = []
+
+    async def slow():
+        try:
+            await asyncio.sleep(600)
+        finally:
+            await asyncio.sleep(0)
+            ended.append(True)
+
+    with pytest.raises(asyncio.TimeoutError):
+        asyncio.run(within(0.01, slow()))
+    assert ended
+
+
+def test_its_error_is_raised():
+    async def fail():
+        raise LookupError
+
+    with pytest.raises(LookupError):
+        asyncio.run(within(60.0, fail()))
+
+
+def test_a_cancellation_that_comes_with_the_result_is_not_lost():
+    """`asyncio.wait_for` loses it until Python 3.12, and the task that was cancelled goes on."""
+
+    async def both():
+        result = asyncio.get_running_loop().create_future()
+        task = asyncio.create_task(within(60.0, result))
+        await asyncio.sleep(0)
+        result.set_result("done")
+        task.cancel()
+        await task
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(both())
+
+
+def test_what_is_cancelled_meanwhile_has_ended_before():
+    ended = []
+
+    async def slow():
+        try:
+            await asyncio.sleep(600)
+        finally:
+            await asyncio.sleep(0)
+            ended.append(True)
+
+    async def cancelled():
+        task = asyncio.create_task(within(60.0, slow()))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        task.cancel()
+        await task
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(cancelled())
+    assert ended
