@@ -23,6 +23,7 @@ import psutil
 
 from mwmagic.client.connection import start_supervisor
 from mwmagic.client.declaration import declared
+from mwmagic.engines.limit import within
 from mwmagic.model.messages import MESSAGE_BYTES, VERSION, decode, encode
 from mwmagic.model.options import ClusterOptions
 from mwmagic.model.start import Start
@@ -86,7 +87,7 @@ class Client:
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self.next(), left)
+                await within(left, self.next())
 
     async def launch(self, folder):
         order = {"script": "main.py", "source": TASK, "args": [], "env": dict(os.environ)}

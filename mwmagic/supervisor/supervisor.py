@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mwmagic.engines.limit import within
 from mwmagic.errors import (
     ClusterEnding,
     ClusterError,
@@ -192,7 +193,7 @@ class Supervisor:
         if not self._hurried:
             run.stop(None, None)
             with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._quiet(run), run.options.grace + LATE_SECONDS)
+                await within(run.options.grace + LATE_SECONDS, self._quiet(run))
         if not run.over:
             run.stop(None, 0.0)
 

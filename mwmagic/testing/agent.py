@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mwmagic.agent.wire import CHUNK_BYTES, as_text, packed, unpacked
 from mwmagic.engines.delivery import CODE
+from mwmagic.engines.limit import within
 from mwmagic.model.messages import COMMANDS, VERSION, check, decode, encode
 
 from .worker import FakeWorker
@@ -77,7 +78,7 @@ class FakeAgent:
         """Return the next line, or nothing if the supervisor is silent for too long."""
         line = self._wire.commands.readline()
         try:
-            return await asyncio.wait_for(line, self._silence or None)
+            return await (within(self._silence, line) if self._silence else line)
         except asyncio.TimeoutError:
             return b""
 

@@ -16,18 +16,19 @@ def test_what_is_done_in_time_is_returned():
     assert asyncio.run(fast()) == "done"
 
 
+async def slow(ended):
+    """Take long, and a moment also to end."""
+    try:
+        await asyncio.sleep(600)
+    finally:
+        await asyncio.sleep(0)
+        ended.append(True)
+
+
 def test_what_takes_too_long_is_cancelled_and_has_ended():
     ended = []
-
-    async def slow():
-        try:
-            await asyncio.sleep(600)
-        finally:
-            await asyncio.sleep(0)
-            ended.append(True)
-
     with pytest.raises(asyncio.TimeoutError):
-        asyncio.run(within(0.01, slow()))
+        asyncio.run(within(0.01, slow(ended)))
     assert ended
 
 
@@ -57,15 +58,8 @@ def test_a_cancellation_that_comes_with_the_result_is_not_lost():
 def test_what_is_cancelled_meanwhile_has_ended_before():
     ended = []
 
-    async def slow():
-        try:
-            await asyncio.sleep(600)
-        finally:
-            await asyncio.sleep(0)
-            ended.append(True)
-
     async def cancelled():
-        task = asyncio.create_task(within(60.0, slow()))
+        task = asyncio.create_task(within(60.0, slow(ended)))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         task.cancel()
