@@ -100,7 +100,7 @@ class Cluster:
         told : callable
             Called with a scheduler's messages while machines are pending.
         meanwhile : callable
-            Called while the supervisor starts, which takes longer than most of what it might do.
+            Called while the supervisor starts, and so costs little time of its own.
         **options
             The declaration.
         """

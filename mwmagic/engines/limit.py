@@ -14,10 +14,10 @@ T = TypeVar("T")
 
 
 async def within(seconds: float, awaited: Awaitable[T]) -> T:
-    """Return what something comes to, or cancel it.
+    """Return the result of what is awaited; cancel it when the time is up.
 
     Until Python 3.12 `asyncio.wait_for` loses a cancellation that comes just as what it waits for
-    is done. A task that is cancelled once, and awaited, then goes on: with a loop in it, for ever.
+    is done. A loop that should have been cancelled then goes on for ever.
 
     Raises
     ------

@@ -95,7 +95,7 @@ def _accept(message: Message) -> None:
 
 
 def _live_run() -> type[LiveRun]:
-    """Return the class of runs: a cluster is declared before it is imported, as that takes long."""
+    """Return the class of runs, whose import takes long: no declaration waits for it."""
     from .run import LiveRun
 
     return LiveRun
@@ -170,7 +170,7 @@ class Supervisor:
         except (MwmagicError, OSError):
             asyncio.get_running_loop().call_later(OWNER_SECONDS, self._begin_end)
         self._changed()
-        self._tell()  # who declared the cluster waits for nothing else
+        self._tell()  # the client that declared the cluster waits for just this
         _live_run()
 
     async def serve(self) -> None:
