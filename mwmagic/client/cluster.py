@@ -50,10 +50,6 @@ AT_EXIT_SECONDS = 1.0
 """Time limit for a supervisor's answer to an owner that exits."""
 
 
-def _nothing() -> None:
-    """Do nothing."""
-
-
 def _spec(news: Message) -> ClusterSpec:
     """Return a cluster's tasks and addresses."""
     addresses = news["cluster"]["addresses"]
@@ -84,13 +80,13 @@ class Cluster:
     __signature__ = signature()
 
     def __init__(self, workers: int = 1, **options: Any) -> None:  # noqa: ANN401 - see ClusterOptions
-        self._open(_LOGGER.warning, _nothing, workers=workers, **options)
+        self._open(_LOGGER.warning, workers=workers, **options)
 
     @classmethod
     def declare(
         cls,
         told: Callable[[str], None],
-        meanwhile: Callable[[], None] = _nothing,
+        meanwhile: Callable[[], None] | None = None,
         **options: Any,  # noqa: ANN401 - see ClusterOptions
     ) -> Cluster:
         """Return a new cluster.
@@ -99,7 +95,7 @@ class Cluster:
         ----------
         told : callable
             Called with a scheduler's messages while machines are pending.
-        meanwhile : callable
+        meanwhile : callable, optional
             Called while the supervisor starts, and so costs little time of its own.
         **options
             The declaration.
@@ -111,7 +107,7 @@ class Cluster:
     def _open(
         self,
         told: Callable[[str], None],
-        meanwhile: Callable[[], None],
+        meanwhile: Callable[[], None] | None = None,
         **options: Any,  # noqa: ANN401 - see ClusterOptions
     ) -> None:
         start = declared(**options)

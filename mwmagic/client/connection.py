@@ -67,7 +67,7 @@ package, of which it may hold another version.
 
 
 def start_supervisor(
-    start: Start, path: Path, meanwhile: Callable[[], None]
+    start: Start, path: Path, meanwhile: Callable[[], None] | None = None
 ) -> subprocess.Popen[bytes]:
     """Start a cluster's supervisor and wait until it listens.
 
@@ -77,7 +77,7 @@ def start_supervisor(
         The cluster.
     path : Path
         The socket that it is to create.
-    meanwhile : callable
+    meanwhile : callable, optional
         Called while it starts.
 
     Raises
@@ -154,7 +154,7 @@ def _last_words(log: str) -> str:
 
 
 def _first_line(
-    process: subprocess.Popen[bytes], start: bytes, meanwhile: Callable[[], None]
+    process: subprocess.Popen[bytes], start: bytes, meanwhile: Callable[[], None] | None
 ) -> dict[str, Any]:
     """Read a new supervisor's answer; it is killed if none comes in time."""
     if process.stdin is None or process.stdout is None:
@@ -164,7 +164,8 @@ def _first_line(
     try:
         with suppress(BrokenPipeError), process.stdin as stdin:  # gone: its log says why
             stdin.write(start)
-        meanwhile()
+        if meanwhile is not None:
+            meanwhile()
         with process.stdout as stdout:
             line = stdout.readline()
     finally:

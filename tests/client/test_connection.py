@@ -163,10 +163,6 @@ def test_waiting_ends_with_the_time_or_the_supervisor(pretend):
     assert connection.wait(lambda news: news["run"]["number"] == 3, None)
 
 
-def nothing():
-    pass
-
-
 def start(tmp_path, **fields):
     return Start(ClusterOptions(name="c", directory=str(tmp_path)), **fields)
 
@@ -175,7 +171,7 @@ def test_a_supervisor_that_cannot_start_says_why(tmp_path, nothing_survives):
     path = sockets.fresh("c", tmp_path)
     options = ClusterOptions(directory=str(tmp_path), engine="cloud")
     with pytest.raises(ClusterError, match=r"^unknown engine 'cloud'"):
-        start_supervisor(Start(options), path, nothing)
+        start_supervisor(Start(options), path)
     assert not list(sockets.directory().iterdir())
 
 
@@ -183,7 +179,7 @@ def test_a_supervisor_that_breaks_shows_its_last_words(tmp_path, nothing_survive
     path = sockets.fresh("c", tmp_path)
     path.with_suffix(".new").mkdir()  # where it would make its socket
     with pytest.raises(SupervisorError, match=r"(?s)did not start: .*Traceback.*OSError"):
-        start_supervisor(start(tmp_path), path, nothing)
+        start_supervisor(start(tmp_path), path)
     path.with_suffix(".new").rmdir()
     assert not list(sockets.directory().iterdir())
 
@@ -192,7 +188,7 @@ def test_an_interpreter_that_does_not_start_is_told(tmp_path, monkeypatch, nothi
     monkeypatch.setattr(sys, "executable", "/bin/false")
     big = start(tmp_path, env={"X": "x" * 200_000})
     with pytest.raises(SupervisorError, match="did not start"):
-        start_supervisor(big, sockets.fresh("c", tmp_path), nothing)
+        start_supervisor(big, sockets.fresh("c", tmp_path))
 
 
 @pytest.mark.parametrize("moment", ["_started", "_first_line", "meanwhile", "_check_ready"])
@@ -204,7 +200,7 @@ def test_an_interrupted_start_leaves_nothing(tmp_path, monkeypatch, nothing_surv
         monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: interrupted())
     elif moment != "meanwhile":
         monkeypatch.setattr(f"mwmagic.client.connection.{moment}", interrupted)
-    meanwhile = interrupted if moment == "meanwhile" else nothing
+    meanwhile = interrupted if moment == "meanwhile" else None
     with pytest.raises(KeyboardInterrupt):
         start_supervisor(start(tmp_path), sockets.fresh("c", tmp_path), meanwhile)
     assert not list(sockets.directory().iterdir())
