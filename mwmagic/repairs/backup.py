@@ -15,7 +15,7 @@ from keras.src.callbacks import BackupAndRestore
 from keras.src.saving.saving_lib import H5IOStore
 from keras.src.utils import file_utils
 
-from .cluster import is_chief, of_chief, spans_workers
+from .cluster import divides_batches, is_chief, of_chief
 from .commit import count_from
 from .mark import keep_marks, marking
 from .note import (
@@ -37,7 +37,7 @@ def _back_up_on_chief() -> None:
     original, on_train_end = BackupAndRestore._save_model, BackupAndRestore.on_train_end
 
     def _save_model(self: Any) -> None:
-        note = _note(self) if spans_workers(self.model.distribute_strategy) else None
+        note = _note(self) if divides_batches(self.model.distribute_strategy) else None
         if not is_chief(self.model.distribute_strategy):
             with TemporaryDirectory() as directory:
                 self.model.save_weights(str(Path(directory) / Path(self._weights_path).name))
@@ -89,7 +89,7 @@ def _restore_from_chief() -> None:
 
     def on_train_begin(self: Any, logs: Any = None) -> None:
         model, note = self.model, None
-        if not spans_workers(model.distribute_strategy) or not model.built:
+        if not divides_batches(model.distribute_strategy) or not model.built:
             original(self, logs)
             return
         _forget_earlier(self)
@@ -104,7 +104,7 @@ def _restore_from_chief() -> None:
         _follow(self, found, note)
 
     def on_epoch_begin(self: Any, epoch: int, logs: Any = None) -> None:
-        if not spans_workers(self.model.distribute_strategy):
+        if not divides_batches(self.model.distribute_strategy):
             begin_epoch(self, epoch, logs)
             return
         # The original counts epochs from 0 in each process.

@@ -1,5 +1,5 @@
 # ruff: noqa: ANN401 - TensorFlow has no annotations
-"""Whether the strategy in use spans several workers, and which of them this is."""
+"""Whether the strategy in use has several replicas or workers, and which of them this is."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 __all__ = [
     "add_up",
     "added",
+    "divides_batches",
     "first_local",
     "in_cluster",
     "is_chief",
@@ -22,18 +23,29 @@ __all__ = [
 ]
 
 
+def divides_batches(strategy: Any) -> bool:
+    """Return whether a `tf.distribute` strategy is a MultiWorkerMirroredStrategy of many replicas.
+
+    They may all be in one worker that has several devices. With one replica in all, the same
+    class trains like a single process and needs no repair.
+    """
+    return _is_multi_worker(strategy) and strategy.num_replicas_in_sync > 1
+
+
 def spans_workers(strategy: Any) -> bool:
     """Return whether a `tf.distribute` strategy is a MultiWorkerMirroredStrategy over workers.
 
-    The same class works locally when TF_CONFIG names one task or none, and then needs
-    no repair.
+    The same class works locally when TF_CONFIG names one task or none; there is no other
+    worker then that has to do the same.
     """
+    # Keras asks the same way.
+    return _is_multi_worker(strategy) and strategy.extended._in_multi_worker_mode()  # noqa: SLF001
+
+
+def _is_multi_worker(strategy: Any) -> bool:
     import tensorflow as tf
 
-    return (
-        isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
-        and strategy.extended._in_multi_worker_mode()  # noqa: SLF001 - Keras asks the same way
-    )
+    return isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
 
 
 def is_chief(strategy: Any) -> bool:

@@ -24,7 +24,7 @@ from tensorflow.python.eager import context
 
 from mwmagic.model.variables import ANNOUNCED
 
-from .cluster import of_chief, spans_workers
+from .cluster import divides_batches, of_chief, spans_workers
 from .repair import Repair, Sign, replace
 from .step import OWN_SIZES
 
@@ -51,19 +51,19 @@ def _shuffle_alike() -> None:
     def begin(
         self: Any, distribute_strategy: Any = None, x: Any = None, *args: Any, **kwargs: Any
     ) -> None:
-        several = spans_workers(distribute_strategy)
-        x = _copied(x) if several and _runs_python(x) else x
+        divided = divides_batches(distribute_strategy)
+        x = _copied(x) if divided and _runs_python(x) else x
         start(self, distribute_strategy, x, *args, **kwargs)
         self._seed = self._order = None
-        self._own_sizes = several and _may_differ(x)
-        if several:
+        self._own_sizes = divided and _may_differ(x)
+        if spans_workers(distribute_strategy):
             _use_no_loaders(self)
             self._seed = _common_seed(self.data_adapter, distribute_strategy)
             self._order = None if self._seed is None else random.Random(self._seed)
-            generates = isinstance(self.data_adapter, (GeneratorDataAdapter, PyDatasetAdapter))
-            if generates and self._order is None:  # else each epoch has its own
-                _distribute(self, _copied(self.data_adapter.get_tf_dataset()))
             _point_out(self.data_adapter, distribute_strategy.num_replicas_in_sync)
+        generates = isinstance(self.data_adapter, (GeneratorDataAdapter, PyDatasetAdapter))
+        if divided and generates and self._order is None:  # else each epoch has its own
+            _distribute(self, _copied(self.data_adapter.get_tf_dataset()))
 
     def _get_iterator(self: Any) -> Any:
         if self._order is not None:
@@ -266,7 +266,7 @@ def _predict_a_batch_once() -> None:
 
     def predict_on_batch(self: Any, x: Any) -> Any:
         outputs, strategy = original(self, x), self.distribute_strategy
-        if not spans_workers(strategy):
+        if not divides_batches(strategy):
             return outputs
         return tree.map_structure(lambda output: _own_part(output, strategy), outputs)
 

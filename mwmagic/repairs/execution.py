@@ -12,7 +12,7 @@ from keras.src.backend.tensorflow import trainer
 from mwmagic.model.variables import ANNOUNCED
 
 from .agreement import agree, local_mean, point_out_separate_state
-from .cluster import spans_workers
+from .cluster import divides_batches
 from .commit import enter, leave, within_step
 from .repair import Repair, Sign, replace
 from .step import OWN_SIZES, Updated, running
@@ -42,7 +42,7 @@ def _execute_steps() -> None:
     original = cls._make_function
 
     def _make_function(self: Any, step_function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        if not spans_workers(self.distribute_strategy):
+        if not divides_batches(self.distribute_strategy):
             return original(self, step_function)  # type: ignore[no-any-return]
         if self.jit_compile:
             warnings.warn(XLA, stacklevel=2)

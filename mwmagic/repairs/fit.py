@@ -10,7 +10,7 @@ from keras.src.backend.tensorflow import trainer
 from keras.src.models.model import Model
 from tensorflow.python.distribute.values import PerReplicaSpec
 
-from .cluster import spans_workers
+from .cluster import divides_batches
 from .repair import Repair, Sign, replace
 from .scope import adopt_optimizers, bring_metrics_in, refuse_foreign_weights
 
@@ -30,7 +30,7 @@ def _build_from_the_element_spec() -> None:
     original = cls._maybe_symbolic_build
 
     def _maybe_symbolic_build(self: Any, iterator: Any = None, data_batch: Any = None) -> None:
-        if not spans_workers(self._distribute_strategy):
+        if not divides_batches(self._distribute_strategy):
             original(self, iterator=iterator, data_batch=data_batch)
             return
         if iterator is not None:
@@ -74,7 +74,7 @@ def _reduce_over_replicas() -> None:
     original = trainer.reduce_per_replica
 
     def reduce_per_replica(values: Any, strategy: Any, reduction: str) -> Any:
-        if reduction in {"auto", "mean"} and spans_workers(strategy):
+        if reduction in {"auto", "mean"} and divides_batches(strategy):
             return tree.map_structure(
                 lambda value: strategy.reduce("MEAN", value, axis=None), values
             )

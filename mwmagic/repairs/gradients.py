@@ -10,7 +10,8 @@ from keras.src.backend.tensorflow.optimizer import TFOptimizer
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
 
-from .cluster import spans_workers
+from .building import build_optimizer
+from .cluster import divides_batches
 from .commit import updating
 from .repair import Repair, Sign, replace
 
@@ -21,8 +22,8 @@ __all__ = ["REPAIRS"]
 ADDED = "_mwmagic_gradients_are_added"
 
 
-def _in_replica_of_workers() -> bool:
-    return tf.distribute.get_replica_context() is not None and spans_workers(
+def _in_one_of_several_replicas() -> bool:
+    return tf.distribute.get_replica_context() is not None and divides_batches(
         tf.distribute.get_strategy()
     )
 
@@ -72,9 +73,10 @@ def _add_before_applying() -> None:
     original = BaseOptimizer.apply
 
     def apply(self: Any, grads: Any, trainable_variables: Any = None) -> None:
-        if not _in_replica_of_workers():
+        if not _in_one_of_several_replicas():
             original(self, grads, trainable_variables)
             return
+        build_optimizer(self, trainable_variables)
         if getattr(self, ADDED, 0):
             update(self, grads, trainable_variables)
             return
@@ -119,9 +121,10 @@ def _check_added_gradients() -> None:
     original = LossScaleOptimizer.apply
 
     def apply(self: Any, grads: Any, trainable_variables: Any = None) -> None:
-        if not _in_replica_of_workers():
+        if not _in_one_of_several_replicas():
             original(self, grads, trainable_variables)
             return
+        build_optimizer(self, trainable_variables)
         added = _add(grads)
         inner = self.inner_optimizer
         setattr(inner, ADDED, getattr(inner, ADDED, 0) + 1)

@@ -11,6 +11,7 @@ from keras.src.utils import traceback_utils
 from . import (
     agreement,
     backup,
+    building,
     callbacks,
     data,
     execution,
@@ -38,6 +39,7 @@ REPAIRS: tuple[Repair, ...] = (
     *agreement.REPAIRS,
     *losses.REPAIRS,
     *regularization.REPAIRS,
+    *building.REPAIRS,
     *gradients.REPAIRS,
     *data.REPAIRS,
     *scope.REPAIRS,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from keras.src.backend.common.variables import Variable
 
-from .cluster import spans_workers
+from .cluster import divides_batches
 from .repair import Repair, Sign, replace
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def _convert() -> None:
 
 def _converting(number: type[float], original: Callable[[Any], float]) -> Callable[[Any], float]:
     def convert(self: Any) -> float:
-        if self.ndim == 0 and spans_workers(getattr(self.value, "distribute_strategy", None)):
+        if self.ndim == 0 and divides_batches(getattr(self.value, "distribute_strategy", None)):
             return number(self.numpy())
         return original(self)
 

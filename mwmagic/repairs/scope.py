@@ -15,7 +15,7 @@ from tensorflow.python.eager import context
 
 from mwmagic.model.variables import ANNOUNCED
 
-from .cluster import in_cluster, spans_workers
+from .cluster import divides_batches, in_cluster, spans_workers
 from .repair import KerasRefused, Repair, Sign, replace
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def _compile_in_scope() -> None:
 
     def compile_in_scope(self: Any, *args: Any, **kwargs: Any) -> None:
         strategy: Any = getattr(self, "_distribute_strategy", None)
-        if not spans_workers(strategy):
+        if not divides_batches(strategy):
             original(self, *args, **kwargs)
             return
         with strategy.scope():

@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
-from .cluster import spans_workers
+from .cluster import divides_batches
 from .repair import KerasRefused
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def _precede(cls: Any, name: str, act: Callable[[], None]) -> None:
 
     @wraps(original)
     def preceded(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if spans_workers(_strategy(self)):
+        if divides_batches(_strategy(self)):
             act()
         return original(self, *args, **kwargs)
 

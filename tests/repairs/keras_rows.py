@@ -535,14 +535,9 @@ def autoencoder(scope):
     return trained(model, batches(X))
 
 
-@row("custom training loop", keras2=False)
-def custom_loop(scope):
-    strategy = tf.distribute.get_strategy()
-    with scope():
-        strategy = tf.distribute.get_strategy()
-        model, optimizer = dense(), adam()
-        optimizer.build(model.trainable_variables)
-        loss_of = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+def looped(strategy, model, optimizer):
+    """Train in a loop of the user's own, and return the losses and the weights."""
+    loss_of = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
     @tf.function
     def step(x, y):
@@ -559,6 +554,25 @@ def custom_loop(scope):
     losses = [float(step(x, y)) for _ in range(2) for x, y in data]
     weights = {f"trainable/{i}": w for i, w in enumerate(model.get_weights())}
     return {"losses": np.array(losses), **weights}
+
+
+@row("custom training loop", keras2=False)
+def custom_loop(scope):
+    with scope():
+        strategy = tf.distribute.get_strategy()
+        model, optimizer = dense(), adam()
+        optimizer.build(model.trainable_variables)
+    return looped(strategy, model, optimizer)
+
+
+@row("custom training loop whose first step builds the model and the optimizer", keras2=False)
+def loop_that_builds(scope):
+    with scope():
+        strategy = tf.distribute.get_strategy()
+        given = keras.initializers.GlorotUniform(seed=5)
+        model = keras.Sequential([layers.Dense(n, kernel_initializer=given) for n in (16, CLASSES)])
+        optimizer = adam()
+    return looped(strategy, model, optimizer)
 
 
 @row("`BatchNormalization`: statistics equal on all workers", single=False)

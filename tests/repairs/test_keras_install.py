@@ -151,7 +151,7 @@ if not pid:
 said["forked"] = os.waitpid(pid, 0)[1]
 
 several = lambda strategy: strategy == "several"
-use.spans_workers = refusals.spans_workers = several
+use.divides_batches = refusals.spans_workers = several
 user = types.SimpleNamespace(distribute_strategy="several")
 fit, own = TensorFlowTrainer.fit, repairs
 for case in ("3.3.3", "3.12.0", "3.99.0", "3.99.0 made otherwise"):

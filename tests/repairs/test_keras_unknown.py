@@ -41,7 +41,7 @@ def changed(sign, into):
 
 def refused():
     "Tell what each public way into Keras says where there are several workers."
-    use.spans_workers = lambda strategy: strategy == "several"
+    use.divides_batches = lambda strategy: strategy == "several"
     user = types.SimpleNamespace(distribute_strategy="several")
     ways = [getattr(keras.Model, name) for name in use.MODEL]
     for way in (*ways, keras.optimizers.Optimizer.apply):
