@@ -158,6 +158,10 @@ class Slurm:
         """Return a job's nodes, such as ``n[1-2]``."""
         return self.ask("squeue", "--noheader", f"--jobs={job}", "--format=%N")
 
+    def reason(self, job):
+        """Say why a job waits, in Slurm's word, such as ``BeginTime``."""
+        return self.ask("squeue", "--noheader", f"--jobs={job}", "--format=%r")
+
     def logs(self):
         logs = sorted(path for path in self.folder.iterdir() if path.suffix in (".out", ".log"))
         return "\n".join([self.ask("sinfo"), *(f"{p.name}: {p.read_text()}" for p in logs)])

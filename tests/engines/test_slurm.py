@@ -599,7 +599,9 @@ def test_a_run_waits_for_the_job_around_it_that_slurm_puts_back_into_its_queue(
     [setback] = training.status().setbacks
     assert setback.cause.finding.symptom is Symptom.HOST_LOST
     assert setback.cause.finding.detail.startswith(f"Slurm job {said}: REQUEUED")
-    slurm.ask("scontrol", "update", f"jobid={said}", "StartTime=now")  # it would wait 2 minutes
+    # It would wait 2 minutes. While the old one ends, Slurm takes a time and forgets it.
+    eventually(lambda: slurm.reason(said) == "BeginTime")
+    slurm.ask("scontrol", "update", f"jobid={said}", "StartTime=now")
     eventually(lambda: training.status().attempt == 2 and len(places(training)) == 2)
     one.close()
     assert slurm.jobs() == [said]
