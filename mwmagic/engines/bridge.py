@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.errors import ClusterError
-from mwmagic.model.messages import MESSAGE_BYTES
 
 from . import driver
 from .driver import DATAGRAM_BYTES, UNDO_SECONDS
+from .inlet import Inlet
 from .stderr import Stderr
 
 if TYPE_CHECKING:
@@ -54,19 +54,15 @@ def _hung_up(end: socket.socket) -> bool:
     return bool(poll.poll(0))
 
 
-class _Protocol(asyncio.StreamReaderProtocol):
+class _Protocol(asyncio.Protocol):
     """Ends both ways together, and without an error: the bridge may be killed at any time."""
 
-    def __init__(self, reader: asyncio.StreamReader) -> None:
-        super().__init__(reader)
+    def __init__(self, events: Inlet) -> None:
+        self.data_received = events.feed  # type: ignore[method-assign]
         self.ended = asyncio.get_running_loop().create_future()
 
-    def eof_received(self) -> bool:
-        super().eof_received()
-        return False
-
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - the end says it
-        super().connection_lost(None)
+        self.data_received(b"")
         if not self.ended.done():
             self.ended.set_result(None)
 
@@ -76,7 +72,7 @@ class SocketLink:
 
     Parameters
     ----------
-    events : asyncio.StreamReader
+    events : Inlet
         What the agent sends.
     transport : asyncio.Transport
         Takes what is sent to it.
@@ -88,7 +84,7 @@ class SocketLink:
 
     def __init__(
         self,
-        events: asyncio.StreamReader,
+        events: Inlet,
         transport: asyncio.Transport,
         ended: asyncio.Future[None],
     ) -> None:
@@ -100,7 +96,7 @@ class SocketLink:
     @classmethod
     async def open(cls, end: socket.socket) -> SocketLink:
         """Return the link over a connected socket."""
-        loop, events = asyncio.get_running_loop(), asyncio.StreamReader(MESSAGE_BYTES)
+        loop, events = asyncio.get_running_loop(), Inlet()
         protocol = _Protocol(events)
         transport, _ = await loop.create_unix_connection(lambda: protocol, sock=end)
         return cls(events, transport, protocol.ended)

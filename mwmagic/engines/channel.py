@@ -29,9 +29,6 @@ AGENT_CLOSE_SECONDS = 5.0
 PARTING_SECONDS = 1.0
 """How long the command may take to say why it ends, once its output has ended."""
 
-READING_SECONDS = 0.001
-"""How long an agent's events are read in a row before others have their turn."""
-
 DEAF_SECONDS = 5.0
 """How long an agent on this machine may take to answer once it was asked to end something."""
 
@@ -104,7 +101,9 @@ class Channel:
         self._closing = self._over = False
         self._lease: asyncio.Task[None] | None = None
         self._check: asyncio.Task[None] | None = None
-        self._reader = asyncio.create_task(self._read())
+        self._heard_all = asyncio.Event()
+        self._link.events.listen(self._hear, self._heard_all.set)
+        self._listening = asyncio.create_task(self._listen())
 
     @property
     def pid(self) -> int | None:
@@ -269,7 +268,7 @@ class Channel:
         self._link.close()
         self._link.wake()
         await self._ended(AGENT_CLOSE_SECONDS)
-        await self._reader
+        await self._listening
 
     async def _ended(self, seconds: float) -> None:
         """Wait for the link to end; break it if that takes too long."""
@@ -285,18 +284,19 @@ class Channel:
             if task is not None:
                 task.cancel()
 
-    async def _read(self) -> None:
-        turn = time.monotonic()
+    def _hear(self, line: bytes) -> None:
         try:
-            while line := await self._link.events.readline():
-                self._take(check(decode(line), EVENTS))
-                if time.monotonic() > turn + READING_SECONDS:
-                    await asyncio.sleep(0)  # a request does not wait for all that hundreds say
-                    turn = time.monotonic()
+            self._take(check(decode(line), EVENTS))
         except Exception as error:  # noqa: BLE001 - an agent that is not listened to must not go on
             traceback.print_exc()
             self.host.stderr.take(f"\n{error}".encode(errors="replace"))
+            self._link.events.deafen()
             self._link.kill()
+            self._heard_all.set()
+
+    async def _listen(self) -> None:
+        """Wait for the agent's end."""
+        await self._heard_all.wait()
         if not self._closing:
             await self._ended(PARTING_SECONDS)  # it may have closed only its output
         self._gone()

@@ -8,8 +8,7 @@ import os
 import signal
 from typing import TYPE_CHECKING, Protocol
 
-from mwmagic.model.messages import MESSAGE_BYTES
-
+from .inlet import Inlet
 from .stderr import Stderr
 
 if TYPE_CHECKING:
@@ -25,13 +24,13 @@ class Link(Protocol):
 
     Attributes
     ----------
-    events : asyncio.StreamReader
+    events : Inlet
         The agent's standard output.
     pid : int or None
         The id of this process's child that carries the link, if there is one.
     """
 
-    events: asyncio.StreamReader
+    events: Inlet
     pid: int | None
 
     def write(self, data: bytes) -> None:
@@ -56,24 +55,29 @@ class Pipes:
     Parameters
     ----------
     process : asyncio.subprocess.Process
-        A process with pipes as standard input and output.
-    errors : int
-        The end to read of a third pipe, which is the process's standard error.
+        A process with a pipe as standard input.
+    output, errors : int
+        The ends to read of two more pipes, its standard output and its standard error.
     stderr : Stderr
         Takes what the process writes there, which is also passed on to our own standard error.
     """
 
-    def __init__(self, process: asyncio.subprocess.Process, errors: int, stderr: Stderr) -> None:
-        if process.stdin is None or process.stdout is None:
-            raise ValueError("the process was started without pipes")
-        self.events = process.stdout
+    def __init__(
+        self, process: asyncio.subprocess.Process, output: int, errors: int, stderr: Stderr
+    ) -> None:
+        if process.stdin is None:
+            raise ValueError("the process was started without a pipe")
+        self.events = Inlet()
         self.pid: int | None = process.pid
         self._commands = process.stdin
         self._process = process
+        self._output: int | None = output
         self._errors: int | None = errors
         self._stderr = stderr
-        os.set_blocking(errors, False)
-        asyncio.get_running_loop().add_reader(errors, self._listen)
+        loop = asyncio.get_running_loop()
+        for descriptor, callback in ((output, self._receive), (errors, self._listen)):
+            os.set_blocking(descriptor, False)
+            loop.add_reader(descriptor, callback)
 
     @classmethod
     async def open(
@@ -86,25 +90,26 @@ class Pipes:
         OSError
             It cannot be started.
         """
-        # Not a pipe of asyncio's: a process that outlives the command, such as a connection that
+        # Not pipes of asyncio's: a process that outlives the command, such as a connection that
         # ssh shares, may keep its own end open, and waiting for the command must not wait for that.
-        errors, writer = os.pipe()
+        (output, says), (errors, complains) = os.pipe(), os.pipe()
         try:
             process = await asyncio.create_subprocess_exec(
                 *command,
                 stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=writer,
+                stdout=says,
+                stderr=complains,
                 env=None if env is None else dict(env),
-                limit=MESSAGE_BYTES,
                 start_new_session=True,
             )
         except BaseException:
+            os.close(output)
             os.close(errors)
             raise
         finally:
-            os.close(writer)
-        return cls(process, errors, stderr or Stderr())
+            os.close(says)
+            os.close(complains)
+        return cls(process, output, errors, stderr or Stderr())
 
     def write(self, data: bytes) -> None:
         """Write to the process; see `Link`."""
@@ -128,8 +133,36 @@ class Pipes:
     async def wait(self) -> None:
         """Wait until the process has ended, and take its last words."""
         await self._process.wait()
+        while self._output is not None and self._read(self._output):
+            pass
+        self._finish()
         self._listen()
         self._deafen()
+
+    def _receive(self) -> None:
+        """Take what the process wrote to its standard output, unless lines wait for their turn."""
+        if self._output is not None and not self.events.full:
+            self._read(self._output)
+
+    def _read(self, output: int) -> bool:
+        """Take what there is; return whether there was any."""
+        try:
+            data = os.read(output, PIPE_BYTES)
+        except BlockingIOError:
+            return False
+        if data:
+            self.events.feed(data)
+        else:
+            self._finish()
+        return bool(data)
+
+    def _finish(self) -> None:
+        """Expect nothing more from the process."""
+        if self._output is not None:
+            asyncio.get_running_loop().remove_reader(self._output)
+            os.close(self._output)
+            self._output = None
+            self.events.feed(b"")
 
     def _listen(self) -> None:
         """Take what the process wrote to its standard error: at most all that a pipe holds."""

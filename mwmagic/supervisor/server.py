@@ -7,15 +7,16 @@ import os
 import socket
 import struct
 import traceback
-from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 import psutil
 
+from mwmagic.engines.inlet import Inlet
 from mwmagic.errors import ClusterEnding, ClusterOwned, MwmagicError, SupervisorError
 from mwmagic.model.live import What
-from mwmagic.model.messages import MESSAGE_BYTES, REQUESTS, VERSION, Message, check, decode, encode
+from mwmagic.model.messages import REQUESTS, VERSION, Message, check, decode, encode
 from mwmagic.model.text import encodable
 from mwmagic.model.variables import SESSION
 
@@ -50,12 +51,12 @@ def _described(pid: int) -> str:
 class Client:
     """A connection to the supervisor."""
 
-    writer: asyncio.StreamWriter
+    transport: asyncio.Transport
     greeted: bool = False
     owner: bool = False
     death: int | None = None
     _latest: Message | None = None
-    _behind: asyncio.Task[None] | None = None
+    _behind: bool = False
     _gathered: bytearray = field(default_factory=bytearray)
     _due: asyncio.TimerHandle | None = None
 
@@ -82,33 +83,53 @@ class Client:
             self._due.cancel()
             self._due = None
         gathered, self._gathered = self._gathered, bytearray()
-        if gathered and not self.writer.is_closing():
-            self.writer.write(bytes(gathered))
+        if gathered and not self.transport.is_closing():
+            self.transport.write(bytes(gathered))
 
     def news(self, message: Message) -> None:
         """Send a message that a later one replaces; a slow reader gets only the latest."""
-        if self._behind is not None:
+        if self._behind:
             self._latest = message
-        elif self.writer.transport.get_write_buffer_size() < CLIENT_BACKLOG_BYTES:
-            self.send(message)
         else:
-            self._latest = message
-            self._behind = asyncio.create_task(self._catch_up())
+            self.send(message)
 
-    async def _catch_up(self) -> None:
-        with suppress(ConnectionError):
-            await self.writer.drain()
-        self._behind = None
+    def pause(self) -> None:
+        """Keep the news for later: the client reads too slowly."""
+        self._behind = True
+
+    def resume(self) -> None:
+        """Send the latest news: the client has caught up."""
+        self._behind = False
         if self._latest is not None:
             self.send(self._latest)
 
     @property
     def pid(self) -> int:
         """The process at the other end, as the kernel knows it (``SO_PEERCRED``)."""
-        own = self.writer.get_extra_info("socket")
+        own = self.transport.get_extra_info("socket")
         size = struct.calcsize("3i")
         credentials = own.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
         return int(struct.unpack("3i", credentials)[0])
+
+
+class _Protocol(asyncio.Protocol):
+    """One client's connection, as the event loop tells of it."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._inlet = Inlet()
+        self.data_received = self._inlet.feed  # type: ignore[method-assign]
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._client = client = Client(cast("asyncio.Transport", transport))
+        client.transport.set_write_buffer_limits(CLIENT_BACKLOG_BYTES)
+        self.pause_writing, self.resume_writing = client.pause, client.resume  # type: ignore[method-assign]
+        self._server.join(client)
+        take = partial(self._server.request, client)
+        self._inlet.listen(take, partial(self._server.drop, client))
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - it is gone
+        self._server.drop(self._client)
 
 
 class Server:
@@ -141,7 +162,7 @@ class Server:
         self._answer = answer
         self._abandoned = abandoned
         self._clients: set[Client] = set()
-        self._readers: set[asyncio.Task[None]] = set()
+        self._answers: set[asyncio.Task[None]] = set()
 
     @property
     def owned(self) -> bool:
@@ -154,9 +175,8 @@ class Server:
         unheard = self.path.with_suffix(".new")
         mask = os.umask(0o177)
         try:
-            self._server = await asyncio.start_unix_server(
-                self._accept, unheard, limit=MESSAGE_BYTES
-            )
+            loop = asyncio.get_running_loop()
+            self._server = await loop.create_unix_server(lambda: _Protocol(self), unheard)
         finally:
             os.umask(mask)
         unheard.rename(self.path)
@@ -165,11 +185,11 @@ class Server:
         """Hang up on all clients."""
         self._server.close()
         for client in list(self._clients):
-            client.writer.close()
+            client.transport.close()
         self.path.unlink(missing_ok=True)
-        for reader in self._readers:  # a client that is stopped would not end its own
-            reader.cancel()
-        await asyncio.gather(*self._readers, return_exceptions=True)
+        for answer in self._answers:
+            answer.cancel()
+        await asyncio.gather(*self._answers, return_exceptions=True)
 
     def broadcast(self, message: Message) -> None:
         """Send the news to all clients."""
@@ -177,30 +197,19 @@ class Server:
             if client.greeted:
                 client.news(message)
 
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.create_task(self._serve(reader, writer))
-        self._readers.add(task)
-        task.add_done_callback(self._readers.discard)
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        client = Client(writer)
+    def join(self, client: Client) -> None:
+        """Take a new client."""
         self._clients.add(client)
-        try:
-            while line := await reader.readline():
-                self._request(client, line)
-        except (ConnectionError, ValueError):
-            pass  # the client is gone, or sent a line without end: hang up
-        finally:
-            self._drop(client)
 
-    def _request(self, client: Client, line: bytes) -> None:
+    def request(self, client: Client, line: bytes) -> None:
+        """Answer a client's request."""
         number = 0
         try:
             message = decode(line)
             number = message["id"] if isinstance(message.get("id"), int) else 0
             result = self._handle(client, check(message, REQUESTS))
         except ConnectionError:
-            raise
+            self.drop(client)  # it is gone
         except MwmagicError as error:
             self._refuse(client, number, type(error).__name__, str(error))
         except OSError as error:
@@ -215,8 +224,8 @@ class Server:
     def answer_later(self, client: Client, number: int, work: Coroutine[Any, Any, None]) -> None:
         """Answer a request when what it asks for is done, or say why it cannot be."""
         task = asyncio.create_task(self._answer_after(client, number, work))
-        self._readers.add(task)
-        task.add_done_callback(self._readers.discard)
+        self._answers.add(task)
+        task.add_done_callback(self._answers.discard)
 
     async def _answer_after(
         self, client: Client, number: int, work: Coroutine[Any, Any, None]
@@ -272,7 +281,7 @@ class Server:
             client.death = os.pidfd_open(client.pid)
         except ProcessLookupError:
             raise ConnectionResetError("the owner is dead") from None
-        asyncio.get_running_loop().add_reader(client.death, self._drop, client)
+        asyncio.get_running_loop().add_reader(client.death, self.drop, client)
 
     def disown(self, client: Client) -> None:
         """Make an owner an ordinary client, whose end does not matter."""
@@ -285,11 +294,12 @@ class Server:
             os.close(client.death)
             client.death = None
 
-    def _drop(self, client: Client) -> None:
+    def drop(self, client: Client) -> None:
+        """Hang up on a client; where it owned the cluster, say that it is gone."""
         if client not in self._clients:
             return
         self._clients.discard(client)
         self._unwatch(client)
-        client.writer.close()
+        client.transport.close()
         if client.owner:
             self._abandoned()

@@ -130,7 +130,7 @@ def test_what_a_login_prints_is_shown(lab):
         error = run(refusal(lab))
     finally:
         chatter.unlink()
-    assert r"ended: not a message: b'Welcome\n'" in error
+    assert r"ended: not a message: b'Welcome'" in error
 
 
 # How a machine is reached.
