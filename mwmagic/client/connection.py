@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 import traceback
 from contextlib import suppress
 from pathlib import Path
@@ -31,8 +32,10 @@ from mwmagic.model.messages import (
     decode,
     encode,
 )
+from mwmagic.worker.ear import Ear
 
 from . import sockets
+from .shield import shielded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,6 +49,9 @@ START_SECONDS = 60.0
 
 ANSWER_SECONDS = 60.0
 """Time limit for an answer to a request that changes something."""
+
+RECEIVE_BYTES = 2**16
+"""How much is received at once."""
 
 QUERY_SECONDS = 5.0
 """Time limit for an answer to any other request: the supervisor may be stopped."""
@@ -184,6 +190,13 @@ def _reply(line: bytes) -> Message:
     return message
 
 
+def _peer(connected: socket.socket) -> int:
+    """Return the process at the other end of a socket."""
+    size = struct.calcsize("3i")
+    credentials = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+    return int(struct.unpack("3i", credentials)[0])
+
+
 def _stopped(pid: int) -> bool:
     """Return whether a process was stopped, as SIGSTOP does."""
     with suppress(psutil.Error):
@@ -202,12 +215,15 @@ class Conversation:
 
     Parameters
     ----------
+    ear : Ear
+        Has the connection listen.
     gone : callable
         Returns the error to raise when the supervisor is gone.
     """
 
-    def __init__(self, gone: Callable[[], errors.SupervisorLost]) -> None:
+    def __init__(self, ear: Ear, gone: Callable[[], errors.SupervisorLost]) -> None:
         self._messages: SimpleQueue[Message | None] = SimpleQueue()
+        self._ear = ear
         self._gone = gone
 
     def put(self, message: Message | None) -> None:
@@ -226,12 +242,26 @@ class Conversation:
         SupervisorLost
             It is gone.
         """
+        if self._messages.empty() and self._heard(seconds):
+            seconds = 0.0
         message = self._messages.get(timeout=seconds)
         if message is None:
             raise self._gone()
         if message["type"] == "error":
             raise _error(message["kind"], message["error"])
         return message["what"], message["said"]
+
+    def _heard(self, seconds: float | None) -> bool:
+        """Listen until something comes or time is up; return False if another thread listens."""
+        until = None if seconds is None else time.monotonic() + seconds
+        with shielded() as shield, self._ear.lent() as mine:
+            while mine and self._messages.empty():
+                with shield.open():
+                    came = self._ear.wait(until and until - time.monotonic())
+                if not came:
+                    break
+                self._ear.take()
+        return mine
 
 
 LOOKS = frozenset({"hello", "snapshot", "stacks"})
@@ -264,6 +294,8 @@ class Connection:
     ----------
     news : Message
         The latest snapshot.
+    pid : int
+        The supervisor's process, as the kernel knows it (``SO_PEERCRED``).
     """
 
     def __init__(self, path: Path, *, owner: bool, wake: bool = False) -> None:
@@ -282,7 +314,11 @@ class Connection:
         except OSError as error:
             self._socket.close()
             raise errors.SupervisorLost(f"no supervisor listens at {path}: {error}") from error
-        threading.Thread(target=self._read, name="mwmagic-connection", daemon=True).start()
+        self.pid = _peer(self._socket)
+        self._incoming = self._socket.dup()  # which stays open until its end has been read
+        self._partial = bytearray()
+        self._ear = Ear(self._incoming.fileno(), self._receive)
+        self._ear.start("mwmagic-connection")
         if owner or wake:
             self._wake()
         try:
@@ -291,13 +327,6 @@ class Connection:
         except BaseException:
             self.close()
             raise
-
-    @property
-    def pid(self) -> int:
-        """The supervisor's process, as the kernel knows it (``SO_PEERCRED``)."""
-        size = struct.calcsize("3i")
-        credentials = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
-        return int(struct.unpack("3i", credentials)[0])
 
     def _wake(self) -> None:
         """Let the supervisor go on, in case it was stopped; it could not hear a request."""
@@ -377,7 +406,7 @@ class Connection:
         self._wake()
         with self._changed:
             self._next += 1
-            conversation = self._conversations[self._next] = Conversation(self._gone)
+            conversation = self._conversations[self._next] = Conversation(self._ear, self._gone)
             self._send(check({"type": kind, "id": self._next, **fields}, REQUESTS))
             if self._lost:
                 conversation.put(None)
@@ -401,7 +430,7 @@ class Connection:
     def close(self) -> None:
         """Hang up."""
         self._closed = True
-        # The reading thread keeps the descriptor open; the other side must not wait for that.
+        # Its copy stays open until it is read to its end; the other side must not wait for that.
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
@@ -436,13 +465,30 @@ class Connection:
             "declare the cluster again with %mw_cluster"
         )
 
-    def _read(self) -> None:
-        with self._socket.makefile("rb") as lines:
-            try:
-                for line in lines:
-                    self._take(_reply(line))
-            except (OSError, errors.MwmagicError, ValueError):
-                pass  # hung up, on either side; said below
+    def _receive(self) -> bool:
+        """Take what the supervisor has sent; return whether it may send more."""
+        try:
+            data = self._incoming.recv(RECEIVE_BYTES, socket.MSG_DONTWAIT)
+            if data:
+                self._read(data)
+                return True
+        except BlockingIOError:
+            return True
+        except (OSError, errors.MwmagicError, ValueError):
+            pass  # hung up, on either side; said below
+        self._end()
+        return False
+
+    def _read(self, data: bytes) -> None:
+        self._partial += data
+        if b"\n" in data:
+            *lines, self._partial = self._partial.split(b"\n")
+            for line in lines:
+                self._take(_reply(bytes(line)))
+
+    def _end(self) -> None:
+        self._incoming.close()
+        self._socket.close()
         with self._changed:
             self._lost = True
             self._changed.notify_all()

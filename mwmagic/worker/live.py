@@ -43,6 +43,7 @@ from mwmagic.repairs.imports import after_import
 
 from . import collectives
 from .collectives import CollectiveEnded, Collectives
+from .ear import Ear
 from .line import descriptor
 from .value import bundle, figures
 
@@ -125,7 +126,10 @@ def _tame(pdb: ModuleType) -> None:
 
 
 class _Loop:
-    """Reads cells on a thread, and runs them on the main one, where frameworks expect code."""
+    """Runs cells on the main thread, where frameworks expect code.
+
+    While it runs one, another thread listens for what concerns that cell.
+    """
 
     def __init__(self, line: socket.socket) -> None:
         self._line = line
@@ -137,7 +141,7 @@ class _Loop:
         self._deciding = threading.Lock()
         self._replies: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._asking = threading.Lock()
-        self._listener: threading.Thread | None = None
+        self._ear: Ear | None = None
         self._events: asyncio.AbstractEventLoop | None = None
         self._collectives = Collectives(self._meet)
         self._meeting: queue.SimpleQueue[str] = queue.SimpleQueue()
@@ -154,11 +158,11 @@ class _Loop:
         vars(builtins)["display"] = self._display  # as in IPython
         os.environ.setdefault("MPLBACKEND", "agg")
         self._collectives.install()
-        self._hear()
+        ear = self._hear()
         if end is not None:
             self._say(end)
         self._say({"live": "ready"})
-        while (order := self._orders.get()) is not None:
+        while (order := self._next(ear)) is not None:
             if order["do"] == "look":
                 self._say({"live": "looked", "cell": 0, **self._looked(order)})
                 continue
@@ -178,12 +182,20 @@ class _Loop:
         look = completions if order["wanted"] == "names" else described
         return {"look": order["look"], "found": look(order["text"], self._names)}
 
-    def _hear(self) -> None:
+    def _hear(self) -> Ear:
         """Begin to listen, unless that has begun."""
-        if self._listener is None:
-            listener = threading.Thread(target=self._listen, name="mwmagic-live", daemon=True)
-            self._listener = listener
-            listener.start()
+        if self._ear is None:
+            self._ear = Ear(self._line.fileno(), self._take)
+            self._ear.start("mwmagic-live")
+        return self._ear
+
+    def _next(self, ear: Ear) -> dict[str, Any] | None:
+        """Wait for the next order; None at the end of the line."""
+        with ear.lent():
+            while self._orders.empty():
+                ear.wait()
+                ear.take()
+        return self._orders.get()
 
     def ask(self, prompt: object = "", /) -> str:
         """Return a line that the user types in the notebook, as `input` does."""
@@ -274,28 +286,32 @@ class _Loop:
         if self._running:
             raise KeyboardInterrupt
 
-    def _listen(self) -> None:
-        """Take what comes; the end of the line is that of the loop."""
-        while packet := self._packet():
-            order = json.loads(packet)
-            if order["do"] == "interrupt":
-                self._interrupt(order["cell"])
-            elif order["do"] == "reply":
-                self._replies.put(order["text"])
-            elif order["do"] == "abort":
-                self._free(order["cell"])
-            elif order["do"] == "meet":
-                self._meeting.put("meet")
-            else:
-                self._orders.put(order)
+    def _take(self) -> bool:
+        """Take a packet, if there is one; the end of the line is that of the loop."""
+        try:
+            packet = self._line.recv(CELL_BYTES, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return True
+        except OSError:
+            packet = b""
+        if packet:
+            self._ordered(json.loads(packet))
+            return True
         self._orders.put(None)
         self._replies.put(None)
+        return False
 
-    def _packet(self) -> bytes:
-        try:
-            return self._line.recv(CELL_BYTES)
-        except OSError:
-            return b""
+    def _ordered(self, order: dict[str, Any]) -> None:
+        if order["do"] == "interrupt":
+            self._interrupt(order["cell"])
+        elif order["do"] == "reply":
+            self._replies.put(order["text"])
+        elif order["do"] == "abort":
+            self._free(order["cell"])
+        elif order["do"] == "meet":
+            self._meeting.put("meet")
+        else:
+            self._orders.put(order)
 
     def _say(self, message: dict[str, Any]) -> None:
         packet = json.dumps(message).encode()
@@ -335,7 +351,8 @@ class _Loop:
             linecache.cache[known] = (len(source), None, source.splitlines(keepends=True), known)
         tree = compile(source, name, "exec", ast.PyCF_ONLY_AST | _AWAIT, dont_inherit=True)
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-        self._evaluated(compile(tree, name, "exec", _AWAIT, dont_inherit=True))
+        if tree.body:
+            self._evaluated(compile(tree, name, "exec", _AWAIT, dont_inherit=True))
         if last is None:
             return None
         shown = compile(ast.Expression(last.value), name, "eval", _AWAIT, dont_inherit=True)
