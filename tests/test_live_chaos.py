@@ -46,7 +46,7 @@ class Chaos:
     def printed(self, cell, tasks):
         """Check that what a cell printed is in its part of each log, whole and alone."""
         text = f"{self.token} said\n".encode() * 5
-        kept = (self.live.process.directory / "cells.jsonl").read_text().splitlines()
+        kept = self.live.process.record.paths.cells.read_text().splitlines()
         one = next(one for one in map(json.loads, kept) if one["cell"] == cell.number)
         for task in tasks:
             part = one["answers"][f"worker:{task}"]

@@ -172,6 +172,8 @@ class Cluster:
         self._coordinator: Coordinator | None = None
         self._home = os.getpid()
         self._judged: set[int] = set()  # the runs whose outcome a wait has reported
+        self._declared: tuple[Mapping[str, Any], ClusterOptions] | None = None  # as last read
+        self._latest: Run | None = None
         if owner:
             atexit.register(self._farewell)
 
@@ -237,7 +239,10 @@ class Cluster:
     @property
     def options(self) -> ClusterOptions:
         """The options that the cluster was declared with, including later updates."""
-        return ClusterOptions.from_json(self._connection.news["cluster"]["options"])
+        given = self._connection.news["cluster"]["options"]
+        if self._declared is None or self._declared[0] != given:
+            self._declared = given, ClusterOptions.from_json(given)
+        return self._declared[1]
 
     @property
     def tasks(self) -> tuple[Task, ...]:
@@ -272,7 +277,11 @@ class Cluster:
     def latest(self) -> Run | None:
         """The run that began last on this cluster, if any."""
         news = self._connection.news["run"]
-        return None if news is None else Run(self, self._connection, news)
+        if news is None:
+            return None
+        if self._latest is None or self._latest.number != news["number"]:
+            self._latest = Run(self, self._connection, news)
+        return self._latest
 
     def fetch(
         self,

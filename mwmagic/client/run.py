@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal as signals
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from mwmagic.errors import (
     ClusterError,
     NoRun,
     RunStopped,
+    SupervisorError,
     WaitTimeout,
     WorkerFailed,
 )
@@ -59,7 +61,10 @@ class Run:
 
     @property
     def record(self) -> Record:
-        """The run's record on disk."""
+        """The run's record on disk; of a live session with all cells that are over."""
+        if not self._last.over and (self._last.live or self._last.state is RunState.KEPT):
+            with suppress(SupervisorError):
+                self._connection.request("snapshot")
         return Record(self.directory, self.number)
 
     @property

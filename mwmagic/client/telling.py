@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Telling", "Voice"]
 
-_SILENT = (What.BEGUN, What.ANSWER)
-"""What is told of a cell that says nothing of its output; looking at each log takes time."""
+_SILENT = (What.BEGUN, What.ANSWER, What.DONE)
+"""What is told of a cell that says nothing of its output, or is followed by its end, where all is
+looked at; looking at each log takes time."""
 
 NOTICE_SECONDS = 0.25
 """How long an exception waits for the same of other tasks before it is told."""
@@ -105,7 +106,7 @@ class Telling:
         self._notices = Notices()
         self._asks: dict[str, Question] = {}
         self._asking = Asking(voice.say, live.reply)
-        self._printed = 0.0
+        self._printed = time.monotonic()
 
     def follow(self) -> None:
         """Show what the tasks print and what happens to the cell, until it is over."""

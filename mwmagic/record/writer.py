@@ -63,6 +63,8 @@ class RunDirectory:
         self.number = number
         self.trouble: str | None = None
         self._state = Latest(self._write_state, STATE_SECONDS)
+        self._sources: dict[int, str] = {}
+        self._ended: list[str] = []
 
     @classmethod
     def create(cls, root: Path, name: str) -> RunDirectory:
@@ -122,7 +124,8 @@ class RunDirectory:
         self._state.put(state)
 
     def flush(self) -> None:
-        """Wait until the latest state is written."""
+        """Save the cells, and wait until the latest state is written."""
+        self.save_cells()
         if not self._state.flush(FLUSH_SECONDS):
             self.trouble = f"{self.paths.state} could not be written in {FLUSH_SECONDS:.0f} s"
 
@@ -136,17 +139,26 @@ class RunDirectory:
         with self._writing():
             replace(self.paths.stacks, _json(found.as_json()).encode())
 
-    def save_cell(self, number: int, source: str) -> None:
-        """Save the code of a live cell, which no other cell has the number of."""
-        path = self.paths.cell(number)
-        with self._writing():
-            if number == 1:
-                make_private(path.parent)
-            save_new(path, source.encode("utf-8", "surrogateescape"))
+    def begin_cell(self, number: int, source: str) -> None:
+        """Have `save_cells` save the code of a live cell, which no other has the number of."""
+        self._sources[number] = source
 
-    def cell(self, kept: KeptCell) -> None:
-        """Append a live cell that is over."""
-        self._append(self.paths.cells, _json({"wall": time.time(), **kept.as_json()}))
+    def end_cell(self, kept: KeptCell) -> None:
+        """Have `save_cells` note a live cell that is over."""
+        self._ended.append(_json({"wall": time.time(), **kept.as_json()}))
+
+    def save_cells(self) -> None:
+        """Save what has become known of live cells; each one's code before it is listed."""
+        sources, self._sources = self._sources, {}
+        ended, self._ended = self._ended, []
+        for number, source in sources.items():
+            path = self.paths.cell(number)
+            with self._writing():
+                if number == 1:
+                    make_private(path.parent)
+                save_new(path, source.encode("utf-8", "surrogateescape"))
+        if ended:
+            self._append(self.paths.cells, "\n".join(ended))
 
     def event(self, kind: str, **fields: Any) -> None:  # noqa: ANN401 - JSON values
         """Append an event, with the monotonic and the wall time."""

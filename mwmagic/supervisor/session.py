@@ -45,6 +45,9 @@ __all__ = ["LiveSession", "is_live"]
 NOTED_CHARACTERS = 500
 """The most of an exception's text that the record keeps beside the log."""
 
+UNSAVED_SECONDS = 0.002
+"""How long what is known of cells may be saved later: a cell need not wait for a disk."""
+
 WAITING_CORES = 0.1
 """The processor time per second below which a task only waits; TensorFlow's threads poll."""
 
@@ -180,6 +183,7 @@ class LiveSession:
         self._ends: dict[str, int] = {}
         self._used: dict[str, tuple[float, float]] = {}
         self._idle: set[str] = set()
+        self._saving: asyncio.TimerHandle | None = None
         self._work: set[asyncio.Task[None]] = set()
 
     @property
@@ -390,6 +394,7 @@ class LiveSession:
             report(What.LOOKED, {"task": None, "found": None})
         self._looks.clear()
         self._handle(c.Gone(reset))
+        self.save()
 
     # What is done.
 
@@ -417,7 +422,20 @@ class LiveSession:
         self._processes.tell(list(map(self._process, tasks)), json.dumps(order))
         self._doing |= {task: LiveStatus(cell.name, cell.begun) for task in tasks}
         cell.report(What.BEGUN, {"cell": number, "logs": self._logs(cell.tasks)})
-        self._directory.save_cell(number, cell.source)
+        self._directory.begin_cell(number, cell.source)
+        self._save_soon()
+
+    def _save_soon(self) -> None:
+        if self._saving is None:
+            loop = asyncio.get_running_loop()
+            self._saving = loop.call_later(UNSAVED_SECONDS, self.save)
+
+    def save(self) -> None:
+        """Save what is known of the cells."""
+        if self._saving is not None:
+            self._saving.cancel()
+            self._saving = None
+            self._directory.save_cells()
 
     def _logs(self, tasks: Sequence[str]) -> dict[str, dict[str, Any]]:
         """Return each task's log, and where in it the output of the next cell begins."""
@@ -486,7 +504,8 @@ class LiveSession:
         if cell.begun:
             names = tuple(cell.tasks)
             kept = (action.cell, cell.name, names, cell.attempt, cell.begun, action.why)
-            self._directory.cell(KeptCell(*kept, cell.answers))
+            self._directory.end_cell(KeptCell(*kept, cell.answers))
+            self._save_soon()
         cell.report(What.DONE, {"why": action.why, "unanswered": action.unanswered})
 
     @_do.register

@@ -341,7 +341,9 @@ class Supervisor:
         return None if message["type"] in ANSWERED_LATER else self.snapshot()
 
     def _look(self, _client: Client, _message: Message) -> None:
-        """Do nothing: the answer to every request is a snapshot."""
+        """Save what a client may read next; the answer to every request is a snapshot."""
+        if self.run is not None:
+            self.run.save_cells()
 
     def _meet(self, client: Client, _message: Message) -> None:
         if client.owner:

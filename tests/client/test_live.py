@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import threading
 
@@ -118,6 +119,20 @@ def test_ctrl_c_interrupts_all_tasks_and_keeps_what_they_have(live):
     with pytest.raises(KeyboardInterrupt):
         live.run("import time\nhalf = rank\ntime.sleep(600)")
     assert texts(live.run("half")) == {"worker:0": "0", "worker:1": "1"}
+
+
+def test_ctrl_c_at_any_moment_loses_nothing_that_a_later_cell_says(live):
+    chance, main = random.Random(3), threading.main_thread().ident
+    for number in range(150):
+        press = (main, signal.SIGINT)
+        timer = threading.Timer(chance.uniform(0, 0.004), signal.pthread_kill, press)
+        try:
+            timer.start()
+            while timer.is_alive():
+                live.run("1 + 1")
+        except KeyboardInterrupt:
+            timer.join()
+        assert texts(live.run(f"{number}")) == dict.fromkeys(("worker:0", "worker:1"), str(number))
 
 
 def test_an_interrupt_reaches_a_cell_that_has_hardly_begun(live):
@@ -265,11 +280,11 @@ def test_open_figures_are_displayed_and_closed(live):
 
 
 def test_cells_are_recorded(live):
-    folder = live.process.directory
     with pytest.raises(WorkerFailed):
         live.run("print('out')\nif rank: 1 / 0", name="In [7]")
-    assert (folder / "cells" / "0002.py").read_text() == "print('out')\nif rank: 1 / 0"
-    first, second = map(json.loads, (folder / "cells.jsonl").read_text().splitlines())
+    paths = live.process.record.paths
+    assert paths.cell(2).read_text() == "print('out')\nif rank: 1 / 0"
+    first, second = map(json.loads, paths.cells.read_text().splitlines())
     assert (first["cell"], second["cell"], second["name"]) == (1, 2, "In [7]")
     assert (second["tasks"], second["why"]) == (["worker:0", "worker:1"], "answered")
     raised = {task: one["raised"] for task, one in second["answers"].items()}

@@ -33,10 +33,11 @@ def session(tmp_path):
         directory.write({"live": live, "script": "live.py", "state": "stopped", "tasks": tasks})
         directory.flush()
         for number, (source, names, answers) in enumerate(cells, 1):
-            directory.save_cell(number, source)
+            directory.begin_cell(number, source)
             attempt = attempts[number - 1] if attempts else 1
             name = f"In [{number}]"
-            directory.cell(KeptCell(number, name, names, attempt, 0.0, "answered", answers))
+            directory.end_cell(KeptCell(number, name, names, attempt, 0.0, "answered", answers))
+        directory.save_cells()
         return runs(tmp_path)[-1]
 
     return record

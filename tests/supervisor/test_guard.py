@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from processes import eventually
 
 from mwmagic.logs.guard import Guard
 from mwmagic.logs.progress import Progress
@@ -118,11 +119,15 @@ def test_a_run_goes_on_and_its_owner_is_told(cluster, tmp_path, monkeypatch, par
     (tmp_path / "site/sitecustomize.py").write_text(guarded(code))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"), prepend=":")
     one = cluster(2)
-    source = "import time\nprint('bad', flush=True)\ntime.sleep(0.3)\nprint('epoch 1 loss: 0.5')"
-    run = one.run("main.py", source=source).wait(60)
-    assert run.state == "finished"
+    going = tmp_path / "go"
+    waits = f"while not os.path.exists({str(going)!r}): time.sleep(0.01)"
+    source = f"import os, time\nprint('bad', flush=True)\n{waits}\nprint('epoch 1 loss: 0.5')"
+    run = one.run("main.py", source=source)
+    eventually(lambda: len(run.record.events("fault")) == 1)  # both tasks have the same
+    eventually(lambda: run.logs(0) == run.logs(1) == b"bad\n")
+    going.touch()
+    assert run.wait(60).state == "finished"
     events = run.record.events("fault")
-    assert events
     assert len({event["parser"] for event in events}) == len(events)
     assert all("a parser's fault" in event["error"] for event in events)
     assert run.record.info["faults"]
