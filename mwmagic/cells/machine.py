@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from functools import singledispatchmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from mwmagic.model.live import PROGRAM_CELL
 
@@ -39,7 +38,7 @@ from .events import (
 from .recovery import Recovery
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from .events import BoundBy, End
 
@@ -157,26 +156,23 @@ class Cells:
             one for one in self._tasks if self._busy.get(one, self.current) != self.current
         )
 
-    @singledispatchmethod
     def handle(self, event: CellEvent) -> list[CellAction]:
         """Take an event, and return what is to be done about it, in order."""
-        raise TypeError(event)
+        take = self._TAKE[type(event)]
+        return take(self, event)
 
-    @handle.register
-    def _(self, event: Ready) -> list[CellAction]:
+    def _take_ready(self, event: Ready) -> list[CellAction]:
         self._ready.add(event.task)
         return self._advance()
 
-    @handle.register
-    def _(self, event: Submit) -> list[CellAction]:
+    def _take_submit(self, event: Submit) -> list[CellAction]:
         stuck = tuple(task for task in self.stuck if task in event.tasks)
         if stuck:
             return [Refuse(event.cell, stuck)]
         self._queue.append(event)
         return self._advance()
 
-    @handle.register
-    def _(self, event: Answered) -> list[CellAction]:
+    def _take_answered(self, event: Answered) -> list[CellAction]:
         if self._busy.get(event.task) != event.cell:
             return []
         del self._busy[event.task]
@@ -209,8 +205,7 @@ class Cells:
         one.hurried = True
         return [Await(one.cell, SETTLE_SECONDS, "free")]
 
-    @handle.register
-    def _(self, event: Elapsed) -> list[CellAction]:
+    def _take_elapsed(self, event: Elapsed) -> list[CellAction]:
         one = self._of(event.cell)
         if one is None:
             return []
@@ -229,8 +224,7 @@ class Cells:
             return [Examine(one.cell)]
         return [Abort(task, one.cell) for task in one.pending]
 
-    @handle.register
-    def _(self, event: Found) -> list[CellAction]:
+    def _take_found(self, event: Found) -> list[CellAction]:
         one = self._of(event.cell)
         if one is None or one.recovery is not None:
             return []
@@ -258,16 +252,14 @@ class Cells:
             return [*told, *self._end("waits")]
         return [*told, *self._look(one, REPEAT_SECONDS)]
 
-    @handle.register
-    def _(self, event: Bound) -> list[CellAction]:
+    def _take_bound(self, event: Bound) -> list[CellAction]:
         one = self._of(event.cell)
         if one is None or event.task not in one.pending:
             return []
         one.bound[event.task] = event.why
         return [Examine(one.cell)] if one.bound.keys() >= {*one.pending} else []
 
-    @handle.register
-    def _(self, event: Arrived) -> list[CellAction]:
+    def _take_arrived(self, event: Arrived) -> list[CellAction]:
         one = self._of(event.cell)
         if one is None or one.aborted:
             return [Abort(event.task, event.cell)]
@@ -277,8 +269,7 @@ class Cells:
             return [Meet(task, one.cell) for task in self._partners]
         return self._hurry(one) if one.missing(self._partners) else []
 
-    @handle.register
-    def _(self, event: Interrupt) -> list[CellAction]:
+    def _take_interrupt(self, event: Interrupt) -> list[CellAction]:
         one = self._of(event.cell)
         if one is not None:
             signals: list[CellAction] = [Signal(task, one.cell) for task in one.pending]
@@ -322,11 +313,7 @@ class Cells:
             and partners.isdisjoint(self._busy)
         )
 
-    @handle.register(Rejoined)
-    @handle.register(Compared)
-    @handle.register(Aligned)
-    @handle.register(Unable)
-    def _(self, event: Rejoined | Compared | Aligned | Unable) -> list[CellAction]:
+    def _take_rejoined(self, event: Rejoined | Compared | Aligned | Unable) -> list[CellAction]:
         one = self._of(event.cell)
         if one is not None and one.recovery is not None:
             return self._recover(one, one.recovery.handle(event))
@@ -341,8 +328,7 @@ class Cells:
         self._busy |= dict.fromkeys(one.recovery.left, one.cell)
         return [*actions, *self._end()]
 
-    @handle.register
-    def _(self, event: Gone) -> list[CellAction]:
+    def _take_gone(self, event: Gone) -> list[CellAction]:
         why: End = "reset" if event.reset else "ended"
         ended: list[CellAction] = [Done(one.cell, why, one.tasks) for one in self._queue]
         if self._current is not None:
@@ -384,3 +370,19 @@ class Cells:
         partial = absent and not absent.issuperset(self._partners)
         timer = self._look(self._current, PATIENCE_SECONDS) if partial else []
         return [*(Tell(task, submit.cell) for task in submit.tasks), *timer]
+
+    _TAKE: ClassVar[dict[type, Callable[[Cells, Any], list[CellAction]]]] = {
+        Ready: _take_ready,
+        Submit: _take_submit,
+        Answered: _take_answered,
+        Elapsed: _take_elapsed,
+        Found: _take_found,
+        Bound: _take_bound,
+        Arrived: _take_arrived,
+        Interrupt: _take_interrupt,
+        Rejoined: _take_rejoined,
+        Compared: _take_rejoined,
+        Aligned: _take_rejoined,
+        Unable: _take_rejoined,
+        Gone: _take_gone,
+    }

@@ -35,7 +35,7 @@ from mwmagic.model.messages import (
 from mwmagic.worker.ear import Ear
 
 from . import sockets
-from .shield import shielded
+from .shield import Shield
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -187,7 +187,17 @@ def _reply(line: bytes) -> Message:
     message = check(decode(line), REPLIES)
     if message["type"] == "reply":
         check({**message["result"], "type": "snapshot"}, REPLIES)
+    if message["type"] == "cell" and not (message["told"] and all(map(_is_news, message["told"]))):
+        raise errors.SupervisorError(f"not what happens to a cell: {line[:80]!r}")
     return message
+
+
+def _is_news(told: object) -> bool:
+    """Return whether this is a word and its particulars."""
+    match told:
+        case [str(), dict()]:
+            return True
+    return False
 
 
 def _peer(connected: socket.socket) -> int:
@@ -210,6 +220,10 @@ def _error(kind: str, text: str) -> errors.MwmagicError:
     return error
 
 
+_News = tuple[str, dict[str, Any]]
+"""What happened, as `mwmagic.model.live.What` says, and the particulars."""
+
+
 class Conversation:
     """What a supervisor tells, bit by bit, of what a request asked for.
 
@@ -217,18 +231,15 @@ class Conversation:
     ----------
     ear : Ear
         Has the connection listen.
-    gone : callable
-        Returns the error to raise when the supervisor is gone.
     """
 
-    def __init__(self, ear: Ear, gone: Callable[[], errors.SupervisorLost]) -> None:
-        self._messages: SimpleQueue[Message | None] = SimpleQueue()
+    def __init__(self, ear: Ear) -> None:
+        self._news: SimpleQueue[_News | errors.MwmagicError] = SimpleQueue()
         self._ear = ear
-        self._gone = gone
 
-    def put(self, message: Message | None) -> None:
-        """Take a message, or the end of the connection."""
-        self._messages.put(message)
+    def put(self, news: _News | errors.MwmagicError) -> None:
+        """Take what is told, or the error that ends it."""
+        self._news.put(news)
 
     def next(self, seconds: float | None) -> tuple[str, dict[str, Any]]:
         """Return what is told next, and the particulars.
@@ -242,21 +253,19 @@ class Conversation:
         SupervisorLost
             It is gone.
         """
-        if self._messages.empty() and self._heard(seconds):
+        if self._news.empty() and self._heard(seconds):
             seconds = 0.0
-        message = self._messages.get(timeout=seconds)
-        if message is None:
-            raise self._gone()
-        if message["type"] == "error":
-            raise _error(message["kind"], message["error"])
-        return message["what"], message["said"]
+        news = self._news.get(timeout=seconds)
+        if isinstance(news, errors.MwmagicError):
+            raise news
+        return news
 
     def _heard(self, seconds: float | None) -> bool:
         """Listen until something comes or time is up; return False if another thread listens."""
         until = None if seconds is None else time.monotonic() + seconds
-        with shielded() as shield, self._ear.lent() as mine:
-            while mine and self._messages.empty():
-                with shield.open():
+        with Shield() as shield, self._ear.lent() as mine:
+            while mine and self._news.empty():
+                with shield.gap:
                     came = self._ear.wait(until and until - time.monotonic())
                 if not came:
                     break
@@ -406,10 +415,10 @@ class Connection:
         self._wake()
         with self._changed:
             self._next += 1
-            conversation = self._conversations[self._next] = Conversation(self._ear, self._gone)
+            conversation = self._conversations[self._next] = Conversation(self._ear)
             self._send(check({"type": kind, "id": self._next, **fields}, REQUESTS))
             if self._lost:
-                conversation.put(None)
+                conversation.put(self._gone())
         return conversation
 
     def wait(self, done: Callable[[Message], bool], timeout: float | None) -> bool:
@@ -493,7 +502,7 @@ class Connection:
             self._lost = True
             self._changed.notify_all()
             for conversation in self._conversations.values():
-                conversation.put(None)
+                conversation.put(self._gone())
         self._announce()
 
     def _take(self, message: Message) -> None:
@@ -511,9 +520,13 @@ class Connection:
             self._announce()
 
     def _converse(self, conversation: Conversation, message: Message) -> None:
-        """Pass on a message; the last one ends its conversation."""
-        conversation.put(message)
-        if message["type"] == "error" or message["what"] in LAST:
+        """Pass on what is told; the last word ends the conversation."""
+        error = message["type"] == "error"
+        for what, said in () if error else message["told"]:
+            conversation.put((what, said))
+        if error:
+            conversation.put(_error(message["kind"], message["error"]))
+        if error or message["told"][-1][0] in LAST:
             del self._conversations[message["id"]]
 
     def _announce(self) -> None:

@@ -156,12 +156,14 @@ class LiveCell:
         return self._chorus.due(None if self.over or every else time.monotonic())
 
     def _followed(self) -> dict[str, Follower]:
-        """Return what reads the logs, from where the cell's output begins."""
+        """Return what reads the logs that have output of the cell, from where it begins."""
         for task in self._places.keys() - self._logs.keys():
-            where = self._places[task]
+            where, answer = self._places[task], self.answers.get(task)
+            if answer is not None and answer.end == where["start"]:
+                continue
             log = self._logs[task] = Follower(Path(where["log"]), Guard(lambda _: None))
             log.begin(where["start"], exact=True)
-        return {task: self._logs[task] for task in self._places}
+        return {task: self._logs[task] for task in self._places if task in self._logs}
 
 
 class Live:

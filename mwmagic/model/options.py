@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import types
 from dataclasses import MISSING, asdict, dataclass, field, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 
@@ -250,7 +251,7 @@ class ClusterOptions:
             _check_coordinator(self)
         _ = self.members
 
-    @property
+    @cached_property
     def members(self) -> tuple[Task, ...]:
         """The tasks, in rank order, without a coordinator."""
         return make_tasks(self.workers, chief=self.chief, ps=self.ps, evaluator=self.evaluator)

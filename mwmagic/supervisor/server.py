@@ -57,34 +57,33 @@ class Client:
     death: int | None = None
     _latest: Message | None = None
     _behind: bool = False
-    _gathered: bytearray = field(default_factory=bytearray)
+    _gathered: dict[int, list[tuple[What, dict[str, Any]]]] = field(default_factory=dict)
     _due: asyncio.TimerHandle | None = None
 
     def send(self, message: Message) -> None:
         """Send a message, after those that were gathered."""
         if message["type"] == "reply":
             self._latest = None  # the reply is newer
-        self._gathered += encode(message)
-        self._flush()
+        self._flush(encode(message))
 
     def tell(self, number: int, what: What, said: dict[str, Any]) -> None:
         """Send what happened to what a request asked for; often soon, with what comes next."""
-        message = {"type": "cell", "id": number, "what": what, "said": said}
+        self._gathered.setdefault(number, []).append((what, said))
         if what not in _GATHERED:
-            self.send(message)
-            return
-        self._gathered += encode(message)
-        if self._due is None:
+            self._flush()
+        elif self._due is None:
             loop = asyncio.get_running_loop()
             self._due = loop.call_later(TOGETHER_SECONDS, self._flush)
 
-    def _flush(self) -> None:
+    def _flush(self, last: bytes = b"") -> None:
         if self._due is not None:
             self._due.cancel()
             self._due = None
-        gathered, self._gathered = self._gathered, bytearray()
-        if gathered and not self.transport.is_closing():
-            self.transport.write(bytes(gathered))
+        gathered, self._gathered = self._gathered, {}
+        told = ({"type": "cell", "id": at, "told": told} for at, told in gathered.items())
+        data = b"".join([*map(encode, told), last])
+        if data and not self.transport.is_closing():
+            self.transport.write(data)
 
     def news(self, message: Message) -> None:
         """Send a message that a later one replaces; a slow reader gets only the latest."""

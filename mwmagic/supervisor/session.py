@@ -7,9 +7,8 @@ import json
 import time
 from collections import deque
 from dataclasses import dataclass, field, fields, replace
-from functools import singledispatchmethod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from mwmagic import cells as c
 from mwmagic.agent.wire import parsed
@@ -45,8 +44,11 @@ __all__ = ["LiveSession", "is_live"]
 NOTED_CHARACTERS = 500
 """The most of an exception's text that the record keeps beside the log."""
 
-UNSAVED_SECONDS = 0.002
-"""How long what is known of cells may be saved later: a cell need not wait for a disk."""
+CALM_SECONDS = 0.005
+"""How long no cell has begun or ended when they are saved: no cell need wait for a disk."""
+
+UNSAVED_SECONDS = 0.1
+"""How long cells that follow each other at once may stay unsaved."""
 
 WAITING_CORES = 0.1
 """The processor time per second below which a task only waits; TensorFlow's threads poll."""
@@ -111,10 +113,16 @@ class _Cell:
     report: Report
     begun: float = 0.0
     starts: dict[str, int] = field(default_factory=dict)
-    answers: dict[str, KeptAnswer] = field(default_factory=dict)
+    answers: dict[str, Message] = field(default_factory=dict)
     attempt: int = 0
     waits_told: bool = False
     moments: dict[str, float] = field(default_factory=dict)
+
+    def kept(self, number: int, why: str) -> KeptCell:
+        """Return what the record keeps of it."""
+        answers = {task: _kept(said, self.starts[task]) for task, said in self.answers.items()}
+        names = tuple(self.tasks)
+        return KeptCell(number, self.name, names, self.attempt, self.begun, why, answers)
 
     def waited(self, told: c.Freed) -> float:
         """Return how long after another task's answer, or the beginning, the last was freed."""
@@ -184,6 +192,7 @@ class LiveSession:
         self._used: dict[str, tuple[float, float]] = {}
         self._idle: set[str] = set()
         self._saving: asyncio.TimerHandle | None = None
+        self._touched = 0.0  # when a cell last began or ended
         self._work: set[asyncio.Task[None]] = set()
 
     @property
@@ -352,7 +361,8 @@ class LiveSession:
 
     def _answered(self, task: str, said: Message, size: int) -> None:
         number, raised, freed = int(said["cell"]), not said["ok"], said.get("freed") is True
-        self._asked_no_more(task)
+        if task in self._asking:
+            self._asked_no_more(task)
         self._doing[task] = LiveStatus()
         cell = self._cells.get(number)
         if cell is not None and isinstance(said.get("raised"), dict):
@@ -360,7 +370,7 @@ class LiveSession:
         if cell is not None:
             answer = {**said, "task": task, "end": size}
             cell.report(What.ANSWER, answer)
-            cell.answers[task] = _kept(answer, cell.starts[task])
+            cell.answers[task] = answer
             cell.moments[task] = time.monotonic()
         self._handle(c.Answered(task, number, raised, freed))
 
@@ -407,10 +417,10 @@ class LiveSession:
         if told:
             self._begin(told[0].cell, [action.task for action in told])
 
-    @singledispatchmethod
     def _do(self, action: c.CellAction) -> None:
         """Carry out an action."""
-        raise TypeError(action)
+        do = self._DO[type(action)]
+        do(self, action)
 
     def _begin(self, number: int, tasks: Sequence[str]) -> None:
         """Have a cell begin on all its tasks; what else is to be done they need not wait for."""
@@ -426,9 +436,19 @@ class LiveSession:
         self._save_soon()
 
     def _save_soon(self) -> None:
+        self._touched = time.monotonic()
         if self._saving is None:
-            loop = asyncio.get_running_loop()
-            self._saving = loop.call_later(UNSAVED_SECONDS, self.save)
+            self._save_later(self._touched + UNSAVED_SECONDS)
+
+    def _save_later(self, latest: float) -> None:
+        loop = asyncio.get_running_loop()
+        self._saving = loop.call_later(CALM_SECONDS, self._save_if_quiet, latest)
+
+    def _save_if_quiet(self, latest: float) -> None:
+        if time.monotonic() < min(self._touched + CALM_SECONDS, latest):
+            self._save_later(latest)
+        else:
+            self.save()
 
     def save(self) -> None:
         """Save what is known of the cells."""
@@ -442,74 +462,59 @@ class LiveSession:
         logs = ((task, str(self._process(task).paths.log)) for task in tasks)
         return {task: {"log": log, "start": self._ends[task]} for task, log in logs}
 
-    @_do.register
-    def _(self, action: c.Signal) -> None:
+    def _do_signal(self, action: c.Signal) -> None:
         self._tell(action.task, {"do": "interrupt", "cell": action.cell})
 
-    @_do.register
-    def _(self, action: c.Await) -> None:
+    def _do_await(self, action: c.Await) -> None:
         event = c.Elapsed(action.cell, action.purpose)
         asyncio.get_running_loop().call_later(action.seconds, self._handle, event)
 
-    @_do.register
-    def _(self, action: c.Examine) -> None:
+    def _do_examine(self, action: c.Examine) -> None:
         self._start(self._look(action.cell))
 
-    @_do.register
-    def _(self, action: c.Waits) -> None:
+    def _do_waits(self, action: c.Waits) -> None:
         if action.cell == PROGRAM_CELL:
             return  # the status shows who raised, and who has not ended
         for task in action.waiting:
             self._note(task, waits=action.raised + action.finished)
         self._cells[action.cell].report(What.WAITS, {**_fields(action), "asking": ()})
 
-    @_do.register
-    def _(self, action: c.Abort) -> None:
+    def _do_abort(self, action: c.Abort) -> None:
         self._tell(action.task, {"do": "abort", "cell": action.cell})
 
-    @_do.register
-    def _(self, action: c.Meet) -> None:
+    def _do_meet(self, action: c.Meet) -> None:
         self._tell(action.task, {"do": "meet", "cell": action.cell})
 
-    @_do.register
-    def _(self, action: c.Rejoin) -> None:
+    def _do_rejoin(self, action: c.Rejoin) -> None:
         self._tell(action.task, {"do": "rejoin", "cell": action.cell, "epoch": action.epoch})
 
-    @_do.register
-    def _(self, action: c.Compare) -> None:
+    def _do_compare(self, action: c.Compare) -> None:
         self._tell(action.task, {"do": "compare", "cell": action.cell, "done": action.done})
 
-    @_do.register
-    def _(self, action: c.Align) -> None:
+    def _do_align(self, action: c.Align) -> None:
         order = {"do": "align", "cell": action.cell, "own": action.task == action.root}
         what = {"done": action.done, "names": action.names, "averaged": action.averaged}
         self._tell(action.task, {**order, **what})
 
-    @_do.register
-    def _(self, action: c.Freed) -> None:
+    def _do_freed(self, action: c.Freed) -> None:
         cell = self._cells[action.cell]
         cell.report(What.FREED, {**_fields(action), "seconds": cell.waited(action)})
 
-    @_do.register
-    def _(self, action: c.Recovered) -> None:
+    def _do_recovered(self, action: c.Recovered) -> None:
         self._cells[action.cell].report(What.RECOVERED, _fields(action))
 
-    @_do.register
-    def _(self, action: c.Done) -> None:
+    def _do_done(self, action: c.Done) -> None:
         if action.cell == PROGRAM_CELL:
             if action.why in ("answered", "waits"):
                 self._programs.programs_over()
             return
         cell = self._cells.pop(action.cell)
-        if cell.begun:
-            names = tuple(cell.tasks)
-            kept = (action.cell, cell.name, names, cell.attempt, cell.begun, action.why)
-            self._directory.end_cell(KeptCell(*kept, cell.answers))
-            self._save_soon()
         cell.report(What.DONE, {"why": action.why, "unanswered": action.unanswered})
+        if cell.begun:
+            self._directory.end_cell(cell.kept(action.cell, action.why))
+            self._save_soon()
 
-    @_do.register
-    def _(self, action: c.Refuse) -> None:
+    def _do_refuse(self, action: c.Refuse) -> None:
         self._cells.pop(action.cell).report(What.REFUSED, {"stuck": action.stuck})
 
     def _note(self, task: str, **changes: Any) -> None:  # noqa: ANN401 - as `LiveStatus` has them
@@ -557,3 +562,19 @@ class LiveSession:
         task = asyncio.create_task(coroutine)
         self._work.add(task)
         task.add_done_callback(self._work.discard)
+
+    _DO: ClassVar[dict[type, Callable[[LiveSession, Any], None]]] = {
+        c.Signal: _do_signal,
+        c.Await: _do_await,
+        c.Examine: _do_examine,
+        c.Waits: _do_waits,
+        c.Abort: _do_abort,
+        c.Meet: _do_meet,
+        c.Rejoin: _do_rejoin,
+        c.Compare: _do_compare,
+        c.Align: _do_align,
+        c.Freed: _do_freed,
+        c.Recovered: _do_recovered,
+        c.Done: _do_done,
+        c.Refuse: _do_refuse,
+    }

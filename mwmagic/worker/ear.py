@@ -9,15 +9,14 @@ from __future__ import annotations
 import select
 import threading
 import time
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
-__all__ = ["Ear"]
+__all__ = ["Ear", "Loan"]
 
-ASIDE_SECONDS = 0.005
+ASIDE_SECONDS = 0.01
 """How long the ear's own thread leaves the socket alone when another thread has listened: if that
 one listens again soon, the own thread would be woken for nothing each time."""
 
@@ -48,19 +47,22 @@ class Ear:
         self._returned.set()
         threading.Thread(target=self._listen, name=name, daemon=True).start()
 
-    @contextmanager
-    def lent(self) -> Iterator[bool]:
-        """Let this thread listen in a block, with `wait` and `take`; yield False if it must not.
+    def lent(self) -> Loan:
+        """Return a block in which this thread listens, with `wait` and `take`.
 
-        Another one listens then, or this one is taking something right now.
+        It yields False if it must not: another one listens then, or this one is taking something
+        right now.
         """
-        mine = self._taker != threading.get_ident() and self._lend()
-        try:
-            yield mine
-        finally:
-            if mine:
-                self._lent = False
-                self._returned.set()
+        return Loan(self)
+
+    def lend(self) -> bool:
+        """Let this thread listen until `give_back`; return False if it must not."""
+        return self._taker != threading.get_ident() and self._lend()
+
+    def give_back(self) -> None:
+        """Let the own thread listen again."""
+        self._lent = False
+        self._returned.set()
 
     def _lend(self) -> bool:
         with self._taking:  # so that nothing is half taken when this thread looks what has come
@@ -97,3 +99,25 @@ class Ear:
         with self._taking:
             if not self._lent:
                 self._taken()
+
+
+class Loan:
+    """A block in which another thread than an ear's own listens.
+
+    Parameters
+    ----------
+    ear : Ear
+        The ear.
+    """
+
+    def __init__(self, ear: Ear) -> None:
+        self._ear = ear
+        self._mine = False
+
+    def __enter__(self) -> bool:
+        self._mine = self._ear.lend()
+        return self._mine
+
+    def __exit__(self, *_: object) -> None:
+        if self._mine:
+            self._ear.give_back()

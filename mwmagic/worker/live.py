@@ -332,7 +332,8 @@ class _Loop:
         began = time.monotonic()
         try:
             try:
-                signal.signal(signal.SIGINT, self._interrupted)  # the last cell may have taken it
+                if signal.getsignal(signal.SIGINT) != self._interrupted:  # the last cell took it
+                    signal.signal(signal.SIGINT, self._interrupted)
                 self._begin(order["cell"])
                 value = self._executed(order["source"], order["name"])
                 self._display(*figures())

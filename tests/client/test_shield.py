@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from mwmagic.client.shield import shielded
+from mwmagic.client.shield import Shield
 
 
 def pressed(done):
@@ -17,19 +17,19 @@ def pressed(done):
 
 
 def shielded_press(done):
-    with shielded():
+    with Shield():
         pressed(done)
 
 
 def open_press(done):
-    with shielded() as shield, shield.open():
+    with Shield() as shield, shield.gap:
         pressed(done)
 
 
 def press_before_it_opens(done):
-    with shielded() as shield:
+    with Shield() as shield:
         signal.raise_signal(signal.SIGINT)
-        with shield.open():
+        with shield.gap:
             done.append("all")
 
 
@@ -48,15 +48,27 @@ def test_ctrl_c_raises_where_the_shield_is_open_or_at_its_end(act, expected):
 def test_it_raises_once():
     with pytest.raises(KeyboardInterrupt):
         open_press([])
-    with shielded() as shield, shield.open():
+    with Shield() as shield, shield.gap:
         pass
+
+
+def test_a_handler_that_does_not_raise_is_called_each_time():
+    heard = []
+    kept = signal.signal(signal.SIGINT, lambda *_: heard.append("pressed"))
+    try:
+        with Shield() as shield, shield.gap:
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+            assert len(heard) == 2
+    finally:
+        signal.signal(signal.SIGINT, kept)
 
 
 @pytest.mark.parametrize("usual", [signal.SIG_IGN, signal.SIG_DFL])
 def test_a_handler_that_is_no_function_stays(usual):
     kept = signal.signal(signal.SIGINT, usual)
     try:
-        with shielded():
+        with Shield():
             assert signal.getsignal(signal.SIGINT) is usual
     finally:
         signal.signal(signal.SIGINT, kept)
@@ -66,7 +78,7 @@ def test_other_threads_need_none():
     found = []
 
     def look():
-        with shielded():
+        with Shield():
             found.append(signal.getsignal(signal.SIGINT))
 
     thread = threading.Thread(target=look)
