@@ -128,7 +128,14 @@ EVENTS: dict[str, Fields] = {
     "reached": {"id": int, "results": list},
     "warmed": {"key": str, "pid": int, "seconds": NUMBER},
     "cooled": {"key": str, "error": str},
-    "started": {"process": str, "pid": int, "time": NUMBER, "wall": NUMBER, "warm": bool},
+    "started": {
+        "process": str,
+        "pid": int,
+        "time": NUMBER,
+        "wall": NUMBER,
+        "warm": bool,
+        "line": (dict, type(None)),
+    },
     "output": {"process": str, "offset": int, "data": str},
     "said": {"process": str, "time": NUMBER, "size": int, "data": str},
     "exited": {
@@ -158,6 +165,8 @@ EVENTS: dict[str, Fields] = {
 ``need`` comes from the agent's loader, which lacks the code. ``hello`` says which interpreter and
 which copy of this package are there, for the commands that use them, a ``folder`` for files that
 are brought, and the machine's IP addresses by network interface.
+``started`` says which of the agent's descriptors is the worker's ``line``, if it has one, and the
+socket's inode: a supervisor on the same machine may write there itself.
 ``found`` has None for a package that is not there, and no text for one without a version.
 ``reached`` has None for each target that was reached; otherwise ``why`` not (one of `OBSTACLES`),
 the IP addresses ``at`` which it was sought, and the ``error``.

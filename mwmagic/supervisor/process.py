@@ -56,7 +56,7 @@ def _report(report: Mapping[str, Any] | None) -> dict[str, Any] | None:
     if not isinstance(known.get("time"), int | float):
         known.pop("time", None)
     where = known.get("where")
-    if not isinstance(where, dict) or not isinstance(where.get("line", 0), int):
+    if not isinstance(where, dict) or type(where.get("line", 0)) is not int:  # nor a bool
         known.pop("where", None)
     return known
 
@@ -105,6 +105,8 @@ class TaskProcess:
         Bytes of output that were read, and that its agent may not yet send as many of again.
     deaf : Whereabouts or None
         Why it could not be asked for its stack, when it was last.
+    line : dict or None
+        By what its line is known, as the agent's event `started` says.
     """
 
     def __init__(
@@ -139,6 +141,7 @@ class TaskProcess:
         self.deaf: Whereabouts | None = None
         self.pid: int | None = None
         self.warm = False
+        self.line: dict[str, int] | None = None
         self.usage: dict[str, Any] = {}
         self.stalled: float | None = None
         self.size = 0
@@ -152,6 +155,7 @@ class TaskProcess:
         self.state = TaskState.RUNNING
         self.pid = event["pid"]
         self.warm = event["warm"]
+        self.line = event["line"]
 
     def output(self, event: Message) -> list[Update]:
         """Read what it printed and return the progress that it shows."""
