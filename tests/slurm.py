@@ -15,7 +15,7 @@ from processes import LABEL, eventually
 GPUS = 2
 """What each node has of them, by its declaration."""
 
-PORTS = range(18000 + 50 * NUMBER, 18050 + 50 * NUMBER)
+PORTS = range(18000 + 200 * (NUMBER % 64), 18200 + 200 * (NUMBER % 64))
 """Where salloc and srun listen: at none of the ports that the kernel gives to processes, since a
 peer in another test that tries an ended worker's address again would otherwise connect to them.
 Measured: while such a peer says nothing, srun of Slurm 22.05 does nothing, for up to 80 s."""

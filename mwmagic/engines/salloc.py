@@ -47,6 +47,7 @@ salloc's, ends. It then waits for the signal that salloc gets: if it exited at t
 time, salloc of Slurm 22.05 would wait for it forever, without a pause."""
 
 _END = b"end\n"
+_STRAY = "received spurious message"
 
 _NUMBER = re.compile(r"^salloc: (?:(?:Pending|Granted) job allocation|job) (\d+)\b", re.MULTILINE)
 
@@ -193,6 +194,14 @@ class Salloc:
                     self._job.set_result(job)
                 return Grant(job, *fields[2:])
         return None
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether salloc gave up because of a message that was not meant for it.
+
+        Slurm may give it the port of an srun that was killed, whose step still reports there.
+        """
+        return _STRAY in self._said
 
     @property
     def words(self) -> str:

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 __all__ = ["SlurmEngine"]
 
+ALLOCATION_TRIES = 3
+"""How often salloc is started where messages that were not meant for it disturb it."""
+
 _OWN = frozenset({"SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT"})
 """Which Slurm to talk to; the others describe a job or change what commands print."""
 
@@ -163,15 +166,24 @@ class SlurmEngine:
             await asyncio.sleep(QUEUE_POLL_SECONDS)
 
     async def _asked(self, tasks: Sequence[Task], notify: Callable[[str], None]) -> Grant:
-        """Ask for an allocation and wait for it."""
-        self._salloc = Salloc(self._commands)
-        try:
-            return await self._salloc.open(self._arguments(len(tasks)), notify)
-        except ClusterError as error:
-            if not self._bad:
-                raise
-            lost = ", ".join(sorted(self._bad))
-            raise ClusterError(f"{error} (without {lost}, which this cluster lost)") from None
+        """Ask for an allocation and wait for it; ask again where that was disturbed."""
+        tries = 0
+        while True:
+            tries += 1
+            self._salloc = Salloc(self._commands)
+            try:
+                return await self._salloc.open(self._arguments(len(tasks)), notify)
+            except ClusterError as error:
+                if not self._salloc.disturbed or tries == ALLOCATION_TRIES:
+                    raise self._refusal(error) from None
+            await self._salloc.close()
+
+    def _refusal(self, error: ClusterError) -> ClusterError:
+        """Return an error with the nodes that were left out of the request."""
+        if not self._bad:
+            return error
+        lost = ", ".join(sorted(self._bad))
+        return ClusterError(f"{error} (without {lost}, which this cluster lost)")
 
     def _arguments(self, tasks: int) -> list[str]:
         """Return what to ask for; the user's own arguments come last, as the last one counts."""

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -164,6 +165,52 @@ def test_slurm_refuses_in_its_own_words(slurm):
         assert not engine.helpers
 
     run(test())
+
+
+STRAY = """\
+#!/bin/sh
+echo >> {tries}
+if [ $(wc -l < {tries}) -le {strays} ]; then
+    echo "salloc: error: _handle_msg: received spurious message type: 6003" >&2
+    echo "salloc: error: Job submit/allocate failed: No error" >&2
+    exit 1
+fi
+exec {salloc} "$@"
+"""
+
+
+@pytest.fixture
+def disturbed(slurm, tmp_path, monkeypatch):
+    """Have salloc end as it does where the step of an srun that was killed reports to its port."""
+
+    def disturb(strays):
+        one, tries = tmp_path / "bin" / "salloc", tmp_path / "tries"
+        one.parent.mkdir()
+        facts = {"tries": tries, "strays": strays, "salloc": shutil.which("salloc")}
+        one.write_text(STRAY.format(**facts))
+        one.chmod(0o700)
+        monkeypatch.setenv("PATH", str(one.parent), prepend=":")
+        return tries
+
+    return disturb
+
+
+def test_a_stray_message_to_salloc_is_no_refusal(slurm, disturbed):
+    tries = disturbed(strays=2)
+
+    async def test():
+        async with allocated(2, nodes=2) as (_, hosts):
+            assert len(hosts) == 2
+
+    run(test())
+    assert len(tries.read_text()) == 3
+
+
+def test_stray_messages_without_end_are_told(slurm, disturbed):
+    tries = disturbed(strays=9)
+    with pytest.raises(ClusterError, match="received spurious message type: 6003"):
+        run(ask(declared(nodes=2)))
+    assert len(tries.read_text()) == 3
 
 
 def test_a_machine_without_salloc_says_where_to_go(slurm, monkeypatch):

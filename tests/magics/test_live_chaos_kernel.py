@@ -52,7 +52,9 @@ class Chaos:
         return json.loads((self.run() / "run.json").read_text())["tasks"]
 
     def cells(self):
-        return [json.loads(line) for line in (self.run() / "cells.jsonl").open()]
+        """Return the cells that are recorded by now."""
+        path = self.run() / "cells.jsonl"
+        return [json.loads(line) for line in path.open()] if path.exists() else []
 
     def running(self, code):
         """Send a cell, and wait until all of its tasks run it; return the request."""
@@ -79,8 +81,8 @@ class Chaos:
 
     def said(self):
         """Return what each task's log has of the last recorded cell."""
-        parts = self.cells()[-1]["answers"].items()
         logs = self.run() / "attempt-1"
+        parts = (part for one in self.cells()[-1:] for part in one["answers"].items())
         named = ((logs / f"{task.replace(':', '-')}.log", part) for task, part in parts)
         return [log.read_bytes()[part["start"] : part["end"]] for log, part in named]
 
