@@ -80,7 +80,7 @@ class Agent:
         self.meeting = Meeting(self.loop, self.ports, self.inquiries, self.outlet)
         self.zygotes = Zygotes(self.loop, self.outlet, self.family, self.closing)
         self.workers = Workers(self.loop, self.outlet, self.family, self.zygotes, self.closing)
-        self.incoming = bytearray()
+        self.incoming = wire.LineBuffer()
         self.silence = self.sample = 0.0
         self.inherited: dict[str, str] = {}
         self.heard = time.monotonic()
@@ -214,13 +214,10 @@ class Agent:
             self.loop.unwatch(STDIN)
             self.close()
         self.heard = time.monotonic()
-        self.incoming += data
-        if b"\n" in data:
-            *lines, self.incoming = self.incoming.split(b"\n")
-            for line in lines:
-                self.obey(bytes(line))
-        elif len(self.incoming) > wire.MESSAGE_BYTES:
-            self.incoming.clear()
+        for line in self.incoming.lines(data):
+            self.obey(line)
+        if len(self.incoming.rest) > wire.MESSAGE_BYTES:
+            self.incoming.rest.clear()
             self.refuse({}, f"a command is longer than {wire.MESSAGE_BYTES} bytes")
 
     def obey(self, line: bytes) -> None:

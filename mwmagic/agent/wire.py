@@ -223,6 +223,27 @@ def finite_number(text: str) -> float:
     return number
 
 
+class LineBuffer:
+    """Makes lines of the pieces in which a stream brings them.
+
+    Attributes
+    ----------
+    rest : bytearray
+        What has come of a line that has not ended.
+    """
+
+    def __init__(self) -> None:
+        self.rest = bytearray()
+
+    def lines(self, data: bytes) -> list[bytes]:
+        """Take a piece, and return the lines that end in it, without their ends."""
+        self.rest += data
+        if b"\n" not in data:
+            return []
+        *lines, self.rest = self.rest.split(b"\n")
+        return list(map(bytes, lines))
+
+
 def encode(message: Mapping[str, Any]) -> bytes:
     """Return a message as one line; raise ValueError if a number in it is not finite."""
     text = json.dumps(message, separators=(",", ":"), allow_nan=False)

@@ -371,6 +371,7 @@ class Cells:
         timer = self._look(self._current, PATIENCE_SECONDS) if partial else []
         return [*(Tell(task, submit.cell) for task in submit.tasks), *timer]
 
+    # A table, as `singledispatchmethod` makes a function for each call.
     _TAKE: ClassVar[dict[type, Callable[[Cells, Any], list[CellAction]]]] = {
         Ready: _take_ready,
         Submit: _take_submit,

@@ -27,6 +27,7 @@ from mwmagic.model.messages import (
     REPLIES,
     REQUESTS,
     VERSION,
+    LineBuffer,
     Message,
     check,
     decode,
@@ -325,7 +326,7 @@ class Connection:
             raise errors.SupervisorLost(f"no supervisor listens at {path}: {error}") from error
         self.pid = _peer(self._socket)
         self._incoming = self._socket.dup()  # which stays open until its end has been read
-        self._partial = bytearray()
+        self._buffer = LineBuffer()
         self._ear = Ear(self._incoming.fileno(), self._receive)
         self._ear.start("mwmagic-connection")
         if owner or wake:
@@ -479,7 +480,8 @@ class Connection:
         try:
             data = self._incoming.recv(RECEIVE_BYTES, socket.MSG_DONTWAIT)
             if data:
-                self._read(data)
+                for line in self._buffer.lines(data):
+                    self._take(_reply(line))
                 return True
         except BlockingIOError:
             return True
@@ -487,13 +489,6 @@ class Connection:
             pass  # hung up, on either side; said below
         self._end()
         return False
-
-    def _read(self, data: bytes) -> None:
-        self._partial += data
-        if b"\n" in data:
-            *lines, self._partial = self._partial.split(b"\n")
-            for line in lines:
-                self._take(_reply(bytes(line)))
 
     def _end(self) -> None:
         self._incoming.close()
@@ -521,12 +516,14 @@ class Connection:
 
     def _converse(self, conversation: Conversation, message: Message) -> None:
         """Pass on what is told; the last word ends the conversation."""
-        error = message["type"] == "error"
-        for what, said in () if error else message["told"]:
-            conversation.put((what, said))
-        if error:
+        if message["type"] == "error":
             conversation.put(_error(message["kind"], message["error"]))
-        if error or message["told"][-1][0] in LAST:
+            last = True
+        else:
+            for what, said in message["told"]:
+                conversation.put((what, said))
+            last = what in LAST
+        if last:
             del self._conversations[message["id"]]
 
     def _announce(self) -> None:

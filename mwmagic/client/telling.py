@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["Telling", "Voice"]
 
 _SILENT = (What.BEGUN, What.ANSWER, What.DONE)
-"""What is told of a cell that says nothing of its output, or is followed by its end, where all is
-looked at; looking at each log takes time."""
+"""The news after which no log is read, as that takes time: the first two say nothing of the output,
+and after the last one all logs are read anyway."""
 
 NOTICE_SECONDS = 0.25
 """How long an exception waits for the same of other tasks before it is told."""

@@ -58,11 +58,14 @@ class _Protocol(asyncio.Protocol):
     """Ends both ways together, and without an error: the bridge may be killed at any time."""
 
     def __init__(self, events: Inlet) -> None:
-        self.data_received = events.feed  # type: ignore[method-assign]
+        self._events = events
         self.ended = asyncio.get_running_loop().create_future()
 
+    def data_received(self, data: bytes) -> None:
+        self._events.feed(data)
+
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - the end says it
-        self.data_received(b"")
+        self._events.feed(b"")
         if not self.ended.done():
             self.ended.set_result(None)
 

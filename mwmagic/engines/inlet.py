@@ -11,7 +11,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
-from mwmagic.model.messages import MESSAGE_BYTES
+from mwmagic.model.messages import MESSAGE_BYTES, LineBuffer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +33,7 @@ class Inlet:
 
     def __init__(self) -> None:
         self.ended = False
-        self._partial = bytearray()
+        self._buffer = LineBuffer()
         self._waiting: deque[bytes] = deque()
         self._due = False
         self._take: Callable[[bytes], None] | None = None
@@ -56,13 +56,11 @@ class Inlet:
         """Take bytes; none are the end."""
         if self.ended:
             return
-        self._partial += data
-        if b"\n" in data:
-            *lines, self._partial = self._partial.split(b"\n")
-            self._waiting.extend(map(bytes, lines))
-        self.ended = not data or len(self._partial) > MESSAGE_BYTES
-        if self.ended and self._partial:
-            self._waiting.append(bytes(self._partial[:MESSAGE_BYTES]))
+        self._waiting += self._buffer.lines(data)
+        rest = self._buffer.rest
+        self.ended = not data or len(rest) > MESSAGE_BYTES
+        if self.ended and rest:
+            self._waiting.append(bytes(rest[:MESSAGE_BYTES]))
         if not self._due:
             self._hand_on()
 

@@ -12,7 +12,7 @@ from .inlet import Inlet
 from .stderr import Stderr
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 __all__ = ["Link", "Pipes"]
 
@@ -71,13 +71,9 @@ class Pipes:
         self.pid: int | None = process.pid
         self._commands = process.stdin
         self._process = process
-        self._output: int | None = output
-        self._errors: int | None = errors
         self._stderr = stderr
-        loop = asyncio.get_running_loop()
-        for descriptor, callback in ((output, self._receive), (errors, self._listen)):
-            os.set_blocking(descriptor, False)
-            loop.add_reader(descriptor, callback)
+        self._output = _Pipe(output, self.events.feed, lambda: self.events.full)
+        self._errors = _Pipe(errors, self._complained)
 
     @classmethod
     async def open(
@@ -133,53 +129,62 @@ class Pipes:
     async def wait(self) -> None:
         """Wait until the process has ended, and take its last words."""
         await self._process.wait()
-        while self._output is not None and self._read(self._output):
-            pass
-        self._finish()
-        self._listen()
-        self._deafen()
+        for pipe in (self._output, self._errors):
+            pipe.read()
+            pipe.close()
+        self.events.feed(b"")
 
-    def _receive(self) -> None:
-        """Take what the process wrote to its standard output, unless lines wait for their turn."""
-        if self._output is not None and not self.events.full:
-            self._read(self._output)
-
-    def _read(self, output: int) -> bool:
-        """Take what there is; return whether there was any."""
-        try:
-            data = os.read(output, PIPE_BYTES)
-        except BlockingIOError:
-            return False
-        if data:
-            self.events.feed(data)
-        else:
-            self._finish()
-        return bool(data)
-
-    def _finish(self) -> None:
-        """Expect nothing more from the process."""
-        if self._output is not None:
-            asyncio.get_running_loop().remove_reader(self._output)
-            os.close(self._output)
-            self._output = None
-            self.events.feed(b"")
-
-    def _listen(self) -> None:
-        """Take what the process wrote to its standard error: at most all that a pipe holds."""
-        if self._errors is None:
-            return
-        try:
-            data = os.read(self._errors, PIPE_BYTES)
-        except BlockingIOError:
-            return
+    def _complained(self, data: bytes) -> None:
+        """Take what the process wrote to its standard error."""
         self._stderr.take(data)
         with contextlib.suppress(OSError):  # our own standard error may be closed
             os.write(2, data)
-        if not data:
-            self._deafen()
 
-    def _deafen(self) -> None:
-        if self._errors is not None:
-            asyncio.get_running_loop().remove_reader(self._errors)
-            os.close(self._errors)
-            self._errors = None
+
+class _Pipe:
+    """The end to read of a pipe.
+
+    Parameters
+    ----------
+    descriptor : int
+        The end.
+    take : callable
+        Called with what comes; with nothing at its end.
+    busy : callable, optional
+        Returns whether what comes has to wait.
+    """
+
+    def __init__(
+        self,
+        descriptor: int,
+        take: Callable[[bytes], None],
+        busy: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._descriptor: int | None = descriptor
+        self._take = take
+        self._busy = busy
+        os.set_blocking(descriptor, False)
+        asyncio.get_running_loop().add_reader(descriptor, self._ready)
+
+    def _ready(self) -> None:
+        if not self._busy():
+            self.read()
+
+    def read(self) -> None:
+        """Take what is there: at most all that a pipe holds."""
+        if self._descriptor is None:
+            return
+        try:
+            data = os.read(self._descriptor, PIPE_BYTES)
+        except BlockingIOError:
+            return
+        self._take(data)
+        if not data:
+            self.close()
+
+    def close(self) -> None:
+        """Close it."""
+        if self._descriptor is not None:
+            asyncio.get_running_loop().remove_reader(self._descriptor)
+            os.close(self._descriptor)
+            self._descriptor = None

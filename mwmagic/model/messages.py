@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.agent import wire
-from mwmagic.agent.wire import COMMANDS, EVENTS, MESSAGE_BYTES, VERSION, encode
+from mwmagic.agent.wire import COMMANDS, EVENTS, MESSAGE_BYTES, VERSION, LineBuffer, encode
 from mwmagic.errors import MessageError
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ __all__ = [
     "REPLIES",
     "REQUESTS",
     "VERSION",
+    "LineBuffer",
     "Message",
     "check",
     "decode",

@@ -3,7 +3,7 @@
 Each module here holds the repairs for one part of Keras, one small function per defect,
 written like a patch to send upstream: what it replaces, why, where the defect is reported,
 and by what signs the installed Keras is known to have it. A Keras that is known to be sound
-is left alone, and one that is neither is refused under several workers.
+is left alone, and one that is neither is refused under several replicas.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import tensorflow as tf
 from keras.src.backend import name_scope
 from keras.src.layers.layer import Layer
 
-from .cluster import divides_batches
+from .cluster import in_one_of_several_replicas
 from .repair import Repair, Sign, replace
 
 if TYPE_CHECKING:
@@ -59,10 +59,9 @@ def build_optimizer(optimizer: Any, trainable_variables: Any) -> None:
 
 def _creates_copies() -> bool:
     """Return whether this is a replica's part of a graph, and its worker has several replicas."""
-    if tf.executing_eagerly() or tf.distribute.get_replica_context() is None:
+    if tf.executing_eagerly() or not in_one_of_several_replicas():
         return False
-    strategy = tf.distribute.get_strategy()
-    return divides_batches(strategy) and len(strategy.extended.worker_devices) > 1
+    return len(tf.distribute.get_strategy().extended.worker_devices) > 1
 
 
 def _run_outside_the_graph(build: Callable[[], None]) -> None:

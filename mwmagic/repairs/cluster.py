@@ -17,6 +17,7 @@ __all__ = [
     "divides_batches",
     "first_local",
     "in_cluster",
+    "in_one_of_several_replicas",
     "is_chief",
     "of_chief",
     "spans_workers",
@@ -30,6 +31,14 @@ def divides_batches(strategy: Any) -> bool:
     class trains like a single process and needs no repair.
     """
     return _is_multi_worker(strategy) and strategy.num_replicas_in_sync > 1
+
+
+def in_one_of_several_replicas() -> bool:
+    """Return whether this code is run for one replica of a strategy that `divides_batches`."""
+    import tensorflow as tf
+
+    in_replica = tf.distribute.get_replica_context() is not None
+    return in_replica and divides_batches(tf.distribute.get_strategy())
 
 
 def spans_workers(strategy: Any) -> bool:

@@ -11,7 +11,7 @@ from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
 
 from .building import build_optimizer
-from .cluster import divides_batches
+from .cluster import in_one_of_several_replicas
 from .commit import updating
 from .repair import Repair, Sign, replace
 
@@ -20,12 +20,6 @@ __all__ = ["REPAIRS"]
 # The attribute that counts the replicas of this worker whose gradients for an optimizer are
 # sums already. A context variable would not reach the threads that replicas run in.
 ADDED = "_mwmagic_gradients_are_added"
-
-
-def _in_one_of_several_replicas() -> bool:
-    return tf.distribute.get_replica_context() is not None and divides_batches(
-        tf.distribute.get_strategy()
-    )
 
 
 def _add(grads: Any) -> list[Any]:
@@ -73,7 +67,7 @@ def _add_before_applying() -> None:
     original = BaseOptimizer.apply
 
     def apply(self: Any, grads: Any, trainable_variables: Any = None) -> None:
-        if not _in_one_of_several_replicas():
+        if not in_one_of_several_replicas():
             original(self, grads, trainable_variables)
             return
         build_optimizer(self, trainable_variables)
@@ -121,7 +115,7 @@ def _check_added_gradients() -> None:
     original = LossScaleOptimizer.apply
 
     def apply(self: Any, grads: Any, trainable_variables: Any = None) -> None:
-        if not _in_one_of_several_replicas():
+        if not in_one_of_several_replicas():
             original(self, grads, trainable_variables)
             return
         build_optimizer(self, trainable_variables)

@@ -1,5 +1,5 @@
 # ruff: noqa: ANN401 - Keras has no annotations
-"""Where user code first uses Keras under several workers, by any of its public ways in."""
+"""Where user code first uses Keras under several replicas, by any of its public ways in."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MODEL = ("fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predi
 
 
 def refuse(keras: Any, text: str) -> None:
-    """Refuse every use under several workers.
+    """Refuse every use under several replicas.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def refuse(keras: Any, text: str) -> None:
 
 
 def announce(keras: Any, line: str, tell: Callable[[str], None]) -> None:
-    """Call `tell` with a line at the first use under several workers.
+    """Call `tell` with a line at the first use under several replicas.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def announce(keras: Any, line: str, tell: Callable[[str], None]) -> None:
 
 
 def _before_use(keras: Any, act: Callable[[], None]) -> None:
-    """Act whenever a model, or an optimizer in a loop of the user's own, has several workers."""
+    """Act whenever a model, or an optimizer in a loop of the user's own, has several replicas."""
     for name in MODEL:
         _precede(keras.Model, name, act)
     _precede(keras.optimizers.Optimizer, "apply", act)

@@ -171,10 +171,6 @@ class LiveRun:
         """Find out where each task is; see `Stalls.examine`."""
         self._stalls.examine()
 
-    def save_cells(self) -> None:
-        """Save what is known of its live cells."""
-        self._session.save()
-
     @property
     def session(self) -> LiveSession:
         """Its session of cells.

@@ -117,15 +117,22 @@ class _Protocol(asyncio.Protocol):
     def __init__(self, server: Server) -> None:
         self._server = server
         self._inlet = Inlet()
-        self.data_received = self._inlet.feed  # type: ignore[method-assign]
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._client = client = Client(cast("asyncio.Transport", transport))
         client.transport.set_write_buffer_limits(CLIENT_BACKLOG_BYTES)
-        self.pause_writing, self.resume_writing = client.pause, client.resume  # type: ignore[method-assign]
         self._server.join(client)
         take = partial(self._server.request, client)
         self._inlet.listen(take, partial(self._server.drop, client))
+
+    def data_received(self, data: bytes) -> None:
+        self._inlet.feed(data)
+
+    def pause_writing(self) -> None:
+        self._client.pause()
+
+    def resume_writing(self) -> None:
+        self._client.resume()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - it is gone
         self._server.drop(self._client)

@@ -404,7 +404,6 @@ class LiveSession:
             report(What.LOOKED, {"task": None, "found": None})
         self._looks.clear()
         self._handle(c.Gone(reset))
-        self.save()
 
     # What is done.
 
@@ -448,12 +447,6 @@ class LiveSession:
         if time.monotonic() < min(self._touched + CALM_SECONDS, latest):
             self._save_later(latest)
         else:
-            self.save()
-
-    def save(self) -> None:
-        """Save what is known of the cells."""
-        if self._saving is not None:
-            self._saving.cancel()
             self._saving = None
             self._directory.save_cells()
 
@@ -563,6 +556,7 @@ class LiveSession:
         self._work.add(task)
         task.add_done_callback(self._work.discard)
 
+    # A table, as `singledispatchmethod` makes a function for each call.
     _DO: ClassVar[dict[type, Callable[[LiveSession, Any], None]]] = {
         c.Signal: _do_signal,
         c.Await: _do_await,

@@ -6,11 +6,12 @@ process less has to wake up if the supervisor writes there itself.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING
+
+from mwmagic.agent.system import LIBC
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,8 +20,6 @@ __all__ = ["Shortcut", "borrowed"]
 
 PIDFD_GETFD_CODE = 438
 """The number of this system call, which is the same on all architectures; Python has none."""
-
-_LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class Shortcut:
@@ -81,7 +80,7 @@ def _copied(process: int, descriptor: int) -> int | None:
     with suppress(OSError):
         pidfd = os.pidfd_open(process)
         try:
-            copy = _LIBC.syscall(PIDFD_GETFD_CODE, pidfd, descriptor, 0)
+            copy = LIBC.syscall(PIDFD_GETFD_CODE, pidfd, descriptor, 0)
         finally:
             os.close(pidfd)
     return None if copy < 0 else copy

@@ -343,7 +343,7 @@ class Supervisor:
     def _look(self, _client: Client, _message: Message) -> None:
         """Save what a client may read next; the answer to every request is a snapshot."""
         if self.run is not None:
-            self.run.save_cells()
+            self.run.directory.save_cells()
 
     def _meet(self, client: Client, _message: Message) -> None:
         if client.owner:

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from enum import Enum
 from typing import TYPE_CHECKING
 
 from mwmagic.engines.inlet import Inlet
 from mwmagic.model.messages import MESSAGE_BYTES
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .machine import FakeMachine
 
 __all__ = ["Wire"]
-
-
-class _Way(Enum):
-    THERE = "to the agent"
-    BACK = "to the supervisor"
 
 
 class Wire:
@@ -43,22 +39,22 @@ class Wire:
         self.pid: int | None = None
         self._machine = machine
         self._broken = asyncio.Event()
-        self._under_way: dict[_Way, deque[bytes | None]] = {
-            _Way.THERE: deque(),
-            _Way.BACK: deque(),
+        self._under_way: dict[Callable[[bytes | None], None], deque[bytes | None]] = {
+            self._command: deque(),
+            self._event: deque(),
         }
 
     def write(self, data: bytes) -> None:
         """Send commands."""
-        self._carry(_Way.THERE, data)
+        self._carry(self._command, data)
 
     def close(self) -> None:
         """End the commands."""
-        self._carry(_Way.THERE, None)
+        self._carry(self._command, None)
 
     def report(self, data: bytes | None) -> None:
         """Send events, or their end, from the agent's side."""
-        self._carry(_Way.BACK, data)
+        self._carry(self._event, data)
         if data is None:
             self._broken.set()
 
@@ -67,38 +63,35 @@ class Wire:
 
     def kill(self) -> None:
         """Break the link: neither side receives anything more from the other."""
-        for way in _Way:
-            self._feed(way, None)
+        for feed in self._under_way:
+            feed(None)
         self._broken.set()
 
     async def wait(self) -> None:
         """Wait until the link is broken, or the agent has ended."""
         await self._broken.wait()
 
-    def _carry(self, way: _Way, data: bytes | None) -> None:
+    def _carry(self, feed: Callable[[bytes | None], None], data: bytes | None) -> None:
         if not self._machine.reachable or self._broken.is_set():
             return
         # Each timer delivers the oldest message, because equal delays may fire in any order.
-        self._under_way[way].append(data)
+        self._under_way[feed].append(data)
         if self._machine.delay:
             loop = asyncio.get_running_loop()
-            loop.call_later(self._machine.delay, self._deliver, way)
+            loop.call_later(self._machine.delay, self._deliver, feed)
         else:
-            self._deliver(way)
+            self._deliver(feed)
 
-    def _deliver(self, way: _Way) -> None:
-        self._feed(way, self._under_way[way].popleft())
+    def _deliver(self, feed: Callable[[bytes | None], None]) -> None:
+        feed(self._under_way[feed].popleft())
 
-    def _feed(self, way: _Way, data: bytes | None) -> None:
-        if way is _Way.BACK:
-            self.events.feed(data or b"")
-        elif self._commands_ended:
+    def _event(self, data: bytes | None) -> None:
+        self.events.feed(data or b"")
+
+    def _command(self, data: bytes | None) -> None:
+        if self.commands._eof:  # type: ignore[attr-defined]  # noqa: SLF001 - at_eof() is false while data is left
             return
-        elif data is None:
+        if data is None:
             self.commands.feed_eof()
         else:
             self.commands.feed_data(data)
-
-    @property
-    def _commands_ended(self) -> bool:
-        return bool(self.commands._eof)  # type: ignore[attr-defined]  # noqa: SLF001 - at_eof() is false while data is left

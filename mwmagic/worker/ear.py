@@ -57,17 +57,16 @@ class Ear:
 
     def lend(self) -> bool:
         """Let this thread listen until `give_back`; return False if it must not."""
-        return self._taker != threading.get_ident() and self._lend()
+        if self._taker == threading.get_ident():
+            return False
+        with self._taking:  # so that nothing is half taken when this thread looks what has come
+            lent, self._lent = self._lent, True
+            return not lent
 
     def give_back(self) -> None:
         """Let the own thread listen again."""
         self._lent = False
         self._returned.set()
-
-    def _lend(self) -> bool:
-        with self._taking:  # so that nothing is half taken when this thread looks what has come
-            lent, self._lent = self._lent, True
-            return not lent
 
     def wait(self, seconds: float | None = None) -> bool:
         """Wait until something is there, at most some seconds, and return whether it is."""
