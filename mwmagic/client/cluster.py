@@ -22,7 +22,7 @@ from mwmagic.model.status import RunState
 from mwmagic.record.paths import expanded
 
 from . import sockets
-from .connection import Connection, discard, start_supervisor
+from .connection import Connection
 from .coordinator import Coordinator, server_of
 from .declaration import declared
 from .ending import REPLY_SECONDS, Ending
@@ -32,6 +32,7 @@ from .lookup import connections, unreachable
 from .placing import placed
 from .program import read_program
 from .run import Run
+from .starting import discard, start_supervisor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

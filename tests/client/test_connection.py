@@ -16,7 +16,8 @@ from processes import children, eventually
 import mwmagic
 from mwmagic import Cluster
 from mwmagic.client import sockets
-from mwmagic.client.connection import Connection, start_supervisor
+from mwmagic.client.connection import Connection
+from mwmagic.client.starting import start_supervisor
 from mwmagic.errors import ClusterError, MwmagicError, SupervisorError, SupervisorLost
 from mwmagic.model.options import ClusterOptions
 from mwmagic.model.start import Start
@@ -199,7 +200,7 @@ def test_an_interrupted_start_leaves_nothing(tmp_path, monkeypatch, nothing_surv
     if moment == "_started":  # while the process is being made, its log is there already
         monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: interrupted())
     elif moment != "meanwhile":
-        monkeypatch.setattr(f"mwmagic.client.connection.{moment}", interrupted)
+        monkeypatch.setattr(f"mwmagic.client.starting.{moment}", interrupted)
     meanwhile = interrupted if moment == "meanwhile" else None
     with pytest.raises(KeyboardInterrupt):
         start_supervisor(start(tmp_path), sockets.fresh("c", tmp_path), meanwhile)

@@ -1,0 +1,153 @@
+"""Starts a cluster's supervisor."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mwmagic import errors
+from mwmagic.logs.frame import FRAME
+
+from . import sockets
+from .connection import error_named
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mwmagic.model.start import Start
+
+__all__ = ["discard", "start_supervisor"]
+
+START_SECONDS = 60.0
+"""Time limit for a new supervisor to listen."""
+
+_PROGRAM = """\
+import os, sys
+library, own = os.path.dirname(os.__file__), sys.argv.pop()
+def rank(path):
+    return 0 if path.startswith(library) and "site-packages" not in path else 1 + (path != own)
+sys.path = sorted([*sys.path, own], key=rank)
+from mwmagic.supervisor.__main__ import main
+main()
+"""
+"""Starts a supervisor; its last argument is where this package is.
+
+What PYTHONPATH holds comes after Python's own modules, whose names it may have, and after this
+package, of which it may hold another version.
+"""
+
+
+def start_supervisor(
+    start: Start, path: Path, meanwhile: Callable[[], None] | None = None
+) -> subprocess.Popen[bytes]:
+    """Start a cluster's supervisor and wait until it listens.
+
+    Parameters
+    ----------
+    start : Start
+        The cluster.
+    path : Path
+        The socket that it is to create.
+    meanwhile : callable, optional
+        Called while it starts.
+
+    Raises
+    ------
+    SupervisorError
+        It did not start; the message includes what it printed.
+    MwmagicError
+        The supervisor could not start the cluster, for the reason in the message.
+    """
+    log = path.with_suffix(".log")
+    process = None
+    try:
+        process = _started(path, log)
+        answer = _first_line(process, start.as_line().encode() + b"\n", meanwhile)
+        _check_ready(answer, log)
+    except BaseException:  # Ctrl-C too
+        discard(process, path)
+        raise
+    return process
+
+
+def _started(path: Path, log: Path) -> subprocess.Popen[bytes]:
+    with log.open("wb") as errors_file:
+        return subprocess.Popen(
+            [sys.executable, "-c", _PROGRAM, str(path), str(Path(__file__).parents[2])],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors_file,
+            # Elsewhere a file of the user's, named like a standard module, would be imported.
+            cwd="/",
+            start_new_session=True,
+        )
+
+
+def _check_ready(answer: dict[str, Any], log: Path) -> None:
+    """Raise the error that a supervisor raised before it listened, if it did."""
+    if "ready" in answer:
+        return
+    said = answer.get("error") or _last_words(log.read_text(errors="replace"))
+    kind = answer.get("kind", "")
+    if kind in ("", errors.SupervisorError.__name__):
+        raise errors.SupervisorError(f"the supervisor did not start: {said}")
+    raise error_named(kind, said)
+
+
+def discard(process: subprocess.Popen[bytes] | None, path: Path) -> None:
+    """Kill a supervisor that is of no use, and remove what it left beside its socket.
+
+    Parameters
+    ----------
+    process : subprocess.Popen or None
+        The supervisor, if it was started.
+    path : Path
+        The socket that it was to create.
+    """
+    if process is not None:
+        process.kill()
+        process.wait()
+    sockets.remove(path)
+
+
+def _last_words(log: str) -> str:
+    """Return why a supervisor died; where a module of the user's raised, that and no traceback."""
+    frames = [found for found in map(FRAME.match, log.splitlines()) if found]
+    file, line = frames[-1].group(1, 2) if frames else ("", "")
+    folders = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    own = {Path(folder).resolve() for folder in folders} - {Path(__file__).parents[2]}
+    if not any(Path(file).is_relative_to(folder) for folder in own):
+        return log[-2000:]
+    return (
+        f"{log.rstrip().splitlines()[-1]} ({file}, line {line}); PYTHONPATH leads to this file: "
+        "repair or rename it, or change PYTHONPATH"
+    )
+
+
+def _first_line(
+    process: subprocess.Popen[bytes], start: bytes, meanwhile: Callable[[], None] | None
+) -> dict[str, Any]:
+    """Read a new supervisor's answer; it is killed if none comes in time."""
+    if process.stdin is None or process.stdout is None:
+        raise errors.SupervisorError("the supervisor was started without pipes")
+    timer = threading.Timer(START_SECONDS, process.kill)
+    timer.start()
+    try:
+        with suppress(BrokenPipeError), process.stdin as stdin:  # gone: its log says why
+            stdin.write(start)
+        if meanwhile is not None:
+            meanwhile()
+        with process.stdout as stdout:
+            line = stdout.readline()
+    finally:
+        timer.cancel()
+    try:
+        return dict(json.loads(line))
+    except ValueError:
+        return {}
