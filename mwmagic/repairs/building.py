@@ -19,7 +19,7 @@ __all__ = ["REPAIRS", "build_optimizer"]
 
 
 def _build_layers_outside_the_graph() -> None:
-    """Create the variables of a layer that a step is the first to call before the step's graph.
+    """Create a layer's variables outside the graph of the step that calls it first.
 
     Where the graph creates them, it copies the initial values from a worker's first device to its
     others. TensorFlow then has to put the graph into a `tf.cond`, in which the keys of collectives
@@ -37,7 +37,7 @@ def _build_layers_outside_the_graph() -> None:
 
 
 def build_optimizer(optimizer: Any, trainable_variables: Any) -> None:
-    """Build an optimizer outside the graph of the step that is the first to apply it.
+    """Build an optimizer outside the graph of the step that applies it first.
 
     Parameters
     ----------
