@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import suppress
 
 from mwmagic.errors import MwmagicError, NotInstalled
 from mwmagic.model.variables import KERAS_MODES
@@ -62,6 +61,7 @@ def look() -> None:
     if keras is None or not _concerns(keras):
         return
     import linecache
+    from contextlib import suppress
 
     with suppress(ImportError):  # which `install` reports
         from . import repairs, use  # noqa: F401 - `use` is for those processes

@@ -19,16 +19,20 @@ if TYPE_CHECKING:
 
 __all__ = ["install", "whole"]
 
-_MODULES = ("keras.src.utils.file_utils", "tf_keras.src.utils.data_utils")
+_MODULES = {"keras": "keras.src.utils.file_utils", "tf_keras": "tf_keras.src.utils.data_utils"}
 
 
-def install() -> None:
+def install(keras: str) -> None:
     """Make Keras's downloads appear in the cache only when they are complete.
 
-    Call it before the user's code runs. It imports nothing.
+    Call it before the user's code uses Keras. It imports nothing.
+
+    Parameters
+    ----------
+    keras : str
+        ``"keras"`` or ``"tf_keras"``.
     """
-    for name in _MODULES:
-        after_import(name, _repair)
+    after_import(_MODULES[keras], _repair)
 
 
 def _repair(module: ModuleType) -> None:

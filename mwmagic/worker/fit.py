@@ -12,7 +12,6 @@ import sys
 from functools import wraps
 
 from mwmagic.model.variables import ANNOUNCED
-from mwmagic.repairs.imports import after_import
 
 TYPE_CHECKING = False  # a worker starts without `typing`
 if TYPE_CHECKING:
@@ -22,18 +21,13 @@ if TYPE_CHECKING:
 
     from .watch import Watch
 
-__all__ = ["install"]
+__all__ = ["observe"]
 
 _ATTRIBUTE = "_mwmagic_watch"
 
 
-def install() -> None:
-    """Report each `fit` once Keras or tf-keras is imported; this imports neither."""
-    for name in ("keras", "tf_keras"):
-        after_import(name, _install)
-
-
-def _install(keras: ModuleType) -> None:
+def observe(keras: ModuleType) -> None:
+    """Report each `fit` of Keras or tf-keras from now on."""
     from .watch import CALLBACKS, Fits
 
     callbacks = getattr(getattr(keras, "callbacks", None), "CallbackList", None)

@@ -7,8 +7,6 @@ if the socket is full the packet is refused, and if the other end is gone it is 
 from __future__ import annotations
 
 import os
-from contextlib import suppress
-from functools import cache
 
 from mwmagic.model import variables
 
@@ -17,6 +15,11 @@ if TYPE_CHECKING:
     import socket
 
 __all__ = ["Line", "descriptor", "line"]
+
+
+_DESCRIPTOR: list[int | None] = []
+_LINE: list[Line | None] = []
+"""What this process found, once it looked; `functools` takes as long to import as all of this."""
 
 
 class Line:
@@ -72,8 +75,10 @@ class Line:
         # A child may have been forked by a thread that is about to use the socket.
         closed, self._socket = self._socket, None
         if closed is not None:
-            with suppress(OSError):
+            try:  # noqa: SIM105 - `contextlib` takes a while to import
                 closed.close()
+            except OSError:  # user code closed the descriptor
+                pass
 
 
 def _wait_for_room(one: socket.socket, seconds: float) -> None:
@@ -84,9 +89,14 @@ def _wait_for_room(one: socket.socket, seconds: float) -> None:
     poll.poll(1000 * seconds)
 
 
-@cache
 def descriptor() -> int | None:
     """Return the line's descriptor, which children no longer inherit from now on."""
+    if not _DESCRIPTOR:
+        _DESCRIPTOR.append(_inherited())
+    return _DESCRIPTOR[0]
+
+
+def _inherited() -> int | None:
     text = os.environ.pop(variables.LINE, "")
     try:
         number = int(text)
@@ -96,10 +106,14 @@ def descriptor() -> int | None:
     return number
 
 
-@cache
 def line() -> Line | None:
     """Return this process's line, if it has one."""
-    number = descriptor()
+    if not _LINE:
+        _LINE.append(_opened(descriptor()))
+    return _LINE[0]
+
+
+def _opened(number: int | None) -> Line | None:
     try:
         return None if number is None else Line(number)
     except OSError:

@@ -10,7 +10,6 @@ and TensorFlow's AutoGraph, which read its lines, and the children of `multiproc
 
 from __future__ import annotations
 
-import functools
 import os
 
 from mwmagic.model import variables
@@ -48,12 +47,12 @@ def read(script: str) -> bytes:
     copy = os.environ.get(variables.SOURCE)
     with open(copy or script, "rb") as file:  # noqa: PTH123 - as above
         source = file.read()
-    after_import("linecache", functools.partial(_keep_lines, script, source))
+    after_import("linecache", lambda module: _keep_lines(script, source, module))
     if copy:
         os.environ[variables.SCRIPT] = script
         hooks.install()
         for name in _SPAWNERS:
-            after_import(name, functools.partial(_hand_down, script))
+            after_import(name, lambda module: _hand_down(script, module))
     return source
 
 
@@ -90,6 +89,8 @@ def _lines(source: bytes) -> list[str]:
 
 def _hand_down(script: str, spawn: ModuleType) -> None:
     """Make children import the copy as their main module instead of the file."""
+    import functools
+
     prepare, main = spawn.get_preparation_data, os.path.normpath(script)
 
     @functools.wraps(prepare)

@@ -284,7 +284,7 @@ def test_a_fork_of_a_worker_does_not_take_leave_for_it(folder):
                 print(os.getpid(), key)
 
         module = types.SimpleNamespace(context_safe=Context)
-        sys.modules["tensorflow.python.eager.context"] = module
+        sys.modules["tensorflow"] = sys.modules["tensorflow.python.eager.context"] = module
         if os.fork():
             os.wait()
             print(os.getpid())
@@ -435,7 +435,8 @@ def test_a_failed_worker_does_not_hang(folder, hang, end, code):
     write(folder / "main.py", HANGS[hang] + end)
     driver = (
         f"import sys; sys.path[0] = {FOLDER!r}\n"
-        "import bootstrap; bootstrap.LINGER_SECONDS = 0.05; bootstrap.main(['main.py'])"
+        "import bootstrap, mwmagic.worker.exit as end\n"
+        "end.LINGER_SECONDS = 0.05; bootstrap.main(['main.py'])"
     )
     done = run(sys.executable, "-c", driver)
     assert done.returncode == code
@@ -448,7 +449,8 @@ def test_a_worker_that_succeeds_waits_for_its_threads(folder):
     write(folder / "main.py", code + "import atexit; atexit.register(print, 'after')")
     driver = (
         f"import sys; sys.path[0] = {FOLDER!r}\n"
-        "import bootstrap; bootstrap.LINGER_SECONDS = 0; bootstrap.main(['main.py'])"
+        "import bootstrap, mwmagic.worker.exit as end\n"
+        "end.LINGER_SECONDS = 0; bootstrap.main(['main.py'])"
     )
     done = run(sys.executable, "-c", driver)
     assert (done.returncode, done.stdout) == (0, b"after\n")

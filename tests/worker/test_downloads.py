@@ -34,7 +34,8 @@ def test_a_download_that_fails_leaves_what_was_there(tmp_path):
 
 KERAS = """
 from mwmagic.worker import downloads
-downloads.install()
+downloads.install("keras")
+downloads.install("tf_keras")
 import tf_keras
 from keras.src.utils import file_utils
 from tf_keras.src.utils import data_utils

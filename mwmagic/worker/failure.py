@@ -1,0 +1,138 @@
+"""What the user's code raised: reported to the supervisor, and shown as Python shows it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from mwmagic.model.ownership import is_ours, is_users
+
+from .exit import exit_code
+from .preparation import announce
+from .standard import standard
+
+TYPE_CHECKING = False  # `standard` imports Python's own modules
+if TYPE_CHECKING:
+    from types import TracebackType
+
+__all__ = ["report", "show"]
+
+MESSAGE_CHARACTERS = 6000
+"""The most of an exception's text that the report holds."""
+
+ORIGIN_LIMIT = 3
+"""Maximum number of chained exceptions in a report."""
+
+ORIGIN_CHARACTERS = 2000
+"""Maximum length of each one's message."""
+
+
+def _where(error: BaseException, script: str) -> dict[str, object] | None:
+    """Return the innermost line of the user's own code."""
+    if isinstance(error, SyntaxError) and is_users(error.filename or "", script):
+        return _place(error.filename, error.lineno, "<module>", error.text)
+    frames = standard("traceback").extract_tb(error.__traceback__)
+    own = [frame for frame in frames if is_users(frame.filename, script)]
+    return _place(own[-1].filename, own[-1].lineno, own[-1].name, own[-1].line) if own else None
+
+
+def _place(
+    file: str | None, line: int | None, function: str, source: str | None
+) -> dict[str, object]:
+    text = (source or "").strip()[:500]
+    return {"file": file, "line": line or 0, "function": function, "source": text}
+
+
+def _origins(error: BaseException) -> list[tuple[BaseException, bool]]:
+    """Return what an error came from, the nearest first, and whether it was being handled."""
+    found: list[tuple[BaseException, bool]] = []
+    seen = {id(error)}
+    while len(found) < ORIGIN_LIMIT:
+        origin, handled = _origin(error)
+        if origin is None or id(origin) in seen:
+            break
+        found.append((origin, handled))
+        seen.add(id(origin))
+        error = origin
+    return found
+
+
+def _origin(error: BaseException) -> tuple[BaseException | None, bool]:
+    """Return what an error was raised from, or else while handling; of a group, a member."""
+    members = getattr(error, "exceptions", None)
+    if isinstance(members, tuple) and members and isinstance(members[0], BaseException):
+        return members[0], False
+    if error.__cause__ is not None or error.__suppress_context__:
+        return error.__cause__, False
+    return error.__context__, True
+
+
+def _message(error: BaseException, characters: int) -> str:
+    """Return an error's text; TensorFlow names the cause at the end of a long one."""
+    try:
+        text, half = str(error), characters // 2
+        return text if len(text) <= characters else f"{text[:half]}\n...\n{text[-half:]}"
+    except Exception:  # noqa: BLE001 - the user's own `__str__` may raise anything
+        return "<its text is not available>"
+
+
+def _told(error: BaseException, characters: int) -> dict[str, object]:
+    return {"type": type(error).__name__, "message": _message(error, characters)}
+
+
+def report(error: BaseException, script: str, path: str | None) -> dict[str, object]:
+    """Return what was raised and where, after reporting it to the supervisor in a file, if any."""
+    moment = time.monotonic()
+    chain = _origins(error)
+    origins = [{**_told(one, ORIGIN_CHARACTERS), "handled": handled} for one, handled in chain]
+    told = {**_told(error, MESSAGE_CHARACTERS), "time": moment, "origins": origins}
+    # At once, since this process may be killed while it looks for the places.
+    _write(path, told)
+    for origin, (one, _) in zip(origins, chain, strict=True):
+        origin["where"] = _where(one, script)
+    told["where"] = _where(error, script)
+    _write(path, told)
+    return told
+
+
+def _write(path: str | None, told: dict[str, object]) -> None:
+    """Write the report as a whole, or not at all."""
+    if not path:
+        return
+    draft = f"{path}.draft"
+    # Without it the exit code and the log remain; the record may be gone.
+    with standard("contextlib").suppress(OSError):
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
+            # Escapes would make it six times as long.
+            standard("json").dump(told, file, ensure_ascii=False)
+        os.replace(draft, path)  # noqa: PTH105 - both are strings
+
+
+def _without_own(error: BaseException) -> TracebackType | None:
+    """Return an error's traceback without this package's own frames at its top."""
+    trace = error.__traceback__
+    while trace is not None and is_ours(trace.tb_frame.f_code.co_filename):
+        trace = trace.tb_next
+    return trace
+
+
+def show(error: BaseException) -> int:
+    """Show what was raised as the interpreter does, and return the exit code."""
+    trace, traceback = _without_own(error), standard("traceback")
+    sys.last_type, sys.last_value, sys.last_traceback = type(error), error, trace
+    if sys.excepthook is sys.__excepthook__:
+        # The interpreter's own would read the lines from the file as it is now.
+        traceback.print_exception(type(error), error, trace)
+        return 1
+    try:
+        sys.excepthook(type(error), error, trace)
+    except SystemExit as request:
+        return exit_code(request)
+    except BaseException as second:  # noqa: BLE001 - the user's hook may raise anything
+        announce("Error in sys.excepthook:")
+        traceback.print_exception(type(second), second, _without_own(second))
+        announce("\nOriginal exception was:")
+        traceback.print_exception(type(error), error, trace)
+    return 1

@@ -1,0 +1,150 @@
+"""Runs the user's file as ``python main.py`` would, in a process of a gang.
+
+What it needs to know beyond the command is in the environment, in the variables of
+`mwmagic.model.variables`. A worker starts as fast as it imports little: here and in what this
+imports, Python's own modules are imported where they are needed.
+"""
+
+from __future__ import annotations
+
+import builtins
+import os
+import sys
+from _frozen_importlib_external import SourceFileLoader  # `importlib.machinery` is slower
+
+from mwmagic.model import variables
+
+from . import stacks
+from .preparation import prepare
+from .source import read
+from .standard import standard
+
+TYPE_CHECKING = False  # a worker starts without what it may never need
+if TYPE_CHECKING:
+    from types import ModuleType
+
+__all__ = ["main", "preload", "run_again"]
+
+_FOLDER = os.path.dirname(os.path.realpath(__file__))  # noqa: PTH120 - `pathlib` takes a while to import
+
+
+def preload() -> None:
+    """Import what `main` does as it ends, in a process that workers are forked from."""
+    from . import exit, failure  # noqa: A004, F401 - for workers
+
+
+def main(argv: list[str]) -> None:
+    """Run ``argv[0]`` as ``__main__`` with the arguments ``argv``; does not return.
+
+    Parameters
+    ----------
+    argv : list of str
+        The script's path and its arguments, as ``sys.argv`` shows them to it.
+    """
+    stacks.enable()
+    prepare()
+    sys.argv = list(argv)
+    folder = os.path.dirname(os.path.realpath(argv[0]))  # noqa: PTH120 - as above
+    if sys.path and sys.path[0] == _FOLDER:
+        sys.path[0] = folder
+    else:
+        sys.path.insert(0, folder)
+    script = argv[0] if argv[0].startswith("/") else f"{os.getcwd()}/{argv[0]}"  # noqa: PTH109 - as above
+    process = os.getpid()
+    code = _execute(script, process)
+    from .exit import leave
+
+    leave(code, script, process)
+
+
+def _execute(script: str, process: int) -> int:
+    """Run the user's file and return its exit code, or a signal's number with a minus."""
+    error = _run(script)
+    if _stays(process):
+        return _keep(error, script)
+    if error is None:
+        return 0
+    if _failed(error) and os.getpid() == process:  # and no fork of it
+        _report(error, script, os.environ.get(variables.FAILURE_REPORT))
+    return _ended(error)
+
+
+def _failed(error: BaseException) -> bool:
+    from .exit import is_success
+
+    return not isinstance(error, SystemExit) or not is_success(error.code)
+
+
+def _report(error: BaseException, script: str, path: str | None) -> dict[str, object]:
+    from .failure import report
+
+    return report(error, script, path)
+
+
+def _ended(error: BaseException) -> int:
+    """Show what was raised, and return the exit code, or a signal's number with a minus."""
+    from .exit import exit_code
+    from .failure import show
+
+    if isinstance(error, SystemExit):
+        return exit_code(error)
+    code = show(error)
+    interrupted = isinstance(error, KeyboardInterrupt)
+    return -standard("signal").SIGINT if interrupted else code
+
+
+def _stays(process: int) -> bool:
+    """Return whether this process, which is no fork of the worker, stays with its variables."""
+    return variables.KEEP in os.environ and os.getpid() == process
+
+
+def _keep(error: BaseException | None, script: str) -> int:
+    """Report how the user's file ended, then run live cells until the worker may end."""
+    from . import live
+    from .exit import flush, send_reports
+
+    # Not in the file, which tells at the process's end what that came from.
+    report = _report(error, script, None) if error is not None and _failed(error) else None
+    code = 0 if error is None else _ended(error)
+    flush()
+    send_reports()
+
+    end = {"code": code} if code >= 0 else {"code": None, "signal": -code}
+    live.stay({"ok": report is None, **end, "report": report})
+    return code
+
+
+def _main_module(script: str) -> ModuleType:
+    """Make the module that user code sees as ``__main__``."""
+    module = type(sys)("__main__")
+    vars(module).update(__file__=script, __cached__=None, __annotations__={})
+    vars(module).update(__builtins__=builtins, __loader__=SourceFileLoader("__main__", script))
+    sys.modules["__main__"] = module
+    return module
+
+
+def _run(script: str) -> BaseException | None:
+    """Run the user's file and return what it raised."""
+    try:
+        code = compile(read(script), script, "exec", dont_inherit=True)
+        exec(code, vars(_main_module(script)))  # noqa: S102 - running it is the point
+    except BaseException as error:  # noqa: BLE001 - reported, printed, and told by the exit code
+        if isinstance(error, SyntaxError) and error.filename == script and error.text is not None:
+            # The compiler took it from the file, which may be another by now.
+            error.text = standard("linecache").getline(script, error.lineno or 0)
+        return error
+    return None
+
+
+def run_again(main: dict[str, object]) -> None:
+    """Run the worker's code in a child that it spawned.
+
+    Parameters
+    ----------
+    main : dict
+        The namespace of the child's main module, as `multiprocessing` made it.
+    """
+    script = os.path.normpath(os.environ[variables.SCRIPT])  # as `multiprocessing` has it
+    main.update(__file__=script, __doc__=None)
+    sys.argv[0] = script
+    exec(compile(read(script), script, "exec", dont_inherit=True), main)  # noqa: S102 - the point
