@@ -27,7 +27,7 @@ make_package()
 if sys.argv[1:2] == ["zygote"]:
     from _mwmagic_agent.zygote import run  # type: ignore[import-not-found]
 
-    run(PACKAGE)
+    run()
 elif sys.argv[1:2] == ["versions"]:
     from _mwmagic_agent.versions import run  # type: ignore[import-not-found]
 

@@ -98,7 +98,13 @@ def prepare(bootstrap: str, names: list[str]) -> ModuleType:
 
 
 def settle() -> None:
-    """Leave nothing buffered that a worker would print, and no garbage that it would touch."""
+    """Leave nothing buffered that a worker would print, and no garbage that it would touch.
+
+    Nor are there modules of this program left, which a worker of it would have to drop.
+    """
+    package = __package__ or ""
+    for name in [name for name in sys.modules if name.partition(".")[0] == package]:
+        del sys.modules[name]
     sys.stdout.flush()
     sys.stderr.flush()
     LIBC.fflush(None)
@@ -187,6 +193,7 @@ def serve(channel: socket.socket, agent: int, most: int) -> list[str]:
         if own:
             os.setsid()  # before it has a badge, by which the agent may kill its process group
             spares.forget()
+            reseed()
             order = own if orders else awaited(channel, own, agent, middle)
             channel.close()
             return become(order, agent, middle)
@@ -279,7 +286,6 @@ def become(order: list[int], agent: int, middle: int) -> list[str]:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         refuse(answer, f"cannot enter {request['cwd']}: {reason}")
-    reseed()
     join(agent, middle)
     os.write(answer, str(os.getpid()).encode())
     for descriptor in (letter, output, answer):
@@ -331,11 +337,9 @@ def main() -> tuple[ModuleType, list[str]]:
     return module, serve(channel, agent, int(sys.argv[2]))
 
 
-def run(package: str) -> None:
+def run() -> None:
     """Import and fork; in a worker, do what ``python BOOTSTRAP ...`` would do."""
     bootstrap, argv = main()
-    for name in [name for name in sys.modules if name.partition(".")[0] == package]:
-        del sys.modules[name]
     sys.modules["__main__"] = bootstrap
     sys.argv = argv[1:]
     sys.path.insert(0, str(Path(argv[1]).resolve().parent))

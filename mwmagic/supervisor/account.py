@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Account"]
 
+START_SECONDS = 0.1
+"""How long the processes of a run have the processors to themselves before git is asked."""
+
 
 class Account:
     """Collects the facts of a run: what was launched, from which versions, with what result.
@@ -54,7 +57,16 @@ class Account:
         own = psutil.Process()
         self._supervisor = {"pid": own.pid, "started": own.create_time()}
         loop = asyncio.get_running_loop()
-        thread = threading.Thread(target=self._learn, args=(loop,), name="mwmagic-provenance")
+        self._later: asyncio.TimerHandle | None = loop.call_later(START_SECONDS, self.learn)
+
+    def learn(self) -> None:
+        """Find out what the run came from, unless that has begun."""
+        if self._later is None:
+            return
+        self._later.cancel()
+        self._later = None
+        arguments = (asyncio.get_running_loop(),)
+        thread = threading.Thread(target=self._learn, args=arguments, name="mwmagic-provenance")
         thread.daemon = True
         thread.start()
 

@@ -34,7 +34,7 @@ from .stalls import Stalls
 from .timers import Timers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from mwmagic.diagnosis import Exit
     from mwmagic.model.cause import Cause, Remark
@@ -132,12 +132,13 @@ class LiveRun:
 
     # Requests.
 
-    def launch(self, task: Task, order: Order) -> None:
-        """Launch a task, or replace its launch while others are missing."""
-        self.orders[task] = order
-        what = {"script": order.script, "args": list(order.args), "env": dict(order.given)}
-        self._note("launch", task=str(task), **what)
-        self.handle(g.Launch(task))
+    def launch(self, orders: Mapping[Task, Order]) -> None:
+        """Launch tasks, or replace their launch while others are missing."""
+        for task, order in orders.items():
+            self.orders[task] = order
+            what = {"script": order.script, "args": list(order.args), "env": dict(order.given)}
+            self._note("launch", task=str(task), **what)
+            self.handle(g.Launch(task))
 
     def stop(self, task: Task | None, grace: float | None) -> None:
         """Stop the run, or one task of it."""
@@ -300,6 +301,7 @@ class LiveRun:
     @_do.register
     def _(self, action: g.Ended) -> None:
         self._timers.clear()
+        self._account.learn()
         self._session.end()
         self._remarks = self._guard.call("remarks", (), remarks, self._processes.seen({}))
         self._given_up = action.given_up

@@ -395,9 +395,11 @@ class Supervisor:
             source = directory.save_source(message["script"], alone, message["source"])
             _accept(message)
         order = self._order(message, source)
-        run = run or self._begin(directory, options, message["options"], order)
-        for task in tasks:
-            run.launch(task, order)
+        orders = dict.fromkeys(tasks, order)
+        if run is None:
+            self._begin(directory, options, message["options"], orders)
+        else:
+            run.launch(orders)
 
     @staticmethod
     def _order(message: Message, source: Path) -> Order:
@@ -462,15 +464,19 @@ class Supervisor:
                 raise
 
     def _begin(
-        self, directory: RunDirectory, options: ClusterOptions, own: dict[str, Any], order: Order
-    ) -> LiveRun:
-        """Begin a run with its first order; `own` are the options that are not the cluster's."""
-        start = replace(self._place.declared, options=options)
+        self,
+        directory: RunDirectory,
+        options: ClusterOptions,
+        own: dict[str, Any],
+        orders: Mapping[Task, Order],
+    ) -> None:
+        """Begin a run with its first orders; `own` are the options that are not the cluster's."""
+        start, first = replace(self._place.declared, options=options), next(iter(orders.values()))
         self._own = own
-        self.run = _live_run()(directory, self._place, start, self._changed, order)
-        self.run.write()
+        self.run = run = _live_run()(directory, self._place, start, self._changed, first)
+        run.launch(orders)
+        run.write()  # while the processes start
         directory.flush()  # its owner may ask for a log as soon as it knows of the run
-        return self.run
 
     def _stop(self, _client: Client, message: Message) -> None:
         task = None if message["task"] is None else self._task(message["task"])
@@ -494,9 +500,7 @@ class Supervisor:
                 task: replace(order, source=directory.copy_source(order.source))
                 for task, order in old.orders.items()
             }
-        run = self._begin(directory, options, self._own, next(iter(orders.values())))
-        for task, order in orders.items():
-            run.launch(task, order)
+        self._begin(directory, options, self._own, orders)
 
     @staticmethod
     def _start_again(run: LiveRun) -> None:

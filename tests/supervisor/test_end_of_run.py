@@ -37,7 +37,7 @@ class Scene:
         order = Order("main.py", source, (), {}, "/")
         self.run = LiveRun(self.directory, self.place, self._start, self._changed, order)
         for task in self._start.options.members:
-            self.run.launch(task, order)
+            self.run.launch({task: order})
         return self
 
     async def __aexit__(self, *_):
