@@ -29,6 +29,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .memory import Packing
 from .system import LIBC, PR_SET_PDEATHSIG, wear
 from .variables import LABEL, LINE
 from .wire import ORDER_DESCRIPTORS, as_bytes
@@ -136,16 +137,22 @@ class Spares:
 
     def __init__(self, most: int) -> None:
         self.free: list[int] = []
+        self._packing = Packing()
         self._most = most
         self._wanted = min(FIRST_SPARE_COUNT, most)
         self._taken = 0
 
     def orders(self, channel: socket.socket) -> list[list[int]]:
         """Wait for orders that no spare takes, or until spares are missing: then return nothing."""
+        pause = QUIET_SECONDS
         while True:
-            rest = len(self.free) < self._wanted
+            rest = len(self.free) < self._wanted or not self._packing.over
             watched = self.free or [channel.fileno()]
-            ready = select.select(watched, [], [], QUIET_SECONDS if rest else None)[0]
+            ready = select.select(watched, [], [], pause if rest else None)[0]
+            if not ready and not self._packing.over:
+                self._packing.go_on()  # before there are spares, which would share what is packed
+                pause = 0.0
+                continue
             if not ready:
                 return []
             if not self.free:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SPARE_COUNT", "warm_command", "worker_command"]
 
-SPARE_COUNT = 8
+SPARE_COUNT = 16
 """How many forks of a warm process may wait for a start; each has a megabyte or two of its own.
 
 On another machine none waits: a scheduler may count for each what all of them share.
