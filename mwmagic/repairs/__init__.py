@@ -9,7 +9,6 @@ is left alone, and one that is neither is refused under several replicas.
 from __future__ import annotations
 
 import os
-import sys
 
 from mwmagic.errors import MwmagicError, NotInstalled
 from mwmagic.model.variables import KERAS_MODES
@@ -53,22 +52,6 @@ def install(mode: str, announce: Callable[[str], None]) -> None:
         _choose_legacy()
     elif mode == "auto":
         after_import("keras", lambda keras: _repair(keras, announce))
-
-
-def look() -> None:
-    """Look at the installed Keras if it is imported, for processes that are forked later."""
-    keras = sys.modules.get("keras")
-    if keras is None or not _concerns(keras):
-        return
-    import linecache
-    from contextlib import suppress
-
-    with suppress(ImportError):  # which `install` reports
-        from . import repairs, use  # noqa: F401 - `use` is for those processes
-
-        for repair in repairs.REPAIRS:
-            repair.state  # noqa: B018 - it is remembered
-        linecache.clearcache()  # of Keras's files, which no worker needs
 
 
 def _concerns(keras: ModuleType) -> bool:

@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 __all__ = ["announce", "preload", "prepare"]
 
 
+_KERAS = ("keras", "tf_keras")
+
+_INSTALLED: list[str] = []
+"""The names of what is installed in this process, and in those that are forked from it."""
+
+
 def announce(text: str) -> None:
     """Print what the user should know."""
     sys.stderr.write(text + "\n")
@@ -29,50 +35,69 @@ def announce(text: str) -> None:
 
 
 def preload() -> None:
-    """Import what is for frameworks, in a process that workers are forked from."""
+    """Do what workers have in common in a process that they are forked from.
+
+    Its modules are imported by then, and its workers are of one cluster: what depends on the
+    environment is the same for all of them. It runs no operation of a framework.
+    """
     from . import coordination, devices, downloads, fit, iterators, strategies, watch  # noqa: F401
 
-    if _keras() == "auto":
-        repairs.look()
+    if _mode() == "auto":
+        import linecache
+
+        _install(observed=True)
+        linecache.clearcache()  # of Keras's files, which no worker needs
 
 
 def prepare() -> None:
     """Install what each framework needs, before the user's code imports any."""
-    repairs.install(_keras(), announce)
     line = descriptor()  # which the processes of the user's code are not to inherit
-    after_import("tensorflow", _prepare_tensorflow)
-    if _keras() != "plain":
-        _await_keras(observed=line is not None)
+    if not _INSTALLED:
+        _install(observed=line is not None)
+    count = int(os.environ.get(variables.DEVICES, "0"))
+    if count > 1:
+        from . import devices
+
+        devices.install(count)
     if variables.ANSWERED in os.environ:
         from . import questions
 
         questions.install()
 
 
-def _keras() -> str:
+def _mode() -> str:
     return os.environ.get(variables.KERAS, "auto")
 
 
+def _install(*, observed: bool) -> None:
+    """Install what acts when a framework is imported."""
+    mode = _mode()
+    repairs.install(mode, announce)
+    after_import("tensorflow", _prepare_tensorflow)
+    if mode != "plain":
+        for name in _KERAS:
+            after_import(name, _prepare_observed if observed else _prepare_keras)
+    _INSTALLED.append(mode)
+
+
 def _prepare_tensorflow(_: ModuleType) -> None:
-    from . import coordination, devices, iterators, strategies
+    from . import coordination, iterators, strategies
 
     heartbeat = float(os.environ.get(variables.HEARTBEAT, "0"))
     if heartbeat:
         coordination.install(heartbeat)
-    devices.install(int(os.environ.get(variables.DEVICES, "0")))
     iterators.install()
     strategies.install()
 
 
-def _await_keras(*, observed: bool) -> None:
-    """Prepare each edition of Keras when it is imported."""
+def _prepare_keras(keras: ModuleType) -> None:
+    from . import downloads
 
-    def prepare_keras(keras: ModuleType) -> None:
-        from . import downloads, fit
+    downloads.install(keras.__name__)
 
-        downloads.install(keras.__name__)
-        if observed:
-            fit.observe(keras)
 
-    for name in ("keras", "tf_keras"):
-        after_import(name, prepare_keras)
+def _prepare_observed(keras: ModuleType) -> None:
+    from . import fit
+
+    _prepare_keras(keras)
+    fit.observe(keras)
