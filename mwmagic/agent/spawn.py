@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 WORD_BYTES = 128 << 10
 """The most that the kernel takes of one argument or variable: MAX_ARG_STRLEN of execve(2)."""
 
+SIGNALS = tuple(map(int, signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}))
+"""The signals that can be blocked or handled; `signal` takes long to list them."""
+
 
 def spawn(
     argv: list[str],
@@ -38,7 +41,7 @@ def spawn(
     reply, answer = os.pipe2(os.O_CLOEXEC)
     agent = os.getpid()
     # Until its signal handlers are reset, the child would handle signals as the agent does.
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
         pid = os.fork()
         if not pid:
@@ -96,6 +99,6 @@ def adopt(agent: int, stdin: int, stdout: int) -> None:
     os.setsid()
     for target, source in enumerate((stdin, stdout, stdout)):
         os.dup2(source, target)
-    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+    for number in SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
