@@ -50,7 +50,7 @@ UNITS = {
 }
 """What a number may count; the name of a numeric constant has one of them among its words."""
 
-SYSTEM = re.compile(r"PR_|SIOC|STD(?:IN|OUT)")
+SYSTEM = re.compile(r"MADV_|PR_|SIOC|STD(?:IN|OUT)")
 """How the system's own names begin."""
 
 BANNED = re.compile(

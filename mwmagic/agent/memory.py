@@ -15,7 +15,7 @@ from .system import LIBC
 MADV_COLLAPSE = 25
 HUGE_PAGE_BYTES = 2 << 20
 
-PIECE_BYTES = 16 << 20
+PACKED_BYTES = 16 << 20
 """How much is packed at once, which takes some 30 ms."""
 
 LIBC.madvise.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
@@ -56,7 +56,5 @@ def pieces(maps: bytes) -> list[tuple[int, int]]:
             first, last = (int(one, 16) for one in bounds.split(b"-"))
             start = -(-first // HUGE_PAGE_BYTES) * HUGE_PAGE_BYTES
             end = last // HUGE_PAGE_BYTES * HUGE_PAGE_BYTES
-            found += [
-                (at, min(at + PIECE_BYTES, end)) for at in range(start, end, PIECE_BYTES)
-            ]
+            found += [(at, min(at + PACKED_BYTES, end)) for at in range(start, end, PACKED_BYTES)]
     return found

@@ -127,7 +127,7 @@ EVENTS: dict[str, Fields] = {
     "listening": {"id": int},
     "reached": {"id": int, "results": list},
     "warmed": {"key": str, "pid": int, "seconds": NUMBER},
-    "cooled": {"key": str, "error": str},
+    "cooled": {"key": str, "error": str, "module": (str, type(None))},
     "started": {
         "process": str,
         "pid": int,

@@ -1,11 +1,11 @@
 """The zygote: a process that has imported a framework and forks workers, which need not import it.
 
-The agent starts it as ``python DIR/__main__.py zygote SPARES BOOTSTRAP MODULE [MODULE ...]``, where
-SPARES is how many forks may wait for an order, with a socket as standard input. It writes one line
-of JSON when the imports are done. Then each byte on the socket asks for one worker and comes with
-four descriptors: a file with the request, the worker's output, a pipe on which the worker answers
-with its process id or with the reason why it could not be started, and the worker's end of its
-line.
+The agent starts it as ``python DIR/__main__.py zygote SPARES BOOTSTRAP MODULE ... -- AHEAD ...``,
+where SPARES is how many forks may wait for an order, and AHEAD are modules that it can do without,
+with a socket as standard input. It writes one line of JSON when the imports are done. Then each
+byte on the socket asks for one worker and comes with four descriptors: a file with the request, the
+worker's output, a pipe on which the worker answers with its process id or with the reason why it
+could not be started, and the worker's end of its line.
 
 It runs no operation of the framework and has a single thread, because a fork copies only one.
 OpenBLAS is limited to one thread before the imports; a worker's own ``OPENBLAS_NUM_THREADS`` comes
@@ -84,18 +84,77 @@ def import_all(names: Iterable[str]) -> list[str]:
     return missing
 
 
-def prepare(bootstrap: str, names: list[str]) -> ModuleType:
+def prepare(bootstrap: str, names: list[str], ahead: list[str]) -> ModuleType:
     """Do what all workers have in common; raise RuntimeError if that would be useless."""
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     module = load(bootstrap)
     missing = import_all(names)
-    module.preload()
     if names and len(missing) == len(names):
         raise RuntimeError("; ".join(missing))
+    check_forkable()
+    import_ahead(ahead)
+    module.preload()
+    check_forkable()
+    return module
+
+
+def check_forkable() -> None:
+    """Raise RuntimeError if a fork of this process would be another than this."""
     threads = len(os.listdir("/proc/self/task"))  # noqa: PTH208 - no paths are needed
     if threads > 1:
         raise RuntimeError(f"the imports started {threads - 1} threads, which a fork would lose")
-    return module
+    if holds_gpu():
+        raise RuntimeError("the imports opened a GPU, which a fork cannot use")
+
+
+def holds_gpu() -> bool:
+    """Return whether this process has a file of the NVIDIA driver open."""
+    files = [one for one in Path("/proc/self/fd").iterdir() if one.exists()]
+    return any(str(file.readlink()).startswith("/dev/nvidia") for file in files)
+
+
+class Unfit(Exception):
+    """A module does more than a worker that imports it would notice.
+
+    Parameters
+    ----------
+    module : str
+        The module.
+    why : str
+        What it does.
+    """
+
+    def __init__(self, module: str, why: str) -> None:
+        super().__init__(f"{module}: {why}")
+        self.module = module
+
+
+def import_ahead(names: Iterable[str]) -> None:
+    """Import modules that workers may need, but none that prints: that is for a worker's log."""
+    for name in names:
+        printed = written()
+        try:
+            import_all([name])
+            check_forkable()
+        except SystemExit:
+            continue
+        except RuntimeError as error:
+            raise Unfit(name, str(error)) from None
+        if written() > printed:
+            raise Unfit(name, "its import prints")
+
+
+def written() -> int:
+    """Return how many bytes this process has printed so far."""
+    sys.stdout.flush()
+    LIBC.fflush(None)
+    return os.fstat(1).st_size
+
+
+def divided(words: list[str]) -> tuple[list[str], list[str]]:
+    """Return the words before ``--``, and those after it."""
+    at = words.index("--") if "--" in words else len(words)
+    return words[:at], words[at + 1 :]
 
 
 def settle() -> None:
@@ -335,12 +394,14 @@ def main() -> tuple[ModuleType, list[str]]:
     channel = take_socket()
     hide_folder()
     try:
-        module = prepare(sys.argv[3], sys.argv[4:])
+        names, ahead = divided(sys.argv[4:])
+        module = prepare(sys.argv[3], names, ahead)
     except Exception as error:  # noqa: BLE001 - imported code may raise anything
-        say(channel, error=f"{type(error).__name__}: {error}"[:5000])
+        unfit = getattr(error, "module", None) if isinstance(error, Unfit) else None
+        say(channel, error=f"{type(error).__name__}: {error}"[:5000], module=unfit)
         sys.exit(1)
     settle()
-    say(channel, error=None)
+    say(channel, error=None, module=None)
     return module, serve(channel, agent, int(sys.argv[2]))
 
 

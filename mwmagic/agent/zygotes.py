@@ -34,6 +34,7 @@ class Zygote:
         self.began = time.monotonic()
         self.seconds: float | None = None
         self.error: str | None = None
+        self.unfit: str | None = None
         self.socket, far = socket.socketpair()
         self.socket.settimeout(0)
         self.output = os.memfd_create("zygote")
@@ -49,7 +50,7 @@ class Zygote:
             said = parsed(self.socket.recv(CHUNK_BYTES))
         except (OSError, ValueError):
             return  # it died without a message
-        self.error = said.get("error")
+        self.error, self.unfit = said.get("error"), said.get("module")
         if self.error is None:
             self.seconds = time.monotonic() - self.began
 
@@ -112,7 +113,7 @@ class Zygotes:
         try:
             zygote = Zygote(command)
         except OSError as error:
-            self.outlet.emit("cooled", key=key, error=str(error))
+            self.outlet.emit("cooled", key=key, error=str(error), module=None)
             return
         self.known[key] = zygote
         self.family.helpers.add(zygote.pid)
@@ -138,7 +139,8 @@ class Zygotes:
             return
         zygote.hear()
         if self.closing.since is None:
-            self.outlet.emit("cooled", key=zygote.key, error=zygote.last_words(status))
+            error = zygote.last_words(status)
+            self.outlet.emit("cooled", key=zygote.key, error=error, module=zygote.unfit)
         self.loop.unwatch(zygote.pidfd)
         self.loop.unwatch(zygote.socket.fileno())
         zygote.close()

@@ -118,7 +118,9 @@ def _help(option: Option) -> str:
     if option.kind is bool and option.default:
         text = f"Do not {text[0].lower()}{text[1:]}"
     elif option.kind is not bool and option.default not in (None, {}, ()):
-        text = f"{text[:-1]} (default: {option.default})."
+        default = option.default
+        shown = ",".join(default) if isinstance(default, tuple) else default
+        text = f"{text[:-1]} (default: {shown})."
     return text.replace("%", "%%")
 
 

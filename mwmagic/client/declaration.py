@@ -7,7 +7,7 @@ from typing import Any
 
 from mwmagic.errors import ClusterError, NotInstalled
 from mwmagic.frameworks import framework_for
-from mwmagic.model.options import ClusterOptions
+from mwmagic.model.options import AUTO, ClusterOptions
 from mwmagic.model.start import Start
 from mwmagic.record.paths import expanded
 
@@ -36,8 +36,19 @@ def declared(**options: Any) -> Start:  # noqa: ANN401 - see ClusterOptions
     framework.check_devices(wanted.devices)
     _check_keras(wanted.keras)
     _check_files(wanted)
+    _check_modules(wanted)
     warm = wanted.warm and find_spec(framework.module) is not None
     return Start(wanted, env={**inherited(), **wanted.env}, warm=warm)
+
+
+def _check_modules(options: ClusterOptions) -> None:
+    """Refuse to import ahead what is not installed; other machines may have other packages."""
+    for name in options.preload:
+        top = name.partition(".")[0]
+        if name != AUTO and options.engine == "local" and find_spec(top) is None:
+            raise NotInstalled(
+                f"--preload: {top} is not installed here; install it, or leave it out"
+            )
 
 
 def _check_files(options: ClusterOptions) -> None:

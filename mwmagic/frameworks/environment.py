@@ -51,6 +51,9 @@ scikit-learn sets Intel OpenMP's two variables (``sklearn/__init__.py``), and Te
 imports scikit-learn, both in the notebook and in the warm process.
 """
 
+_PACKAGES = {"matplotlib": ("MATPLOTLIB", "MPL")}
+"""Prefixes of variables that packages read on import, where their own names are none."""
+
 _KERNEL_ONLY = ("JPY_PARENT_PID", SESSION)
 _BACKEND = "KERAS_BACKEND"
 _LEGACY = {"TF_USE_LEGACY_KERAS": "1"}
@@ -168,15 +171,21 @@ def _timing() -> tuple[tuple[str, ...], frozenset[str]]:
     return (*_EARLY, *prefixes), frozenset({*_LATE, *late})
 
 
-def early(env: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that a worker must share with the warm process it is forked from."""
+def early(env: Mapping[str, str], ahead: Iterable[str] = ()) -> dict[str, str]:
+    """Return the variables that a worker must share with the warm process it is forked from.
+
+    Of the modules that this imported `ahead`, these are the variables that begin with the package's
+    name, or as `_PACKAGES` says.
+    """
     prefixes, late = _timing()
+    for top in {name.partition(".")[0] for name in ahead}:
+        prefixes = (*prefixes, f"{top.upper()}_", *_PACKAGES.get(top, ()))
     return {
         name: value for name, value in env.items() if name.startswith(prefixes) and name not in late
     }
 
 
-def forkable(env: Mapping[str, str], warm: Mapping[str, str]) -> bool:
+def forkable(env: Mapping[str, str], warm: Mapping[str, str], ahead: Iterable[str] = ()) -> bool:
     """Return whether a worker may be forked from a process that imported under `warm`.
 
     Parameters
@@ -187,5 +196,7 @@ def forkable(env: Mapping[str, str], warm: Mapping[str, str]) -> bool:
         The early variables of the warm process. It imports with a single OpenBLAS
         thread, because it could not be forked otherwise; a worker that needs more
         threads starts cold.
+    ahead : iterable of str
+        The modules that the warm process imported ahead.
     """
-    return env.get("OPENBLAS_NUM_THREADS", "1") == "1" and early(env) == warm
+    return env.get("OPENBLAS_NUM_THREADS", "1") == "1" and early(env, ahead) == warm

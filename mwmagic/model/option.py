@@ -64,7 +64,7 @@ class Option:
     choices : tuple of str
         The allowed values, if they can be enumerated.
     words : mapping
-        Words that may be typed in place of a number, such as ``none``.
+        Words that may be typed in place of a number or a list, such as ``none``.
     parse : callable, optional
         Reads its value from text, where its kind does not say how.
     allowed : str
@@ -89,7 +89,7 @@ class Option:
     repeated: Repeated
     optional: bool = False
     choices: tuple[str, ...] = ()
-    words: Mapping[str, int | None] = field(default_factory=dict)
+    words: Mapping[str, int | tuple[()] | None] = field(default_factory=dict)
     parse: Callable[[str], Any] | None = None
     allowed: str = ""
     metavar: str = ""

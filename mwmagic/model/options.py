@@ -18,7 +18,7 @@ from .variables import KERAS_MODES
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["OPTIONS", "ClusterOptions"]
+__all__ = ["AUTO", "OPTIONS", "ClusterOptions"]
 
 
 def _option(default: object, help: str, repeated: Repeated, **facts: Any) -> Any:  # noqa: A002, ANN401 - it makes a field
@@ -28,6 +28,9 @@ def _option(default: object, help: str, repeated: Repeated, **facts: Any) -> Any
         return field(default_factory=dict, metadata=given)
     return field(default=default, metadata=given)
 
+
+AUTO = "auto"
+"""What stands in `ClusterOptions.preload` for the modules that the latest run imported."""
 
 _ENGINES: dict[str, Any] = {"configurable": True, "engines": True}
 
@@ -237,6 +240,16 @@ class ClusterOptions:
         configurable=True,
         command=False,
     )
+    preload: tuple[str, ...] = _option(
+        (AUTO,),
+        "Modules that the workers find imported when they start, separated by commas; auto stands "
+        "for what the latest run imported that is recorded here.",
+        Repeated.MUST_MATCH_IF_TYPED,
+        words={"none": ()},
+        metavar="auto|none|A,B,...",
+        configurable=True,
+        command=False,
+    )
     detach: bool = _option(
         default=False,
         help="Let the cluster outlive the process that declared it.",
@@ -247,6 +260,7 @@ class ClusterOptions:
     def __post_init__(self) -> None:
         for option in OPTIONS.values():
             object.__setattr__(self, option.name, option.check(getattr(self, option.name)))
+        _check_modules(self.preload)
         if self.coordinator:
             _check_coordinator(self)
         _ = self.members
@@ -308,6 +322,16 @@ def _check_known(names: Iterable[str]) -> None:
             close = meant(name, OPTIONS)
             hint = f"did you mean {close}? See" if close else "see"
             raise ClusterError(f"there is no option {name}; {hint} help(Cluster)")
+
+
+def _check_modules(names: Iterable[str]) -> None:
+    """Refuse what cannot be a module's name."""
+    for name in names:
+        if not all(part.isidentifier() for part in name.split(".")):
+            raise ClusterError(
+                f"preload: {name!r} is not a module's name; name modules as `import` does, such as "
+                "sklearn.datasets,pandas"
+            )
 
 
 def _check_coordinator(options: ClusterOptions) -> None:

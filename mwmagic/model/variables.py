@@ -26,6 +26,9 @@ SCRIPT = "MWMAGIC_SCRIPT"
 FAILURE_REPORT = "MWMAGIC_FAILURE_REPORT"
 """The file for an uncaught exception, as JSON."""
 
+IMPORTS = "MWMAGIC_IMPORTS"
+"""The file in which the task notes what its code imported; one task of a run does."""
+
 STACKS = "MWMAGIC_STACKS"
 """The file to which `STACKS_SIGNAL` writes the stack of every thread."""
 

@@ -12,6 +12,7 @@
         main.py                     the code as run (main.worker-1.py where a task has its own)
         events.jsonl                what happened, one line per event, append-only
         metrics.jsonl               the workers' metrics, one line per entry, append-only
+        imports.txt                 the modules that its code imported, one per line
         cells/0003.py               a live cell, as run
         cells.jsonl                 live cells that are over, one line per cell, append-only
         stacks.json                 where each task was when its stacks were last read
@@ -184,6 +185,11 @@ class RunPaths:
     def cells(self) -> Path:
         """The live cells that are over."""
         return self.root / "cells.jsonl"
+
+    @property
+    def imports(self) -> Path:
+        """The modules that its code imported."""
+        return self.root / "imports.txt"
 
     def cell(self, number: int) -> Path:
         """Return the copy of a live cell's code."""

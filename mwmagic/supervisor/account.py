@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Account"]
 
-START_SECONDS = 0.1
+UNDISTURBED_SECONDS = 0.1
 """How long the processes of a run have the processors to themselves before git is asked."""
 
 
@@ -57,7 +57,7 @@ class Account:
         own = psutil.Process()
         self._supervisor = {"pid": own.pid, "started": own.create_time()}
         loop = asyncio.get_running_loop()
-        self._later: asyncio.TimerHandle | None = loop.call_later(START_SECONDS, self.learn)
+        self._later: asyncio.TimerHandle | None = loop.call_later(UNDISTURBED_SECONDS, self.learn)
 
     def learn(self) -> None:
         """Find out what the run came from, unless that has begun."""

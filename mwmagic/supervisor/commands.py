@@ -23,9 +23,12 @@ def worker_command(channel: Channel) -> list[str]:
     return [channel.executable, f"{channel.package}/worker/bootstrap.py"]
 
 
-def warm_command(channel: Channel, modules: Sequence[str]) -> list[str]:
-    """Return the command of a process that imports modules, to be forked from."""
+def warm_command(channel: Channel, modules: Sequence[str], ahead: Sequence[str] = ()) -> list[str]:
+    """Return the command of a process that imports modules, to be forked from.
+
+    Without those `ahead` it works as well.
+    """
     python, bootstrap = worker_command(channel)
     program = f"{channel.package}/agent/__main__.py"
     spares = str(SPARE_COUNT if channel.host.here else 0)
-    return [python, program, "zygote", spares, bootstrap, *modules]
+    return [python, program, "zygote", spares, bootstrap, *modules, "--", *ahead]

@@ -103,6 +103,8 @@ class Node:
         self._listener = listener
         self._lost = lost
         self._early: dict[str, str] = {}
+        self._ahead: tuple[str, ...] = ()
+        self._again: Callable[[str], None] = lambda _: None
         self._since = 0.0
         self._ticking: asyncio.TimerHandle | None = None
         self._ports: list[int] = []
@@ -211,16 +213,49 @@ class Node:
         self.shares = shares
         self._known = True
 
-    def warm_up(self, argv: Sequence[str], env: dict[str, str], cwd: str) -> None:
-        """Start the warm process, unless there is one."""
+    def warm_up(
+        self,
+        command: Callable[[Sequence[str]], list[str]],
+        ahead: Sequence[str],
+        env: dict[str, str],
+        cwd: str,
+    ) -> None:
+        """Start the warm process, unless there is one.
+
+        Parameters
+        ----------
+        command : callable
+            Returns its command, with the modules that it imports ahead.
+        ahead : sequence of str
+            These modules. One that makes it unfit to be forked from is left out next time.
+        env : dict
+            Its environment.
+        cwd : str
+            The directory that it runs in.
+        """
         if self.warm.state in ("importing", "ready"):
             return
+        self._again = partial(self._without, command, ahead, env, cwd)
         self.warm = Warm("importing")
         self._since = time.monotonic()
-        self._early = early(env)
-        self.channel.send("warm", key=WARM, argv=list(argv), env=env, cwd=cwd)
+        self._ahead = tuple(ahead)
+        self._early = early(env, ahead)
+        self.channel.send("warm", key=WARM, argv=command(ahead), env=env, cwd=cwd)
         if self._ticking is None:
             self._tick()
+
+    def _without(
+        self,
+        command: Callable[[Sequence[str]], list[str]],
+        ahead: Sequence[str],
+        env: dict[str, str],
+        cwd: str,
+        module: str,
+    ) -> None:
+        """Start the warm process without a module's package."""
+        package = module.partition(".")[0]
+        rest = [name for name in ahead if name.partition(".")[0] != package]
+        self.warm_up(command, rest, env, cwd)
 
     def _tick(self) -> None:
         """Send news each second while starts wait for the warm process to import."""
@@ -257,7 +292,7 @@ class Node:
             The other fields of ``start``.
         """
         env = environment() if self._known else {}
-        alike = self.warm.state != "off" and forkable(env, self._early)
+        alike = self.warm.state != "off" and forkable(env, self._early, self._ahead)
         lacks = self._lacks(command["process"], files)
         if lacks or not self._known or (alike and self.warm.state == "importing"):
             self._waiting[command["process"]] = partial(self.start, environment, files, **command)
@@ -303,13 +338,19 @@ class Node:
             self.warm = Warm("ready", seconds=event["seconds"], pid=event["pid"])
             self.proceed()
         elif event["type"] == "cooled" or event.get("command") == "warm":  # refused
-            self.warm = Warm("failed", error=event["error"])
-            self.proceed()
+            self._cooled(event["error"], event.get("module"))
         elif event["type"] == "usage":
             self._used = event["machine"]
         elif event.get("reason") == AGENT_LOST:
             self.alive = False  # a restart must not rely on it, even before its line ends
         self._listener(event)
+
+    def _cooled(self, error: str, module: str | None) -> None:
+        """Start the warm process again without a module that made it unfit, or do without it."""
+        self.warm = Warm("failed", error=error)
+        if module is not None:
+            self._again(module)
+        self.proceed()
 
     def _gone(self) -> None:
         self.alive = False

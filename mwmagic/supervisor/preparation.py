@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from mwmagic.errors import ClusterError
 from mwmagic.frameworks import framework_for
+from mwmagic.model.options import AUTO
+from mwmagic.record.imports import latest_imports
 
 from .commands import warm_command
 from .environment import task_environment
@@ -64,10 +67,18 @@ class Preparation:
         """
         node.share(self._shares(node, alone=alone))
         if self.start.warm:
-            argv = warm_command(node.channel, framework_for(self._options.framework).warm)
+            modules = framework_for(self._options.framework).warm
+            command = partial(warm_command, node.channel, modules)
             env = self.environment(node, spec, node.tasks[0], self.on(node).env)
-            node.warm_up(argv, env, node.disk.folder(self._options.directory))
+            node.warm_up(command, self._ahead(), env, node.disk.folder(self._options.directory))
         node.proceed()
+
+    def _ahead(self) -> list[str]:
+        """Return the modules to import ahead besides the framework's."""
+        names: list[str] = []
+        for name in self._options.preload:
+            names += latest_imports(self._options.root) if name == AUTO else [name]
+        return list(dict.fromkeys(names))
 
     def _shares(self, node: Node, *, alone: bool) -> dict[str, dict[str, str]]:
         """Return what each task on a machine gets of it; nothing is set where that is unknown."""

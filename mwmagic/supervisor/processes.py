@@ -140,6 +140,8 @@ class Processes:
             variables.SOURCE: str(order.source),
             variables.STACKS: str(paths.stacks),
         }
+        if task == next(iter(self._roles)):
+            own[variables.IMPORTS] = str(self._directory.paths.imports)
         if order.keep:
             own[variables.KEEP] = "1"
         if order.answered:

@@ -40,6 +40,7 @@ OTHER = {
     "on_stall": "restart",
     "env": {"A": "b"},
     "warm": False,
+    "preload": ("pandas", "sklearn.datasets"),
     "detach": True,
 }
 """Another value for every option that has one."""

@@ -69,6 +69,15 @@ def test_what_an_import_reads_keeps_a_worker_from_being_forked(change, may):
     assert forkable({**warm, **change}, early(warm)) == may
 
 
+@pytest.mark.parametrize("name", ["MPLBACKEND", "MATPLOTLIBRC", "SKLEARN_X", "MATPLOTLIB_X"])
+def test_what_a_module_imported_ahead_may_read_keeps_one_from_being_forked(name):
+    ahead = ("matplotlib.pyplot", "sklearn")
+    warm = environment()
+    assert forkable({**warm, name: "x"}, early(warm))
+    assert forkable(warm, early(warm, ahead), ahead)
+    assert not forkable({**warm, name: "x"}, early(warm, ahead), ahead)
+
+
 def test_a_process_that_imported_with_more_threads_is_none_to_fork_from():
     threads = environment({"OPENBLAS_NUM_THREADS": "4"})
     assert not forkable(threads, early(threads))

@@ -132,7 +132,7 @@ def test_what_an_import_reads_starts_cold_at_once():
 @pytest.mark.parametrize(
     "event",
     [
-        {"type": "cooled", "key": WARM, "error": "no memory"},
+        {"type": "cooled", "key": WARM, "error": "no memory", "module": None},
         {"type": "refused", "key": WARM, "command": "warm", "reason": None, "error": "no memory"},
     ],
 )

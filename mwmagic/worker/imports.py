@@ -1,0 +1,81 @@
+"""Notes what the user's code imported, so that the next cluster can import it ahead."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from mwmagic.model.ownership import is_users
+
+from .standard import standard
+
+__all__ = ["note"]
+
+LEVEL_COUNT = 2
+"""Of which levels modules are named: `sklearn.datasets` imports all that it is made of."""
+
+SCANNED_BYTES = 1 << 20
+"""How much is read of a file of the user's."""
+
+_STATEMENT = rb"^[ \t]*(?:import|from)[ \t]+([^#;\n]+)"
+
+
+def note(path: str, script: str, copy: str) -> None:
+    """Write which modules were imported of the packages that the user's code names.
+
+    The user's own modules are not among them: they may be others by the next run.
+
+    Parameters
+    ----------
+    path : str
+        The file.
+    script : str
+        The user's script.
+    copy : str
+        The file with its code.
+
+    Raises
+    ------
+    OSError
+        It cannot be written.
+    """
+    modules = list(sys.modules.items())
+    own = {name: _file(module) for name, module in modules if is_users(_file(module), script)}
+    files = {file for name, file in own.items() if not name.startswith(("__main__", "mwmagic"))}
+    named = _named([_source(file) for file in (copy, *files)]) - {*own, *sys.stdlib_module_names}
+    found = [name for name, module in modules if name not in own and _matters(name, module, named)]
+    draft = f"{path}.draft"
+    with open(draft, "w", encoding="utf-8", errors="replace") as file:  # noqa: PTH123 - both are strings
+        file.write("".join(f"{name}\n" for name in found))
+    os.replace(draft, path)  # noqa: PTH105 - as above
+
+
+def _matters(name: str, module: object, packages: set[str]) -> bool:
+    """Return whether a module can be imported by its name, and is of one of the packages."""
+    parts = name.split(".")
+    known = parts[0] in packages and len(parts) <= LEVEL_COUNT
+    public = not any(part.startswith("_") for part in parts)
+    return known and public and getattr(module, "__spec__", None) is not None
+
+
+def _file(module: object) -> str:
+    file = getattr(module, "__file__", None)
+    return file if isinstance(file, str) else ""
+
+
+def _source(file: str) -> bytes:
+    try:
+        with open(file, "rb") as opened:  # noqa: PTH123 - a string
+            return opened.read(SCANNED_BYTES)
+    except OSError:
+        return b""
+
+
+def _named(sources: list[bytes]) -> set[str]:
+    """Return the packages that import statements name."""
+    re = standard("re")
+    names = set()
+    for source in sources:
+        for statement in re.findall(_STATEMENT, source, re.MULTILINE):
+            names |= {part.split(b".")[0] for part in re.split(rb"[ \t]*,[ \t]*", statement)}
+    return {name.split()[0].decode("utf-8", "replace") for name in names if name.split()}

@@ -1,0 +1,52 @@
+"""Memory in huge pages."""
+
+from __future__ import annotations
+
+import mmap
+
+from mwmagic.agent import memory
+from mwmagic.agent.memory import HUGE_PAGE_BYTES, PACKED_BYTES, Packing, pieces
+
+MAPS = b"""\
+00400000-00a00000 rw-p 00000000 00:00 0
+00b01000-00fff000 rw-p 00000000 00:00 0                                  [heap]
+01000000-01200000 rw-p 00000000 fe:00 12                                 /lib/a b.so
+01400000-01800000 r--p 00000000 00:00 0
+01a00000-01e00000 rw-s 00000000 00:00 0
+7f0000000000-7f0002400000 rw-p 00000000 00:00 0
+7ffc00000000-7ffc00400000 rw-p 00000000 00:00 0                          [stack]
+"""
+
+
+def test_what_huge_pages_can_hold_is_private_memory_of_no_file():
+    large = 0x7F0000000000
+    assert pieces(MAPS) == [
+        (0x400000, 0xA00000),
+        (0xC00000, 0xE00000),
+        (large, large + PACKED_BYTES),
+        (large + PACKED_BYTES, large + 2 * PACKED_BYTES),
+        (large + 2 * PACKED_BYTES, large + 0x2400000),
+    ]
+
+
+def test_it_changes_nothing_that_is_in_memory():
+    data = mmap.mmap(-1, 4 * HUGE_PAGE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    data[:] = (pattern := bytes(range(256)) * (len(data) // 256))
+    packing = Packing()
+    while not packing.over:
+        packing.go_on()
+    assert data[:] == pattern
+
+
+def test_a_system_without_it_is_left_as_it_is(monkeypatch):
+    asked = []
+
+    def refuse(*args):
+        asked.append(args)
+        return -1
+
+    monkeypatch.setattr(memory.LIBC, "madvise", refuse)
+    packing = Packing()
+    while not packing.over:
+        packing.go_on()
+    assert asked

@@ -1,0 +1,105 @@
+"""What a cluster's workers find imported when they start."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from processes import eventually
+
+from mwmagic import Cluster, ClusterError, NotInstalled
+
+FILES = {
+    "torch": "",  # the framework, which is not needed here
+    "slow_one": "import os\nPID = os.getpid()\n",
+    "slow_one_settings": "import slow_one\n",
+    "thread_one": "import threading, time\n"
+    "threading.Thread(target=time.sleep, args=(99,), daemon=True).start()\n",
+    "exit_one": "import sys\nsys.exit('no')\n",
+    "print_one": "print('printed by an import', flush=True)\n",
+}
+"""Modules that are installed, as far as a cluster can see."""
+
+LOOK = """
+import os, sys
+print("slow_one" in sys.modules, "helper" in sys.modules)
+import slow_one
+print(slow_one.PID == os.getpid())
+"""
+
+
+@pytest.fixture
+def declared(tmp_path, monkeypatch, nothing_survives):
+    """Declare a cluster with a warm process; return it once that is ready."""
+    installed, folder = tmp_path / "lib" / "site-packages", tmp_path / "work"
+    installed.mkdir(parents=True)
+    folder.mkdir()
+    for name, code in FILES.items():
+        (installed / f"{name}.py").write_text(code)
+    monkeypatch.syspath_prepend(installed)
+    monkeypatch.setenv("PYTHONPATH", str(installed), prepend=os.pathsep)
+    monkeypatch.chdir(folder)
+
+    def declare(**options):
+        cluster = Cluster(2, framework="torch", **options)
+        eventually(lambda: cluster.machines[0].warm.state == "ready", "a warm process")
+        return cluster
+
+    return declare
+
+
+def printed(cluster, code, **options):
+    run = cluster.run("main.py", source=code, **options)
+    run.wait()
+    return [run.logs(task).decode() for task in cluster.tasks]
+
+
+@pytest.mark.slow
+def test_the_second_cluster_has_imported_what_the_first_ones_run_did(declared, tmp_path):
+    (tmp_path / "work" / "helper.py").write_text("import slow_one_settings\n")
+    code = LOOK + "import helper"
+    with declared() as first:
+        assert printed(first, code) == ["False False\nTrue\n"] * 2
+    for _ in range(2):  # what was imported ahead stays with the record
+        with declared() as later:
+            assert printed(later, code) == ["True False\nFalse\n"] * 2
+    with declared(preload=()) as without:
+        assert printed(without, code) == ["False False\nTrue\n"] * 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("named", [("slow_one",), ("auto", "slow_one"), ("exit_one", "slow_one")])
+def test_what_is_named_is_imported_for_programs_and_live_cells(declared, named):
+    with declared(preload=named) as cluster:
+        assert printed(cluster, LOOK) == ["True False\nFalse\n"] * 2
+        live = cluster.live()
+        found = live.run("'slow_one' in __import__('sys').modules").values()
+        assert [answer.value["text/plain"] for answer in found] == ["True", "True"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bad", ["thread_one", "print_one"])
+def test_a_module_of_which_a_fork_would_lose_something_is_left_out(declared, bad):
+    with declared(preload=(bad, "slow_one")) as cluster:
+        assert printed(cluster, LOOK) == ["True False\nFalse\n"] * 2
+        code = f"import sys, threading\nprint('{bad}' in sys.modules)\nimport {bad}\n"
+        code += "print(threading.active_count())\nimport os; os._exit(0)"
+        more = "printed by an import\n" if bad == "print_one" else ""
+        count = 2 if bad == "thread_one" else 1
+        assert printed(cluster, code) == [f"False\n{more}{count}\n"] * 2
+
+
+@pytest.mark.slow
+def test_a_variable_that_it_may_read_starts_a_worker_cold(declared):
+    with declared(preload=("slow_one",)) as cluster:
+        env = {"SLOW_ONE_SIZE": "3"}
+        assert printed(cluster, LOOK, env=env) == ["False False\nTrue\n"] * 2
+        assert printed(cluster, LOOK) == ["True False\nFalse\n"] * 2
+
+
+def test_what_cannot_be_imported_is_refused(declared):
+    with pytest.raises(NotInstalled, match="no_such_one is not installed here"):
+        Cluster(2, preload=("slow_one", "no_such_one.part"))
+    for wrong in ("a b", "1a", "", "a..b", "a;b"):
+        with pytest.raises(ClusterError, match="preload"):
+            Cluster(2, preload=(wrong,))

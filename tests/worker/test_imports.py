@@ -1,0 +1,71 @@
+"""What a run notes of its imports, for a process that imports it ahead of the next."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from mwmagic.record.imports import MODULE_COUNT, latest_imports
+from mwmagic.record.paths import RunPaths, runs_folder
+from mwmagic.worker import bootstrap
+
+
+@pytest.fixture
+def noted(tmp_path, monkeypatch):
+    """Run code as a worker would; return the modules that it noted."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MWMAGIC_IMPORTS", str(tmp_path / "imports.txt"))
+
+    def run(code):
+        (tmp_path / "main.py").write_text(code)
+        command = [sys.executable, bootstrap.__file__, "main.py"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        path = tmp_path / "imports.txt"
+        return path.read_text().split() if path.exists() else done.stderr
+
+    return run
+
+
+def test_packages_that_the_code_names_are_noted_with_their_parts(noted):
+    assert noted("import psutil, json\n") == ["psutil"]
+    assert noted("def f():\n    from pygments.token import Token\nf()\n") == [
+        "pygments",
+        "pygments.token",
+    ]
+
+
+def test_of_the_users_modules_what_they_import_is_noted(noted, tmp_path):
+    (tmp_path / "setup_data.py").write_text("import psutil as p  # comment\n")
+    (tmp_path / "unused.py").write_text("import pygments\n")
+    assert noted("import setup_data\nimport os\n") == ["psutil"]
+
+
+@pytest.mark.parametrize(
+    "end", ["1 / 0", "raise SystemExit(3)", "import sys; sys.modules['a'] = 1"]
+)
+def test_it_is_noted_however_the_code_ends(noted, end):
+    assert noted(f"import psutil\n{end}") == ["psutil"]
+
+
+def test_a_fork_notes_nothing(noted):
+    code = "import os\nif os.fork():\n    os.wait()\n    os._exit(0)\nimport psutil"
+    assert noted(code) == ""
+
+
+def test_a_record_that_is_gone_ends_nothing(noted, monkeypatch):
+    monkeypatch.setenv("MWMAGIC_IMPORTS", "/nowhere/imports.txt")
+    assert noted("import psutil\nprint('well')") == ""
+
+
+def test_the_latest_run_that_noted_any_counts(tmp_path):
+    assert latest_imports(tmp_path) == []
+    for number, text in ((1, "one"), (2, "two\nnot a name\n\ntwo.more\n\xff"), (3, None)):
+        folder = runs_folder(tmp_path) / f"{number:04d}-main"
+        folder.mkdir(parents=True)
+        if text is not None:
+            RunPaths(folder).imports.write_text(text, encoding="latin-1")
+    assert latest_imports(tmp_path) == ["two", "two.more"]
+    RunPaths(folder).imports.write_text("a\n" * 9999)
+    assert len(latest_imports(tmp_path)) == MODULE_COUNT
