@@ -22,10 +22,9 @@ from mwmagic.model.status import RunState
 from mwmagic.record.paths import expanded
 
 from . import sockets
-from .connection import Connection
+from .connection import REPLY_SECONDS, Connection
 from .coordinator import Coordinator, server_of
 from .declaration import declared
-from .ending import REPLY_SECONDS, Ending
 from .fetching import fetched
 from .inheritance import inherited
 from .lookup import connections, unreachable
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from mwmagic.model.fetch import Fetch
     from mwmagic.model.messages import Message
 
+    from .ending import Ending
     from .live import Live
 
 __all__ = ["Cluster", "clusters", "end", "running"]
@@ -585,6 +585,8 @@ Cluster.__doc__ = (Cluster.__doc__ or "").replace("    {parameters}", parameters
 
 def end(which: Iterable[Cluster]) -> None:
     """End clusters, all at the same time; see `Cluster.shutdown`."""
+    from .ending import Ending  # with psutil, which is only needed here
+
     endings = [(one, Ending(one._connection)) for one in which]  # noqa: SLF001 - of this module
     with ExitStack() as stack:  # so that all are waited for, whatever one of them raises
         for cluster, ending in endings:

@@ -13,8 +13,6 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-import psutil
-
 from mwmagic import errors
 from mwmagic.model.live import What
 from mwmagic.model.messages import (
@@ -37,7 +35,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-__all__ = ["Connection", "Conversation", "error_named"]
+__all__ = ["CLOSE_SECONDS", "REPLY_SECONDS", "Connection", "Conversation", "error_named"]
+
+CLOSE_SECONDS = 15.0
+"""Time limit for a supervisor to end everything, in addition to a run's grace."""
+
+REPLY_SECONDS = 5.0
+"""Time limit for a supervisor to take a request to end something."""
 
 ANSWER_SECONDS = 60.0
 """Time limit for an answer to a request that changes something."""
@@ -76,6 +80,8 @@ def _peer(connected: socket.socket) -> int:
 
 def _stopped(pid: int) -> bool:
     """Return whether a process was stopped, as SIGSTOP does."""
+    import psutil  # which takes longer to import than a cell needs
+
     with suppress(psutil.Error):
         return bool(psutil.Process(pid).status() == psutil.STATUS_STOPPED)
     return False

@@ -10,18 +10,14 @@ import psutil
 
 from mwmagic.errors import SupervisorError
 
+from .connection import CLOSE_SECONDS, REPLY_SECONDS
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from .connection import Connection
 
-__all__ = ["CLOSE_SECONDS", "REPLY_SECONDS", "Ending"]
-
-CLOSE_SECONDS = 15.0
-"""Time limit for a supervisor to end everything, in addition to a run's grace."""
-
-REPLY_SECONDS = 5.0
-"""Time limit for a supervisor to take a request to end something."""
+__all__ = ["Ending"]
 
 LEFT_SECONDS = 5.0
 """How long a supervisor's processes may outlive it before they are killed."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from mwmagic import errors
 from mwmagic.model.fetch import Fetch
 
-from .ending import REPLY_SECONDS
+from .connection import REPLY_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

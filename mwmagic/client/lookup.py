@@ -8,8 +8,7 @@ from mwmagic.errors import ClusterEnding, SupervisorError, SupervisorLost
 from mwmagic.model.options import ClusterOptions
 
 from . import sockets
-from .connection import Connection
-from .ending import CLOSE_SECONDS
+from .connection import CLOSE_SECONDS, Connection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

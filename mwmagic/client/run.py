@@ -25,7 +25,7 @@ from mwmagic.record.metrics import data_frame
 from mwmagic.words.live import kept_words
 from mwmagic.words.run import blame, words
 
-from .ending import CLOSE_SECONDS, REPLY_SECONDS
+from .connection import CLOSE_SECONDS, REPLY_SECONDS
 from .stacks import Stacks
 
 if TYPE_CHECKING:

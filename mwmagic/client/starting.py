@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -15,32 +13,21 @@ from mwmagic import errors
 from mwmagic.logs.frame import FRAME
 
 from . import sockets
+from .ahead import newborn
 from .connection import error_named
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Callable
 
     from mwmagic.model.start import Start
+
+    from .ahead import Newborn
 
 __all__ = ["discard", "start_supervisor"]
 
 START_SECONDS = 60.0
 """Time limit for a new supervisor to listen."""
-
-_PROGRAM = """\
-import os, sys
-library, own = os.path.dirname(os.__file__), sys.argv.pop()
-def rank(path):
-    return 0 if path.startswith(library) and "site-packages" not in path else 1 + (path != own)
-sys.path = sorted([*sys.path, own], key=rank)
-from mwmagic.supervisor.__main__ import main
-main()
-"""
-"""Starts a supervisor; its last argument is where this package is.
-
-What PYTHONPATH holds comes after Python's own modules, whose names it may have, and after this
-package, of which it may hold another version.
-"""
 
 
 def start_supervisor(
@@ -64,36 +51,26 @@ def start_supervisor(
     MwmagicError
         The supervisor could not start the cluster, for the reason in the message.
     """
-    log = path.with_suffix(".log")
-    process = None
+    born = newborn()
     try:
-        process = _started(path, log)
-        answer = _first_line(process, start.as_line().encode() + b"\n", meanwhile)
-        _check_ready(answer, log)
+        line = json.dumps(str(path)).encode() + b"\n" + start.as_line().encode() + b"\n"
+        answer = _first_line(born.process, line, meanwhile)
+        _check_ready(answer, born, path)
     except BaseException:  # Ctrl-C too
-        discard(process, path)
+        born.close()
+        discard(None, path)
         raise
-    return process
+    born.errors.close()
+    return born.process
 
 
-def _started(path: Path, log: Path) -> subprocess.Popen[bytes]:
-    with log.open("wb") as errors_file:
-        return subprocess.Popen(
-            [sys.executable, "-c", _PROGRAM, str(path), str(Path(__file__).parents[2])],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors_file,
-            # Elsewhere a file of the user's, named like a standard module, would be imported.
-            cwd="/",
-            start_new_session=True,
-        )
-
-
-def _check_ready(answer: dict[str, Any], log: Path) -> None:
+def _check_ready(answer: dict[str, Any], born: Newborn, path: Path) -> None:
     """Raise the error that a supervisor raised before it listened, if it did."""
     if "ready" in answer:
         return
-    said = answer.get("error") or _last_words(log.read_text(errors="replace"))
+    log = path.with_suffix(".log")
+    printed = log.read_text(errors="replace") if log.exists() else ""
+    said = answer.get("error") or _last_words(born.words() + printed)
     kind = answer.get("kind", "")
     if kind in ("", errors.SupervisorError.__name__):
         raise errors.SupervisorError(f"the supervisor did not start: {said}")

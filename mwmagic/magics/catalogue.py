@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .magic import Magic
 
-__all__ = ["NAMES", "find"]
+__all__ = ["DECLARATION", "NAMES", "find"]
+
+DECLARATION = "%mw_cluster"
+"""The magic that declares a cluster."""
 
 _HOMES = {
-    "%mw_cluster": "cluster",
+    DECLARATION: "cluster",
     "%%mw_worker": "worker",
     "%mw_wait": "worker",
     "%%mw_live": "live",

@@ -61,7 +61,8 @@ class Registered(Magics):
         self.begun = begun
         if begun is not None:
             begun.defaults = self._defaults
-        for one in (Entry(written, lambda: self.session) for written in NAMES):
+        for written in NAMES:
+            one = Entry(written, lambda: self.session, lambda: self.begun is not None)
             self.magics[one.kind][one.name] = one
 
     @property

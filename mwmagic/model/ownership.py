@@ -3,22 +3,39 @@
 from __future__ import annotations
 
 import posixpath
-import re
 
 __all__ = ["is_ours", "is_users"]
 
-_OURS = re.compile(r"/mwmagic/(?:(?:agent|frameworks|model|repairs|worker)/\w+|keras)\.py$")
+_ROOMS = ("agent", "frameworks", "model", "repairs", "worker")
 """The rooms that run inside a worker."""
 
-_OTHERS = re.compile(
-    r"^<|/(?:site|dist)-packages/|/lib/python3|/python3\d+\.zip/|/__autograph_generated_file"
-    r"|^[^/].*\.(?:pyx|pxd|pxi)$"  # the relative paths that compiled packages give
+_INSTALLED = (
+    "/site-packages/",
+    "/dist-packages/",
+    "/lib/python3",
+    "/__autograph_generated_file",
 )
+"""What the paths of files contain that are no user's."""
+
+_COMPILED = (".pyx", ".pxd", ".pxi")
+"""How the relative paths end that compiled packages give."""
 
 
 def is_ours(file: str) -> bool:
     """Return whether a file is a part of mwmagic that runs inside workers."""
-    return _OURS.search(file) is not None
+    folder, _, name = file.rpartition("/")
+    if not name.endswith(".py"):
+        return False
+    return file.endswith("/mwmagic/keras.py") or folder.endswith(
+        tuple(f"/mwmagic/{room}" for room in _ROOMS)
+    )
+
+
+def _is_installed(file: str) -> bool:
+    """Return whether a file is generated, or belongs to Python or to a package."""
+    zipped = "/python3" in file and ".zip/" in file
+    compiled = not file.startswith("/") and file.endswith(_COMPILED)
+    return file.startswith("<") or zipped or compiled or any(one in file for one in _INSTALLED)
 
 
 def is_users(file: str, script: str = "") -> bool:
@@ -36,4 +53,4 @@ def is_users(file: str, script: str = "") -> bool:
         return False
     folder = posixpath.dirname(script).rstrip("/")
     inside = file[len(folder) :] if folder and file.startswith(f"{folder}/") else file
-    return file == script or _OTHERS.search(inside) is None
+    return file == script or not _is_installed(inside)

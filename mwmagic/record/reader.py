@@ -6,8 +6,6 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import psutil
-
 from mwmagic.errors import ClusterError, NoRun
 from mwmagic.model.cluster import Task, TaskName, find_task
 from mwmagic.model.live import KeptCell
@@ -201,6 +199,8 @@ def _alive(supervisor: object) -> bool:
     """Return whether the process that a record names as its supervisor is still running."""
     if not isinstance(supervisor, dict):
         return False
+    import psutil  # which few readers of a record need
+
     try:
         process = psutil.Process(int(supervisor["pid"]))
         started, state = process.create_time(), process.status()

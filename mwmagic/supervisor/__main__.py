@@ -1,4 +1,4 @@
-"""``python -m mwmagic.supervisor SOCKET``, with a `Start` on standard input."""
+"""A supervisor's program: on standard input it gets the path of its socket, and a `Start`."""
 
 from __future__ import annotations
 
@@ -37,11 +37,23 @@ async def _serve(line: str, socket: Path) -> None:
     socket.with_suffix(".log").unlink(missing_ok=True)
 
 
+def _log_to(path: Path) -> None:
+    """Print errors into a file from now on."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
+    os.dup2(descriptor, sys.stderr.fileno())
+    os.close(descriptor)
+
+
 def main() -> None:
-    """Serve the cluster that standard input describes."""
+    """Serve the cluster that standard input describes; without any, it is not needed."""
     orphans.adopt()
     orphans.survive_stops()
-    asyncio.run(_serve(sys.stdin.readline(), Path(sys.argv[1])))
+    line = sys.stdin.readline()
+    if not line:
+        return
+    socket = Path(json.loads(line))
+    _log_to(socket.with_suffix(".log"))
+    asyncio.run(_serve(sys.stdin.readline(), socket))
 
 
 if __name__ == "__main__":

@@ -46,13 +46,13 @@ def _dismantle(script: str) -> None:
 
 def flush() -> None:
     """Flush open files, as the interpreter does when it finalizes them."""
-    suppress = standard("contextlib").suppress
     files = [one for one in gc.get_objects() if issubclass(type(one), io.IOBase)]
     buffers = (io.BufferedWriter, io.BufferedRandom)
     for file in [*sorted(files, key=lambda one: isinstance(one, buffers)), sys.stdout, sys.stderr]:
-        # A file may be closed, half made, or of a class of the user's.
-        with suppress(Exception):
+        try:  # noqa: SIM105 - the user's folder may hold another `contextlib`
             file.flush()
+        except Exception:  # noqa: BLE001, PERF203, S110 - it is closed, half made, or the user's
+            pass
 
 
 def _forsake_others() -> None:
@@ -83,8 +83,10 @@ def _note_imports(script: str) -> None:
         return
     from . import imports
 
-    with standard("contextlib").suppress(OSError):  # the record may be gone
+    try:  # noqa: SIM105 - as above
         imports.note(path, script, os.environ.get(variables.SOURCE, script))
+    except OSError:  # the record may be gone
+        pass
 
 
 def is_success(code: object) -> bool:

@@ -7,8 +7,6 @@ import sys
 
 from mwmagic.model.ownership import is_users
 
-from .standard import standard
-
 __all__ = ["note"]
 
 LEVEL_COUNT = 2
@@ -16,8 +14,6 @@ LEVEL_COUNT = 2
 
 SCANNED_BYTES = 1 << 20
 """How much is read of a file of the user's."""
-
-_STATEMENT = rb"^[ \t]*(?:import|from)[ \t]+([^#;\n]+)"
 
 
 def note(path: str, script: str, copy: str) -> None:
@@ -73,9 +69,11 @@ def _source(file: str) -> bytes:
 
 def _named(sources: list[bytes]) -> set[str]:
     """Return the packages that import statements name."""
-    re = standard("re")
-    names = set()
+    names: set[str] = set()
     for source in sources:
-        for statement in re.findall(_STATEMENT, source, re.MULTILINE):
-            names |= {part.split(b".")[0] for part in re.split(rb"[ \t]*,[ \t]*", statement)}
-    return {name.split()[0].decode("utf-8", "replace") for name in names if name.split()}
+        for line in source.splitlines():
+            verb, _, rest = line.strip().partition(b" ")
+            if verb in (b"import", b"from"):
+                words = [part.split() for part in rest.partition(b"#")[0].split(b",")]
+                names |= {one[0].decode("utf-8", "replace") for one in words if one}
+    return {name.partition(".")[0] for name in names}

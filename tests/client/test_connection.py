@@ -10,12 +10,14 @@ import sys
 import threading
 from pathlib import Path
 
+import psutil
 import pytest
-from processes import children, eventually
+from processes import children, eventually, printed
 
 import mwmagic
 from mwmagic import Cluster
 from mwmagic.client import sockets
+from mwmagic.client.ahead import started_ahead
 from mwmagic.client.connection import Connection
 from mwmagic.client.starting import start_supervisor
 from mwmagic.errors import ClusterError, MwmagicError, SupervisorError, SupervisorLost
@@ -192,12 +194,12 @@ def test_an_interpreter_that_does_not_start_is_told(tmp_path, monkeypatch, nothi
         start_supervisor(big, sockets.fresh("c", tmp_path))
 
 
-@pytest.mark.parametrize("moment", ["_started", "_first_line", "meanwhile", "_check_ready"])
+@pytest.mark.parametrize("moment", ["Popen", "_first_line", "meanwhile", "_check_ready"])
 def test_an_interrupted_start_leaves_nothing(tmp_path, monkeypatch, nothing_survives, moment):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    if moment == "_started":  # while the process is being made, its log is there already
+    if moment == "Popen":
         monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: interrupted())
     elif moment != "meanwhile":
         monkeypatch.setattr(f"mwmagic.client.starting.{moment}", interrupted)
@@ -205,6 +207,28 @@ def test_an_interrupted_start_leaves_nothing(tmp_path, monkeypatch, nothing_surv
     with pytest.raises(KeyboardInterrupt):
         start_supervisor(start(tmp_path), sockets.fresh("c", tmp_path), meanwhile)
     assert not list(sockets.directory().iterdir())
+
+
+@pytest.mark.slow
+def test_a_process_that_started_ahead_is_used_once_or_ended(tmp_path, nothing_survives):
+    with started_ahead():
+        before = {one.pid for one in psutil.Process().children()}
+        first = start_supervisor(start(tmp_path), sockets.fresh("c", tmp_path))
+        second = start_supervisor(start(tmp_path), sockets.fresh("d", tmp_path))
+        assert first.pid in before
+        assert second.pid not in before
+        with started_ahead():
+            pass
+        assert len(psutil.Process().children()) == len(before) + 1
+    for process in (first, second):
+        process.kill()
+        process.wait()
+
+
+def test_one_that_is_not_needed_ends_with_its_parent(nothing_survives):
+    code = "from mwmagic.client.ahead import newborn; print(newborn().process.pid)"
+    pid = int(printed(code))
+    eventually(lambda: not psutil.pid_exists(pid), "end of the supervisor's process")
 
 
 @pytest.mark.slow

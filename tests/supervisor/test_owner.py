@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -363,8 +364,8 @@ def test_a_supervisor_that_nobody_comes_to_ends(tmp_path, nothing_survives):
     config = cluster_config(tmp_path)
     socket = sockets.fresh("orphan", tmp_path)
     done = subprocess.run(
-        [sys.executable, "-c", code, str(socket)],
-        input=config,
+        [sys.executable, "-c", code],
+        input=f"{json.dumps(str(socket))}\n{config}",
         capture_output=True,
         timeout=30,
         check=True,
