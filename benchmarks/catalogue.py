@@ -5,6 +5,7 @@ from __future__ import annotations
 from . import (
     chaos,
     dashboard,
+    declare,
     first,
     flood,
     gang,
@@ -20,7 +21,7 @@ from . import (
 )
 from .peers import cases as peers
 
-TRAINING = (restart, launch, first, throughput, keras, threads)
+TRAINING = (declare, restart, launch, first, throughput, keras, threads)
 SHOWING = (live, report, flood, dashboard)
 GROWING = (rest, scale, gang, chaos, peers)
 CASES = [case for module in (*TRAINING, *SHOWING, *GROWING) for case in module.CASES]

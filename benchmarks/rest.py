@@ -11,9 +11,11 @@ import psutil
 
 from .case import Case, Line
 from .clusters import cluster, folder
+from .kernels import kernel
 
 SLEEPS = "import time\nprint('up', flush=True)\ntime.sleep(600)\n"
 PLAIN = "import {}\nprint('up', flush=True)\nimport time\ntime.sleep(600)\n"
+LAUNCH = "%%mw_worker --overwrite --quiet\nprint('well')\n"
 PERIOD_SECONDS = 4.0
 
 
@@ -76,7 +78,7 @@ def worker(plan):
     for _ in range(plan.rounds(5, 2)):
         with folder(SLEEPS) as path, cluster(1, path) as one, plain("sys") as other:
             run = one.run("main.py", cwd=path)
-            while not run.logs(one.tasks[0]):
+            while not (run.logs(one.tasks[0]) and run.status().tasks["worker:0"].pid):
                 time.sleep(0.05)
             ours.append(own(run.status().tasks["worker:0"].pid))
             theirs.append(own(other))
@@ -86,8 +88,35 @@ def worker(plan):
     yield Line("memory of a worker's own", "MB", ours, "a plain process", theirs, note=note)
 
 
+def runs(plan):
+    """Compare what runs leave in memory with what IPython keeps of any cell with a value."""
+    count = plan.rounds(1000, 100)
+    with folder() as path, kernel(sys.executable, path) as notebook:
+        [plain] = growth(notebook, count, [notebook.pid], ["[*range(99)]", "[*range(99)]"])
+    with folder() as path, kernel(sys.executable, path) as notebook:
+        notebook.run("%load_ext mwmagic\n%mw_cluster 2 --no-warm")
+        pids = [notebook.pid, *(one.pid for one in psutil.Process(notebook.pid).children())]
+        found = growth(notebook, count, pids, [LAUNCH, "%mw_wait --quiet"])
+    for name, ours in zip(("kernel", "supervisor"), found, strict=True):
+        what = f"memory that the {name} keeps of each of {count:,} runs"
+        yield Line(what, "kB", [ours], "a kernel, of two cells with a value", [plain])
+
+
+def growth(notebook, count, pids, cells):
+    """Run cells so often; return how many kilobytes each time adds to processes."""
+
+    def after(times):
+        for cell in cells * times:
+            notebook.run(cell)
+        return [resident(pid) for pid in pids]
+
+    before = after(count // 10)
+    return [1024 * (now - old) / count for old, now in zip(before, after(count), strict=True)]
+
+
 CASES = [
     Case("rest-processor", "supervisor at rest, 64 tasks against 2", processor),
     Case("rest-warm", "memory of the warm process, against a plain import", warm),
+    Case("rest-runs", "memory that 1,000 runs leave, against cells with a value", runs),
     Case("rest-worker", "memory of a worker's own, against a plain process", worker),
 ]

@@ -51,7 +51,7 @@ class Run:
     def __init__(self, cluster: Cluster, connection: Connection, news: Mapping[str, Any]) -> None:
         self.cluster = cluster
         self._connection = connection
-        self._news = news
+        self._news: Mapping[str, Any] | None = news
         self._last = RunStatus.from_json(news)
         self.number = self._last.number
         self.directory = Path(self._last.directory)
@@ -104,9 +104,10 @@ class Run:
         return self._last
 
     def _take(self, news: Mapping[str, Any]) -> None:
-        """Read the news of this run, unless they were read before."""
+        """Read the news of this run, unless they were read before; the last are not kept twice."""
         if news is not self._news and not self._last.over:
-            self._news, self._last = news, RunStatus.from_json(news)
+            self._last = RunStatus.from_json(news)
+            self._news = None if self._last.over else news
 
     def _left(self) -> RunStatus:
         """Return the run's status after the connection ended.
