@@ -142,14 +142,16 @@ class Flood:
         page = self.notebook.page
         self.run()
         plain = took(self.notebook.folder, self.workers)
+        shown = self.flood()
         idle = self.beside(lambda: page.wait_for_timeout(2000))
         page.evaluate("() => { window.tasks = []; window.watched = false; }")
+        self.notebook.command("notebook:move-cursor-up")
         busy = self.beside(self.flood)
         tasks = page.evaluate("() => window.tasks")
         self.notebook.command("notebook:move-cursor-up")
         self.notebook.command("notebook:move-cursor-up")
         late = (percentile(times, 0.99) for times in (busy, idle))
-        return took(self.notebook.folder, self.workers), plain, *late, max(tasks, default=0.0)
+        return shown, plain, *late, max(tasks, default=0.0)
 
     def beside(self, act):
         """Run small cells outside the page meanwhile; return how long each took."""
@@ -158,10 +160,15 @@ class Flood:
         return others.end()
 
     def flood(self):
+        """Return the seconds of a flood that the page shows; nothing asks the page meanwhile."""
+        for one in self.notebook.folder.glob("took.*"):
+            one.unlink()
         self.run()
+        eventually(lambda: len([*self.notebook.folder.glob("took.*")]) == self.workers, "its end")
         self.notebook.state("finished", 300_000)
         last = self.notebook.page.locator(".mw .mw-line", has_text=f"line {self.lines - 1} of")
         eventually(last.count, "the last line")  # of the worker that ended last, at the least
+        return took(self.notebook.folder, self.workers)
 
 
 def floods(lines, workers, plan):
