@@ -35,7 +35,7 @@ __all__ = ["Board"]
 AFTER_FAULT_SECONDS = 1.0
 """Delay before retrying after an error."""
 
-PACKET_SECONDS = 0.05
+PACKET_SECONDS = 0.04
 """Minimum time between two packets."""
 
 FLOOD_SECONDS = 0.5
