@@ -23,8 +23,10 @@ def worker_command(channel: Channel) -> list[str]:
     return [channel.executable, f"{channel.package}/worker/bootstrap.py"]
 
 
-def warm_command(channel: Channel, modules: Sequence[str], ahead: Sequence[str] = ()) -> list[str]:
-    """Return the command of a process that imports modules, to be forked from.
+def warm_command(
+    channel: Channel, modules: Sequence[str] = (), ahead: Sequence[str] = ()
+) -> list[str]:
+    """Return the command of a process to be forked from, which imports modules before.
 
     Without those `ahead` it works as well.
     """

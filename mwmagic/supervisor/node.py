@@ -30,6 +30,12 @@ __all__ = ["WARM", "Node"]
 WARM = "warm"
 """The key of the one warm process that each machine has."""
 
+BARE = "bare"
+"""The key of a process that has imported nothing, where there is no warm one."""
+
+BARE_SECONDS = 0.5
+"""How long after a machine is ready it starts: the first launch may follow at once."""
+
 IMPORT_SECONDS = 1.0
 """How often it is told that starts wait for an import, of which nothing else tells."""
 
@@ -105,6 +111,9 @@ class Node:
         self._early: dict[str, str] = {}
         self._ahead: tuple[str, ...] = ()
         self._again: Callable[[str], None] = lambda _: None
+        self._bare: dict[str, str] | None = None
+        self._plain: set[str] = set()
+        self._later: asyncio.TimerHandle | None = None
         self._since = 0.0
         self._ticking: asyncio.TimerHandle | None = None
         self._ports: list[int] = []
@@ -202,8 +211,9 @@ class Node:
         """End the agent and everything it started."""
         for task in (self.looking, *self._bringing.values()):
             task.cancel()
-        if self._ticking is not None:
-            self._ticking.cancel()
+        for timer in (self._ticking, self._later):
+            if timer is not None:
+                timer.cancel()
         await self.channel.close()
 
     # Processes.
@@ -243,6 +253,19 @@ class Node:
         self.channel.send("warm", key=WARM, argv=command(ahead), env=env, cwd=cwd)
         if self._ticking is None:
             self._tick()
+
+    def keep_bare(self, argv: Sequence[str], env: dict[str, str], cwd: str) -> None:
+        """Soon start a process that has imported nothing, unless that has begun.
+
+        A fork of it takes a fraction of the time that an interpreter takes to start.
+        """
+        if self._later is None:
+            command = partial(self._keep_bare, list(argv), env, cwd)
+            self._later = asyncio.get_running_loop().call_later(BARE_SECONDS, command)
+
+    def _keep_bare(self, argv: list[str], env: dict[str, str], cwd: str) -> None:
+        self._early = early(env)
+        self.channel.send("warm", key=BARE, argv=argv, env=env, cwd=cwd)
 
     def _without(
         self,
@@ -299,9 +322,15 @@ class Node:
             return
         if not self.disk.shared:
             self._logs.begin(command["process"], command["log"], command["report"])
-        zygote = WARM if alike and self.warm.state == "ready" else None
+        zygote = WARM if alike and self.warm.state == "ready" else self._bare_for(env)
+        if zygote == BARE:
+            self._plain.add(command["process"])
         there = {name: command[name] and self.disk.there(command[name]) for name in _PATHS}
         self.channel.send("start", **{**command, **there}, env=env, zygote=zygote)
+
+    def _bare_for(self, env: dict[str, str]) -> str | None:
+        """Return the key of the process that has imported nothing, if it has such variables."""
+        return BARE if self._bare is not None and self._bare == early(env) else None
 
     def _lacks(self, process: str, files: Sequence[Path]) -> bool:
         """Return whether a process's files are still being brought."""
@@ -334,7 +363,9 @@ class Node:
     # What the agent says.
 
     def _take(self, event: Message) -> None:
-        if event["type"] == "warmed":
+        if event.get("key") == BARE:
+            self._bare = self._early if event["type"] == "warmed" else None
+        elif event["type"] == "warmed":
             self.warm = Warm("ready", seconds=event["seconds"], pid=event["pid"])
             self.proceed()
         elif event["type"] == "cooled" or event.get("command") == "warm":  # refused
@@ -343,7 +374,14 @@ class Node:
             self._used = event["machine"]
         elif event.get("reason") == AGENT_LOST:
             self.alive = False  # a restart must not rely on it, even before its line ends
-        self._listener(event)
+        self._listener(self._as_started(event))
+
+    def _as_started(self, event: Message) -> Message:
+        """Return an event; a process that was forked from the bare one is not warm."""
+        if event["type"] != "started" or event["process"] not in self._plain:
+            return event
+        self._plain.discard(event["process"])
+        return {**event, "warm": False}
 
     def _cooled(self, error: str, module: str | None) -> None:
         """Start the warm process again without a module that made it unfit, or do without it."""

@@ -66,11 +66,14 @@ class Preparation:
             It has fewer GPUs than requested.
         """
         node.share(self._shares(node, alone=alone))
+        env = self.environment(node, spec, node.tasks[0], self.on(node).env)
+        folder = node.disk.folder(self._options.directory)
         if self.start.warm:
             modules = framework_for(self._options.framework).warm
             command = partial(warm_command, node.channel, modules)
-            env = self.environment(node, spec, node.tasks[0], self.on(node).env)
-            node.warm_up(command, self._ahead(), env, node.disk.folder(self._options.directory))
+            node.warm_up(command, self._ahead(), env, folder)
+        else:
+            node.keep_bare(warm_command(node.channel), env, folder)
         node.proceed()
 
     def _ahead(self) -> list[str]:

@@ -14,8 +14,9 @@ from mwmagic.errors import ClusterError, SupervisorError
 from mwmagic.model.cluster import ClusterSpec
 from mwmagic.model.options import ClusterOptions
 from mwmagic.model.start import Start
+from mwmagic.supervisor import node
 from mwmagic.supervisor import place as module
-from mwmagic.supervisor.node import WARM
+from mwmagic.supervisor.node import BARE, WARM
 from mwmagic.supervisor.order import Order
 from mwmagic.supervisor.place import Place
 from mwmagic.testing import FakeEngine, FakeMachine
@@ -120,6 +121,40 @@ def test_each_machine_has_a_warm_process_of_its_own():
         assert (await scene.heard.get())["process"] == "p0"
         assert (await scene.until("started", process="p1"))["warm"]
         assert [state for _, _, state, _ in scene.states()] == ["ready", "ready"]
+
+
+@pytest.fixture
+def zygotes(monkeypatch):
+    """Note what processes are to be forked from, by their names."""
+    found = {}
+
+    def start(agent, command):
+        found[command["process"]] = command["zygote"]
+        agents.FakeAgent.start(agent, command)
+
+    monkeypatch.setitem(agents._HANDLERS, "start", start)
+    return found
+
+
+@pytest.mark.parametrize(("env", "key"), [({"A": "b"}, BARE), ({"PYTHONHASHSEED": "3"}, None)])
+def test_without_a_warm_process_starts_are_forks_of_a_bare_one(monkeypatch, zygotes, env, key):
+    monkeypatch.setattr(node, "BARE_SECONDS", 0.0)
+
+    @on(lambda: Scene(made("a")))
+    async def _(scene):
+        await scene.until("warmed", key=BARE)
+        scene.start(0, **env)
+        assert not (await scene.until("started"))["warm"]
+        assert zygotes == {"p0": key}
+        [machine] = scene.place.machines
+        assert machine.warm.state == "off"
+        [agent] = scene.machines[0].agents
+        agent.emit("cooled", key=BARE, error="killed", module=None)
+        await scene.until("cooled")
+        scene.start(1)
+        await scene.until("started", process="p1")
+        assert zygotes["p1"] is None
+        assert machine.warm.state == "off"
 
 
 def test_what_an_import_reads_starts_cold_at_once():
