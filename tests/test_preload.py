@@ -16,6 +16,8 @@ FILES = {
     "thread_one": "import threading, time\n"
     "threading.Thread(target=time.sleep, args=(99,), daemon=True).start()\n",
     "exit_one": "import sys\nsys.exit('no')\n",
+    "variable_one": "import os\nos.environ['SET_BY_AN_IMPORT'] = '1'\n",
+    "file_one": "import os\nOPEN = open(os.devnull)\n",
     "print_one": "print('printed by an import', flush=True)\n",
 }
 """Modules that are installed, as far as a cluster can see."""
@@ -78,15 +80,16 @@ def test_what_is_named_is_imported_for_programs_and_live_cells(declared, named):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("bad", ["thread_one", "print_one"])
+@pytest.mark.parametrize("bad", ["thread_one", "print_one", "variable_one", "file_one"])
 def test_a_module_of_which_a_fork_would_lose_something_is_left_out(declared, bad):
     with declared(preload=(bad, "slow_one")) as cluster:
         assert printed(cluster, LOOK) == ["True False\nFalse\n"] * 2
         code = f"import sys, threading\nprint('{bad}' in sys.modules)\nimport {bad}\n"
-        code += "print(threading.active_count())\nimport os; os._exit(0)"
+        code += "import os\nprint(threading.active_count(), 'SET_BY_AN_IMPORT' in os.environ)"
         more = "printed by an import\n" if bad == "print_one" else ""
         count = 2 if bad == "thread_one" else 1
-        assert printed(cluster, code) == [f"False\n{more}{count}\n"] * 2
+        expected = f"False\n{more}{count} {bad == 'variable_one'}\n"
+        assert printed(cluster, code + "\nos._exit(0)") == [expected] * 2
 
 
 @pytest.mark.slow

@@ -26,6 +26,7 @@ import signal
 import socket
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -130,25 +131,27 @@ class Unfit(Exception):
 
 
 def import_ahead(names: Iterable[str]) -> None:
-    """Import modules that workers may need, but none that prints: that is for a worker's log."""
+    """Import modules that workers may need, but none whose effects a worker would not have."""
     for name in names:
-        printed = written()
-        try:
+        before = effects()
+        with suppress(SystemExit):
             import_all([name])
-            check_forkable()
-        except SystemExit:
-            continue
-        except RuntimeError as error:
-            raise Unfit(name, str(error)) from None
-        if written() > printed:
-            raise Unfit(name, "its import prints")
+        after = effects()
+        for what, known in before.items():
+            if after[what] != known:
+                raise Unfit(name, f"its import {what}")
 
 
-def written() -> int:
-    """Return how many bytes this process has printed so far."""
+def effects() -> dict[str, object]:
+    """Return what imports may change besides modules, and what it means if one does."""
     sys.stdout.flush()
     LIBC.fflush(None)
-    return os.fstat(1).st_size
+    return {
+        "prints, which is for a worker's log": os.fstat(1).st_size,
+        "starts threads, which a fork would lose": len(os.listdir("/proc/self/task")),  # noqa: PTH208 - no paths are needed
+        "opens files, which forks would share": len(os.listdir("/proc/self/fd")),  # noqa: PTH208 - the same
+        "sets variables, which a worker would not have": dict(os.environ),
+    }
 
 
 def divided(words: list[str]) -> tuple[list[str], list[str]]:
