@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 
-__all__ = ["is_ours", "is_users"]
+__all__ = ["attribute", "file_of", "is_ours", "is_users"]
 
 _ROOMS = ("agent", "frameworks", "model", "repairs", "worker")
 """The rooms that run inside a worker."""
@@ -19,6 +19,17 @@ _INSTALLED = (
 
 _COMPILED = (".pyx", ".pxd", ".pxi")
 """How the relative paths end that compiled packages give."""
+
+
+def attribute(module: object, name: str) -> object:
+    """Return what a module has; one that is lazy would import itself if it were asked."""
+    return getattr(module, "__dict__", {}).get(name)
+
+
+def file_of(module: object) -> str:
+    """Return the file that a module comes from, if it says any."""
+    file = attribute(module, "__file__")
+    return file if isinstance(file, str) else ""
 
 
 def is_ours(file: str) -> bool:

@@ -9,7 +9,7 @@ import os
 import sys
 
 from mwmagic.model import variables
-from mwmagic.model.ownership import is_users
+from mwmagic.model.ownership import file_of, is_users
 
 from .preparation import announce
 from .standard import standard
@@ -39,7 +39,7 @@ def _dismantle(script: str) -> None:
     TensorFlow's writers, for example, write out their buffers then.
     """
     for name, module in list(sys.modules.items()):
-        if name == "__main__" or is_users(getattr(module, "__file__", None) or "", script):
+        if name == "__main__" or is_users(file_of(module), script):
             del sys.modules[name]
     gc.collect()
 
@@ -85,7 +85,7 @@ def _note_imports(script: str) -> None:
 
     try:  # noqa: SIM105 - as above
         imports.note(path, script, os.environ.get(variables.SOURCE, script))
-    except OSError:  # the record may be gone
+    except Exception:  # noqa: BLE001, S110 - the record is gone, or a module is no module
         pass
 
 

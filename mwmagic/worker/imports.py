@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from mwmagic.model.ownership import is_users
+from mwmagic.model.ownership import attribute, file_of, is_users
 
 __all__ = ["note"]
 
@@ -36,7 +36,8 @@ def note(path: str, script: str, copy: str) -> None:
         It cannot be written.
     """
     modules = list(sys.modules.items())
-    own = {name: _file(module) for name, module in modules if is_users(_file(module), script)}
+    places = {name: file_of(module) for name, module in modules}
+    own = {name: file for name, file in places.items() if is_users(file, script)}
     files = {file for name, file in own.items() if not name.startswith(("__main__", "mwmagic"))}
     named = _named([_source(file) for file in (copy, *files)]) - {*own, *sys.stdlib_module_names}
     found = [name for name, module in modules if name not in own and _matters(name, module, named)]
@@ -51,12 +52,7 @@ def _matters(name: str, module: object, packages: set[str]) -> bool:
     parts = name.split(".")
     known = parts[0] in packages and len(parts) <= LEVEL_COUNT
     public = not any(part.startswith("_") for part in parts)
-    return known and public and getattr(module, "__spec__", None) is not None
-
-
-def _file(module: object) -> str:
-    file = getattr(module, "__file__", None)
-    return file if isinstance(file, str) else ""
+    return known and public and attribute(module, "__spec__") is not None
 
 
 def _source(file: str) -> bytes:

@@ -18,10 +18,11 @@ def noted(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MWMAGIC_IMPORTS", str(tmp_path / "imports.txt"))
 
-    def run(code):
+    def run(code, *, ends_well=False):
         (tmp_path / "main.py").write_text(code)
         command = [sys.executable, bootstrap.__file__, "main.py"]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        assert not ends_well or done.returncode == 0, done.stderr
         path = tmp_path / "imports.txt"
         return path.read_text().split() if path.exists() else done.stderr
 
@@ -52,6 +53,18 @@ def test_it_is_noted_however_the_code_ends(noted, end):
 def test_a_fork_notes_nothing(noted):
     code = "import os\nif os.fork():\n    os.wait()\n    os._exit(0)\nimport psutil"
     assert noted(code) == ""
+
+
+def test_odd_modules_do_not_keep_a_program_from_ending(noted):
+    code = """
+import sys, psutil
+class Odd:
+    __slots__ = ()
+    __file__ = property(lambda _: 1 / 0)
+sys.modules["odd"] = Odd()
+sys.modules["none"] = None
+"""
+    assert noted(code, ends_well=True) == ["psutil"]
 
 
 def test_a_record_that_is_gone_ends_nothing(noted, monkeypatch):
