@@ -13,6 +13,8 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+import psutil
+
 from mwmagic.agent.system import LIBC, PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, prctl
 
 if TYPE_CHECKING:
@@ -53,8 +55,6 @@ def end(agents: Collection[int]) -> None:
     agents : collection of int
         The ids of the children that are not orphans.
     """
-    import psutil  # later than the supervisor starts
-
     for _ in range(_LOOKS if _adopts() else 0):
         orphans = [child.pid for child in psutil.Process().children() if child.pid not in agents]
         if not orphans:

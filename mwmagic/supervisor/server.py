@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
+import psutil
+
 from mwmagic.engines.inlet import Inlet
 from mwmagic.errors import ClusterEnding, ClusterOwned, MwmagicError, SupervisorError
 from mwmagic.model.live import What
@@ -37,8 +39,6 @@ _GATHERED = frozenset({What.BEGUN, What.ANSWER})
 
 def _described(pid: int) -> str:
     """Name a process, and its notebook where Jupyter says which."""
-    import psutil  # later than the supervisor starts
-
     try:
         notebook = psutil.Process(pid).environ().get(SESSION, "")
     except psutil.Error:
