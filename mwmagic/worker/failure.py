@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 
 from mwmagic.model.ownership import is_ours, is_users
 
 from .exit import exit_code
+from .file import replace
 from .preparation import announce
 from .standard import standard
 
@@ -100,14 +100,10 @@ def _write(path: str | None, told: dict[str, object]) -> None:
     """Write the report as a whole, or not at all."""
     if not path:
         return
-    draft = f"{path}.draft"
     # Without it the exit code and the log remain; the record may be gone.
     with standard("contextlib").suppress(OSError):
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
-            # Escapes would make it six times as long.
-            standard("json").dump(told, file, ensure_ascii=False)
-        os.replace(draft, path)  # noqa: PTH105 - both are strings
+        # Escapes would make it six times as long.
+        replace(path, standard("json").dumps(told, ensure_ascii=False))
 
 
 def _without_own(error: BaseException) -> TracebackType | None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
 from mwmagic.model.ownership import attribute, file_of, is_users
+
+from .file import replace
 
 __all__ = ["note"]
 
@@ -41,10 +42,7 @@ def note(path: str, script: str, copy: str) -> None:
     files = {file for name, file in own.items() if not name.startswith(("__main__", "mwmagic"))}
     named = _named([_source(file) for file in (copy, *files)]) - {*own, *sys.stdlib_module_names}
     found = [name for name, module in modules if name not in own and _matters(name, module, named)]
-    draft = f"{path}.draft"
-    with open(draft, "w", encoding="utf-8", errors="replace") as file:  # noqa: PTH123 - both are strings
-        file.write("".join(f"{name}\n" for name in found))
-    os.replace(draft, path)  # noqa: PTH105 - as above
+    replace(path, "".join(f"{name}\n" for name in found))
 
 
 def _matters(name: str, module: object, packages: set[str]) -> bool:
