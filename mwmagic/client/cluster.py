@@ -267,7 +267,7 @@ class Cluster:
     @property
     def closed(self) -> bool:
         """Whether the cluster ended, or `close` hung up on it."""
-        return self._connection.lost
+        return self._connection.lost or self._connection.closed
 
     @property
     def machines(self) -> tuple[MachineStatus, ...]:
