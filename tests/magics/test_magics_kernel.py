@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from contextlib import suppress
 
 import IPython
 import psutil
@@ -12,6 +13,7 @@ import pytest
 from processes import eventually
 
 from mwmagic import Cluster
+from mwmagic.agent.variables import LABEL
 from mwmagic.record import runs
 
 pytestmark = pytest.mark.slow
@@ -43,9 +45,22 @@ import time; time.sleep(600)
 """
 
 
-def ours(kernel):
-    """Return the processes below the kernel: supervisor, agent, workers."""
+def everything(kernel):
+    """Return the processes below the kernel."""
     return psutil.Process(kernel.manager.provisioner.process.pid).children(recursive=True)
+
+
+def waits(process):
+    """Return whether a process has no task yet: it, or its fork, is there for the next start."""
+    with suppress(psutil.Error):
+        label = process.environ().get(LABEL, "")
+        return "zygote" in process.cmdline() and not label.strip()
+    return True  # it has just ended
+
+
+def ours(kernel):
+    """Return the processes below the kernel that do something: supervisor, agent, workers."""
+    return [one for one in everything(kernel) if not waits(one)]
 
 
 def test_a_cell_runs_on_every_task_and_the_log_tells(kernel, tmp_path):
@@ -100,7 +115,7 @@ def test_a_cluster_ends_at_once_though_its_supervisor_was_stopped(kernel):
     began = time.monotonic()
     assert "nothing is left running" in kernel.run("%mw_stop --cluster").text
     assert time.monotonic() - began < 10
-    assert ours(kernel) == []
+    assert everything(kernel) == []
 
 
 def test_wait_can_be_interrupted_and_the_run_goes_on(kernel):
@@ -142,7 +157,7 @@ def test_stop_ends_the_run_and_the_cluster_only_where_that_is_asked_for(kernel):
     error = kernel.run("%mw_stop 1 --cluster").error
     assert error.startswith("BadArguments: --cluster ends every task, not only 1")
     assert "nothing is left running" in kernel.run("%mw_stop --cluster --grace 1").text
-    assert ours(kernel) == []
+    assert everything(kernel) == []
     assert kernel.run("%mw_wait").error.startswith("NoCluster: ")
     assert kernel.run("%mw_stop").text == "nothing is running\n"
     assert kernel.run("%mw_stop --grace 1").error.startswith(idle)
@@ -154,7 +169,7 @@ def test_a_killed_kernel_leaves_nothing(kernel):
     kernel.run(DECLARE)
     kernel.run(SLEEP)
     eventually(lambda: len(ours(kernel)) == 4)
-    left = ours(kernel)
+    left = everything(kernel)
     os.kill(kernel.manager.provisioner.process.pid, signal.SIGKILL)
     _, alive = psutil.wait_procs(left, timeout=5)
     assert not alive
@@ -435,7 +450,7 @@ def test_unloading_what_was_not_used_leaves_nothing(kernel):
 def test_unloading_leaves_nothing(kernel):
     kernel.run(DECLARE)
     assert kernel.run("%unload_ext mwmagic").error is None
-    assert ours(kernel) == []
+    assert everything(kernel) == []
     assert (
         kernel.run(
             "sorted(n for n in get_ipython().magics_manager.lsmagic()['line'] if 'mw_' in n)"
@@ -476,7 +491,7 @@ def test_unloading_lets_the_workers_save(kernel, tmp_path):
     training(kernel)
     assert kernel.run("%unload_ext mwmagic").error is None
     assert saved(tmp_path) == ["saved-worker:0", "saved-worker:1"]
-    assert ours(kernel) == []
+    assert everything(kernel) == []
 
 
 def test_reloading_keeps_what_runs(kernel, tmp_path):
@@ -488,13 +503,13 @@ def test_reloading_keeps_what_runs(kernel, tmp_path):
     assert kernel.run("%mw_stop").text == "stopped run 1\n"
     assert saved(tmp_path) == ["saved-worker:0", "saved-worker:1"]
     assert "ended the cluster" in kernel.run("%mw_stop --cluster").text
-    assert ours(kernel) == []
+    assert everything(kernel) == []
 
 
 @pytest.mark.parametrize("end", ["shut down", "exit"])
 def test_a_kernel_that_ends_lets_the_workers_save(kernel, tmp_path, end):
     training(kernel)
-    left = ours(kernel)
+    left = everything(kernel)
     if end == "exit":
         kernel.send("exit")
         kernel.manager.provisioner.process.wait(30)
