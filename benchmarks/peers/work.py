@@ -22,6 +22,8 @@ from .peer import PRINTED_BYTES
 TASKS = 2
 TRIPS = 20
 NOTE_SECONDS = 120.0
+"""How long a peer may take to start its tasks, or to start them again."""
+
 TOLD_SECONDS = 60.0
 """How long a peer may take to tell that a task was killed."""
 
@@ -149,5 +151,8 @@ def restart(peer):
         _, found, _ = one.begin(peer.restarts)
         began = time.monotonic()
         os.kill(found[1][0], signal.SIGKILL)
-        again = one.notes()
+        try:
+            again = one.notes()
+        except TimeoutError:
+            return {"restart": NOTE_SECONDS}
         return {"restart": max(moment for _, moment in again.values()) - began}
