@@ -7,6 +7,7 @@ import shutil
 import stat
 
 import pytest
+from processes import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -179,10 +180,11 @@ def test_an_export_replaces_nothing_of_the_users(kernel, tmp_path):
 
 
 def finished(kernel, directory):
-    """Have a run finished, and return the file with its state."""
+    """Have a run finished, and return the file with its state, which nothing changes any more."""
     kernel.run(DECLARE)
     assert kernel.run("%%mw_worker --wait\nprint('hi')").error is None
     [state] = directory.glob(".mwmagic/runs/*/run.json")
+    eventually(lambda: '"git"' in state.read_text(), "where the run came from")
     return state
 
 
