@@ -92,7 +92,6 @@ def prepare(bootstrap: str, names: list[str], ahead: list[str]) -> ModuleType:
     missing = import_all(names)
     if names and len(missing) == len(names):
         raise RuntimeError("; ".join(missing))
-    check_forkable()
     import_ahead(ahead)
     module.preload()
     check_forkable()
@@ -144,8 +143,7 @@ def import_ahead(names: Iterable[str]) -> None:
 
 def effects() -> dict[str, object]:
     """Return what imports may change besides modules, and what it means if one does."""
-    sys.stdout.flush()
-    LIBC.fflush(None)
+    flush()
     return {
         "prints, which is for a worker's log": os.fstat(1).st_size,
         "starts threads, which a fork would lose": len(os.listdir("/proc/self/task")),  # noqa: PTH208 - no paths are needed
@@ -168,11 +166,16 @@ def settle() -> None:
     package = __package__ or ""
     for name in [name for name in sys.modules if name.partition(".")[0] == package]:
         del sys.modules[name]
+    flush()
+    gc.collect()
+    gc.freeze()
+
+
+def flush() -> None:
+    """Write out what has been printed, by Python and by libraries."""
     sys.stdout.flush()
     sys.stderr.flush()
     LIBC.fflush(None)
-    gc.collect()
-    gc.freeze()
 
 
 def say(channel: socket.socket, **fields: object) -> None:
@@ -400,7 +403,7 @@ def main() -> tuple[ModuleType, list[str]]:
         names, ahead = divided(sys.argv[4:])
         module = prepare(sys.argv[3], names, ahead)
     except Exception as error:  # noqa: BLE001 - imported code may raise anything
-        unfit = getattr(error, "module", None) if isinstance(error, Unfit) else None
+        unfit = error.module if isinstance(error, Unfit) else None
         say(channel, error=f"{type(error).__name__}: {error}"[:5000], module=unfit)
         sys.exit(1)
     settle()

@@ -63,7 +63,7 @@ class Newborn:
         return self.errors.read().decode("utf-8", "replace")
 
     def close(self) -> None:
-        """Kill it: nobody has a use for it."""
+        """Kill it, since it is not needed."""
         self.process.kill()
         self.process.wait()
         for file in (self.process.stdin, self.process.stdout, self.errors):
@@ -76,7 +76,7 @@ _AHEAD: list[Newborn] = []
 
 @contextmanager
 def started_ahead() -> Iterator[None]:
-    """Have the next `newborn` be there already; one that is not needed is ended again."""
+    """Start the process that the next `newborn` returns; end it afterwards if nothing took it."""
     _AHEAD.append(Newborn())
     try:
         yield

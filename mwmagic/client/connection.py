@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-
 __all__ = ["CLOSE_SECONDS", "REPLY_SECONDS", "Connection", "Conversation", "error_named"]
 
 CLOSE_SECONDS = 15.0

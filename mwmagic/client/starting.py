@@ -58,7 +58,7 @@ def start_supervisor(
         _check_ready(answer, born, path)
     except BaseException:  # Ctrl-C too
         born.close()
-        discard(None, path)
+        sockets.remove(path)
         raise
     born.errors.close()
     return born.process
@@ -77,19 +77,18 @@ def _check_ready(answer: dict[str, Any], born: Newborn, path: Path) -> None:
     raise error_named(kind, said)
 
 
-def discard(process: subprocess.Popen[bytes] | None, path: Path) -> None:
+def discard(process: subprocess.Popen[bytes], path: Path) -> None:
     """Kill a supervisor that is of no use, and remove what it left beside its socket.
 
     Parameters
     ----------
-    process : subprocess.Popen or None
-        The supervisor, if it was started.
+    process : subprocess.Popen
+        The supervisor.
     path : Path
-        The socket that it was to create.
+        Its socket.
     """
-    if process is not None:
-        process.kill()
-        process.wait()
+    process.kill()
+    process.wait()
     sockets.remove(path)
 
 

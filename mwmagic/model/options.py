@@ -13,6 +13,7 @@ from mwmagic.errors import ClusterError
 from .cluster import Task, make_tasks
 from .misspelling import meant
 from .option import Option, Repeated, read_duration, read_words
+from .text import is_module_name
 from .variables import KERAS_MODES
 
 if TYPE_CHECKING:
@@ -242,8 +243,8 @@ class ClusterOptions:
     )
     preload: tuple[str, ...] = _option(
         (AUTO,),
-        "Modules that the workers find imported when they start, separated by commas; auto stands "
-        "for what the latest run imported that is recorded here.",
+        "Modules that are already imported when a worker starts, separated by commas; auto means "
+        "those that the latest run in this directory imported.",
         Repeated.MUST_MATCH_IF_TYPED,
         words={"none": ()},
         metavar="auto|none|A,B,...",
@@ -327,7 +328,7 @@ def _check_known(names: Iterable[str]) -> None:
 def _check_modules(names: Iterable[str]) -> None:
     """Refuse what cannot be a module's name."""
     for name in names:
-        if not all(part.isidentifier() for part in name.split(".")):
+        if not is_module_name(name):
             raise ClusterError(
                 f"preload: {name!r} is not a module's name; name modules as `import` does, such as "
                 "sklearn.datasets,pandas"

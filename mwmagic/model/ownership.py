@@ -1,4 +1,8 @@
-"""Whose code a file is: the user's, mwmagic's, or what is installed."""
+"""Whose code a file is: the user's, mwmagic's, or what is installed.
+
+A worker asks this as it exits, when importing `re` could import modules of the user's that have the
+names of Python's own.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import posixpath
 
 __all__ = ["attribute", "file_of", "is_ours", "is_users"]
 
-_ROOMS = ("agent", "frameworks", "model", "repairs", "worker")
+_ROOMS = tuple(f"/mwmagic/{room}" for room in ("agent", "frameworks", "model", "repairs", "worker"))
 """The rooms that run inside a worker."""
 
 _INSTALLED = (
@@ -34,19 +38,25 @@ def file_of(module: object) -> str:
 
 def is_ours(file: str) -> bool:
     """Return whether a file is a part of mwmagic that runs inside workers."""
-    folder, _, name = file.rpartition("/")
-    if not name.endswith(".py"):
-        return False
-    return file.endswith("/mwmagic/keras.py") or folder.endswith(
-        tuple(f"/mwmagic/{room}" for room in _ROOMS)
-    )
+    folder, _, name = file.removesuffix(".py").rpartition("/")
+    module = file.endswith(".py") and name.replace("_", "a").isalnum()
+    return module and (folder.endswith(_ROOMS) or file.endswith("/mwmagic/keras.py"))
 
 
 def _is_installed(file: str) -> bool:
     """Return whether a file is generated, or belongs to Python or to a package."""
-    zipped = "/python3" in file and ".zip/" in file
     compiled = not file.startswith("/") and file.endswith(_COMPILED)
-    return file.startswith("<") or zipped or compiled or any(one in file for one in _INSTALLED)
+    listed = any(one in file for one in _INSTALLED)
+    return file.startswith("<") or compiled or listed or _is_zipped(file)
+
+
+def _is_zipped(file: str) -> bool:
+    """Return whether a file is in the archive of Python's own modules, as ``python311.zip``."""
+    folders = file.split("/")[1:-1] if ".zip/" in file else ()
+    return any(
+        name.startswith("python3") and name.endswith(".zip") and name[7:-4].isdecimal()
+        for name in folders
+    )
 
 
 def is_users(file: str, script: str = "") -> bool:

@@ -10,7 +10,7 @@ from .numbers import encoded
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["encodable", "finite", "sendable"]
+__all__ = ["encodable", "finite", "is_module_name", "sendable"]
 
 _LONE = re.compile("[\ud800-\udfff]")
 
@@ -18,6 +18,11 @@ _LONE = re.compile("[\ud800-\udfff]")
 def encodable(text: str) -> str:
     """Return `text` with every lone surrogate replaced, since no encoder accepts those."""
     return text if text.isascii() else _LONE.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def is_module_name(text: str) -> bool:
+    """Return whether a text may be the name of a module, as ``import`` has it."""
+    return all(part.isidentifier() for part in text.split("."))
 
 
 def finite(value: Any) -> Any:  # noqa: ANN401 - JSON values

@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from mwmagic.model.text import is_module_name
+
 from .paths import RunPaths, numbered
 
 if TYPE_CHECKING:
@@ -32,5 +34,4 @@ def latest_imports(root: Path) -> list[str]:
 def _names(data: bytes) -> list[str]:
     """Return the names in a file that any program may have written."""
     lines = data.decode("utf-8", "replace").splitlines()
-    known = [line for line in lines if all(part.isidentifier() for part in line.split("."))]
-    return known[:MODULE_COUNT]
+    return [*filter(is_module_name, lines)][:MODULE_COUNT]

@@ -110,9 +110,8 @@ class Node:
         self._lost = lost
         self._early: dict[str, str] = {}
         self._ahead: tuple[str, ...] = ()
-        self._again: Callable[[str], None] = lambda _: None
-        self._bare: dict[str, str] | None = None
-        self._plain: set[str] = set()
+        self._without: Callable[[str], None] = lambda _: None
+        self._bare = False
         self._later: asyncio.TimerHandle | None = None
         self._since = 0.0
         self._ticking: asyncio.TimerHandle | None = None
@@ -245,7 +244,13 @@ class Node:
         """
         if self.warm.state in ("importing", "ready"):
             return
-        self._again = partial(self._without, command, ahead, env, cwd)
+
+        def without(module: str) -> None:
+            package = module.partition(".")[0]
+            rest = [name for name in ahead if name.partition(".")[0] != package]
+            self.warm_up(command, rest, env, cwd)
+
+        self._without = without
         self.warm = Warm("importing")
         self._since = time.monotonic()
         self._ahead = tuple(ahead)
@@ -266,19 +271,6 @@ class Node:
     def _keep_bare(self, argv: list[str], env: dict[str, str], cwd: str) -> None:
         self._early = early(env)
         self.channel.send("warm", key=BARE, argv=argv, env=env, cwd=cwd)
-
-    def _without(
-        self,
-        command: Callable[[Sequence[str]], list[str]],
-        ahead: Sequence[str],
-        env: dict[str, str],
-        cwd: str,
-        module: str,
-    ) -> None:
-        """Start the warm process without a module's package."""
-        package = module.partition(".")[0]
-        rest = [name for name in ahead if name.partition(".")[0] != package]
-        self.warm_up(command, rest, env, cwd)
 
     def _tick(self) -> None:
         """Send news each second while starts wait for the warm process to import."""
@@ -323,14 +315,12 @@ class Node:
         if not self.disk.shared:
             self._logs.begin(command["process"], command["log"], command["report"])
         zygote = WARM if alike and self.warm.state == "ready" else self._bare_for(env)
-        if zygote == BARE:
-            self._plain.add(command["process"])
         there = {name: command[name] and self.disk.there(command[name]) for name in _PATHS}
         self.channel.send("start", **{**command, **there}, env=env, zygote=zygote)
 
     def _bare_for(self, env: dict[str, str]) -> str | None:
         """Return the key of the process that has imported nothing, if it has such variables."""
-        return BARE if self._bare is not None and self._bare == early(env) else None
+        return BARE if self._bare and early(env) == self._early else None
 
     def _lacks(self, process: str, files: Sequence[Path]) -> bool:
         """Return whether a process's files are still being brought."""
@@ -364,7 +354,7 @@ class Node:
 
     def _take(self, event: Message) -> None:
         if event.get("key") == BARE:
-            self._bare = self._early if event["type"] == "warmed" else None
+            self._bare = event["type"] == "warmed"
         elif event["type"] == "warmed":
             self.warm = Warm("ready", seconds=event["seconds"], pid=event["pid"])
             self.proceed()
@@ -374,20 +364,15 @@ class Node:
             self._used = event["machine"]
         elif event.get("reason") == AGENT_LOST:
             self.alive = False  # a restart must not rely on it, even before its line ends
-        self._listener(self._as_started(event))
-
-    def _as_started(self, event: Message) -> Message:
-        """Return an event; a process that was forked from the bare one is not warm."""
-        if event["type"] != "started" or event["process"] not in self._plain:
-            return event
-        self._plain.discard(event["process"])
-        return {**event, "warm": False}
+        if event["type"] == "started" and self.warm.state == "off":
+            event = {**event, "warm": False}  # if it was forked, then from the bare process
+        self._listener(event)
 
     def _cooled(self, error: str, module: str | None) -> None:
         """Start the warm process again without a module that made it unfit, or do without it."""
         self.warm = Warm("failed", error=error)
         if module is not None:
-            self._again(module)
+            self._without(module)
         self.proceed()
 
     def _gone(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from mwmagic.errors import ClusterError
@@ -71,11 +71,12 @@ class Preparation:
         if self.start.warm:
             modules = framework_for(self._options.framework).warm
             command = partial(warm_command, node.channel, modules)
-            node.warm_up(command, self._ahead(), env, folder)
+            node.warm_up(command, self._ahead, env, folder)
         else:
             node.keep_bare(warm_command(node.channel), env, folder)
         node.proceed()
 
+    @cached_property
     def _ahead(self) -> list[str]:
         """Return the modules to import ahead besides the framework's."""
         names: list[str] = []

@@ -32,10 +32,9 @@ def _find_package() -> None:
 def preload() -> None:
     """Import what workers use, in a process that they are forked from; install nothing."""
     _find_package()
-    from mwmagic.worker import preparation, program
+    from mwmagic.worker.program import preload
 
-    program.preload()
-    preparation.preload()
+    preload()
 
 
 def main(argv: list[str]) -> None:

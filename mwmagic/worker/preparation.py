@@ -55,7 +55,7 @@ def prepare() -> None:
     if not _INSTALLED:
         _install(observed=line is not None)
     count = int(os.environ.get(variables.DEVICES, "0"))
-    if count > 1:
+    if count:
         from . import devices
 
         devices.install(count)

@@ -29,8 +29,10 @@ _FOLDER = os.path.dirname(os.path.realpath(__file__))  # noqa: PTH120 - `pathlib
 
 
 def preload() -> None:
-    """Import what `main` does as it ends, in a process that workers are forked from."""
-    from . import exit, failure  # noqa: A004, F401 - for workers
+    """Do what workers have in common in a process that they are forked from; see `preparation`."""
+    from . import exit, failure, preparation  # noqa: A004, F401 - the first two are for workers
+
+    preparation.preload()
 
 
 def main(argv: list[str]) -> None:
