@@ -5,7 +5,7 @@ from __future__ import annotations
 from .peer import NOTE, PRINTS, Peer
 
 FIRST = f"%%distributed\n{NOTE}note(rank)\n"
-"""Twice: the cell after `%dist_init` gets lost, and is given up after 30 seconds."""
+"""Sent twice: nbdistributed loses the first cell after `%dist_init`, and gives it up after 30 s."""
 
 PEER = Peer(
     name="nbdistributed",
