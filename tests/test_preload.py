@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from types import ModuleType
 
 import pytest
 from processes import eventually
@@ -117,9 +119,12 @@ def test_a_variable_that_it_may_read_starts_a_worker_cold(declared):
         assert printed(cluster, LOOK) == ["True False\nFalse\n"] * 2
 
 
-def test_what_cannot_be_imported_is_refused(declared):
+def test_what_cannot_be_imported_is_refused(declared, monkeypatch):
     with pytest.raises(NotInstalled, match="no_such_one is not installed here"):
         Cluster(2, preload=("slow_one", "no_such_one.part"))
+    monkeypatch.setitem(sys.modules, "made_one", ModuleType("made_one"))
+    with pytest.raises(NotInstalled, match="made_one is not installed here"):
+        Cluster(2, preload=("made_one",))
     for wrong in ("a b", "1a", "", "a..b", "a;b"):
         with pytest.raises(ClusterError, match="preload"):
             Cluster(2, preload=(wrong,))

@@ -45,10 +45,17 @@ def _check_modules(options: ClusterOptions) -> None:
     """Refuse to import ahead what is not installed; other machines may have other packages."""
     for name in options.preload:
         top = name.partition(".")[0]
-        if name != AUTO and options.engine == "local" and find_spec(top) is None:
+        if name != AUTO and options.engine == "local" and not _is_installed(top):
             raise NotInstalled(
                 f"--preload: {top} is not installed here; install it, or leave it out"
             )
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ValueError:  # it was made, not imported, as a notebook's `__main__`
+        return False
 
 
 def _check_files(options: ClusterOptions) -> None:
