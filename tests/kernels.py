@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
 from contextlib import contextmanager
 
-from jupyter_client.manager import start_new_kernel
+from jupyter_client.manager import KernelManager
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -26,9 +27,17 @@ def execute(client, code):
 
 @contextmanager
 def started(directory, speak, **env):
-    """Start a kernel in a directory, with further variables, and yield what speaks to it."""
-    manager, client = start_new_kernel(cwd=str(directory), env={**os.environ, **env})
+    """Start a kernel in a directory, with further variables, and yield what speaks to it.
+
+    Its sockets are files: of hundreds of kernels, one finds that a port chosen for it is taken.
+    """
+    sockets = tempfile.mkdtemp()  # pytest's own folders have names too long for a socket
+    manager = KernelManager(transport="ipc", ip=f"{sockets}/kernel")
+    manager.start_kernel(cwd=str(directory), env={**os.environ, **env})
+    client = manager.client()
+    client.start_channels()
     try:
+        client.wait_for_ready(timeout=60)
         yield speak(manager, client)
     finally:
         client.stop_channels()

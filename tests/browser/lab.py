@@ -9,6 +9,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import urllib.request
 
 import nbformat
@@ -67,6 +68,8 @@ class Server:
         own = {"JUPYTER_CONFIG_DIR": "config", "JUPYTER_DATA_DIR": "data", "HOME": "home"}
         own |= {"JUPYTERLAB_SETTINGS_DIR": "settings", "JUPYTERLAB_WORKSPACES_DIR": "workspaces"}
         self.env = {**os.environ, **{name: str(folder / path) for name, path in own.items()}}
+        # Kernels' sockets are files, whose names must be short: a port may be taken by another.
+        self.env["JUPYTER_RUNTIME_DIR"] = tempfile.mkdtemp()
         (folder / "home").mkdir()
         news = folder / "settings" / "@jupyterlab" / "apputils-extension"
         news.mkdir(parents=True)
@@ -84,6 +87,7 @@ class Server:
         return [
             "--ServerApp.ip=127.0.0.1",
             f"--ServerApp.port={self.port}",
+            "--KernelManager.transport=ipc",
             "--IdentityProvider.token=",
             "--ServerApp.disable_check_xsrf=True",
             "--LabApp.expose_app_in_browser=True",
