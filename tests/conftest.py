@@ -38,6 +38,8 @@ def _apart(tmp_path_factory):
     tmp_path_factory.getbasetemp()  # pytest's own folder stays where it is
     # A shell that starts the tests in the background has them, and all they start, ignore it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Exported scripts run what it names, and `make PYTHON=...` passes it on.
+    os.environ.pop("PYTHON", None)
     with tempfile.TemporaryDirectory(prefix="mw-", dir="/tmp") as folder:
         os.environ.update({"TMPDIR": folder, LABEL: str(os.getpid())})
         tempfile.tempdir = folder

@@ -396,7 +396,9 @@ OUTSIDE = """chart => {
 
 def test_a_chart_shows_any_metric_and_marks_attempts(notebook, shot):
     notebook.write(cells.declare(), cells.METRICS).open().run()
-    chart, speed = notebook.board.locator("figure").all()
+    charts = notebook.board.locator("figure")
+    eventually(lambda: charts.count() == 2, "both charts")
+    chart, speed = charts.all()
     label = partial(chart.locator(".mw-plot").get_attribute, "aria-label")
     first = "loss: worker:0 · step 20: 0.05, worker:1 · step 20: 0.05"
     eventually(lambda: label() == first, label)
