@@ -121,12 +121,9 @@ class Agent:
         self.loop.watch(reader, lambda: self.signalled(reader))
 
     def signalled(self, reader: int) -> None:
-        """Close on SIGTERM; when a child has died, look at once for processes to kill."""
-        numbers = waiting_in(reader)
-        if signal.SIGTERM in numbers:
+        """Close on SIGTERM; on SIGCHLD, an orphan may have to be waited for in this turn."""
+        if signal.SIGTERM in waiting_in(reader):
             self.asked()
-        if signal.SIGCHLD in numbers:
-            self.workers.reaper.hurry()
 
     def asked(self) -> None:
         """Give the workers their grace and then close; asked again later, close at once."""

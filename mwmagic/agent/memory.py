@@ -8,15 +8,29 @@ Linux 6.1), or no huge pages, nothing changes.
 from __future__ import annotations
 
 import ctypes
+from contextlib import contextmanager
 from pathlib import Path
 
 from .system import LIBC
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 MADV_COLLAPSE = 25
 HUGE_PAGE_BYTES = 2 << 20
 
 PACKED_BYTES = 16 << 20
 """How much is packed at once, which takes some 30 ms."""
+
+OBJECT_BYTES = 512
+"""The largest object that Python's allocator takes from an arena."""
+
+ARENA_BYTES = 1 << 20
+"""What Python's allocator asks the kernel for at once."""
+
+JOINED_BYTES = 180 << 20
+"""What objects take that the import of TensorFlow makes."""
 
 LIBC.madvise.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
 
@@ -40,8 +54,25 @@ class Packing:
             self._pieces = pieces(Path("/proc/self/maps").read_bytes())
         if self._pieces:
             start, end = self._pieces.pop()
-            LIBC.madvise(start, end - start, MADV_COLLAPSE)
+            for at in range(start, end, HUGE_PAGE_BYTES):  # in one call, the first gap would end it
+                LIBC.madvise(at, HUGE_PAGE_BYTES, MADV_COLLAPSE)
         self.over = not self._pieces
+
+
+@contextmanager
+def joined(size: int = JOINED_BYTES) -> Iterator[None]:
+    """Have the objects that are made meanwhile lie side by side, where huge pages can hold them.
+
+    Otherwise Python's arenas lie between the files that an import maps. They are asked for in
+    advance, and one object keeps each. What is not needed is given back.
+    """
+    objects = [bytes(OBJECT_BYTES - b"".__sizeof__()) for _ in range(size // OBJECT_BYTES)]
+    kept = objects[:: ARENA_BYTES // OBJECT_BYTES // 2]
+    del objects
+    try:
+        yield
+    finally:
+        del kept
 
 
 def pieces(maps: bytes) -> list[tuple[int, int]]:

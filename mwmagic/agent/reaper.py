@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 FIRST_RESCAN_SECONDS = 0.002
 """Interval between two scans for descendants that must die, at first."""
 
+AWAITED_RESCAN_SECONDS = 0.05
+"""The interval while the end of killed workers is awaited, which is told at once."""
+
 LATER_RESCAN_SECONDS = 0.2
 """The interval it grows to while they do not die."""
 
@@ -47,6 +50,7 @@ class Reaper:
             if info is None or info.si_pid in self.family:
                 return  # its own callback waits for it
             os.waitpid(info.si_pid, 0)
+            self.hurry()
 
     @property
     def purging(self) -> bool:
@@ -63,10 +67,22 @@ class Reaper:
         self.left.clear()
         for row in rows:  # zombies count too: what they forked last may be too new to be seen
             self.left.setdefault(row.owner, []).append(row.pid)
-        # One scan may miss a process that forks and ends during the scan.
+        # One scan may miss a process that forks and ends during the scan: one more, at once.
         self.clear = 0 if self.left else self.clear + 1
-        self.rescan = now + self.delay
-        self.delay = min(2 * self.delay, LATER_RESCAN_SECONDS)
+        self.rescan = now + (0.0 if self.clear == 1 else self.interval())
+
+    def interval(self) -> float:
+        """Return how long to wait for the next scan."""
+        if self.awaiting:
+            return AWAITED_RESCAN_SECONDS
+        delay, self.delay = self.delay, min(2 * self.delay, LATER_RESCAN_SECONDS)
+        return delay
+
+    @property
+    def awaiting(self) -> bool:
+        """Whether a worker has been killed and has not ended yet."""
+        killed = (process for process in self.processes.values() if process.doomed)
+        return any(process.pid and not process.exit for process in killed)
 
     def lost(self, row: Row) -> bool:
         """Return whether a descendant must die; any must, once its worker's exit is reported."""
@@ -76,6 +92,11 @@ class Reaper:
             return False
         process = self.processes.get(row.owner)
         return process is None or process.dying
+
+    def ended(self) -> None:
+        """Look for what workers left, once for all that were killed together."""
+        if not self.awaiting:
+            self.hurry()
 
     def hurry(self) -> None:
         """Look for descendants that must die now, and often from now on."""

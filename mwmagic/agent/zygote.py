@@ -26,11 +26,11 @@ import signal
 import socket
 import sys
 import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .memory import Packing
+from .memory import Packing, joined
 from .system import LIBC, PR_SET_PDEATHSIG, wear
 from .variables import LABEL, LINE
 from .wire import ORDER_DESCRIPTORS, as_bytes
@@ -89,7 +89,8 @@ def prepare(bootstrap: str, names: list[str], ahead: list[str]) -> ModuleType:
     """Do what all workers have in common; raise RuntimeError if that would be useless."""
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     module = load(bootstrap)
-    missing = import_all(names)
+    with joined() if names else nullcontext():
+        missing = import_all(names)
     if names and len(missing) == len(names):
         raise RuntimeError("; ".join(missing))
     import_ahead(ahead)

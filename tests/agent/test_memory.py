@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import mmap
+import subprocess
+import sys
+
+import pytest
 
 from mwmagic.agent import memory
 from mwmagic.agent.memory import HUGE_PAGE_BYTES, PACKED_BYTES, Packing, pieces
@@ -50,3 +54,24 @@ def test_a_system_without_it_is_left_as_it_is(monkeypatch):
     while not packing.over:
         packing.go_on()
     assert asked
+
+
+SPREAD = """
+import contextlib, mmap, sys
+from mwmagic.agent.memory import joined
+
+with eval(sys.argv[1]):
+    made, maps = [], []
+    for _ in range(8):
+        made += [bytes(400) for _ in range(4000)]
+        maps.append(mmap.mmap(-1, 64 << 20))
+print(max(map(id, made)) - min(map(id, made)) >> 20)
+"""
+
+
+@pytest.mark.parametrize(
+    ("way", "least", "most"), [("joined(32 << 20)", 13, 33), ("contextlib.nullcontext()", 300, 700)]
+)
+def test_objects_lie_side_by_side_though_files_are_mapped_meanwhile(way, least, most):
+    done = subprocess.run([sys.executable, "-c", SPREAD, way], check=True, capture_output=True)
+    assert least <= int(done.stdout) <= most
