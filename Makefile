@@ -3,21 +3,23 @@
 #   make test    installs into .venv and passes all the tests
 
 PYTHON ?= python3
-PIP = pip install --quiet --disable-pip-version-check
+PIP = pip install --quiet --disable-pip-version-check --no-compile
 # Two files of tests at a time, the longest first: tests/conftest.py orders them.
 PYTEST = python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 # Debian's packages that the tests need, each with a program of it.
 PACKAGES = chromium:chromium iproute2:ip munge:munged openssh-client:ssh openssh-server:sshd \
 	slurm-wlm:slurmctld
-# Thousands of processes import it; where PYTHONDONTWRITEBYTECODE is set, each would compile it.
-COMPILE = python -m compileall -q mwmagic
+# What is imported is compiled once, then. Thousands of processes import it, a third of what pip
+# installs is ever imported, and pip would compile everything.
+export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: demo test check environments lint unit colab ray gpu docs words lab clean
 
 demo: .venv/demo
 	.venv/bin/mwmagic demo
 
-test: environments unit colab ray
+test: environments unit
+	+$(MAKE) --jobs=2 --output-sync=target colab ray
 
 # Style, types and the fast tests: for after each edit.
 check: lint
@@ -34,13 +36,11 @@ lint: .venv/test
 
 # `make demo`'s test runs the quickstart here, and nbval runs it with Colab's versions.
 unit: .venv/test .torch/tried packages
-	.venv/bin/$(COMPILE)
 	.venv/bin/$(PYTEST) --deselect "tests/notebooks/test_notebooks.py::test_nbval_passes[quickstart]"
 
 # The versions that Colab ships, in an environment of their own. Of Keras's rows two workers show
 # what another version changes; three workers, several devices and tf-keras are tried above.
 colab: .venv-colab/test
-	.venv-colab/bin/$(COMPILE)
 	.venv-colab/bin/$(PYTEST) -k "not three and not keras2 and not keras_2" \
 	  tests/magics tests/dashboard tests/worker/test_downloads.py tests/worker/test_iterators.py \
 	  tests/worker/test_collectives.py tests/test_live_training.py \
@@ -50,7 +50,6 @@ colab: .venv-colab/test
 
 # A real Ray of three nodes. Their workers are those of `.venv`, which has TensorFlow.
 ray: .venv-ray/test .venv/test packages
-	.venv-ray/bin/$(COMPILE)
 	.venv-ray/bin/python -m pytest tests/engines/test_ray.py
 
 # What needs a GPU; elsewhere each test says why it is skipped. Only where the driver lists a GPU
@@ -103,7 +102,7 @@ lab: .venv/demo
 # PyTorch's edition for the CPU, if pip finds it, in a folder of its own; the one that it finds
 # everywhere brings gigabytes for GPUs.
 .torch/tried: | .venv/test
-	.venv/bin/$(PIP) --no-compile --target .torch "torch==2.13.0+cpu" || \
+	.venv/bin/$(PIP) --target .torch "torch==2.13.0+cpu" || \
 	  (rm -rf .torch; echo "no PyTorch for the CPU: its notebook is tested without")
 	mkdir -p .torch && touch $@
 

@@ -107,7 +107,6 @@ def test_a_finished_run_stays_in_the_saved_notebook(notebook, shot):
     eventually(lambda: static.locator("img").evaluate(LOADED), "the picture")
 
 
-@both
 def test_buttons_act_while_a_cell_blocks(notebook, shot):
     notebook.write(cells.declare(), cells.SLEEPING, "%mw_wait").open().start()
     eventually(lambda: notebook.lines() == [cells.UP] * 2, "both workers")
@@ -135,7 +134,6 @@ def test_buttons_act_while_a_cell_blocks(notebook, shot):
     notebook.state("stopped")
 
 
-@both
 def test_a_failure_is_explained_and_a_workers_markup_stays_text(notebook, shot):
     notebook.write(cells.declare(), cells.FAILING).open().run().state("failed")
     message = "ValueError: the learning rate must be positive <svg onload='window.hacked = 1'>"
@@ -163,7 +161,6 @@ def test_a_failure_is_explained_and_a_workers_markup_stays_text(notebook, shot):
     assert page.evaluate("() => window.hacked") is None
 
 
-@both
 def test_the_page_keeps_what_it_has_when_the_kernel_dies(notebook, shot):
     pid = "import os, pathlib\npathlib.Path('pid').write_text(str(os.getpid()))"
     notebook.write(pid, cells.declare(), cells.SLEEPING).open().run()
