@@ -16,7 +16,7 @@ FIRST_RESCAN_SECONDS = 0.002
 """Interval between two scans for descendants that must die, at first."""
 
 AWAITED_RESCAN_SECONDS = 0.05
-"""The interval while the end of killed workers is awaited, which is told at once."""
+"""The least interval while killed workers end, since the end of the last is noticed at once."""
 
 LATER_RESCAN_SECONDS = 0.2
 """The interval it grows to while they do not die."""
@@ -73,10 +73,8 @@ class Reaper:
 
     def interval(self) -> float:
         """Return how long to wait for the next scan."""
-        if self.awaiting:
-            return AWAITED_RESCAN_SECONDS
         delay, self.delay = self.delay, min(2 * self.delay, LATER_RESCAN_SECONDS)
-        return delay
+        return max(delay, AWAITED_RESCAN_SECONDS) if self.awaiting else delay
 
     @property
     def awaiting(self) -> bool:
@@ -93,9 +91,9 @@ class Reaper:
         process = self.processes.get(row.owner)
         return process is None or process.dying
 
-    def ended(self) -> None:
-        """Look for what workers left, once for all that were killed together."""
-        if not self.awaiting:
+    def ended(self, process: Process) -> None:
+        """Look for what a worker left; of those killed together, which are known, for the last."""
+        if not (process.doomed and self.awaiting):
             self.hurry()
 
     def hurry(self) -> None:

@@ -270,7 +270,7 @@ class Workers:
         how = {"code": code if code >= 0 else None, "signal": -code if code < 0 else None}
         process.exit = {**moment, **how, "oom": oom}
         process.used(usage.ru_utime + usage.ru_stime, usage.ru_maxrss << 10)
-        self.reaper.ended()
+        self.reaper.ended(process)
 
     def drained(self, process: Process) -> bool:
         """Return whether nothing of a dead worker is left to wait for."""
