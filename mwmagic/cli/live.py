@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mwmagic.client.arguments import add_cluster_options, read_tasks, typed
 from mwmagic.client.cluster import Cluster
+from mwmagic.client.shield import Shield
 from mwmagic.client.telling import Telling, Voice
 from mwmagic.errors import BadArguments, MwmagicError
 from mwmagic.model.cluster import find_task
@@ -261,17 +262,20 @@ class _Prompt:
 
     def _told(self, source: str, name: str) -> None:
         live = self._session()
-        cell = live.begin(source, self._tasks, name=name)
-        telling = Telling(live, cell, name, Voice(_print, _show))
-        try:
-            telling.follow()
-        except KeyboardInterrupt as request:
-            live.interrupt(cell)
-            if isinstance(request, Terminated) or not self._typing:
-                raise
-            telling.interrupted()
-            show(interrupted_words([one for one in cell.tasks if one not in cell.answers]))
-            return
+        with Shield() as shield:
+            cell = live.begin(source, self._tasks, name=name)
+            telling = Telling(live, cell, name, Voice(_print, _show))
+            try:
+                with shield.gap:
+                    telling.follow()
+            except KeyboardInterrupt as request:
+                with shield.gap:
+                    live.interrupt(cell)
+                    if isinstance(request, Terminated) or not self._typing:
+                        raise
+                    telling.interrupted()
+                    show(interrupted_words([one for one in cell.tasks if one not in cell.answers]))
+                return
         live.check(cell, name)
         telling.values()
 

@@ -24,6 +24,7 @@ from mwmagic.words.live import (
 )
 
 from .chorus import Chorus
+from .shield import Shield
 from .transfer import pull, push
 
 if TYPE_CHECKING:
@@ -262,17 +263,24 @@ class Live:
         KeyboardInterrupt
             Ctrl-C, which interrupts the cell on all tasks.
         """
-        cell = self.begin(source, tasks, name=name)
-        try:
-            for news in self.follow(cell, None):
-                if news is not None and news[0] is What.ASK:
-                    task, prompt = news[1]["task"], news[1]["prompt"]
-                    self.reply(task, ask(task, prompt))
-        except KeyboardInterrupt:
-            self.interrupt(cell)
-            raise
+        with Shield() as shield:
+            cell = self.begin(source, tasks, name=name)
+            try:
+                with shield.gap:
+                    self._answer(cell, ask)
+            except KeyboardInterrupt:
+                with shield.gap:
+                    self.interrupt(cell)
+                raise
         self.check(cell, name)
         return cell.ranked()
+
+    def _answer(self, cell: LiveCell, ask: Callable[[str, str], str | None]) -> None:
+        """Answer what a cell asks, until it is over."""
+        for news in self.follow(cell, None):
+            if news is not None and news[0] is What.ASK:
+                task, prompt = news[1]["task"], news[1]["prompt"]
+                self.reply(task, ask(task, prompt))
 
     def complete(self, text: str, tasks: Sequence[TaskName] | None = None) -> list[str]:
         """Return the names that complete the last one of a text such as ``model.fi``.

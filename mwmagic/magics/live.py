@@ -8,6 +8,7 @@ from IPython.core.error import StdinNotImplementedError
 from IPython.display import display
 
 from mwmagic.client.arguments import read_tasks, reader
+from mwmagic.client.shield import Shield
 from mwmagic.client.telling import Telling, Voice
 from mwmagic.errors import BadArguments, NoRun, WaitInterrupted
 from mwmagic.model.cluster import TYPES, Task, find_task
@@ -79,18 +80,22 @@ def _run(
     session: Session, live: Live, source: str, tasks: Sequence[TaskName] | None, name: str
 ) -> Mapping[str, Answer]:
     """Run a cell, and show all that it shows."""
-    cell = live.begin(source, tasks, name=name)
-    telling = Telling(live, cell, name, _voice(session))
-    try:
-        telling.follow()
-    except KeyboardInterrupt:
-        live.interrupt(cell)
-        telling.interrupted()
-        left = [task for task in cell.tasks if task not in cell.answers]
-        raise WaitInterrupted(interrupted_words(left)) from None
-    except StdinNotImplementedError:
-        live.interrupt(cell)
-        raise BadArguments(unanswerable_words()) from None
+    with Shield() as shield:
+        cell = live.begin(source, tasks, name=name)
+        telling = Telling(live, cell, name, _voice(session))
+        try:
+            with shield.gap:
+                telling.follow()
+        except KeyboardInterrupt:
+            with shield.gap:
+                live.interrupt(cell)
+                telling.interrupted()
+            left = [task for task in cell.tasks if task not in cell.answers]
+            raise WaitInterrupted(interrupted_words(left)) from None
+        except StdinNotImplementedError:
+            with shield.gap:
+                live.interrupt(cell)
+            raise BadArguments(unanswerable_words()) from None
     live.check(cell, name)
     telling.values()
     return cell.ranked()

@@ -13,6 +13,7 @@ from processes import eventually
 
 from mwmagic import Cluster
 from mwmagic.client import chorus
+from mwmagic.client.live import Live
 from mwmagic.errors import BadArguments, ClusterError, NoRun, RunActive, WorkerFailed
 from mwmagic.model.live import What
 
@@ -119,6 +120,21 @@ def test_ctrl_c_interrupts_all_tasks_and_keeps_what_they_have(live):
     with pytest.raises(KeyboardInterrupt):
         live.run("import time\nhalf = rank\ntime.sleep(600)")
     assert texts(live.run("half")) == {"worker:0": "0", "worker:1": "1"}
+
+
+def test_ctrl_c_as_a_cell_begins_interrupts_it(live, monkeypatch):
+    begin = Live.begin
+
+    def pressed(self, *args, **options):
+        cell = begin(self, *args, **options)
+        signal.raise_signal(signal.SIGINT)
+        return cell
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Live, "begin", pressed)
+        with pytest.raises(KeyboardInterrupt):
+            live.run("import time; time.sleep(600)")
+    assert texts(live.run("1 + 1")) == {"worker:0": "2", "worker:1": "2"}
 
 
 def test_ctrl_c_at_any_moment_loses_nothing_that_a_later_cell_says(live):

@@ -11,6 +11,18 @@ DECLARE = "%mw_cluster 2 --no-warm"
 PATIENT = "from mwmagic.client import chorus; chorus.HELD_SECONDS = 60.0"
 """Has a line wait for that of the other task however late a busy machine has it."""
 
+PRESSED = """
+import signal
+from mwmagic.client.live import Live
+begin = Live.begin
+def pressed(self, *args, **options):
+    cell = begin(self, *args, **options)
+    signal.raise_signal(signal.SIGINT)
+    return cell
+Live.begin = pressed
+"""
+"""Has Ctrl-C come the moment a cell has begun."""
+
 RANK = "%%mw_live\nimport os; rank = int(os.environ['MWMAGIC_TASK'][-1])"
 
 
@@ -62,6 +74,16 @@ def test_a_failure_is_told_with_the_line_of_the_cell(kernel):
         "All variables are kept"
     )
     assert kernel.run("%%mw_live\nprint(rank)").error is None
+
+
+def test_ctrl_c_as_a_cell_begins_interrupts_it(kernel):
+    kernel.run(DECLARE)
+    kernel.run(RANK)
+    kernel.run(PRESSED)
+    error = kernel.run("%%mw_live\nimport time; time.sleep(600)").error
+    assert error == "WaitInterrupted: interrupted on all tasks; all variables are kept"
+    kernel.run("Live.begin = begin")
+    assert kernel.run("%%mw_live --index 1\nprint(rank)").text == "[1] 1\n"
 
 
 def test_ctrl_c_reaches_the_tasks(kernel):

@@ -79,6 +79,12 @@ def test_the_users_modules_do_not_stand_in_for_pythons_where_a_failure_is_told(f
     }
 
 
+def test_the_users_module_may_be_named_as_one_of_pythons(folder):
+    write(folder / "linecache.py", "own = True")
+    write(folder / "main.py", "import linecache\nprint(vars(linecache)['own'])")
+    assert boot("main.py").stdout == b"True\n"
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_script_means_the_same(folder, name):
     write(folder / "main.py", PROGRAMS[name])
