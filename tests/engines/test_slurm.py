@@ -632,6 +632,17 @@ def test_a_run_asks_again_after_a_preemption_and_waits_in_the_queue(slurm, clust
     assert job not in slurm.jobs()
 
 
+def hurried(slurm, job, condition):
+    """Wait until something holds, and have a job that is requeued start before its 2 minutes."""
+
+    def hurry():
+        if slurm.reason(job) == "BeginTime":
+            slurm.ask("scontrol", "update", f"jobid={job}", "StartTime=now")
+        return condition()
+
+    eventually(hurry)  # while the job that was ends, Slurm takes a time and forgets it, or none
+
+
 def test_a_run_waits_for_the_job_around_it_that_slurm_puts_back_into_its_queue(
     slurm, cluster, monkeypatch
 ):
@@ -646,10 +657,7 @@ def test_a_run_waits_for_the_job_around_it_that_slurm_puts_back_into_its_queue(
     [setback] = training.status().setbacks
     assert setback.cause.finding.symptom is Symptom.HOST_LOST
     assert setback.cause.finding.detail.startswith(f"Slurm job {said}: REQUEUED")
-    # It would wait 2 minutes. While the old one ends, Slurm takes a time and forgets it.
-    eventually(lambda: slurm.reason(said) == "BeginTime")
-    slurm.ask("scontrol", "update", f"jobid={said}", "StartTime=now")
-    eventually(lambda: training.status().attempt == 2 and len(places(training)) == 2)
+    hurried(slurm, said, lambda: training.status().attempt == 2 and len(places(training)) == 2)
     one.close()
     assert slurm.jobs() == [said]
     slurm.ask("scancel", said)
