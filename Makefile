@@ -9,8 +9,9 @@ PYTEST = python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorde
 # Debian's packages that the tests need, each with a program of it.
 PACKAGES = chromium:chromium iproute2:ip munge:munged openssh-client:ssh openssh-server:sshd \
 	slurm-wlm:slurmctld
-# What is imported is compiled once, then. Thousands of processes import it, a third of what pip
-# installs is ever imported, and pip would compile everything.
+# Python compiles a module when it is first imported, and keeps that. A third of what pip installs
+# is ever imported, and pip would compile everything; with this variable set, each of thousands of
+# processes would compile what it imports.
 export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: demo test check environments lint unit colab ray gpu docs words lab clean

@@ -30,7 +30,7 @@ ARENA_BYTES = 1 << 20
 """What Python's allocator asks the kernel for at once."""
 
 JOINED_BYTES = 180 << 20
-"""What objects take that the import of TensorFlow makes."""
+"""How much memory Python's objects take after the import of TensorFlow."""
 
 LIBC.madvise.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
 
@@ -61,13 +61,13 @@ class Packing:
 
 @contextmanager
 def joined(size: int = JOINED_BYTES) -> Iterator[None]:
-    """Have the objects that are made meanwhile lie side by side, where huge pages can hold them.
+    """Place the objects that are made meanwhile side by side, where huge pages can hold them.
 
-    Otherwise Python's arenas lie between the files that an import maps. They are asked for in
-    advance, and one object keeps each. What is not needed is given back.
+    Otherwise Python's arenas lie between the files that an import maps. So they are allocated in
+    advance, and an object in each keeps it. Those that stay unused are freed at the end.
     """
     objects = [bytes(OBJECT_BYTES - b"".__sizeof__()) for _ in range(size // OBJECT_BYTES)]
-    kept = objects[:: ARENA_BYTES // OBJECT_BYTES // 2]
+    kept = objects[:: ARENA_BYTES // OBJECT_BYTES // 2]  # at least one in each arena
     del objects
     try:
         yield

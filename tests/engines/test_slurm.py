@@ -640,7 +640,7 @@ def hurried(slurm, job, condition):
             slurm.ask("scontrol", "update", f"jobid={job}", "StartTime=now")
         return condition()
 
-    eventually(hurry)  # while the job that was ends, Slurm takes a time and forgets it, or none
+    eventually(hurry)  # while the old job ends, Slurm refuses a start time, or forgets it
 
 
 def test_a_run_waits_for_the_job_around_it_that_slurm_puts_back_into_its_queue(
