@@ -6,15 +6,18 @@ import os
 import signal
 import tempfile
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
-from gangs import LEAN
 from processes import LABEL, command, eventually, labelled
 
 from mwmagic import Cluster
 
 LONGEST = ("test_notebooks.py", "test_dashboard.py", "test_keras_numbers.py")
 """The files that take minutes."""
+
+LEAN = str(Path(__file__).parent / "lean")
+"""A folder that spares every interpreter that tests start what TensorFlow need not import."""
 
 
 def pytest_collection_modifyitems(items):
@@ -40,6 +43,8 @@ def _apart(tmp_path_factory):
     signal.signal(signal.SIGINT, signal.default_int_handler)
     # Exported scripts run what it names, and `make PYTHON=...` passes it on.
     os.environ.pop("PYTHON", None)
+    found = filter(None, [LEAN, os.environ.get("PYTHONPATH")])
+    os.environ["PYTHONPATH"] = os.pathsep.join(found)
     with tempfile.TemporaryDirectory(prefix="mw-", dir="/tmp") as folder:
         os.environ.update({"TMPDIR": folder, LABEL: str(os.getpid())})
         tempfile.tempdir = folder
@@ -55,12 +60,10 @@ def own_sockets(monkeypatch):
         yield
 
 
-@pytest.fixture(scope="module")  # before a module's cluster, whose warm process must fit its runs
-def lean():
-    """Spare the interpreters that a module's tests start the imports that gangs are spared."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", LEAN, prepend=os.pathsep)
-        yield
+@pytest.fixture
+def imports_not_spared(monkeypatch):
+    """Have TensorFlow and Keras import whatever they find installed."""
+    monkeypatch.delenv("PYTHONPATH")
 
 
 @pytest.fixture

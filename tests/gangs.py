@@ -19,8 +19,6 @@ QUIET = {
     "TF_NUM_INTRAOP_THREADS": "1",
     "no_proxy": "localhost,127.0.0.1",
 }
-LEAN = str(Path(__file__).parent / "lean")
-"""A folder that spares a task's interpreter imports."""
 
 
 def placeholder():
@@ -58,7 +56,6 @@ class Gang:
 
     def _start(self, index):
         env = {**os.environ, **QUIET, "PYTHONFAULTHANDLER": "1"}
-        env["PYTHONPATH"] = os.pathsep.join(filter(None, [LEAN, env.get("PYTHONPATH")]))
         env.pop("TF_CONFIG", None)
         if self.workers > 1:
             env["TF_CONFIG"] = json.dumps(self._tf_config(index))

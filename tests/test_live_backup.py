@@ -8,7 +8,7 @@ from livemodel import NETWORK
 from mwmagic import Cluster
 from mwmagic.errors import WorkerFailed
 
-pytestmark = [pytest.mark.slow, pytest.mark.tensorflow, pytest.mark.usefixtures("lean")]
+pytestmark = [pytest.mark.slow, pytest.mark.tensorflow]
 
 BATCHES, EVERY = 9, 3
 """How many batches an epoch has, and after how many a backup is made."""
@@ -109,7 +109,7 @@ SEEN = {
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory, lean):
+def cluster(tmp_path_factory):
     with Cluster(2, directory=tmp_path_factory.mktemp("gang"), grace=1.0) as cluster:
         yield cluster
 

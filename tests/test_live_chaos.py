@@ -13,7 +13,7 @@ import pytest
 from mwmagic import Cluster
 from mwmagic.errors import MwmagicError, NoRun, WorkerFailed
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("lean")]
+pytestmark = pytest.mark.slow
 
 TASKS = 3
 CELLS = 200

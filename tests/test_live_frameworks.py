@@ -128,7 +128,7 @@ def step():
 """
 
 
-def test_cells_run_on_any_task_of_a_cluster_with_parameter_servers(tmp_path, lean):
+def test_cells_run_on_any_task_of_a_cluster_with_parameter_servers(tmp_path):
     with Cluster(1, chief=True, ps=1, directory=tmp_path, grace=1.0) as cluster:
         live = cluster.live()
         live.run(SERVE, tasks=["worker:0", "ps:0"])
@@ -162,9 +162,7 @@ after = total()
 """
 
 
-def test_a_task_that_waits_for_a_program_which_raised_is_told_and_the_other_looked_into(
-    tmp_path, lean
-):
+def test_a_task_that_waits_for_a_program_which_raised_is_told_and_the_other_looked_into(tmp_path):
     with Cluster(2, directory=tmp_path, grace=1.0) as cluster:
         run = cluster.run("main.py", source=KEPT, cwd=tmp_path, keep=True)
         with pytest.raises(WorkerFailed, match="ValueError: bad batch") as caught:

@@ -9,7 +9,7 @@ import pytest
 from mwmagic import Cluster
 from mwmagic.model.live import What
 
-pytestmark = [pytest.mark.slow, pytest.mark.tensorflow, pytest.mark.usefixtures("lean")]
+pytestmark = [pytest.mark.slow, pytest.mark.tensorflow]
 
 TRIALS = 8
 SECONDS = 60.0
@@ -200,7 +200,7 @@ def run(live, source):
 
 
 @pytest.fixture(scope="module")
-def live(tmp_path_factory, lean):
+def live(tmp_path_factory):
     with Cluster(2, directory=tmp_path_factory.mktemp("gang"), grace=1.0) as cluster:
         live = cluster.live()
         live.run(STRATEGY)

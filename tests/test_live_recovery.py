@@ -15,7 +15,7 @@ from mwmagic import Cluster
 from mwmagic.errors import RunFailed, WorkerFailed
 from mwmagic.worker.collectives import EPOCH_KEYS
 
-pytestmark = [pytest.mark.slow, pytest.mark.tensorflow, pytest.mark.usefixtures("lean")]
+pytestmark = [pytest.mark.slow, pytest.mark.tensorflow]
 
 SECONDS = 60.0
 """How long a cell may take, on a busy machine, before it counts as hanging."""
@@ -125,7 +125,7 @@ class Gang:
 
 
 @pytest.fixture(scope="module", params=[2, 3])
-def gang(request, tmp_path_factory, lean):
+def gang(request, tmp_path_factory):
     with Cluster(request.param, directory=tmp_path_factory.mktemp("gang"), grace=1.0) as cluster:
         live = cluster.live()
         live.run(NETWORK + BUILD)

@@ -8,7 +8,7 @@ from mwmagic import Cluster
 from mwmagic.errors import RunActive, WorkerFailed
 from mwmagic.model.live import What
 
-pytestmark = [pytest.mark.slow, pytest.mark.tensorflow, pytest.mark.usefixtures("lean")]
+pytestmark = [pytest.mark.slow, pytest.mark.tensorflow]
 
 BUILD = """
 import numpy as np

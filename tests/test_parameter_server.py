@@ -9,7 +9,7 @@ import pytest
 
 from mwmagic.errors import WorkerFailed
 
-pytestmark = [pytest.mark.slow, pytest.mark.tensorflow, pytest.mark.usefixtures("lean")]
+pytestmark = [pytest.mark.slow, pytest.mark.tensorflow]
 
 # The servers' part is the guide's own.
 MAIN = """

@@ -10,7 +10,7 @@ from latecomer import LATE
 from mwmagic import Cluster
 from mwmagic.errors import NotInstalled, RunStopped
 
-pytestmark = [pytest.mark.slow, pytest.mark.tensorflow, pytest.mark.usefixtures("lean")]
+pytestmark = [pytest.mark.slow, pytest.mark.tensorflow]
 
 TRAIN = """
 import json, os

@@ -5,11 +5,19 @@ from __future__ import annotations
 import mmap
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from mwmagic.agent import memory
-from mwmagic.agent.memory import HUGE_PAGE_BYTES, PACKED_BYTES, Packing, pieces
+from mwmagic.agent.memory import (
+    HUGE_PAGE_BYTES,
+    PACKED_BYTES,
+    Packing,
+    pieces,
+    release,
+    unwritten,
+)
 
 MAPS = b"""\
 00400000-00a00000 rw-p 00000000 00:00 0
@@ -20,6 +28,17 @@ MAPS = b"""\
 7f0000000000-7f0002400000 rw-p 00000000 00:00 0
 7ffc00000000-7ffc00400000 rw-p 00000000 00:00 0                          [stack]
 """
+
+SMAPS = """\
+{}                               {}
+Size:                  8 kB
+Rss:                   8 kB
+Anonymous:             {} kB
+Swap:                  {} kB
+SwapPss:               {} kB
+VmFlags: rd mr mw me
+"""
+LIBRARY = "/lib/a b: c.so (deleted)"
 
 
 def test_what_huge_pages_can_hold_is_private_memory_of_no_file():
@@ -54,6 +73,44 @@ def test_a_system_without_it_is_left_as_it_is(monkeypatch):
     while not packing.over:
         packing.go_on()
     assert asked
+
+
+@pytest.mark.parametrize(
+    ("rights", "path", "own", "swapped", "given_back"),
+    [
+        ("r--p 00000000 fe:00 12", LIBRARY, 0, 0, True),
+        ("r-xp 00001000 fe:00 12", LIBRARY, 0, 0, True),
+        ("r--p 00000000 fe:00 12", LIBRARY, 4, 0, False),  # relocated, then protected
+        ("r--p 00000000 fe:00 12", LIBRARY, 0, 4, False),
+        ("rw-p 00000000 fe:00 12", LIBRARY, 0, 0, False),
+        ("r--s 00000000 fe:00 12", LIBRARY, 0, 0, False),
+        ("r--p 00000000 00:00 0", "", 0, 0, False),
+        ("r--p 00000000 00:00 0", "[vvar]", 0, 0, False),
+    ],
+)
+def test_only_unwritten_pages_of_files_are_given_back(rights, path, own, swapped, given_back):
+    other = SMAPS.format("00100000-00200000 r--p 00000000 fe:00 12", "/lib/b.so", 0, 0, 0)
+    one = SMAPS.format(f"00400000-00a00000 {rights}", path, own, swapped, swapped)
+    found = unwritten((other + one + other).encode())
+    assert found == [(0x100000, 0x200000), *[(0x400000, 0xA00000)] * given_back, found[0]]
+
+
+def test_given_back_pages_are_there_when_they_are_read(tmp_path):
+    (file := tmp_path / "data").write_bytes(bytes(range(256)) * 16384)
+    with file.open("rb") as one:
+        data = mmap.mmap(one.fileno(), 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ)
+    assert data[:] == file.read_bytes()
+    before = resident_of(file)
+    release()
+    assert (before, resident_of(file)) == (4096, 0)
+    assert data[:] == file.read_bytes()
+
+
+def resident_of(file):
+    """Return the kilobytes that this process has of a file."""
+    lines = iter(Path("/proc/self/smaps").read_text().splitlines())
+    next(line for line in lines if line.endswith(str(file)))
+    return int(next(line for line in lines if line.startswith("Rss:")).split()[1])
 
 
 SPREAD = """

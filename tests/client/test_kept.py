@@ -34,7 +34,7 @@ found = share(7)
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory, lean):
+def cluster(tmp_path_factory):
     folder = tmp_path_factory.mktemp("kept")
     with Cluster(2, directory=folder, warm=False, grace=1.0) as cluster:
         yield cluster
@@ -176,7 +176,7 @@ def test_a_program_that_no_one_answers_fails_at_once(run, source, known, answere
     assert caught.value.cause.known == known
 
 
-def test_a_program_that_waits_for_an_answer_is_not_stalled(tmp_path, lean):
+def test_a_program_that_waits_for_an_answer_is_not_stalled(tmp_path):
     with Cluster(1, directory=tmp_path, warm=False, stall_timeout=1) as cluster:
         one = cluster.run("main.py", source="input()", cwd=tmp_path, answered=True)
         one.stirred_within(60)

@@ -285,7 +285,6 @@ def test_what_is_displayed_comes_in_order(live):
 
 
 def test_open_figures_are_displayed_and_closed(live):
-    live.run("import sys; sys.modules.pop('matplotlib', None)")  # which `lean` hides
     draw = "import matplotlib.pyplot as plt; plt.plot([1, 2]);"
     for _ in range(2):
         cell = live.begin(draw, [0])

@@ -26,7 +26,7 @@ COMMANDS = {
 
 
 @pytest.fixture(scope="module", params=["here", *COMMANDS])
-def live(request, tmp_path_factory, lean):
+def live(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("live")
     options = {}
     if request.param != "here":

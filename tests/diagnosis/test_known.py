@@ -21,7 +21,7 @@ from mwmagic.errors import WorkerFailed
 from mwmagic.model.symptom import Finding, Symptom
 from mwmagic.words.failure import remark
 
-pytestmark = [pytest.mark.slow, pytest.mark.tensorflow, pytest.mark.usefixtures("lean")]
+pytestmark = [pytest.mark.slow, pytest.mark.tensorflow]
 
 WAITING = """
 import os, time

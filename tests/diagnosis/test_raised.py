@@ -156,7 +156,6 @@ def test_the_error_of_a_run_says_what_it_came_from(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.tensorflow
-@pytest.mark.usefixtures("lean")
 def test_the_error_of_a_run_says_what_tensorflow_and_keras_say(tmp_path):
     script = tmp_path / "main.py"
     with Cluster(1, directory=tmp_path, grace=0.1) as cluster:
@@ -176,7 +175,6 @@ def test_the_error_of_a_run_says_what_tensorflow_and_keras_say(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.tensorflow
-@pytest.mark.usefixtures("lean")
 def test_a_worker_that_skips_what_another_calls_is_told_with_that_line(tmp_path):
     script = tmp_path / "main.py"
     with Cluster(2, directory=tmp_path, grace=0.1) as cluster:

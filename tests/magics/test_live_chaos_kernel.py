@@ -14,7 +14,7 @@ import time
 import pytest
 from processes import eventually
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("lean")]
+pytestmark = pytest.mark.slow
 
 TASKS = 3
 CELLS = 30

@@ -1088,8 +1088,8 @@ def main(directory, *names):
     )
     DIRECTORY = Path(directory)
     TASK = json.loads(os.environ["TF_CONFIG"])["task"]["index"] if multi else 0
-    gc.freeze()  # `clear_session` collects garbage, and need not look at all of TensorFlow
     for name in names or ROWS:
+        gc.freeze()  # `clear_session` collects garbage: not in TensorFlow, nor in earlier rows
         print(f"row {name} at {time.process_time():.1f} s of {time.monotonic():.1f}", flush=True)
         keras.utils.set_random_seed(7)
         try:
