@@ -46,7 +46,7 @@ def main():
     print(f"On {shape()}.\n")
     print("\n".join(table.head()), flush=True)
     for case in cases:
-        result = run(case.name, plan)
+        result = run(case, plan)
         failed |= bool(result.failure) and not result.failure.startswith("skipped")
         rows = table.rows(result, time.strftime("%Y-%m-%d"))
         print("\n".join(rows), flush=True)

@@ -83,9 +83,12 @@ class Case:
         Measures and returns the lines.
     slow : bool
         Whether ``--quick`` leaves it out unless it is named.
+    environment : str
+        The one of `environments` that it is measured in; "" is the project's own.
     """
 
     name: str
     about: str
     measure: Callable[[Plan], Iterable[Line]]
     slow: bool = False
+    environment: str = ""

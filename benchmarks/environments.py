@@ -1,4 +1,4 @@
-"""Environments for what mwmagic is compared with, apart from the project's own.
+"""Environments for what mwmagic is compared with, and for mwmagic beside TensorFlow alone.
 
 Each is made once below ``~/.cache/mwmagic-benchmarks`` (or ``$MWMAGIC_BENCHMARKS``), with pinned
 versions. Delete the folder to have them made again.
@@ -19,7 +19,22 @@ from .case import Skipped
 CACHE = "MWMAGIC_BENCHMARKS"
 INSTALL_SECONDS = 1200.0
 
+ALONE = "tensorflow"
+"""The environment with nothing that TensorFlow imports only where it is installed."""
+
+AMONG_LITTLE = ", where TensorFlow alone is installed"
+"""How rows that are measured there are told apart."""
+
 PINS = {
+    ALONE: (
+        "tensorflow==2.21.0",
+        "ipykernel==7.4.0",
+        "ipywidgets==8.1.9",
+        "anywidget==0.11.0",
+        "psutil==7.2.2",
+        "rich==15.0.0",
+        "nbconvert==7.17.2",
+    ),
     "torchrun": ("torch==2.13.0+cpu", "numpy==2.3.5", "ipykernel==7.4.0"),
     "ipyparallel": ("ipyparallel==9.2.0", "ipykernel==7.4.0"),
     "ray": ("ray[train]==2.60.0", "torch==2.13.0+cpu", "ipykernel==7.4.0"),

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import psutil
 
-from .case import Line
+from . import environments
+from .case import Line, Skipped
 from .load import Load
 
 PR_SET_CHILD_SUBREAPER = 36
@@ -59,12 +60,16 @@ def adopt():
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
 
 
-def run(name, plan):
+def run(case, plan):
     """Measure a case."""
+    try:
+        python = environments.python(case.environment) if case.environment else sys.executable
+    except Skipped as reason:
+        return Result(case.name, failure=f"skipped: {reason}")
     with tempfile.TemporaryDirectory(prefix="mwmagic-benchmark-") as folder:
         answer = Path(folder, "answer.json")
         load = Load()
-        command = [sys.executable, "-m", "benchmarks.play", name, json.dumps(asdict(plan)), answer]
+        command = [python, "-m", "benchmarks.play", case.name, json.dumps(asdict(plan)), answer]
         process = subprocess.Popen(command, env=environment())
         ended = False
         try:
@@ -76,7 +81,7 @@ def run(name, plan):
         found = json.loads(answer.read_text()) if answer.exists() else CRASHED
     lines = [Line(**one) for one in found.get("lines", ())]
     failure = found.get("failure", "") or (f"failed: mwmagic left {left}" if left else "")
-    return Result(name, lines, load.other(), failure)
+    return Result(case.name, lines, load.other(), failure)
 
 
 def environment():

@@ -63,7 +63,7 @@ def own_sockets(monkeypatch):
 @pytest.fixture
 def imports_not_spared(monkeypatch):
     """Have TensorFlow and Keras import whatever they find installed."""
-    monkeypatch.delenv("PYTHONPATH")
+    monkeypatch.setenv("IMPORTS_NOT_SPARED", "jax matplotlib sklearn")
 
 
 @pytest.fixture

@@ -1,0 +1,11 @@
+"""What executed notebooks have in common."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _digits(monkeypatch):
+    """Let warm processes import scikit-learn: else each worker would, which takes its digits."""
+    monkeypatch.setenv("IMPORTS_NOT_SPARED", "sklearn")
