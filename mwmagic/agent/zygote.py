@@ -387,12 +387,13 @@ def dress(env: dict[bytes, bytes]) -> None:
 def reseed() -> None:
     """Give the worker its own random numbers.
 
-    TensorFlow and Keras draw their seeds from these generators when they are first used.
+    TensorFlow and Keras draw their seeds from these generators when they are first used. NumPy
+    imports its own when that happens, which takes longer than the rest of a launch.
     """
     random.seed()
-    numpy = sys.modules.get("numpy")
-    if numpy is not None:
-        numpy.random.seed()
+    generators = sys.modules.get("numpy.random")
+    if generators is not None:
+        generators.seed()
 
 
 def main() -> tuple[ModuleType, list[str]]:

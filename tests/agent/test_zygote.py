@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -136,13 +137,17 @@ def test_what_a_warm_worker_started_last_ends_with_it(agent, bootstrap):
 
 
 @pytest.mark.slow
-def test_every_worker_has_its_own_random_numbers(agent, bootstrap):
-    warm(agent, bootstrap, "random", "numpy")
+@pytest.mark.parametrize("imported", ["numpy", "numpy.random"])
+def test_every_worker_has_its_own_random_numbers(agent, bootstrap, imported):
+    warm(agent, bootstrap, "random", imported)
     agent.wait("warmed")
     code = "import random, numpy; print(random.random(), numpy.random.rand(), end=' ')"
     numbers = " ".join(run(agent, bootstrap, name, code) for name in "abcd").split()
     assert len(set(numbers)) == 8
-    assert run(agent, bootstrap, "e", "import sys; print('numpy' in sys.modules)") == "True\n"
+    code = "import sys; print(*[one for one in sys.modules if one in ('numpy', 'numpy.random')])"
+    plain = f"import {imported}; {code}"  # NumPy imports the latter when it is used
+    told = subprocess.run([sys.executable, "-c", plain], check=True, capture_output=True, text=True)
+    assert run(agent, bootstrap, "e", code) == told.stdout
 
 
 def test_a_module_that_is_missing_makes_nothing_cold(agent, bootstrap):
