@@ -79,10 +79,14 @@ def joined(size: int = JOINED_BYTES) -> Iterator[None]:
     """Place the objects that are made meanwhile side by side, where huge pages can hold them.
 
     Otherwise Python's arenas lie between the files that an import maps. So they are allocated in
-    advance, and an object in each keeps it. Those that stay unused are freed at the end.
+    advance, and one object in each keeps it: with two in some of them, Python would fill those
+    first. Those that stay unused are freed at the end.
     """
-    objects = [bytes(OBJECT_BYTES - b"".__sizeof__()) for _ in range(size // OBJECT_BYTES)]
-    kept = objects[:: ARENA_BYTES // OBJECT_BYTES // 2]  # at least one in each arena
+    objects: list[bytes | None] = [None] * (size // OBJECT_BYTES)  # growing, it would lie between
+    kept: dict[int, bytes] = {}
+    for at in range(len(objects)):
+        one = objects[at] = bytes(OBJECT_BYTES - b"".__sizeof__())
+        kept.setdefault(id(one) // ARENA_BYTES, one)
     del objects
     try:
         yield
