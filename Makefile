@@ -4,8 +4,9 @@
 
 PYTHON ?= python3
 PIP = pip install --quiet --disable-pip-version-check --no-compile
-# Two files of tests at a time, the longest first: tests/conftest.py orders them.
-PYTEST = python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+# So many files of tests at a time, the longest first: tests/conftest.py orders them.
+FILES = 2
+PYTEST = python -m pytest --numprocesses $(FILES) --dist loadfile --no-loadscope-reorder
 # Debian's packages that the tests need, each with a program of it.
 PACKAGES = chromium:chromium iproute2:ip munge:munged openssh-client:ssh openssh-server:sshd \
 	slurm-wlm:slurmctld
@@ -14,21 +15,17 @@ PACKAGES = chromium:chromium iproute2:ip munge:munged openssh-client:ssh openssh
 # processes would compile what it imports.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test check environments lint unit colab ray gpu docs words lab clean
+.PHONY: demo test check lint unit beside colab ray gpu docs words lab clean
 
 demo: .venv/demo
 	.venv/bin/mwmagic demo
 
-test: environments unit
-	+$(MAKE) --jobs=2 --output-sync=target colab ray
+test:
+	+$(MAKE) --jobs=3 lint unit beside
 
 # Style, types and the fast tests: for after each edit.
 check: lint
 	.venv/bin/$(PYTEST) -m "not slow"
-
-# At the same time, since pip uses one processor.
-environments:
-	+$(MAKE) --jobs=2 .venv/test lint .venv-colab/test .venv-ray/test .torch/tried packages
 
 lint: .venv/test
 	.venv/bin/ruff check .
@@ -38,6 +35,12 @@ lint: .venv/test
 # `make demo`'s test runs the quickstart here, and nbval runs it with Colab's versions.
 unit: .venv/test .torch/tried packages
 	.venv/bin/$(PYTEST) --deselect "tests/notebooks/test_notebooks.py::test_nbval_passes[quickstart]"
+
+# Other environments, in turn and beside the tests of the first one, since tests also wait. What
+# they print comes when they are over.
+beside:
+	+$(MAKE) --output-sync=target FILES=1 colab
+	+$(MAKE) --output-sync=target ray
 
 # The versions that Colab ships, in an environment of their own. Of Keras's rows two workers show
 # what another version changes; three workers, several devices and tf-keras are tried above.
@@ -80,9 +83,9 @@ lab: .venv/demo
 	.venv/bin/$(PIP) --editable ".[tensorflow,lab,demo]"
 	touch $@
 
-.venv/test: .venv/demo
+.venv/test: .venv/bin/python pyproject.toml
 	.venv/bin/$(PIP) --editable ".[tensorflow,lab,demo,test]"
-	touch $@
+	touch .venv/demo $@
 
 .venv-colab/test: tests/colab/constraints.txt pyproject.toml
 	$(PYTHON) -m venv .venv-colab
