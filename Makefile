@@ -4,8 +4,8 @@
 
 PYTHON ?= python3
 PIP = pip install --quiet --disable-pip-version-check --no-compile
-# So many files of tests at a time, the longest first: tests/conftest.py orders them.
-FILES = 2
+# So many files of tests at a time, as tests also wait; the longest first (tests/conftest.py).
+FILES = 3
 PYTEST = python -m pytest --numprocesses $(FILES) --dist loadfile --no-loadscope-reorder
 # Debian's packages that the tests need, each with a program of it.
 PACKAGES = chromium:chromium iproute2:ip munge:munged openssh-client:ssh openssh-server:sshd \
@@ -15,13 +15,15 @@ PACKAGES = chromium:chromium iproute2:ip munge:munged openssh-client:ssh openssh
 # processes would compile what it imports.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test check lint unit beside colab ray gpu docs words lab clean
+.PHONY: demo test check lint unit colab ray gpu docs words lab clean
 
 demo: .venv/demo
 	.venv/bin/mwmagic demo
 
 test:
-	+$(MAKE) --jobs=3 lint unit beside
+	+$(MAKE) --jobs=2 .torch/tried packages .venv-colab/test
+	+$(MAKE) --jobs=3 lint unit .venv-ray/test
+	+$(MAKE) --jobs=2 --output-sync=target colab ray
 
 # Style, types and the fast tests: for after each edit.
 check: lint
@@ -36,14 +38,9 @@ lint: .venv/test
 unit: .venv/test .torch/tried packages
 	.venv/bin/$(PYTEST) --deselect "tests/notebooks/test_notebooks.py::test_nbval_passes[quickstart]"
 
-# Other environments, in turn and beside the tests of the first one, since tests also wait. What
-# they print comes when they are over.
-beside:
-	+$(MAKE) --output-sync=target FILES=1 colab
-	+$(MAKE) --output-sync=target ray
-
 # The versions that Colab ships, in an environment of their own. Of Keras's rows two workers show
 # what another version changes; three workers, several devices and tf-keras are tried above.
+colab: FILES = 2
 colab: .venv-colab/test
 	.venv-colab/bin/$(PYTEST) -k "not three and not keras2 and not keras_2" \
 	  tests/magics tests/dashboard tests/worker/test_downloads.py tests/worker/test_iterators.py \

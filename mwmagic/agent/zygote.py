@@ -30,7 +30,7 @@ from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .memory import Packing, joined
+from .memory import Packing, joined, uncollected
 from .system import LIBC, PR_SET_PDEATHSIG, wear
 from .variables import LABEL, LINE
 from .wire import ORDER_DESCRIPTORS, as_bytes
@@ -89,12 +89,13 @@ def prepare(bootstrap: str, names: list[str], ahead: list[str]) -> ModuleType:
     """Do what all workers have in common; raise RuntimeError if that would be useless."""
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     module = load(bootstrap)
-    with joined() if names else nullcontext():
-        missing = import_all(names)
-    if names and len(missing) == len(names):
-        raise RuntimeError("; ".join(missing))
-    import_ahead(ahead)
-    module.preload()
+    with uncollected():
+        with joined() if names else nullcontext():
+            missing = import_all(names)
+        if names and len(missing) == len(names):
+            raise RuntimeError("; ".join(missing))
+        import_ahead(ahead)
+        module.preload()
     check_forkable()
     return module
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import mmap
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from mwmagic.agent.memory import (
     Packing,
     pieces,
     release,
+    uncollected,
     unwritten,
 )
 
@@ -111,6 +113,24 @@ def resident_of(file):
     lines = iter(Path("/proc/self/smaps").read_text().splitlines())
     next(line for line in lines if line.endswith(str(file)))
     return int(next(line for line in lines if line.startswith("Rss:")).split()[1])
+
+
+@pytest.mark.parametrize("own", [None, (900, 5, 5)])
+def test_no_garbage_is_looked_for_while_much_is_imported(own):
+    usual = gc.get_threshold()
+    collected = []
+    gc.callbacks.append(lambda phase, _: collected.append(phase))
+    try:
+        with uncollected():
+            made = [[] for _ in range(100_000)]
+            assert collected == []
+            if own:
+                gc.set_threshold(*own)
+        assert gc.get_threshold() == (own or usual)
+        del made
+    finally:
+        gc.callbacks.pop()
+        gc.set_threshold(*usual)
 
 
 SPREAD = """

@@ -47,6 +47,7 @@ print(json.dumps({
     "encoding": [(one.encoding, one.errors) for one in (sys.stdin, sys.stdout, sys.stderr)],
     "names": [one.name for one in (sys.stdin, sys.stdout, sys.stderr)],
     "zygote": [name for name in sys.modules if "zygote" in name],
+    "garbage": [gc.isenabled(), gc.get_threshold()],
 }))
 """
 

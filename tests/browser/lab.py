@@ -74,6 +74,10 @@ class Server:
         news = folder / "settings" / "@jupyterlab" / "apputils-extension"
         news.mkdir(parents=True)
         (news / "notification.jupyterlab-settings").write_text('{"fetchNews": "false"}')
+        page = folder / "config" / "labconfig"
+        page.mkdir(parents=True)
+        # Otherwise each page asks whether JupyterLab itself must be built anew.
+        (page / "page_config.json").write_text('{"buildCheck": false}')
         self.log = (folder / "server.log").open("wb")
         self.process = subprocess.Popen(
             [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", *self.options()],
