@@ -76,7 +76,7 @@ class Server:
         (news / "notification.jupyterlab-settings").write_text('{"fetchNews": "false"}')
         page = folder / "config" / "labconfig"
         page.mkdir(parents=True)
-        # Otherwise each page asks whether JupyterLab itself must be built anew.
+        # Otherwise each page asks whether JupyterLab itself must be built again.
         (page / "page_config.json").write_text('{"buildCheck": false}')
         self.log = (folder / "server.log").open("wb")
         self.process = subprocess.Popen(
