@@ -108,6 +108,12 @@ def test_given_back_pages_are_there_when_they_are_read(tmp_path):
     assert data[:] == file.read_bytes()
 
 
+def test_without_a_list_of_pages_nothing_is_given_back(tmp_path, monkeypatch):
+    monkeypatch.setattr(memory, "Path", lambda _: tmp_path / "missing")
+    monkeypatch.setattr(memory.LIBC, "madvise", None)
+    release()
+
+
 def resident_of(file):
     """Return the kilobytes that this process has of a file."""
     lines = iter(Path("/proc/self/smaps").read_text().splitlines())
