@@ -17,7 +17,7 @@ LONGEST = ("test_notebooks.py", "test_dashboard.py", "test_keras_numbers.py")
 """The files that take minutes."""
 
 LEAN = str(Path(__file__).parent / "lean")
-"""A folder that spares every interpreter that tests start what TensorFlow need not import."""
+"""A folder whose `sitecustomize` shortens TensorFlow's import in all processes that tests start."""
 
 
 def pytest_collection_modifyitems(items):
@@ -62,7 +62,7 @@ def own_sockets(monkeypatch):
 
 @pytest.fixture
 def imports_not_spared(monkeypatch):
-    """Have TensorFlow and Keras import whatever they find installed."""
+    """Let TensorFlow and Keras import all that they import where it is installed."""
     monkeypatch.setenv("IMPORTS_NOT_SPARED", "jax matplotlib sklearn")
 
 

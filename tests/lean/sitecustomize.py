@@ -1,8 +1,8 @@
-"""Halve the time that TensorFlow's import takes, for all processes that tests start.
+"""Halves the time that TensorFlow's import takes in the processes that tests start.
 
-They are spared what TensorFlow and Keras import only because it is installed here: these try such
-packages and do without them. A program's own import of the same packages gets them. And nothing
-looks for garbage from the import of TensorFlow until Keras comes to the last of these packages.
+TensorFlow and Keras import some packages wherever they are installed, and do without them
+elsewhere. Here they do without; a program's own import of such a package gets it. Python also looks
+for no garbage until Keras has come to the last of them.
 """
 
 import gc
@@ -10,37 +10,46 @@ import os
 import sys
 
 SPARED = {
-    "jax": "/tensorflow/lite/",
-    "matplotlib": "/keras/src/visualization/",
-    "sklearn": "/keras/src/wrappers/",
+    "jax": ("/tensorflow/lite/", "/keras/src/callbacks/"),
+    "matplotlib": ("/keras/src/visualization/",),
+    "sklearn": ("/keras/src/wrappers/",),
 }
-"""Each package, and where the import of it comes from that does without."""
+"""Each package, and the folders of the code that does without it. The last is imported last."""
 
+LAST = [*SPARED][-1]
 USUAL = gc.get_threshold()
 WANTED = os.environ.get("IMPORTS_NOT_SPARED", "").split()
 
 
 class Sparing:
-    """Finds no package for those that do without."""
+    """Finds no package for code that does without it."""
 
     @staticmethod
     def find_spec(name, path=None, target=None):
-        """Return None: the next finder may find it."""
-        if name == "tensorflow" and "sklearn" not in sys.modules:
+        """Return None, so that the next finder is asked, or raise ModuleNotFoundError."""
+        # Not `tensorflow`, which programs also look for without importing it.
+        if name == "tensorflow.python" and LAST not in sys.modules:
             gc.set_threshold(0)
-        if name == "sklearn":
-            gc.freeze()  # as warm workers have it
-            gc.set_threshold(*USUAL)
-        if name in SPARED and name not in WANTED and SPARED[name] in importer():
-            raise ModuleNotFoundError(f"tests spare this import of {name}", name=name)
+        where = importer() if name in SPARED else ""
+        if any(folder in where for folder in SPARED.get(name, ())):
+            if name == LAST:
+                gc.freeze()  # as warm workers have it
+                gc.set_threshold(*USUAL)
+            if name not in WANTED:
+                raise ModuleNotFoundError(f"tests spare this import of {name}", name=name)
 
 
 def importer():
     """Return the file that an import comes from."""
-    frame = sys._getframe(2)
-    while frame is not None and "importlib" in frame.f_code.co_filename:
+    frame = sys._getframe(1)
+    while frame is not None and passes_on(frame.f_code):
         frame = frame.f_back
     return "" if frame is None else frame.f_code.co_filename
+
+
+def passes_on(code):
+    """Tell whether code belongs to the import system or is a finder, which may ask the others."""
+    return "importlib" in code.co_filename or code.co_name == "find_spec"
 
 
 sys.meta_path.insert(0, Sparing)

@@ -7,5 +7,5 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def _digits(monkeypatch):
-    """Let warm processes import scikit-learn: else each worker would, which takes its digits."""
+    """Let warm processes import scikit-learn: otherwise each worker would, for its digits."""
     monkeypatch.setenv("IMPORTS_NOT_SPARED", "sklearn")
