@@ -4,7 +4,8 @@
 
 PYTHON ?= python3
 PIP = pip install --quiet --disable-pip-version-check --no-compile
-# So many files of tests at a time, as tests also wait; the longest first (tests/conftest.py).
+# How many files of tests run at a time: more than there are processors, as tests also wait.
+# tests/conftest.py has the longest run first.
 FILES = 3
 PYTEST = python -m pytest --numprocesses $(FILES) --dist loadfile --no-loadscope-reorder
 # Debian's packages that the tests need, each with a program of it.
@@ -20,6 +21,7 @@ export PYTHONDONTWRITEBYTECODE =
 demo: .venv/demo
 	.venv/bin/mwmagic demo
 
+# Environments are made beside something else, since pip uses one processor.
 test:
 	+$(MAKE) --jobs=2 .torch/tried packages .venv-colab/test
 	+$(MAKE) --jobs=3 lint unit .venv-ray/test
@@ -39,7 +41,8 @@ unit: .venv/test .torch/tried packages
 	.venv/bin/$(PYTEST) --deselect "tests/notebooks/test_notebooks.py::test_nbval_passes[quickstart]"
 
 # The versions that Colab ships, in an environment of their own. Of Keras's rows two workers show
-# what another version changes; three workers, several devices and tf-keras are tried above.
+# what another version changes; three workers, several devices and tf-keras are tried above. Two
+# files at a time, since Ray is tried at the same time.
 colab: FILES = 2
 colab: .venv-colab/test
 	.venv-colab/bin/$(PYTEST) -k "not three and not keras2 and not keras_2" \

@@ -12,6 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from .case import Skipped
@@ -20,10 +21,10 @@ CACHE = "MWMAGIC_BENCHMARKS"
 INSTALL_SECONDS = 1200.0
 
 ALONE = "tensorflow"
-"""The environment with nothing that TensorFlow imports only where it is installed."""
+"""The environment without the packages that TensorFlow imports only where they are installed."""
 
-AMONG_LITTLE = ", where TensorFlow alone is installed"
-"""How rows that are measured there are told apart."""
+WHERE_ALONE = ", where TensorFlow alone is installed"
+"""What is said of a row that is measured there."""
 
 PINS = {
     ALONE: (
@@ -48,6 +49,13 @@ PINS = {
     ),
 }
 """What is installed into each. PyTorch's edition for the CPU: the other brings gigabytes."""
+
+
+def alone(case):
+    """Return a case that measures the same in the environment of TensorFlow alone."""
+    about = case.about + WHERE_ALONE
+    name = f"{case.name}-alone"
+    return replace(case, name=name, about=about, slow=True, environment=ALONE)
 
 
 def cache():

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
-from functools import partial
 
 import psutil
 
@@ -66,15 +65,15 @@ def plain(*modules):
         one.kill()
 
 
-def warm(plan, where=""):
+def warm(plan):
     ours, theirs = [], []
     for _ in range(plan.rounds(3, 1)):
         with folder() as path, cluster(2, path, warm=True) as one, plain("tensorflow") as other:
-            time.sleep(PERIOD_SECONDS)  # it has work to do while nothing is asked of it
+            time.sleep(PERIOD_SECONDS)  # it gives memory back once nothing is asked of it
             ours.append(resident(one.machines[0].warm.pid))
             theirs.append(resident(other))
-    what, note = f"memory of the warm process{where}", "aim 250 MB"
-    yield Line(what, "MB", ours, "plain import of TensorFlow", theirs, note=note)
+    against = "plain import of TensorFlow"
+    yield Line("memory of the warm process", "MB", ours, against, theirs, note="aim 250 MB")
 
 
 def worker(plan):
@@ -118,15 +117,11 @@ def growth(notebook, count, pids, cells):
     return [1024 * (now - old) / count for old, now in zip(before, after(count), strict=True)]
 
 
+WARM = Case("rest-warm", "memory of the warm process, against a plain import", warm)
 CASES = [
     Case("rest-processor", "supervisor at rest, 64 tasks against 2", processor),
-    Case("rest-warm", "memory of the warm process, against a plain import", warm),
-    Case(
-        "rest-warm-alone",
-        "the same where TensorFlow alone is installed",
-        partial(warm, where=environments.AMONG_LITTLE),
-        environment=environments.ALONE,
-    ),
+    WARM,
+    environments.alone(WARM),
     Case("rest-runs", "memory that 1,000 runs leave, against cells with a value", runs),
     Case("rest-worker", "memory of a worker's own, against a plain process", worker),
 ]

@@ -61,7 +61,7 @@ def by_torchrun(size):
             end(launcher)
 
 
-def measure(size, plan, where=""):
+def measure(size, plan):
     missing = ""
     with ExitStack() as stack:
         gangs = {
@@ -75,7 +75,7 @@ def measure(size, plan, where=""):
         calls = {name: gang.restarted for name, gang in gangs.items()}
         found = alternated(plan.rounds(9, 3), **calls)
     for name in ("cold", "warm"):
-        what = f"SIGKILL of one worker to all running again, {size} tasks, {name}{where}"
+        what = f"SIGKILL of one worker to all running again, {size} tasks, {name}"
         yield Line(what, "s", found[name], "torchrun", found.get("torchrun", []), 0.5, missing)
 
 
@@ -88,12 +88,4 @@ CASES = [
     )
     for size in (2, 4, 16)
 ]
-CASES.append(
-    Case(
-        "restart-16-alone",
-        "the same where TensorFlow alone is installed",
-        partial(measure, 16, where=environments.AMONG_LITTLE),
-        slow=True,
-        environment=environments.ALONE,
-    )
-)
+CASES.append(environments.alone(CASES[-1]))

@@ -80,6 +80,8 @@ def run(case, plan):
             left = end(load)
         found = json.loads(answer.read_text()) if answer.exists() else CRASHED
     lines = [Line(**one) for one in found.get("lines", ())]
+    for line in lines if case.environment else ():
+        line.what += environments.WHERE_ALONE
     failure = found.get("failure", "") or (f"failed: mwmagic left {left}" if left else "")
     return Result(case.name, lines, load.other(), failure)
 

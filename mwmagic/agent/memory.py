@@ -6,7 +6,7 @@ For each page a fork copies an entry of the page tables, and its end gives one b
 one entry in place of 512, until a fork writes to it. Where the kernel has no MADV_COLLAPSE (before
 Linux 6.1), or no huge pages, nothing changes.
 
-At the end the process gives back what it has of files: a fork gets none of that from it.
+At the end the process gives back what it has of files, which no fork would get from it.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ class Packing:
 def release() -> None:
     """Give back what this process only reads of files: after an import, over half of its memory.
 
-    The system's cache keeps it. A page that is needed again is found there, as by a fork, which the
-    kernel gives no page of a file in any case.
+    The system's cache keeps it, and the process finds there what it needs again. Forks do so in any
+    case, since the kernel copies no such page for them.
     """
     try:
         smaps = Path("/proc/self/smaps").read_bytes()
@@ -89,7 +89,8 @@ def joined(size: int = JOINED_BYTES) -> Iterator[None]:
     advance, and one object in each keeps it: with two in some of them, Python would fill those
     first. Those that stay unused are freed at the end.
     """
-    objects: list[bytes | None] = [None] * (size // OBJECT_BYTES)  # growing, it would lie between
+    # Of its full length at once: a list that grows would lie between the arenas.
+    objects: list[bytes | None] = [None] * (size // OBJECT_BYTES)
     kept: dict[int, bytes] = {}
     for at in range(len(objects)):
         one = objects[at] = bytes(OBJECT_BYTES - b"".__sizeof__())
@@ -103,9 +104,9 @@ def joined(size: int = JOINED_BYTES) -> Iterator[None]:
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Look for no garbage meanwhile: an import makes little, and the search is a third of its time.
+    """Look for no garbage meanwhile: an import makes little, and looking takes a third of its time.
 
-    A threshold of 0 stops it; an import that sets one of its own has it from there on.
+    A threshold that imported code sets itself stays.
     """
     usual = gc.get_threshold()
     gc.set_threshold(0)
@@ -125,7 +126,7 @@ def pieces(maps: bytes) -> list[tuple[int, int]]:
     for line in maps.splitlines():
         bounds, rights, _, _, _, *path = line.split()
         if rights == b"rw-p" and path in ([], [b"[heap]"]):
-            first, last = (int(one, 16) for one in bounds.split(b"-"))
+            first, last = ends(bounds)
             start = -(-first // HUGE_PAGE_BYTES) * HUGE_PAGE_BYTES
             end = last // HUGE_PAGE_BYTES * HUGE_PAGE_BYTES
             found += [(at, min(at + PACKED_BYTES, end)) for at in range(start, end, PACKED_BYTES)]
@@ -143,10 +144,15 @@ def unwritten(smaps: bytes) -> list[tuple[int, int]]:
         first, *rest = line.split()
         if not first.endswith(b":"):
             bounds, own_kilobytes = first, 0
-            read_only = rest[0] in (b"r--p", b"r-xp") and line.find(b"/") > 0
+            read_only = rest[0] in (b"r--p", b"r-xp") and b"/" in line
         elif first in (b"Anonymous:", b"Swap:"):
             own_kilobytes += int(rest[0])
         elif first == b"VmFlags:" and read_only and not own_kilobytes:  # the last one
-            start, end = (int(one, 16) for one in bounds.split(b"-"))
-            found.append((start, end))
+            found.append(ends(bounds))
     return found
+
+
+def ends(bounds: bytes) -> tuple[int, int]:
+    """Return where an area begins and ends, from the words for it in ``/proc``."""
+    start, _, end = bounds.partition(b"-")
+    return int(start, 16), int(end, 16)

@@ -388,8 +388,8 @@ def dress(env: dict[bytes, bytes]) -> None:
 def reseed() -> None:
     """Give the worker its own random numbers.
 
-    TensorFlow and Keras draw their seeds from these generators when they are first used. NumPy
-    imports its own when that happens, which takes longer than the rest of a launch.
+    TensorFlow and Keras draw their seeds from these generators when they are first used. NumPy may
+    import its own only then; importing it here would take longer than the rest of a launch.
     """
     random.seed()
     generators = sys.modules.get("numpy.random")
