@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from processes import eventually
+
 LEGIBLE = 4.5
 """The least contrast of small text."""
 
@@ -56,6 +58,6 @@ def contrast(one, other):
 
 def faint(shown):
     """Return the texts of an element that cannot be read well."""
-    pairs = shown.evaluate(PAIRS)
-    assert pairs
+    # While Jupyter renders an output again, there is none for a moment.
+    pairs = eventually(lambda: shown.evaluate(PAIRS), "text")
     return {text: (ink, paper) for text, ink, paper in pairs if contrast(ink, paper) < LEGIBLE}
