@@ -4,6 +4,10 @@
 
 PYTHON ?= python3
 PIP = pip install --quiet --disable-pip-version-check --no-compile
+# uv takes seconds where pip takes a minute, but knows nothing of pip's own settings, such as an
+# index of packages: where it fails, pip installs. `@D` is the environment.
+INSTALL = .venv/bin/uv pip install --quiet --python $(@D)/bin/python $(WANTED) || \
+	$(@D)/bin/$(PIP) $(WANTED)
 # How many files of tests run at a time: more than there are processors, as tests also wait.
 # tests/conftest.py has the longest run first.
 FILES = 3
@@ -21,11 +25,10 @@ export PYTHONDONTWRITEBYTECODE =
 demo: .venv/demo
 	.venv/bin/mwmagic demo
 
-# Environments are made beside something else, since pip uses one processor.
 test:
-	+$(MAKE) --jobs=2 .torch/tried packages .venv-colab/test
-	+$(MAKE) --jobs=3 lint unit .venv-ray/test
-	+$(MAKE) --jobs=2 --output-sync=target colab ray
+	+$(MAKE) --jobs .venv/test .torch/tried packages .venv-colab/test .venv-ray/test
+	+$(MAKE) --jobs lint unit
+	+$(MAKE) --jobs --output-sync=target colab ray
 
 # Style, types and the fast tests: for after each edit.
 check: lint
@@ -79,33 +82,41 @@ lab: .venv/demo
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or later is needed: make PYTHON=python3.11 ...")'
 	$(PYTHON) -m venv .venv
 
-.venv/demo: .venv/bin/python pyproject.toml
-	.venv/bin/$(PIP) --editable ".[tensorflow,lab,demo]"
+.venv/bin/uv: .venv/bin/python
+	.venv/bin/$(PIP) uv || echo "no uv here: pip installs"
+
+.venv/demo: WANTED = --editable ".[tensorflow,lab,demo]"
+.venv/demo: .venv/bin/uv pyproject.toml
+	$(INSTALL)
 	touch $@
 
-.venv/test: .venv/bin/python pyproject.toml
-	.venv/bin/$(PIP) --editable ".[tensorflow,lab,demo,test]"
+.venv/test: WANTED = --editable ".[tensorflow,lab,demo,test]"
+.venv/test: .venv/bin/uv pyproject.toml
+	$(INSTALL)
 	touch .venv/demo $@
 
-.venv-colab/test: tests/colab/constraints.txt pyproject.toml
+.venv-colab/test: WANTED = --constraint tests/colab/constraints.txt --editable ".[tensorflow,demo]" \
+	hypothesis nbval pytest pytest-timeout pytest-xdist
+.venv-colab/test: .venv/bin/uv tests/colab/constraints.txt pyproject.toml
 	$(PYTHON) -m venv .venv-colab
-	.venv-colab/bin/$(PIP) --constraint tests/colab/constraints.txt --editable ".[tensorflow,demo]" \
-	  hypothesis nbval pytest pytest-timeout pytest-xdist
+	$(INSTALL)
 	touch $@
 
-.venv-ray/test: pyproject.toml
+.venv-ray/test: WANTED = --editable ".[ray]" pytest pytest-timeout
+.venv-ray/test: .venv/bin/uv pyproject.toml
 	$(PYTHON) -m venv .venv-ray
-	.venv-ray/bin/$(PIP) --editable ".[ray]" pytest pytest-timeout
+	$(INSTALL)
 	touch $@
 
-.venv-gpu/test: pyproject.toml
+.venv-gpu/test: WANTED = --editable ".[demo,test]" "tensorflow[and-cuda]>=2.16" tf-keras
+.venv-gpu/test: .venv/bin/uv pyproject.toml
 	$(PYTHON) -m venv .venv-gpu
-	.venv-gpu/bin/$(PIP) --editable ".[demo,test]" "tensorflow[and-cuda]>=2.16" tf-keras
+	$(INSTALL)
 	touch $@
 
 # PyTorch's edition for the CPU, if pip finds it, in a folder of its own; the one that it finds
 # everywhere brings gigabytes for GPUs.
-.torch/tried: | .venv/test
+.torch/tried: | .venv/bin/python
 	.venv/bin/$(PIP) --target .torch "torch==2.13.0+cpu" || \
 	  (rm -rf .torch; echo "no PyTorch for the CPU: its notebook is tested without")
 	mkdir -p .torch && touch $@
