@@ -38,6 +38,9 @@ def _dismantle(script: str) -> None:
 
     TensorFlow's writers, for example, write out their buffers then.
     """
+    # As Python does before: from then on an object comes before what it holds, so that a text
+    # file is closed before the file below it, to which it writes the rest.
+    gc.collect(0)
     for name, module in list(sys.modules.items()):
         if name == "__main__" or is_users(file_of(module), script):
             del sys.modules[name]

@@ -53,7 +53,7 @@ def boot(*argv, **options):
 
 
 def outcome(done, folder):
-    """Return all that a script did, but for addresses in memory."""
+    """Return all that a script did, but for addresses in memory, and an archive's time."""
     texts = [re.sub(r"0x[0-9a-f]+", "0x", text.decode()) for text in (done.stdout, done.stderr)]
     made = [(folder / name) for name in FILES]
     contents = [path.exists() and (path.read_bytes()[10:], path.unlink()) for path in made]
