@@ -26,8 +26,8 @@ demo: .venv/demo
 	.venv/bin/mwmagic demo
 
 test:
-	+$(MAKE) --jobs .venv/test .torch/tried packages .venv-colab/test .venv-ray/test
-	+$(MAKE) --jobs lint unit
+	+$(MAKE) --jobs packages .torch/tried .venv-colab/test .venv-ray/test lint
+	+$(MAKE) unit
 	+$(MAKE) --jobs --output-sync=target colab ray
 
 # Style, types and the fast tests: for after each edit.
@@ -127,7 +127,8 @@ packages:
 	  command -v $${one#*:} >/dev/null || missing="$$missing $${one%:*}"; done; \
 	[ -z "$$missing" ] || (echo "installing$$missing for the tests" && \
 	  SUDO=$$( [ "$$(id -u)" = 0 ] || echo "sudo -n" ) && \
-	  $$SUDO apt-get -qq update && $$SUDO apt-get -qq install --yes $$missing >/dev/null) || \
+	  $$SUDO apt-get -qq update && $$SUDO apt-get -qq install --yes --no-install-recommends $$missing \
+	    >/dev/null) || \
 	  (echo "the tests need$$missing: install and try again" && exit 1)
 
 clean:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import tempfile
@@ -17,7 +18,7 @@ LONGEST = ("test_notebooks.py", "test_dashboard.py", "test_keras_numbers.py")
 """The files that take minutes."""
 
 LEAN = str(Path(__file__).parent / "lean")
-"""A folder whose `sitecustomize` shortens TensorFlow's import in all processes that tests start."""
+"""A folder whose `sitecustomize` shortens imports in all processes that tests start."""
 
 
 def pytest_collection_modifyitems(items):
@@ -33,6 +34,12 @@ def pytest_collection_modifyitems(items):
     for item in items:
         slowest.setdefault(item.path, set()).update(mark.name for mark in item.iter_markers())
     items.sort(key=rank)
+
+
+def pytest_collection_finish():
+    """Look for garbage more rarely, and never among thousands of collected tests."""
+    gc.set_threshold(20_000, 50, 100)
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -63,7 +70,7 @@ def own_sockets(monkeypatch):
 @pytest.fixture
 def imports_not_spared(monkeypatch):
     """Let TensorFlow and Keras import all that they import where it is installed."""
-    monkeypatch.setenv("IMPORTS_NOT_SPARED", "jax matplotlib sklearn")
+    monkeypatch.setenv("IMPORTS_NOT_SPARED", "jax pandas matplotlib sklearn")
 
 
 @pytest.fixture

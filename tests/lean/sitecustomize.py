@@ -1,8 +1,9 @@
-"""Halves the time that TensorFlow's import takes in the processes that tests start.
+"""Shortens what the processes that tests start spend on imports and on the search for garbage.
 
-TensorFlow and Keras import some packages wherever they are installed, and do without them
-elsewhere. Here they do without; a program's own import of such a package gets it. Python also looks
-for no garbage until Keras has come to the last of them.
+TensorFlow, Keras and jsonschema import some packages wherever they are installed, and do without
+them elsewhere. Here they do without; a program's own import of such a package gets it. Python looks
+for no garbage while TensorFlow is imported, until Keras has come to its last package, and otherwise
+more rarely than by default: a graph is many objects, and few of them are garbage.
 """
 
 import gc
@@ -10,14 +11,16 @@ import os
 import sys
 
 SPARED = {
+    "rfc3987_syntax": ("/jsonschema/",),
     "jax": ("/tensorflow/lite/", "/keras/src/callbacks/"),
+    "pandas": ("/keras/src/trainers/",),
     "matplotlib": ("/keras/src/visualization/",),
     "sklearn": ("/keras/src/wrappers/",),
 }
 """Each package, and the folders of the code that does without it. The last is imported last."""
 
 LAST = [*SPARED][-1]
-USUAL = gc.get_threshold()
+RARELY = (20_000, 50, 100)
 WANTED = os.environ.get("IMPORTS_NOT_SPARED", "").split()
 
 
@@ -34,7 +37,7 @@ class Sparing:
         if any(folder in where for folder in SPARED.get(name, ())):
             if name == LAST:
                 gc.freeze()  # as warm workers have it
-                gc.set_threshold(*USUAL)
+                gc.set_threshold(*RARELY)
             if name not in WANTED:
                 raise ModuleNotFoundError(f"tests spare this import of {name}", name=name)
 
@@ -52,4 +55,5 @@ def passes_on(code):
     return "importlib" in code.co_filename or code.co_name == "find_spec"
 
 
+gc.set_threshold(*RARELY)
 sys.meta_path.insert(0, Sparing)
