@@ -37,8 +37,7 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_collection_finish():
-    """Look for garbage more rarely, and never among thousands of collected tests."""
-    gc.set_threshold(20_000, 50, 100)
+    """Look for no garbage among thousands of collected tests."""
     gc.freeze()
 
 
