@@ -69,7 +69,7 @@ def own_sockets(monkeypatch):
 @pytest.fixture
 def imports_not_spared(monkeypatch):
     """Let TensorFlow and Keras import all that they import where it is installed."""
-    monkeypatch.setenv("IMPORTS_NOT_SPARED", "jax pandas matplotlib sklearn")
+    monkeypatch.setenv("IMPORTS_NOT_SPARED", "all")
 
 
 @pytest.fixture

@@ -265,7 +265,7 @@ def test_asked_twice_the_command_does_not_wait(script, number):
         process.send_signal(number)
         _, err = process.communicate(timeout=30)
     assert (process.returncode, err) == (130 if number == signal.SIGINT else -number, "")
-    eventually(lambda: not [pid for pid in pids if alive(pid)], "end of the workers")
+    assert not [pid for pid in pids if alive(pid)]
 
 
 @pytest.mark.slow

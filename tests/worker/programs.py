@@ -139,15 +139,15 @@ PROGRAMS = {
         "from concurrent.futures import ThreadPoolExecutor\nimport time\n"
         "ThreadPoolExecutor(2).submit(lambda: (time.sleep(.05), print('pool')))\nprint('end')"
     ),
-    "an open file": "f = open('out.txt', 'w')\nf.write('more than ten bytes')",
-    "an open file after an exception": "f = open('out.txt', 'w')\nf.write('a' * 99)\nraise OSError",
+    "an open file": "f = open('out.txt', 'w')\nf.write('data')",
+    "an open file after an exception": "f = open('out.txt', 'w')\nf.write('data')\nraise OSError",
     "an open file of a module": "import helper\nhelper.log('x')",
     "an open file beside a function": (
-        "def f(): pass\nf = [f, open('out.txt', 'w')]\nf[1].write('more than ten bytes')"
+        "def f(): pass\nf = [f, open('out.txt', 'w')]\nf[1].write('data')"
     ),
     "an open file of a finalizer": (
         "class A:\n    def __init__(self): self.file = open('out.txt', 'w')\n"
-        "    def __del__(self): self.file.write('more than ten bytes')\na = A()"
+        "    def __del__(self): self.file.write('data')\na = A()"
     ),
     "an open archive": "import gzip\nf = gzip.open('out.txt', 'wt')\nf.write('data')",
     "a finalizer": "class A:\n    def __del__(self): print('gone', print is not None)\na = A()",
