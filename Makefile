@@ -4,8 +4,8 @@
 
 PYTHON ?= python3
 PIP = pip install --quiet --disable-pip-version-check --no-compile
-# uv takes seconds where pip takes a minute, but knows nothing of pip's own settings, such as an
-# index of packages: where it fails, pip installs. `@D` is the environment.
+# uv takes seconds where pip takes a minute, but it does not read pip's settings, such as the index
+# of packages. Where uv fails, pip is used instead. `@D` is the environment.
 INSTALL = .venv/bin/uv pip install --quiet --python $(@D)/bin/python $(WANTED) || \
 	$(@D)/bin/$(PIP) $(WANTED)
 # How many files of tests run at a time: more than there are processors, as tests also wait.
@@ -83,7 +83,7 @@ lab: .venv/demo
 	$(PYTHON) -m venv .venv
 
 .venv/bin/uv: .venv/bin/python
-	.venv/bin/$(PIP) uv || echo "no uv here: pip installs"
+	.venv/bin/$(PIP) uv || echo "uv cannot be installed here: pip is used instead, which takes longer"
 
 .venv/demo: WANTED = --editable ".[tensorflow,lab,demo]"
 .venv/demo: .venv/bin/uv pyproject.toml
