@@ -22,6 +22,9 @@ export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: demo test check lint unit colab ray gpu docs words lab clean
 
+# So that Python has them spare imports, as the processes that they start do.
+check unit colab ray: export PYTHONPATH = $(CURDIR)/tests/lean
+
 demo: .venv/demo
 	.venv/bin/mwmagic demo
 

@@ -14,7 +14,10 @@ from processes import LABEL, command, eventually, labelled
 
 from mwmagic import Cluster
 
-LONGEST = ("test_notebooks.py", "test_dashboard.py", "test_keras_numbers.py")
+LONGEST = (
+    *("test_notebooks.py", "test_dashboard.py", "test_keras_numbers.py", "test_keras_devices.py"),
+    "test_magics_kernel.py",
+)
 """The files that take minutes."""
 
 LEAN = str(Path(__file__).parent / "lean")
@@ -49,12 +52,22 @@ def _apart(tmp_path_factory):
     signal.signal(signal.SIGINT, signal.default_int_handler)
     # Exported scripts run what it names, and `make PYTHON=...` passes it on.
     os.environ.pop("PYTHON", None)
-    found = filter(None, [LEAN, os.environ.get("PYTHONPATH")])
-    os.environ["PYTHONPATH"] = os.pathsep.join(found)
+    found = [LEAN, *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, found)))
     with tempfile.TemporaryDirectory(prefix="mw-", dir="/tmp") as folder:
         os.environ.update({"TMPDIR": folder, LABEL: str(os.getpid())})
         tempfile.tempdir = folder
         yield
+
+
+@pytest.fixture(scope="session")
+def warm_pair(_apart, tmp_path_factory):
+    """Two workers with TensorFlow imported, for the tests that leave them to the next as they were.
+
+    The import takes seconds, so few clusters should do it. Nothing may run there after a test.
+    """
+    with Cluster(2, directory=tmp_path_factory.mktemp("pair"), grace=1.0) as cluster:
+        yield cluster
 
 
 @pytest.fixture

@@ -162,12 +162,13 @@ after = total()
 """
 
 
-def test_a_task_that_waits_for_a_program_which_raised_is_told_and_the_other_looked_into(tmp_path):
-    with Cluster(2, directory=tmp_path, grace=1.0) as cluster:
-        run = cluster.run("main.py", source=KEPT, cwd=tmp_path, keep=True)
-        with pytest.raises(WorkerFailed, match="ValueError: bad batch") as caught:
-            run.wait(120)
-        assert "worker:0 is still in the program" in str(caught.value)
-        assert cluster.live().pull("before", task=1) == 2.0
-        run.stop()
-        assert run.cause.exception == "ValueError: bad batch"
+def test_a_task_that_waits_for_a_program_which_raised_is_told_and_the_other_looked_into(
+    warm_pair, tmp_path
+):
+    run = warm_pair.run("main.py", source=KEPT, cwd=tmp_path, keep=True)
+    with pytest.raises(WorkerFailed, match="ValueError: bad batch") as caught:
+        run.wait(120)
+    assert "worker:0 is still in the program" in str(caught.value)
+    assert warm_pair.live().pull("before", task=1) == 2.0
+    run.stop()
+    assert run.cause.exception == "ValueError: bad batch"

@@ -6,7 +6,6 @@ import random
 
 import pytest
 
-from mwmagic import Cluster
 from mwmagic.model.live import What
 
 pytestmark = [pytest.mark.slow, pytest.mark.tensorflow]
@@ -200,9 +199,8 @@ def run(live, source):
 
 
 @pytest.fixture(scope="module")
-def live(tmp_path_factory):
-    with Cluster(2, directory=tmp_path_factory.mktemp("gang"), grace=1.0) as cluster:
-        live = cluster.live()
+def live(warm_pair):
+    with warm_pair.live() as live:
         live.run(STRATEGY)
         yield live
 

@@ -124,6 +124,13 @@ class Gang:
         assert eval(found[0])[1] >= least + 3
 
 
+@pytest.fixture
+def pair(warm_pair):
+    """Two tasks that share nothing yet."""
+    with warm_pair.live() as live:
+        yield Gang(live, 2)
+
+
 @pytest.fixture(scope="module", params=[2, 3])
 def gang(request, tmp_path_factory):
     with Cluster(request.param, directory=tmp_path_factory.mktemp("gang"), grace=1.0) as cluster:
@@ -286,15 +293,13 @@ def test_seven_that_wait_for_one_are_freed(tmp_path):
         assert gang.values("float(total())") == ["16.0"] * 8
 
 
-def test_a_session_of_hundreds_of_errors_goes_on(tmp_path):
-    with Cluster(2, directory=tmp_path, grace=1.0) as cluster:
-        gang = Gang(cluster.live(), 2)
-        gang.live.run(EIGHT)
-        for _ in range(2**31 // EPOCH_KEYS + 1):
-            assert len(errors(gang.cell("1 / 0"))) == 2
-        made = "with strategy.scope(): variable = tf.Variable(3.0)\nfloat(variable.numpy())"
-        assert gang.values(made) == ["3.0"] * 2
-        assert gang.values("float(total())") == ["4.0"] * 2
+def test_a_session_of_hundreds_of_errors_goes_on(pair):
+    pair.live.run(EIGHT)
+    for _ in range(2**31 // EPOCH_KEYS + 1):
+        assert len(errors(pair.cell("1 / 0"))) == 2
+    made = "with strategy.scope(): variable = tf.Variable(3.0)\nfloat(variable.numpy())"
+    assert pair.values(made) == ["3.0"] * 2
+    assert pair.values("float(total())") == ["4.0"] * 2
 
 
 FIRST = """
@@ -309,31 +314,27 @@ float(reduce())
 """The very first collective is the one that gives a variable its value."""
 
 
-def test_no_strategy_is_made_where_one_task_does_not_come(tmp_path):
-    with Cluster(2, directory=tmp_path, grace=1.0) as cluster:
-        gang = Gang(cluster.live(), 2)
-        make = "import tensorflow as tf\n{}tf.distribute.MultiWorkerMirroredStrategy()"
-        cell = gang.cell(make.format("import os\nif '1' in os.environ['MWMAGIC_TASK']: 1 / 0\n"))
-        assert cell.freed["freed"] == ["worker:0"]
-        cell = gang.cell(make.format(""), [1])
-        assert cell.freed["absent"] == ["worker:0"]
-        assert gang.values(make.format("") + ".num_replicas_in_sync") == ["2", "2"]
-        broken = "if strategy.cluster_resolver.task_id == {}: 1 / 0"
-        for task in range(2):
-            cell = gang.cell(FIRST.format(broken.format(task)))
-            assert errors(cell) == {f"worker:{task}": "ZeroDivisionError"}
-            assert gang.values(FIRST.format("")) == ["2.0", "2.0"]
+def test_no_strategy_is_made_where_one_task_does_not_come(pair):
+    make = "import tensorflow as tf\n{}tf.distribute.MultiWorkerMirroredStrategy()"
+    cell = pair.cell(make.format("import os\nif '1' in os.environ['MWMAGIC_TASK']: 1 / 0\n"))
+    assert cell.freed["freed"] == ["worker:0"]
+    cell = pair.cell(make.format(""), [1])
+    assert cell.freed["absent"] == ["worker:0"]
+    assert pair.values(make.format("") + ".num_replicas_in_sync") == ["2", "2"]
+    broken = "if strategy.cluster_resolver.task_id == {}: 1 / 0"
+    for task in range(2):
+        cell = pair.cell(FIRST.format(broken.format(task)))
+        assert errors(cell) == {f"worker:{task}": "ZeroDivisionError"}
+        assert pair.values(FIRST.format("")) == ["2.0", "2.0"]
 
 
-def test_a_strategy_made_again_waits_for_the_tasks_that_are_slower(tmp_path):
-    with Cluster(2, directory=tmp_path, grace=1.0) as cluster:
-        gang = Gang(cluster.live(), 2)
-        gang.live.run("import tensorflow as tf" + FIRST.format(""))
-        gang.cell(LATE)
-        for _ in range(2):
-            cell = gang.cell(FIRST.format(""))
-            assert errors(cell) == {}
-            assert cell.freed is None
+def test_a_strategy_made_again_waits_for_the_tasks_that_are_slower(pair):
+    pair.live.run("import tensorflow as tf" + FIRST.format(""))
+    pair.cell(LATE)
+    for _ in range(2):
+        cell = pair.cell(FIRST.format(""))
+        assert errors(cell) == {}
+        assert cell.freed is None
 
 
 TWO = """
@@ -354,13 +355,11 @@ alternate()
 """
 
 
-def test_strategies_of_one_session_do_not_disturb_each_other(tmp_path):
-    with Cluster(2, directory=tmp_path, grace=1.0) as cluster:
-        gang = Gang(cluster.live(), 2)
-        assert gang.values(TWO) == [str([9.0, 12.0] * 6)] * 2
-        gang.cell("if rank == 0: raise ValueError\nfirst()")
-        assert gang.values("third = adding(5)\nalternate()") == [str([9.0, 12.0] * 6)] * 2
-        assert gang.values("float(tf.reduce_sum(third()))") == ["15.0"] * 2
+def test_strategies_of_one_session_do_not_disturb_each_other(pair):
+    assert pair.values(TWO) == [str([9.0, 12.0] * 6)] * 2
+    pair.cell("if rank == 0: raise ValueError\nfirst()")
+    assert pair.values("third = adding(5)\nalternate()") == [str([9.0, 12.0] * 6)] * 2
+    assert pair.values("float(tf.reduce_sum(third()))") == ["15.0"] * 2
 
 
 def test_a_killed_task_ends_the_session_also_when_another_raises(gang):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from mwmagic import Cluster
 from mwmagic.errors import RunActive, WorkerFailed
 from mwmagic.model.live import What
 
@@ -47,9 +46,8 @@ context.Context.list_logical_devices = with_gpu
 """What makes collectives such that nothing ends them, as `mwmagic.cells.events.BoundBy` says."""
 
 
-def test_what_cannot_be_freed_is_told_once_and_the_session_is_reset(tmp_path):
-    with Cluster(2, directory=tmp_path, grace=1.0) as cluster:
-        live = cluster.live()
+def test_what_cannot_be_freed_is_told_once_and_the_session_is_reset(warm_pair):
+    with warm_pair.live() as live:
         live.run(BUILD)
         fit = "round(model.fit(data, epochs=2, verbose=0).history['loss'][-1], 6)"
         losses = [live.run(fit) for _ in range(2)]

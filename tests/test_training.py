@@ -7,7 +7,6 @@ import json
 import pytest
 from latecomer import LATE
 
-from mwmagic import Cluster
 from mwmagic.errors import NotInstalled, RunStopped
 
 pytestmark = [pytest.mark.slow, pytest.mark.tensorflow]
@@ -51,24 +50,18 @@ for _ in range(6):
 """
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
-    with Cluster(2, directory=tmp_path_factory.mktemp("training"), grace=1.0) as cluster:
-        yield cluster
-
-
 def launch(cluster, code, **options):
     return cluster.run("main.py", source=code, cwd=cluster.options.root, **options)
 
 
-def test_the_first_task_waits_for_the_second_and_then_they_train(cluster):
-    run = launch(cluster, TRAIN.replace("WHO", "'the first cell'"), task=0)
+def test_the_first_task_waits_for_the_second_and_then_they_train(warm_pair):
+    run = launch(warm_pair, TRAIN.replace("WHO", "'the first cell'"), task=0)
     assert run.words == "waiting for worker:1, not launched"
-    cluster._connection.wait(lambda _: run.status().tasks["worker:0"].waits, 60)
+    warm_pair._connection.wait(lambda _: run.status().tasks["worker:0"].waits, 60)
     waits = run.status().tasks["worker:0"].waits
     assert waits == ("worker:1",), (run.status(), run.logs(0))
     assert run.words == "waiting for worker:1, not launched"
-    launch(cluster, TRAIN.replace("WHO", "'the second cell'"), task="worker:1").wait(120)
+    launch(warm_pair, TRAIN.replace("WHO", "'the second cell'"), task="worker:1").wait(120)
     assert b"said by the first cell" in run.logs(0)
     assert b"said by the second cell" in run.logs(1)
     last = {m["task"]: m["metrics"]["loss"] for m in run.record.metrics() if m["final"]}
@@ -78,23 +71,23 @@ def test_the_first_task_waits_for_the_second_and_then_they_train(cluster):
     assert run.status().tasks["worker:0"].warm, "it was forked, not started cold"
 
 
-def test_a_training_run_stops_though_tensorflow_swallows_sigterm(cluster):
-    ports = json.loads(cluster.tf_config(0))["cluster"]["worker"]
-    run = launch(cluster, FOREVER.replace("WHO", "1"))
-    cluster._connection.wait(lambda _: run.words == "training", 60)
+def test_a_training_run_stops_though_tensorflow_swallows_sigterm(warm_pair):
+    ports = json.loads(warm_pair.tf_config(0))["cluster"]["worker"]
+    run = launch(warm_pair, FOREVER.replace("WHO", "1"))
+    warm_pair._connection.wait(lambda _: run.words == "training", 60)
     run.stop()
     assert [task.signal for task in run.status().tasks.values()] == [9, 9]
     with pytest.raises(RunStopped):
         run.wait()
-    assert json.loads(cluster.tf_config(1))["cluster"]["worker"] == ports
-    assert launch(cluster, TRAIN.replace("WHO", "2")).wait(120).state == "finished"
+    assert json.loads(warm_pair.tf_config(1))["cluster"]["worker"] == ports
+    assert launch(warm_pair, TRAIN.replace("WHO", "2")).wait(120).state == "finished"
 
 
-def test_a_program_makes_several_strategies_and_uses_them_in_turn(cluster):
-    run = launch(cluster, SEVERAL).wait(60)
+def test_a_program_makes_several_strategies_and_uses_them_in_turn(warm_pair):
+    run = launch(warm_pair, SEVERAL).wait(60)
     assert [task.code for task in run.status().tasks.values()] == [0, 0]
 
 
-def test_code_whose_framework_is_missing_is_refused_in_one_line(cluster):
+def test_code_whose_framework_is_missing_is_refused_in_one_line(warm_pair):
     with pytest.raises(NotInstalled, match=r'^torch is not installed: pip install "torch"$'):
-        launch(cluster, "import torch\n")
+        launch(warm_pair, "import torch\n")

@@ -40,7 +40,9 @@ _CACHE = f"{_OPS}.cache_op"
 def install() -> None:
     """Free iterators in the background.
 
-    Call it before the user's code runs. It imports nothing.
+    Call it before the user's code runs. It imports nothing. The process has to end by
+    ``os._exit``, as workers do: where Python ends, and its thread is within TensorFlow, that
+    aborts the process.
     """
     reaper = _Reaper()
     after_import(_CACHE, functools.partial(_notice_files, reaper))

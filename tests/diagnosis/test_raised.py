@@ -175,10 +175,9 @@ def test_the_error_of_a_run_says_what_tensorflow_and_keras_say(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.tensorflow
-def test_a_worker_that_skips_what_another_calls_is_told_with_that_line(tmp_path):
+def test_a_worker_that_skips_what_another_calls_is_told_with_that_line(warm_pair, tmp_path):
     script = tmp_path / "main.py"
-    with Cluster(2, directory=tmp_path, grace=0.1) as cluster:
-        run, lines = fails(cluster, tmp_path, SKIPS)
+    run, lines = fails(warm_pair, tmp_path, SKIPS)
     assert lines[0].endswith("worker:1 finished while worker:0 still needed it")
     at = SKIPS.splitlines().index("    model.evaluate(*data(8), verbose=0)") + 1
     assert lines[1:3] == [

@@ -1,9 +1,9 @@
 """Shortens what the processes that tests start spend on imports and on the search for garbage.
 
-TensorFlow, Keras and jsonschema import some packages wherever they are installed, and do without
-them elsewhere. Here they do without; a program's own import of such a package gets it. Python looks
-for no garbage while TensorFlow is imported, until Keras has come to its last package, and otherwise
-more rarely than by default: a graph is many objects, and few of them are garbage.
+TensorFlow, Keras, jsonschema and ipykernel import some packages wherever they are installed, and do
+without them elsewhere. Here they do without; a program's own import of such a package gets it.
+Python looks for no garbage while TensorFlow is imported, until Keras has come to its last package,
+and otherwise more rarely than by default: a graph is many objects, and few of them are garbage.
 """
 
 import gc
@@ -12,6 +12,7 @@ import sys
 
 SPARED = {
     "rfc3987_syntax": ("/jsonschema/",),
+    "debugpy": ("/ipykernel/",),
     "jax": ("/tensorflow/lite/", "/keras/src/callbacks/"),
     "pandas": ("/keras/src/trainers/",),
     "matplotlib": ("/keras/src/visualization/",),

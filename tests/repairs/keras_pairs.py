@@ -1,7 +1,6 @@
 """Features that meet: combinations in which each value of a factor meets each of another."""
 
 import itertools
-import random
 from dataclasses import dataclass
 
 FACTORS = {
@@ -14,9 +13,8 @@ FACTORS = {
 """How a batch is shared, how steps are run, what the loss is, what weighs it, and what is done with
 its gradient."""
 
-SEED = 5
-DRAWN = 40
-"""Of as many random combinations the one with the most new pairs is taken."""
+SIDE = 5
+"""A prime, which is at least the number of factors less one, and of a factor's values."""
 
 
 @dataclass(frozen=True)
@@ -52,19 +50,15 @@ def every_pair():
 
 
 def covering():
-    """Return few cases that have every pair."""
-    drawing, left, cases = random.Random(SEED), every_pair(), []
-    while left:
-        drawn = [_drawn(drawing, sorted(left)) for _ in range(DRAWN)]
-        cases.append(max(drawn, key=lambda case: len(case.pairs & left)))
-        left -= cases[-1].pairs
-    return cases
+    """Return as few cases as have every pair.
+
+    Of numbers modulo a prime, any two columns of an orthogonal array have each pair once: `a`, and
+    `b` plus a multiple of `a` that is each column's own.
+    """
+    for a, b in itertools.product(range(SIDE), repeat=2):
+        columns = [a, *((b + factor * a) % SIDE for factor in range(len(FACTORS) - 1))]
+        chosen = zip(FACTORS.values(), columns, strict=True)
+        yield Case(*(values[number % len(values)] for values, number in chosen))
 
 
-def _drawn(drawing, left):
-    """Return a random case that has one of the pairs."""
-    values = {factor: drawing.choice(choices) for factor, choices in FACTORS.items()}
-    return Case(**{**values, **dict(drawing.choice(left))})
-
-
-CASES = covering()
+CASES = [*covering()]
