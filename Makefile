@@ -29,8 +29,8 @@ demo: .venv/demo
 	.venv/bin/mwmagic demo
 
 test:
-	+$(MAKE) --jobs packages .torch/tried .venv-colab/test .venv-ray/test lint
-	+$(MAKE) unit
+	+$(MAKE) --jobs packages .torch/tried lint
+	+$(MAKE) --jobs unit .venv-colab/test .venv-ray/test
 	+$(MAKE) --jobs --output-sync=target colab ray
 
 # Style, types and the fast tests: for after each edit.

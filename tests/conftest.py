@@ -70,6 +70,16 @@ def warm_pair(_apart, tmp_path_factory):
         yield cluster
 
 
+@pytest.fixture(scope="session")
+def nursery(_apart):
+    """What kernels are forked from."""
+    from nursery import Nursery
+
+    nursery = Nursery()
+    yield nursery
+    nursery.close()
+
+
 @pytest.fixture
 def own_sockets(monkeypatch):
     """Give a test a directory of sockets where it finds only its own clusters."""

@@ -8,6 +8,7 @@ import tempfile
 from contextlib import contextmanager
 
 from jupyter_client.manager import KernelManager
+from nursery import Forking
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -26,13 +27,17 @@ def execute(client, code):
 
 
 @contextmanager
-def started(directory, speak, **env):
-    """Start a kernel in a directory, with further variables, and yield what speaks to it.
+def started(nursery, directory, speak, **env):
+    """Start a kernel in a directory, and yield what speaks to it.
 
-    Its sockets are files: of hundreds of kernels, one finds that a port chosen for it is taken.
+    It is forked, but one that is given variables starts by itself: they show in /proc too. Its
+    sockets are files: of hundreds of kernels, one finds that a port chosen for it is taken.
     """
     sockets = tempfile.mkdtemp()  # pytest's own folders have names too long for a socket
     manager = KernelManager(transport="ipc", ip=f"{sockets}/kernel")
+    if not env:
+        known = {"kernel_id": manager.kernel_id, "kernel_spec": manager.kernel_spec}
+        manager.provisioner = Forking(nursery, parent=manager, **known)
     manager.start_kernel(cwd=str(directory), env={**os.environ, **env})
     client = manager.client()
     client.start_channels()

@@ -17,10 +17,11 @@ from plain import COLOURS, DARK, LIGHT, LOOK, Host
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
 
 
+@pytest.mark.usefixtures("own_sockets")
 @pytest.mark.parametrize("kind", [*COLOURS, "plain"])
-def test_a_page_that_only_shows_widgets_shows_a_run(context, tmp_path, own_sockets, shot, kind):
+def test_a_page_that_only_shows_widgets_shows_a_run(context, nursery, tmp_path, shot, kind):
     names = COLOURS.get(kind, ())
-    with started(tmp_path, Kernel) as kernel:
+    with started(nursery, tmp_path, Kernel) as kernel:
         kernel.run(cells.declare())
         kernel.run(cells.SLEEPING)
         host = Host(kernel, watched(context), dict(zip(names, DARK, strict=False)))

@@ -8,8 +8,8 @@ from kernels import started
 
 
 @pytest.fixture
-def kernel(tmp_path, own_sockets):
+def kernel(nursery, tmp_path, own_sockets):
     """A kernel in an empty directory, with the extension loaded."""
-    with started(tmp_path, Kernel) as kernel:
+    with started(nursery, tmp_path, Kernel) as kernel:
         kernel.run("%load_ext mwmagic")
         yield kernel

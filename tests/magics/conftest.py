@@ -75,8 +75,8 @@ class Kernel:
 
 
 @pytest.fixture
-def kernel(tmp_path):
+def kernel(nursery, tmp_path):
     """A kernel in an empty directory, with the extension loaded."""
-    with started(tmp_path, Kernel) as kernel:
+    with started(nursery, tmp_path, Kernel) as kernel:
         assert kernel.run("%load_ext mwmagic").error is None
         yield kernel

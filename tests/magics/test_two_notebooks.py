@@ -12,8 +12,8 @@ SLEEP = "%%mw_worker\nimport time\nprint('up', flush=True)\ntime.sleep(600)\n"
 SESSION = {"JPY_SESSION_NAME": "/home/user/train.ipynb"}
 
 
-def test_two_notebooks_in_one_folder(kernel, tmp_path):
-    with started(tmp_path, type(kernel), **SESSION) as train:
+def test_two_notebooks_in_one_folder(kernel, nursery, tmp_path):
+    with started(nursery, tmp_path, type(kernel), **SESSION) as train:
         train.run("%load_ext mwmagic")
         declared = train.run(DECLARE + " --detach")
         assert declared.value.startswith("Cluster 'train' ")
