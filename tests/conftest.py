@@ -54,7 +54,7 @@ def _apart(tmp_path_factory):
     os.environ.pop("PYTHON", None)
     found = [LEAN, *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, found)))
-    with tempfile.TemporaryDirectory(prefix="mw-", dir="/tmp") as folder:
+    with temporary_folder() as folder:
         os.environ.update({"TMPDIR": folder, LABEL: str(os.getpid())})
         tempfile.tempdir = folder
         yield
@@ -64,10 +64,15 @@ def _apart(tmp_path_factory):
 def warm_pair(_apart, tmp_path_factory):
     """Two workers with TensorFlow imported, for the tests that leave them to the next as they were.
 
-    The import takes seconds, so few clusters should do it. Nothing may run there after a test.
+    The import takes seconds, so few clusters should do it. Nothing may run there after a test. Only
+    this finds the cluster: what lists clusters lists those of the test.
     """
-    with Cluster(2, directory=tmp_path_factory.mktemp("pair"), grace=1.0) as cluster:
-        yield cluster
+    with temporary_folder() as folder:
+        with pytest.MonkeyPatch.context() as patch:
+            put_sockets(folder, patch)
+            cluster = Cluster(2, directory=tmp_path_factory.mktemp("pair"), grace=1.0)
+        with cluster:
+            yield cluster
 
 
 @pytest.fixture(scope="session")
@@ -83,10 +88,20 @@ def nursery(_apart):
 @pytest.fixture
 def own_sockets(monkeypatch):
     """Give a test a directory of sockets where it finds only its own clusters."""
-    with tempfile.TemporaryDirectory(prefix="mw-", dir="/tmp") as folder:
-        monkeypatch.setenv("TMPDIR", folder)
-        monkeypatch.setattr(tempfile, "tempdir", folder)
+    with temporary_folder() as folder:
+        put_sockets(folder, monkeypatch)
         yield
+
+
+def temporary_folder():
+    """Make a folder, and remove it after a block; its name is short enough for a socket's."""
+    return tempfile.TemporaryDirectory(prefix="mw-", dir="/tmp")
+
+
+def put_sockets(folder, monkeypatch):
+    """Have clusters' sockets kept, and looked for, in a folder."""
+    monkeypatch.setenv("TMPDIR", folder)
+    monkeypatch.setattr(tempfile, "tempdir", folder)
 
 
 @pytest.fixture

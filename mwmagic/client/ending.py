@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import psutil
@@ -13,7 +13,7 @@ from mwmagic.errors import SupervisorError
 from .connection import CLOSE_SECONDS, REPLY_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from .connection import Connection
 
@@ -32,6 +32,9 @@ PAUSE_SECONDS = 0.005
 class Ending:
     """The end of a cluster, which begins at once; several can end at the same time.
 
+    Ctrl-C, or a signal that the command line turns into one, has it end without the rest of the
+    grace.
+
     Parameters
     ----------
     connection : Connection
@@ -44,7 +47,7 @@ class Ending:
         self._listens = False
         if not connection.lost:
             self._look()
-            with suppress(SupervisorError):  # gone, or it does not listen
+            with self._hurried(), suppress(SupervisorError):  # gone, or it does not listen
                 connection.request("close", seconds=REPLY_SECONDS)
                 self._listens = True
 
@@ -62,7 +65,7 @@ class Ending:
             A process of the cluster could not be ended.
         """
         if self._listens:
-            with suppress(SupervisorError):  # gone, which is what was asked for
+            with self._hurried(), suppress(SupervisorError):  # gone, which is what was asked for
                 self._connection.wait(lambda _: False, grace + CLOSE_SECONDS)
         if not self._connection.lost:
             self._look()
@@ -73,6 +76,17 @@ class Ending:
             raise SupervisorError(
                 f"the supervisor of the cluster is gone, but {_described(left)} could not be ended"
             )
+
+    @contextmanager
+    def _hurried(self) -> Iterator[None]:
+        """Kill every process where Ctrl-C comes in a block: no one waits for them any longer."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            self._look()
+            self._kill(self._family)
+            self._after(KILLED_SECONDS)
+            raise
 
     def _look(self) -> None:
         """Note the supervisor and its descendants, each by its id and its start."""

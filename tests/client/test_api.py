@@ -10,7 +10,7 @@ import threading
 import time
 
 import pytest
-from processes import eventually
+from processes import alive, eventually
 
 from mwmagic import Cluster, ClusterSpec, Task, clusters, runs
 from mwmagic.client import declaration, sockets
@@ -24,6 +24,7 @@ from mwmagic.errors import (
 )
 
 SLEEP = "import time; print('up', flush=True); time.sleep(600)"
+DEAF = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + SLEEP
 
 
 @pytest.mark.parametrize(
@@ -229,6 +230,25 @@ def test_a_client_that_does_not_own_a_cluster_hangs_up_or_shuts_it_down(cluster)
     guest.shutdown()
     eventually(lambda: one.closed)
     assert list(clusters()) == []
+
+
+@pytest.mark.slow
+def test_ctrl_c_as_a_cluster_ends_ends_it_without_the_rest_of_the_grace(cluster):
+    one = cluster(2, grace=600.0)
+    run = one.run("main.py", source=DEAF)
+    eventually(lambda: all(b"up" in run.logs(task) for task in range(2)), "words of the workers")
+    pids = [task.pid for task in run.status().tasks.values()]
+
+    def interrupt():
+        eventually(lambda: run.state == "ending", "end that was asked for")
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        one.shutdown()
+    assert not [pid for pid in pids if alive(pid)]
+    thread.join()
 
 
 @pytest.mark.slow

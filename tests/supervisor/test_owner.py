@@ -413,8 +413,9 @@ def resources(pid):
 
 @pytest.mark.slow
 def test_clusters_leave_no_descriptors_or_threads_in_the_client(cluster):
+    known = threads()
     cluster(1).close()
-    eventually(lambda: "mwmagic-connection" not in threads())
+    eventually(lambda: threads() == known, "end of the connection's thread")
     before = resources("self")
     for _ in range(2):
         one = cluster(1)
