@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from nursery import Nursery
 from processes import LABEL, command, eventually, labelled
 
 from mwmagic import Cluster
@@ -78,9 +79,7 @@ def warm_pair(_apart, tmp_path_factory):
 @pytest.fixture(scope="session")
 def nursery(_apart):
     """What kernels are forked from."""
-    from nursery import Nursery
-
-    nursery = Nursery()
+    nursery = Nursery("ipykernel.ipkernel", "ipykernel.kernelapp", "ipykernel.zmqshell")
     yield nursery
     nursery.close()
 

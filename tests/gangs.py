@@ -11,6 +11,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from nursery import Nursery
+
 QUIET = {
     "CUDA_VISIBLE_DEVICES": "",
     "TF_CPP_MIN_LOG_LEVEL": "2",
@@ -39,6 +41,7 @@ class Gang:
     workers: int = 2
     env: dict = field(default_factory=dict)
     first: str = "worker"
+    nursery: Nursery | None = None  # what the processes are forked from, if they are
 
     def __enter__(self):
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -59,9 +62,12 @@ class Gang:
         env.pop("TF_CONFIG", None)
         if self.workers > 1:
             env["TF_CONFIG"] = json.dumps(self._tf_config(index))
+        argv = [str(self.script), *map(str, self.args)]
+        if self.nursery is not None:
+            return self.nursery.fork(argv, self.directory, {**env, **self.env}, self.log(index))
         with self.log(index).open("wb") as log:
             return subprocess.Popen(
-                [sys.executable, str(self.script), *map(str, self.args)],
+                [sys.executable, *argv],
                 env={**env, **self.env},
                 cwd=self.directory,
                 stdin=subprocess.DEVNULL,

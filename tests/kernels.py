@@ -8,7 +8,7 @@ import tempfile
 from contextlib import contextmanager
 
 from jupyter_client.manager import KernelManager
-from nursery import Forking
+from jupyter_client.provisioning import LocalProvisioner
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -24,6 +24,27 @@ def execute(client, code):
     By itself a kernel passes over what comes within a moment after a cell that failed.
     """
     return client.execute(code, stop_on_error=False)
+
+
+class Forking(LocalProvisioner):
+    """Has kernels forked, but for those that want another interpreter."""
+
+    def __init__(self, nursery, **options):
+        super().__init__(**options)
+        self.nursery = nursery
+
+    async def launch_kernel(self, cmd, **kwargs):
+        if interpreters(kwargs["env"]) != interpreters(os.environ):
+            return await super().launch_kernel(cmd, **kwargs)
+        env = {**kwargs["env"], "JPY_PARENT_PID": str(self.nursery.pid)}
+        self.process = self.nursery.fork(cmd[cmd.index("-m") :], kwargs["cwd"], env)
+        self.pid = self.pgid = self.process.pid
+        return self.connection_info
+
+
+def interpreters(env):
+    """Return the variables that Python reads before it runs anything."""
+    return {key: value for key, value in env.items() if key.startswith("PYTHON")}
 
 
 @contextmanager

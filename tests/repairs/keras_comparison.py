@@ -66,12 +66,13 @@ class Outcome:
         return all(self.of(row, i) for i in range(len(self.tasks))) and self.error(row) is None
 
 
-def run_rows(directory, workers, rows=(), known=ROWS, script=SCRIPT, **env):
+def run_rows(directory, workers, rows=(), *, nursery=None, known=ROWS, script=SCRIPT, **env):
     """Run rows in gangs: one that fails is its gang's last, and the rest is run in another."""
+    given = {"workers": workers, "env": env, "nursery": nursery}
     left = [name for name in rows or known if known[name].keras2 or "ROWS_KERAS" not in env]
     outcome = Outcome(directory, [{} for _ in range(workers)], [""] * workers)
     while left:
-        with Gang(directory, script, [directory, *left], workers=workers, env=env) as gang:
+        with Gang(directory, script, [directory, *left], **given) as gang:
             gang.wait()
             gang.linger()
             outcome.logs = [log + gang.text(i) for i, log in enumerate(outcome.logs)]
@@ -87,8 +88,10 @@ def run_rows(directory, workers, rows=(), known=ROWS, script=SCRIPT, **env):
 def gang(workers, rows=(), **options):
     """Return a fixture: rows, run once for all the tests that look at them; see `run_rows`."""
 
-    def run(tmp_path_factory):
-        return run_rows(tmp_path_factory.mktemp("rows"), workers, rows, **options)
+    def run(with_keras, tmp_path_factory):
+        nursery = None if "ROWS_KERAS" in options else with_keras
+        directory = tmp_path_factory.mktemp("rows")
+        return run_rows(directory, workers, rows, nursery=nursery, **options)
 
     return pytest.fixture(scope="module")(run)
 
