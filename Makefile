@@ -22,7 +22,7 @@ export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: demo test check lint unit colab ray gpu docs words lab clean
 
-# So that Python has them spare imports, as the processes that they start do.
+# pytest itself spares imports too, as the processes that tests start do.
 check unit colab ray: export PYTHONPATH = $(CURDIR)/tests/lean
 
 demo: .venv/demo

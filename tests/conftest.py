@@ -16,7 +16,10 @@ from processes import LABEL, command, eventually, labelled
 from mwmagic import Cluster
 
 LONGEST = (
-    *("test_notebooks.py", "test_dashboard.py", "test_keras_numbers.py", "test_keras_devices.py"),
+    "test_notebooks.py",
+    "test_dashboard.py",
+    "test_keras_numbers.py",
+    "test_keras_devices.py",
     "test_magics_kernel.py",
 )
 """The files that take minutes."""

@@ -41,8 +41,8 @@ def install() -> None:
     """Free iterators in the background.
 
     Call it before the user's code runs. It imports nothing. The process has to end by
-    ``os._exit``, as workers do: where Python ends, and its thread is within TensorFlow, that
-    aborts the process.
+    ``os._exit``, as workers do: Python's own shutdown aborts it if the thread is inside
+    TensorFlow at that moment.
     """
     reaper = _Reaper()
     after_import(_CACHE, functools.partial(_notice_files, reaper))

@@ -14,7 +14,7 @@ FACTORS = {
 its gradient."""
 
 SIDE = 5
-"""A prime, which is at least the number of factors less one, and of a factor's values."""
+"""A prime: no factor has more values, and there are at most so many factors and one."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,8 @@ def every_pair():
 def covering():
     """Return as few cases as have every pair.
 
-    Of numbers modulo a prime, any two columns of an orthogonal array have each pair once: `a`, and
-    `b` plus a multiple of `a` that is each column's own.
+    They are an orthogonal array: its columns are `a`, and `b` plus 0, 1, 2 ... times `a`, modulo a
+    prime. Any two of them have each pair of numbers once.
     """
     for a, b in itertools.product(range(SIDE), repeat=2):
         columns = [a, *((b + factor * a) % SIDE for factor in range(len(FACTORS) - 1))]

@@ -86,7 +86,7 @@ def test_a_program_that_makes_many_iterators_waits_for_some(modules):
     first.set()
 
 
-# It ends as a worker does: where Python ends, a thread within TensorFlow may abort the process.
+# It ends as a worker does; see `iterators.install`.
 PIPELINE = """
 import os
 from mwmagic.worker import iterators
