@@ -7,8 +7,10 @@ import re
 from pathlib import Path
 
 import pytest
-from lab import CHROMIUM, PLACES, QUIET, Notebook, Server, watched
+from lab import CHROMIUM, PLACES, QUIET, Notebook, Server, emptied, watched
 from processes import eventually
+
+VIEWPORT = {"width": 1280, "height": 1400}
 
 
 @pytest.fixture(scope="session")
@@ -33,7 +35,7 @@ def context(server, tmp_path_factory):
             tmp_path_factory.mktemp("profile"),
             executable_path=CHROMIUM,
             args=QUIET.split(),
-            viewport={"width": 1280, "height": 1400},
+            viewport=VIEWPORT,
             permissions=["clipboard-read", "clipboard-write"],
         )
         context.set_default_timeout(60_000)
@@ -47,16 +49,34 @@ def place():
     return PLACES["lab"]
 
 
+@pytest.fixture(scope="module")
+def kept(context):
+    """The page of JupyterLab that the last test left as it had found it; loading one takes long."""
+    return []
+
+
 @pytest.fixture
-def notebook(server, context, place, request):
+def own_page():
+    """Ask for a page that no other test has: the test leaves something in it."""
+
+
+@pytest.fixture
+def notebook(server, context, kept, place, request):
     """A notebook named after the test; its kernel is ended with it."""
-    page = watched(context)
+    shared = place == PLACES["lab"] and "own_page" not in request.fixturenames
+    page = kept.pop() if shared and kept else watched(context)
+    page.set_viewport_size(VIEWPORT)
+    failed = request.session.testsfailed
     name = re.sub(r"\W", "-", request.node.name.removeprefix("test_"))
     yield Notebook(server, page, place, name[:30] + name[-10:])
+    well = not page.problems and request.session.testsfailed == failed
+    if shared and well and emptied(page):
+        kept.append(page)
     for opened in context.pages[1:]:  # the first is empty; without any the browser would end
-        opened.close()
-    assert not page.problems, page.problems
+        if opened not in kept:
+            opened.close()
     server.end_kernels()
+    assert not page.problems, page.problems
 
 
 @pytest.fixture

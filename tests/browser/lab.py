@@ -14,6 +14,7 @@ import urllib.request
 
 import nbformat
 from nbconvert import HTMLExporter
+from nbformat.sign import NotebookNotary
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 QUIET = (
@@ -23,6 +24,16 @@ QUIET = (
 PLACES = {"lab": "lab/tree", "notebook": "notebooks"}
 READY = "() => window.jupyterapp?.shell.currentWidget?.sessionContext?.isReady"
 SETTLED = "() => document.body.dataset.jpThemeName || document.querySelector('.jp-Dialog')"
+OPEN = """path => {
+    window.jupyterapp.commands.execute("docmanager:open", { path });
+}"""
+SHOWN = "path => window.jupyterapp.shell.currentWidget?.context?.path === path"
+CLOSE = """() => {
+    for (const shown of [...window.jupyterapp.shell.widgets("main")]) {
+        if (shown.context) shown.context.model.dirty = false;  // so Jupyter does not ask
+        shown.close();
+    }
+}"""
 OPENINGS = 3
 """How often a notebook is opened whose theme a busy server does not deliver in time."""
 
@@ -48,6 +59,12 @@ def watched(context):
     # Such a module is a blob: what has none in its stack is Jupyter's own.
     page.on("pageerror", lambda error: "blob:" in error.stack and page.problems.append(error.stack))
     return page
+
+
+def emptied(page):
+    """Close what a page of JupyterLab shows, and tell whether that left nothing."""
+    page.evaluate(CLOSE)
+    return not page.locator(".jp-Dialog").count()
 
 
 def lines(page, task=None):
@@ -108,10 +125,10 @@ class Server:
             url = f"{self.url}/api/kernels/{kernel['id']}"
             urllib.request.urlopen(urllib.request.Request(url, method="DELETE"), timeout=20).close()
 
-    def jupyter(self, *words):
-        """Run a command of Jupyter's beside the server."""
-        command = [sys.executable, "-m", "jupyter", *words]
-        subprocess.run(command, cwd=self.root, env=self.env, check=True, capture_output=True)
+    def trust(self, notebook):
+        """Sign a notebook as `jupyter trust` does, without a process."""
+        data = self.env["JUPYTER_DATA_DIR"]
+        NotebookNotary(data_dir=data).sign(notebook)
 
     def reachable(self):
         return reachable(f"{self.url}/api")
@@ -142,7 +159,18 @@ class Notebook:
         nbformat.write(notebook, self.path)
         return self
 
-    def open(self, page=None):
+    def open(self):
+        """Open it, in JupyterLab where the page has that already."""
+        if not self.page.url.startswith(self.server.url):
+            return self.load()
+        path = f"{self.name}/notebook.ipynb"
+        self.page.evaluate(OPEN, path)
+        self.page.wait_for_function(SHOWN, arg=path)
+        self.page.wait_for_function(READY, timeout=120_000)
+        return self
+
+    def load(self, page=None):
+        """Load a page that opens it and knows of nothing else."""
         page = page or self.page
         for _ in range(OPENINGS):
             page.goto(f"{self.server.url}/{self.place}/{self.name}/notebook.ipynb?reset")
@@ -195,8 +223,8 @@ class Notebook:
         saved.metadata["edited"] = trusted  # the signature is of another text now
         nbformat.write(saved, self.path)
         if trusted:
-            self.server.jupyter("trust", str(self.path))
-        self.open()
+            self.server.trust(saved)
+        self.load()
 
     def converted(self):
         """Return a page that shows the saved notebook as nbconvert writes it, without Jupyter."""

@@ -76,7 +76,7 @@ def test_a_run_is_live_through_a_reload_and_in_two_views(notebook, shot):
     eventually(lambda: done(notebook) == 50, "further progress, until the workers wait")
     notebook.save()
     second = notebook.page.context.new_page()
-    notebook.open(second).open()
+    notebook.load(second).load()
     for page in (notebook.page, second):
         eventually(lambda page=page: numbers(notebook, page) == counted(STEPS // 2), "all lines")
     shot(notebook, "two-live")
@@ -210,6 +210,7 @@ def test_what_a_worker_prints_is_no_formula(notebook):
     assert formulas.count() == 1
 
 
+@pytest.mark.usefixtures("own_page")
 def test_a_lost_connection_loses_nothing(notebook):
     sockets = []
 
@@ -637,6 +638,7 @@ LEAST_MS = 150
 """Between two drawings, where 250 pass after a key: a busy page presses its keys late."""
 
 
+@pytest.mark.usefixtures("own_page")
 def test_while_you_type_elsewhere_what_is_printed_comes_at_once_now_and_then(notebook):
     notebook.write(cells.declare(), cells.counting(STEPS)).open().run()
     notebook.page.locator(".mw-blocks").first.wait_for(state="attached")
