@@ -20,7 +20,7 @@ PACKAGES = chromium:chromium iproute2:ip munge:munged openssh-client:ssh openssh
 # processes would compile what it imports.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test check lint unit colab ray gpu docs words lab clean
+.PHONY: demo test check lint unit others colab ray gpu docs words lab clean
 
 # pytest itself spares imports too, as the processes that tests start do.
 check unit colab ray: export PYTHONPATH = $(CURDIR)/tests/lean
@@ -30,8 +30,13 @@ demo: .venv/demo
 
 test:
 	+$(MAKE) --jobs packages .torch/tried lint
-	+$(MAKE) --jobs unit .venv-colab/test .venv-ray/test
-	+$(MAKE) --jobs --output-sync=target colab ray
+	+$(MAKE) --jobs unit others
+
+# Beside the unit tests, so that no processor waits while one of them does; what is said of each
+# comes at its end.
+others:
+	+$(MAKE) --jobs .venv-colab/test .venv-ray/test
+	+$(MAKE) --jobs=1 --keep-going --output-sync=target colab ray
 
 # Style, types and the fast tests: for after each edit.
 check: lint
@@ -47,9 +52,8 @@ unit: .venv/test .torch/tried packages
 	.venv/bin/$(PYTEST) --deselect "tests/notebooks/test_notebooks.py::test_nbval_passes[quickstart]"
 
 # The versions that Colab ships, in an environment of their own. Of Keras's rows two workers show
-# what another version changes; three workers, several devices and tf-keras are tried above. Two
-# files at a time, since Ray is tried at the same time.
-colab: FILES = 2
+# what another version changes; three workers, several devices and tf-keras are tried above.
+colab: FILES = 1
 colab: .venv-colab/test
 	.venv-colab/bin/$(PYTEST) -k "not three and not keras2 and not keras_2" \
 	  tests/magics tests/dashboard tests/worker/test_downloads.py tests/worker/test_iterators.py \

@@ -132,7 +132,7 @@ def test_an_agent_that_fails_leaves_nothing(speak, tmp_path):
     pids = family(agent)
     agent.say("hello", version=1, parent=None, silence=0, sample=0.01, inherit=False)
     assert agent.child.wait(10) == 1
-    assert gone(pids)
+    eventually(lambda: gone(pids), "end of what it killed as it ended")
 
 
 def test_a_stopped_agent_loses_nothing(agent):
