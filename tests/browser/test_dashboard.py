@@ -432,11 +432,18 @@ def test_a_metric_with_one_point_has_a_chart(notebook, shot):
 
 
 def dots(chart):
-    """Return how many dots a chart has of each line with any, in one look: it is redrawn."""
+    """Return how many dots a chart has of each line with any, in one look: it is redrawn.
+
+    One that Jupyter has just replaced, as it rendered the output again, shows none.
+    """
     paths = chart.evaluate(
-        """(chart) => [...chart.querySelectorAll(".mw-dot")].map((path) => [
-            path.getTotalLength(), getComputedStyle(path).strokeLinecap, path.getAttribute("d"),
-        ])"""
+        """(chart) => [...(chart.isConnected ? chart.querySelectorAll(".mw-dot") : [])].map(
+            (path) => [
+                path.getTotalLength(),
+                getComputedStyle(path).strokeLinecap,
+                path.getAttribute("d"),
+            ],
+        )"""
     )
     assert all(look[:2] == [0, "round"] for look in paths), "lines of no length with round ends"
     return [d.count("h0") for *_, d in paths]

@@ -233,11 +233,13 @@ def test_a_silent_task_is_named_by_the_tasks_that_it_made_fail(gang, launch):
 
 
 def test_a_crash_of_the_profiler_is_told(gang, launch):
-    for _ in range(50):  # some processes get through, depending on the addresses they get
+    """The profiler spoils its own memory: a process crashes, gets through, or rarely hangs."""
+    for _ in range(50):
         run = launch(gang, PROFILED)
-        eventually(lambda run=run: run.over)
-        if run.cause is not None:
+        eventually(lambda run=run: run.over or run.words.startswith("stalled"))
+        if run.over and run.cause is not None:
             break
+        run.stop()
     assert (run.cause.task, run.cause.known) == ("worker:1", "profiler")
 
 
