@@ -127,11 +127,11 @@ class Gang:
         )
 
 
-def found(folder, program):
+def found(folder, program, nursery):
     """Run a program on two workers, and return the JSON that each printed after ``found``."""
     path = folder / "main.py"
     path.write_text(program)
-    with Gang(folder / "run", path) as gang:
+    with Gang(folder / "run", path, nursery=nursery) as gang:
         assert gang.wait() == [0, 0], gang.tails()
         return [_found(gang.text(task)) for task in range(2)]
 

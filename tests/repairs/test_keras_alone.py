@@ -49,14 +49,14 @@ print(json.dumps({"losses": losses, "epochs": epochs, "module": module}))
 
 
 @pytest.fixture(scope="module")
-def outcome(tmp_path_factory):
+def outcome(with_keras, tmp_path_factory):
     """Return what a single process came to by itself, repaired, and with a Keras unknown here."""
 
     def of(case):
         directory = tmp_path_factory.mktemp(case)
         path = directory / "trains.py"
         path.write_text(TRAINS)
-        with Gang(directory, path, [case], workers=1) as gang:
+        with Gang(directory, path, [case], workers=1, nursery=with_keras) as gang:
             assert gang.wait() == [0], gang.tails()
             said, _, result = gang.text(0).strip().rpartition("\n")
             assert "mwmagic" not in said

@@ -29,10 +29,10 @@ except TypeError as error:
 """
 
 
-def test_a_learning_rate_and_a_count_of_steps_are_numbers(tmp_path):
+def test_a_learning_rate_and_a_count_of_steps_are_numbers(with_keras, tmp_path):
     path = tmp_path / "reads.py"
     path.write_text(READS)
-    with Gang(tmp_path / "run", path) as gang:
+    with Gang(tmp_path / "run", path, nursery=with_keras) as gang:
         assert gang.wait() == [0, 0], gang.tails()
         for task in range(2):
             lines = gang.text(task).splitlines()

@@ -61,5 +61,5 @@ EXPECTED = {
 }
 
 
-def test_any_worker_stops_all_at_the_same_batch(tmp_path):
-    assert found(tmp_path, STOPS) == [EXPECTED, EXPECTED]
+def test_any_worker_stops_all_at_the_same_batch(with_keras, tmp_path):
+    assert found(tmp_path, STOPS, with_keras) == [EXPECTED, EXPECTED]

@@ -82,7 +82,7 @@ ALONE = {"alone", "alone, eager"}
 BESIDE = {"sum(self.losses)", "in compute_loss", "several steps"}
 
 
-def test_own_terms_are_pointed_out_until_they_are_divided(tmp_path):
+def test_own_terms_are_pointed_out_until_they_are_divided(with_keras, tmp_path):
     expected = {name: [] for name in RIGHT} | {name: ["alone"] for name in ALONE}
     expected |= {name: ["has a term"] for name in BESIDE}
-    assert found(tmp_path, TRAINS) == [expected, expected]
+    assert found(tmp_path, TRAINS, with_keras) == [expected, expected]

@@ -182,16 +182,16 @@ for way in sys.argv[1].split(","):
 """
 
 
-def gang_of(tmp_path, *args):
+def gang_of(nursery, tmp_path, *args):
     path = tmp_path / "ways.py"
     path.write_text(WAYS_IN)
-    with Gang(tmp_path / "run", path, args) as gang:
+    with Gang(tmp_path / "run", path, args, nursery=nursery) as gang:
         assert gang.wait() == [0, 0], gang.tails()
         return [gang.text(i).splitlines() for i in range(2)]
 
 
-def test_several_workers_are_refused_whichever_way_they_train(tmp_path):
-    for lines in gang_of(tmp_path, "fit,batch,loop", "edited"):
+def test_several_workers_are_refused_whichever_way_they_train(with_keras, tmp_path):
+    for lines in gang_of(with_keras, tmp_path, "fit,batch,loop", "edited"):
         for way in ("fit", "batch", "loop"):
             [error] = [line for line in lines if line.startswith(f"{way} refused True")]
             assert "gradient clipping, accumulation and EMA" in error
@@ -199,7 +199,7 @@ def test_several_workers_are_refused_whichever_way_they_train(tmp_path):
 
 
 @pytest.mark.parametrize("way", ["batch", "loop"])
-def test_repairs_are_announced_whichever_way_workers_train(tmp_path, way):
-    for lines in gang_of(tmp_path, way):
+def test_repairs_are_announced_whichever_way_workers_train(with_keras, tmp_path, way):
+    for lines in gang_of(with_keras, tmp_path, way):
         assert len([line for line in lines if line.startswith("mwmagic: repaired Keras")]) == 1
         assert f"{way} went on" in lines
