@@ -205,11 +205,21 @@ def live(warm_pair):
         yield live
 
 
-@pytest.mark.parametrize("optimizer", ["adam", "accumulation", "averages"])
-def test_wherever_a_step_is_cut_it_is_whole_or_undone(live, optimizer):
+@pytest.fixture(scope="module")
+def trained(live, request):
+    """A model trained with an optimizer, of that name; and how long a step takes, in seconds."""
+    values, _ = run(live, MODEL.format(request.param))
+    return request.param, float(values[0])
+
+
+def with_optimizers(*names):
+    return pytest.mark.parametrize("trained", names, indirect=True, scope="module")
+
+
+@with_optimizers("adam", "accumulation", "averages")
+def test_wherever_a_step_is_cut_it_is_whole_or_undone(live, trained):
+    optimizer, scale = trained
     dice = random.Random(optimizer)
-    values, _ = run(live, MODEL.format(optimizer))
-    scale = float(values[0])
     for _ in range(TRIALS):
         alike = dice.random() < 0.5
         offsets = [scale * dice.uniform(0.5, 1.3) for _ in range(2)]
@@ -221,9 +231,10 @@ def test_wherever_a_step_is_cut_it_is_whole_or_undone(live, optimizer):
         scale *= 1.1 if values[0] == "0" else 0.9
 
 
+@with_optimizers("adam")
 @pytest.mark.parametrize("lost", [False, True])
+@pytest.mark.usefixtures("trained")
 def test_what_one_task_has_of_a_step_all_get(live, lost):
-    run(live, MODEL.format("adam"))
     _, recovered = run(live, f"late({lost})")
     assert recovered["outcome"] == "aligned"
     assert recovered["differed"] >= (20 if lost else 4), "moving statistics, or weights too"
@@ -231,8 +242,9 @@ def test_what_one_task_has_of_a_step_all_get(live, lost):
     assert values == ["1", "1"]
 
 
+@with_optimizers("adam")
+@pytest.mark.usefixtures("trained")
 def test_no_collective_can_cut_an_update_short(live):
-    run(live, MODEL.format("adam"))
     [found, _], _ = run(live, ORDER)
     count, updates, late, early = eval(found)
     assert count >= 4, "several packs, and the logs"
