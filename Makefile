@@ -29,8 +29,8 @@ demo: .venv/demo
 	.venv/bin/mwmagic demo
 
 test:
-	+$(MAKE) --jobs packages .torch/tried lint
-	+$(MAKE) --jobs unit others
+	+$(MAKE) --jobs packages .torch/tried .venv/test
+	+$(MAKE) --jobs lint unit others
 
 # Beside the unit tests, so that no processor waits while one of them does; what is said of each
 # comes at its end.

@@ -38,6 +38,10 @@ SEEDED = -1
 # Operations that run Python code within a dataset.
 PYTHON = {"EagerPyFunc", "PyFunc", "PyFuncStateless"}
 POLICY = tf.data.experimental.AutoShardPolicy
+ON_HOST = tf.distribute.InputOptions(
+    experimental_fetch_to_device=False,
+    experimental_replication_mode=tf.distribute.InputReplicationMode.PER_REPLICA,
+)
 
 
 def _shuffle_alike() -> None:
@@ -64,6 +68,8 @@ def _shuffle_alike() -> None:
         generates = isinstance(self.data_adapter, (GeneratorDataAdapter, PyDatasetAdapter))
         if divided and generates and self._order is None:  # else each epoch has its own
             _distribute(self, _copied(self.data_adapter.get_tf_dataset()))
+        elif divided and not isinstance(x, tf.distribute.DistributedDataset):
+            _leave_on_host(self._distributed_dataset, distribute_strategy)
 
     def _get_iterator(self: Any) -> Any:
         if self._order is not None:
@@ -102,6 +108,18 @@ class _OwnSizes:
 def _distribute(epochs: Any, dataset: Any) -> None:
     strategy = epochs._distribute_strategy
     epochs._distributed_dataset = strategy.experimental_distribute_dataset(dataset)
+    _leave_on_host(epochs._distributed_dataset, strategy)
+
+
+def _leave_on_host(dataset: Any, strategy: Any) -> None:
+    """Let a worker whose only device is its processor read the data where it is.
+
+    For every epoch TensorFlow makes and traces a second pipeline, which brings the data from there
+    to the device. That takes longer than a step.
+    """
+    devices = [tf.DeviceSpec.from_string(name) for name in strategy.extended.worker_devices]
+    if [device.device_type for device in devices] == ["CPU"]:
+        dataset._options = ON_HOST
 
 
 def _use_no_loaders(epochs: Any) -> None:
