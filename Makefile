@@ -59,7 +59,7 @@ colab: .venv-colab/test
 	  tests/magics tests/dashboard tests/worker/test_downloads.py tests/worker/test_iterators.py \
 	  tests/worker/test_collectives.py tests/test_live_training.py \
 	  "tests/test_live_recovery.py::test_training_goes_on_after[2-an error in batch 3]" \
-	  $(addprefix tests/repairs/test_keras_,install.py unknown.py numbers.py alone.py saving.py scalars.py) \
+	  $(addprefix tests/repairs/test_keras_,install.py unknown.py numbers.py alone.py reading.py saving.py scalars.py) \
 	  "tests/notebooks/test_notebooks.py::test_nbval_passes[quickstart]"
 
 # A real Ray of three nodes. Their workers are those of `.venv`, which has TensorFlow.

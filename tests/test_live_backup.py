@@ -39,7 +39,6 @@ def build():
         first[:] = [np.asarray(v) for v in variables()]
     for variable, value in zip(variables(), first, strict=True):
         variable.assign(value)
-    model._initial_epoch = None  # Keras keeps that of a `fit` that was resumed
 
 def variables():
     return [*model.variables, *model.optimizer.variables]

@@ -31,7 +31,7 @@ from .step import OWN_SIZES
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["REPAIRS"]
+__all__ = ["REPAIRS", "stays_on_host"]
 
 # What the chief sends instead of a seed if the user has set one.
 SEEDED = -1
@@ -120,6 +120,11 @@ def _leave_on_host(dataset: Any, strategy: Any) -> None:
     devices = [tf.DeviceSpec.from_string(name) for name in strategy.extended.worker_devices]
     if [device.device_type for device in devices] == ["CPU"]:
         dataset._options = ON_HOST
+
+
+def stays_on_host(iterator: Any) -> bool:
+    """Return whether an iterator leaves the data where it is; its type does not tell a graph."""
+    return getattr(iterator, "_options", None) is ON_HOST
 
 
 def _use_no_loaders(epochs: Any) -> None:

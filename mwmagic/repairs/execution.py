@@ -14,6 +14,7 @@ from mwmagic.model.variables import ANNOUNCED
 from .agreement import agree, local_mean, point_out_separate_state
 from .cluster import divides_batches
 from .commit import enter, leave, within_step
+from .data import stays_on_host
 from .repair import Repair, Sign, replace
 from .step import OWN_SIZES, Updated, running
 from .terms import point_out_own_terms
@@ -55,7 +56,8 @@ def _executing(model: Any, step_function: Callable[[Any], Any]) -> Callable[[Any
     """Return the function that `fit` calls with an iterator, once per execution."""
     updated = Updated()
 
-    def steps_on_iterator(iterator: Any, specified: bool) -> Any:
+    def steps_on_iterator(iterator: Any, specified: bool, on_host: bool) -> Any:
+        del on_host  # each gets a graph: TensorFlow takes either kind of iterator for the other
         one_step = _one_step(model, step_function, updated, specified=specified)
         with within_step():
             outputs = one_step(iterator.get_next())
@@ -75,7 +77,8 @@ def _executing(model: Any, step_function: Callable[[Any], Any]) -> Callable[[Any
 
     def function(iterator: Any) -> Any:
         if isinstance(iterator, ITERATORS):
-            return steps_on_iterator(iterator, OWN_SIZES not in vars(iterator))
+            specified = OWN_SIZES not in vars(iterator)
+            return steps_on_iterator(iterator, specified, stays_on_host(iterator))
         for _, data in zip(range(model.steps_per_execution), iterator, strict=False):
             outputs = step_on_data(data)
         return outputs

@@ -13,6 +13,7 @@ from keras.src.backend.tensorflow.trainer import TensorFlowTrainer, TFEpochItera
 from keras.src.callbacks import BackupAndRestore
 from keras.src.trainers.trainer import Trainer
 
+from .cluster import divides_batches
 from .repair import Repair, Sign, replace
 
 if TYPE_CHECKING:
@@ -140,6 +141,8 @@ def _noting_its_data(fit: Any) -> Any:
             return fit(self, *args, **kwargs)
         finally:
             _FIT.reset(token)
+            if divides_batches(self.distribute_strategy):
+                self._initial_epoch = None  # or the next call would begin where this was resumed
 
     return noting
 

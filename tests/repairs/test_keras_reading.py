@@ -43,6 +43,9 @@ found = {
     "a generator": brought(endless(), steps_per_epoch=4),
     "your own": brought(strategy.experimental_distribute_dataset(data)),
 }
+for distributed in (data, strategy.experimental_distribute_dataset(data)):
+    model.fit(distributed, epochs=1, verbose=0)
+    model.train_function(iter(strategy.experimental_distribute_dataset(data)))
 print("found", json.dumps(found), flush=True)
 """
 EXPECTED = {"arrays": False, "a dataset": False, "a generator": False, "your own": True}
