@@ -36,7 +36,6 @@ class Row:
 
     __slots__ = (
         "cpu",
-        "group",
         "mapped",
         "memory",
         "owner",
@@ -52,7 +51,7 @@ class Row:
         fields = stat[stat.rindex(b")") + 2 :].split()
         self.pid = pid
         self.state = fields[0].decode()
-        self.parent, self.group, self.session = (int(field) for field in fields[1:4])
+        self.parent, self.session = int(fields[1]), int(fields[3])
         self.cpu = sum(int(field) for field in fields[11:15]) / TICKS_PER_SECOND
         self.threads = int(fields[17])
         self.start = int(fields[19])
@@ -146,7 +145,8 @@ class Family:
         """Kill processes with their process groups, so that a fork in progress cannot escape."""
         own = os.getpgid(0)
         for row in (row for row in rows if row.alive):
-            target = row.pid if row.group == own else -row.group
             # It may be gone by now, or out of reach because it changed its user.
             with suppress(ProcessLookupError, PermissionError):
-                os.kill(target, signal.SIGKILL)
+                # When its row was read, it may have been in the group of the zygote that forked it.
+                group = os.getpgid(row.pid)
+                os.kill(row.pid if group == own else -group, signal.SIGKILL)

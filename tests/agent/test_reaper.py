@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from itertools import pairwise
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from speaker import state
 
+from mwmagic.agent.family import Family as Descendants
+from mwmagic.agent.family import Row
 from mwmagic.agent.reaper import (
     AWAITED_RESCAN_SECONDS,
     FIRST_RESCAN_SECONDS,
@@ -132,3 +139,34 @@ def test_scans_become_rare_while_a_killed_worker_does_not_end(world):
     assert pauses == sorted(pauses)
     assert pauses[0] == AWAITED_RESCAN_SECONDS
     assert pauses[-1] == LATER_RESCAN_SECONDS
+
+
+LEADS = "import os; os.setpgid(0, 0); print(flush=True); input()"
+LEAVES = """
+import os, sys
+os.setpgid(0, int(sys.argv[1]))
+print(flush=True)
+input()
+os.setsid()
+print(flush=True)
+input()
+"""
+
+
+def test_a_worker_that_just_left_the_zygotes_group_is_killed_without_the_zygote():
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    python = [sys.executable, "-I", "-S", "-c"]
+    with subprocess.Popen([*python, LEADS], **pipes) as zygote:
+        zygote.stdout.readline()
+        with subprocess.Popen([*python, LEAVES, str(zygote.pid)], **pipes) as worker:
+            worker.stdout.readline()
+            row = Row(worker.pid, Path(f"/proc/{worker.pid}/stat").read_bytes())
+            worker.stdin.write("\n")
+            worker.stdin.flush()
+            worker.stdout.readline()
+            Descendants().kill([row])
+            assert worker.wait(10) == -signal.SIGKILL
+        assert state(zygote.pid) == "S"
+        zygote.stdin.write("\n")
+        zygote.stdin.close()
+        assert zygote.wait(10) == 0
