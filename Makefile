@@ -32,8 +32,8 @@ test:
 	+$(MAKE) --jobs packages .torch/tried .venv/test
 	+$(MAKE) --jobs lint unit others
 
-# Beside the unit tests, so that no processor waits while one of them does; what is said of each
-# comes at its end.
+# Beside the unit tests, so that no processor is idle while one of them waits. What each prints
+# appears when it ends.
 others:
 	+$(MAKE) --jobs .venv-colab/test .venv-ray/test
 	+$(MAKE) --jobs=1 --keep-going --output-sync=target colab ray

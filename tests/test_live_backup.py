@@ -29,7 +29,7 @@ y = (x.sum(1) > 0).astype("float32")[:, None]
 data = tf.data.Dataset.from_tensor_slices((x, y)).batch(16)
 
 def build():
-    '''Make the model, or the one that there is what it was at first, which need not be traced.'''
+    '''Make the model, or reset it to what it was at first, so that it need not be traced again.'''
     global model
     tf.keras.utils.set_random_seed(7)
     if model is None:

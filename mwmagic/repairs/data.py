@@ -38,6 +38,7 @@ SEEDED = -1
 # Operations that run Python code within a dataset.
 PYTHON = {"EagerPyFunc", "PyFunc", "PyFuncStateless"}
 POLICY = tf.data.experimental.AutoShardPolicy
+# How batches are read where no other device is to get them.
 ON_HOST = tf.distribute.InputOptions(
     experimental_fetch_to_device=False,
     experimental_replication_mode=tf.distribute.InputReplicationMode.PER_REPLICA,
@@ -114,8 +115,8 @@ def _distribute(epochs: Any, dataset: Any) -> None:
 def _leave_on_host(dataset: Any, strategy: Any) -> None:
     """Let a worker whose only device is its processor read the data where it is.
 
-    For every epoch TensorFlow makes and traces a second pipeline, which brings the data from there
-    to the device. That takes longer than a step.
+    For every epoch TensorFlow would make and trace a second pipeline that brings the data to the
+    device, where it already is. That takes longer than a step.
     """
     devices = [tf.DeviceSpec.from_string(name) for name in strategy.extended.worker_devices]
     if [device.device_type for device in devices] == ["CPU"]:
@@ -123,7 +124,7 @@ def _leave_on_host(dataset: Any, strategy: Any) -> None:
 
 
 def stays_on_host(iterator: Any) -> bool:
-    """Return whether an iterator leaves the data where it is; its type does not tell a graph."""
+    """Return whether an iterator leaves the data where it is; to a graph, its type is the same."""
     return getattr(iterator, "_options", None) is ON_HOST
 
 
