@@ -236,7 +236,7 @@ def test_a_crash_of_the_profiler_is_told(gang, launch):
     """The profiler spoils its own memory: a process crashes, gets through, or rarely hangs."""
     for _ in range(50):
         run = launch(gang, PROFILED)
-        eventually(lambda run=run: run.over or run.words.startswith("stalled"))
+        eventually(lambda run=run: run.over or run.status().stall)
         if run.over and run.cause is not None:
             break
         run.stop()

@@ -14,7 +14,7 @@ FACTORS = {
 its gradient."""
 
 SIDE = 5
-"""A prime: no factor has more values, and there are at most so many factors and one."""
+"""A prime, at least as many as any factor has values, and as there are factors less one."""
 
 
 @dataclass(frozen=True)
