@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -30,6 +32,26 @@ print("slow_one" in sys.modules, "helper" in sys.modules)
 import slow_one
 print(slow_one.PID == os.getpid())
 """
+
+POSTPONED = """
+import json, sys
+import keras, tensorflow as tf
+there = [one for one in ("jax", "matplotlib", "pandas", "sklearn") if one in sys.modules]
+from keras.src.callbacks.orbax_checkpoint import jax
+from keras.src.visualization import plot_bounding_box_gallery, plot_image_gallery
+from tensorflow.lite.python.util import _jit
+found = [
+    tf.keras.wrappers.SKLearnClassifier.__mro__, keras.wrappers.SKLearnRegressor,
+    dir(keras.wrappers), jax.__version__, jax.monitoring.record_scalar.__module__,
+    _jit(lambda x: x + 1)(2), plot_image_gallery.plt.Figure,
+    plot_bounding_box_gallery.patches.Rectangle,
+]
+import keras.wrappers, sklearn
+found.append(issubclass(keras.wrappers.SKLearnTransformer, sklearn.base.TransformerMixin))
+with open(sys.argv[1], "w") as file:
+    json.dump([there, *map(str, found)], file)
+"""
+"""Uses all that a warm process does not import, though a plain import of TensorFlow does."""
 
 
 @pytest.fixture
@@ -128,3 +150,19 @@ def test_what_cannot_be_imported_is_refused(declared, monkeypatch):
     for wrong in ("a b", "1a", "", "a..b", "a;b"):
         with pytest.raises(ClusterError, match="preload"):
             Cluster(2, preload=(wrong,))
+
+
+@pytest.mark.slow
+@pytest.mark.tensorflow
+def test_what_is_imported_for_few_programs_is_left_to_them(cluster, imports_not_spared):
+    found = {}
+    for warm in (True, False):
+        one = cluster(1, warm=warm, preload=())
+        if warm:
+            eventually(lambda one=one: one.machines[0].warm.state == "ready", "a warm process")
+        printed(one, POSTPONED, args=("found.json",))
+        assert one.latest.status().tasks["worker:0"].warm is warm
+        found[warm] = json.loads(Path("found.json").read_bytes())
+    assert found[True].pop(0) == ["pandas"]
+    assert found[False].pop(0) == ["jax", "matplotlib", "pandas", "sklearn"]
+    assert found[True] == found[False]

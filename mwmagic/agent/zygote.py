@@ -1,8 +1,9 @@
 """The zygote: a process that has imported a framework and forks workers, which need not import it.
 
-The agent starts it as ``python DIR/__main__.py zygote SPARES BOOTSTRAP MODULE ... -- AHEAD ...``,
-where SPARES is how many forks may wait for an order, and AHEAD are modules that it can do without,
-with a socket as standard input. It writes one line of JSON when the imports are done. Then each
+The agent starts it as ``python DIR/__main__.py zygote SPARES BOOTSTRAP MODULE ... -- AHEAD ... --
+POSTPONED ...``, where SPARES is how many forks may wait for an order, AHEAD are modules that it can
+do without, and POSTPONED are imports of the framework's that are left to the workers, with a socket
+as standard input. It writes one line of JSON when the imports are done. Then each
 byte on the socket asks for one worker and comes with four descriptors: a file with the request, the
 worker's output, a pipe on which the worker answers with its process id or with the reason why it
 could not be started, and the worker's end of its line.
@@ -31,6 +32,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .memory import Packing, joined, uncollected
+from .postponed import postponed
 from .system import LIBC, PR_SET_PDEATHSIG, wear
 from .variables import LABEL, LINE
 from .wire import ORDER_DESCRIPTORS, as_bytes
@@ -85,12 +87,12 @@ def import_all(names: Iterable[str]) -> list[str]:
     return missing
 
 
-def prepare(bootstrap: str, names: list[str], ahead: list[str]) -> ModuleType:
+def prepare(bootstrap: str, names: list[str], ahead: list[str], later: list[str]) -> ModuleType:
     """Do what all workers have in common; raise RuntimeError if that would be useless."""
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     module = load(bootstrap)
     with uncollected():
-        with joined() if names else nullcontext():
+        with joined() if names else nullcontext(), postponed(later):
             missing = import_all(names)
         if names and len(missing) == len(names):
             raise RuntimeError("; ".join(missing))
@@ -154,10 +156,15 @@ def effects() -> dict[str, object]:
     }
 
 
-def divided(words: list[str]) -> tuple[list[str], list[str]]:
-    """Return the words before ``--``, and those after it."""
-    at = words.index("--") if "--" in words else len(words)
-    return words[:at], words[at + 1 :]
+def divided(words: list[str], count: int) -> list[list[str]]:
+    """Return so many lists of words, of which each ends before a ``--``; some may be empty."""
+    parts: list[list[str]] = [[]]
+    for word in words:
+        if word == "--":
+            parts.append([])
+        else:
+            parts[-1].append(word)
+    return [*parts, *([] for _ in range(count - len(parts)))]
 
 
 def settle() -> None:
@@ -403,8 +410,8 @@ def main() -> tuple[ModuleType, list[str]]:
     channel = take_socket()
     hide_folder()
     try:
-        names, ahead = divided(sys.argv[4:])
-        module = prepare(sys.argv[3], names, ahead)
+        names, ahead, later = divided(sys.argv[4:], 3)
+        module = prepare(sys.argv[3], names, ahead, later)
     except Exception as error:  # noqa: BLE001 - imported code may raise anything
         unfit = error.module if isinstance(error, Unfit) else None
         say(channel, error=f"{type(error).__name__}: {error}"[:5000], module=unfit)

@@ -73,6 +73,10 @@ class Framework:
         The modules that user code may import, each with the pip package that provides it.
     warm : tuple of str
         The modules that a warm process imports, if they are installed.
+    postponed : mapping of str to str
+        What these import for few programs, so that a warm process leaves it to those: modules, each
+        with the one that it imports. After a colon there may be a module of a package and a name
+        in it that must be there, as ``monitoring.record_scalar``: else the importer would add it.
     task_types : tuple of str
         The task types that it supports.
     ranks, sizes : tuple of str
@@ -153,6 +157,7 @@ class Framework:
     companions: tuple[str, ...] = ()
     requirements: ClassVar[Mapping[str, str]] = {}
     warm: tuple[str, ...] = ()
+    postponed: ClassVar[Mapping[str, str]] = {}
 
     task_types: tuple[str, ...] = ("chief", "worker")
     ranks: tuple[str, ...] = ()

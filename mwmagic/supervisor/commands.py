@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from mwmagic.engines.channel import Channel
 
@@ -24,13 +25,17 @@ def worker_command(channel: Channel) -> list[str]:
 
 
 def warm_command(
-    channel: Channel, modules: Sequence[str] = (), ahead: Sequence[str] = ()
+    channel: Channel,
+    modules: Sequence[str] = (),
+    postponed: Mapping[str, str] = MappingProxyType({}),
+    ahead: Sequence[str] = (),
 ) -> list[str]:
     """Return the command of a process to be forked from, which imports modules before.
 
-    Without those `ahead` it works as well.
+    Without those `ahead` it works as well; see `Framework` for those `postponed`.
     """
     python, bootstrap = worker_command(channel)
     program = f"{channel.package}/agent/__main__.py"
     spares = str(SPARE_COUNT if channel.host.here else 0)
-    return [python, program, "zygote", spares, bootstrap, *modules, "--", *ahead]
+    later = [f"{importer}={module}" for importer, module in postponed.items()]
+    return [python, program, "zygote", spares, bootstrap, *modules, "--", *ahead, "--", *later]

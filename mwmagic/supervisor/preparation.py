@@ -69,8 +69,8 @@ class Preparation:
         env = self.environment(node, spec, node.tasks[0], self.on(node).env)
         folder = node.disk.folder(self._options.directory)
         if self.start.warm:
-            modules = framework_for(self._options.framework).warm
-            command = partial(warm_command, node.channel, modules)
+            framework = framework_for(self._options.framework)
+            command = partial(warm_command, node.channel, framework.warm, framework.postponed)
             node.warm_up(command, self._ahead, env, folder)
         else:
             node.keep_bare(warm_command(node.channel), env, folder)
