@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from processes import eventually
+from processes import alive, eventually
 
 from mwmagic import Cluster, ClusterError, NotInstalled
 
@@ -91,6 +91,22 @@ def test_the_second_cluster_has_imported_what_the_first_ones_run_did(declared, t
             assert printed(later, code) == ["True False\nFalse\n"] * 2
     with declared(preload=()) as without:
         assert printed(without, code) == ["False False\nTrue\n"] * 2
+
+
+@pytest.mark.slow
+def test_the_second_run_has_imported_what_the_first_one_did(declared):
+    with declared() as cluster:
+        first = cluster.machines[0].warm.pid
+        assert printed(cluster, LOOK) == ["False False\nTrue\n"] * 2
+        eventually(lambda: cluster.machines[0].warm.pid != first, "an heir")
+        second = cluster.machines[0].warm.pid
+        assert printed(cluster, LOOK) == ["True False\nFalse\n"] * 2
+        said = printed(cluster, LOOK + "import thread_one, print_one")
+        assert said == ["True False\nFalse\nprinted by an import\n"] * 2
+        live = cluster.live()
+        found = live.run("'slow_one' in __import__('sys').modules").values()
+        assert [answer.value["text/plain"] for answer in found] == ["True", "True"]
+    eventually(lambda: not alive(first) and not alive(second), "end of both")
 
 
 @pytest.mark.slow

@@ -87,8 +87,7 @@ class Workers:
 
     def launch(self, process: Process, zygote: Zygote | None) -> None:
         """Fork a worker, from a zygote if one is ready."""
-        ready = zygote is not None and zygote.seconds is not None
-        reply = zygote.fork(process) if zygote is not None and ready else None
+        reply = zygote.fork(process) if zygote is not None and zygote.ready else None
         process.warm = reply is not None
         if reply is None:
             try:

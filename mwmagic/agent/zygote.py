@@ -6,7 +6,8 @@ do without, and POSTPONED are imports of the framework's that are left to the wo
 as standard input. It writes one line of JSON when the imports are done. Then each
 byte on the socket asks for one worker and comes with four descriptors: a file with the request, the
 worker's output, a pipe on which the worker answers with its process id or with the reason why it
-could not be started, and the worker's end of its line.
+could not be started, and the worker's end of its line. If the request names modules instead, the
+fork imports them and is a zygote itself, whose socket is the last descriptor.
 
 It runs no operation of the framework and has a single thread, because a fork copies only one.
 OpenBLAS is limited to one thread before the imports; a worker's own ``OPENBLAS_NUM_THREADS`` comes
@@ -27,10 +28,11 @@ import signal
 import socket
 import sys
 import time
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .imports import Unfit, check_forkable, extend, flush, import_ahead, import_all
 from .memory import Packing, joined, uncollected
 from .postponed import postponed
 from .system import LIBC, PR_SET_PDEATHSIG, wear
@@ -38,9 +40,11 @@ from .variables import LABEL, LINE
 from .wire import ORDER_DESCRIPTORS, as_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable
     from types import ModuleType
-    from typing import NoReturn
+    from typing import Any, NoReturn, TypeVar
+
+    T = TypeVar("T")
 
 LIBC.getenv.restype = ctypes.c_void_p
 
@@ -76,17 +80,6 @@ def load(path: str) -> ModuleType:
     return module
 
 
-def import_all(names: Iterable[str]) -> list[str]:
-    """Import modules, and return the errors."""
-    missing = []
-    for name in names:
-        try:
-            importlib.import_module(name)
-        except Exception as error:  # noqa: BLE001, PERF203 - an import may raise anything
-            missing.append(f"{name}: {type(error).__name__}: {error}"[:500])
-    return missing
-
-
 def prepare(bootstrap: str, names: list[str], ahead: list[str], later: list[str]) -> ModuleType:
     """Do what all workers have in common; raise RuntimeError if that would be useless."""
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
@@ -100,60 +93,6 @@ def prepare(bootstrap: str, names: list[str], ahead: list[str], later: list[str]
         module.preload()
     check_forkable()
     return module
-
-
-def check_forkable() -> None:
-    """Raise RuntimeError if a fork of this process would be another than this."""
-    threads = len(os.listdir("/proc/self/task"))  # noqa: PTH208 - no paths are needed
-    if threads > 1:
-        raise RuntimeError(f"the imports started {threads - 1} threads, which a fork would lose")
-    if holds_gpu():
-        raise RuntimeError("the imports opened a GPU, which a fork cannot use")
-
-
-def holds_gpu() -> bool:
-    """Return whether this process has a file of the NVIDIA driver open."""
-    files = [one for one in Path("/proc/self/fd").iterdir() if one.exists()]
-    return any(str(file.readlink()).startswith("/dev/nvidia") for file in files)
-
-
-class Unfit(Exception):
-    """A module does more than a worker that imports it would notice.
-
-    Parameters
-    ----------
-    module : str
-        The module.
-    why : str
-        What it does.
-    """
-
-    def __init__(self, module: str, why: str) -> None:
-        super().__init__(f"{module}: {why}")
-        self.module = module
-
-
-def import_ahead(names: Iterable[str]) -> None:
-    """Import modules that workers may need, but none whose effects a worker would not have."""
-    for name in names:
-        before = effects()
-        with suppress(SystemExit):
-            import_all([name])
-        after = effects()
-        for what, known in before.items():
-            if after[what] != known:
-                raise Unfit(name, f"its import {what}")
-
-
-def effects() -> dict[str, object]:
-    """Return what imports may change besides modules, and what it means if one does."""
-    flush()
-    return {
-        "prints, which is for a worker's log": os.fstat(1).st_size,
-        "starts threads, which a fork would lose": len(os.listdir("/proc/self/task")),  # noqa: PTH208 - no paths are needed
-        "opens files, which forks would share": len(os.listdir("/proc/self/fd")),  # noqa: PTH208 - the same
-        "sets variables, which a worker would not have": dict(os.environ),
-    }
 
 
 def divided(words: list[str], count: int) -> list[list[str]]:
@@ -178,13 +117,6 @@ def settle() -> None:
     flush()
     gc.collect()
     gc.freeze()
-
-
-def flush() -> None:
-    """Write out what has been printed, by Python and by libraries."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    LIBC.fflush(None)
 
 
 def say(channel: socket.socket, **fields: object) -> None:
@@ -277,7 +209,7 @@ def serve(channel: socket.socket, agent: int, most: int) -> list[str]:
             reseed()
             order = own if orders else awaited(channel, own, agent, middle)
             channel.close()
-            return become(order, agent, middle)
+            return follow(order, agent, middle, most)
 
 
 def awaited(channel: socket.socket, own: list[int], agent: int, middle: int) -> list[int]:
@@ -352,10 +284,18 @@ def refuse(answer: int, reason: str) -> NoReturn:
     os._exit(127)
 
 
-def become(order: list[int], agent: int, middle: int) -> list[str]:
+def follow(order: list[int], agent: int, middle: int, most: int) -> list[str]:
+    """Be, in a fresh fork, the worker that an order asks for, or the next zygote; return argv."""
+    letter = order[0]
+    request = json.loads(os.pread(letter, os.fstat(letter).st_size, 0))
+    if "ahead" in request:
+        return serve(succeed(request["ahead"], order, agent, middle), agent, most)
+    return become(request, order, agent, middle)
+
+
+def become(request: dict[str, Any], order: list[int], agent: int, middle: int) -> list[str]:
     """Turn a fresh fork into the requested process, and return its argv."""
     letter, output, answer, line = order
-    request = json.loads(os.pread(letter, os.fstat(letter).st_size, 0))
     wear(request["badge"])
     for target in (1, 2):
         os.dup2(output, target)
@@ -367,11 +307,31 @@ def become(order: list[int], agent: int, middle: int) -> list[str]:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         refuse(answer, f"cannot enter {request['cwd']}: {reason}")
-    join(agent, middle)
-    os.write(answer, str(os.getpid()).encode())
-    for descriptor in (letter, output, answer):
+    introduce(answer, agent, middle)
+    for descriptor in (letter, output):
         os.close(descriptor)
     return list(request["argv"])
+
+
+def succeed(ahead: list[str], order: list[int], agent: int, middle: int) -> socket.socket:
+    """Turn a fresh fork into a zygote that has imported more; return its channel."""
+    letter, output, answer, line = order
+    for target in (1, 2):
+        os.dup2(output, target)
+    os.set_inheritable(line, False)  # noqa: FBT003 - it has no keywords
+    introduce(answer, agent, middle)
+    for descriptor in (letter, output):
+        os.close(descriptor)
+    channel = socket.socket(fileno=line)
+    prepared(channel, lambda: extend(ahead))
+    return channel
+
+
+def introduce(answer: int, agent: int, middle: int) -> None:
+    """Write the process id to the agent, once that is the parent."""
+    join(agent, middle)
+    os.write(answer, str(os.getpid()).encode())
+    os.close(answer)
 
 
 def join(agent: int, middle: int) -> None:
@@ -409,16 +369,23 @@ def main() -> tuple[ModuleType, list[str]]:
     agent = os.getppid()
     channel = take_socket()
     hide_folder()
+    names, ahead, later = divided(sys.argv[4:], 3)
+    module = prepared(channel, lambda: prepare(sys.argv[3], names, ahead, later))
+    return module, serve(channel, agent, int(sys.argv[2]))
+
+
+def prepared(channel: socket.socket, imports: Callable[[], T]) -> T:
+    """Import, and tell the agent that this process can be forked, or why not, and end."""
     try:
-        names, ahead, later = divided(sys.argv[4:], 3)
-        module = prepare(sys.argv[3], names, ahead, later)
+        result = imports()
     except Exception as error:  # noqa: BLE001 - imported code may raise anything
         unfit = error.module if isinstance(error, Unfit) else None
         say(channel, error=f"{type(error).__name__}: {error}"[:5000], module=unfit)
-        sys.exit(1)
+        flush()
+        os._exit(1)
     settle()
     say(channel, error=None, module=None)
-    return module, serve(channel, agent, int(sys.argv[2]))
+    return result
 
 
 def run() -> None:

@@ -6,11 +6,12 @@ import json
 import os
 import socket
 import time
+from contextlib import suppress
 
 from .spawn import spawn
 from .system import waiting_in
 from .variables import LABEL, LABEL_BYTES
-from .wire import CHUNK_BYTES, parsed
+from .wire import CHUNK_BYTES, as_text, parsed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,22 +28,53 @@ QUOTED_BYTES = 2000
 
 
 class Zygote:
-    """A process that has imported what workers need and forks them on request."""
+    """A process that has imported what workers need and forks them on request.
 
-    def __init__(self, command: dict[str, Any]) -> None:
-        self.key: str = command["key"]
+    Parameters
+    ----------
+    key : str
+        The name by which it is requested.
+    channel : socket.socket
+        The agent's end of its socket.
+    output : int
+        The file that it prints to.
+    reply : int
+        The pipe on which it answers when it has been started.
+    pid : int
+        Its process, once that is known.
+    """
+
+    def __init__(
+        self, key: str, channel: socket.socket, output: int, reply: int, pid: int = 0
+    ) -> None:
+        self.key = key
         self.began = time.monotonic()
         self.seconds: float | None = None
+        self.retired = False
         self.error: str | None = None
         self.unfit: str | None = None
-        self.socket, far = socket.socketpair()
+        self.socket = channel
         self.socket.settimeout(0)
-        self.output = os.memfd_create("zygote")
+        self.output = output
+        self.reply = reply
+        self.pid = pid
+        self.pidfd = -1
+
+    @classmethod
+    def spawned(cls, command: dict[str, Any]) -> Zygote:
+        """Start a process."""
+        channel, far = socket.socketpair()
+        output = os.memfd_create("zygote")
         env = {**command["env"], "PYTHONUNBUFFERED": "1", LABEL: " " * LABEL_BYTES}
         with far:
-            ends = (far.fileno(), self.output)
-            self.pid, self.reply = spawn(command["argv"], env, command["cwd"], ends)
-        self.pidfd = os.pidfd_open(self.pid)
+            ends = (far.fileno(), output)
+            pid, reply = spawn(command["argv"], env, command["cwd"], ends)
+        return cls(command["key"], channel, output, reply, pid)
+
+    @property
+    def ready(self) -> bool:
+        """Whether it can be forked."""
+        return self.seconds is not None and not self.retired
 
     def hear(self) -> None:
         """Read its only message: one line of JSON when its imports are done."""
@@ -59,13 +91,28 @@ class Zygote:
         words = process.command["argv"]
         request = {"argv": words, "env": process.environment, "cwd": process.command["cwd"]}
         request["badge"] = process.badge
+        return self._order(request, process.log.writer, process.line.far.fileno())
+
+    def heir(self, key: str, ahead: list[str]) -> Zygote | None:
+        """Request a zygote that imports more modules; return it, or None if that fails."""
+        channel, far = socket.socketpair()
+        output = os.memfd_create("zygote")
+        with far:
+            reply = self._order({"ahead": ahead}, output, far.fileno())
+        if reply is None:
+            channel.close()
+            os.close(output)
+            return None
+        return Zygote(key, channel, output, reply)
+
+    def _order(self, request: dict[str, Any], output: int, line: int) -> int | None:
+        """Request a fork; return the pipe on which it will answer, or None if that fails."""
         letter = os.memfd_create("request")
         reply, answer = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(reply, False)
         try:
-            descriptors = [letter, process.log.writer, answer, process.line.far.fileno()]
             os.write(letter, json.dumps(request).encode("ascii"))
-            socket.send_fds(self.socket, [b"f"], descriptors)
+            socket.send_fds(self.socket, [b"f"], [letter, output, answer, line])
         except OSError:
             os.close(reply)
             return None
@@ -73,6 +120,12 @@ class Zygote:
             os.close(letter)
             os.close(answer)
         return reply
+
+    def retire(self) -> None:
+        """Let it end, with its spares, once it has forked what it was asked for."""
+        self.retired = True
+        with suppress(OSError):  # it is ending anyway
+            self.socket.shutdown(socket.SHUT_WR)
 
     def last_words(self, status: int) -> str:
         """Return why it died, from its message and its output."""
@@ -87,7 +140,8 @@ class Zygote:
         """Close all that is open."""
         self.socket.close()
         for descriptor in (self.output, self.reply, self.pidfd):
-            os.close(descriptor)
+            if descriptor >= 0:
+                os.close(descriptor)
 
 
 class Zygotes:
@@ -111,12 +165,47 @@ class Zygotes:
             self.warmed(self.known[key])
             return
         try:
-            zygote = Zygote(command)
+            zygote = self.known[key] = Zygote.spawned(command)
         except OSError as error:
-            self.outlet.emit("cooled", key=key, error=str(error), module=None)
+            self.lost(key, str(error))
+        else:
+            self.follow(zygote)
+
+    def renew(self, command: dict[str, Any]) -> None:
+        """Have a zygote fork another one, which imports more."""
+        key, elder = command["key"], self.known.get(command["elder"])
+        if key in self.known:
+            raise ValueError(f"{key} is there already")
+        heir = elder.heir(key, command["ahead"]) if elder is not None and elder.ready else None
+        if heir is None:
+            self.lost(key, f"{command['elder']} cannot be forked")
             return
-        self.known[key] = zygote
+        self.known[key] = heir
+        self.loop.watch(heir.reply, lambda: self.born(heir))
+
+    def born(self, heir: Zygote) -> None:
+        """Follow a zygote that was forked, or report why it was not."""
+        self.loop.unwatch(heir.reply)
+        answer = waiting_in(heir.reply)
+        try:
+            heir.pid = int(answer)
+            self.follow(heir)
+        except (ValueError, ProcessLookupError):
+            heir.close()
+            del self.known[heir.key]
+            self.family.helpers.discard(heir.pid)
+            self.lost(heir.key, as_text(answer) or "the fork of the warm process has ended")
+
+    def cool(self, command: dict[str, Any]) -> None:
+        """Let a zygote end; of its end nothing is reported."""
+        zygote = self.known.get(command["key"])
+        if zygote is not None:
+            zygote.retire()
+
+    def follow(self, zygote: Zygote) -> None:
+        """Watch a zygote's message and its end."""
         self.family.helpers.add(zygote.pid)
+        zygote.pidfd = os.pidfd_open(zygote.pid)
         self.loop.watch(zygote.socket.fileno(), lambda: self.heard_from(zygote))
         self.loop.watch(zygote.pidfd, lambda: self.cooled(zygote))
 
@@ -128,7 +217,7 @@ class Zygotes:
 
     def warmed(self, zygote: Zygote) -> None:
         """Report a zygote that is ready."""
-        if zygote.seconds is not None:
+        if zygote.ready:
             fields = {"pid": zygote.pid, "seconds": zygote.seconds}
             self.outlet.emit("warmed", key=zygote.key, **fields)
 
@@ -138,11 +227,14 @@ class Zygotes:
         if not pid:
             return
         zygote.hear()
-        if self.closing.since is None:
-            error = zygote.last_words(status)
-            self.outlet.emit("cooled", key=zygote.key, error=error, module=zygote.unfit)
+        if self.closing.since is None and not zygote.retired:
+            self.lost(zygote.key, zygote.last_words(status), zygote.unfit)
         self.loop.unwatch(zygote.pidfd)
         self.loop.unwatch(zygote.socket.fileno())
         zygote.close()
         del self.known[zygote.key]
         self.family.helpers.discard(zygote.pid)
+
+    def lost(self, key: str, error: str, module: str | None = None) -> None:
+        """Report that there is no zygote, and which module's import is the reason, if one is."""
+        self.outlet.emit("cooled", key=key, error=error, module=module)

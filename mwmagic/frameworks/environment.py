@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
+from mwmagic.agent.variables import OPENMP
 from mwmagic.model.cluster import ClusterSpec, make_tasks
 from mwmagic.model.variables import SESSION
 
@@ -43,12 +44,11 @@ _EARLY = (
 )
 """Prefixes of variables that the interpreter, Keras and numerical libraries read on import."""
 
-_LATE = ("CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES", "KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK")
-"""Variables with such a prefix that no import reads.
+_LATE = ("CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES", *OPENMP)
+"""Variables with such a prefix that no import reads, or that make no difference.
 
-The driver reads the CUDA variables in ``cuInit``, which no import calls. Importing
-scikit-learn sets Intel OpenMP's two variables (``sklearn/__init__.py``), and TensorFlow
-imports scikit-learn, both in the notebook and in the warm process.
+The driver reads the CUDA variables in ``cuInit``, which no import calls. TensorFlow's import sets
+those of OpenMP in the notebook, where it imports scikit-learn.
 """
 
 _PACKAGES = {"matplotlib": ("MATPLOTLIB", "MPL")}

@@ -64,3 +64,6 @@ ANNOUNCED = "mwmagic: "
 
 RESUME_CODE = 42
 """The exit code of TensorFlow's ``PreemptionCheckpointHandler``: state saved, restart me."""
+
+NEW_IMPORT = "+"
+"""What stands before a noted module that the worker had not imported when it was forked."""

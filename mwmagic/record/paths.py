@@ -12,7 +12,8 @@
         main.py                     the code as run (main.worker-1.py where a task has its own)
         events.jsonl                what happened, one line per event, append-only
         metrics.jsonl               the workers' metrics, one line per entry, append-only
-        imports.txt                 the modules that its code imported, one per line
+        imports.txt                 the modules that its code imported, one per line; with a plus,
+                                    those that were not imported ahead
         cells/0003.py               a live cell, as run
         cells.jsonl                 live cells that are over, one line per cell, append-only
         stacks.json                 where each task was when its stacks were last read

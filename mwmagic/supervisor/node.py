@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from mwmagic.words.reach import interface_words
 
 from .copies import Copy, Logs
 from .disk import Disk
+from .succession import Succession, packages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,10 +27,7 @@ if TYPE_CHECKING:
     from mwmagic.model.cluster import Task
     from mwmagic.model.messages import Message
 
-__all__ = ["WARM", "Node"]
-
-WARM = "warm"
-"""The key of the one warm process that each machine has."""
+__all__ = ["Node"]
 
 BARE = "bare"
 """The key of a process that has imported nothing, where there is no warm one."""
@@ -108,8 +107,9 @@ class Node:
         self._known = False
         self._listener = listener
         self._lost = lost
+        self._given: dict[str, str] = {}
         self._early: dict[str, str] = {}
-        self._ahead: tuple[str, ...] = ()
+        self._succession = Succession(channel)
         self._without: Callable[[str], None] = lambda _: None
         self._bare = False
         self._later: asyncio.TimerHandle | None = None
@@ -246,18 +246,24 @@ class Node:
             return
 
         def without(module: str) -> None:
-            package = module.partition(".")[0]
-            rest = [name for name in ahead if name.partition(".")[0] != package]
+            rest = [name for name in ahead if not packages([name]) & packages([module])]
             self.warm_up(command, rest, env, cwd)
 
         self._without = without
         self.warm = Warm("importing")
         self._since = time.monotonic()
-        self._ahead = tuple(ahead)
+        self._succession.begin(ahead)
+        self._given = env
         self._early = early(env, ahead)
-        self.channel.send("warm", key=WARM, argv=command(ahead), env=env, cwd=cwd)
+        key = self._succession.key
+        self.channel.send("warm", key=key, argv=command(ahead), env=env, cwd=cwd)
         if self._ticking is None:
             self._tick()
+
+    def renew(self, names: Sequence[str]) -> None:
+        """Have the warm process import more modules, if there is one that does not."""
+        if self.warm.state == "ready":
+            self._succession.renew(names)
 
     def keep_bare(self, argv: Sequence[str], env: dict[str, str], cwd: str) -> None:
         """Soon start a process that has imported nothing, unless that has begun.
@@ -307,14 +313,15 @@ class Node:
             The other fields of ``start``.
         """
         env = environment() if self._known else {}
-        alike = self.warm.state != "off" and forkable(env, self._early, self._ahead)
+        alike = self.warm.state != "off" and forkable(env, self._early, self._succession.ahead)
         lacks = self._lacks(command["process"], files)
         if lacks or not self._known or (alike and self.warm.state == "importing"):
             self._waiting[command["process"]] = partial(self.start, environment, files, **command)
             return
         if not self.disk.shared:
             self._logs.begin(command["process"], command["log"], command["report"])
-        zygote = WARM if alike and self.warm.state == "ready" else self._bare_for(env)
+        ready = alike and self.warm.state == "ready"
+        zygote = self._succession.key if ready else self._bare_for(env)
         there = {name: command[name] and self.disk.there(command[name]) for name in _PATHS}
         self.channel.send("start", **{**command, **there}, env=env, zygote=zygote)
 
@@ -355,6 +362,8 @@ class Node:
     def _take(self, event: Message) -> None:
         if event.get("key") == BARE:
             self._bare = event["type"] == "warmed"
+        elif self._succession.concerns(event):
+            self._renewed(event)
         elif event["type"] == "warmed":
             self.warm = Warm("ready", seconds=event["seconds"], pid=event["pid"])
             self.proceed()
@@ -367,6 +376,15 @@ class Node:
         if event["type"] == "started" and self.warm.state == "off":
             event = {**event, "warm": False}  # if it was forked, then from the bare process
         self._listener(event)
+
+    def _renewed(self, event: Message) -> None:
+        """Fork from the warm process's heir from now on, if it has one."""
+        if event["type"] != "warmed":
+            self._succession.fail(event.get("module"))
+            return
+        self._succession.succeed()
+        self._early = early(self._given, self._succession.ahead)
+        self.warm = replace(self.warm, state="ready", error=None, pid=event["pid"])
 
     def _cooled(self, error: str, module: str | None) -> None:
         """Start the warm process again without a module that made it unfit, or do without it."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING
 
 from mwmagic.errors import ClusterError
 from mwmagic.frameworks import framework_for
 from mwmagic.model.options import AUTO
-from mwmagic.record.imports import latest_imports
+from mwmagic.record.imports import latest_imports, new_imports
 
 from .commands import warm_command
 from .environment import task_environment
@@ -17,6 +17,7 @@ from .shares import VISIBLE, shares
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from mwmagic.model.cluster import ClusterSpec, Task
     from mwmagic.model.options import ClusterOptions
@@ -76,13 +77,18 @@ class Preparation:
             node.keep_bare(warm_command(node.channel), env, folder)
         node.proceed()
 
-    @cached_property
+    @property
     def _ahead(self) -> list[str]:
         """Return the modules to import ahead besides the framework's."""
         names: list[str] = []
         for name in self._options.preload:
             names += latest_imports(self._options.root) if name == AUTO else [name]
         return list(dict.fromkeys(names))
+
+    def learn(self, node: Node, folder: Path) -> None:
+        """Have a machine's warm process import what a run did that was recorded in a folder."""
+        if AUTO in self._options.preload:
+            node.renew(new_imports(folder))
 
     def _shares(self, node: Node, *, alone: bool) -> dict[str, dict[str, str]]:
         """Return what each task on a machine gets of it; nothing is set where that is unknown."""

@@ -160,6 +160,9 @@ class FakeAgent:
         """Pretend to import modules, and report when that is done."""
         self._spawn(self._import(command["key"]))
 
+    def cool(self, _: Message) -> None:
+        """Pretend to let a warm process end."""
+
     async def _import(self, key: str) -> None:
         await self.machine.imported()
         pid = next(self.machine.pids)
@@ -269,6 +272,8 @@ _HANDLERS: dict[str, Callable[[FakeAgent, Message], None]] = {
     "hold": FakeAgent.hold,
     "release": FakeAgent.release,
     "warm": FakeAgent.warm,
+    "renew": FakeAgent.warm,
+    "cool": FakeAgent.cool,
     "start": FakeAgent.start,
     "credit": FakeAgent.credit,
     "end": FakeAgent.end,

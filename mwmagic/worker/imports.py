@@ -1,14 +1,15 @@
-"""Notes what the user's code imported, so that the next cluster can import it ahead."""
+"""Notes what the user's code imported, so that it is imported ahead of the next run."""
 
 from __future__ import annotations
 
 import sys
 
 from mwmagic.model.ownership import attribute, file_of, is_users
+from mwmagic.model.variables import NEW_IMPORT
 
 from .file import replace
 
-__all__ = ["note"]
+__all__ = ["note", "remember"]
 
 LEVEL_COUNT = 2
 """Of which levels modules are named: `sklearn.datasets` imports all that it is made of."""
@@ -16,11 +17,24 @@ LEVEL_COUNT = 2
 SCANNED_BYTES = 1 << 20
 """How much is read of a file of the user's."""
 
+FRAMEWORKS = (b"CUDA_", b"KERAS_", b"TF_", b"XLA_")
+"""Prefixes of variables that only frameworks read, which are imported when a worker starts."""
+
+_PRESENT: set[str] = set()
+"""The modules that this process had when it was forked, if it was."""
+
+
+def remember() -> None:
+    """Take the modules that are there now for those that workers have from the beginning."""
+    _PRESENT.update(sys.modules)
+
 
 def note(path: str, script: str, copy: str) -> None:
     """Write which modules were imported of the packages that the user's code names.
 
-    The user's own modules are not among them: they may be others by the next run.
+    The user's own modules are not among them: they may be others by the next run. Where the user's
+    code sets environment variables there is none, as a module might have read them when it was
+    imported.
 
     Parameters
     ----------
@@ -40,9 +54,18 @@ def note(path: str, script: str, copy: str) -> None:
     places = {name: file_of(module) for name, module in modules}
     own = {name: file for name, file in places.items() if is_users(file, script)}
     files = {file for name, file in own.items() if not name.startswith(("__main__", "mwmagic"))}
-    named = _named([_source(file) for file in (copy, *files)]) - {*own, *sys.stdlib_module_names}
+    sources = [_source(file) for file in (copy, *files)]
+    # Importing `mwmagic.keras` changes Keras, which is for the programs that do.
+    named = _named(sources) - {"mwmagic", *own, *sys.stdlib_module_names}
+    if any(map(_sets_variables, sources)):
+        named = set()
     found = [name for name, module in modules if name not in own and _matters(name, module, named)]
-    replace(path, "".join(f"{name}\n" for name in found))
+    replace(path, "".join(f"{_mark(name)}{name}\n" for name in found))
+
+
+def _mark(name: str) -> str:
+    """Return what stands before a module's name."""
+    return NEW_IMPORT if _PRESENT and name not in _PRESENT else ""
 
 
 def _matters(name: str, module: object, packages: set[str]) -> bool:
@@ -71,3 +94,20 @@ def _named(sources: list[bytes]) -> set[str]:
                 words = [part.split() for part in rest.partition(b"#")[0].split(b",")]
                 names |= {one[0].decode("utf-8", "replace") for one in words if one}
     return {name.partition(".")[0] for name in names}
+
+
+def _sets_variables(source: bytes) -> bool:
+    """Return whether code sets environment variables that modules may read on import."""
+    return any(_sets_variable(line) for line in source.splitlines() if b"env" in line)
+
+
+def _sets_variable(line: bytes) -> bool:
+    _, found, rest = line.partition(b"environ")
+    if not found:
+        return b"putenv(" in line
+    if rest[:1] != b"[":
+        return rest.startswith((b".clear", b".pop", b".setdefault", b".update"))
+    name, _, value = rest[1:].partition(b"]")
+    assigned = value.lstrip()[:1] == b"=" and value.lstrip()[:2] != b"=="
+    changed = assigned or line.lstrip().startswith(b"del ")
+    return changed and not name.strip(b"'\" ").startswith(FRAMEWORKS)

@@ -47,6 +47,9 @@ def preload() -> None:
 
         _install(observed=True)
         linecache.clearcache()  # of Keras's files, which no worker needs
+    from . import imports
+
+    imports.remember()
 
 
 def prepare() -> None:

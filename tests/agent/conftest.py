@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from speaker import Speaker
+from warming import RUNNER
 
 
 @pytest.fixture
@@ -24,3 +25,12 @@ def speak(tmp_path):
 def agent(speak):
     """One agent."""
     return speak()
+
+
+@pytest.fixture
+def bootstrap(tmp_path):
+    """The smallest first module that a worker can have."""
+    path = tmp_path / "runner" / "bootstrap.py"
+    path.parent.mkdir()
+    path.write_text(RUNNER)
+    return path

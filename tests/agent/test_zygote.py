@@ -11,25 +11,12 @@ from pathlib import Path
 
 import pytest
 from processes import children, eventually
-from speaker import HELPER, SPARE_COUNT, ZYGOTE, gone, state
+from speaker import HELPER, SPARE_COUNT, gone, state
+from warming import launch, run, spares, stop, warm
 
 from mwmagic.agent import zygote as module
 
 BOOTSTRAP = Path(module.__file__).parents[1] / "worker" / "bootstrap.py"
-RUNNER = """
-import sys
-
-def preload():
-    pass
-def main(argv):
-    sys.argv = argv
-    module = type(sys)("__main__")
-    sys.modules["__main__"] = module
-    exec(open(argv[0]).read(), module.__dict__)
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
-"""
 LOOK = """
 import gc, json, os, random, signal, sys
 print(json.dumps({
@@ -50,53 +37,6 @@ print(json.dumps({
     "garbage": [gc.isenabled(), gc.get_threshold()],
 }))
 """
-
-
-@pytest.fixture
-def bootstrap(tmp_path):
-    """The smallest first module that a worker can have."""
-    path = tmp_path / "runner" / "bootstrap.py"
-    path.parent.mkdir()
-    path.write_text(RUNNER)
-    return path
-
-
-def warm(agent, bootstrap, *names, key="k", python=(sys.executable,), **fields):
-    """Ask for a zygote."""
-    argv = [*python, *ZYGOTE, str(bootstrap), *names]
-    command = {"key": key, "argv": argv, "env": {"PATH": os.environ["PATH"]}, "cwd": "/"}
-    agent.say("warm", **{**command, **fields})
-
-
-def launch(agent, bootstrap, name, code, *args, key="k", **fields):
-    """Start a worker that runs some code."""
-    script = agent.folder / f"{name}.py"
-    script.write_text(code)
-    argv = [sys.executable, str(bootstrap), str(script), *args]
-    agent.start(name, argv=argv, zygote=key, **fields)
-
-
-def spares(agent, pid, count):
-    """Wait until so many forks of the zygote wait for an order; return them."""
-
-    def waiting():
-        found = [one for one in children(agent.pid) if one != pid and state(one) == "S"]
-        return found if len(found) == count else None
-
-    return eventually(waiting, f"{count} spare processes")
-
-
-def stop(agent, pid):
-    """Stop a zygote, with whatever it has forked."""
-    for one in (pid, *children(agent.pid)):
-        os.kill(one, signal.SIGSTOP)
-
-
-def run(agent, bootstrap, name, code, *args, **fields):
-    """Run code in a worker, and return what it printed as text."""
-    launch(agent, bootstrap, name, code, *args, **fields)
-    agent.wait("exited", process=name)
-    return agent.printed(name).decode()
 
 
 @pytest.mark.slow

@@ -136,7 +136,7 @@ def test_a_run_whose_supervisor_was_killed_is_lost(cluster):
     for call in (*calls, run.stacks):
         with pytest.raises(SupervisorLost):
             call()
-    assert run.record.state == "lost"
+    eventually(lambda: run.record.state == "lost", "end of the supervisor")
     assert run.record.status.over
     assert run.record.status.tasks["worker:0"].state == "ended"
     assert one.latest.state == "lost"

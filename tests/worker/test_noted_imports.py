@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from mwmagic.record.imports import MODULE_COUNT, latest_imports
+from mwmagic.record.imports import MODULE_COUNT, latest_imports, new_imports
 from mwmagic.record.paths import RunPaths, runs_folder
 from mwmagic.worker import bootstrap
 
@@ -37,6 +38,10 @@ def test_packages_that_the_code_names_are_noted_with_their_parts(noted):
     ]
 
 
+def test_what_changes_keras_is_not_noted(noted):
+    assert noted("import mwmagic, mwmagic.errors, psutil") == ["psutil"]
+
+
 def test_of_the_users_modules_what_they_import_is_noted(noted, tmp_path):
     (tmp_path / "setup_data.py").write_text("import psutil as p  # comment\n")
     (tmp_path / "unused.py").write_text("import pygments\n")
@@ -48,6 +53,37 @@ def test_of_the_users_modules_what_they_import_is_noted(noted, tmp_path):
 )
 def test_it_is_noted_however_the_code_ends(noted, end):
     assert noted(f"import psutil\n{end}") == ["psutil"]
+
+
+@pytest.mark.parametrize(
+    ("code", "names"),
+    [
+        ("os.environ['A'] = '1'", []),
+        ('os.environ["A"]="1"', []),
+        ("os.environ.update(A='1')", []),
+        ("os.environ.setdefault('A', '1')", []),
+        ("os.environ['A'] = '1'; del os.environ['A']", []),
+        ("os.putenv('A', '1')", []),
+        ("os.environ['TF_CPP_MIN_LOG_LEVEL'] = '3'", ["psutil"]),
+        ("assert os.environ['PATH'] != 'a'", ["psutil"]),
+        ("if os.environ['PATH'] == 'a': pass", ["psutil"]),
+        ("size = os.environ.get('A')", ["psutil"]),
+        ("environment = 'A'", ["psutil"]),
+    ],
+)
+def test_where_code_sets_variables_that_a_module_may_read_nothing_is_noted(noted, code, names):
+    assert noted(f"import os\n{code}\nimport psutil") == names
+
+
+def test_what_a_fork_imports_itself_is_marked(noted, monkeypatch, tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys, psutil\n"
+        f"sys.path.append({str(Path(bootstrap.__file__).parents[2])!r})\n"
+        "from mwmagic.worker import imports\n"
+        "imports.remember()\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert noted("import psutil, pygments") == ["psutil", "+pygments"]
 
 
 def test_a_fork_notes_nothing(noted):
@@ -82,3 +118,13 @@ def test_the_latest_run_that_noted_any_counts(tmp_path):
     assert latest_imports(tmp_path) == ["two", "two.more"]
     RunPaths(folder).imports.write_text("a\n" * 9999)
     assert len(latest_imports(tmp_path)) == MODULE_COUNT
+
+
+def test_what_was_new_to_a_run_is_known(tmp_path):
+    assert new_imports(tmp_path) == []
+    RunPaths(tmp_path).imports.write_text("one\n+two\n++three\n+not a name\n+four.more\n")
+    assert new_imports(tmp_path) == ["two", "four.more"]
+    folder = runs_folder(tmp_path) / "0001-main"
+    folder.mkdir(parents=True)
+    RunPaths(folder).imports.write_text("one\n+two\n")
+    assert latest_imports(tmp_path) == ["one", "two"]

@@ -1,0 +1,101 @@
+"""What a zygote imports, and whether it can be forked after that."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from .memory import uncollected
+from .system import LIBC
+from .variables import OPENMP
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class Unfit(Exception):
+    """A module does more than a worker that imports it would notice.
+
+    Parameters
+    ----------
+    module : str
+        The module.
+    why : str
+        What it does.
+    """
+
+    def __init__(self, module: str, why: str) -> None:
+        super().__init__(f"{module}: {why}")
+        self.module = module
+
+
+def import_all(names: Iterable[str]) -> list[str]:
+    """Import modules, and return the errors."""
+    missing = []
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except Exception as error:  # noqa: BLE001, PERF203 - an import may raise anything
+            missing.append(f"{name}: {type(error).__name__}: {error}"[:500])
+    return missing
+
+
+def import_ahead(names: Iterable[str]) -> None:
+    """Import modules that workers may need, but none whose effects a worker would not have."""
+    for name in names:
+        before = effects()
+        with suppress(SystemExit):
+            import_all([name])
+        after = effects()
+        for what, known in before.items():
+            if after[what] != known:
+                raise Unfit(name, f"its import {what}")
+
+
+def effects() -> dict[str, object]:
+    """Return what imports may change besides modules, and what it means if one does."""
+    flush()
+    return {
+        "prints, which is for a worker's log": os.fstat(1).st_size,
+        "starts threads, which a fork would lose": len(os.listdir("/proc/self/task")),  # noqa: PTH208 - no paths are needed
+        "opens files, which forks would share": len(os.listdir("/proc/self/fd")),  # noqa: PTH208 - the same
+        "sets variables, which a worker would not have": variables(),
+    }
+
+
+def variables() -> dict[str, str]:
+    """Return the environment, but for what only matters to the module that sets it."""
+    return {name: value for name, value in os.environ.items() if name not in OPENMP}
+
+
+def flush() -> None:
+    """Write out what has been printed, by Python and by libraries."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    LIBC.fflush(None)
+
+
+def extend(ahead: list[str]) -> None:
+    """Import more modules; raise RuntimeError if this process could not be forked then."""
+    with uncollected():
+        import_ahead(ahead)
+    check_forkable()
+
+
+def check_forkable() -> None:
+    """Raise RuntimeError if a fork of this process would be another than this."""
+    threads = len(os.listdir("/proc/self/task"))  # noqa: PTH208 - no paths are needed
+    if threads > 1:
+        raise RuntimeError(f"the imports started {threads - 1} threads, which a fork would lose")
+    if holds_gpu():
+        raise RuntimeError("the imports opened a GPU, which a fork cannot use")
+
+
+def holds_gpu() -> bool:
+    """Return whether this process has a file of the NVIDIA driver open."""
+    files = [one for one in Path("/proc/self/fd").iterdir() if one.exists()]
+    return any(str(file.readlink()).startswith("/dev/nvidia") for file in files)

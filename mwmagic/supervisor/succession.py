@@ -1,0 +1,92 @@
+"""A machine's warm process and its heirs, which have imported what runs turned out to import."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from mwmagic.engines.channel import Channel
+    from mwmagic.model.messages import Message
+
+__all__ = ["WARM", "Succession", "packages"]
+
+WARM = "warm"
+"""The key of the first warm process that a machine has; those of its heirs begin with it."""
+
+
+def packages(names: Iterable[str]) -> set[str]:
+    """Return the packages that modules belong to."""
+    return {name.partition(".")[0] for name in names}
+
+
+@dataclass(frozen=True)
+class _Heir:
+    """The next warm process: its key, and the modules that it imports."""
+
+    key: str
+    names: tuple[str, ...]
+
+
+class Succession:
+    """Has a machine's warm process replaced by a fork of it that has imported more.
+
+    Workers are forked from the old one until the new one is ready.
+
+    Parameters
+    ----------
+    channel : Channel
+        The connection to the machine's agent.
+
+    Attributes
+    ----------
+    key : str
+        The key of the process that workers are forked from.
+    ahead : tuple of str
+        The modules that it has imported ahead of their programs.
+    """
+
+    def __init__(self, channel: Channel) -> None:
+        self.key = WARM
+        self.ahead: tuple[str, ...] = ()
+        self._channel = channel
+        self._heir: _Heir | None = None
+        self._unfit: set[str] = set()
+        self._count = 0
+
+    def begin(self, ahead: Sequence[str]) -> None:
+        """Take that a first process is started, which imports modules ahead."""
+        self.key, self.ahead, self._heir = self._next(), tuple(ahead), None
+
+    def renew(self, names: Iterable[str]) -> None:
+        """Have modules imported that are not yet, unless an heir is being made or could not."""
+        wanted = [one for one in names if not packages([one]) & self._unfit]
+        new = [one for one in wanted if one not in self.ahead]
+        if new and self._heir is None:
+            self._heir = _Heir(self._next(), tuple(new))
+            self._channel.send("renew", key=self._heir.key, elder=self.key, ahead=new)
+
+    def concerns(self, event: Message) -> bool:
+        """Return whether the agent tells something of the heir."""
+        return self._heir is not None and event.get("key") == self._heir.key
+
+    def succeed(self) -> None:
+        """Let the heir take its place, and the old process end."""
+        if self._heir is not None:
+            self._channel.send("cool", key=self.key)
+            self.key, self.ahead = self._heir.key, (*self.ahead, *self._heir.names)
+            self._heir = None
+
+    def fail(self, module: str | None) -> None:
+        """Do without an heir, or without the package that was the reason why there is none."""
+        if self._heir is not None:
+            names, self._heir = self._heir.names, None
+            self._unfit |= packages(names if module is None else [module])
+            self.renew(names)
+
+    def _next(self) -> str:
+        key = f"{WARM}-{self._count}" if self._count else WARM
+        self._count += 1
+        return key
