@@ -32,6 +32,9 @@ PACKET_BYTES = 64 << 10
 ORDER_DESCRIPTORS = 4
 """A zygote gets these with each order: the request, the output, the answer's pipe, the line."""
 
+STALE = "stale"
+"""What a fork of a zygote answers if packages have changed that the zygote has imported."""
+
 AGENT_LOST = "agent-lost"
 NOT_STARTED = "not-started"
 ENDED_EARLY = "ended-early"
@@ -132,6 +135,7 @@ EVENTS: dict[str, Fields] = {
     "reached": {"id": int, "results": list},
     "warmed": {"key": str, "pid": int, "seconds": NUMBER},
     "cooled": {"key": str, "error": str, "module": (str, type(None))},
+    "stale": {"key": str},
     "started": {
         "process": str,
         "pid": int,
@@ -169,6 +173,8 @@ EVENTS: dict[str, Fields] = {
 ``need`` comes from the agent's loader, which lacks the code. ``hello`` says which interpreter and
 which copy of this package are there, for the commands that use them, a ``folder`` for files that
 are brought, and the machine's IP addresses by network interface.
+``cooled`` says that there is no zygote, and which module is the reason if one is; ``stale`` that a
+zygote ends because packages that it has imported have changed since.
 ``started`` says which of the agent's descriptors is the worker's ``line``, if it has one, and the
 socket's inode: a supervisor on the same machine may write there itself.
 ``found`` has None for a package that is not there, and no text for one without a version.

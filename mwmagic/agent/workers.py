@@ -15,7 +15,7 @@ from .reaper import Reaper
 from .relay import Relay
 from .spawn import spawn
 from .system import catches, clocks, has_open, number_of, reason_of, waiting_in
-from .wire import LOG_LOST, NOT_STARTED, REMAINS, as_text
+from .wire import LOG_LOST, NOT_STARTED, REMAINS, STALE, as_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -112,6 +112,9 @@ class Workers:
         answer = waiting_in(reply)
         self.loop.unwatch(reply)
         os.close(reply)
+        if process.warm and answer == STALE.encode():
+            self.zygotes.spoil(process.command["zygote"])
+            answer = b""
         if process.warm and not answer:
             if process.doomed:
                 self.failed(process, **self.closing.early)

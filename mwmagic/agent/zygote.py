@@ -29,15 +29,17 @@ import socket
 import sys
 import time
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from .editions import Editions
 from .imports import Unfit, check_forkable, extend, flush, import_ahead, import_all
 from .memory import Packing, joined, uncollected
 from .postponed import postponed
 from .system import LIBC, PR_SET_PDEATHSIG, wear
 from .variables import LABEL, LINE
-from .wire import ORDER_DESCRIPTORS, as_bytes
+from .wire import ORDER_DESCRIPTORS, STALE, as_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -191,12 +193,27 @@ class Spares:
             os.close(end)
 
 
-def serve(channel: socket.socket, agent: int, most: int) -> list[str]:
-    """Fork workers until the agent is gone; return only in a worker, with its argv.
+class Duty(NamedTuple):
+    """What a zygote passes on to its heirs.
 
-    At `most` so many spares wait.
+    Attributes
+    ----------
+    agent : int
+        The agent's process.
+    most : int
+        How many spares may wait.
+    editions : Editions
+        The packages that it has imported.
     """
-    spares = Spares(most)
+
+    agent: int
+    most: int
+    editions: Editions
+
+
+def serve(channel: socket.socket, duty: Duty) -> list[str]:
+    """Fork workers until the agent is gone; return only in a worker, with its argv."""
+    spares = Spares(duty.most)
     while True:
         orders = spares.orders(channel)
         shares = orders or [[end] for end in spares.missing()]
@@ -207,9 +224,9 @@ def serve(channel: socket.socket, agent: int, most: int) -> list[str]:
             os.setsid()  # before it has a badge, by which the agent may kill its process group
             spares.forget()
             reseed()
-            order = own if orders else awaited(channel, own, agent, middle)
+            order = own if orders else awaited(channel, own, duty.agent, middle)
             channel.close()
-            return follow(order, agent, middle, most)
+            return follow(order, duty, middle)
 
 
 def awaited(channel: socket.socket, own: list[int], agent: int, middle: int) -> list[int]:
@@ -279,18 +296,20 @@ def decline(share: list[int], error: OSError) -> None:
 
 
 def refuse(answer: int, reason: str) -> NoReturn:
-    """Say why the worker cannot be started."""
+    """Say why the worker cannot be started, or is not to be forked from this process."""
     os.write(answer, as_bytes(reason)[:4096])
     os._exit(127)
 
 
-def follow(order: list[int], agent: int, middle: int, most: int) -> list[str]:
+def follow(order: list[int], duty: Duty, middle: int) -> list[str]:
     """Be, in a fresh fork, the worker that an order asks for, or the next zygote; return argv."""
     letter = order[0]
     request = json.loads(os.pread(letter, os.fstat(letter).st_size, 0))
     if "ahead" in request:
-        return serve(succeed(request["ahead"], order, agent, middle), agent, most)
-    return become(request, order, agent, middle)
+        return serve(succeed(request["ahead"], order, duty, middle), duty)
+    if duty.editions.stale:
+        refuse(order[2], STALE)
+    return become(request, order, duty.agent, middle)
 
 
 def become(request: dict[str, Any], order: list[int], agent: int, middle: int) -> list[str]:
@@ -313,17 +332,17 @@ def become(request: dict[str, Any], order: list[int], agent: int, middle: int) -
     return list(request["argv"])
 
 
-def succeed(ahead: list[str], order: list[int], agent: int, middle: int) -> socket.socket:
+def succeed(ahead: list[str], order: list[int], duty: Duty, middle: int) -> socket.socket:
     """Turn a fresh fork into a zygote that has imported more; return its channel."""
     letter, output, answer, line = order
     for target in (1, 2):
         os.dup2(output, target)
     os.set_inheritable(line, False)  # noqa: FBT003 - it has no keywords
-    introduce(answer, agent, middle)
+    introduce(answer, duty.agent, middle)
     for descriptor in (letter, output):
         os.close(descriptor)
     channel = socket.socket(fileno=line)
-    prepared(channel, lambda: extend(ahead))
+    prepared(channel, partial(extend, ahead), duty.editions)
     return channel
 
 
@@ -366,15 +385,15 @@ def reseed() -> None:
 
 def main() -> tuple[ModuleType, list[str]]:
     """Import, then fork workers; return only in a worker."""
-    agent = os.getppid()
+    duty = Duty(os.getppid(), int(sys.argv[2]), Editions())
     channel = take_socket()
     hide_folder()
     names, ahead, later = divided(sys.argv[4:], 3)
-    module = prepared(channel, lambda: prepare(sys.argv[3], names, ahead, later))
-    return module, serve(channel, agent, int(sys.argv[2]))
+    imports = partial(prepare, sys.argv[3], names, ahead, later)
+    return prepared(channel, imports, duty.editions), serve(channel, duty)
 
 
-def prepared(channel: socket.socket, imports: Callable[[], T]) -> T:
+def prepared(channel: socket.socket, imports: Callable[[], T], editions: Editions) -> T:
     """Import, and tell the agent that this process can be forked, or why not, and end."""
     try:
         result = imports()
@@ -384,6 +403,7 @@ def prepared(channel: socket.socket, imports: Callable[[], T]) -> T:
         flush()
         os._exit(1)
     settle()
+    editions.note()
     say(channel, error=None, module=None)
     return result
 

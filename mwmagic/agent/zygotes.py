@@ -202,6 +202,13 @@ class Zygotes:
         if zygote is not None:
             zygote.retire()
 
+    def spoil(self, key: str) -> None:
+        """Let a zygote end whose packages have changed since it imported them."""
+        zygote = self.known.get(key)
+        if zygote is not None and zygote.ready:
+            zygote.retire()
+            self.outlet.emit("stale", key=key)
+
     def follow(self, zygote: Zygote) -> None:
         """Watch a zygote's message and its end."""
         self.family.helpers.add(zygote.pid)

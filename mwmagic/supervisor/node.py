@@ -110,7 +110,7 @@ class Node:
         self._given: dict[str, str] = {}
         self._early: dict[str, str] = {}
         self._succession = Succession(channel)
-        self._without: Callable[[str], None] = lambda _: None
+        self._again: Callable[[Sequence[str]], None] = lambda _: None
         self._bare = False
         self._later: asyncio.TimerHandle | None = None
         self._since = 0.0
@@ -245,11 +245,7 @@ class Node:
         if self.warm.state in ("importing", "ready"):
             return
 
-        def without(module: str) -> None:
-            rest = [name for name in ahead if not packages([name]) & packages([module])]
-            self.warm_up(command, rest, env, cwd)
-
-        self._without = without
+        self._again = lambda names: self.warm_up(command, names, env, cwd)
         self.warm = Warm("importing")
         self._since = time.monotonic()
         self._succession.begin(ahead)
@@ -364,11 +360,8 @@ class Node:
             self._bare = event["type"] == "warmed"
         elif self._succession.concerns(event):
             self._renewed(event)
-        elif event["type"] == "warmed":
-            self.warm = Warm("ready", seconds=event["seconds"], pid=event["pid"])
-            self.proceed()
-        elif event["type"] == "cooled" or event.get("command") == "warm":  # refused
-            self._cooled(event["error"], event.get("module"))
+        elif event.get("key") == self._succession.key:
+            self._changed(event)
         elif event["type"] == "usage":
             self._used = event["machine"]
         elif event.get("reason") == AGENT_LOST:
@@ -386,12 +379,20 @@ class Node:
         self._early = early(self._given, self._succession.ahead)
         self.warm = replace(self.warm, state="ready", error=None, pid=event["pid"])
 
-    def _cooled(self, error: str, module: str | None) -> None:
-        """Start the warm process again without a module that made it unfit, or do without it."""
-        self.warm = Warm("failed", error=error)
-        if module is not None:
-            self._without(module)
+    def _changed(self, event: Message) -> None:
+        """Take what becomes of the warm process; start another one if that can be better."""
+        if event["type"] == "warmed":
+            self.warm = Warm("ready", seconds=event["seconds"], pid=event["pid"])
+        else:
+            self.warm = Warm("failed", error=event.get("error"))
+            self._replace(event)
         self.proceed()
+
+    def _replace(self, event: Message) -> None:
+        """Start the warm process again if its packages changed, or without one that is unfit."""
+        unfit = packages([event["module"]] if event.get("module") else [])
+        if unfit or event["type"] == "stale":
+            self._again([one for one in self._succession.ahead if not packages([one]) & unfit])
 
     def _gone(self) -> None:
         self.alive = False

@@ -259,7 +259,7 @@ class Supervisor:
     # Agents.
 
     def _take(self, event: Message) -> None:
-        if event["type"] in ("warmed", "cooled", "warming"):
+        if event["type"] in ("warmed", "cooled", "stale", "warming"):
             self._changed()
         elif self.run is not None and event["type"] == "usage":
             self.run.usage(event)

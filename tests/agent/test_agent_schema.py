@@ -72,6 +72,18 @@ with socket.socket(fileno=int(os.environ["MWMAGIC_LINE"])) as line:
 """
 
 
+def upgrade(agent, argv, packages):
+    """Have an agent keep a process that has imported what is another package by then."""
+    packages.mkdir()
+    (packages / "pack.py").write_text("")
+    env = {**os.environ, "PYTHONPATH": str(packages)}
+    agent.say("warm", key="pack", argv=[*argv, "pack"], env=env, cwd="/")
+    agent.wait("warmed", key="pack")
+    (packages / "pack.py").unlink()
+    agent.start("stale", "", zygote="pack")
+    agent.wait("stale", key="pack")
+
+
 def test_every_event_of_a_working_agent_is_in_the_schema(speak, tmp_path):
     agent = speak(sample=0.05)
     agent.say("hold", id=1, count=2)
@@ -89,6 +101,7 @@ def test_every_event_of_a_working_agent_is_in_the_schema(speak, tmp_path):
     argv = [sys.executable, *ZYGOTE, str(BOOTSTRAP), "json"]
     agent.say("warm", key="json", argv=argv, **warm)
     agent.wait("warmed", key="json")
+    upgrade(agent, argv[:-1], tmp_path / "site-packages")
     agent.start("ends", "print('on its way'); raise SystemExit(3)")
     agent.start("absent", argv=["/nonexistent"])
     agent.start("stays", "import time; print('up'); time.sleep(100)")

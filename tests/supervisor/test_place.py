@@ -220,6 +220,31 @@ def test_an_heir_takes_the_place_of_a_process_that_died(zygotes, noted):
         assert zygotes == {"p0": "warm-1"}
 
 
+def test_a_process_whose_packages_were_upgraded_is_started_again(zygotes, noted):
+    @on(lambda: Scene(made("a", warm_seconds=60), config=WARMING))
+    async def _(scene):
+        [agent] = scene.machines[0].agents
+        agent.emit("warmed", key=WARM, pid=7, seconds=1.0)
+        await scene.until("warmed")
+        scene.place.learn(noted("+pandas\n"))
+        agent.emit("warmed", key="warm-1", pid=8, seconds=0.1)
+        await scene.until("warmed")
+        agent.emit("stale", key=WARM)
+        await scene.until("stale")
+        [machine] = scene.place.machines
+        assert machine.warm.state == "ready", "its heir is another process"
+        agent.emit("stale", key="warm-1")
+        await scene.until("stale")
+        [machine] = scene.place.machines
+        assert machine.warm.state == "importing"
+        scene.start(0)
+        agent.emit("warmed", key="warm-2", pid=9, seconds=1.0)
+        assert (await scene.until("started"))["warm"]
+        assert zygotes == {"p0": "warm-2"}
+        scene.start(1, PANDAS_SIZE="3")
+        assert not (await scene.until("started", process="p1"))["warm"], "it imports pandas again"
+
+
 @pytest.mark.parametrize("preload", [(), ("pandas",)])
 def test_what_is_named_is_all_that_is_imported_ahead(noted, preload):
     @on(lambda: Scene(made("a"), config={**WARMING, "preload": preload}))
