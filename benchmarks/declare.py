@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import time
 
+from . import environments
 from .case import Case, Line
-from .clusters import folder
+from .clusters import cluster, folder
 from .kernels import kernel
+from .ratio import alternated
 
 LOAD = "%load_ext mwmagic"
 DECLARE = "%mw_cluster 2"
+IMPORT = [sys.executable, "-c", "import tensorflow"]
 PLAIN = "import subprocess, sys; done = subprocess.run([sys.executable, '-c', 'import IPython'])"
 
 
@@ -34,4 +38,31 @@ def measure(plan):
     yield Line(what, "s", declare, "a process that imports IPython", plain, note=note)
 
 
-CASES = [Case("declare", "%load_ext and %mw_cluster 2, against a kernel's own start", measure)]
+def ready():
+    """Return the seconds until a new cluster's warm process is ready."""
+    with folder() as path:
+        began = time.monotonic()
+        with cluster(2, path, warm=True) as one:
+            while one.machines[0].warm.state == "importing":
+                time.sleep(0.005)
+            return time.monotonic() - began
+
+
+def imported():
+    began = time.monotonic()
+    subprocess.run(IMPORT, check=True, capture_output=True)
+    return time.monotonic() - began
+
+
+def warm(plan):
+    found = alternated(plan.rounds(5, 2), ours=ready, theirs=imported)
+    what, against = "a new cluster's warm process is ready", "plain import of TensorFlow"
+    yield Line(what, "s", found["ours"], against, found["theirs"])
+
+
+WARM = Case("ready", "a new cluster's warm process is ready, against a plain import", warm)
+CASES = [
+    Case("declare", "%load_ext and %mw_cluster 2, against a kernel's own start", measure),
+    WARM,
+    environments.alone(WARM),
+]

@@ -16,6 +16,7 @@ from .kernels import kernel
 from .ratio import alternated
 
 IMPORTED = MOMENT + "import tensorflow as tf\n"
+ANOTHER = IMPORTED + "from sklearn.datasets import load_digits\n"
 STRATEGY = IMPORTED + "strategy = tf.distribute.MultiWorkerMirroredStrategy()\n"
 COLLECTIVE = """
 @tf.function
@@ -36,11 +37,13 @@ model.fit(data, epochs=1, steps_per_epoch=1, verbose=0)
 """
 PROGRAMS = {
     "line": (IMPORTED, "the first line with TensorFlow imported"),
+    "import": (ANOTHER, "the first line with scikit-learn imported too, after the first run"),
     "collective": (STRATEGY + COLLECTIVE, "the first collective"),
     "step": (STRATEGY + STEP.replace("LIBRARY", "tf.keras"), "the first trained step"),
 }
 """By hand, Keras 3 cannot train on several workers: there the step is that of tf_keras."""
 
+SETTLING_SECONDS = 3.0
 AIMS_SECONDS = {"line": 0.06, "step": 0.5}
 
 
@@ -68,6 +71,11 @@ class Notebook:
         self.kernel.run("%mw_wait")
         return max(found.values()) - began
 
+    def settle(self):
+        """Run once, and wait until the warm process has imported what this did."""
+        self.seconds()
+        time.sleep(SETTLING_SECONDS)
+
 
 def from_shell(path, moments):
     began = time.monotonic()
@@ -86,6 +94,7 @@ def measure(name, plan):
         calls = {"hand": partial(from_shell, shell, Moments(shell))}
         for way in ("cold", "warm"):
             notebook = Notebook(stack, stack.enter_context(folder(program)), warm=way == "warm")
+            notebook.settle()
             calls[way] = notebook.seconds
         found = alternated(plan.rounds(7, 2), **calls)
     for way in ("warm", "cold"):

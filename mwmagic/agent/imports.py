@@ -10,11 +10,13 @@ from pathlib import Path
 
 from .memory import uncollected
 from .system import LIBC
-from .variables import OPENMP
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+OPENMP = "KMP_"
+"""Variables of Intel's OpenMP, which scikit-learn sets as it is imported, for its own libraries."""
 
 
 class Unfit(Exception):
@@ -69,7 +71,7 @@ def effects() -> dict[str, object]:
 
 def variables() -> dict[str, str]:
     """Return the environment, but for what only matters to the module that sets it."""
-    return {name: value for name, value in os.environ.items() if name not in OPENMP}
+    return {name: value for name, value in os.environ.items() if not name.startswith(OPENMP)}
 
 
 def flush() -> None:

@@ -1,4 +1,4 @@
-"""The environment variables that the agent knows; it imports nothing."""
+"""The environment variables that tie processes to the agent; it imports nothing."""
 
 LABEL = "MWMAGIC_PROCESS"
 """The variable by which a worker's descendants are recognised: the agent's pid and a name."""
@@ -8,6 +8,3 @@ LABEL_BYTES = 256
 
 LINE = "MWMAGIC_LINE"
 """The variable with the descriptor of the worker's end of its line."""
-
-OPENMP = ("KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK")
-"""Variables of Intel's OpenMP, which scikit-learn sets as it is imported, for its own libraries."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from mwmagic.agent.variables import OPENMP
 from mwmagic.model.cluster import ClusterSpec, make_tasks
 from mwmagic.model.variables import SESSION
 
@@ -44,11 +43,12 @@ _EARLY = (
 )
 """Prefixes of variables that the interpreter, Keras and numerical libraries read on import."""
 
-_LATE = ("CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES", *OPENMP)
-"""Variables with such a prefix that no import reads, or that make no difference.
+_LATE = ("CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES", "KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK")
+"""Variables with such a prefix that no import reads.
 
-The driver reads the CUDA variables in ``cuInit``, which no import calls. TensorFlow's import sets
-those of OpenMP in the notebook, where it imports scikit-learn.
+The driver reads the CUDA variables in ``cuInit``, which no import calls. Importing scikit-learn
+sets Intel OpenMP's two variables (``sklearn/__init__.py``), and in the notebook TensorFlow's import
+imports scikit-learn.
 """
 
 _PACKAGES = {"matplotlib": ("MATPLOTLIB", "MPL")}

@@ -17,7 +17,7 @@ LEVEL_COUNT = 2
 SCANNED_BYTES = 1 << 20
 """How much is read of a file of the user's."""
 
-FRAMEWORKS = (b"CUDA_", b"KERAS_", b"TF_", b"XLA_")
+FRAMEWORK_PREFIXES = (b"CUDA_", b"KERAS_", b"TF_", b"XLA_")
 """Prefixes of variables that only frameworks read, which are imported when a worker starts."""
 
 _PRESENT: set[str] = set()
@@ -110,4 +110,4 @@ def _sets_variable(line: bytes) -> bool:
     name, _, value = rest[1:].partition(b"]")
     assigned = value.lstrip()[:1] == b"=" and value.lstrip()[:2] != b"=="
     changed = assigned or line.lstrip().startswith(b"del ")
-    return changed and not name.strip(b"'\" ").startswith(FRAMEWORKS)
+    return changed and not name.strip(b"'\" ").startswith(FRAMEWORK_PREFIXES)
