@@ -110,6 +110,22 @@ def test_the_second_run_has_imported_what_the_first_one_did(declared):
 
 
 @pytest.mark.slow
+def test_a_package_that_is_upgraded_between_runs_is_the_new_one(declared, tmp_path):
+    code = "import slow_one\nprint(hasattr(slow_one, 'NEW'))"
+    with declared() as cluster:
+        first = cluster.machines[0].warm.pid
+        assert printed(cluster, code) == ["False\n"] * 2
+        eventually(lambda: cluster.machines[0].warm.pid != first, "an heir")
+        (tmp_path / "new.py").write_text("NEW = True\n")
+        (tmp_path / "new.py").rename(tmp_path / "lib" / "site-packages" / "slow_one.py")
+        assert printed(cluster, code) == ["True\n"] * 2
+        assert not cluster.latest.status().tasks["worker:0"].warm
+        eventually(lambda: cluster.machines[0].warm.state == "ready", "another warm process")
+        assert printed(cluster, code) == ["True\n"] * 2
+        assert cluster.latest.status().tasks["worker:0"].warm
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("named", [("slow_one",), ("auto", "slow_one"), ("exit_one", "slow_one")])
 def test_what_is_named_is_imported_for_programs_and_live_cells(declared, named):
     with declared(preload=named) as cluster:

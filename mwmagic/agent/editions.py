@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 INSTALLED = "-packages" + os.sep
 """The end of the names of the folders that packages are installed in."""
 
-Edition = tuple[int, int, int]
+Edition = tuple[int, ...]
 
 
 class Editions:
@@ -30,18 +30,14 @@ class Editions:
         for file in {*imported()} - {*self._files}:
             self._files[file] = edition(file)
             folder = file[: file.index(INSTALLED) + len(INSTALLED)]
-            self._folders.setdefault(folder, edition(folder))
+            self._folders.setdefault(folder, installation(folder))
 
     @property
     def stale(self) -> bool:
         """Whether one of the packages is another one by now."""
-        # A folder changes whenever something is installed in it, and there are few.
-        return changed(self._folders) and changed(self._files)
-
-
-def changed(known: dict[str, Edition | None]) -> bool:
-    """Return whether one of the files is another one by now."""
-    return any(edition(path) != then for path, then in known.items())
+        # Whatever is installed changes its folder, and there are few of them.
+        installed = any(installation(path) != then for path, then in self._folders.items())
+        return installed and any(edition(path) != then for path, then in self._files.items())
 
 
 def imported() -> Iterator[str]:
@@ -52,10 +48,24 @@ def imported() -> Iterator[str]:
             yield file
 
 
+def installation(folder: str) -> Edition | None:
+    """Return what changes when something is installed in a folder, or None if that is gone.
+
+    The inode is not part of it: on some file systems a folder has another one tomorrow.
+    """
+    found = status(folder)
+    return None if found is None else (found.st_mtime_ns,)
+
+
 def edition(file: str) -> Edition | None:
     """Return what changes when a file is replaced, or None if it is gone."""
+    found = status(file)
+    return None if found is None else (found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+def status(path: str) -> os.stat_result | None:
+    """Return what is known of a file, or None if it is gone."""
     try:
-        found = os.stat(file)  # noqa: PTH116 - a string, for each worker
+        return os.stat(path)  # noqa: PTH116 - a string, for each worker
     except OSError:
         return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
