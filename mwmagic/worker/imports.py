@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import sys
 
 from mwmagic.model.ownership import attribute, file_of, is_users
@@ -23,10 +24,14 @@ FRAMEWORK_PREFIXES = (b"CUDA_", b"KERAS_", b"TF_", b"XLA_")
 _PRESENT: set[str] = set()
 """The modules that this process had when it was forked, if it was."""
 
+_PATH: list[str] = []
+"""Where the process that it was forked from finds modules."""
+
 
 def remember() -> None:
     """Take the modules that are there now for those that workers have from the beginning."""
     _PRESENT.update(sys.modules)
+    _PATH[:] = sys.path
 
 
 def note(path: str, script: str, copy: str) -> None:
@@ -56,7 +61,8 @@ def note(path: str, script: str, copy: str) -> None:
     files = {file for name, file in own.items() if not name.startswith(("__main__", "mwmagic"))}
     sources = [_source(file) for file in (copy, *files)]
     # Importing `mwmagic.keras` changes Keras, which is for the programs that do.
-    named = _named(sources) - {"mwmagic", *own, *sys.stdlib_module_names}
+    known = {"mwmagic", *own, *sys.stdlib_module_names}
+    named = {name for name in _named(sources) - known if _is_found(places.get(name, ""))}
     if any(map(_sets_variables, sources)):
         named = set()
     found = [name for name, module in modules if name not in own and _matters(name, module, named)]
@@ -66,6 +72,12 @@ def note(path: str, script: str, copy: str) -> None:
 def _mark(name: str) -> str:
     """Return what stands before a module's name."""
     return NEW_IMPORT if _PRESENT and name not in _PRESENT else ""
+
+
+def _is_found(file: str) -> bool:
+    """Return whether a module is found without the folders that the user's code may have added."""
+    folder = posixpath.dirname(file.removesuffix("/__init__.py"))
+    return not _PATH or not file or folder in _PATH
 
 
 def _matters(name: str, module: object, packages: set[str]) -> bool:

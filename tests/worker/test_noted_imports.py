@@ -75,7 +75,9 @@ def test_where_code_sets_variables_that_a_module_may_read_nothing_is_noted(noted
     assert noted(f"import os\n{code}\nimport psutil") == names
 
 
-def test_what_a_fork_imports_itself_is_marked(noted, monkeypatch, tmp_path):
+@pytest.fixture
+def forked(tmp_path, monkeypatch):
+    """Have workers behave as forks of a process that has imported a module."""
     (tmp_path / "sitecustomize.py").write_text(
         "import sys, psutil\n"
         f"sys.path.append({str(Path(bootstrap.__file__).parents[2])!r})\n"
@@ -83,7 +85,21 @@ def test_what_a_fork_imports_itself_is_marked(noted, monkeypatch, tmp_path):
         "imports.remember()\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+
+def test_what_a_fork_imports_itself_is_marked(noted, forked):
     assert noted("import psutil, pygments") == ["psutil", "+pygments"]
+
+
+def test_a_module_in_a_folder_that_the_code_adds_is_not_noted(noted, forked, tmp_path):
+    folder = tmp_path / "drive" / "site-packages"
+    (folder / "own_package").mkdir(parents=True)
+    (folder / "own_package" / "__init__.py").write_text("")
+    (folder / "own_module.py").write_text("")
+    code = (
+        f"import sys\nsys.path.insert(0, {str(folder)!r})\nimport own_package, own_module, pygments"
+    )
+    assert noted(code) == ["psutil", "+pygments"]
 
 
 def test_a_fork_notes_nothing(noted):
