@@ -17,6 +17,7 @@ from mwmagic import Cluster
 
 LONGEST = (
     "test_notebooks.py",
+    "test_sharing.py",
     "test_dashboard.py",
     "test_keras_numbers.py",
     "test_keras_devices.py",

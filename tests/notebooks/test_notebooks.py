@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
-
 import nbformat
 import pytest
+from executing import NBVAL, NOTEBOOKS, SHARING, execute
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
-NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 NAMES = sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb"))
-NBVAL = ("pytest", "--nbval-lax", "--nbval-cell-timeout=300", "-p", "no:cacheprovider")
 CHECKED = "# NBVAL_CHECK_OUTPUT"
+ELSEWHERE = (*SHARING, "torch_ddp")
+"""Notebooks that tests of their own execute."""
+
 BADGE = (
     "[![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)]"
     "(https://colab.research.google.com/#upload=true) In Colab, upload this notebook."
@@ -44,17 +42,10 @@ CAUSE = (
 )
 
 
-def execute(directory, *arguments):
-    """Run a module with this interpreter; return what it said and whether it succeeded."""
-    command = [sys.executable, "-m", *arguments]
-    done = subprocess.run(command, check=False, cwd=directory, capture_output=True, text=True)
-    return done.stdout + done.stderr, done.returncode == 0
-
-
 @pytest.mark.slow
 @pytest.mark.tensorflow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "torch_ddp"])  # its own test
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ELSEWHERE])
 def test_nbval_passes(name, tmp_path, nothing_survives):
     path = tmp_path / f"{name}.ipynb"
     path.write_bytes((NOTEBOOKS / path.name).read_bytes())

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import nbformat
 import pytest
+from executing import NBVAL, NOTEBOOKS, execute
 
-ROOT = Path(__file__).parents[2]
-NOTEBOOK = ROOT / "notebooks" / "torch_ddp.ipynb"
-NBVAL = ("pytest", "--nbval-lax", "--nbval-cell-timeout=300", "-p", "no:cacheprovider")
+PREPARED = Path(__file__).parents[2] / ".torch"
+NOTEBOOK = NOTEBOOKS / "torch_ddp.ipynb"
 TAG = "torch"
 """What the cells are tagged with that need it."""
 
@@ -21,9 +18,8 @@ TAG = "torch"
 def environment_with_torch():
     """Return variables with which PyTorch is found: here, or in the folder that `make` fills."""
     if importlib.util.find_spec("torch") is not None:
-        return dict(os.environ)
-    prepared = ROOT / ".torch"
-    return {**os.environ, "PYTHONPATH": str(prepared)} if (prepared / "torch").is_dir() else None
+        return {}
+    return {"PYTHONPATH": str(PREPARED)} if (PREPARED / "torch").is_dir() else None
 
 
 def without_torch():
@@ -39,11 +35,9 @@ def without_torch():
 @pytest.mark.timeout(900)
 def test_nbval_passes(tmp_path, nothing_survives):
     env = environment_with_torch()
-    (tmp_path / NOTEBOOK.name).write_text(NOTEBOOK.read_text() if env else without_torch())
-    command = [sys.executable, "-m", *NBVAL, NOTEBOOK.name]
-    done = subprocess.run(
-        command, check=False, cwd=tmp_path, env=env, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    if not env:
+    absent = env is None
+    (tmp_path / NOTEBOOK.name).write_text(without_torch() if absent else NOTEBOOK.read_text())
+    said, succeeded = execute(tmp_path, *NBVAL, NOTEBOOK.name, **(env or {}))
+    assert succeeded, said
+    if absent:
         pytest.skip("the processes find each other; training was not tried, without PyTorch")
