@@ -46,7 +46,14 @@ found = [
     _jit(lambda x: x + 1)(2), plot_image_gallery.plt.Figure,
     plot_bounding_box_gallery.patches.Rectangle,
 ]
-import keras.wrappers, sklearn
+import inspect, pickle
+from keras import wrappers
+import keras.wrappers, matplotlib, sklearn
+found += [
+    wrappers is sys.modules["keras.wrappers"], tf.keras.wrappers is wrappers, sorted(dir(keras)),
+    pickle.dumps(wrappers.SKLearnRegressor), inspect.ismodule(wrappers), sorted(vars(wrappers)),
+    matplotlib.pyplot.Figure,
+]
 found.append(issubclass(keras.wrappers.SKLearnTransformer, sklearn.base.TransformerMixin))
 with open(sys.argv[1], "w") as file:
     json.dump([there, *map(str, found)], file)
@@ -118,6 +125,7 @@ def test_a_package_that_is_upgraded_between_runs_is_the_new_one(declared, tmp_pa
         eventually(lambda: cluster.machines[0].warm.pid != first, "an heir")
         (tmp_path / "new.py").write_text("NEW = True\n")
         (tmp_path / "new.py").rename(tmp_path / "lib" / "site-packages" / "slow_one.py")
+        (tmp_path / "lib" / "site-packages" / "slow_one-2.dist-info").mkdir()
         assert printed(cluster, code) == ["True\n"] * 2
         assert not cluster.latest.status().tasks["worker:0"].warm
         eventually(lambda: cluster.machines[0].warm.state == "ready", "another warm process")

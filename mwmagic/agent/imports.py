@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -66,7 +67,21 @@ def effects() -> dict[str, object]:
         "starts threads, which a fork would lose": len(os.listdir("/proc/self/task")),  # noqa: PTH208 - no paths are needed
         "opens files, which forks would share": len(os.listdir("/proc/self/fd")),  # noqa: PTH208 - the same
         "sets variables, which a worker would not have": variables(),
+        "handles signals, as a worker would not": [*map(signal.getsignal, signal.valid_signals())],
+        "sets up logging, which is for a program": logging_set(),
+        "defines flags, which a program might define": flags(),
     }
+
+
+def logging_set() -> object:
+    """Return how the root logger is set up."""
+    root = getattr(sys.modules.get("logging"), "root", None)
+    return None if root is None else (root.level, list(root.handlers))
+
+
+def flags() -> set[str]:
+    """Return the names of absl's flags: to define one twice is an error."""
+    return set(getattr(sys.modules.get("absl.flags"), "FLAGS", ()))
 
 
 def variables() -> dict[str, str]:

@@ -6,7 +6,8 @@ zygote, which imports a framework for every program, gives the framework's modul
 instead. A placeholder imports what it stands for when it is first used, in the worker that uses it.
 
 It stands only where the framework's own module would have the imported one: nothing is left in
-``sys.modules``, and a program's own import is a usual one.
+``sys.modules``, and a program's own import is a usual one. A package that would have one of its own
+modules gets it when it is asked for it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import builtins
 import importlib
 import importlib.util
+import sys
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -89,6 +91,15 @@ class Postponed:
         self._wanted = dict(word.split("=", 1) for word in words)
         self._usual = builtins.__import__
 
+    def close(self) -> None:
+        """Let placeholders import what they stand for, and packages their own modules."""
+        self.window.open = False
+        for importer, word in self._wanted.items():
+            holder, module = sys.modules.get(importer), word.partition(":")[0]
+            own = getattr(holder, "__dict__", {}).get(module.rpartition(".")[2])
+            if holder is not None and "." in module and isinstance(own, Placeholder):
+                offer(holder, module)
+
     def __call__(
         self,
         name: str,
@@ -124,6 +135,23 @@ class Postponed:
         return found
 
 
+def offer(holder: ModuleType, module: str) -> None:
+    """Have a package import a module when that is asked for as one of its names."""
+    own, name = vars(holder), module.rpartition(".")[2]
+    del own[name]
+    usual, added = own.get("__getattr__"), {"__getattr__", "__dir__"} - {*own}
+
+    def find(asked: str) -> Any:  # noqa: ANN401 - whatever the package has
+        if asked == name:
+            return importlib.import_module(module)
+        if usual is not None:
+            return usual(asked)
+        raise AttributeError(f"module {holder.__name__!r} has no attribute {asked!r}")
+
+    own["__getattr__"] = find
+    own.setdefault("__dir__", lambda: sorted({*own, name} - added))
+
+
 def has(package: str, needed: str) -> bool:
     """Return whether a package is installed, and its source has a name; it is not imported."""
     spec = importlib.util.find_spec(package)
@@ -148,4 +176,4 @@ def postponed(words: Sequence[str]) -> Iterator[None]:
         yield
     finally:
         builtins.__import__ = usual
-        importing.window.open = False
+        importing.close()

@@ -33,7 +33,7 @@ ORDER_DESCRIPTORS = 4
 """A zygote gets these with each order: the request, the output, the answer's pipe, the line."""
 
 STALE = "stale"
-"""What a fork of a zygote answers if packages have changed that the zygote has imported."""
+"""What a fork of a zygote answers if other packages are installed than when that began."""
 
 AGENT_LOST = "agent-lost"
 NOT_STARTED = "not-started"
@@ -174,7 +174,7 @@ EVENTS: dict[str, Fields] = {
 which copy of this package are there, for the commands that use them, a ``folder`` for files that
 are brought, and the machine's IP addresses by network interface.
 ``cooled`` says that there is no zygote, and which module is the reason if one is; ``stale`` that a
-zygote ends because packages that it has imported have changed since.
+zygote ends because other packages are installed by now.
 ``started`` says which of the agent's descriptors is the worker's ``line``, if it has one, and the
 socket's inode: a supervisor on the same machine may write there itself.
 ``found`` has None for a package that is not there, and no text for one without a version.

@@ -33,8 +33,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from .editions import Editions
 from .imports import Unfit, check_forkable, extend, flush, import_ahead, import_all
+from .installations import Installations
 from .memory import Packing, joined, uncollected
 from .postponed import postponed
 from .system import LIBC, PR_SET_PDEATHSIG, wear
@@ -202,13 +202,13 @@ class Duty(NamedTuple):
         The agent's process.
     most : int
         How many spares may wait.
-    editions : Editions
-        The packages that it has imported.
+    installations : Installations
+        What was installed before it imported anything.
     """
 
     agent: int
     most: int
-    editions: Editions
+    installations: Installations
 
 
 def serve(channel: socket.socket, duty: Duty) -> list[str]:
@@ -307,7 +307,7 @@ def follow(order: list[int], duty: Duty, middle: int) -> list[str]:
     request = json.loads(os.pread(letter, os.fstat(letter).st_size, 0))
     if "ahead" in request:
         return serve(succeed(request["ahead"], order, duty, middle), duty)
-    if duty.editions.stale:
+    if duty.installations.changed:
         refuse(order[2], STALE)
     return become(request, order, duty.agent, middle)
 
@@ -342,7 +342,7 @@ def succeed(ahead: list[str], order: list[int], duty: Duty, middle: int) -> sock
     for descriptor in (letter, output):
         os.close(descriptor)
     channel = socket.socket(fileno=line)
-    prepared(channel, partial(extend, ahead), duty.editions)
+    prepared(channel, partial(extend, ahead))
     return channel
 
 
@@ -385,15 +385,15 @@ def reseed() -> None:
 
 def main() -> tuple[ModuleType, list[str]]:
     """Import, then fork workers; return only in a worker."""
-    duty = Duty(os.getppid(), int(sys.argv[2]), Editions())
+    duty = Duty(os.getppid(), int(sys.argv[2]), Installations())
     channel = take_socket()
     hide_folder()
     names, ahead, later = divided(sys.argv[4:], 3)
-    imports = partial(prepare, sys.argv[3], names, ahead, later)
-    return prepared(channel, imports, duty.editions), serve(channel, duty)
+    module = prepared(channel, partial(prepare, sys.argv[3], names, ahead, later))
+    return module, serve(channel, duty)
 
 
-def prepared(channel: socket.socket, imports: Callable[[], T], editions: Editions) -> T:
+def prepared(channel: socket.socket, imports: Callable[[], T]) -> T:
     """Import, and tell the agent that this process can be forked, or why not, and end."""
     try:
         result = imports()
@@ -403,7 +403,6 @@ def prepared(channel: socket.socket, imports: Callable[[], T], editions: Edition
         flush()
         os._exit(1)
     settle()
-    editions.note()
     say(channel, error=None, module=None)
     return result
 

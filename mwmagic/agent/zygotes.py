@@ -96,8 +96,8 @@ class Zygote:
     def heir(self, key: str, ahead: list[str]) -> Zygote | None:
         """Request a zygote that imports more modules; return it, or None if that fails."""
         channel, far = socket.socketpair()
-        output = os.memfd_create("zygote")
-        with far:
+        output, reply = os.memfd_create("zygote"), None
+        with far, suppress(OSError):  # too many files are open
             reply = self._order({"ahead": ahead}, output, far.fileno())
         if reply is None:
             channel.close()
@@ -194,7 +194,8 @@ class Zygotes:
             heir.close()
             del self.known[heir.key]
             self.family.helpers.discard(heir.pid)
-            self.lost(heir.key, as_text(answer) or "the fork of the warm process has ended")
+            why = "" if heir.pid else as_text(answer)
+            self.lost(heir.key, why or "the fork of the warm process has ended")
 
     def cool(self, command: dict[str, Any]) -> None:
         """Let a zygote end; of its end nothing is reported."""
@@ -203,7 +204,7 @@ class Zygotes:
             zygote.retire()
 
     def spoil(self, key: str) -> None:
-        """Let a zygote end whose packages have changed since it imported them."""
+        """Let a zygote end since whose beginning packages were installed or removed."""
         zygote = self.known.get(key)
         if zygote is not None and zygote.ready:
             zygote.retire()

@@ -389,10 +389,10 @@ class Node:
         self.proceed()
 
     def _replace(self, event: Message) -> None:
-        """Start the warm process again if its packages changed, or without one that is unfit."""
+        """Start the warm process again if packages were installed, or without an unfit one."""
         unfit = packages([event["module"]] if event.get("module") else [])
         if unfit or event["type"] == "stale":
-            self._again([one for one in self._succession.ahead if not packages([one]) & unfit])
+            self._again([one for one in self._succession.wanted if not packages([one]) & unfit])
 
     def _gone(self) -> None:
         self.alive = False

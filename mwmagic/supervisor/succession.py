@@ -54,11 +54,20 @@ class Succession:
         self._channel = channel
         self._heir: _Heir | None = None
         self._unfit: set[str] = set()
+        self._failed: set[str] = set()
         self._count = 0
+
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        """The modules that the process or its heir has imported ahead."""
+        return (*self.ahead, *(self._heir.names if self._heir is not None else ()))
 
     def begin(self, ahead: Sequence[str]) -> None:
         """Take that a first process is started, which imports modules ahead."""
+        if self._heir is not None:
+            self._channel.send("cool", key=self._heir.key)
         self.key, self.ahead, self._heir = self._next(), tuple(ahead), None
+        self._unfit, self._failed = set(), set()
 
     def renew(self, names: Iterable[str]) -> None:
         """Have modules imported that are not yet, unless an heir is being made or could not."""
@@ -80,11 +89,19 @@ class Succession:
             self._heir = None
 
     def fail(self, module: str | None) -> None:
-        """Do without an heir, or without the package that was the reason why there is none."""
-        if self._heir is not None:
-            names, self._heir = self._heir.names, None
-            self._unfit |= packages(names if module is None else [module])
+        """Do without an heir, or without the package that was the reason why there is none.
+
+        Where the reason is unknown, what it was to import may be tried once more.
+        """
+        if self._heir is None:
+            return
+        names, self._heir = self._heir.names, None
+        if module is not None:
+            self._unfit |= packages([module])
             self.renew(names)
+        else:
+            self._unfit |= packages(names) & self._failed
+            self._failed |= packages(names)
 
     def _next(self) -> str:
         key = f"{WARM}-{self._count}" if self._count else WARM

@@ -101,11 +101,17 @@ def _named(sources: list[bytes]) -> set[str]:
     names: set[str] = set()
     for source in sources:
         for line in source.splitlines():
-            verb, _, rest = line.strip().partition(b" ")
-            if verb in (b"import", b"from"):
-                words = [part.split() for part in rest.partition(b"#")[0].split(b",")]
-                names |= {one[0].decode("utf-8", "replace") for one in words if one}
+            for statement in line.partition(b"#")[0].split(b";"):
+                names |= _named_in(statement)
     return {name.partition(".")[0] for name in names}
+
+
+def _named_in(statement: bytes) -> set[str]:
+    verb, _, rest = statement.strip().partition(b" ")
+    if verb not in (b"import", b"from"):
+        return set()
+    words = [part.split() for part in rest.split(b",")]
+    return {one[0].decode("utf-8", "replace") for one in words if one}
 
 
 def _sets_variables(source: bytes) -> bool:

@@ -73,15 +73,14 @@ with socket.socket(fileno=int(os.environ["MWMAGIC_LINE"])) as line:
 
 
 def upgrade(agent, argv, packages):
-    """Have an agent keep a process that has imported what is another package by then."""
+    """Have an agent keep a process that began before something was installed."""
     packages.mkdir()
-    (packages / "pack.py").write_text("")
     env = {**os.environ, "PYTHONPATH": str(packages)}
-    agent.say("warm", key="pack", argv=[*argv, "pack"], env=env, cwd="/")
-    agent.wait("warmed", key="pack")
-    (packages / "pack.py").unlink()
-    agent.start("stale", "", zygote="pack")
-    agent.wait("stale", key="pack")
+    agent.say("warm", key="old", argv=argv, env=env, cwd="/")
+    agent.wait("warmed", key="old")
+    (packages / "pack-1.dist-info").mkdir()
+    agent.start("stale", "", zygote="old")
+    agent.wait("stale", key="old")
 
 
 def test_every_event_of_a_working_agent_is_in_the_schema(speak, tmp_path):
@@ -101,7 +100,7 @@ def test_every_event_of_a_working_agent_is_in_the_schema(speak, tmp_path):
     argv = [sys.executable, *ZYGOTE, str(BOOTSTRAP), "json"]
     agent.say("warm", key="json", argv=argv, **warm)
     agent.wait("warmed", key="json")
-    upgrade(agent, argv[:-1], tmp_path / "site-packages")
+    upgrade(agent, argv, tmp_path / "site-packages")
     agent.start("ends", "print('on its way'); raise SystemExit(3)")
     agent.start("absent", argv=["/nonexistent"])
     agent.start("stays", "import time; print('up'); time.sleep(100)")

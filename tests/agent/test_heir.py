@@ -18,6 +18,9 @@ BAD = {
     "thread": "import threading, time\n"
     "threading.Thread(target=time.sleep, args=(99,), daemon=True).start()\n",
     "print": "print('printed by an import', flush=True)",
+    "signal": "import signal\nsignal.signal(signal.SIGUSR2, signal.SIG_IGN)",
+    "logging": "import logging\nlogging.basicConfig(level=10)",
+    "flag": "import absl.flags\nabsl.flags.DEFINE_integer('batch_size', 1, '')",
     "variable": "import os\nos.environ['SET_BY_AN_IMPORT'] = '1'",
 }
 
@@ -65,6 +68,29 @@ def test_one_that_is_cooled_ends_and_its_workers_live_on(agent, bootstrap, elder
     assert not agent.wait("started", process="c")["warm"]
     assert run(agent, bootstrap, "d", LOOK, key="heir") == "wave\n"
     assert agent.wait("started", process="d")["warm"]
+
+
+@pytest.mark.slow
+def test_an_heir_that_is_not_wanted_any_more_ends(agent, bootstrap, elder):
+    (agent.folder / "long.py").write_text(
+        "import os, pathlib, time\n"
+        "here = pathlib.Path(__file__).parent\n"
+        "(here / 'pid').write_text(str(os.getpid()))\n"
+        "while not (here / 'go').exists(): time.sleep(0.01)\n"
+    )
+    renew(agent, "long")
+    heir = int(agent.until(lambda: (agent.folder / "pid").exists() and pid(agent)))
+    agent.say("cool", key="heir")
+    assert run(agent, bootstrap, "a", LOOK) == "\n"
+    (agent.folder / "go").touch()
+    eventually(lambda: gone([heir]), "end of the heir")
+    renew(agent, "wave", key="heir")
+    agent.wait("warmed", key="heir")
+    assert not agent.all("cooled")
+
+
+def pid(agent):
+    return (agent.folder / "pid").read_text()
 
 
 @pytest.mark.slow

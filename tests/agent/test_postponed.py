@@ -94,6 +94,28 @@ def test_a_program_imports_what_is_postponed_as_ever(framework):
     assert dir(frame.uses.large) == dir(large)
 
 
+def test_a_package_offers_its_own_module(framework):
+    frame = framework(*WORDS)
+    assert "parts" in dir(frame)
+    assert "frame.parts" not in sys.modules
+    with pytest.raises(AttributeError, match="module 'frame' has no attribute 'other'"):
+        frame.other  # noqa: B018 - it is not there
+    assert frame.parts is importlib.import_module("frame.parts")
+    assert vars(frame)["parts"] is frame.parts
+    assert sorted(dir(frame)) == dir(frame)
+    frame.parts = 5
+    from frame import parts
+
+    assert parts == 5
+
+
+def test_a_package_that_finds_names_itself_still_does(framework, tmp_path):
+    path = tmp_path / "frame" / "__init__.py"
+    path.write_text(path.read_text() + "def __getattr__(name):\n    return name.upper()\n")
+    frame = framework(*WORDS)
+    assert (frame.other, frame.parts.__name__) == ("OTHER", "frame.parts")
+
+
 def test_without_words_nothing_is_postponed(framework):
     framework()
     parts = {"frame.parts", "frame.small", "frame.uses", "large.tools"}

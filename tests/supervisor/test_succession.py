@@ -74,18 +74,31 @@ def test_a_package_that_cannot_be_forked_is_left_out_for_good(one, line):
     assert one.key == "warm-2"
 
 
-def test_what_fails_for_an_unknown_reason_is_not_tried_again(one, line):
-    one.renew(["wave", "other.part"])
-    one.fail(None)
+def test_what_fails_for_an_unknown_reason_is_tried_once_more(one, line):
+    for count in (1, 2, 2):
+        one.renew(["wave", "other.part"])
+        assert len(line.sent) == count
+        one.fail(None)
     one.renew(["wave.more", "other"])
-    assert len(line.sent) == 1
-    assert not one.concerns({"key": "warm-1"})
+    assert len(line.sent) == 2
+    one.renew(["third"])
+    assert line.sent[-1] == ("renew", "warm-3", WARM, ["third"])
 
 
-def test_a_process_that_takes_the_place_of_a_dead_one_has_another_key(one, line):
+def test_a_process_in_the_place_of_another_has_its_heir_end(one, line):
     one.renew(["wave"])
+    assert one.wanted == ("json", "wave")
+    one.begin(one.wanted)
+    assert line.sent[-1] == ("cool", "warm-1")
+    assert (one.key, one.ahead) == ("warm-2", ("json", "wave"))
+    assert not one.concerns({"key": "warm-1"})
+    one.renew(["wave", "other"])
+    assert line.sent[-1] == ("renew", "warm-3", "warm-2", ["other"])
+
+
+def test_another_process_may_import_what_the_first_one_could_not(one, line):
+    one.renew(["bad"])
+    one.fail("bad")
     one.begin(["json"])
-    assert one.key == "warm-2"
-    assert not one.concerns({"key": "warm-1"})
-    one.renew(["wave"])
-    assert line.sent[-1] == ("renew", "warm-3", "warm-2", ["wave"])
+    one.renew(["bad"])
+    assert line.sent[-1] == ("renew", "warm-3", "warm-2", ["bad"])

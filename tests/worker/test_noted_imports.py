@@ -32,6 +32,7 @@ def noted(tmp_path, monkeypatch):
 
 def test_packages_that_the_code_names_are_noted_with_their_parts(noted):
     assert noted("import psutil, json\n") == ["psutil"]
+    assert noted("import json; import psutil; print(1)\n") == ["psutil"]
     assert noted("def f():\n    from pygments.token import Token\nf()\n") == [
         "pygments",
         "pygments.token",
