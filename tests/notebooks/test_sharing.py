@@ -23,7 +23,7 @@ def common(_apart, tmp_path_factory):
     folder, before = tmp_path_factory.mktemp("common"), set(labelled())
     with tempfile.TemporaryDirectory(prefix="mw-", dir="/tmp") as sockets:
         run = partial(execute, folder, TMPDIR=sockets)
-        yield SimpleNamespace(folder=folder, execute=run, supervisors=set())
+        yield SimpleNamespace(folder=folder, execute=run, agents=set())
         said, _ = run("mwmagic.cli", "stop")
         assert said.startswith("ended cluster of "), said
         eventually(lambda: not set(labelled()) - before, "end of all processes")
@@ -39,5 +39,5 @@ def test_nbval_passes_on_the_cluster_of_the_notebook_before(name, common):
     assert succeeded, said
     said, _ = common.execute("mwmagic.cli", "ps")
     assert re.fullmatch(LEFT, said), said
-    common.supervisors |= {pid for pid in labelled() if "-m mwmagic.supervisor" in command(pid)}
-    assert len(common.supervisors) == 1
+    common.agents |= {pid for pid in labelled() if "-S" in command(pid).split()}
+    assert len(common.agents) == 1
