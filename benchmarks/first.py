@@ -94,7 +94,8 @@ def measure(name, plan):
         calls = {"hand": partial(from_shell, shell, Moments(shell))}
         for way in ("cold", "warm"):
             notebook = Notebook(stack, stack.enter_context(folder(program)), warm=way == "warm")
-            notebook.settle()
+            if (name, way) == ("import", "warm"):
+                notebook.settle()
             calls[way] = notebook.seconds
         found = alternated(plan.rounds(7, 2), **calls)
     for way in ("warm", "cold"):
