@@ -223,7 +223,12 @@ def tasks(many, few, plan):
 
 CASES = [
     *(
-        Case(f"page-{rate}", f"print to pixels at 2 x {rate} lines/s", partial(steady, rate))
+        Case(
+            f"page-{rate}",
+            f"print to pixels at 2 x {rate} lines/s",
+            partial(steady, rate),
+            slow=rate < 1000,
+        )
         for rate in (1000, 100)
     ),
     *(

@@ -104,6 +104,11 @@ def measure(name, plan):
 
 
 CASES = [
-    Case(f"first-{name}", f"Enter to {what}, against by hand", partial(measure, name))
+    Case(
+        f"first-{name}",
+        f"Enter to {what}, against by hand",
+        partial(measure, name),
+        slow=name not in AIMS_SECONDS,
+    )
     for name, (_, what) in PROGRAMS.items()
 ]

@@ -81,7 +81,7 @@ STEPS = 40
 
 def measure(workers, plan):
     with folder(PROGRAM) as path:
-        args = [str(workers), str(plan.rounds(11, 3)), str(STEPS)]
+        args = [str(workers), str(plan.rounds(11, 2)), str(STEPS)]
         for one in by_hand(path, workers, tf_config=True, args=args):
             one.wait()
         found = json.loads((path / "found.json").read_text())

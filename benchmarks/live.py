@@ -182,6 +182,7 @@ CASES = [
             f"live-{size}",
             f"a live cell's round trip on {size} tasks, against ipyparallel and Monarch",
             partial(measure, size),
+            slow=size > 2,
         )
         for size in (2, 8)
     ),
