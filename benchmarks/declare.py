@@ -60,7 +60,9 @@ def warm(plan):
     yield Line(what, "s", found["ours"], against, found["theirs"])
 
 
-WARM = Case("ready", "a new cluster's warm process is ready, against a plain import", warm)
+WARM = Case(
+    "ready", "a new cluster's warm process is ready, against a plain import", warm, slow=True
+)
 CASES = [
     Case("declare", "%load_ext and %mw_cluster 2, against a kernel's own start", measure),
     WARM,

@@ -137,7 +137,7 @@ def measure(size, plan):
         what = f"a cell's round trip, {size} tasks"
         try:
             with ours(size) as own, displayed(size) as shown, other(name, size) as theirs:
-                found = alternated(plan.rounds(7, 2), own=own, shown=shown, theirs=theirs)
+                found = alternated(plan.rounds(7, 1), own=own, shown=shown, theirs=theirs)
         except Skipped as reason:
             yield Line(what, "ms", [], name, [], aim, str(reason))
             continue

@@ -41,7 +41,7 @@ def share(*processes):
 
 def processor(plan):
     with sleeping(2) as few, sleeping(64) as many:
-        found = [(share(many) / 64, share(few) / 2) for _ in range(plan.rounds(7, 2))]
+        found = [(share(many) / 64, share(few) / 2) for _ in range(plan.rounds(7, 1))]
     ours, theirs = map(list, zip(*found, strict=True))
     yield Line("supervisor at rest, for each of 64 tasks", "% of a core", ours, "of 2", theirs, 1.0)
 
