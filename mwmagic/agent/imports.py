@@ -49,14 +49,15 @@ def import_all(names: Iterable[str]) -> list[str]:
 
 def import_ahead(names: Iterable[str]) -> None:
     """Import modules that workers may need, but none whose effects a worker would not have."""
+    before = effects()
     for name in names:
-        before = effects()
         with suppress(SystemExit):
             import_all([name])
         after = effects()
         for what, known in before.items():
             if after[what] != known:
                 raise Unfit(name, f"its import {what}")
+        before = after
 
 
 def effects() -> dict[str, object]:
@@ -64,13 +65,18 @@ def effects() -> dict[str, object]:
     flush()
     return {
         "prints, which is for a worker's log": os.fstat(1).st_size,
-        "starts threads, which a fork would lose": len(os.listdir("/proc/self/task")),  # noqa: PTH208 - no paths are needed
-        "opens files, which forks would share": len(os.listdir("/proc/self/fd")),  # noqa: PTH208 - the same
+        "starts threads, which a fork would lose": count("task"),
+        "opens files, which forks would share": count("fd"),
         "sets variables, which a worker would not have": variables(),
-        "handles signals, as a worker would not": [*map(signal.getsignal, signal.valid_signals())],
+        "handles signals, which is for a program": [*map(signal.getsignal, signal.valid_signals())],
         "sets up logging, which is for a program": logging_set(),
         "defines flags, which a program might define": flags(),
     }
+
+
+def count(what: str) -> int:
+    """Return how many threads (``task``) or open files (``fd``) this process has."""
+    return len(os.listdir(f"/proc/self/{what}"))  # noqa: PTH208 - no paths are needed
 
 
 def logging_set() -> object:
@@ -105,7 +111,7 @@ def extend(ahead: list[str]) -> None:
 
 def check_forkable() -> None:
     """Raise RuntimeError if a fork of this process would be another than this."""
-    threads = len(os.listdir("/proc/self/task"))  # noqa: PTH208 - no paths are needed
+    threads = count("task")
     if threads > 1:
         raise RuntimeError(f"the imports started {threads - 1} threads, which a fork would lose")
     if holds_gpu():

@@ -26,13 +26,6 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-class Window:
-    """The time in which imports are postponed; until it closes, no placeholder imports anything."""
-
-    def __init__(self) -> None:
-        self.open = True
-
-
 class Placeholder(ModuleType):
     """Stands for a module, or for what is in one.
 
@@ -40,21 +33,21 @@ class Placeholder(ModuleType):
     ----------
     name : str
         The module, or the module and a name in it.
-    window : Window
-        Until it closes, whatever the module is asked for is a placeholder, too.
+    postponed : Postponed
+        Until it is closed, whatever the module is asked for is a placeholder, too.
     """
 
-    def __init__(self, name: str, window: Window) -> None:
+    def __init__(self, name: str, postponed: Postponed) -> None:
         super().__init__(name)
         self.__dict__.clear()  # of `__spec__` and others, which are those of the module
-        self.__dict__.update(__name__=name, _window=window)
+        self.__dict__.update(__name__=name, _postponed=postponed)
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the module has
-        if not self._window.open:
+        if not self._postponed.open:
             return getattr(meant(self.__name__), name)
         if name.startswith("__"):
             raise AttributeError(name)
-        return Placeholder(f"{self.__name__}.{name}", self._window)
+        return Placeholder(f"{self.__name__}.{name}", self._postponed)
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401 - the function's
         """Call the function that this stands for."""
@@ -76,7 +69,7 @@ def meant(name: str) -> Any:  # noqa: ANN401 - a module or what it has
 
 
 class Postponed:
-    """An import statement's function that postpones some of the imports.
+    """Takes the place of ``__import__`` and postpones some of the imports, until it is closed.
 
     Parameters
     ----------
@@ -87,13 +80,14 @@ class Postponed:
     """
 
     def __init__(self, words: Iterable[str]) -> None:
-        self.window = Window()
+        self.open = True
         self._wanted = dict(word.split("=", 1) for word in words)
-        self._usual = builtins.__import__
+        self._usual, builtins.__import__ = builtins.__import__, self
 
     def close(self) -> None:
         """Let placeholders import what they stand for, and packages their own modules."""
-        self.window.open = False
+        builtins.__import__ = self._usual
+        self.open = False
         for importer, word in self._wanted.items():
             holder, module = sys.modules.get(importer), word.partition(":")[0]
             own = getattr(holder, "__dict__", {}).get(module.rpartition(".")[2])
@@ -122,7 +116,7 @@ class Postponed:
         module, _, needed = word.partition(":")
         package, _, last = module.rpartition(".")
         if f"{name}.".startswith(f"{module}.") and has(module, needed):
-            return Placeholder(name if wanted else module.partition(".")[0], self.window)
+            return Placeholder(name if wanted else module.partition(".")[0], self)
         return self._within(package, last, wanted) if name == package and last in wanted else None
 
     def _within(self, package: str, last: str, wanted: Sequence[str]) -> ModuleType:
@@ -131,7 +125,7 @@ class Postponed:
         # Without any name, the topmost package would be returned.
         found: ModuleType = self._usual(package, None, None, [*others, "__name__"], 0)
         if not hasattr(found, last):
-            setattr(found, last, Placeholder(f"{package}.{last}", self.window))
+            setattr(found, last, Placeholder(f"{package}.{last}", self))
         return found
 
 
@@ -171,9 +165,7 @@ def postponed(words: Sequence[str]) -> Iterator[None]:
         yield
         return
     importing = Postponed(words)
-    usual, builtins.__import__ = builtins.__import__, importing
     try:
         yield
     finally:
-        builtins.__import__ = usual
         importing.close()

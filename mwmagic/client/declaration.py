@@ -9,6 +9,7 @@ from mwmagic.errors import ClusterError, NotInstalled
 from mwmagic.frameworks import framework_for
 from mwmagic.model.options import AUTO, ClusterOptions
 from mwmagic.model.start import Start
+from mwmagic.model.text import package_of
 from mwmagic.record.paths import expanded
 
 from .coordinator import server_of
@@ -44,7 +45,7 @@ def declared(**options: Any) -> Start:  # noqa: ANN401 - see ClusterOptions
 def _check_modules(options: ClusterOptions) -> None:
     """Refuse to import ahead what is not installed; other machines may have other packages."""
     for name in options.preload:
-        top = name.partition(".")[0]
+        top = package_of(name)
         if name != AUTO and options.engine == "local" and not _is_installed(top):
             raise NotInstalled(
                 f"--preload: {top} is not installed here; install it, or leave it out"

@@ -6,6 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from mwmagic.model.cluster import ClusterSpec, make_tasks
+from mwmagic.model.text import package_of
 from mwmagic.model.variables import SESSION
 
 from . import framework_for, frameworks
@@ -178,7 +179,7 @@ def early(env: Mapping[str, str], ahead: Iterable[str] = ()) -> dict[str, str]:
     name, or as `_PACKAGES` says.
     """
     prefixes, late = _timing()
-    for top in {name.partition(".")[0] for name in ahead}:
+    for top in set(map(package_of, ahead)):
         prefixes = (*prefixes, f"{top.upper()}_", *_PACKAGES.get(top, ()))
     return {
         name: value for name, value in env.items() if name.startswith(prefixes) and name not in late

@@ -13,11 +13,12 @@ from mwmagic.engines.channel import Channel
 from mwmagic.errors import ClusterError, MwmagicError, SupervisorError
 from mwmagic.frameworks.environment import early, forkable
 from mwmagic.model.machine import Machine, MachineStatus, Warm
+from mwmagic.model.text import package_of
 from mwmagic.words.reach import interface_words
 
 from .copies import Copy, Logs
 from .disk import Disk
-from .succession import Succession, packages
+from .succession import Succession
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -390,9 +391,10 @@ class Node:
 
     def _replace(self, event: Message) -> None:
         """Start the warm process again if packages were installed, or without an unfit one."""
-        unfit = packages([event["module"]] if event.get("module") else [])
+        unfit = event.get("module")
         if unfit or event["type"] == "stale":
-            self._again([one for one in self._succession.wanted if not packages([one]) & unfit])
+            wanted, without = self._succession.wanted, package_of(unfit or "")
+            self._again([name for name in wanted if package_of(name) != without])
 
     def _gone(self) -> None:
         self.alive = False

@@ -5,21 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from mwmagic.model.text import package_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from mwmagic.engines.channel import Channel
     from mwmagic.model.messages import Message
 
-__all__ = ["WARM", "Succession", "packages"]
+__all__ = ["WARM", "Succession"]
 
 WARM = "warm"
 """The key of the first warm process that a machine has; those of its heirs begin with it."""
-
-
-def packages(names: Iterable[str]) -> set[str]:
-    """Return the packages that modules belong to."""
-    return {name.partition(".")[0] for name in names}
 
 
 @dataclass(frozen=True)
@@ -71,8 +68,7 @@ class Succession:
 
     def renew(self, names: Iterable[str]) -> None:
         """Have modules imported that are not yet, unless an heir is being made or could not."""
-        wanted = [one for one in names if not packages([one]) & self._unfit]
-        new = [one for one in wanted if one not in self.ahead]
+        new = [one for one in names if one not in self.ahead and package_of(one) not in self._unfit]
         if new and self._heir is None:
             self._heir = _Heir(self._next(), tuple(new))
             self._channel.send("renew", key=self._heir.key, elder=self.key, ahead=new)
@@ -97,11 +93,12 @@ class Succession:
             return
         names, self._heir = self._heir.names, None
         if module is not None:
-            self._unfit |= packages([module])
+            self._unfit.add(package_of(module))
             self.renew(names)
         else:
-            self._unfit |= packages(names) & self._failed
-            self._failed |= packages(names)
+            packages = set(map(package_of, names))
+            self._unfit |= packages & self._failed
+            self._failed |= packages
 
     def _next(self) -> str:
         key = f"{WARM}-{self._count}" if self._count else WARM

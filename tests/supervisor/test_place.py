@@ -170,6 +170,15 @@ def noted(tmp_path):
     return note
 
 
+async def learning(scene, folder):
+    """Have a warm process be ready, and learn what a run imported; return its agent."""
+    [agent] = scene.machines[0].agents
+    agent.emit("warmed", key=WARM, pid=7, seconds=1.0)
+    await scene.until("warmed")
+    scene.place.learn(folder)
+    return agent
+
+
 def test_workers_are_forked_from_what_has_imported_as_the_last_run_did(zygotes, noted):
     @on(lambda: Scene(made("a", warm_seconds=0.05), 3, config=WARMING))
     async def _(scene):
@@ -190,10 +199,7 @@ def test_workers_are_forked_from_what_has_imported_as_the_last_run_did(zygotes, 
 def test_without_an_heir_workers_are_forked_as_before(zygotes, noted):
     @on(lambda: Scene(made("a", warm_seconds=60), config=WARMING))
     async def _(scene):
-        [agent] = scene.machines[0].agents
-        agent.emit("warmed", key=WARM, pid=7, seconds=1.0)
-        await scene.until("warmed")
-        scene.place.learn(noted("+pandas\n"))
+        agent = await learning(scene, noted("+pandas\n"))
         agent.emit("cooled", key="warm-1", error="out of memory", module=None)
         await scene.until("cooled")
         scene.start(0)
@@ -206,10 +212,7 @@ def test_without_an_heir_workers_are_forked_as_before(zygotes, noted):
 def test_an_heir_takes_the_place_of_a_process_that_died(zygotes, noted):
     @on(lambda: Scene(made("a", warm_seconds=60), config=WARMING))
     async def _(scene):
-        [agent] = scene.machines[0].agents
-        agent.emit("warmed", key=WARM, pid=7, seconds=1.0)
-        await scene.until("warmed")
-        scene.place.learn(noted("+pandas\n"))
+        agent = await learning(scene, noted("+pandas\n"))
         agent.emit("cooled", key=WARM, error="killed", module=None)
         agent.emit("warmed", key="warm-1", pid=8, seconds=0.1)
         await scene.until("warmed")
@@ -223,10 +226,7 @@ def test_an_heir_takes_the_place_of_a_process_that_died(zygotes, noted):
 def test_a_process_whose_packages_were_upgraded_is_started_again(zygotes, noted):
     @on(lambda: Scene(made("a", warm_seconds=60), config=WARMING))
     async def _(scene):
-        [agent] = scene.machines[0].agents
-        agent.emit("warmed", key=WARM, pid=7, seconds=1.0)
-        await scene.until("warmed")
-        scene.place.learn(noted("+pandas\n"))
+        agent = await learning(scene, noted("+pandas\n"))
         agent.emit("warmed", key="warm-1", pid=8, seconds=0.1)
         await scene.until("warmed")
         agent.emit("stale", key=WARM)
