@@ -74,9 +74,9 @@ class Framework:
     warm : tuple of str
         The modules that a warm process imports, if they are installed.
     postponed : mapping of str to str
-        What these import for few programs, so that a warm process leaves it to those: modules, each
-        with the one that it imports. After a colon there may be a module of a package and a name
-        in it that must be there, as ``monitoring.record_scalar``: else the importer would add it.
+        What a warm process does not import with these, but leaves to the few programs that use it:
+        each importing module, with what it imports. ``jax:monitoring.record_scalar`` is left only
+        where that module of the package has that name; otherwise the importer would add it.
     task_types : tuple of str
         The task types that it supports.
     ranks, sizes : tuple of str

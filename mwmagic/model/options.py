@@ -244,7 +244,7 @@ class ClusterOptions:
     preload: tuple[str, ...] = _option(
         (AUTO,),
         "Modules that are already imported when a worker starts, separated by commas; auto means "
-        "those that the latest run in this directory imported, or the cluster's own latest run.",
+        "those that the latest run imported, in this directory or on this cluster.",
         Repeated.MUST_MATCH_IF_TYPED,
         words={"none": ()},
         metavar="auto|none|A,B,...",
