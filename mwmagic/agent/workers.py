@@ -256,13 +256,13 @@ class Workers:
 
     def exited(self, process: Process) -> None:
         """Note a worker's exit, which is reported once its log is complete."""
+        moment = clocks()
         pid, status, usage = os.wait4(process.pid, os.WNOHANG)
         if not pid:
             return
         self.loop.unwatch(process.pidfd)
         os.close(process.pidfd)
         code = os.waitstatus_to_exitcode(status)
-        moment = clocks()
         # Exits that are seen at the same time keep their order in their times too.
         moment["time"] = self.last_exit = max(moment["time"], self.last_exit + 1e-6)
         known = self.oom.mark() is not None or code != -signal.SIGKILL

@@ -7,14 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 from accidents import LOST, agent, clients, had, kill, link, owned, way_back, way_there, worker
 from network import AHEAD_SECONDS
-from processes import command, eventually, labelled, parent
+from processes import alive, command, eventually, labelled, parent
 from pythons import elsewhere, program
 from training import assert_it_is_found_elsewhere_on_one, trained
 
@@ -422,19 +421,18 @@ def test_a_run_goes_on_after_an_accident(lab, cluster, accident, symptoms):
 
 
 FAILS = """
-import os, sys, time
+import os, time
 from pathlib import Path
-while not Path("when").exists():
-    time.sleep(0.01)
-first = os.environ["MWMAGIC_TASK"] == Path("first").read_text()
-moment = float(Path("when").read_text()) + (0 if first else 0.02)
-time.sleep(max(moment - time.time() - 0.01, 0))
-while time.time() < moment:
-    pass
-print("failed", time.time(), flush=True)
+while not Path("told").exists():
+    time.sleep(0.001)
+first, process = Path("told").read_text().split()
+if os.environ["MWMAGIC_TASK"] != first:
+    while Path("/proc", process).exists():
+        time.sleep(0.001)
+    time.sleep(0.02)
 os._exit(3)
 """
-"""One task fails 20 ms after the other; the hosts' clocks of the day are one and the same."""
+"""One task fails 20 ms after the agent of the other one's host has seen that fail."""
 
 ROUNDS = 2
 
@@ -443,20 +441,23 @@ ROUNDS = 2
 def test_the_first_failure_is_told_across_hosts_whose_clocks_differ(lab, cluster, tmp_path, task):
     given = {"engine": "ssh", "hosts": lab.names, "scheduler": ["-F", str(lab.config)]}
     one = cluster(2, **given)  # on the host that is ahead, and on one that is not
-    tmp_path.joinpath("first").write_text(task)
     for _ in range(ROUNDS):
-        tmp_path.joinpath("when").unlink(missing_ok=True)
+        tmp_path.joinpath("told").unlink(missing_ok=True)
         run = one.run("main.py", source=FAILS)
         eventually(lambda run=run: all(t.pid for t in run.status().tasks.values()), "workers")
+        pids = {name: each.pid for name, each in run.status().tasks.items()}
+        os.kill(one._process.pid, signal.SIGSTOP)  # it would end the other at the first failure
         draft = tmp_path / "draft"
-        draft.write_text(str(time.time() + 0.3))
-        draft.rename(tmp_path / "when")
+        draft.write_text(f"{task} {pids[task]}")
+        draft.rename(tmp_path / "told")
+        eventually(lambda pids=pids: not any(map(alive, pids.values())), "both ends")
+        os.kill(one._process.pid, signal.SIGCONT)
         with pytest.raises(WorkerFailed):
             run.wait(30)
-        moments = {each: said(run, each)[1:] for each in ("worker:0", "worker:1")}
-        assert run.cause.task == min(moments, key=lambda each: moments[each] or ["later"])
-        ends = [one["moment"] for one in run.record.events("exited")]
-        assert max(ends) - min(ends) < AHEAD_SECONDS / 2
+        assert run.cause.task == task
+        ends = {each["task"]: each["moment"] for each in run.record.events("exited")}
+        assert min(ends, key=ends.get) == task
+        assert max(ends.values()) - min(ends.values()) < AHEAD_SECONDS / 2
 
 
 def test_nothing_is_left_when_the_kernel_is_killed(lab, cluster):
