@@ -12,6 +12,7 @@ import pytest
 from processes import alive, eventually
 
 from mwmagic import Cluster, ClusterError, NotInstalled
+from mwmagic.record.paths import RunPaths
 
 FILES = {
     "torch": "",  # the framework, which is not needed here
@@ -105,9 +106,11 @@ def test_the_second_run_has_imported_what_the_first_one_did(declared):
     with declared() as cluster:
         first = cluster.machines[0].warm.pid
         assert printed(cluster, LOOK) == ["False False\nTrue\n"] * 2
+        assert RunPaths(cluster.latest.record.path).imports.read_text() == "+slow_one\n"
         eventually(lambda: cluster.machines[0].warm.pid != first, "an heir")
         second = cluster.machines[0].warm.pid
         assert printed(cluster, LOOK) == ["True False\nFalse\n"] * 2
+        assert RunPaths(cluster.latest.record.path).imports.read_text() == "slow_one\n"
         said = printed(cluster, LOOK + "import thread_one, print_one")
         assert said == ["True False\nFalse\nprinted by an import\n"] * 2
         live = cluster.live()

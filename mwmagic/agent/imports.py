@@ -9,7 +9,6 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from .memory import uncollected
 from .system import LIBC
 
 TYPE_CHECKING = False
@@ -100,13 +99,6 @@ def flush() -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     LIBC.fflush(None)
-
-
-def extend(ahead: list[str]) -> None:
-    """Import more modules; raise RuntimeError if this process could not be forked then."""
-    with uncollected():
-        import_ahead(ahead)
-    check_forkable()
 
 
 def check_forkable() -> None:

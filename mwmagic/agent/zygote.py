@@ -22,7 +22,6 @@ import importlib
 import importlib.util
 import json
 import os
-import random
 import select
 import signal
 import socket
@@ -33,7 +32,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from .imports import Unfit, check_forkable, extend, flush, import_ahead, import_all
+from .imports import Unfit, check_forkable, flush, import_ahead, import_all
 from .installations import Installations
 from .memory import Packing, joined, uncollected
 from .postponed import postponed
@@ -52,6 +51,9 @@ LIBC.getenv.restype = ctypes.c_void_p
 
 FIRST_SPARE_COUNT = 2
 """How many forks wait for an order until it is known how many are asked for at once."""
+
+REHEARSAL = "MWMAGIC_REHEARSAL"
+"""A variable that no worker sees."""
 
 QUIET_SECONDS = 0.5
 """How long nothing was asked for when new ones are forked, so as not to slow down a start."""
@@ -94,7 +96,16 @@ def prepare(bootstrap: str, names: list[str], ahead: list[str], later: list[str]
         import_ahead(ahead)
         module.preload()
     check_forkable()
+    module.remember()
     return module
+
+
+def extend(module: ModuleType, ahead: list[str]) -> None:
+    """Import more modules; raise RuntimeError if this process could not be forked then."""
+    with uncollected():
+        import_ahead(ahead)
+    check_forkable()
+    module.remember()
 
 
 def divided(words: list[str], count: int) -> list[list[str]]:
@@ -204,11 +215,14 @@ class Duty(NamedTuple):
         How many spares may wait.
     installations : Installations
         What was installed before it imported anything.
+    bootstrap : ModuleType
+        The workers' bootstrap module.
     """
 
     agent: int
     most: int
     installations: Installations
+    bootstrap: ModuleType
 
 
 def serve(channel: socket.socket, duty: Duty) -> list[str]:
@@ -224,18 +238,32 @@ def serve(channel: socket.socket, duty: Duty) -> list[str]:
             os.setsid()  # before it has a badge, by which the agent may kill its process group
             spares.forget()
             reseed()
-            order = own if orders else awaited(channel, own, duty.agent, middle)
+            order = own if orders else awaited(channel, own, duty, middle)
             channel.close()
             return follow(order, duty, middle)
 
 
-def awaited(channel: socket.socket, own: list[int], agent: int, middle: int) -> list[int]:
+def awaited(channel: socket.socket, own: list[int], duty: Duty, middle: int) -> list[int]:
     """Wait, as a spare, for an order, and return its descriptors."""
-    join(agent, middle)
+    join(duty.agent, middle)
+    rehearse(duty)
     order = received(channel)
     os.write(own[0], b"t")
     os.close(own[0])
     return order
+
+
+def rehearse(duty: Duty) -> None:
+    """Do what an order has a fork do, so that it has its own copies of the pages for that by then.
+
+    The environment is changed and put back.
+    """
+    if duty.installations.changed:
+        return
+    request = json.loads(json.dumps({"argv": sys.argv, "env": dict(os.environ)}))
+    os.environ[REHEARSAL] = os.path.realpath(sys.argv[3])
+    dress({as_bytes(key): as_bytes(value) for key, value in request["env"].items()})
+    duty.bootstrap.rehearse()
 
 
 def gathered(channel: socket.socket) -> list[list[int]]:
@@ -342,7 +370,7 @@ def succeed(ahead: list[str], order: list[int], duty: Duty, middle: int) -> sock
     for descriptor in (letter, output):
         os.close(descriptor)
     channel = socket.socket(fileno=line)
-    prepared(channel, partial(extend, ahead))
+    prepared(channel, partial(extend, duty.bootstrap, ahead))
     return channel
 
 
@@ -363,21 +391,23 @@ def join(agent: int, middle: int) -> None:
 
 
 def dress(env: dict[bytes, bytes]) -> None:
-    """Replace the whole environment, including the label where the agent reads it in /proc."""
+    """Make this the environment, including the label where the agent reads it in /proc."""
     label = env[LABEL.encode()]
     start, room = LIBC.getenv(LABEL.encode()), len(os.environ[LABEL])
     ctypes.memmove(start, label.ljust(room, b"\0")[:room], room)
-    os.environ.clear()
-    os.environb.update(env)
+    for key in [key for key in os.environb if key not in env]:
+        del os.environb[key]
+    for key, value in env.items():
+        if os.environb.get(key) != value:
+            os.environb[key] = value
 
 
 def reseed() -> None:
-    """Give the worker its own random numbers.
+    """Give the worker its own random numbers of NumPy's; Python's own generator sees to itself.
 
     TensorFlow and Keras draw their seeds from these generators when they are first used. NumPy may
     import its own only then; importing it here would take longer than the rest of a launch.
     """
-    random.seed()
     generators = sys.modules.get("numpy.random")
     if generators is not None:
         generators.seed()
@@ -385,12 +415,12 @@ def reseed() -> None:
 
 def main() -> tuple[ModuleType, list[str]]:
     """Import, then fork workers; return only in a worker."""
-    duty = Duty(os.getppid(), int(sys.argv[2]), Installations())
+    agent, installations = os.getppid(), Installations()
     channel = take_socket()
     hide_folder()
     names, ahead, later = divided(sys.argv[4:], 3)
     module = prepared(channel, partial(prepare, sys.argv[3], names, ahead, later))
-    return module, serve(channel, duty)
+    return module, serve(channel, Duty(agent, int(sys.argv[2]), installations, module))
 
 
 def prepared(channel: socket.socket, imports: Callable[[], T]) -> T:
@@ -412,5 +442,5 @@ def run() -> None:
     bootstrap, argv = main()
     sys.modules["__main__"] = bootstrap
     sys.argv = argv[1:]
-    sys.path.insert(0, str(Path(argv[1]).resolve().parent))
+    sys.path.insert(0, os.path.dirname(os.path.realpath(argv[1])))  # noqa: PTH120 - `pathlib` is slow
     bootstrap.main(argv[2:])

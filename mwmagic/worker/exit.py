@@ -9,8 +9,8 @@ import os
 import sys
 
 from mwmagic.model import variables
-from mwmagic.model.ownership import file_of, is_users
 
+from . import modules
 from .preparation import announce
 from .standard import standard
 
@@ -21,6 +21,10 @@ LINGER_SECONDS = 5.0
 
 JAX's and TensorFlow's wait for the other processes, which wait for this one.
 """
+
+
+_FILE: type = io.IOBase.__mro__[1]
+"""The class that all files derive from; an abstract one takes many times longer to ask."""
 
 
 def exit_code(request: SystemExit) -> int:
@@ -41,15 +45,14 @@ def _dismantle(script: str) -> None:
     # As Python does before: from then on an object comes before what it holds, so that a text
     # file is closed before the file below it, to which it writes the rest.
     gc.collect(0)
-    for name, module in list(sys.modules.items()):
-        if name == "__main__" or is_users(file_of(module), script):
-            del sys.modules[name]
+    for name in modules.users(script):
+        sys.modules.pop(name, None)
     gc.collect()
 
 
 def flush() -> None:
     """Flush open files, as the interpreter does when it finalizes them."""
-    files = [one for one in gc.get_objects() if issubclass(type(one), io.IOBase)]
+    files = [one for one in gc.get_objects() if issubclass(type(one), _FILE)]
     buffers = (io.BufferedWriter, io.BufferedRandom)
     for file in [*sorted(files, key=lambda one: isinstance(one, buffers)), sys.stdout, sys.stderr]:
         try:  # noqa: SIM105 - the user's folder may hold another `contextlib`
@@ -112,6 +115,7 @@ def leave(code: int, script: str, process: int) -> None:
     process : int
         The worker's own process; this one may be a fork of it.
     """
+    os.sched_yield()  # the gang's last workers may only be starting: they go first
     well = is_success(code)
     if not well:
         _forsake_others()

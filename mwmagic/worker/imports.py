@@ -5,10 +5,15 @@ from __future__ import annotations
 import posixpath
 import sys
 
-from mwmagic.model.ownership import attribute, file_of, is_users
+from mwmagic.model.ownership import attribute, file_of
 from mwmagic.model.variables import NEW_IMPORT
 
+from . import modules
 from .file import replace
+
+TYPE_CHECKING = False  # a worker starts without `typing`
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 __all__ = ["note", "remember"]
 
@@ -21,8 +26,11 @@ SCANNED_BYTES = 1 << 20
 FRAMEWORK_PREFIXES = (b"CUDA_", b"KERAS_", b"TF_", b"XLA_")
 """Prefixes of variables that only frameworks read, which are imported when a worker starts."""
 
-_PRESENT: set[str] = set()
-"""The modules that this process had when it was forked, if it was."""
+_PRESENT: dict[str, list[tuple[int, str]]] = {}
+"""What can be noted of the modules that this process had when it was forked, by their packages."""
+
+_STARTED = ("__main__", "mwmagic")
+"""What the names of modules begin with that every worker has, and that name no package."""
 
 _PATH: list[str] = []
 """Where the process that it was forked from finds modules."""
@@ -30,7 +38,11 @@ _PATH: list[str] = []
 
 def remember() -> None:
     """Take the modules that are there now for those that workers have from the beginning."""
-    _PRESENT.update(sys.modules)
+    modules.remember()
+    _PRESENT.clear()
+    for at, (name, module) in enumerate(list(sys.modules.items())):
+        if _matters(name, module):
+            _PRESENT.setdefault(_package(name), []).append((at, name))
     _PATH[:] = sys.path
 
 
@@ -55,37 +67,43 @@ def note(path: str, script: str, copy: str) -> None:
     OSError
         It cannot be written.
     """
-    modules = list(sys.modules.items())
-    places = {name: file_of(module) for name, module in modules}
-    own = {name: file for name, file in places.items() if is_users(file, script)}
-    files = {file for name, file in own.items() if not name.startswith(("__main__", "mwmagic"))}
-    sources = [_source(file) for file in (copy, *files)]
-    # Importing `mwmagic.keras` changes Keras, which is for the programs that do.
-    known = {"mwmagic", *own, *sys.stdlib_module_names}
-    named = {name for name in _named(sources) - known if _is_found(places.get(name, ""))}
+    own = set(modules.users(script))
+    sources = [_source(file) for file in (copy, *_files(own))]
     if any(map(_sets_variables, sources)):
-        named = set()
-    found = [name for name, module in modules if name not in own and _matters(name, module, named)]
-    replace(path, "".join(f"{_mark(name)}{name}\n" for name in found))
+        replace(path, "")
+        return
+    # Importing `mwmagic.keras` changes Keras, which is for the programs that do.
+    others = {"mwmagic", *own, *sys.stdlib_module_names}
+    packages = {name for name in _named(sources) - others if _is_found(name)}
+    present = sorted(one for name in packages for one in _PRESENT.get(name, ()))
+    found = {name: "" for _, name in present}
+    for name, module in modules.imported().items():
+        if name not in own and _package(name) in packages and _matters(name, module):
+            found.setdefault(name, NEW_IMPORT if _PRESENT else "")
+    replace(path, "".join(f"{mark}{name}\n" for name, mark in found.items()))
 
 
-def _mark(name: str) -> str:
-    """Return what stands before a module's name."""
-    return NEW_IMPORT if _PRESENT and name not in _PRESENT else ""
+def _files(names: Iterable[str]) -> set[str]:
+    """Return the files of the user's modules, but for the script's."""
+    return {file_of(sys.modules.get(name)) for name in names if not name.startswith(_STARTED)}
 
 
-def _is_found(file: str) -> bool:
+def _is_found(name: str) -> bool:
     """Return whether a module is found without the folders that the user's code may have added."""
+    file = file_of(sys.modules.get(name))
     folder = posixpath.dirname(file.removesuffix("/__init__.py"))
     return not _PATH or not file or folder in _PATH
 
 
-def _matters(name: str, module: object, packages: set[str]) -> bool:
-    """Return whether a module can be imported by its name, and is of one of the packages."""
+def _package(name: str) -> str:
+    return name.partition(".")[0]
+
+
+def _matters(name: str, module: object) -> bool:
+    """Return whether a module is public, can be imported by its name, and is near its package."""
     parts = name.split(".")
-    known = parts[0] in packages and len(parts) <= LEVEL_COUNT
     public = not any(part.startswith("_") for part in parts)
-    return known and public and attribute(module, "__spec__") is not None
+    return len(parts) <= LEVEL_COUNT and public and attribute(module, "__spec__") is not None
 
 
 def _source(file: str) -> bytes:

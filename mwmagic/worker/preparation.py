@@ -47,9 +47,6 @@ def preload() -> None:
 
         _install(observed=True)
         linecache.clearcache()  # of Keras's files, which no worker needs
-    from . import imports
-
-    imports.remember()
 
 
 def prepare() -> None:

@@ -12,7 +12,10 @@ from warming import launch, run, spares, warm
 
 from mwmagic.agent.zygote import FIRST_SPARE_COUNT
 
-LOOK = "import sys; print(*[one for one in ('wave', 'tomllib', 'bad') if one in sys.modules])"
+LOOK = """
+import sys
+print(*[one for one in ('wave', 'tomllib', 'bad') if one in sys.modules and one in sys.remembered])
+"""
 FOREVER = "import time; print('up', flush=True); time.sleep(1000)"
 BAD = {
     "thread": "import threading, time\n"

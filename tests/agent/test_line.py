@@ -17,6 +17,8 @@ import sys
 def preload():
     pass
 
+remember = rehearse = preload
+
 def main(argv):
     exec(open(argv[0]).read(), {"__name__": "__main__"})
 

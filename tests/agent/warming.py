@@ -14,6 +14,9 @@ import sys
 
 def preload():
     pass
+def remember():
+    sys.remembered = set(sys.modules)
+rehearse = preload
 def main(argv):
     sys.argv = argv
     module = type(sys)("__main__")

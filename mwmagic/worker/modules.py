@@ -1,0 +1,57 @@
+"""The modules that a worker has imported itself, told apart from those it was forked with.
+
+It was forked with thousands, if its process is warm. To look at each would copy the pages that they
+lie in, which takes several times as long as a short program.
+"""
+
+from __future__ import annotations
+
+import sys
+from itertools import islice, takewhile
+
+from mwmagic.model.ownership import file_of, is_users
+
+TYPE_CHECKING = False  # a worker starts without `typing`
+if TYPE_CHECKING:
+    from types import ModuleType
+
+__all__ = ["imported", "remember", "users"]
+
+FIRST_COUNT = 64
+"""How many of the newest modules are looked at first."""
+
+_NEWEST: set[str] = set()
+"""The newest module that this process had when it was forked, if it was."""
+
+_USERS: list[str] = []
+"""The user's modules that it had then."""
+
+
+def remember() -> None:
+    """Take the modules that are there now for those that workers have from the beginning."""
+    _NEWEST.clear()
+    _NEWEST.add(next(reversed(sys.modules)))
+    _USERS[:] = [name for name, module in list(sys.modules.items()) if is_users(file_of(module))]
+
+
+def imported() -> dict[str, ModuleType]:
+    """Return the modules that this process has imported itself, in their order."""
+    count, names = 0, [""]
+    while len(names) >= count and _NEWEST.isdisjoint(names):
+        count = 2 * count or FIRST_COUNT
+        # In one step, as other threads may import meanwhile.
+        names = list(islice(reversed(sys.modules), count))
+    own = [*takewhile(lambda name: name not in _NEWEST, names)]
+    return {name: sys.modules[name] for name in reversed(own) if name in sys.modules}
+
+
+def users(script: str) -> list[str]:
+    """Return the names of the user's modules.
+
+    Parameters
+    ----------
+    script : str
+        The path of the user's script.
+    """
+    own = [name for name, module in imported().items() if is_users(file_of(module), script)]
+    return ["__main__", *_USERS, *own]

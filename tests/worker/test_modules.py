@@ -1,0 +1,98 @@
+"""The modules that a worker has imported itself, among those that it was forked with."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from mwmagic.worker import bootstrap, modules
+
+
+@pytest.fixture
+def forked(monkeypatch):
+    """Take what is imported now for what this process was forked with."""
+    monkeypatch.setattr(modules, "_NEWEST", set())
+    monkeypatch.setattr(modules, "_USERS", [])
+    monkeypatch.setattr(sys, "modules", dict(sys.modules))
+    return modules.remember
+
+
+def imports(*names):
+    for name in names:
+        sys.modules.pop(name, None)
+        sys.modules[name] = ModuleType(name)
+    return list(names)
+
+
+def test_a_process_that_was_not_forked_has_imported_all_itself(forked):
+    assert modules.imported() == sys.modules
+    assert list(modules.imported()) == list(sys.modules)
+
+
+@pytest.mark.parametrize("count", [0, 1, modules.FIRST_COUNT, 5 * modules.FIRST_COUNT])
+def test_a_fork_has_imported_what_came_later(forked, count):
+    forked()
+    names = imports(*(f"new_{number}" for number in range(count)))
+    assert list(modules.imported()) == names
+
+
+def test_what_is_imported_again_is_new(forked):
+    imports("old", "newest")
+    forked()
+    assert imports("old", "new") == list(modules.imported())
+    del sys.modules["newest"]  # then nothing tells old ones from new ones
+    assert {"old", "new", "sys"} < set(modules.imported())
+
+
+def test_the_users_modules_are_those_of_the_process_and_of_the_fork(forked, tmp_path):
+    imports("theirs", "before")
+    sys.modules["before"].__file__ = str(tmp_path / "before.py")
+    sys.modules["theirs"].__file__ = "/usr/lib/python3/dist-packages/theirs.py"
+    forked()
+    imports("after", "other", "nowhere")
+    sys.modules["after"].__file__ = str(tmp_path / "site-packages" / "after.py")
+    sys.modules["other"].__file__ = "/usr/lib/python3/dist-packages/other.py"
+    found = set(modules.users(str(tmp_path / "site-packages" / "main.py")))
+    assert found & {"theirs", "before", "after", "other", "nowhere"} == {"before", "after"}
+    assert "__main__" in found
+
+
+ENDING = """
+import atexit, sys
+
+class Said:
+    def __init__(self, text):
+        self.text = text
+    def __del__(self):
+        sys.stdout.write(self.text + " ends\\n")
+
+here = Said("main")
+"""
+
+
+def test_what_the_users_modules_hold_ends_with_a_fork(tmp_path):
+    own, installed = tmp_path / "own", tmp_path / "lib" / "site-packages"
+    own.mkdir()
+    installed.mkdir(parents=True)
+    for folder, name in ((own, "before"), (own, "after"), (installed, "theirs")):
+        (folder / f"{name}.py").write_text(ENDING.replace('"main"', f'"{name}"'))
+    paths = [str(own), str(installed), str(Path(bootstrap.__file__).parents[2])]
+    (tmp_path / "sitecustomize.py").write_text(
+        f"import sys\nsys.path += {paths}\n"
+        "import before, theirs\nfrom mwmagic.worker import modules\nmodules.remember()\n"
+    )
+    (tmp_path / "main.py").write_text(ENDING + "import after\n")
+    done = subprocess.run(
+        [sys.executable, bootstrap.__file__, "main.py"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(tmp_path)},
+    )
+    assert sorted(done.stdout.splitlines()) == ["after ends", "before ends", "main ends"]
