@@ -213,6 +213,7 @@ class Agent:
         self.heard = time.monotonic()
         for line in self.incoming.lines(data):
             self.obey(line)
+        self.zygotes.send()
         if len(self.incoming.rest) > wire.MESSAGE_BYTES:
             self.incoming.rest.clear()
             self.refuse({}, f"a command is longer than {wire.MESSAGE_BYTES} bytes")

@@ -87,15 +87,14 @@ class Workers:
 
     def launch(self, process: Process, zygote: Zygote | None) -> None:
         """Fork a worker, from a zygote if one is ready."""
-        reply = zygote.fork(process) if zygote is not None and zygote.ready else None
-        process.warm = reply is not None
-        if reply is None:
-            try:
-                reply = self.spawn(process)
-            except (OSError, ValueError) as error:
-                text = f"cannot start a process: {error}"
-                self.failed(process, reason=NOT_STARTED, error=text, errno=number_of(error))
-                return
+        ready = zygote if zygote is not None and zygote.ready else None
+        process.warm = ready is not None
+        try:
+            reply = ready.fork(process) if ready is not None else self.spawn(process)
+        except (OSError, ValueError) as error:
+            text = f"cannot start a process: {error}"
+            self.failed(process, reason=NOT_STARTED, error=text, errno=number_of(error))
+            return
         self.loop.watch(reply, lambda: self.answered(process, reply))
 
     def spawn(self, process: Process) -> int:

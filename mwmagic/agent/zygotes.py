@@ -59,6 +59,7 @@ class Zygote:
         self.reply = reply
         self.pid = pid
         self.pidfd = -1
+        self._orders: list[tuple[int, int, int, int]] = []
 
     @classmethod
     def spawned(cls, command: dict[str, Any]) -> Zygote:
@@ -86,8 +87,8 @@ class Zygote:
         if self.error is None:
             self.seconds = time.monotonic() - self.began
 
-    def fork(self, process: Process) -> int | None:
-        """Request a worker; return the pipe on which it will answer, or None if that fails."""
+    def fork(self, process: Process) -> int:
+        """Have a worker requested by `send`; return the pipe on which it will answer."""
         words = process.command["argv"]
         request = {"argv": words, "env": process.environment, "cwd": process.command["cwd"]}
         request["badge"] = process.badge
@@ -99,30 +100,39 @@ class Zygote:
         output, reply = os.memfd_create("zygote"), None
         with far, suppress(OSError):  # too many files are open
             reply = self._order({"ahead": ahead}, output, far.fileno())
+            self.send()
         if reply is None:
             channel.close()
             os.close(output)
             return None
         return Zygote(key, channel, output, reply)
 
-    def _order(self, request: dict[str, Any], output: int, line: int) -> int | None:
-        """Request a fork; return the pipe on which it will answer, or None if that fails."""
+    def _order(self, request: dict[str, Any], output: int, line: int) -> int:
+        """Prepare a request for a fork; return the pipe on which it will answer."""
         letter = os.memfd_create("request")
-        reply, answer = os.pipe2(os.O_CLOEXEC)
-        os.set_blocking(reply, False)
         try:
             os.write(letter, json.dumps(request).encode("ascii"))
-            socket.send_fds(self.socket, [b"f"], [letter, output, answer, line])
+            reply, answer = os.pipe2(os.O_CLOEXEC)
         except OSError:
-            os.close(reply)
-            return None
-        finally:
+            os.close(letter)
+            raise
+        os.set_blocking(reply, False)
+        self._orders.append((letter, output, answer, line))
+        return reply
+
+    def send(self) -> None:
+        """Send the requests; one that cannot be sent is answered by nothing."""
+        for order in self._orders:
+            with suppress(OSError):
+                socket.send_fds(self.socket, [b"f"], order)
+            letter, _, answer, _ = order
             os.close(letter)
             os.close(answer)
-        return reply
+        self._orders.clear()
 
     def retire(self) -> None:
         """Let it end, with its spares, once it has forked what it was asked for."""
+        self.send()
         self.retired = True
         with suppress(OSError):  # it is ending anyway
             self.socket.shutdown(socket.SHUT_WR)
@@ -157,6 +167,14 @@ class Zygotes:
     def get(self, key: str | None) -> Zygote | None:
         """Return the zygote with a key, ready or not."""
         return self.known.get(key) if key is not None else None
+
+    def send(self) -> None:
+        """Request the workers that are to be forked.
+
+        All at once, since the first ones would have this process wait for its turn to request more.
+        """
+        for zygote in self.known.values():
+            zygote.send()
 
     def warm(self, command: dict[str, Any]) -> None:
         """Start a zygote, or report again that it is ready."""
