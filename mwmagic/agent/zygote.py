@@ -268,14 +268,14 @@ def rehearse(duty: Duty) -> None:
 
 def gathered(channel: socket.socket) -> list[list[int]]:
     """Read the orders that are there; return the descriptors of each."""
-    orders: list[list[int]] = []
-    while not orders or select.select([channel], [], [], 0)[0]:
+    orders = [received(channel)]
+    while select.select([channel], [], [], 0)[0] and channel.recv(1, socket.MSG_PEEK):
         orders.append(received(channel))
     return orders
 
 
 def received(channel: socket.socket) -> list[int]:
-    """Read one order; return its descriptors, or end if the agent is gone."""
+    """Read one order; return its descriptors, or end if no more are to come."""
     asked, descriptors, _, _ = socket.recv_fds(channel, 1, ORDER_DESCRIPTORS)
     if not asked:
         os._exit(0)
