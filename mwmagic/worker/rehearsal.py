@@ -7,6 +7,7 @@ looks at. Without this, copying is half of what a worker does until its program 
 from __future__ import annotations
 
 import faulthandler
+import os
 import sys
 
 __all__ = ["rehearse"]
@@ -21,13 +22,13 @@ class One:
 
 assert os.environ.get("PATH", "") is not None or One(1, at=0).all[0] + 1
 """
-"""A little of everything that programs hold; it changes nothing."""
+"""A little of everything that programs hold. It changes nothing."""
 
 
 def rehearse() -> None:
     """Read, compile and run a program as a worker does, and enable what it enables."""
     faulthandler.enable()
-    with open(__file__, "rb") as file:  # noqa: PTH123 - as for a program
+    with open(os.devnull, "rb") as file:  # noqa: PTH123 - as a program is read
         file.read()
     code = compile(_PROGRAM, "rehearsal", "exec", dont_inherit=True)
     exec(code, vars(type(sys)("__main__")))  # noqa: S102 - it is ours
