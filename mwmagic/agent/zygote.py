@@ -43,9 +43,7 @@ from .wire import ORDER_DESCRIPTORS, STALE, as_bytes
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
-    from typing import Any, NoReturn, TypeVar
-
-    T = TypeVar("T")
+    from typing import Any, NoReturn
 
 LIBC.getenv.restype = ctypes.c_void_p
 
@@ -95,17 +93,14 @@ def prepare(bootstrap: str, names: list[str], ahead: list[str], later: list[str]
             raise RuntimeError("; ".join(missing))
         import_ahead(ahead)
         module.preload()
-    check_forkable()
-    module.remember()
     return module
 
 
-def extend(module: ModuleType, ahead: list[str]) -> None:
-    """Import more modules; raise RuntimeError if this process could not be forked then."""
+def extend(bootstrap: ModuleType, ahead: list[str]) -> ModuleType:
+    """Import more modules; return the workers' bootstrap module."""
     with uncollected():
         import_ahead(ahead)
-    check_forkable()
-    module.remember()
+    return bootstrap
 
 
 def divided(words: list[str], count: int) -> list[list[str]]:
@@ -254,7 +249,7 @@ def awaited(channel: socket.socket, own: list[int], duty: Duty, middle: int) -> 
 
 
 def rehearse(duty: Duty) -> None:
-    """Do what an order has a fork do, so that it has its own copies of the pages for that by then.
+    """Do in advance what an order will have this fork do: the pages for that are then its own.
 
     The environment is changed and put back.
     """
@@ -423,10 +418,15 @@ def main() -> tuple[ModuleType, list[str]]:
     return module, serve(channel, Duty(agent, int(sys.argv[2]), installations, module))
 
 
-def prepared(channel: socket.socket, imports: Callable[[], T]) -> T:
-    """Import, and tell the agent that this process can be forked, or why not, and end."""
+def prepared(channel: socket.socket, imports: Callable[[], ModuleType]) -> ModuleType:
+    """Import, and tell the agent that this process can be forked, or why not, and end.
+
+    The imports return the workers' bootstrap module.
+    """
     try:
-        result = imports()
+        bootstrap = imports()
+        check_forkable()
+        bootstrap.remember()
     except Exception as error:  # noqa: BLE001 - imported code may raise anything
         unfit = error.module if isinstance(error, Unfit) else None
         say(channel, error=f"{type(error).__name__}: {error}"[:5000], module=unfit)
@@ -434,7 +434,7 @@ def prepared(channel: socket.socket, imports: Callable[[], T]) -> T:
         os._exit(1)
     settle()
     say(channel, error=None, module=None)
-    return result
+    return bootstrap
 
 
 def run() -> None:

@@ -7,9 +7,9 @@ from typing import Any
 
 from mwmagic.errors import ClusterError, NotInstalled
 from mwmagic.frameworks import framework_for
+from mwmagic.model.module import package_of
 from mwmagic.model.options import AUTO, ClusterOptions
 from mwmagic.model.start import Start
-from mwmagic.model.text import package_of
 from mwmagic.record.paths import expanded
 
 from .coordinator import server_of

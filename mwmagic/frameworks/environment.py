@@ -6,7 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from mwmagic.model.cluster import ClusterSpec, make_tasks
-from mwmagic.model.text import package_of
+from mwmagic.model.module import package_of
 from mwmagic.model.variables import SESSION
 
 from . import framework_for, frameworks

@@ -12,8 +12,8 @@ from mwmagic.errors import ClusterError
 
 from .cluster import Task, make_tasks
 from .misspelling import meant
+from .module import is_module_name
 from .option import Option, Repeated, read_duration, read_words
-from .text import is_module_name
 from .variables import KERAS_MODES
 
 if TYPE_CHECKING:

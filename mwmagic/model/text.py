@@ -10,7 +10,7 @@ from .numbers import encoded
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["encodable", "finite", "is_module_name", "package_of", "sendable"]
+__all__ = ["encodable", "finite", "sendable"]
 
 _LONE = re.compile("[\ud800-\udfff]")
 
@@ -18,16 +18,6 @@ _LONE = re.compile("[\ud800-\udfff]")
 def encodable(text: str) -> str:
     """Return `text` with every lone surrogate replaced, since no encoder accepts those."""
     return text if text.isascii() else _LONE.sub("\N{REPLACEMENT CHARACTER}", text)
-
-
-def is_module_name(text: str) -> bool:
-    """Return whether a text may be the name of a module, as ``import`` has it."""
-    return all(part.isidentifier() for part in text.split("."))
-
-
-def package_of(module: str) -> str:
-    """Return the topmost package of a module's name, or the name itself."""
-    return module.partition(".")[0]
 
 
 def finite(value: Any) -> Any:  # noqa: ANN401 - JSON values

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from mwmagic.model.text import is_module_name
+from mwmagic.model.module import is_module_name
 from mwmagic.model.variables import NEW_IMPORT
 
 from .paths import RunPaths, numbered

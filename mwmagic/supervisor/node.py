@@ -13,7 +13,7 @@ from mwmagic.engines.channel import Channel
 from mwmagic.errors import ClusterError, MwmagicError, SupervisorError
 from mwmagic.frameworks.environment import early, forkable
 from mwmagic.model.machine import Machine, MachineStatus, Warm
-from mwmagic.model.text import package_of
+from mwmagic.model.module import package_of
 from mwmagic.words.reach import interface_words
 
 from .copies import Copy, Logs

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mwmagic.model.text import package_of
+from mwmagic.model.module import package_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 import sys
 
+from mwmagic.model.module import package_of
 from mwmagic.model.ownership import attribute, file_of
 from mwmagic.model.variables import NEW_IMPORT
 
@@ -30,7 +31,7 @@ _PRESENT: dict[str, list[tuple[int, str]]] = {}
 """What can be noted of the modules that this process had when it was forked, by their packages."""
 
 _STARTED = ("__main__", "mwmagic")
-"""What the names of modules begin with that every worker has, and that name no package."""
+"""How the names begin of modules whose files are not read: the script has a copy."""
 
 _PATH: list[str] = []
 """Where the process that it was forked from finds modules."""
@@ -42,7 +43,7 @@ def remember() -> None:
     _PRESENT.clear()
     for at, (name, module) in enumerate(list(sys.modules.items())):
         if _matters(name, module):
-            _PRESENT.setdefault(_package(name), []).append((at, name))
+            _PRESENT.setdefault(package_of(name), []).append((at, name))
     _PATH[:] = sys.path
 
 
@@ -78,7 +79,7 @@ def note(path: str, script: str, copy: str) -> None:
     present = sorted(one for name in packages for one in _PRESENT.get(name, ()))
     found = {name: "" for _, name in present}
     for name, module in modules.imported().items():
-        if name not in own and _package(name) in packages and _matters(name, module):
+        if name not in own and package_of(name) in packages and _matters(name, module):
             found.setdefault(name, NEW_IMPORT if _PRESENT else "")
     replace(path, "".join(f"{mark}{name}\n" for name, mark in found.items()))
 
@@ -93,10 +94,6 @@ def _is_found(name: str) -> bool:
     file = file_of(sys.modules.get(name))
     folder = posixpath.dirname(file.removesuffix("/__init__.py"))
     return not _PATH or not file or folder in _PATH
-
-
-def _package(name: str) -> str:
-    return name.partition(".")[0]
 
 
 def _matters(name: str, module: object) -> bool:

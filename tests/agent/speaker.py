@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 from processes import PATIENCE
@@ -58,6 +59,17 @@ class Speaker:
 
     def write(self, data):
         self.child.stdin.write(data)
+
+    @contextmanager
+    def together(self):
+        """Write what is said meanwhile in one piece, which the agent reads in one turn."""
+        pieces = []
+        self.write = pieces.append
+        try:
+            yield
+        finally:
+            del self.write
+        self.write(b"".join(pieces))
 
     def start(self, name, code="", *, argv=None, **fields):
         command = {

@@ -343,16 +343,13 @@ def test_usage_is_sampled_with_descendants(speak):
     assert usage["memory"] >= used["memory"]
 
 
-def test_close_ends_all_and_reports_it(agent, monkeypatch):
+def test_close_ends_all_and_reports_it(agent):
     for name in "abc":
         agent.start(name, "import time; time.sleep(100)")
     agent.until(lambda: len(agent.all("started")) == 3)
-    with monkeypatch.context() as patch:
-        both = []
-        patch.setattr(agent, "write", both.append)
+    with agent.together():  # it may have ended before it reads a second piece
         agent.say("close")
         agent.start("d")
-    agent.write(b"".join(both))  # at once: it may have ended before it reads a second piece
     agent.wait("refused", process="d", error="the agent is closing")
     agent.until(lambda: agent.over)
     assert len(agent.all("exited", signal=signal.SIGKILL)) == 3

@@ -52,15 +52,12 @@ def test_an_heir_forks_workers_that_have_imported_more(agent, bootstrap, elder):
     assert run(agent, bootstrap, "newest", LOOK, key="next") == "wave tomllib\n"
 
 
-def test_one_that_is_cooled_forks_what_was_asked_before(agent, bootstrap, elder, monkeypatch):
-    pieces = []
-    with monkeypatch.context() as patched:
-        patched.setattr(agent, "write", pieces.append)
+def test_one_that_is_cooled_forks_what_was_asked_before(agent, bootstrap, elder):
+    with agent.together():
         for name in "abc":
             launch(agent, bootstrap, name, LOOK)
         agent.say("cool", key="k")
         launch(agent, bootstrap, "d", "print('cold')")
-    agent.write(b"".join(pieces))  # in one turn of the agent's loop
     assert [agent.wait("started", process=name)["warm"] for name in "abcd"] == [True] * 3 + [False]
     for name in "abcd":
         assert agent.wait("exited", process=name)["code"] == 0

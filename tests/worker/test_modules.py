@@ -62,7 +62,7 @@ def test_the_users_modules_are_those_of_the_process_and_of_the_fork(forked, tmp_
 
 
 ENDING = """
-import atexit, sys
+import sys
 
 class Said:
     def __init__(self, text):
