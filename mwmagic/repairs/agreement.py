@@ -12,15 +12,12 @@ import warnings
 from typing import Any
 
 import tensorflow as tf
-from keras.src import tree
-from keras.src.backend.common.stateless_scope import StatelessScope
-from keras.src.backend.tensorflow import core
-from keras.src.layers import BatchNormalization
 
 from mwmagic.model.variables import ANNOUNCED
 
 from .cluster import add_up, first_local
 from .commit import note_mean
+from .parts import BackendVariable, BatchNormalization, StatelessScope, tree
 from .repair import Repair, Sign, is_from_keras, replace
 from .step import Updated, current_step
 
@@ -198,7 +195,7 @@ def _watch_updates() -> None:
     aggregation in Keras 3, so each replica keeps its own. `agree` averages those that are
     known to be means.
     """
-    original = core.Variable._direct_assign
+    original = BackendVariable._direct_assign
 
     def _direct_assign(self: Any, value: Any) -> None:
         step = current_step()
@@ -206,14 +203,14 @@ def _watch_updates() -> None:
             value = step.update(self, value)
         original(self, value)
 
-    replace(core.Variable, "_direct_assign", _direct_assign)
+    replace(BackendVariable, "_direct_assign", _direct_assign)
 
 
 REPAIRS = (
     Repair(
         "BatchNormalization statistics",
         "backend/tensorflow/core.py#L70",
-        (Sign(core.Variable, "_direct_assign", "self._value.assign(tf.cast(value,"),),
+        (Sign(BackendVariable, "_direct_assign", "self._value.assign(tf.cast(value,"),),
         _watch_updates,
     ),
 )

@@ -11,9 +11,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import tensorflow as tf
-from keras.src.callbacks import BackupAndRestore
-from keras.src.saving.saving_lib import H5IOStore
-from keras.src.utils import file_utils
 
 from .cluster import divides_batches, is_chief, of_chief
 from .commit import count_from
@@ -26,6 +23,7 @@ from .note import (
     seed_state,
     set_metric_state,
 )
+from .parts import BackupAndRestore, H5IOStore, file_utils
 from .repair import Repair, Sign, replace
 from .resume import ResumePoint, current_fit
 

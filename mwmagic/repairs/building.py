@@ -6,10 +6,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
-from keras.src.backend import name_scope
-from keras.src.layers.layer import Layer
 
 from .cluster import in_one_of_several_replicas
+from .parts import Layer, name_scope
 from .repair import Repair, Sign, replace
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import tensorflow as tf
-from keras.src.callbacks import CSVLogger, ModelCheckpoint, RemoteMonitor, TensorBoard
 
 from .cluster import is_chief
+from .parts import CSVLogger, ModelCheckpoint, RemoteMonitor, TensorBoard
 from .repair import Repair, Sign, replace
 
 __all__ = ["REPAIRS"]

@@ -73,7 +73,7 @@ def in_cluster() -> bool:
 
 def first_local(strategy: Any, values: Any) -> Any:
     """Return the values of this worker's first replica from a nest of per-replica values."""
-    from keras.src import tree
+    from keras import tree
 
     return tree.map_structure(lambda v: strategy.experimental_local_results(v)[0], values)
 

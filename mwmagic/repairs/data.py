@@ -14,17 +14,20 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
-from keras.src import tree
-from keras.src.backend.tensorflow.trainer import TensorFlowTrainer, TFEpochIterator
-from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
-from keras.src.trainers.data_adapters.generator_data_adapter import GeneratorDataAdapter
-from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
-from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
 from tensorflow.python.eager import context
 
 from mwmagic.model.variables import ANNOUNCED
 
 from .cluster import divides_batches, of_chief, spans_workers
+from .parts import (
+    ArrayDataAdapter,
+    GeneratorDataAdapter,
+    PyDatasetAdapter,
+    TensorFlowTrainer,
+    TFDatasetAdapter,
+    TFEpochIterator,
+    tree,
+)
 from .repair import Repair, Sign, replace
 from .step import OWN_SIZES
 

@@ -7,7 +7,6 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
-from keras.src.backend.tensorflow import trainer
 
 from mwmagic.model.variables import ANNOUNCED
 
@@ -15,6 +14,7 @@ from .agreement import agree, local_mean, point_out_separate_state
 from .cluster import divides_batches
 from .commit import enter, leave, within_step
 from .data import stays_on_host
+from .parts import TensorFlowTrainer
 from .repair import Repair, Sign, replace
 from .step import OWN_SIZES, Updated, running
 from .terms import point_out_own_terms
@@ -39,7 +39,7 @@ def _execute_steps() -> None:
     is part of the loop itself, and the first one runs before it, so that the type of the
     outputs is known.
     """
-    cls = trainer.TensorFlowTrainer
+    cls = TensorFlowTrainer
     original = cls._make_function
 
     def _make_function(self: Any, step_function: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -144,12 +144,12 @@ REPAIRS = (
         "keras-team/keras#19246",
         (
             Sign(
-                trainer.TensorFlowTrainer,
+                TensorFlowTrainer,
                 "_make_function",
                 "empty_outputs._element_spec = ",
                 "tf.while_loop(",
             ),
-            Sign(trainer.TensorFlowTrainer, "_autoconvert_optionals", "tf.experimental.Optional"),
+            Sign(TensorFlowTrainer, "_autoconvert_optionals", "tf.experimental.Optional"),
         ),
         _execute_steps,
     ),

@@ -5,12 +5,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from keras.src import tree
-from keras.src.backend.tensorflow import trainer
-from keras.src.models.model import Model
 from tensorflow.python.distribute.values import PerReplicaSpec
 
 from .cluster import divides_batches
+from .parts import Model, TensorFlowTrainer, trainer, tree
 from .repair import Repair, Sign, replace
 from .scope import adopt_optimizers, bring_metrics_in, refuse_foreign_weights
 
@@ -26,7 +24,7 @@ def _build_from_the_element_spec() -> None:
     Only the batch's shapes and types matter. The spec has them too, and does not take a
     batch from a generator that yields it only once.
     """
-    cls = trainer.TensorFlowTrainer
+    cls = TensorFlowTrainer
     original = cls._maybe_symbolic_build
 
     def _maybe_symbolic_build(self: Any, iterator: Any = None, data_batch: Any = None) -> None:
@@ -52,7 +50,7 @@ def _is_only_stepped(model: Any) -> bool:
     inner = model._flatten_layers(include_self=False)
     return (
         type(model).call is Model.call
-        and type(model).train_step is not trainer.TensorFlowTrainer.train_step
+        and type(model).train_step is not TensorFlowTrainer.train_step
         and all(layer.built for layer in inner)
     )
 
@@ -89,7 +87,7 @@ REPAIRS = (
         ISSUE,
         (
             Sign(
-                trainer.TensorFlowTrainer,
+                TensorFlowTrainer,
                 "_maybe_symbolic_build",
                 '.reduce("MEAN", maybe_distributed_data_batch, axis=None',
             ),

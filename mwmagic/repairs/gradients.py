@@ -6,13 +6,11 @@ from __future__ import annotations
 from typing import Any
 
 import tensorflow as tf
-from keras.src.backend.tensorflow.optimizer import TFOptimizer
-from keras.src.optimizers.base_optimizer import BaseOptimizer
-from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
 
 from .building import build_optimizer
 from .cluster import in_one_of_several_replicas
 from .commit import updating
+from .parts import BaseOptimizer, LossScaleOptimizer, TFOptimizer
 from .repair import Repair, Sign, replace
 
 __all__ = ["REPAIRS"]

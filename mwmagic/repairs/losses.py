@@ -6,10 +6,9 @@ from __future__ import annotations
 from typing import Any
 
 import tensorflow as tf
-from keras.src import ops
-from keras.src.backend.common import global_state
-from keras.src.losses import loss as module
 
+from .parts import global_state, ops
+from .parts import loss_module as module
 from .repair import Repair, Sign, replace
 from .step import Step, current_step
 from .terms import watch_gradients

@@ -8,8 +8,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from keras.src.saving.saving_lib import H5IOStore
-
+from .parts import H5IOStore
 from .repair import replace
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from keras.src.utils import file_utils
 
 from .commit import committed
+from .parts import file_utils
 from .resume import ResumePoint
 
 __all__ = [

@@ -6,9 +6,9 @@ from __future__ import annotations
 from typing import Any
 
 from keras import callbacks
-from keras.src.callbacks.callback import Callback
 
 from .cluster import spans_workers
+from .parts import Callback
 from .repair import Absence, KerasRefused, Repair, Sign, replace
 
 __all__ = ["REPAIRS"]

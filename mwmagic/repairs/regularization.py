@@ -6,9 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 import tensorflow as tf
-from keras.src import tree
-from keras.src.layers.layer import Layer
 
+from .parts import Layer, tree
 from .repair import Repair, Sign, replace
 from .step import current_step
 

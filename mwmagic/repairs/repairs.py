@@ -6,8 +6,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from keras.src.utils import traceback_utils
-
 from . import (
     agreement,
     backup,
@@ -26,6 +24,7 @@ from . import (
     scope,
     stop,
 )
+from .parts import traceback_utils
 from .repair import State, UnknownKeras
 
 if TYPE_CHECKING:

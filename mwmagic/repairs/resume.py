@@ -9,11 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
-from keras.src.backend.tensorflow.trainer import TensorFlowTrainer, TFEpochIterator
-from keras.src.callbacks import BackupAndRestore
-from keras.src.trainers.trainer import Trainer
 
 from .cluster import divides_batches
+from .parts import BackupAndRestore, BaseTrainer, TensorFlowTrainer, TFEpochIterator
 from .repair import Repair, Sign, replace
 
 if TYPE_CHECKING:
@@ -198,7 +196,7 @@ def _read(iterator: Any, batches: int) -> None:
 
 def _report_what_was_seen() -> None:
     """Report on an epoch of which only the end is left: without a step there are no logs."""
-    original = Trainer._get_metrics_result_or_logs
+    original = BaseTrainer._get_metrics_result_or_logs
 
     def _get_metrics_result_or_logs(self: Any, logs: Any) -> Any:
         fit = current_fit()
@@ -206,7 +204,7 @@ def _report_what_was_seen() -> None:
             return self.get_metrics_result()
         return original(self, logs)
 
-    replace(Trainer, "_get_metrics_result_or_logs", _get_metrics_result_or_logs)
+    replace(BaseTrainer, "_get_metrics_result_or_logs", _get_metrics_result_or_logs)
 
 
 REPAIRS = (
@@ -224,7 +222,7 @@ REPAIRS = (
             Sign(TFEpochIterator, "__init__", "experimental_distribute_dataset("),
             Sign(TFEpochIterator, "_get_iterator", "return self._distributed_dataset"),
             Sign(TFEpochIterator, "_enumerate_iterator", "yield "),
-            Sign(Trainer, "_get_metrics_result_or_logs", "return logs"),
+            Sign(BaseTrainer, "_get_metrics_result_or_logs", "return logs"),
         ),
         _go_on_in_mid_epoch,
     ),

@@ -13,11 +13,10 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
 
-from keras.src.legacy.saving import legacy_h5_format
-from keras.src.saving import saving_lib
 from tensorflow.python.saved_model import save as saved_model
 
 from .cluster import in_cluster
+from .parts import legacy_h5_format, saving_lib
 from .repair import Repair, Sign, replace
 
 if TYPE_CHECKING:

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from keras.src.backend.common.variables import Variable
-
 from .cluster import divides_batches
+from .parts import KerasVariable
 from .repair import Repair, Sign, replace
 
 if TYPE_CHECKING:
@@ -18,8 +17,8 @@ __all__ = ["REPAIRS"]
 
 def _convert() -> None:
     """Make a number of a variable that a strategy mirrors, which TensorFlow does not."""
-    replace(Variable, "__float__", _converting(float, Variable.__float__))
-    replace(Variable, "__int__", _converting(int, Variable.__int__))
+    replace(KerasVariable, "__float__", _converting(float, KerasVariable.__float__))
+    replace(KerasVariable, "__int__", _converting(int, KerasVariable.__int__))
 
 
 def _converting(number: type[float], original: Callable[[Any], float]) -> Callable[[Any], float]:
@@ -36,8 +35,8 @@ REPAIRS = (
         "`float` of a variable",
         "backend/common/variables.py#L436",
         (
-            Sign(Variable, "__float__", "return float(self.value)"),
-            Sign(Variable, "__int__", "return int(self.value)"),
+            Sign(KerasVariable, "__float__", "return float(self.value)"),
+            Sign(KerasVariable, "__int__", "return int(self.value)"),
         ),
         _convert,
     ),

@@ -8,14 +8,12 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
-from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
-from keras.src.optimizers.base_optimizer import BaseOptimizer
-from keras.src.trainers.trainer import Trainer
 from tensorflow.python.eager import context
 
 from mwmagic.model.variables import ANNOUNCED
 
 from .cluster import divides_batches, in_cluster, spans_workers
+from .parts import BaseOptimizer, BaseTrainer, TensorFlowTrainer
 from .repair import KerasRefused, Repair, Sign, replace
 
 if TYPE_CHECKING:
@@ -40,7 +38,7 @@ def _compile_in_scope() -> None:
     Otherwise an optimizer given by name belongs to no strategy, and `fit` raises "Mixing
     different tf.distribute.Strategy objects".
     """
-    original = Trainer.compile
+    original = BaseTrainer.compile
 
     def compile_in_scope(self: Any, *args: Any, **kwargs: Any) -> None:
         strategy: Any = getattr(self, "_distribute_strategy", None)
@@ -51,7 +49,7 @@ def _compile_in_scope() -> None:
             original(self, *args, **kwargs)
         _adopt(self.optimizer, strategy)
 
-    replace(Trainer, "compile", compile_in_scope)
+    replace(BaseTrainer, "compile", compile_in_scope)
 
 
 def adopt_optimizers(model: Any) -> None:
@@ -145,7 +143,7 @@ REPAIRS = (
     Repair(
         "compile",
         "trainers/trainer.py#L40",
-        (Sign(Trainer, "compile", "self.optimizer = optimizer", lacks=".scope()"),),
+        (Sign(BaseTrainer, "compile", "self.optimizer = optimizer", lacks=".scope()"),),
         _compile_in_scope,
     ),
     Repair(

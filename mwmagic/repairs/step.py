@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
-from keras.src import tree
+
+from .parts import tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

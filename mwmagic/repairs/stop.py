@@ -7,11 +7,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
-from keras.src import utils
-from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
-from keras.src.callbacks import CallbackList, History, LambdaCallback, ProgbarLogger
 
 from .cluster import add_up, first_local, spans_workers
+from .parts import (
+    CallbackList,
+    History,
+    LambdaCallback,
+    ProgbarLogger,
+    TensorFlowTrainer,
+    is_default,
+)
 from .repair import Repair, Sign, is_from_keras, replace
 
 if TYPE_CHECKING:
@@ -77,7 +82,7 @@ def _has_own(callback: Any) -> bool:
     Keras's own decide by the logs, which are the same on all workers.
     """
     users = isinstance(callback, LambdaCallback) or not is_from_keras(callback)
-    return users and not all(utils.is_default(getattr(callback, name)) for name in BATCH)
+    return users and not all(is_default(getattr(callback, name)) for name in BATCH)
 
 
 def _stop_together() -> None:

@@ -8,10 +8,10 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
-from keras.src.backend.tensorflow import trainer
 
 from mwmagic.model.variables import ANNOUNCED
 
+from .parts import TensorFlowTrainer
 from .repair import replace
 from .step import current_step
 
@@ -70,7 +70,7 @@ def point_out_own_terms(step: Step, replicas: int) -> None:
 
 def _may_compute_losses(model: Any) -> bool:
     """Return whether the user's code, and not Keras's, computes a model's loss."""
-    keras, own = trainer.TensorFlowTrainer, type(model)
+    keras, own = TensorFlowTrainer, type(model)
     return own.train_step is not keras.train_step or own.compute_loss is not keras.compute_loss
 
 

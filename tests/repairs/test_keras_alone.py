@@ -11,8 +11,9 @@ TRAINS = """
 import json, sys
 import numpy as np
 import keras
-from keras.src.backend.tensorflow.trainer import TensorFlowTrainer as Trainer
 from keras.src.optimizers.base_optimizer import BaseOptimizer
+
+Trainer = next(cls for cls in keras.Model.__mro__ if "_make_function" in vars(cls))
 
 def _backend_apply_gradients(self, grads, trainable_variables):
     return original(self, grads, trainable_variables)

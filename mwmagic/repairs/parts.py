@@ -1,0 +1,135 @@
+"""What the repairs need of Keras, found by what it is, because releases of Keras move their files.
+
+What is public is imported by its public name. A class that is not is found as the base that gives
+a public class one of its functions, and everything else in the module of something public.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from keras import (
+    Layer,
+    Model,
+    StatelessScope,
+    Variable,
+    config,
+    losses,
+    name_scope,
+    ops,
+    saving,
+    tree,
+    utils,
+)
+from keras.callbacks import (
+    BackupAndRestore,
+    Callback,
+    CallbackList,
+    CSVLogger,
+    History,
+    LambdaCallback,
+    ModelCheckpoint,
+    ProgbarLogger,
+    RemoteMonitor,
+    TensorBoard,
+)
+from keras.layers import BatchNormalization
+from keras.optimizers import LossScaleOptimizer, Optimizer
+
+from .repair import UnknownKeras
+
+__all__ = [
+    "ArrayDataAdapter",
+    "BackendVariable",
+    "BackupAndRestore",
+    "BaseOptimizer",
+    "BaseTrainer",
+    "BatchNormalization",
+    "CSVLogger",
+    "Callback",
+    "CallbackList",
+    "GeneratorDataAdapter",
+    "H5IOStore",
+    "History",
+    "KerasVariable",
+    "LambdaCallback",
+    "Layer",
+    "LossScaleOptimizer",
+    "Model",
+    "ModelCheckpoint",
+    "ProgbarLogger",
+    "PyDatasetAdapter",
+    "RemoteMonitor",
+    "StatelessScope",
+    "TFDatasetAdapter",
+    "TFEpochIterator",
+    "TFOptimizer",
+    "TensorBoard",
+    "TensorFlowTrainer",
+    "file_utils",
+    "global_state",
+    "is_default",
+    "legacy_h5_format",
+    "loss_module",
+    "name_scope",
+    "ops",
+    "saving_lib",
+    "traceback_utils",
+    "trainer",
+    "tree",
+]
+
+
+def _defining(public: Any, name: str) -> Any:  # noqa: ANN401 - Keras has no annotations
+    """Return the class, of a public one and its bases, that defines a function."""
+    for cls in public.__mro__:
+        if name in vars(cls):
+            return cls
+    raise UnknownKeras(f"{public.__name__}.{name}")
+
+
+def _module(public: Any) -> Any:  # noqa: ANN401 - Keras has no annotations
+    """Return the module of something public."""
+    return sys.modules[public.__module__]
+
+
+def _beside(public: Any, name: str) -> Any:  # noqa: ANN401 - Keras has no annotations
+    """Return what the module of something public calls by a name."""
+    try:
+        return getattr(_module(public), name)
+    except AttributeError:
+        raise UnknownKeras(f"{public.__module__}.{name}") from None
+
+
+TensorFlowTrainer = _defining(Model, "_make_function")
+"""What gives a model the `fit` that runs on TensorFlow."""
+BaseTrainer = _defining(Model, "compile")
+"""What gives a model what it has with every backend."""
+trainer = _module(TensorFlowTrainer)
+TFEpochIterator = _beside(TensorFlowTrainer, "TFEpochIterator")
+
+BackendVariable = _defining(Variable, "_direct_assign")
+"""The class of variables that hold one of TensorFlow's."""
+KerasVariable = _defining(Variable, "__float__")
+"""The class of variables of every backend."""
+
+TFOptimizer = _defining(Optimizer, "_all_reduce_sum_gradients")
+BaseOptimizer = _defining(Optimizer, "apply")
+loss_module = _module(losses.Loss)
+
+# What chooses how a model reads the data that it is given.
+_adapters = _beside(TFEpochIterator.__base__, "data_adapters")
+ArrayDataAdapter = _adapters.ArrayDataAdapter
+GeneratorDataAdapter = _adapters.GeneratorDataAdapter
+PyDatasetAdapter = _adapters.PyDatasetAdapter
+TFDatasetAdapter = _adapters.TFDatasetAdapter
+
+saving_lib = _beside(saving.save_model, "saving_lib")
+legacy_h5_format = _beside(saving.save_model, "legacy_h5_format")
+H5IOStore = saving_lib.H5IOStore
+
+file_utils = _module(utils.get_file)
+global_state = _module(utils.clear_session)
+is_default = _beside(CallbackList, "utils").is_default
+traceback_utils = _module(config.enable_traceback_filtering)
