@@ -16,8 +16,14 @@ const SPEED = "steps/s";
 const EPOCH = null;
 // Lines of a chart whose values are told at once.
 const MOST_TOLD = 16;
-// Characters of a metric's name that fit beside a chart.
-const TITLE = 22;
+// Characters of a metric's name that fit beside a chart, and of a number.
+const TITLE = 22, NUMBER = 8;
+// The edges of the curves' area in a chart, in pixels; the names of its marks stand above it.
+const LEFT = 58, RIGHT = 8, TOP = 20, BOTTOM = 146;
+// The width of a character of a chart's words, in pixels, and the least space between two names.
+const LETTER = 5.6, SPACE = 8;
+// The most decades that a logarithmic scale divides by 2 and 5.
+const DIVIDED = 2;
 // While you type elsewhere in the page, what arrives is shown this long after a key, all at once.
 const TYPING_MS = 250;
 // For how long a button waits for a second click.
@@ -121,6 +127,15 @@ function ticks(low, high, least = 0) {
   return Array.from({ length: Math.floor(high / step) - first + 1 }, (_, i) => (first + i) * step);
 }
 
+// Numbers for an axis: as short as they fit beside it, with an exponent if one of them does not.
+function labels(values) {
+  const texts = values.map(number), step = values.length > 1 ? Math.abs(values[1] - values[0]) : 1;
+  if (texts.every((text) => text.length <= NUMBER)) return texts;
+  const power = (value) => Math.floor(Math.log10(Math.abs(value)));
+  const digits = (value) => Math.max(0, Math.min(power(value) - power(step), NUMBER / 2));
+  return values.map((value) => (value ? value.toExponential(digits(value)).replace("e+", "e") : "0"));
+}
+
 function newChart(run, metric, which) {
   let lines = [], xs = [], cursor = Infinity, hovered, logged = false, axis = "step", X, Y;
   const named = (what) => `${what} of the ${which} chart`;
@@ -157,18 +172,21 @@ function newChart(run, metric, which) {
     const pad = 0.08 * (y1 - y0 || Math.abs(y1) || 1);
     y0 = !logged && y0 >= 0 && (metric === SPEED || y0 < pad) ? 0 : y0 - pad;
     y1 += pad;
-    X = (x) => 58 + ((x - x0) / (x1 - x0)) * (width - 66);
-    Y = (y) => 6 + ((y1 - y) / (y1 - y0)) * 126;
+    X = (x) => LEFT + ((x - x0) / (x1 - x0)) * (width - LEFT - RIGHT);
+    Y = (y) => TOP + ((y1 - y) / (y1 - y0)) * (BOTTOM - TOP);
     const marks = pick(EPOCH).findLast((line) => line.attempt === last)?.points ?? [];
-    const every = Math.ceil(marks.length / 8);
+    const every = Math.ceil(marks.length / 8), heights = rulers(y0, y1), numbers = labels(heights);
+    const attempts = lines.filter((line, i) => i && line.attempt > lines[i - 1].attempt);
     svg.replaceChildren(
-      ...heights(y0, y1).flatMap((y) => [h("path.rule", { d: `M58 ${Y(raised(y))}H${width}` }), write(52, Y(raised(y)) + 3, number(y), "end")]),
-      ...ticks(x0, x1, 1).map((x) => write(Math.min(X(x), width - 3 * number(x).length), 147, number(x), "middle")),
-      write(58 + (width - 66) / 2, 163, axis, "middle"),
-      write(-69, 10, metric.length > TITLE ? `${metric.slice(0, TITLE / 2 - 1)}…${metric.slice(-TITLE / 2)}` : metric, "middle", { transform: "rotate(-90)" }),
-      ...marks.filter(([x], i) => x >= x0 && i % every === 0).flatMap(([x, y]) => mark("epoch", x, 128, y)),
+      ...heights.flatMap((y, i) => [h("path.rule", { d: `M${LEFT} ${Y(raised(y))}H${width}` }), write(LEFT - 6, Y(raised(y)) + 3, numbers[i], "end")]),
+      ...ticks(x0, x1, 1).map((x) => write(Math.min(X(x), width - 3 * number(x).length), BOTTOM + 15, number(x), "middle")),
+      write((LEFT + width - RIGHT) / 2, BOTTOM + 31, axis, "middle"),
+      write(-(TOP + BOTTOM) / 2, 10, metric.length > TITLE ? `${metric.slice(0, TITLE / 2 - 1)}…${metric.slice(-TITLE / 2)}` : metric, "middle", { transform: "rotate(-90)" }),
+      ...begun(width, [
+        ...attempts.map(({ attempt, points: [[x]] }) => ["attempt", x, attempt]),
+        ...marks.filter(([x], i) => x >= x0 && i % every === 0).map(([x, y]) => ["epoch", x, y]),
+      ]),
       ...lines.flatMap(curves),
-      ...lines.filter((line, i) => i && line.attempt > lines[i - 1].attempt).flatMap(({ attempt, points: [[x]] }) => mark("attempt", x, 14, attempt)),
       pointer,
     );
     plot.ariaLabel = `${metric}: ${words(width).join(", ")}`;
@@ -177,17 +195,29 @@ function newChart(run, metric, which) {
     show();
   }
 
-  // The numbers of the y axis: powers of ten if there are two or more of them.
-  function heights(y0, y1) {
+  // The numbers of the y axis. On a logarithmic scale they are powers of ten, with 2 and 5 times
+  // these if it has few, or round numbers if it has not even two of those.
+  function rulers(y0, y1) {
     if (!logged) return ticks(y0, y1);
-    const powers = ticks(y0, y1, 1);
-    return powers.length > 1 ? powers.map((y) => 10 ** y) : ticks(10 ** y0, 10 ** y1).filter((y) => y > 0);
+    if (y1 - y0 > DIVIDED) return ticks(y0, y1, 1).map((y) => 10 ** y);
+    const powers = Array.from({ length: Math.floor(y1) - Math.floor(y0) + 1 }, (_, i) => Math.floor(y0) + i);
+    const found = powers.flatMap((power) => [1, 2, 5].map((n) => n * 10 ** power)).filter((y) => Math.log10(y) >= y0 && Math.log10(y) <= y1);
+    return found.length > 1 ? found : ticks(10 ** y0, 10 ** y1).filter((y) => y > 0);
   }
 
   const write = (x, y, text, side, props) => h("text", { x, y, "text-anchor": side, ...props }, text);
 
-  // A line where an epoch or an attempt begins.
-  const mark = (kind, x, y, number) => [h(`path.${kind}`, { d: `M${X(x)} 6V132` }), write(X(x) + 4, y, `${kind} ${number}`, "start")];
+  // Lines where attempts and epochs begin, and above them the names that there is room for.
+  function begun(width, marks) {
+    const taken = [];
+    return marks.flatMap(([kind, x, number]) => {
+      const line = h(`path.${kind}`, { d: `M${X(x)} ${TOP}V${BOTTOM}` }), name = `${kind} ${number}`, wide = LETTER * name.length;
+      const from = Math.min(X(x), width - wide), to = from + wide;
+      if (taken.some(([left, right]) => from < right + SPACE && to > left - SPACE)) return [line];
+      taken.push([from, to]);
+      return [line, write(from, TOP - 7, name, "start")];
+    });
+  }
 
   function curves({ index, attempt, points }) {
     const weight = +smooth.value, strength = attempt < lines.at(-1).attempt ? 0.35 : 1;
@@ -239,7 +269,7 @@ function newChart(run, metric, which) {
     const x = xs[clamped(cursor)], at = hovered ?? X(x);
     set(tip, words(at).join("\n"));
     tip.style.left = `${Math.max(0, Math.min(at + 12, plot.clientWidth - 200))}px`;
-    pointer.setAttribute("d", `M${at} 6V132`);
+    pointer.setAttribute("d", `M${at} ${TOP}V${BOTTOM}`);
     plot.ariaValueNow = x;
     plot.ariaValueText = words(X(x)).join(", ");
   }

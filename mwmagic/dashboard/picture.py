@@ -31,6 +31,12 @@ MOST_POINTS, MOST_POINTS_OF_A_CURVE = 8000, 200
 MOST_EPOCHS = 8
 """Maximum number of epochs marked in a chart."""
 
+LETTER_PIXELS, SPACE_PIXELS = 6, 8
+"""Width of a character, and the least space between the names of two epochs."""
+
+NUMBER_CHARACTERS = 8
+"""The longest number that fits beside a chart without an exponent."""
+
 TITLE_CHARACTERS = 22
 """The longest metric name that fits beside a chart."""
 
@@ -43,8 +49,11 @@ DASHES = ("", "6 3", "2 3", "8 3 2 3")
 DISTINCT_CURVES = len(COLOURS) * len(DASHES)
 """How many tasks have a look of their own; those after them look like the first ones."""
 
-INK, RULE = "#444", "#ddd"
-"""The colours of words and numbers, and of the lines behind the curves, on white."""
+INK = "#7f7f7f"
+"""The colour of words and numbers, and of the faint lines behind the curves.
+
+The image cannot know the page's theme: its contrast is 4 on white and on JupyterLab's dark grey.
+"""
 
 
 class Picture:
@@ -110,9 +119,7 @@ class Picture:
         )
         size = f'width="{self.width}" height="{height}" viewBox="0 0 {self.width} {height}"'
         font = f'font-family="sans-serif" font-size="11" fill="{INK}"'
-        paper = '<rect width="100%" height="100%" fill="#fff"/>'
-        start = f'<svg xmlns="http://www.w3.org/2000/svg" {size} {font}>'
-        return f"{start}{paper}{charts}{legend}</svg>"
+        return f'<svg xmlns="http://www.w3.org/2000/svg" {size} {font}>{charts}{legend}</svg>'
 
     def _placed(self, index: int, name: str) -> str:
         x, y = index % 2 * WIDTH_PIXELS, index // 2 * HEIGHT_PIXELS
@@ -146,10 +153,11 @@ class _Chart:
 
     def numbers(self) -> str:
         """Draw the numbers of both axes, and a line at each of the y axis."""
+        heights = list(_ticks(self._y0, self._y1))
         drawn = [
-            f'<path d="M{LEFT_PIXELS} {self._y(y):.1f}H{RIGHT_PIXELS}" stroke="{RULE}"/>'
-            + _words(LEFT_PIXELS - 5, self._y(y) + 4, f"{y:.6g}", "end")
-            for y in _ticks(self._y0, self._y1)
+            f'<path d="M{LEFT_PIXELS} {self._y(y):.1f}H{RIGHT_PIXELS}" stroke="{INK}" '
+            f'stroke-opacity="0.3"/>' + _words(LEFT_PIXELS - 5, self._y(y) + 4, label, "end")
+            for y, label in zip(heights, _labels(heights), strict=True)
         ]
         drawn += [
             _words(self._x(x), BOTTOM_PIXELS + 15, f"{x:.12g}", "middle")
@@ -158,14 +166,21 @@ class _Chart:
         return "".join(drawn)
 
     def epochs(self, marks: Sequence[Point]) -> str:
-        """Mark where epochs begin."""
+        """Mark where epochs begin, with the names that there is room for above the curves."""
         marks = [mark for mark in marks if self._x0 <= mark.x <= self._x1]
-        return "".join(
-            f'<path d="M{self._x(mark.x):.1f} {TOP_PIXELS}V{BOTTOM_PIXELS}" stroke="{INK}" '
-            f'stroke-width="0.7" stroke-dasharray="1 4"/>'
-            + _words(self._x(mark.x) + 3, BOTTOM_PIXELS - 4, f"epoch {mark.y:.0f}", "start")
-            for mark in marks[:: math.ceil(len(marks) / MOST_EPOCHS) or 1]
-        )
+        drawn, free = "", 0.0
+        for mark in marks[:: math.ceil(len(marks) / MOST_EPOCHS) or 1]:
+            name = f"epoch {mark.y:.0f}"
+            width = LETTER_PIXELS * len(name)
+            start = min(self._x(mark.x), WIDTH_PIXELS - width)
+            drawn += (
+                f'<path d="M{self._x(mark.x):.1f} {TOP_PIXELS}V{BOTTOM_PIXELS}" stroke="{INK}" '
+                f'stroke-width="0.7" stroke-dasharray="1 4"/>'
+            )
+            if start >= free:
+                drawn += _words(start, TOP_PIXELS - 6, name, "start")
+                free = start + width + SPACE_PIXELS
+        return drawn
 
     def curves(self, tasks: Sequence[str], most: int) -> str:
         """Draw a line for each task and attempt; those of earlier attempts are faint."""
@@ -212,6 +227,24 @@ def _ticks(low: float, high: float, least: float = 0.0) -> Iterator[float]:
     step = next(unit * n for n in (1, 2, 5, 10) if unit * n >= rough)
     for number in range(math.ceil(low / step), math.floor(high / step) + 1):
         yield number * step
+
+
+def _labels(values: Sequence[float]) -> list[str]:
+    """Return numbers for an axis, with an exponent if one of them would not fit beside it."""
+    texts = [f"{value:.6g}" for value in values]
+    if all(len(text) <= NUMBER_CHARACTERS for text in texts):
+        return texts
+    step = math.floor(math.log10(abs(values[1] - values[0]))) if len(values) > 1 else 0
+    return [_powered(value, step) for value in values]
+
+
+def _powered(value: float, step: int) -> str:
+    """Return a number with an exponent and the digits down to a power of ten, or half of them."""
+    if not value:
+        return "0"
+    digits = max(0, min(math.floor(math.log10(abs(value))) - step, NUMBER_CHARACTERS // 2))
+    mantissa, power = f"{value:.{digits}e}".split("e")
+    return f"{mantissa}e{int(power)}"
 
 
 def _thin(points: list[Point], most: int) -> list[Point]:

@@ -131,6 +131,17 @@ time.sleep(600)
 """
 )
 
+DIVERGED = worker(
+    """
+for epoch in range(1, 13):
+    for step in (1, 2):
+        loss, acc = 4e10 * (1 + epoch / 200), 1.2 * 1.3**epoch
+        print(f"epoch {epoch} step {step}/2 loss={loss} acc={acc}", flush=True)
+        time.sleep(0.12)
+time.sleep(600)
+"""
+)
+
 NAMES = [
     f"{kind}{name}"
     for name in ("binary_accuracy", "auc", "recall", "precision", "loss")

@@ -490,6 +490,32 @@ def test_a_chart_has_numbers_titles_epochs_and_a_logarithmic_scale(notebook, sho
     eventually(lambda: "0.15" in words.all_text_contents(), "numbers of a linear scale")
 
 
+COLLIDING = """chart => {
+    const texts = [...chart.querySelectorAll("text")];
+    const boxes = texts.filter((text) => text.textContent.startsWith("epoch "))
+        .map((text) => text.getBoundingClientRect()).sort((a, b) => a.left - b.left);
+    const edge = chart.querySelector("svg").getBoundingClientRect().right;
+    return boxes.filter((box, i) => box.right > (boxes[i + 1]?.left ?? edge + 1)).length;
+}"""
+
+
+def test_large_values_have_numbers_and_epochs_names_that_can_be_read(notebook, shot):
+    notebook.write(cells.declare(), cells.DIVERGED).open().run()
+    chart = notebook.board.locator("figure").first
+    words = chart.locator("svg text")
+    eventually(lambda: "step 24: " in told(chart, "label"), lambda: told(chart, "label"))
+    assert {"4.1e10", "4.2e10"} <= set(words.all_text_contents())
+    assert chart.evaluate(COLLIDING) == 0
+    assert any(text.startswith("epoch ") for text in words.all_text_contents())
+    shot(notebook, "large-values")
+    chart.get_by_label("Metric").select_option("acc")
+    chart.get_by_role("button", name="Logarithmic scale").click()
+    eventually(
+        lambda: {"2", "5", "10", "20"} <= set(words.all_text_contents()), "numbers below ten"
+    )
+    shot(notebook, "few-decades")
+
+
 def told(chart, what):
     """Return what a screen reader is told of a chart."""
     return chart.locator(".mw-plot").get_attribute(f"aria-{what}") or ""

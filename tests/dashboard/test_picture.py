@@ -7,7 +7,14 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from mwmagic.dashboard.picture import MOST_POINTS, Picture
+from mwmagic.dashboard.picture import (
+    INK,
+    LEFT_PIXELS,
+    MOST_POINTS,
+    TOP_PIXELS,
+    WIDTH_PIXELS,
+    Picture,
+)
 from mwmagic.dashboard.series import SPEED, Key, Point
 
 TASKS = ["worker:0", "<b>worker:1"]
@@ -59,6 +66,63 @@ def test_a_title_fits_beside_its_chart():
     assert title.startswith("val_cat")
     assert title.endswith("accuracy")
     assert len(title) <= 22
+
+
+def places(svg, prefix):
+    """Return where texts with a prefix begin, in pixels, and which they are."""
+    texts = ET.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")
+    found = [(float(one.get("x")), float(one.get("y")), one.text) for one in texts]
+    return [place for place in found if place[2].startswith(prefix)]
+
+
+@pytest.mark.parametrize("epochs", [2, 8, 40])
+def test_epochs_have_names_above_the_curves_where_there_is_room(epochs):
+    curve = points("loss", *map(float, range(10 * epochs)))
+    marks = [Point(n, Key(TASKS[0], 1, None), 10.0 * n + 1, n + 1.0) for n in range(1, epochs)]
+    found = places(Picture([*curve, *marks], TASKS, "step").svg, "epoch ")
+    assert found
+    assert all(y < TOP_PIXELS for _, y, _ in found), "no curve is there"
+    ends = [x + 6 * len(text) for x, _, text in found]
+    starts = [x for x, _, _ in found]
+    assert all(end < start for end, start in zip(ends, starts[1:], strict=False))
+    assert ends[-1] <= WIDTH_PIXELS
+
+
+def test_the_name_of_the_last_epoch_is_whole():
+    curve = points("loss", *map(float, range(100)))
+    mark = Point(0, Key(TASKS[0], 1, None), 100.0, 12.0)
+    [(x, _, text)] = places(Picture([*curve, mark], TASKS, "step").svg, "epoch ")
+    assert x + 6 * len(text) <= WIDTH_PIXELS
+
+
+@pytest.mark.parametrize(
+    ("values", "labels"),
+    [
+        ((4e10, 4.2e10), ["4e10", "4.05e10", "4.1e10", "4.15e10", "4.2e10"]),
+        ((0.0, 2e12), ["0", "5e11", "1e12", "1.5e12", "2e12"]),
+        ((1e-9, 2e-9), ["1e-9", "1.5e-9", "2e-9"]),
+        ((0.0, 90_000.0), ["0", "50000"]),
+        ((123_456_780.0, 123_456_790.0), None),
+    ],
+)
+def test_the_numbers_of_an_axis_fit_beside_it(values, labels):
+    texts = places(Picture(points("loss", *values), TASKS, "step").svg, "")
+    found = [text for x, _, text in texts if x == LEFT_PIXELS - 5]
+    assert all(len(text) <= 9 for text in found)
+    assert labels is None or [float(text) for text in found] == [float(text) for text in labels]
+
+
+def test_it_can_be_read_on_a_page_of_either_theme():
+    svg = Picture(points("loss", 3.0, 2.0), TASKS, "step").svg
+    assert "<rect" not in svg, "it has no ground of its own"
+    for ground in (0xFF, 0x21):
+        assert contrast(int(INK[1:3], 16), ground) > 3.9
+
+
+def contrast(ink, ground):
+    """Return the contrast of two greys, as the Web Content Accessibility Guidelines define it."""
+    light, dark = sorted(((grey / 255 + 0.055) / 1.055) ** 2.4 for grey in (ink, ground))[::-1]
+    return (light + 0.05) / (dark + 0.05)
 
 
 def test_earlier_attempts_are_faint():
