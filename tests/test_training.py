@@ -71,6 +71,19 @@ def test_the_first_task_waits_for_the_second_and_then_they_train(warm_pair):
     assert run.status().tasks["worker:0"].warm, "it was forked, not started cold"
 
 
+def test_the_workers_meet_whatever_proxies_are_set(warm_pair):
+    dead = "http://127.0.0.1:9"
+    names = [f"{name}_proxy" for name in ("http", "https", "grpc", "all")]
+    proxies = dict.fromkeys([*names, *map(str.upper, names)], dead)
+    others = dict.fromkeys(("no_proxy", "NO_PROXY", "no_grpc_proxy"), ".intern.example")
+    told = "{n: v for n, v in os.environ.items() if n.lower().endswith('_proxy')}"
+    run = launch(warm_pair, TRAIN.replace("WHO", f"json.dumps({told})"), env=proxies | others)
+    run.wait(120)
+    found = json.loads(run.logs(1).decode().partition("said by ")[2].splitlines()[0])
+    assert found.pop("no_grpc_proxy").startswith(".intern.example,localhost")
+    assert {**found, "no_grpc_proxy": ".intern.example"} == proxies | others
+
+
 def test_a_training_run_stops_though_tensorflow_swallows_sigterm(warm_pair):
     ports = json.loads(warm_pair.tf_config(0))["cluster"]["worker"]
     run = launch(warm_pair, FOREVER.replace("WHO", "1"))

@@ -37,7 +37,8 @@ _SCRIPT = """\
 PYTHON=${{PYTHON:-python3}}
 LOGS=${{LOGS:-logs}}
 mkdir -p "$LOGS"
-export no_proxy="localhost,127.0.0.1${{no_proxy:+,$no_proxy}}"
+OTHERS=${{no_grpc_proxy-${{no_proxy-}}}}
+export no_grpc_proxy="localhost,127.0.0.1${{OTHERS:+,$OTHERS}}"  # gRPC prefers it to no_proxy
 {exports}
 # A free port for each task.
 PORTS=($("$PYTHON" -c '
@@ -116,7 +117,8 @@ for name, value in variables.items():
     os.environ[name] = value
 for name, source in {slurm}:
     os.environ[name] = os.environ[source]
-os.environ["no_proxy"] = ",".join([*set(hosts), "localhost", os.environ.get("no_proxy", "")])
+others = os.environ.get("no_grpc_proxy", os.environ.get("no_proxy", ""))
+os.environ["no_grpc_proxy"] = ",".join([*set(hosts), "localhost", others])
 os.execvp(sys.argv[2], sys.argv[2:])
 END
 )

@@ -57,21 +57,22 @@ _PACKAGES = {"matplotlib": ("MATPLOTLIB", "MPL")}
 
 _KERNEL_ONLY = ("JPY_PARENT_PID", SESSION)
 _BACKEND = "KERAS_BACKEND"
+_NO_PROXY = "no_grpc_proxy"
 _LEGACY = {"TF_USE_LEGACY_KERAS": "1"}
 _THREADS = {"OMP_NUM_THREADS": 1}
 """The variable that PyTorch and NumPy's libraries read, and the minimum that works."""
 
 
 def _without_proxy(spec: ClusterSpec, env: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that keep connections between tasks away from any proxy.
+    """Return the variable that keeps connections between tasks away from any proxy.
 
-    If only ``http_proxy`` is set, gRPC asks the proxy for the other worker and
-    both hang silently (tensorflow/tensorflow#50626).
+    gRPC would ask the proxy for the other worker, and both would wait without a word
+    (tensorflow/tensorflow#50626). It reads ``no_proxy`` only if there is no ``no_grpc_proxy``, and
+    nothing else reads that: what the program itself downloads goes where it would by hand.
     """
+    given = env.get(_NO_PROXY, env.get("no_proxy", "")).split(",")
     wanted = ["localhost", "127.0.0.1", *sorted(spec.hosts - {"localhost", "127.0.0.1"})]
-    given = [name for name in env.get("no_proxy", env.get("NO_PROXY", "")).split(",") if name]
-    value = ",".join(dict.fromkeys([*given, *wanted]))
-    return {"no_proxy": value, "NO_PROXY": value}
+    return {_NO_PROXY: ",".join(dict.fromkeys([*filter(None, given), *wanted]))}
 
 
 def backend_environment(framework: str, env: Mapping[str, str]) -> dict[str, str]:
@@ -94,8 +95,8 @@ def meeting_environment(
     task : Task
         One of its tasks.
     env : mapping of str to str
-        The environment that the task inherits. Its KERAS_BACKEND and the hosts in its
-        no_proxy are kept.
+        The environment that the task inherits. Its KERAS_BACKEND is kept, and so are the
+        hosts that gRPC reaches without a proxy.
 
     Raises
     ------

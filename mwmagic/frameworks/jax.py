@@ -36,7 +36,7 @@ class Jax(Xla):
     addresses = ("KERAS_DISTRIBUTION_JOB_ADDRESSES", "JAX_COORDINATOR_ADDRESS")
     keras_backend = "jax"
 
-    # JAX would warn about `no_proxy`, which mwmagic sets to bypass any proxy.
+    # JAX would warn about `no_grpc_proxy`, which mwmagic sets to bypass any proxy.
     defaults: ClassVar[Mapping[str, str]] = {"JAX_CHECK_PROXY_ENVS": "false"}
     device_variable = "JAX_NUM_CPU_DEVICES"
     early = (*Xla.early, "JAX_")

@@ -29,9 +29,20 @@ def test_what_differs_between_tasks_keeps_none_from_being_forked(framework):
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_a_task_meets_the_others_past_any_proxy(framework):
-    env = meeting_environment(framework, SPEC, Task("worker", 1), {"NO_PROXY": "intern"})
-    assert env["no_proxy"] == env["NO_PROXY"] == "intern,localhost,127.0.0.1,node-2"
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ({}, ""),
+        ({"NO_PROXY": "not-read", "NO_GRPC_PROXY": "not-read"}, ""),
+        ({"no_proxy": "intern,localhost"}, "intern,"),
+        ({"no_grpc_proxy": "intern,", "no_proxy": "not-read"}, "intern,"),
+        ({"no_grpc_proxy": "", "no_proxy": "not-read"}, ""),
+    ],
+)
+def test_a_task_meets_the_others_past_any_proxy_of_grpc(framework, given, kept):
+    env = meeting_environment(framework, SPEC, Task("worker", 1), given)
+    assert env.pop("no_grpc_proxy") == f"{kept}localhost,127.0.0.1,node-2"
+    assert not [name for name in env if "proxy" in name.lower()], "the program's own"
 
 
 def test_only_where_mwmagic_holds_the_port_a_server_is_told_to_share_it():

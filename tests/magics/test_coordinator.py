@@ -46,7 +46,7 @@ def train():
         if sorted({int(value.fetch().split()[0]) for value in ran}) == workers():
             return workers()
 """
-NAMES = ("TF_CONFIG", "TF_GRPC_REUSE_PORT", "no_proxy", "NO_PROXY")
+NAMES = ("TF_CONFIG", "TF_GRPC_REUSE_PORT", "no_proxy", "no_grpc_proxy")
 VARIABLES = f"{{name: os.environ.get(name) for name in {NAMES}}}"
 
 
@@ -70,7 +70,7 @@ def test_the_notebook_coordinates(kernel):
     config = "json.loads(os.environ['TF_CONFIG'])"
     assert ask(config + "['task']").value == "{'type': 'chief', 'index': 0}"
     assert ask(f"sorted({config}['cluster'])").value == "['chief', 'ps', 'worker']"
-    assert "example.org,localhost" in ask("os.environ['no_proxy']").value
+    assert "example.org,localhost" in ask("os.environ['no_grpc_proxy']").value
 
     ask(STRATEGY)
     first = ask("train()").value
