@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 import uuid
@@ -13,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 import psutil
-from processes import alive, command, eventually, variables
+from processes import alive, command, eventually, running, variables
 
 from mwmagic.errors import NoRun
 from mwmagic.model.symptom import Symptom
@@ -183,16 +182,6 @@ def whole(record, attempts):
             assert record.log(task, attempt).startswith(b"on ")
 
 
-@contextmanager
-def ended(process):
-    """End a process also where what is tried with it fails: its runs would last as long."""
-    with process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
 def around():
     """Say which processes there are below this one, when what should have come does not."""
     found = psutil.Process().children(recursive=True)
@@ -204,7 +193,7 @@ def owned(hosts, options):
     """Yield a kernel's process whose workers run, and check that nothing outlives it."""
     mark = uuid.uuid4().hex
     given = json.dumps([options, PROGRAM, {MARK: mark}])
-    with ended(subprocess.Popen([sys.executable, "-c", OWNER, given])) as kernel:
+    with running([sys.executable, "-c", OWNER, given]) as kernel:
         eventually(
             lambda: sum(len(marked(mark, host)) for host in hosts) >= 2,
             lambda: f"two workers: {around()}",

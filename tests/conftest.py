@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import gc
 import os
-import signal
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from nursery import Nursery
-from processes import LABEL, command, eventually, labelled
+from processes import LABEL, command, eventually, hear_all_signals, kill_all, labelled
 
 from mwmagic import Cluster
 
@@ -53,8 +52,7 @@ def pytest_collection_finish():
 def _apart(tmp_path_factory):
     """Keep clusters apart from the user's own, and label every process that tests start."""
     tmp_path_factory.getbasetemp()  # pytest's own folder stays where it is
-    # A shell that starts the tests in the background has them, and all they start, ignore it.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    hear_all_signals()
     # Exported scripts run what it names, and `make PYTHON=...` passes it on.
     os.environ.pop("PYTHON", None)
     found = [LEAN, *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
@@ -63,6 +61,7 @@ def _apart(tmp_path_factory):
         os.environ.update({"TMPDIR": folder, LABEL: str(os.getpid())})
         tempfile.tempdir = folder
         yield
+        kill_all(labelled())
 
 
 @pytest.fixture(scope="session")
@@ -119,9 +118,13 @@ def nothing_survives(own_sockets):
     before = set(labelled())
     yield
     left = set(labelled()) - before
-    eventually(
-        lambda: not (set(labelled()) - before), f"end of {[(pid, command(pid)) for pid in left]}"
-    )
+    try:
+        eventually(
+            lambda: not (set(labelled()) - before),
+            f"end of {[(pid, command(pid)) for pid in left]}",
+        )
+    finally:
+        kill_all(set(labelled()) - before)
 
 
 @pytest.fixture

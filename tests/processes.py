@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 LABEL = "MWMAGIC_TEST"
@@ -23,6 +25,25 @@ signal.signal(signal.SIGTERM, save)
 pathlib.Path("up").touch()
 time.sleep(600)
 """
+
+
+def hear_all_signals():
+    """Have what is started from now on ignore no signal, whatever the tests were told to ignore.
+
+    A shell that starts them in the background has them, and all they start, ignore SIGINT, and
+    nohup SIGHUP. They still ignore that here, but with a handler, which no new program inherits.
+    """
+    for number in signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ}:
+        if signal.getsignal(number) is signal.SIG_IGN:  # Python itself ignores those two
+            interrupt = signal.default_int_handler
+            signal.signal(number, interrupt if number == signal.SIGINT else lambda *_: None)
+
+
+def kill_all(pids):
+    """Kill processes that should have ended."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def labelled(label=None):
@@ -68,6 +89,16 @@ def children(pid):
 def agents_of(supervisor):
     """Return a supervisor's agents."""
     return [pid for pid in children(supervisor) if "agent/__main__.py" in command(pid)]
+
+
+@contextmanager
+def running(*args, **options):
+    """Start a process that does not outlive a block, also where that fails."""
+    with subprocess.Popen(*args, **options) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def printed(code, **options):

@@ -27,6 +27,7 @@ from .meeting import Meeting
 from .outlet import Outlet
 from .packages import Packages
 from .ports import Ports
+from .spawn import IGNORED
 from .system import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, clocks, prctl, waiting_in
 from .workers import DRAIN_SECONDS, Workers
 from .zygotes import Zygotes
@@ -114,7 +115,7 @@ class Agent:
             self.loop.watch(STDOUT, self.writable, 0)
         reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-        for number in (signal.SIGCHLD, signal.SIGTERM):
+        for number in {signal.SIGCHLD, signal.SIGTERM} - IGNORED:
             signal.signal(number, lambda *_: None)
         for number in (signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)

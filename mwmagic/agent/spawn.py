@@ -20,6 +20,15 @@ WORD_BYTES = 128 << 10
 SIGNALS = tuple(map(int, signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}))
 """The signals that can be blocked or handled; `signal` takes long to list them."""
 
+# Python itself ignores two signals, which the agent's parent need not have done.
+IGNORED = frozenset(
+    number
+    for number in SIGNALS
+    if signal.getsignal(number) is signal.SIG_IGN
+    and number not in (signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ)
+)
+"""The signals that this process was started to ignore, as by nohup; what it starts does too."""
+
 
 def spawn(
     argv: list[str],
@@ -100,5 +109,5 @@ def adopt(agent: int, stdin: int, stdout: int) -> None:
     for target, source in enumerate((stdin, stdout, stdout)):
         os.dup2(source, target)
     for number in SIGNALS:
-        signal.signal(number, signal.SIG_DFL)
+        signal.signal(number, signal.SIG_IGN if number in IGNORED else signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())

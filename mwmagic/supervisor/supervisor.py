@@ -163,7 +163,8 @@ class Supervisor:
         await self._server.open()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            loop.add_signal_handler(number, self._asked)
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as it is under nohup
+                loop.add_signal_handler(number, self._asked)
         loop.call_later(OWNER_SECONDS, self._expect_owner)
         self._settling = asyncio.create_task(self._settle())
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from processes import running
 from speaker import state
 
 from mwmagic.agent.family import Family as Descendants
@@ -156,9 +157,9 @@ input()
 def test_a_worker_that_just_left_the_zygotes_group_is_killed_without_the_zygote():
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     python = [sys.executable, "-I", "-S", "-c"]
-    with subprocess.Popen([*python, LEADS], **pipes) as zygote:
+    with running([*python, LEADS], **pipes) as zygote:
         zygote.stdout.readline()
-        with subprocess.Popen([*python, LEAVES, str(zygote.pid)], **pipes) as worker:
+        with running([*python, LEAVES, str(zygote.pid)], **pipes) as worker:
             worker.stdout.readline()
             row = Row(worker.pid, Path(f"/proc/{worker.pid}/stat").read_bytes())
             worker.stdin.write("\n")

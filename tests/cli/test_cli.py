@@ -13,7 +13,7 @@ from textwrap import dedent
 
 import psutil
 import pytest
-from processes import alive, eventually
+from processes import alive, eventually, running
 
 from mwmagic import Cluster, Task, __version__, runs
 from mwmagic.cli import main
@@ -49,9 +49,8 @@ def script(here):
 def started(*args, **options):
     """Start the command line in a process of its own."""
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options}
-    with subprocess.Popen([*COMMAND, *args], **options) as process:
+    with running([*COMMAND, *args], **options) as process:
         yield process
-        process.kill()
 
 
 # run
@@ -231,13 +230,25 @@ def test_what_asks_the_command_to_end_lets_the_workers_save(script, here, number
 
 
 @pytest.mark.slow
-def test_under_nohup_a_closed_terminal_means_nothing(script):
-    script(SAVE.replace("time.sleep(600)", "os.path.exists('on') or time.sleep(0.05)"))
-    command = "trap '' HUP; exec " + " ".join([*COMMAND, "run", "-n", "2", "main.py"])
-    options = {"stdout": subprocess.PIPE, "text": True}
-    with subprocess.Popen(["/bin/sh", "-c", command], **options) as process:
-        workers(process)
-        process.send_signal(signal.SIGHUP)
+@pytest.mark.parametrize("names", [["HUP"], ["INT", "QUIT"], ["TERM"]])
+def test_what_the_command_was_told_to_ignore_its_processes_ignore(script, here, names):
+    """As under nohup, and in the background of a script."""
+    script("""
+        import os, time
+        print("up", os.getpid(), flush=True)
+        while not os.path.exists("go"):
+            time.sleep(0.01)
+    """)
+    told = f"trap '' {' '.join(names)}; exec \"$@\""
+    command = ["/bin/sh", "-c", told, "sh", *COMMAND, "run", "-n", "2", "main.py"]
+    with running(command, stdout=subprocess.PIPE, text=True) as process:
+        pids = workers(process)
+        started = [one.pid for one in psutil.Process(process.pid).children(recursive=True)]
+        assert {*pids} < {*started}
+        for pid in (process.pid, *started):
+            for name in names:
+                os.kill(pid, getattr(signal, f"SIG{name}"))
+        (here / "go").touch()
         process.communicate(timeout=30)
     assert process.returncode == 0
     assert runs()[-1].state == "finished"

@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-from processes import command, eventually, labelled
+from processes import command, eventually, labelled, running
 
 from mwmagic import Cluster, clusters, runs
 from mwmagic.client.export import Shared, export, export_record
@@ -111,10 +111,10 @@ def test_a_signal_ends_the_script_and_every_task(tmp_path, nothing_survives, num
     (tmp_path / "main.py").write_text(FAIL.replace("index == 1", "False"))
     text = export("script", config(), ["main.py"], {})
     env = {**os.environ, "PYTHON": sys.executable}
-    script = subprocess.Popen(["bash", "-c", text], cwd=tmp_path, env=env)
-    eventually(lambda: sum("main.py" in command(pid) for pid in labelled()) >= 4, "tasks")
-    script.send_signal(number)
-    assert script.wait(10) == 128 + (15 if number == signal.SIGHUP else number)
+    with running(["bash", "-c", text], cwd=tmp_path, env=env) as script:
+        eventually(lambda: sum("main.py" in command(pid) for pid in labelled()) >= 4, "tasks")
+        script.send_signal(number)
+        assert script.wait(10) == 128 + (15 if number == signal.SIGHUP else number)
 
 
 @pytest.mark.slow

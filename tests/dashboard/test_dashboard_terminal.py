@@ -11,6 +11,7 @@ import sys
 from dataclasses import replace
 
 import pytest
+from processes import running
 from rich.console import Console
 
 from mwmagic.dashboard.static import page
@@ -110,7 +111,7 @@ def in_terminal(command, folder):
     """
     mine, theirs = pty.openpty()
     env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30"}
-    with subprocess.Popen(
+    with running(
         command, cwd=folder, stdin=theirs, stdout=theirs, stderr=theirs, env=env
     ) as process:
         os.close(theirs)

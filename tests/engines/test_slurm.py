@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from accidents import LOST, agent, clients, had, kill, link, owned, way_back, way_there, worker
-from processes import children, eventually
+from processes import children, eventually, running
 from pythons import apart, elsewhere, program
 from slurm import GPUS
 from training import assert_it_is_found_elsewhere_on_one, trained
@@ -445,10 +445,11 @@ Cluster(2, engine="slurm", nodes=2, warm=False, detach=sys.argv[1] == "detach")
 def busy(slurm):
     """Have all nodes, so that every request waits."""
     words = ("salloc", "--nodes=3", "--exclusive", "cat")
-    with subprocess.Popen(words, stdin=subprocess.PIPE) as other:
+    with running(words, stdin=subprocess.PIPE) as other:
         eventually(lambda: slurm.jobs() and slurm.nodes(slurm.jobs()[0]), "a job")
         yield
         other.stdin.close()
+        other.wait(60)
 
 
 def waiting(slurm, *words):
@@ -623,9 +624,10 @@ def test_a_run_asks_again_after_a_preemption_and_waits_in_the_queue(slurm, clust
     eventually(lambda: len(places(training)) == 2)
     assert "batch" in slurm.complaint("scontrol", "requeue", job)
     urgent = ("--partition=urgent", "--nodes=3", "--exclusive")
-    with subprocess.Popen(["salloc", *urgent, "cat"], stdin=subprocess.PIPE) as other:
+    with running(["salloc", *urgent, "cat"], stdin=subprocess.PIPE) as other:
         eventually(lambda: training.words.startswith("waiting for machines: Slurm job"))
         other.stdin.close()
+        other.wait(60)
     eventually(lambda: len(places(training)) == 2)
     [setback] = training.status().setbacks
     assert setback.cause.finding.detail == f"Slurm job {job}: PREEMPTED"

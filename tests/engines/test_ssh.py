@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from accidents import LOST, agent, clients, had, kill, link, owned, way_back, way_there, worker
 from network import AHEAD_SECONDS
-from processes import alive, command, eventually, labelled, parent
+from processes import alive, command, eventually, labelled, parent, running
 from pythons import elsewhere, program
 from training import assert_it_is_found_elsewhere_on_one, trained
 
@@ -239,11 +239,12 @@ def master(lab):
     path = lab.folder / "shared"
     config = lab.configure("sharing", before=f"ControlPath {path}\nControlMaster auto\n")
     words = ["ssh", "-F", str(config), "-N", lab.names[0]]
-    with subprocess.Popen(words, stdin=subprocess.DEVNULL) as process:
+    with running(words, stdin=subprocess.DEVNULL) as process:
         eventually(path.exists, "shared connection")
         yield config
         assert process.poll() is None  # others may need it
         process.terminate()
+        process.wait(60)
 
 
 def shared(lab, tmp_path, master, then, **options):

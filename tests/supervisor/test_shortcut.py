@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-from processes import eventually
+from processes import eventually, running
 from test_guard import guarded
 
 from mwmagic import Cluster
@@ -28,12 +28,11 @@ sys.stdin.read()
 def holder():
     """A process that has a line, and prints what comes to its other end."""
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen([sys.executable, "-c", HOLDER], text=True, **pipes) as one:
+    with running([sys.executable, "-c", HOLDER], text=True, **pipes) as one:
         number, inode = map(int, one.stdout.readline().split())
         one.known = {"descriptor": number, "inode": inode}
         yield one
         one.stdin.close()
-        one.kill()
 
 
 def test_a_packet_reaches_the_other_end(holder):

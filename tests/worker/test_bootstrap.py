@@ -11,7 +11,7 @@ from pathlib import Path
 from textwrap import dedent, indent
 
 import pytest
-from processes import eventually
+from processes import eventually, running
 from programs import HELPER, PROGRAMS
 
 from mwmagic.model import variables
@@ -417,12 +417,11 @@ def test_sigusr1_writes_every_stack(folder, monkeypatch):
     """
     write(folder / "main.py", code)
     command = [sys.executable, BOOTSTRAP, "main.py"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as worker:
+    with running(command, stdout=subprocess.PIPE) as worker:
         worker.stdout.readline()
         for times in (1, 2):
             worker.send_signal(variables.STACKS_SIGNAL)
             eventually(lambda n=times: stacks.read_text().count("in blocked") == n, "a dump")
-        worker.kill()
     text = stacks.read_text()
     assert f'File "{folder / "main.py"}", line 4 in waits' in text
     assert "most recent call first" in text
