@@ -10,8 +10,17 @@ import posixpath
 
 __all__ = ["attribute", "file_of", "is_ours", "is_users"]
 
-_ROOMS = tuple(f"/mwmagic/{room}" for room in ("agent", "frameworks", "model", "repairs", "worker"))
+_ROOMS = ("agent", "frameworks", "model", "repairs", "worker")
 """The rooms that run inside a worker."""
+
+_HOMES = frozenset(
+    posixpath.dirname(posixpath.dirname(path))
+    for path in (posixpath.abspath(__file__), posixpath.realpath(__file__))
+)
+"""This package's folder, also as a worker names it."""
+
+_DELIVERED = {"code-": 64, "new-": 8, "mwmagic-": 8}
+"""How the folders begin and how many characters follow, into which other machines unpack it."""
 
 _INSTALLED = (
     "/site-packages/",
@@ -37,10 +46,27 @@ def file_of(module: object) -> str:
 
 
 def is_ours(file: str) -> bool:
-    """Return whether a file is a part of mwmagic that runs inside workers."""
+    """Return whether a file is a part of mwmagic that runs inside workers.
+
+    A project of the user's may lie in a folder of that name and have rooms of the same names.
+    """
     folder, _, name = file.removesuffix(".py").rpartition("/")
-    module = file.endswith(".py") and name.replace("_", "a").isalnum()
-    return module and (folder.endswith(_ROOMS) or file.endswith("/mwmagic/keras.py"))
+    home, _, room = folder.rpartition("/")
+    if not file.endswith(".py") or not name.replace("_", "a").isalnum():
+        return False
+    return _is_home(home) if room in _ROOMS else name == "keras" and _is_home(folder)
+
+
+def _is_home(folder: str) -> bool:
+    """Return whether this package lies in a folder, here, installed or on another machine."""
+    above, _, name = folder.rpartition("/")
+    parent = above.rpartition("/")[2]
+    unpacked = any(
+        parent.startswith(begin) and len(parent) == len(begin) + count
+        for begin, count in _DELIVERED.items()
+    )
+    installed = parent in ("site-packages", "dist-packages")
+    return folder in _HOMES or (name == "mwmagic" and (installed or unpacked))
 
 
 def _is_installed(file: str) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from provocations import GANG, MODEL
 
+import mwmagic
 from mwmagic import Cluster
 from mwmagic.client.reading import read
 from mwmagic.diagnosis import Exit, diagnose
@@ -166,10 +167,11 @@ def test_the_error_of_a_run_says_what_tensorflow_and_keras_say(tmp_path):
     assert EQUAL in lines[0] + lines[1]
     assert f"  at {script}, line 9, in call" in lines
     log = Path(run.status().tasks["worker:0"].log)
-    assert "/mwmagic/repairs/" in log.read_text()
-    assert [line for line in read(log, raw=True) if "/mwmagic/" in line]
+    package = Path(mwmagic.__file__).parent
+    assert f"{package}/repairs/" in log.read_text()
+    assert [line for line in read(log, raw=True) if f"{package}/" in line]
     shown = read(log)
-    assert not [line for line in shown if "/mwmagic/" in line]
+    assert not [line for line in shown if f"{package}/" in line]
     assert "    model.fit(np.ones((8, 2)), np.ones((8, 4)), verbose=0)" in shown
 
 

@@ -59,5 +59,12 @@ def test_what_is_mwmagics_own():
     assert is_ours(str(PACKAGE / "repairs/fit.py"))
     assert is_ours("/opt/site-packages/mwmagic/worker/bootstrap.py")
     assert is_ours(str(PACKAGE / "keras.py"))
-    assert not is_ours("/home/ann/mwmagic/main.py")
-    assert not is_ours("/home/ann/mwmagic/notebooks/main.py")
+    assert is_ours(f"/home/ann/.cache/mwmagic/code-{'0' * 64}/mwmagic/agent/spawn.py")
+    assert is_ours("/home/ann/.cache/mwmagic/new-a_b1c2d3/mwmagic/worker/task.py")
+
+
+@pytest.mark.parametrize("folder", ["", "notebooks/", "worker/", "model/"])
+def test_a_project_may_lie_in_a_folder_of_mwmagics_name(folder):
+    file = f"/home/ann/mwmagic/{folder}keras.py"
+    assert not is_ours(file)
+    assert is_users(file, file)

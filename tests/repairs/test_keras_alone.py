@@ -60,7 +60,7 @@ def outcome(with_keras, tmp_path_factory):
         with Gang(directory, path, [case], workers=1, nursery=with_keras) as gang:
             assert gang.wait() == [0], gang.tails()
             said, _, result = gang.text(0).strip().rpartition("\n")
-            assert "mwmagic" not in said
+            assert "mwmagic: " not in said
             return json.loads(result)
 
     return {case: of(case) for case in ("plain", "repaired", "edited")}
