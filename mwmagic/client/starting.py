@@ -4,30 +4,73 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
+import tempfile
 import threading
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from mwmagic import errors
 from mwmagic.logs.frame import FRAME
 
 from . import sockets
-from .ahead import newborn
 from .connection import error_named
 
 if TYPE_CHECKING:
-    import subprocess
     from collections.abc import Callable
 
     from mwmagic.model.start import Start
-
-    from .ahead import Newborn
 
 __all__ = ["discard", "start_supervisor"]
 
 START_SECONDS = 60.0
 """Time limit for a new supervisor to listen."""
+
+_PROGRAM = """\
+import os, sys
+library, own = os.path.dirname(os.__file__), sys.argv.pop()
+def rank(path):
+    return 0 if path.startswith(library) and "site-packages" not in path else 1 + (path != own)
+sys.path = sorted([*sys.path, own], key=rank)
+from mwmagic.supervisor.__main__ import main
+main()
+"""
+"""Starts a supervisor; its last argument is where this package is.
+
+What PYTHONPATH holds comes after Python's own modules, whose names it may have, and after this
+package, of which it may hold another version.
+"""
+
+
+class _Newborn:
+    """A supervisor's process that waits for its input, and what it prints before it has a log."""
+
+    def __init__(self) -> None:
+        self.errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - `close` closes it
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", _PROGRAM, str(Path(__file__).parents[2])],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.errors,
+            # Elsewhere a file of the user's, named like a standard module, would be imported.
+            cwd="/",
+            start_new_session=True,
+        )
+
+    def words(self) -> str:
+        """Return what it printed before it had a log."""
+        self.errors.seek(0)
+        return self.errors.read().decode("utf-8", "replace")
+
+    def close(self) -> None:
+        """Kill it."""
+        self.process.kill()
+        self.process.wait()
+        for file in (self.process.stdin, self.process.stdout, self.errors):
+            if file is not None:
+                file.close()
 
 
 def start_supervisor(
@@ -51,7 +94,7 @@ def start_supervisor(
     MwmagicError
         The supervisor could not start the cluster, for the reason in the message.
     """
-    born = newborn()
+    born = _Newborn()
     try:
         line = json.dumps(str(path)).encode() + b"\n" + start.as_line().encode() + b"\n"
         answer = _first_line(born.process, line, meanwhile)
@@ -64,7 +107,7 @@ def start_supervisor(
     return born.process
 
 
-def _check_ready(answer: dict[str, Any], born: Newborn, path: Path) -> None:
+def _check_ready(answer: dict[str, Any], born: _Newborn, path: Path) -> None:
     """Raise the error that a supervisor raised before it listened, if it did."""
     if "ready" in answer:
         return

@@ -9,13 +9,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .magic import Magic
 
-__all__ = ["DECLARATION", "NAMES", "find"]
-
-DECLARATION = "%mw_cluster"
-"""The magic that declares a cluster."""
+__all__ = ["NAMES", "find"]
 
 _HOMES = {
-    DECLARATION: "cluster",
+    "%mw_cluster": "cluster",
     "%%mw_worker": "worker",
     "%mw_wait": "worker",
     "%%mw_live": "live",

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from mwmagic.client.ahead import started_ahead
-
-from .catalogue import DECLARATION, find
+from .catalogue import find
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,27 +23,18 @@ class Entry:
         The magic as it is written, with its percent signs.
     session : callable
         Returns the session that the magic acts on.
-    begun : callable
-        Returns whether there is one: in the first, no cluster is known, and most likely a
-        supervisor is about to start.
     """
 
-    def __init__(
-        self, written: str, session: Callable[[], Session], begun: Callable[[], bool]
-    ) -> None:
+    def __init__(self, written: str, session: Callable[[], Session]) -> None:
         self.written = written
         self._session = session
-        self._begun = begun
 
     def __repr__(self) -> str:
         return f"<magic {self.written}>"
 
     def __call__(self, line: str, cell: str = "") -> object:
         """Do what the magic does with a line, and the cell below it."""
-        with ExitStack() as stack:
-            if self.written == DECLARATION and not self._begun():
-                stack.enter_context(started_ahead())
-            return find(self.written).call(self._session(), line, cell)
+        return find(self.written).call(self._session(), line, cell)
 
     @property
     def name(self) -> str:

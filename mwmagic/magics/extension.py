@@ -62,7 +62,7 @@ class Registered(Magics):
         if begun is not None:
             begun.defaults = self._defaults
         for written in NAMES:
-            one = Entry(written, lambda: self.session, lambda: self.begun is not None)
+            one = Entry(written, lambda: self.session)
             self.magics[one.kind][one.name] = one
 
     @property

@@ -17,7 +17,6 @@ from processes import children, eventually, printed
 import mwmagic
 from mwmagic import Cluster
 from mwmagic.client import sockets
-from mwmagic.client.ahead import started_ahead
 from mwmagic.client.connection import Connection
 from mwmagic.client.starting import start_supervisor
 from mwmagic.errors import ClusterError, MwmagicError, SupervisorError, SupervisorLost
@@ -209,24 +208,8 @@ def test_an_interrupted_start_leaves_nothing(tmp_path, monkeypatch, nothing_surv
     assert not list(sockets.directory().iterdir())
 
 
-@pytest.mark.slow
-def test_a_process_that_started_ahead_is_used_once_or_ended(tmp_path, nothing_survives):
-    with started_ahead():
-        before = {one.pid for one in psutil.Process().children()}
-        first = start_supervisor(start(tmp_path), sockets.fresh("c", tmp_path))
-        second = start_supervisor(start(tmp_path), sockets.fresh("d", tmp_path))
-        assert first.pid in before
-        assert second.pid not in before
-        with started_ahead():
-            pass
-        assert len(psutil.Process().children()) == len(before) + 1
-    for process in (first, second):
-        process.kill()
-        process.wait()
-
-
-def test_one_that_is_not_needed_ends_with_its_parent(nothing_survives):
-    code = "from mwmagic.client.ahead import newborn; print(newborn().process.pid)"
+def test_a_supervisor_whose_parent_ends_before_it_names_a_cluster_ends_too(nothing_survives):
+    code = "from mwmagic.client.starting import _Newborn; print(_Newborn().process.pid)"
     pid = int(printed(code))
     eventually(lambda: not psutil.pid_exists(pid), "end of the supervisor's process")
 
