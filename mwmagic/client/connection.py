@@ -9,8 +9,9 @@ import struct
 import threading
 import time
 import traceback
+from collections import deque
 from contextlib import suppress
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from mwmagic import errors
@@ -26,9 +27,6 @@ from mwmagic.model.messages import (
     decode,
     encode,
 )
-from mwmagic.worker.ear import Ear
-
-from .shield import Shield
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,21 +95,27 @@ _News = tuple[str, dict[str, Any]]
 
 
 class Conversation:
-    """What a supervisor tells, bit by bit, of what a request asked for.
+    """What a supervisor tells, bit by bit, of what a request asked for."""
 
-    Parameters
-    ----------
-    ear : Ear
-        Has the connection listen.
-    """
-
-    def __init__(self, ear: Ear) -> None:
-        self._news: SimpleQueue[_News | errors.MwmagicError] = SimpleQueue()
-        self._ear = ear
+    def __init__(self) -> None:
+        self._news: deque[_News | errors.MwmagicError] = deque()
+        self._changes: SimpleQueue[None] = SimpleQueue()
 
     def put(self, news: _News | errors.MwmagicError) -> None:
         """Take what is told, or the error that ends it."""
-        self._news.put(news)
+        self._news.append(news)
+        self._changes.put(None)
+
+    def wait(self, seconds: float | None) -> bool:
+        """Return whether something is told within some seconds; Ctrl-C meanwhile loses nothing."""
+        until = None if seconds is None else time.monotonic() + seconds
+        while not self._news:
+            # Only a hint to look again: if Ctrl-C raises as `get` returns, what it returns is lost.
+            with suppress(Empty):
+                self._changes.get(timeout=until and max(0.0, until - time.monotonic()))
+            if until is not None and time.monotonic() >= until:
+                break
+        return bool(self._news)
 
     def next(self, seconds: float | None) -> tuple[str, dict[str, Any]]:
         """Return what is told next, and the particulars.
@@ -125,24 +129,12 @@ class Conversation:
         SupervisorLost
             It is gone.
         """
-        if self._news.empty() and self._heard(seconds):
-            seconds = 0.0
-        news = self._news.get(timeout=seconds)
+        if not self.wait(seconds):
+            raise Empty
+        news = self._news.popleft()
         if isinstance(news, errors.MwmagicError):
             raise news
         return news
-
-    def _heard(self, seconds: float | None) -> bool:
-        """Listen until something comes or time is up; return False if another thread listens."""
-        until = None if seconds is None else time.monotonic() + seconds
-        with Shield() as shield, self._ear.lent() as mine:
-            while mine and self._news.empty():
-                with shield.gap:
-                    came = self._ear.wait(until and until - time.monotonic())
-                if not came:
-                    break
-                self._ear.take()
-        return mine
 
 
 LOOKS = frozenset({"hello", "snapshot", "stacks"})
@@ -198,8 +190,7 @@ class Connection:
         self.pid = _peer(self._socket)
         self._incoming = self._socket.dup()  # which stays open until its end has been read
         self._buffer = LineBuffer()
-        self._ear = Ear(self._incoming.fileno(), self._receive)
-        self._ear.start("mwmagic-connection")
+        threading.Thread(target=self._listen, name="mwmagic-connection", daemon=True).start()
         if owner or wake:
             self._wake()
         try:
@@ -287,7 +278,7 @@ class Connection:
         self._wake()
         with self._changed:
             self._next += 1
-            conversation = self._conversations[self._next] = Conversation(self._ear)
+            conversation = self._conversations[self._next] = Conversation()
             self._send(check({"type": kind, "id": self._next, **fields}, REQUESTS))
             if self._lost:
                 conversation.put(self._gone())
@@ -346,20 +337,13 @@ class Connection:
             "declare the cluster again with %mw_cluster"
         )
 
-    def _receive(self) -> bool:
-        """Take what the supervisor has sent; return whether it may send more."""
-        try:
-            data = self._incoming.recv(RECEIVE_BYTES, socket.MSG_DONTWAIT)
-            if data:
+    def _listen(self) -> None:
+        """Take what the supervisor sends, until either side hangs up."""
+        with suppress(OSError, errors.MwmagicError, ValueError):
+            while data := self._incoming.recv(RECEIVE_BYTES):
                 for line in self._buffer.lines(data):
                     self._take(_reply(line))
-                return True
-        except BlockingIOError:
-            return True
-        except (OSError, errors.MwmagicError, ValueError):
-            pass  # hung up, on either side; said below
         self._end()
-        return False
 
     def _end(self) -> None:
         self._incoming.close()

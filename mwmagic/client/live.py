@@ -112,12 +112,14 @@ class LiveCell:
         SupervisorLost
             It is gone.
         """
-        try:
-            what, said = self._conversation.next(seconds)
-        except Empty:
-            return None
-        kind = What(what)
-        self._take(kind, said)
+        with Shield() as shield:
+            with shield.gap:
+                came = self._conversation.wait(seconds)
+            if not came:
+                return None
+            what, said = self._conversation.next(0.0)
+            kind = What(what)
+            self._take(kind, said)
         return kind, said
 
     def _take(self, what: What, said: Mapping[str, Any]) -> None:

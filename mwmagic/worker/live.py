@@ -43,7 +43,6 @@ from mwmagic.repairs.imports import after_import
 
 from . import collectives
 from .collectives import CollectiveEnded, Collectives
-from .ear import Ear
 from .line import descriptor
 from .value import bundle, figures
 
@@ -128,7 +127,7 @@ def _tame(pdb: ModuleType) -> None:
 class _Loop:
     """Runs cells on the main thread, where frameworks expect code.
 
-    While it runs one, another thread listens for what concerns that cell.
+    Another thread reads the line, so that what concerns a running cell is taken while it runs.
     """
 
     def __init__(self, line: socket.socket) -> None:
@@ -141,7 +140,7 @@ class _Loop:
         self._deciding = threading.Lock()
         self._replies: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._asking = threading.Lock()
-        self._ear: Ear | None = None
+        self._listening = False
         self._events: asyncio.AbstractEventLoop | None = None
         self._collectives = Collectives(self._meet)
         self._meeting: queue.SimpleQueue[str] = queue.SimpleQueue()
@@ -158,11 +157,11 @@ class _Loop:
         vars(builtins)["display"] = self._display  # as in IPython
         os.environ.setdefault("MPLBACKEND", "agg")
         self._collectives.install()
-        ear = self._hear()
+        self._listen()
         if end is not None:
             self._say(end)
         self._say({"live": "ready"})
-        while (order := self._next(ear)) is not None:
+        while (order := self._orders.get()) is not None:
             if order["do"] == "look":
                 self._say({"live": "looked", "cell": 0, **self._looked(order)})
                 continue
@@ -182,25 +181,30 @@ class _Loop:
         look = completions if order["wanted"] == "names" else described
         return {"look": order["look"], "found": look(order["text"], self._names)}
 
-    def _hear(self) -> Ear:
-        """Begin to listen, unless that has begun."""
-        if self._ear is None:
-            self._ear = Ear(self._line.fileno(), self._take)
-            self._ear.start("mwmagic-live")
-        return self._ear
+    def _listen(self) -> None:
+        """Begin to read the line, unless that has begun."""
+        with self._deciding:
+            begun, self._listening = self._listening, True
+        if not begun:
+            threading.Thread(target=self._read, name="mwmagic-live", daemon=True).start()
 
-    def _next(self, ear: Ear) -> dict[str, Any] | None:
-        """Wait for the next order; None at the end of the line."""
-        with ear.lent():
-            while self._orders.empty():
-                ear.wait()
-                ear.take()
-        return self._orders.get()
+    def _read(self) -> None:
+        """Take what the supervisor sends; the end of the line is that of the loop."""
+        while packet := self._received():
+            self._ordered(json.loads(packet))
+        self._orders.put(None)
+        self._replies.put(None)
+
+    def _received(self) -> bytes:
+        """Return the next packet; at the end of the line, or after an error, an empty one."""
+        with suppress(OSError):
+            return self._line.recv(CELL_BYTES)
+        return b""
 
     def ask(self, prompt: object = "", /) -> str:
         """Return a line that the user types in the notebook, as `input` does."""
         debugger = _debugs(sys._getframe(1))  # noqa: SLF001 - of `input`, or of `ask`
-        self._hear()
+        self._listen()
         try:
             with self._asking:  # of one thread at a time
                 text = self._answered(str(prompt)[:RAISED_CHARACTERS], debugger=debugger)
@@ -285,21 +289,6 @@ class _Loop:
     def _interrupted(self, _number: int, _frame: FrameType | None) -> None:
         if self._running:
             raise KeyboardInterrupt
-
-    def _take(self) -> bool:
-        """Take a packet, if there is one; the end of the line is that of the loop."""
-        try:
-            packet = self._line.recv(CELL_BYTES, socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            return True
-        except OSError:
-            packet = b""
-        if packet:
-            self._ordered(json.loads(packet))
-            return True
-        self._orders.put(None)
-        self._replies.put(None)
-        return False
 
     def _ordered(self, order: dict[str, Any]) -> None:
         if order["do"] == "interrupt":

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 
 import pytest
 
+from mwmagic.client.connection import Conversation
+from mwmagic.client.live import LiveCell
 from mwmagic.client.shield import Shield
 
 
@@ -85,3 +88,42 @@ def test_other_threads_need_none():
     thread.start()
     thread.join()
     assert found == [signal.default_int_handler]
+
+
+def pressing(at):
+    """Return a function for `sys.settrace` that presses Ctrl-C at one instruction of the client."""
+    left = iter(range(at, -1, -1))
+
+    def trace(frame, event, _):
+        if "mwmagic/client" not in frame.f_code.co_filename:
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode" and next(left, None) == 0:
+            signal.raise_signal(signal.SIGINT)
+        return trace
+
+    return trace, left
+
+
+def test_whichever_instruction_ctrl_c_interrupts_a_cells_answer_is_taken():
+    given = {"ok": True, "value": {}, "seconds": 0.0, "start": 0, "end": 0}
+    usual, raised = sys.gettrace(), 0
+    for at in range(10_000):
+        conversation = Conversation()
+        conversation.put(("answer", {"task": "worker:0", **given}))
+        cell = LiveCell(conversation, 1)
+        trace, left = pressing(at)
+        try:
+            sys.settrace(trace)
+            cell.news(0.0)
+        except KeyboardInterrupt:
+            raised += 1
+            sys.settrace(usual)
+            cell.news(0.0)
+        finally:
+            sys.settrace(usual)
+        assert cell.answers, at
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        if next(left, None) is not None:  # it has fewer instructions
+            break
+    assert raised > 100
