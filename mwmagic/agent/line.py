@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 
 from .wire import PACKET_BYTES
@@ -24,12 +23,6 @@ class LinePair:
         self.near.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         self.ended = False
         self.dropped = 0
-
-    @property
-    def known(self) -> dict[str, int]:
-        """By what another process finds the near end."""
-        number = self.near.fileno()
-        return {"descriptor": number, "inode": os.fstat(number).st_ino}
 
     def take(self) -> bytes | None:
         """Return the next packet, empty if it must not be forwarded, or None if there is none."""

@@ -142,7 +142,6 @@ EVENTS: dict[str, Fields] = {
         "time": NUMBER,
         "wall": NUMBER,
         "warm": bool,
-        "line": (dict, type(None)),
     },
     "output": {"process": str, "offset": int, "data": str},
     "said": {"process": str, "time": NUMBER, "size": int, "data": str},
@@ -175,8 +174,6 @@ which copy of this package are there, for the commands that use them, a ``folder
 are brought, and the machine's IP addresses by network interface.
 ``cooled`` says that there is no zygote, and which module is the reason if one is; ``stale`` that a
 zygote ends because other packages are installed by now.
-``started`` says which of the agent's descriptors is the worker's ``line``, if it has one, and the
-socket's inode: a supervisor on the same machine may write there itself.
 ``found`` has None for a package that is not there, and no text for one without a version.
 ``reached`` has None for each target that was reached; otherwise ``why`` not (one of `OBSTACLES`),
 the IP addresses ``at`` which it was sought, and the ``error``.

@@ -142,7 +142,7 @@ class Workers:
         self.loop.watch(process.pidfd, lambda: self.exited(process))
         self.relay.watch(process)
         fields = {"process": process.name, "pid": process.pid, "warm": process.warm}
-        self.outlet.emit("started", line=process.line.known, **fields, **clocks())
+        self.outlet.emit("started", **fields, **clocks())
         if process.deadline is not None and process.deadline > time.monotonic():
             process.signal(signal.SIGTERM)  # it was asked to end before it had started
 

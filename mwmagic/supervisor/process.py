@@ -105,8 +105,6 @@ class TaskProcess:
         Bytes of output that were read, and that its agent may not yet send as many of again.
     deaf : Whereabouts or None
         Why it could not be asked for its stack, when it was last.
-    line : dict or None
-        By what its line is known, as the agent's event `started` says.
     """
 
     def __init__(
@@ -141,7 +139,6 @@ class TaskProcess:
         self.deaf: Whereabouts | None = None
         self.pid: int | None = None
         self.warm = False
-        self.line: dict[str, int] | None = None
         self.usage: dict[str, Any] = {}
         self.stalled: float | None = None
         self.size = 0
@@ -155,7 +152,6 @@ class TaskProcess:
         self.state = TaskState.RUNNING
         self.pid = event["pid"]
         self.warm = event["warm"]
-        self.line = event["line"]
 
     def output(self, event: Message) -> list[Update]:
         """Read what it printed and return the progress that it shows."""

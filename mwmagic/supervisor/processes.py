@@ -7,13 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mwmagic import gang as g
-from mwmagic.agent.wire import as_bytes
 from mwmagic.frameworks import framework_for
 from mwmagic.model import variables
 from mwmagic.model.status import Importing, TaskState
 
 from .process import TaskProcess
-from .shortcut import Shortcut, borrowed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -72,7 +70,6 @@ class Processes:
         self._latest: dict[Task, TaskProcess] = {}
         self._keyed: dict[str, TaskProcess] = {}
         self._named: dict[str, TaskProcess] = {}
-        self._shortcuts: dict[TaskProcess, Shortcut | None] = {}
 
     def __iter__(self) -> Iterator[TaskProcess]:
         return iter(self._latest.values())
@@ -197,29 +194,10 @@ class Processes:
     def tell(self, processes: Sequence[TaskProcess], packet: str) -> None:
         """Send processes a packet on their lines; to those of a machine together."""
         keys: dict[Channel, list[str]] = {}
-        data = as_bytes(packet)
         for process in processes:
-            shortcut = self._shortcut(process)
-            if shortcut is None or not shortcut.tell(data):
-                keys.setdefault(self._place.channel(process.task), []).append(self.key(process))
+            keys.setdefault(self._place.channel(process.task), []).append(self.key(process))
         for channel, own in keys.items():
             channel.send("tell", processes=own, data=packet)
-
-    def _shortcut(self, process: TaskProcess) -> Shortcut | None:
-        """Return the short way to a process on this machine, if there is one."""
-        if process.state is TaskState.ENDED:
-            return None
-        if process not in self._shortcuts:
-            channel = self._place.channel(process.task)
-            agent = channel.pid if channel.host.here else None
-            self._shortcuts[process] = borrowed(agent, process.line)
-        return self._shortcuts[process]
-
-    def hang_up(self, process: TaskProcess) -> None:
-        """Give up the short way to a process that has ended."""
-        shortcut = self._shortcuts.pop(process, None)
-        if shortcut is not None:
-            shortcut.close()
 
     async def carry(self, process: TaskProcess, path: Path) -> None:
         """Bring a file of the record to a process, if it is on another disk."""

@@ -426,7 +426,6 @@ class LiveRun:
     def _exited(self, process: TaskProcess, end: Exit) -> None:
         why = self._exits.add(end)
         self._session.exited(process)
-        self._processes.hang_up(process)
         self._stalls.gone(process)
         trains = self._roles[process.task] is not g.Role.AUXILIARY
         reached = self._comparison.of(process.furthest) if trains else None

@@ -179,7 +179,7 @@ class FakeAgent:
 
     async def _run(self, worker: FakeWorker, *, warm: bool) -> None:
         own = {"process": worker.process, "pid": worker.pid, "warm": warm}
-        self.emit("started", line=None, **own, **self._clocks())
+        self.emit("started", **own, **self._clocks())
         code = await worker.run(self._script)
         moment = self._clocks()
         self._forward(worker, all_of_it=True)
