@@ -27,14 +27,13 @@ import signal
 import socket
 import sys
 import time
-from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from .imports import Unfit, check_forkable, flush, import_ahead, import_all
 from .installations import Installations
-from .memory import Packing, joined, uncollected
+from .memory import release, uncollected
 from .postponed import postponed
 from .system import LIBC, PR_SET_PDEATHSIG, wear
 from .variables import LABEL, LINE
@@ -87,7 +86,7 @@ def prepare(bootstrap: str, names: list[str], ahead: list[str], later: list[str]
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     module = load(bootstrap)
     with uncollected():
-        with joined() if names else nullcontext(), postponed(later):
+        with postponed(later):
             missing = import_all(names)
         if names and len(missing) == len(names):
             raise RuntimeError("; ".join(missing))
@@ -117,7 +116,8 @@ def divided(words: list[str], count: int) -> list[list[str]]:
 def settle() -> None:
     """Leave nothing buffered that a worker would print, and no garbage that it would touch.
 
-    Nor are there modules of this program left, which a worker of it would have to drop.
+    Nor are there modules of this program left, which a worker of it would have to drop, or pages
+    of files.
     """
     package = __package__ or ""
     for name in [name for name in sys.modules if name.partition(".")[0] == package]:
@@ -125,6 +125,7 @@ def settle() -> None:
     flush()
     gc.collect()
     gc.freeze()
+    release()
 
 
 def say(channel: socket.socket, **fields: object) -> None:
@@ -151,22 +152,15 @@ class Spares:
 
     def __init__(self, most: int) -> None:
         self.free: list[int] = []
-        self._packing = Packing()
         self._most = most
         self._wanted = min(FIRST_SPARE_COUNT, most)
         self._taken = 0
 
     def orders(self, channel: socket.socket) -> list[list[int]]:
         """Wait for orders that no spare takes, or until spares are missing: then return nothing."""
-        pause = QUIET_SECONDS
         while True:
-            rest = len(self.free) < self._wanted or not self._packing.over
-            watched = self.free or [channel.fileno()]
-            ready = select.select(watched, [], [], pause if rest else None)[0]
-            if not ready and not self._packing.over:
-                self._packing.go_on()  # before there are spares, which would share what is packed
-                pause = 0.0
-                continue
+            pause = QUIET_SECONDS if len(self.free) < self._wanted else None
+            ready = select.select(self.free or [channel.fileno()], [], [], pause)[0]
             if not ready:
                 return []
             if not self.free:

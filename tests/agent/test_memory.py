@@ -1,35 +1,15 @@
-"""Memory in huge pages."""
+"""Memory of a process that imports much."""
 
 from __future__ import annotations
 
 import gc
 import mmap
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from mwmagic.agent import memory
-from mwmagic.agent.memory import (
-    HUGE_PAGE_BYTES,
-    PACKED_BYTES,
-    Packing,
-    pieces,
-    release,
-    uncollected,
-    unwritten,
-)
-
-MAPS = b"""\
-00400000-00a00000 rw-p 00000000 00:00 0
-00b01000-00fff000 rw-p 00000000 00:00 0                                  [heap]
-01000000-01200000 rw-p 00000000 fe:00 12                                 /lib/a b.so
-01400000-01800000 r--p 00000000 00:00 0
-01a00000-01e00000 rw-s 00000000 00:00 0
-7f0000000000-7f0002400000 rw-p 00000000 00:00 0
-7ffc00000000-7ffc00400000 rw-p 00000000 00:00 0                          [stack]
-"""
+from mwmagic.agent.memory import release, uncollected, unwritten
 
 SMAPS = """\
 {}                               {}
@@ -41,40 +21,6 @@ SwapPss:               {} kB
 VmFlags: rd mr mw me
 """
 LIBRARY = "/lib/a b: c.so (deleted)"
-
-
-def test_what_huge_pages_can_hold_is_private_memory_of_no_file():
-    large = 0x7F0000000000
-    assert pieces(MAPS) == [
-        (0x400000, 0xA00000),
-        (0xC00000, 0xE00000),
-        (large, large + PACKED_BYTES),
-        (large + PACKED_BYTES, large + 2 * PACKED_BYTES),
-        (large + 2 * PACKED_BYTES, large + 0x2400000),
-    ]
-
-
-def test_it_changes_nothing_that_is_in_memory():
-    data = mmap.mmap(-1, 4 * HUGE_PAGE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    data[:] = (pattern := bytes(range(256)) * (len(data) // 256))
-    packing = Packing()
-    while not packing.over:
-        packing.go_on()
-    assert data[:] == pattern
-
-
-def test_a_system_without_it_is_left_as_it_is(monkeypatch):
-    asked = []
-
-    def refuse(*args):
-        asked.append(args)
-        return -1
-
-    monkeypatch.setattr(memory.LIBC, "madvise", refuse)
-    packing = Packing()
-    while not packing.over:
-        packing.go_on()
-    assert asked
 
 
 @pytest.mark.parametrize(
@@ -137,33 +83,3 @@ def test_no_garbage_is_looked_for_while_much_is_imported(own):
     finally:
         gc.callbacks.pop()
         gc.set_threshold(*usual)
-
-
-SPREAD = """
-import bisect, collections, contextlib, mmap, sys
-from mwmagic.agent.memory import joined
-
-with eval(sys.argv[1]):
-    made, maps = [], []
-    for _ in range(8):
-        made += [bytes(400) for _ in range(4000)]
-        maps.append(mmap.mmap(-1, 64 << 20))
-starts = [int(line.partition("-")[0], 16) for line in open("/proc/self/maps")]
-areas = collections.Counter(bisect.bisect(starts, id(one)) for one in made)
-print(max(map(id, made)) - min(map(id, made)) >> 20, 100 * max(areas.values()) // len(made))
-"""
-
-
-def spread(way):
-    """Return over how many megabytes objects lie, and what percentage is in one piece."""
-    done = subprocess.run([sys.executable, "-c", SPREAD, way], check=True, capture_output=True)
-    return [int(number) for number in done.stdout.split()]
-
-
-def test_objects_lie_side_by_side_though_files_are_mapped_meanwhile():
-    megabytes, percent = spread("joined(32 << 20)")
-    assert 13 <= megabytes <= 99
-    assert percent > 80
-    megabytes, percent = spread("contextlib.nullcontext()")
-    assert megabytes >= 300
-    assert percent < 30
