@@ -11,14 +11,8 @@ from .case import Case, Line, Skipped
 from .clusters import MOMENT, Moments, by_hand, cluster, folder, torchrun
 from .ratio import alternated
 
-APART_SECONDS = 1.0
-"""How long after a launch's end the next one in the same way begins, at least.
-
-A warm process makes itself ready for a launch half a second after the one before.
-"""
-
 PROGRAM = MOMENT + "moment()\n"
-AIMS = {("cold", "bare"): 2.0, ("warm", "cold"): 1.2}
+AIMS = {("cold", "bare"): 2.0}
 
 
 class Launch:
@@ -26,15 +20,12 @@ class Launch:
 
     def __init__(self, path, size, start):
         self.moments, self.size, self.start = Moments(path), size, start
-        self.ended = 0.0
 
     def seconds(self):
-        time.sleep(max(0.0, self.ended + APART_SECONDS - time.monotonic()))
         began = time.monotonic()
         finish = self.start()
         found = self.moments.next(self.size)
         finish()
-        self.ended = time.monotonic()
         return max(found.values()) - began
 
 

@@ -1,13 +1,13 @@
 """The zygote: a process that has imported a framework and forks workers, which need not import it.
 
-The agent starts it as ``python DIR/__main__.py zygote SPARES BOOTSTRAP MODULE ... -- AHEAD ... --
-POSTPONED ...``, where SPARES is how many forks may wait for an order, AHEAD are modules that it can
-do without, and POSTPONED are imports of the framework's that are left to the workers, with a socket
-as standard input. It writes one line of JSON when the imports are done. Then each
-byte on the socket asks for one worker and comes with four descriptors: a file with the request, the
-worker's output, a pipe on which the worker answers with its process id or with the reason why it
-could not be started, and the worker's end of its line. If the request names modules instead, the
-fork imports them and is a zygote itself, whose socket is the last descriptor.
+The agent starts it as ``python DIR/__main__.py zygote BOOTSTRAP MODULE ... -- AHEAD ... --
+POSTPONED ...``, where AHEAD are modules that it can do without, and POSTPONED are imports of the
+framework's that are left to the workers, with a socket as standard input. It writes one line of
+JSON when the imports are done. Then each byte on the socket asks for one worker and comes with four
+descriptors: a file with the request, the worker's output, a pipe on which the worker answers with
+its process id or with the reason why it could not be started, and the worker's end of its line. If
+the request names modules instead, the fork imports them and is a zygote itself, whose socket is the
+last descriptor.
 
 It runs no operation of the framework and has a single thread, because a fork copies only one.
 OpenBLAS is limited to one thread before the imports; a worker's own ``OPENBLAS_NUM_THREADS`` comes
@@ -45,15 +45,6 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 LIBC.getenv.restype = ctypes.c_void_p
-
-FIRST_SPARE_COUNT = 2
-"""How many forks wait for an order until it is known how many are asked for at once."""
-
-REHEARSAL = "MWMAGIC_REHEARSAL"
-"""A variable that no worker sees."""
-
-QUIET_SECONDS = 0.5
-"""How long nothing was asked for when new ones are forked, so as not to slow down a start."""
 
 
 def take_socket() -> socket.socket:
@@ -133,66 +124,6 @@ def say(channel: socket.socket, **fields: object) -> None:
     channel.sendall(json.dumps(fields).encode("ascii") + b"\n")
 
 
-class Spares:
-    """Forks that wait for an order, since a fork of a large process takes many milliseconds.
-
-    Whichever of them reads an order first takes it. It writes a byte to a pipe of its own then,
-    which ends without one if it dies.
-
-    Parameters
-    ----------
-    most : int
-        How many may wait.
-
-    Attributes
-    ----------
-    free : list of int
-        The other ends of those that wait.
-    """
-
-    def __init__(self, most: int) -> None:
-        self.free: list[int] = []
-        self._most = most
-        self._wanted = min(FIRST_SPARE_COUNT, most)
-        self._taken = 0
-
-    def orders(self, channel: socket.socket) -> list[list[int]]:
-        """Wait for orders that no spare takes, or until spares are missing: then return nothing."""
-        while True:
-            pause = QUIET_SECONDS if len(self.free) < self._wanted else None
-            ready = select.select(self.free or [channel.fileno()], [], [], pause)[0]
-            if not ready:
-                return []
-            if not self.free:
-                orders = gathered(channel)
-                self._note(len(orders))
-                return orders
-            for end in ready:
-                self._note(len(os.read(end, 1)))
-                self.free.remove(end)
-                os.close(end)
-
-    def _note(self, taken: int) -> None:
-        """Note that workers were started; as many as at once now may be at once later."""
-        self._taken += taken
-        self._wanted = min(max(self._wanted, self._taken), self._most)
-
-    def missing(self) -> list[int]:
-        """Return the ends for as many new spares as are missing."""
-        self._taken = 0
-        ends = []
-        for _ in range(self._wanted - len(self.free)):
-            reader, writer = os.pipe2(os.O_CLOEXEC)
-            self.free.append(reader)
-            ends.append(writer)
-        return ends
-
-    def forget(self) -> None:
-        """Close, in a fork, what belongs to the others."""
-        for end in self.free:
-            os.close(end)
-
-
 class Duty(NamedTuple):
     """What a zygote passes on to its heirs.
 
@@ -200,8 +131,6 @@ class Duty(NamedTuple):
     ----------
     agent : int
         The agent's process.
-    most : int
-        How many spares may wait.
     installations : Installations
         What was installed before it imported anything.
     bootstrap : ModuleType
@@ -209,54 +138,26 @@ class Duty(NamedTuple):
     """
 
     agent: int
-    most: int
     installations: Installations
     bootstrap: ModuleType
 
 
 def serve(channel: socket.socket, duty: Duty) -> list[str]:
     """Fork workers until the agent is gone; return only in a worker, with its argv."""
-    spares = Spares(duty.most)
     while True:
-        orders = spares.orders(channel)
-        shares = orders or [[end] for end in spares.missing()]
-        middle, own = forked(shares)
-        for descriptor in (one for share in shares if share is not own for one in share):
+        orders = gathered(channel)
+        middle, own = forked(orders)
+        for descriptor in (one for order in orders if order is not own for one in order):
             os.close(descriptor)
         if own:
             os.setsid()  # before it has a badge, by which the agent may kill its process group
-            spares.forget()
             reseed()
-            order = own if orders else awaited(channel, own, duty, middle)
             channel.close()
-            return follow(order, duty, middle)
-
-
-def awaited(channel: socket.socket, own: list[int], duty: Duty, middle: int) -> list[int]:
-    """Wait, as a spare, for an order, and return its descriptors."""
-    join(duty.agent, middle)
-    rehearse(duty)
-    order = received(channel)
-    os.write(own[0], b"t")
-    os.close(own[0])
-    return order
-
-
-def rehearse(duty: Duty) -> None:
-    """Do in advance what an order will have this fork do: the pages for that are then its own.
-
-    The environment is changed and put back.
-    """
-    if duty.installations.changed:
-        return
-    request = json.loads(json.dumps({"argv": sys.argv, "env": dict(os.environ)}))
-    os.environ[REHEARSAL] = os.path.realpath(sys.argv[3])
-    dress({as_bytes(key): as_bytes(value) for key, value in request["env"].items()})
-    duty.bootstrap.rehearse()
+            return follow(own, duty, middle)
 
 
 def gathered(channel: socket.socket) -> list[list[int]]:
-    """Read the orders that are there; return the descriptors of each."""
+    """Wait for orders, and read all that are there; return the descriptors of each."""
     orders = [received(channel)]
     while select.select([channel], [], [], 0)[0] and channel.recv(1, socket.MSG_PEEK):
         orders.append(received(channel))
@@ -271,7 +172,7 @@ def received(channel: socket.socket) -> list[int]:
     return descriptors
 
 
-def forked(shares: list[list[int]]) -> tuple[int, list[int]]:
+def forked(orders: list[list[int]]) -> tuple[int, list[int]]:
     """Fork processes that become children of the agent.
 
     They are forked by an intermediate process, which exits at once, and the agent adopts orphans.
@@ -279,8 +180,8 @@ def forked(shares: list[list[int]]) -> tuple[int, list[int]]:
 
     Parameters
     ----------
-    shares : list of list of int
-        The descriptors of each: a worker's order, or a spare's pipe.
+    orders : list of list of int
+        The descriptors of each.
 
     Returns
     -------
@@ -290,26 +191,25 @@ def forked(shares: list[list[int]]) -> tuple[int, list[int]]:
     try:
         child = os.fork()
     except OSError as error:
-        for share in shares:
-            decline(share, error)
+        for order in orders:
+            decline(order, error)
         return 0, []
     if child:
         os.waitpid(child, 0)
         return 0, []
     middle = os.getpid()
-    for share in shares:
+    for order in orders:
         try:
             if not os.fork():
-                return middle, share
+                return middle, order
         except OSError as error:  # noqa: PERF203 - each order gets its own answer
-            decline(share, error)
+            decline(order, error)
     os._exit(0)
 
 
-def decline(share: list[int], error: OSError) -> None:
-    """Say that a worker cannot be forked; a spare is only missing."""
-    if len(share) == ORDER_DESCRIPTORS:
-        os.write(share[2], f"cannot fork: {error.strerror}".encode())
+def decline(order: list[int], error: OSError) -> None:
+    """Say that a worker cannot be forked."""
+    os.write(order[2], f"cannot fork: {error.strerror}".encode())
 
 
 def refuse(answer: int, reason: str) -> NoReturn:
@@ -407,9 +307,9 @@ def main() -> tuple[ModuleType, list[str]]:
     agent, installations = os.getppid(), Installations()
     channel = take_socket()
     hide_folder()
-    names, ahead, later = divided(sys.argv[4:], 3)
-    module = prepared(channel, partial(prepare, sys.argv[3], names, ahead, later))
-    return module, serve(channel, Duty(agent, int(sys.argv[2]), installations, module))
+    names, ahead, later = divided(sys.argv[3:], 3)
+    module = prepared(channel, partial(prepare, sys.argv[2], names, ahead, later))
+    return module, serve(channel, Duty(agent, installations, module))
 
 
 def prepared(channel: socket.socket, imports: Callable[[], ModuleType]) -> ModuleType:

@@ -131,7 +131,7 @@ class Zygote:
         self._orders.clear()
 
     def retire(self) -> None:
-        """Let it end, with its spares, once it has forked what it was asked for."""
+        """Let it end once it has forked what it was asked for."""
         self.send()
         self.retired = True
         with suppress(OSError):  # it is ending anyway

@@ -10,13 +10,7 @@ if TYPE_CHECKING:
 
     from mwmagic.engines.channel import Channel
 
-__all__ = ["SPARE_COUNT", "warm_command", "worker_command"]
-
-SPARE_COUNT = 16
-"""How many forks of a warm process may wait for a start; each has a megabyte or two of its own.
-
-On another machine none waits: a scheduler may count for each what all of them share.
-"""
+__all__ = ["warm_command", "worker_command"]
 
 
 def worker_command(channel: Channel) -> list[str]:
@@ -36,6 +30,5 @@ def warm_command(
     """
     python, bootstrap = worker_command(channel)
     program = f"{channel.package}/agent/__main__.py"
-    spares = str(SPARE_COUNT if channel.host.here else 0)
     later = [f"{importer}={module}" for importer, module in postponed.items()]
-    return [python, program, "zygote", spares, bootstrap, *modules, "--", *ahead, "--", *later]
+    return [python, program, "zygote", bootstrap, *modules, "--", *ahead, "--", *later]

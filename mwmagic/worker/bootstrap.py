@@ -44,14 +44,6 @@ def remember() -> None:
     imports.remember()
 
 
-def rehearse() -> None:
-    """Do what a worker's start does, in a fork that waits for an order; see `rehearsal`."""
-    _find_package()
-    from mwmagic.worker.rehearsal import rehearse
-
-    rehearse()
-
-
 def main(argv: list[str]) -> None:
     """Run ``argv[0]`` as ``__main__`` with the arguments ``argv``; does not return.
 

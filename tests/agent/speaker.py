@@ -16,8 +16,7 @@ from pathlib import Path
 from processes import PATIENCE
 
 AGENT = Path(__file__).parents[2] / "mwmagic" / "agent" / "__main__.py"
-SPARE_COUNT = 6
-ZYGOTE = [str(AGENT), "zygote", str(SPARE_COUNT)]
+ZYGOTE = [str(AGENT), "zygote"]
 PYTHON = [sys.executable, "-I", "-S"]
 LINES = "import sys; sys.stdout.reconfigure(line_buffering=True)\n"  # a print is one write
 HELPER = """

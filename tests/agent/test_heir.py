@@ -8,9 +8,7 @@ import signal
 import pytest
 from processes import children, eventually
 from speaker import gone, state
-from warming import launch, run, spares, warm
-
-from mwmagic.agent.zygote import FIRST_SPARE_COUNT
+from warming import launch, run, warm
 
 LOOK = """
 import sys
@@ -75,9 +73,7 @@ def test_one_that_is_cooled_ends_and_its_workers_live_on(agent, bootstrap, elder
     agent.says("b", "up")
     workers = [agent.wait("started", process=name)["pid"] for name in "ab"]
     eventually(lambda: gone([elder]), "end of the first one")
-    waiting = spares(agent, heir, FIRST_SPARE_COUNT + len(workers))
     assert all(map(state, [*workers, heir]))
-    assert set(workers) < set(waiting), "the workers sleep as well"
     assert not agent.all("cooled")
     assert run(agent, bootstrap, "c", "print('cold')", key="k") == "cold\n"
     assert not agent.wait("started", process="c")["warm"]
@@ -106,15 +102,6 @@ def test_an_heir_that_is_not_wanted_any_more_ends(agent, bootstrap, elder):
 
 def pid(agent):
     return (agent.folder / "pid").read_text()
-
-
-@pytest.mark.slow
-def test_a_waiting_fork_becomes_the_heir(agent, bootstrap, elder):
-    waiting = spares(agent, elder, FIRST_SPARE_COUNT)
-    renew(agent, "wave")
-    assert agent.wait("warmed", key="heir")["pid"] in waiting
-    assert run(agent, bootstrap, "a", LOOK, key="heir") == "wave\n"
-    assert run(agent, bootstrap, "b", LOOK, key="k") == "\n"
 
 
 @pytest.mark.parametrize("kind", BAD)
@@ -169,7 +156,7 @@ def test_an_heir_outlives_the_first_one_and_ends_with_the_agent(speak, bootstrap
     left = [*heirs, *(one for agent in agents for one in children(agent.pid))]
     agents[0].child.stdin.close()
     os.kill(agents[1].pid, signal.SIGKILL)
-    eventually(lambda: gone(left), "end of the heirs and their spares")
+    eventually(lambda: gone(left), "end of the heirs")
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ import sys
 def preload():
     pass
 
-remember = rehearse = preload
+remember = preload
 
 def main(argv):
     exec(open(argv[0]).read(), {"__name__": "__main__"})

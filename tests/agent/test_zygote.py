@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 from processes import children, eventually
-from speaker import HELPER, SPARE_COUNT, gone, state
-from warming import launch, run, spares, stop, warm
+from speaker import HELPER, gone, state
+from warming import launch, run, warm
 
 from mwmagic.agent import zygote as module
 
@@ -48,21 +48,18 @@ def test_a_warm_worker_sees_what_a_cold_one_sees(agent, bootstrap, tmp_path):
     fields = {"env": env, "cwd": str(tmp_path)}
     script = str(tmp_path / "look.py")
     seen = {}
-    for name, key in (("cold", None), ("warm", "k"), ("spare", "k")):
-        ready = spares(agent, told["pid"], module.FIRST_SPARE_COUNT) if name == "spare" else None
+    for name, key in (("cold", None), ("warm", "k")):
         (tmp_path / "look.py").write_text(LOOK)
         argv = [sys.executable, str(bootstrap), script, "-x", "y"]
         agent.start(name, argv=argv, zygote=key, **fields)
         exited = agent.wait("exited", process=name)
         assert (exited["code"], exited["error"]) == (0, None), agent.printed(name)
-        started = agent.wait("started", process=name)
-        assert started["warm"] is (key == "k")
-        assert ready is None or started["pid"] in ready
+        assert agent.wait("started", process=name)["warm"] is (key == "k")
         seen[name] = json.loads(agent.printed(name))
         assert seen[name]["env"].pop("MWMAGIC_PROCESS") == f"{agent.pid}/{name}"
         assert int(seen[name]["env"].pop("MWMAGIC_LINE")) > 2
         assert seen[name]["files"].count("socket") == 1
-    assert seen["spare"] == seen["warm"] == seen["cold"]
+    assert seen["warm"] == seen["cold"]
     assert seen["warm"]["argv"] == [script, "-x", "y"]
     assert seen["warm"]["env"] == env
     assert seen["warm"]["main"]
@@ -155,7 +152,7 @@ def test_a_killed_zygote_takes_nobody_along(agent, bootstrap):
 def test_a_zygote_killed_while_it_is_asked_costs_only_time(agent, bootstrap):
     warm(agent, bootstrap, "json")
     pid = agent.wait("warmed")["pid"]
-    stop(agent, pid)
+    os.kill(pid, signal.SIGSTOP)
     for name in "ab":
         launch(agent, bootstrap, name, f"print('{name}')")
     agent.say("end", process="b", grace=0)
@@ -171,7 +168,7 @@ def test_a_zygote_killed_while_it_is_asked_costs_only_time(agent, bootstrap):
 @pytest.mark.slow
 def test_a_zygote_that_hangs_is_ended(agent, bootstrap):
     warm(agent, bootstrap, "json")
-    stop(agent, agent.wait("warmed")["pid"])
+    os.kill(agent.wait("warmed")["pid"], signal.SIGSTOP)
     launch(agent, bootstrap, "a", "print('a')")
     launch(agent, bootstrap, "b", "print('b')")
     agent.say("end", process="b", grace=0)
@@ -246,7 +243,6 @@ def test_a_zygote_ends_with_its_agent(speak, bootstrap):
         launch(agent, bootstrap, "a", "import time; print('up', flush=True); time.sleep(1000)")
         agent.says("a", "up")
         pids.append(agent.wait("started")["pid"])
-        pids += spares(agent, pids[-2], 3)  # the worker sleeps as well
     agents[0].child.stdin.close()
     os.kill(agents[1].pid, signal.SIGKILL)
     eventually(lambda: gone(pids), "end of the zygotes and their workers")
@@ -275,50 +271,6 @@ def test_many_are_forked_at_once(agent, bootstrap):
     assert len(agent.all("started", warm=True)) == 16
     assert [agent.printed(f"w{n}") for n in range(16)] == [b"%d\n" % n for n in range(16)]
     eventually(lambda: "Z" not in map(state, children(agent.pid)), "end of the zombies")
-
-
-@pytest.mark.slow
-def test_as_many_wait_for_an_order_as_were_started_at_once(agent, bootstrap):
-    warm(agent, bootstrap, "json")
-    pid = agent.wait("warmed")["pid"]
-    first = spares(agent, pid, module.FIRST_SPARE_COUNT)
-    for number in range(4):
-        launch(agent, bootstrap, f"a{number}", f"print({number})")
-    agent.until(lambda: len(agent.all("exited", code=0)) == 4)
-    begun = {event["pid"] for event in agent.all("started", warm=True)}
-    assert len(begun) == 4
-    assert begun > set(first)
-    second = spares(agent, pid, 4)
-    for number in range(4):
-        launch(agent, bootstrap, f"b{number}", f"print({number})")
-    agent.until(lambda: len(agent.all("exited", code=0)) == 8)
-    assert {event["pid"] for event in agent.all("started", warm=True)} == begun | set(second)
-    for number in range(12):
-        launch(agent, bootstrap, f"c{number}", "")
-    agent.until(lambda: len(agent.all("exited", code=0)) == 20)
-    spares(agent, pid, SPARE_COUNT)
-
-
-@pytest.mark.slow
-def test_a_spare_that_is_killed_is_replaced(agent, bootstrap):
-    warm(agent, bootstrap, "json")
-    pid = agent.wait("warmed")["pid"]
-    one, other = spares(agent, pid, 2)
-    os.kill(one, signal.SIGKILL)
-    run(agent, bootstrap, "a", "")
-    assert agent.wait("started", process="a")["pid"] == other
-    assert not {one, other} & set(spares(agent, pid, 2))
-
-
-@pytest.mark.slow
-def test_spares_end_with_their_zygote(agent, bootstrap):
-    warm(agent, bootstrap, "json")
-    pid = agent.wait("warmed")["pid"]
-    waiting = spares(agent, pid, 2)
-    assert [os.getpgid(one) for one in waiting] == waiting, "killing one would kill the others"
-    os.kill(pid, signal.SIGKILL)
-    agent.wait("cooled", key="k")
-    eventually(lambda: gone(waiting), "end of the spares")
 
 
 def test_what_the_imports_print_is_in_no_log(agent, bootstrap, tmp_path):

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 
-from processes import children, eventually
-from speaker import ZYGOTE, state
+from speaker import ZYGOTE
 
 RUNNER = """
 import sys
@@ -16,7 +14,6 @@ def preload():
     pass
 def remember():
     sys.remembered = set(sys.modules)
-rehearse = preload
 def main(argv):
     sys.argv = argv
     module = type(sys)("__main__")
@@ -42,22 +39,6 @@ def launch(agent, bootstrap, name, code, *args, key="k", **fields):
     script.write_text(code)
     argv = [sys.executable, str(bootstrap), str(script), *args]
     agent.start(name, argv=argv, zygote=key, **fields)
-
-
-def spares(agent, pid, count):
-    """Wait until so many forks of the zygote wait for an order; return them."""
-
-    def waiting():
-        found = [one for one in children(agent.pid) if one != pid and state(one) == "S"]
-        return found if len(found) == count else None
-
-    return eventually(waiting, f"{count} spare processes")
-
-
-def stop(agent, pid):
-    """Stop a zygote, with whatever it has forked."""
-    for one in (pid, *children(agent.pid)):
-        os.kill(one, signal.SIGSTOP)
 
 
 def run(agent, bootstrap, name, code, *args, **fields):

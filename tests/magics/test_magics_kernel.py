@@ -53,7 +53,7 @@ def everything(kernel):
 
 
 def waits(process):
-    """Return whether a process has no task yet: it, or its fork, is there for the next start."""
+    """Return whether a process has no task: it is there for the next start."""
     with suppress(psutil.Error):
         label = process.environ().get(LABEL, "")
         return "zygote" in process.cmdline() and not label.strip()
