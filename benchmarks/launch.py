@@ -12,7 +12,6 @@ from .clusters import MOMENT, Moments, by_hand, cluster, folder, torchrun
 from .ratio import alternated
 
 PROGRAM = MOMENT + "moment()\n"
-AIMS = {("cold", "bare"): 2.0}
 
 
 class Launch:
@@ -70,7 +69,7 @@ def measure(size, plan):
         against = "bare Popen" if theirs == "bare" else theirs
         note = missing if theirs == "torchrun" else ""
         other = found.get(theirs, [])
-        yield Line(what, "s", found[ours], against, other, AIMS.get((ours, theirs)), note)
+        yield Line(what, "s", found[ours], against, other, note=note)
 
 
 CASES = [

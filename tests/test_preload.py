@@ -160,23 +160,6 @@ def test_a_module_of_which_a_fork_would_lose_something_is_left_out(declared, bad
 
 
 @pytest.mark.slow
-def test_without_a_warm_process_workers_are_forks_of_one_that_imported_nothing(cluster):
-    code = "import sys\nprint('zygote' in sys.orig_argv, 'torch' in sys.modules)"
-    one = cluster(2, framework="torch", preload=("json",))
-
-    def forked():
-        return [text.split() for text in printed(one, code)] == [["True", "False"]] * 2
-
-    eventually(forked, "a fork")
-    assert not one.latest.status().tasks["worker:0"].warm
-    failing = one.run(
-        "main.py", source="import os\nif os.environ['MWMAGIC_ATTEMPT'] == '1': 1 / 0", restarts=1
-    )
-    failing.wait()
-    assert failing.status().attempt == 2
-
-
-@pytest.mark.slow
 def test_a_variable_that_it_may_read_starts_a_worker_cold(declared):
     with declared(preload=("slow_one",)) as cluster:
         env = {"SLOW_ONE_SIZE": "3"}

@@ -79,7 +79,7 @@ def prepare(bootstrap: str, names: list[str], ahead: list[str], later: list[str]
     with uncollected():
         with postponed(later):
             missing = import_all(names)
-        if names and len(missing) == len(names):
+        if len(missing) == len(names):
             raise RuntimeError("; ".join(missing))
         import_ahead(ahead)
         module.preload()

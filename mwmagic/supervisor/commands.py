@@ -20,7 +20,7 @@ def worker_command(channel: Channel) -> list[str]:
 
 def warm_command(
     channel: Channel,
-    modules: Sequence[str] = (),
+    modules: Sequence[str],
     postponed: Mapping[str, str] = MappingProxyType({}),
     ahead: Sequence[str] = (),
 ) -> list[str]:

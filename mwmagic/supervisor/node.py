@@ -30,12 +30,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Node"]
 
-BARE = "bare"
-"""The key of a process that has imported nothing, where there is no warm one."""
-
-BARE_SECONDS = 0.5
-"""How long after a machine is ready it starts: the first launch may follow at once."""
-
 IMPORT_SECONDS = 1.0
 """How often it is told that starts wait for an import, of which nothing else tells."""
 
@@ -112,8 +106,6 @@ class Node:
         self._early: dict[str, str] = {}
         self._succession = Succession(channel)
         self._again: Callable[[Sequence[str]], None] = lambda _: None
-        self._bare = False
-        self._later: asyncio.TimerHandle | None = None
         self._since = 0.0
         self._ticking: asyncio.TimerHandle | None = None
         self._ports: list[int] = []
@@ -211,9 +203,8 @@ class Node:
         """End the agent and everything it started."""
         for task in (self.looking, *self._bringing.values()):
             task.cancel()
-        for timer in (self._ticking, self._later):
-            if timer is not None:
-                timer.cancel()
+        if self._ticking is not None:
+            self._ticking.cancel()
         await self.channel.close()
 
     # Processes.
@@ -262,19 +253,6 @@ class Node:
         if self.warm.state == "ready":
             self._succession.renew(names)
 
-    def keep_bare(self, argv: Sequence[str], env: dict[str, str], cwd: str) -> None:
-        """Soon start a process that has imported nothing, unless that has begun.
-
-        A fork of it takes a fraction of the time that an interpreter takes to start.
-        """
-        if self._later is None:
-            command = partial(self._keep_bare, list(argv), env, cwd)
-            self._later = asyncio.get_running_loop().call_later(BARE_SECONDS, command)
-
-    def _keep_bare(self, argv: list[str], env: dict[str, str], cwd: str) -> None:
-        self._early = early(env)
-        self.channel.send("warm", key=BARE, argv=argv, env=env, cwd=cwd)
-
     def _tick(self) -> None:
         """Send news each second while starts wait for the warm process to import."""
         self._ticking = None
@@ -317,14 +295,9 @@ class Node:
             return
         if not self.disk.shared:
             self._logs.begin(command["process"], command["log"], command["report"])
-        ready = alike and self.warm.state == "ready"
-        zygote = self._succession.key if ready else self._bare_for(env)
+        zygote = self._succession.key if alike and self.warm.state == "ready" else None
         there = {name: command[name] and self.disk.there(command[name]) for name in _PATHS}
         self.channel.send("start", **{**command, **there}, env=env, zygote=zygote)
-
-    def _bare_for(self, env: dict[str, str]) -> str | None:
-        """Return the key of the process that has imported nothing, if it has such variables."""
-        return BARE if self._bare and early(env) == self._early else None
 
     def _lacks(self, process: str, files: Sequence[Path]) -> bool:
         """Return whether a process's files are still being brought."""
@@ -357,9 +330,7 @@ class Node:
     # What the agent says.
 
     def _take(self, event: Message) -> None:
-        if event.get("key") == BARE:
-            self._bare = event["type"] == "warmed"
-        elif self._succession.concerns(event):
+        if self._succession.concerns(event):
             self._renewed(event)
         elif event.get("key") == self._succession.key:
             self._changed(event)
@@ -367,8 +338,6 @@ class Node:
             self._used = event["machine"]
         elif event.get("reason") == AGENT_LOST:
             self.alive = False  # a restart must not rely on it, even before its line ends
-        if event["type"] == "started" and self.warm.state == "off":
-            event = {**event, "warm": False}  # if it was forked, then from the bare process
         self._listener(event)
 
     def _renewed(self, event: Message) -> None:

@@ -67,14 +67,12 @@ class Preparation:
             It has fewer GPUs than requested.
         """
         node.share(self._shares(node, alone=alone))
-        env = self.environment(node, spec, node.tasks[0], self.on(node).env)
-        folder = node.disk.folder(self._options.directory)
         if self.start.warm:
+            env = self.environment(node, spec, node.tasks[0], self.on(node).env)
+            folder = node.disk.folder(self._options.directory)
             framework = framework_for(self._options.framework)
             command = partial(warm_command, node.channel, framework.warm, framework.postponed)
             node.warm_up(command, self._ahead, env, folder)
-        else:
-            node.keep_bare(warm_command(node.channel), env, folder)
         node.proceed()
 
     @property

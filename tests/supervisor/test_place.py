@@ -15,9 +15,7 @@ from mwmagic.model.cluster import ClusterSpec
 from mwmagic.model.options import ClusterOptions
 from mwmagic.model.start import Start
 from mwmagic.record.paths import RunPaths
-from mwmagic.supervisor import node
 from mwmagic.supervisor import place as module
-from mwmagic.supervisor.node import BARE
 from mwmagic.supervisor.order import Order
 from mwmagic.supervisor.place import Place
 from mwmagic.supervisor.succession import WARM
@@ -138,24 +136,12 @@ def zygotes(monkeypatch):
     return found
 
 
-@pytest.mark.parametrize(("env", "key"), [({"A": "b"}, BARE), ({"PYTHONHASHSEED": "3"}, None)])
-def test_without_a_warm_process_starts_are_forks_of_a_bare_one(monkeypatch, zygotes, env, key):
-    monkeypatch.setattr(node, "BARE_SECONDS", 0.0)
-
+def test_without_a_warm_process_starts_are_cold():
     @on(lambda: Scene(made("a")))
     async def _(scene):
-        await scene.until("warmed", key=BARE)
-        scene.start(0, **env)
+        scene.start(0)
         assert not (await scene.until("started"))["warm"]
-        assert zygotes == {"p0": key}
         [machine] = scene.place.machines
-        assert machine.warm.state == "off"
-        [agent] = scene.machines[0].agents
-        agent.emit("cooled", key=BARE, error="killed", module=None)
-        await scene.until("cooled")
-        scene.start(1)
-        await scene.until("started", process="p1")
-        assert zygotes["p1"] is None
         assert machine.warm.state == "off"
 
 
