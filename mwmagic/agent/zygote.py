@@ -1,8 +1,7 @@
 """The zygote: a process that has imported a framework and forks workers, which need not import it.
 
-The agent starts it as ``python DIR/__main__.py zygote BOOTSTRAP MODULE ... -- AHEAD ... --
-POSTPONED ...``, where AHEAD are modules that it can do without, and POSTPONED are imports of the
-framework's that are left to the workers, with a socket as standard input. It writes one line of
+The agent starts it as ``python DIR/__main__.py zygote BOOTSTRAP MODULE ... -- AHEAD ...``, where
+AHEAD are modules that it can do without, with a socket as standard input. It writes one line of
 JSON when the imports are done. Then each byte on the socket asks for one worker and comes with four
 descriptors: a file with the request, the worker's output, a pipe on which the worker answers with
 its process id or with the reason why it could not be started, and the worker's end of its line. If
@@ -34,7 +33,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from .imports import Unfit, check_forkable, flush, import_ahead, import_all
 from .installations import Installations
 from .memory import release, uncollected
-from .postponed import postponed
 from .system import LIBC, PR_SET_PDEATHSIG, wear
 from .variables import LABEL, LINE
 from .wire import ORDER_DESCRIPTORS, STALE, as_bytes
@@ -72,13 +70,12 @@ def load(path: str) -> ModuleType:
     return module
 
 
-def prepare(bootstrap: str, names: list[str], ahead: list[str], later: list[str]) -> ModuleType:
+def prepare(bootstrap: str, names: list[str], ahead: list[str]) -> ModuleType:
     """Do what all workers have in common; raise RuntimeError if that would be useless."""
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     module = load(bootstrap)
     with uncollected():
-        with postponed(later):
-            missing = import_all(names)
+        missing = import_all(names)
         if len(missing) == len(names):
             raise RuntimeError("; ".join(missing))
         import_ahead(ahead)
@@ -91,17 +88,6 @@ def extend(bootstrap: ModuleType, ahead: list[str]) -> ModuleType:
     with uncollected():
         import_ahead(ahead)
     return bootstrap
-
-
-def divided(words: list[str], count: int) -> list[list[str]]:
-    """Return so many lists of words, of which each ends before a ``--``; some may be empty."""
-    parts: list[list[str]] = [[]]
-    for word in words:
-        if word == "--":
-            parts.append([])
-        else:
-            parts[-1].append(word)
-    return [*parts, *([] for _ in range(count - len(parts)))]
 
 
 def settle() -> None:
@@ -307,8 +293,9 @@ def main() -> tuple[ModuleType, list[str]]:
     agent, installations = os.getppid(), Installations()
     channel = take_socket()
     hide_folder()
-    names, ahead, later = divided(sys.argv[3:], 3)
-    module = prepared(channel, partial(prepare, sys.argv[2], names, ahead, later))
+    _, _, bootstrap, *names = sys.argv
+    at = names.index("--") if "--" in names else len(names)
+    module = prepared(channel, partial(prepare, bootstrap, names[:at], names[at + 1 :]))
     return module, serve(channel, Duty(agent, installations, module))
 
 

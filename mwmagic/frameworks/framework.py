@@ -73,10 +73,6 @@ class Framework:
         The modules that user code may import, each with the pip package that provides it.
     warm : tuple of str
         The modules that a warm process imports, if they are installed.
-    postponed : mapping of str to str
-        What a warm process does not import with these, but leaves to the few programs that use it:
-        each importing module, with what it imports. ``jax:monitoring.record_scalar`` is left only
-        where that module of the package has that name; otherwise the importer would add it.
     task_types : tuple of str
         The task types that it supports.
     ranks, sizes : tuple of str
@@ -157,7 +153,6 @@ class Framework:
     companions: tuple[str, ...] = ()
     requirements: ClassVar[Mapping[str, str]] = {}
     warm: tuple[str, ...] = ()
-    postponed: ClassVar[Mapping[str, str]] = {}
 
     task_types: tuple[str, ...] = ("chief", "worker")
     ranks: tuple[str, ...] = ()

@@ -70,15 +70,6 @@ class TensorFlow(Xla):
         "tf_keras": "tf-keras",
     }
     warm = ("tensorflow",)  # this imports Keras too
-    # A third of all that is imported, in time and in memory, where these packages are installed.
-    postponed: ClassVar[Mapping[str, str]] = {
-        "keras": "keras.wrappers",  # scikit-learn
-        "keras._tf_keras.keras": "keras.wrappers",
-        "keras.src.callbacks.orbax_checkpoint": "jax:monitoring.record_scalar",
-        "keras.src.visualization.plot_bounding_box_gallery": "matplotlib",
-        "keras.src.visualization.plot_image_gallery": "matplotlib",
-        "tensorflow.lite.python.util": "jax",
-    }
 
     task_types = ("chief", "worker", "ps", "evaluator")
     holds_port: ClassVar[Mapping[str, str]] = {"TF_GRPC_REUSE_PORT": "1"}

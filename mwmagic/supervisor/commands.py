@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from mwmagic.engines.channel import Channel
 
@@ -18,17 +17,11 @@ def worker_command(channel: Channel) -> list[str]:
     return [channel.executable, f"{channel.package}/worker/bootstrap.py"]
 
 
-def warm_command(
-    channel: Channel,
-    modules: Sequence[str],
-    postponed: Mapping[str, str] = MappingProxyType({}),
-    ahead: Sequence[str] = (),
-) -> list[str]:
+def warm_command(channel: Channel, modules: Sequence[str], ahead: Sequence[str] = ()) -> list[str]:
     """Return the command of a process to be forked from, which imports modules before.
 
-    Without those `ahead` it works as well; see `Framework` for those `postponed`.
+    Without those `ahead` it works as well.
     """
     python, bootstrap = worker_command(channel)
     program = f"{channel.package}/agent/__main__.py"
-    later = [f"{importer}={module}" for importer, module in postponed.items()]
-    return [python, program, "zygote", bootstrap, *modules, "--", *ahead, "--", *later]
+    return [python, program, "zygote", bootstrap, *modules, "--", *ahead]

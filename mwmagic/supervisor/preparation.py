@@ -70,8 +70,9 @@ class Preparation:
         if self.start.warm:
             env = self.environment(node, spec, node.tasks[0], self.on(node).env)
             folder = node.disk.folder(self._options.directory)
-            framework = framework_for(self._options.framework)
-            command = partial(warm_command, node.channel, framework.warm, framework.postponed)
+            command = partial(
+                warm_command, node.channel, framework_for(self._options.framework).warm
+            )
             node.warm_up(command, self._ahead, env, folder)
         node.proceed()
 

@@ -88,16 +88,6 @@ def _prepare_tensorflow(_: ModuleType) -> None:
         coordination.install(heartbeat)
     iterators.install()
     strategies.install()
-    after_import("matplotlib", _complete)
-
-
-def _complete(_: ModuleType) -> None:
-    """Import what Keras imports of matplotlib, which a warm process leaves to its workers."""
-    if "keras" in sys.modules:
-        try:  # noqa: SIM105 - `contextlib` takes a while to import
-            import matplotlib.pyplot  # noqa: F401, ICN001 - as Keras does
-        except ImportError:
-            pass
 
 
 def _prepare_keras(keras: ModuleType) -> None:
