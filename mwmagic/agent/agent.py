@@ -356,7 +356,6 @@ HANDLERS: dict[str, Callable[[Agent, dict[str, Any]], None]] = {
     "unlisten": lambda agent, _: agent.meeting.end(),
     "reach": Agent.reach,
     "warm": Agent.warm,
-    "renew": lambda agent, command: agent.zygotes.renew(command),
     "cool": lambda agent, command: agent.zygotes.cool(command),
     "start": Agent.start,
     "end": lambda agent, command: agent.workers.end(command),

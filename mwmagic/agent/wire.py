@@ -75,7 +75,6 @@ COMMANDS: dict[str, Fields] = {
     "unlisten": {},
     "reach": {"id": int, "targets": list, "within": NUMBER},
     "warm": {"key": str, "argv": list, "env": dict, "cwd": str},
-    "renew": {"key": str, "elder": str, "ahead": list},
     "cool": {"key": str},
     "start": {
         "process": str,
@@ -102,8 +101,8 @@ COMMANDS: dict[str, Fields] = {
 """What a supervisor sends to an agent.
 
 ``hello`` says whether workers inherit the agent's environment, which what is sent adds to.
-``warm`` asks for a zygote, which is known by its ``key``, and ``renew`` for another one: a fork of
-the ``elder`` that imports more modules ``ahead``. ``cool`` lets one end, and nothing reports that.
+``warm`` asks for a zygote, which is known by its ``key``. ``cool`` lets one end, and nothing
+reports that.
 ``start`` says how long a worker may take to end if the agent is asked to end.
 ``look`` asks what the machine has, ``find`` which versions of packages the workers' Python has.
 ``listen`` has the agent listen at a held port until ``unlisten``, and tell all that connect a

@@ -4,9 +4,7 @@ The agent starts it as ``python DIR/__main__.py zygote BOOTSTRAP MODULE ... -- A
 AHEAD are modules that it can do without, with a socket as standard input. It writes one line of
 JSON when the imports are done. Then each byte on the socket asks for one worker and comes with four
 descriptors: a file with the request, the worker's output, a pipe on which the worker answers with
-its process id or with the reason why it could not be started, and the worker's end of its line. If
-the request names modules instead, the fork imports them and is a zygote itself, whose socket is the
-last descriptor.
+its process id or with the reason why it could not be started, and the worker's end of its line.
 
 It runs no operation of the framework and has a single thread, because a fork copies only one.
 OpenBLAS is limited to one thread before the imports; a worker's own ``OPENBLAS_NUM_THREADS`` comes
@@ -28,7 +26,7 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from .imports import Unfit, check_forkable, flush, import_ahead, import_all
 from .installations import Installations
@@ -83,13 +81,6 @@ def prepare(bootstrap: str, names: list[str], ahead: list[str]) -> ModuleType:
     return module
 
 
-def extend(bootstrap: ModuleType, ahead: list[str]) -> ModuleType:
-    """Import more modules; return the workers' bootstrap module."""
-    with uncollected():
-        import_ahead(ahead)
-    return bootstrap
-
-
 def settle() -> None:
     """Leave nothing buffered that a worker would print, and no garbage that it would touch.
 
@@ -110,25 +101,7 @@ def say(channel: socket.socket, **fields: object) -> None:
     channel.sendall(json.dumps(fields).encode("ascii") + b"\n")
 
 
-class Duty(NamedTuple):
-    """What a zygote passes on to its heirs.
-
-    Attributes
-    ----------
-    agent : int
-        The agent's process.
-    installations : Installations
-        What was installed before it imported anything.
-    bootstrap : ModuleType
-        The workers' bootstrap module.
-    """
-
-    agent: int
-    installations: Installations
-    bootstrap: ModuleType
-
-
-def serve(channel: socket.socket, duty: Duty) -> list[str]:
+def serve(channel: socket.socket, agent: int, installations: Installations) -> list[str]:
     """Fork workers until the agent is gone; return only in a worker, with its argv."""
     while True:
         orders = gathered(channel)
@@ -139,7 +112,9 @@ def serve(channel: socket.socket, duty: Duty) -> list[str]:
             os.setsid()  # before it has a badge, by which the agent may kill its process group
             reseed()
             channel.close()
-            return follow(own, duty, middle)
+            if installations.changed:
+                refuse(own[2], STALE)
+            return become(own, agent, middle)
 
 
 def gathered(channel: socket.socket) -> list[list[int]]:
@@ -204,20 +179,10 @@ def refuse(answer: int, reason: str) -> NoReturn:
     os._exit(127)
 
 
-def follow(order: list[int], duty: Duty, middle: int) -> list[str]:
-    """Be, in a fresh fork, the worker that an order asks for, or the next zygote; return argv."""
-    letter = order[0]
-    request = json.loads(os.pread(letter, os.fstat(letter).st_size, 0))
-    if "ahead" in request:
-        return serve(succeed(request["ahead"], order, duty, middle), duty)
-    if duty.installations.changed:
-        refuse(order[2], STALE)
-    return become(request, order, duty.agent, middle)
-
-
-def become(request: dict[str, Any], order: list[int], agent: int, middle: int) -> list[str]:
+def become(order: list[int], agent: int, middle: int) -> list[str]:
     """Turn a fresh fork into the requested process, and return its argv."""
     letter, output, answer, line = order
+    request: dict[str, Any] = json.loads(os.pread(letter, os.fstat(letter).st_size, 0))
     wear(request["badge"])
     for target in (1, 2):
         os.dup2(output, target)
@@ -233,20 +198,6 @@ def become(request: dict[str, Any], order: list[int], agent: int, middle: int) -
     for descriptor in (letter, output):
         os.close(descriptor)
     return list(request["argv"])
-
-
-def succeed(ahead: list[str], order: list[int], duty: Duty, middle: int) -> socket.socket:
-    """Turn a fresh fork into a zygote that has imported more; return its channel."""
-    letter, output, answer, line = order
-    for target in (1, 2):
-        os.dup2(output, target)
-    os.set_inheritable(line, False)  # noqa: FBT003 - it has no keywords
-    introduce(answer, duty.agent, middle)
-    for descriptor in (letter, output):
-        os.close(descriptor)
-    channel = socket.socket(fileno=line)
-    prepared(channel, partial(extend, duty.bootstrap, ahead))
-    return channel
 
 
 def introduce(answer: int, agent: int, middle: int) -> None:
@@ -296,7 +247,7 @@ def main() -> tuple[ModuleType, list[str]]:
     _, _, bootstrap, *names = sys.argv
     at = names.index("--") if "--" in names else len(names)
     module = prepared(channel, partial(prepare, bootstrap, names[:at], names[at + 1 :]))
-    return module, serve(channel, Duty(agent, installations, module))
+    return module, serve(channel, agent, installations)
 
 
 def prepared(channel: socket.socket, imports: Callable[[], ModuleType]) -> ModuleType:

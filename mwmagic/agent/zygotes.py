@@ -11,7 +11,7 @@ from contextlib import suppress
 from .spawn import spawn
 from .system import waiting_in
 from .variables import LABEL, LABEL_BYTES
-from .wire import CHUNK_BYTES, as_text, parsed
+from .wire import CHUNK_BYTES, parsed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -92,23 +92,6 @@ class Zygote:
         words = process.command["argv"]
         request = {"argv": words, "env": process.environment, "cwd": process.command["cwd"]}
         request["badge"] = process.badge
-        return self._order(request, process.log.writer, process.line.far.fileno())
-
-    def heir(self, key: str, ahead: list[str]) -> Zygote | None:
-        """Request a zygote that imports more modules; return it, or None if that fails."""
-        channel, far = socket.socketpair()
-        output, reply = os.memfd_create("zygote"), None
-        with far, suppress(OSError):  # too many files are open
-            reply = self._order({"ahead": ahead}, output, far.fileno())
-            self.send()
-        if reply is None:
-            channel.close()
-            os.close(output)
-            return None
-        return Zygote(key, channel, output, reply)
-
-    def _order(self, request: dict[str, Any], output: int, line: int) -> int:
-        """Prepare a request for a fork; return the pipe on which it will answer."""
         letter = os.memfd_create("request")
         try:
             os.write(letter, json.dumps(request).encode("ascii"))
@@ -117,7 +100,7 @@ class Zygote:
             os.close(letter)
             raise
         os.set_blocking(reply, False)
-        self._orders.append((letter, output, answer, line))
+        self._orders.append((letter, process.log.writer, answer, process.line.far.fileno()))
         return reply
 
     def send(self) -> None:
@@ -188,32 +171,6 @@ class Zygotes:
             self.lost(key, str(error))
         else:
             self.follow(zygote)
-
-    def renew(self, command: dict[str, Any]) -> None:
-        """Have a zygote fork another one, which imports more."""
-        key, elder = command["key"], self.known.get(command["elder"])
-        if key in self.known:
-            raise ValueError(f"{key} is there already")
-        heir = elder.heir(key, command["ahead"]) if elder is not None and elder.ready else None
-        if heir is None:
-            self.lost(key, f"{command['elder']} cannot be forked")
-            return
-        self.known[key] = heir
-        self.loop.watch(heir.reply, lambda: self.born(heir))
-
-    def born(self, heir: Zygote) -> None:
-        """Follow a zygote that was forked, or report why it was not."""
-        self.loop.unwatch(heir.reply)
-        answer = waiting_in(heir.reply)
-        try:
-            heir.pid = int(answer)
-            self.follow(heir)
-        except (ValueError, ProcessLookupError):
-            heir.close()
-            del self.known[heir.key]
-            self.family.helpers.discard(heir.pid)
-            why = "" if heir.pid else as_text(answer)
-            self.lost(heir.key, why or "the fork of the warm process has ended")
 
     def cool(self, command: dict[str, Any]) -> None:
         """Let a zygote end; of its end nothing is reported."""

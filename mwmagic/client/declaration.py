@@ -8,7 +8,7 @@ from typing import Any
 from mwmagic.errors import ClusterError, NotInstalled
 from mwmagic.frameworks import framework_for
 from mwmagic.model.module import package_of
-from mwmagic.model.options import AUTO, ClusterOptions
+from mwmagic.model.options import ClusterOptions
 from mwmagic.model.start import Start
 from mwmagic.record.paths import expanded
 
@@ -46,7 +46,7 @@ def _check_modules(options: ClusterOptions) -> None:
     """Refuse to import ahead what is not installed; other machines may have other packages."""
     for name in options.preload:
         top = package_of(name)
-        if name != AUTO and options.engine == "local" and not _is_installed(top):
+        if options.engine == "local" and not _is_installed(top):
             raise NotInstalled(
                 f"--preload: {top} is not installed here; install it, or leave it out"
             )

@@ -19,7 +19,7 @@ from .variables import KERAS_MODES
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["AUTO", "OPTIONS", "ClusterOptions"]
+__all__ = ["OPTIONS", "ClusterOptions"]
 
 
 def _option(default: object, help: str, repeated: Repeated, **facts: Any) -> Any:  # noqa: A002, ANN401 - it makes a field
@@ -29,9 +29,6 @@ def _option(default: object, help: str, repeated: Repeated, **facts: Any) -> Any
         return field(default_factory=dict, metadata=given)
     return field(default=default, metadata=given)
 
-
-AUTO = "auto"
-"""What stands in `ClusterOptions.preload` for the modules that the latest run imported."""
 
 _ENGINES: dict[str, Any] = {"configurable": True, "engines": True}
 
@@ -242,12 +239,12 @@ class ClusterOptions:
         command=False,
     )
     preload: tuple[str, ...] = _option(
-        (AUTO,),
-        "Modules that are already imported when a worker starts, separated by commas; auto means "
-        "those that the latest run imported, in this directory or on this cluster.",
+        (),
+        "Modules besides the framework that are already imported when a worker starts, separated "
+        "by commas.",
         Repeated.MUST_MATCH_IF_TYPED,
         words={"none": ()},
-        metavar="auto|none|A,B,...",
+        metavar="none|A,B,...",
         configurable=True,
         command=False,
     )

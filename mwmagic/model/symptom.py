@@ -35,6 +35,7 @@ class Symptom(str, Enum):
     ELSEWHERE = "elsewhere"
     LOGGED = "logged"
     JOB_ENDS = "job-ends"
+    IMPORTED_LONG = "imported-long"
     # What keeps a run from making progress.
     WAITS_FOR_MISSING_TASK = "waits-for-missing-task"
     TAKES_ANOTHERS_ADDRESS = "takes-anothers-address"

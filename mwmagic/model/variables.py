@@ -26,9 +26,6 @@ SCRIPT = "MWMAGIC_SCRIPT"
 FAILURE_REPORT = "MWMAGIC_FAILURE_REPORT"
 """The file for an uncaught exception, as JSON."""
 
-IMPORTS = "MWMAGIC_IMPORTS"
-"""The file in which the task notes what its code imported; one task of a run does."""
-
 STACKS = "MWMAGIC_STACKS"
 """The file to which `STACKS_SIGNAL` writes the stack of every thread."""
 
@@ -64,6 +61,3 @@ ANNOUNCED = "mwmagic: "
 
 RESUME_CODE = 42
 """The exit code of TensorFlow's ``PreemptionCheckpointHandler``: state saved, restart me."""
-
-NEW_IMPORT = "+"
-"""What stands before a noted module that the worker had not imported when it was forked."""

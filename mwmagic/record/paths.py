@@ -12,8 +12,6 @@
         main.py                     the code as run (main.worker-1.py where a task has its own)
         events.jsonl                what happened, one line per event, append-only
         metrics.jsonl               the workers' metrics, one line per entry, append-only
-        imports.txt                 the modules that its code imported, one per line; with a plus,
-                                    those that were not imported ahead
         cells/0003.py               a live cell, as run
         cells.jsonl                 live cells that are over, one line per cell, append-only
         stacks.json                 where each task was when its stacks were last read
@@ -186,11 +184,6 @@ class RunPaths:
     def cells(self) -> Path:
         """The live cells that are over."""
         return self.root / "cells.jsonl"
-
-    @property
-    def imports(self) -> Path:
-        """The modules that its code imported."""
-        return self.root / "imports.txt"
 
     def cell(self, number: int) -> Path:
         """Return the copy of a live cell's code."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from mwmagic.logs.progress import Update
 from mwmagic.record.metrics import HISTORY, LOGGED, REPORTED
 
 from .reports import History
@@ -11,11 +12,11 @@ from .reports import History
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from mwmagic.logs.progress import Update
     from mwmagic.record import RunDirectory
     from mwmagic.record.summary import Extremes
 
     from .process import TaskProcess
+    from .reports import Report
 
 __all__ = ["Measurements"]
 
@@ -45,13 +46,13 @@ class Measurements:
             if update.metrics:
                 self._record(process, LOGGED, vars(update))
 
-    def reported(self, process: TaskProcess, report: Update | History | None) -> None:
+    def reported(self, process: TaskProcess, report: Report | None) -> None:
         """Record what a process reported beside its log; note once what cannot be read."""
         if report is None:
             self._note_unreadable(process)
         elif isinstance(report, History):
             self._record(process, REPORTED, {"kind": HISTORY, **vars(report)})
-        elif report.metrics:
+        elif isinstance(report, Update) and report.metrics:
             self._record(process, REPORTED, vars(report))
 
     def _note_unreadable(self, process: TaskProcess) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,6 @@ from mwmagic.words.reach import interface_words
 
 from .copies import Copy, Logs
 from .disk import Disk
-from .succession import Succession
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -102,9 +100,10 @@ class Node:
         self._known = False
         self._listener = listener
         self._lost = lost
-        self._given: dict[str, str] = {}
         self._early: dict[str, str] = {}
-        self._succession = Succession(channel)
+        self._key = ""
+        self._ahead: tuple[str, ...] = ()
+        self._count = 0
         self._again: Callable[[Sequence[str]], None] = lambda _: None
         self._since = 0.0
         self._ticking: asyncio.TimerHandle | None = None
@@ -240,18 +239,12 @@ class Node:
         self._again = lambda names: self.warm_up(command, names, env, cwd)
         self.warm = Warm("importing")
         self._since = time.monotonic()
-        self._succession.begin(ahead)
-        self._given = env
+        self._count += 1
+        self._key, self._ahead = f"warm-{self._count}", tuple(ahead)
         self._early = early(env, ahead)
-        key = self._succession.key
-        self.channel.send("warm", key=key, argv=command(ahead), env=env, cwd=cwd)
+        self.channel.send("warm", key=self._key, argv=command(ahead), env=env, cwd=cwd)
         if self._ticking is None:
             self._tick()
-
-    def renew(self, names: Sequence[str]) -> None:
-        """Have the warm process import more modules, if there is one that does not."""
-        if self.warm.state == "ready":
-            self._succession.renew(names)
 
     def _tick(self) -> None:
         """Send news each second while starts wait for the warm process to import."""
@@ -288,14 +281,14 @@ class Node:
             The other fields of ``start``.
         """
         env = environment() if self._known else {}
-        alike = self.warm.state != "off" and forkable(env, self._early, self._succession.ahead)
+        alike = self.warm.state != "off" and forkable(env, self._early, self._ahead)
         lacks = self._lacks(command["process"], files)
         if lacks or not self._known or (alike and self.warm.state == "importing"):
             self._waiting[command["process"]] = partial(self.start, environment, files, **command)
             return
         if not self.disk.shared:
             self._logs.begin(command["process"], command["log"], command["report"])
-        zygote = self._succession.key if alike and self.warm.state == "ready" else None
+        zygote = self._key if alike and self.warm.state == "ready" else None
         there = {name: command[name] and self.disk.there(command[name]) for name in _PATHS}
         self.channel.send("start", **{**command, **there}, env=env, zygote=zygote)
 
@@ -330,24 +323,13 @@ class Node:
     # What the agent says.
 
     def _take(self, event: Message) -> None:
-        if self._succession.concerns(event):
-            self._renewed(event)
-        elif event.get("key") == self._succession.key:
+        if event.get("key") == self._key:
             self._changed(event)
         elif event["type"] == "usage":
             self._used = event["machine"]
         elif event.get("reason") == AGENT_LOST:
             self.alive = False  # a restart must not rely on it, even before its line ends
         self._listener(event)
-
-    def _renewed(self, event: Message) -> None:
-        """Fork from the warm process's heir from now on, if it has one."""
-        if event["type"] != "warmed":
-            self._succession.fail(event.get("module"))
-            return
-        self._succession.succeed()
-        self._early = early(self._given, self._succession.ahead)
-        self.warm = replace(self.warm, state="ready", error=None, pid=event["pid"])
 
     def _changed(self, event: Message) -> None:
         """Take what becomes of the warm process; start another one if that can be better."""
@@ -362,8 +344,8 @@ class Node:
         """Start the warm process again if packages were installed, or without an unfit one."""
         unfit = event.get("module")
         if unfit or event["type"] == "stale":
-            wanted, without = self._succession.wanted, package_of(unfit or "")
-            self._again([name for name in wanted if package_of(name) != without])
+            without = package_of(unfit or "")
+            self._again([name for name in self._ahead if package_of(name) != without])
 
     def _gone(self) -> None:
         self.alive = False

@@ -12,13 +12,15 @@ from mwmagic.logs.noise import NATIVE
 from mwmagic.logs.phases import Phases
 from mwmagic.logs.terminal import Terminal
 
-from .reports import History
+from .reports import History, Imports
 from .training import Training
 
 if TYPE_CHECKING:
     from mwmagic.logs.guard import Guard
     from mwmagic.logs.phases import Phase
     from mwmagic.logs.progress import Update
+
+    from .reports import Report
 
 __all__ = ["Output"]
 
@@ -88,10 +90,10 @@ class Output:
             self._phases.train()
         return size, updates
 
-    def said(self, data: str) -> Update | History | None:
+    def said(self, data: str) -> Report | None:
         """Read a packet of its private line; return None if it is not a report."""
         report = self._guard.call("report", None, self.training.said, data)
-        if report is not None:
+        if report is not None and not isinstance(report, Imports):
             self._phases.train()
             self.at_work |= isinstance(report, History) or report.kind != "report"
         return report

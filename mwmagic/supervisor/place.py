@@ -373,11 +373,6 @@ class Place:
             **command,
         )
 
-    def learn(self, folder: Path) -> None:
-        """Have the warm processes import what a run did that was recorded in a folder."""
-        for node in self._nodes:
-            self._preparation.learn(node, folder)
-
     def importing(self, task: Task, process: str) -> float | None:
         """Return for how many seconds the import has taken that a start waits for, if one does."""
         return self._of[task].importing(process)

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 
 from mwmagic.errors import ClusterError
 from mwmagic.frameworks import framework_for
-from mwmagic.model.options import AUTO
-from mwmagic.record.imports import latest_imports, new_imports
 
 from .commands import warm_command
 from .environment import task_environment
@@ -17,7 +15,6 @@ from .shares import VISIBLE, shares
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from mwmagic.model.cluster import ClusterSpec, Task
     from mwmagic.model.options import ClusterOptions
@@ -73,21 +70,8 @@ class Preparation:
             command = partial(
                 warm_command, node.channel, framework_for(self._options.framework).warm
             )
-            node.warm_up(command, self._ahead, env, folder)
+            node.warm_up(command, self._options.preload, env, folder)
         node.proceed()
-
-    @property
-    def _ahead(self) -> list[str]:
-        """Return the modules to import ahead besides the framework's."""
-        names: list[str] = []
-        for name in self._options.preload:
-            names += latest_imports(self._options.root) if name == AUTO else [name]
-        return list(dict.fromkeys(names))
-
-    def learn(self, node: Node, folder: Path) -> None:
-        """Have a machine's warm process import what a run did that was recorded in a folder."""
-        if AUTO in self._options.preload:
-            node.renew(new_imports(folder))
 
     def _shares(self, node: Node, *, alone: bool) -> dict[str, dict[str, str]]:
         """Return what each task on a machine gets of it; nothing is set where that is unknown."""

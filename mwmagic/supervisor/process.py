@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mwmagic.record import TaskPaths
 
     from .furthest import Furthest
-    from .reports import History
+    from .reports import Report
 
 __all__ = ["TaskProcess"]
 
@@ -159,9 +159,14 @@ class TaskProcess:
         self.size = event["offset"] + size
         return updates
 
-    def said(self, event: Message) -> Update | History | None:
+    def said(self, event: Message) -> Report | None:
         """Read a packet of its private line; return None if it is not a report."""
         return self._output.said(event["data"])
+
+    @property
+    def imports(self) -> dict[str, float]:
+        """How long each module took that it imported itself, if they took long."""
+        return self._output.training.imports
 
     @property
     def unreadable(self) -> str | None:

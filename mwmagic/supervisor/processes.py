@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 from mwmagic import gang as g
 from mwmagic.frameworks import framework_for
 from mwmagic.model import variables
+from mwmagic.model.cause import Remark
 from mwmagic.model.status import Importing, TaskState
+from mwmagic.model.symptom import Finding, Symptom
 
 from .process import TaskProcess
 
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
     from .place import Place
 
 __all__ = ["Processes"]
+
+WORTH_SECONDS = 0.5
+"""How long imports take, at least, that are worth an option."""
 
 CREDIT_BYTES = 2**20
 """Bytes of a worker's output that may be on their way to the supervisor."""
@@ -65,6 +70,7 @@ class Processes:
         self._place = place
         self._framework = framework_for(options.framework)
         self._grace = options.grace
+        self._preload = options.preload
         self._roles = roles
         self._guard = guard
         self._latest: dict[Task, TaskProcess] = {}
@@ -137,8 +143,6 @@ class Processes:
             variables.SOURCE: str(order.source),
             variables.STACKS: str(paths.stacks),
         }
-        if task == next(iter(self._roles)):
-            own[variables.IMPORTS] = str(self._directory.paths.imports)
         if order.keep:
             own[variables.KEEP] = "1"
         if order.answered:
@@ -153,6 +157,18 @@ class Processes:
             credit=CREDIT_BYTES,
             grace=self._grace,
         )
+
+    def imported(self) -> tuple[Remark, ...]:
+        """Return how long the slowest task took to import what `--preload` could name."""
+        found = [(_unnamed(one.imports, self._preload), one.task) for one in self]
+        took, task = max(found, key=lambda one: sum(one[0].values()), default=({}, None))
+        seconds = sum(took.values())
+        if seconds < WORTH_SECONDS:
+            return ()
+        names = [name for name in took if not any(one.startswith(f"{name}.") for one in took)]
+        detail = ",".join([*self._preload, *names])
+        finding = Finding(Symptom.IMPORTED_LONG, str(task), seconds=seconds, detail=detail)
+        return (Remark(finding=finding),)
 
     def importing(self, process: TaskProcess) -> Importing | None:
         """Return the import that a process's start waits for, if it waits for one."""
@@ -219,3 +235,13 @@ class Processes:
         file = self._place.there(process.task, str(process.paths.stacks))
         number = variables.STACKS_SIGNAL
         channel.send("ask", process=self.key(process), signal=number, file=file)
+
+
+def _unnamed(took: Mapping[str, float], preload: Sequence[str]) -> dict[str, float]:
+    """Return the modules that `--preload` does not name, with what imports them, each its time."""
+    named = tuple(f"{name}." for name in preload)
+    return {
+        name: one
+        for name, one in took.items()
+        if not any(f"{name}.".startswith(each) or each.startswith(f"{name}.") for each in named)
+    }

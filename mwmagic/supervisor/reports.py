@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from mwmagic.agent.wire import parsed
 from mwmagic.logs.progress import Update
+from mwmagic.model.module import is_module_name
 from mwmagic.model.numbers import METRICS_LIMIT, NAME_CHARACTERS, REPORT_BYTES, decoded, decoded_all
 from mwmagic.model.text import encodable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["History", "report_in"]
+__all__ = ["History", "Imports", "Report", "report_in"]
 
 LARGEST_COUNT = 10**12
 """The largest number of an epoch, a step or a fit."""
@@ -43,7 +44,23 @@ class History:
     values: tuple[float, ...]
 
 
-def report_in(data: str) -> Update | History:
+@dataclass(frozen=True)
+class Imports:
+    """What a process has imported that it was not forked with.
+
+    Parameters
+    ----------
+    seconds : dict of str to float
+        How long each module took.
+    """
+
+    seconds: dict[str, float]
+
+
+Report = Update | History | Imports
+
+
+def report_in(data: str) -> Report:
     """Read a packet.
 
     Raises
@@ -54,6 +71,8 @@ def report_in(data: str) -> Update | History:
     if len(data) > REPORT_BYTES:
         raise ValueError(f"the report is longer than {REPORT_BYTES} bytes")
     said = parsed(data)
+    if said.get("kind") == "imports":
+        return _imports(said)
     return _history(said) if said.get("kind") == "history" else _update(said)
 
 
@@ -81,6 +100,14 @@ def _history(said: Mapping[str, Any]) -> History:
     if fit is None or start is None or not isinstance(name, str) or not isinstance(values, list):
         raise ValueError("a history needs fit, start, name and values")
     return History(fit, _name(name), start, tuple(decoded(value) for value in values))
+
+
+def _imports(said: Mapping[str, Any]) -> Imports:
+    seconds = said.get("seconds")
+    if not isinstance(seconds, dict) or len(seconds) > METRICS_LIMIT:
+        raise ValueError("imports are an object of modules and seconds, and not too many")
+    took = {_name(name): _seconds(value) for name, value in seconds.items()}
+    return Imports({name: one for name, one in took.items() if one and is_module_name(name)})
 
 
 def _name(name: str) -> str:

@@ -304,6 +304,8 @@ class LiveRun:
         self._account.learn()
         self._session.end()
         self._remarks = self._guard.call("remarks", (), remarks, self._processes.seen({}))
+        if action.state is not RunState.FAILED and not self._conversing:
+            self._remarks += self._processes.imported()
         self._given_up = action.given_up
         failed = action.state is RunState.FAILED
         self.cause = self._exits.cause(self.gang.attempt) or self.cause if failed else None

@@ -55,9 +55,6 @@ NEWS_SECONDS = 0.1
 TELLING_RATIO = 4.0
 """How many times as long as a snapshot took the next one waits: with 1,000 tasks it takes long."""
 
-LEARNING_SECONDS = 0.5
-"""How long after a run the warm processes import what it imported."""
-
 OWNER_SECONDS = 20.0
 """Time limit for an owner to connect."""
 
@@ -129,7 +126,6 @@ class Supervisor:
         self._hurried = False
         self._stirred = asyncio.Event()
         self._telling: asyncio.TimerHandle | None = None
-        self._learning: asyncio.TimerHandle | None = None
         self._told_at = self._told_seconds = 0.0
         self._told_stage: object = None
         self._requests: dict[str, Callable[[Client, Message], None]] = {
@@ -281,22 +277,10 @@ class Supervisor:
         self._keep()
         if self.run is not None and self.run.over:
             self._tell()
-            self._learn_soon()
         elif self._stage == self._told_stage:
             self._tell_soon()
         else:
             self._tell_soon(urgent=True)
-
-    def _learn_soon(self) -> None:
-        """Look soon for what the run imported; at once that could slow down the next launch."""
-        if self._learning is None:
-            loop = asyncio.get_running_loop()
-            self._learning = loop.call_later(LEARNING_SECONDS, self._learn)
-
-    def _learn(self) -> None:
-        self._learning = None
-        if self.run is not None and self.run.over and not self._closed.is_set():
-            self._place.learn(self.run.directory.path)
 
     @property
     def _stage(self) -> object:

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 from mwmagic.logs.progress import Progress, Update
 
 from .furthest import Furthest
-from .reports import History, report_in
+from .reports import Imports, report_in
 
 if TYPE_CHECKING:
     from mwmagic.logs.guard import Guard
+
+    from .reports import Report
 
 __all__ = ["Training"]
 
@@ -32,6 +34,8 @@ class Training:
         What was wrong with the latest packet that was not a report.
     furthest : Furthest
         The furthest that it came.
+    imports : dict of str to float
+        How long each module took that it imported itself, if they took long.
     """
 
     def __init__(self, guard: Guard) -> None:
@@ -39,6 +43,7 @@ class Training:
         self.latest: Update | None = None
         self.unreadable: str | None = None
         self.furthest = Furthest()
+        self.imports: dict[str, float] = {}
         self._progress = Progress()
         self._reported: set[str] = set()
         self._placed = False  # its reports say where it is
@@ -62,14 +67,16 @@ class Training:
             self.furthest.take(self.latest)
         return update
 
-    def said(self, data: str) -> Update | History | None:
+    def said(self, data: str) -> Report | None:
         """Take a packet; return what it reports."""
         try:
             report = report_in(data)
         except ValueError as error:
             self.unreadable = str(error)
             return None
-        if isinstance(report, Update):
+        if isinstance(report, Imports):
+            self.imports = report.seconds
+        elif isinstance(report, Update):
             self._reported |= report.metrics.keys()
             self._place(report)
             self.latest = _advanced(self.latest, report)

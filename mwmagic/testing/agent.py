@@ -272,7 +272,6 @@ _HANDLERS: dict[str, Callable[[FakeAgent, Message], None]] = {
     "hold": FakeAgent.hold,
     "release": FakeAgent.release,
     "warm": FakeAgent.warm,
-    "renew": FakeAgent.warm,
     "cool": FakeAgent.cool,
     "start": FakeAgent.start,
     "credit": FakeAgent.credit,

@@ -130,6 +130,10 @@ _OBSERVED: dict[Symptom, Callable[[Finding], str]] = {
     Symptom.ELSEWHERE: lambda f: f"listened at {f.address}, which was not its address",
     Symptom.LOGGED: lambda _: "reported it in its log",
     Symptom.JOB_ENDS: _job_ends,
+    Symptom.IMPORTED_LONG: lambda f: (
+        f"spent {f.seconds or 0.0:.1f} s on imports; declare the cluster with --preload "
+        f"{f.detail or '...'}, and its workers start with these imported"
+    ),
     Symptom.WAITS_FOR_MISSING_TASK: lambda f: f"waits for {f.peer}, which is not in this cluster",
     Symptom.TAKES_ANOTHERS_ADDRESS: lambda f: f"listens at the address of {f.peer}",
     Symptom.SECOND_PROCESS: lambda _: "has a second process, which tries to join as the same task",

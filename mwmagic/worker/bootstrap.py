@@ -39,9 +39,9 @@ def preload() -> None:
 
 def remember() -> None:
     """Take the modules that are there now for those that workers are forked with."""
-    from mwmagic.worker import imports
+    from mwmagic.worker import modules
 
-    imports.remember()
+    modules.remember()
 
 
 def main(argv: list[str]) -> None:

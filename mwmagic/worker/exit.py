@@ -82,19 +82,6 @@ def _take_leave() -> None:
     coordination.take_leave()
 
 
-def _note_imports(script: str) -> None:
-    """Note what the user's code imported, where that is wanted."""
-    path = os.environ.get(variables.IMPORTS)
-    if path is None:
-        return
-    from . import imports
-
-    try:  # noqa: SIM105 - as above
-        imports.note(path, script, os.environ.get(variables.SOURCE, script))
-    except Exception:  # noqa: BLE001, S110 - the record is gone, or a module is no module
-        pass
-
-
 def is_success(code: object) -> bool:
     """Return whether an exit code means success; a task that asks to be resumed has saved."""
     return code in (None, 0, variables.RESUME_CODE)
@@ -128,8 +115,6 @@ def leave(code: int, script: str, process: int) -> None:
     if wait is not None:
         wait()
     atexit._run_exitfuncs()  # noqa: SLF001 - as Py_Exit does
-    if os.getpid() == process:
-        _note_imports(script)
     if well:
         _dismantle(script)
     flush()

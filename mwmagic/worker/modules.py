@@ -15,7 +15,7 @@ TYPE_CHECKING = False  # a worker starts without `typing`
 if TYPE_CHECKING:
     from types import ModuleType
 
-__all__ = ["imported", "remember", "users"]
+__all__ = ["forked", "imported", "remember", "users"]
 
 FIRST_COUNT = 64
 """How many of the newest modules are looked at first."""
@@ -32,6 +32,11 @@ def remember() -> None:
     _NEWEST.clear()
     _NEWEST.add(next(reversed(sys.modules)))
     _USERS[:] = [name for name, module in list(sys.modules.items()) if is_users(file_of(module))]
+
+
+def forked() -> bool:
+    """Return whether this process was forked from one that had imported modules."""
+    return bool(_NEWEST)
 
 
 def imported() -> dict[str, ModuleType]:

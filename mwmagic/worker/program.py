@@ -14,7 +14,7 @@ from _frozen_importlib_external import SourceFileLoader  # `importlib.machinery`
 
 from mwmagic.model import variables
 
-from . import stacks
+from . import imports, modules, stacks
 from .preparation import prepare
 from .source import read
 from .standard import standard
@@ -52,6 +52,8 @@ def main(argv: list[str]) -> None:
     else:
         sys.path.insert(0, folder)
     script = argv[0] if argv[0].startswith("/") else f"{os.getcwd()}/{argv[0]}"  # noqa: PTH109 - as above
+    if modules.forked():
+        imports.watch(script)
     process = os.getpid()
     code = _execute(script, process)
     from .exit import leave

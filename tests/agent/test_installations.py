@@ -6,7 +6,7 @@ import os
 import sys
 
 import pytest
-from warming import launch, run, warm
+from warming import run, warm
 
 from mwmagic.agent.installations import Installations
 
@@ -90,18 +90,6 @@ def test_what_is_not_installed_changes_nothing(agent, bootstrap, packages, ready
     (packages / "notes.txt").write_text("")
     assert printed(agent, bootstrap, packages, "a") == ("1\n", True)
     assert not agent.all("stale")
-
-
-def test_an_heir_remembers_what_was_installed_at_the_beginning(agent, bootstrap, packages, ready):
-    agent.say("renew", key="heir", elder="k", ahead=["wave"])
-    agent.wait("warmed", key="heir")
-    assert printed(agent, bootstrap, packages, "a", key="heir") == ("1\n", True)
-    install(packages, 1, "optional")
-    assert printed(agent, bootstrap, packages, "b", key="heir") == ("1\n", False)
-    agent.say("renew", key="next", elder="k", ahead=["wave"])
-    agent.wait("warmed", key="next")
-    launch(agent, bootstrap, "c", "", key="next")
-    agent.wait("stale", key="next")
 
 
 def test_every_folder_of_packages_is_looked_at(tmp_path, monkeypatch):

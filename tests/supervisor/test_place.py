@@ -14,11 +14,9 @@ from mwmagic.errors import ClusterError, SupervisorError
 from mwmagic.model.cluster import ClusterSpec
 from mwmagic.model.options import ClusterOptions
 from mwmagic.model.start import Start
-from mwmagic.record.paths import RunPaths
 from mwmagic.supervisor import place as module
 from mwmagic.supervisor.order import Order
 from mwmagic.supervisor.place import Place
-from mwmagic.supervisor.succession import WARM
 from mwmagic.testing import FakeEngine, FakeMachine
 from mwmagic.testing import agent as agents
 
@@ -101,7 +99,7 @@ def test_starts_wait_for_the_import_and_are_forked(framework):
         scene.start(0)
         scene.start(1)
         warmed = await scene.heard.get()
-        assert (warmed["type"], warmed["key"]) == ("warmed", WARM)
+        assert (warmed["type"], warmed["key"]) == ("warmed", "warm-1")
         started = [await scene.until("started") for _ in range(2)]
         assert [(one["process"], one["warm"]) for one in started] == [("p0", True), ("p1", True)]
         [machine] = scene.place.machines
@@ -145,80 +143,12 @@ def test_without_a_warm_process_starts_are_cold():
         assert machine.warm.state == "off"
 
 
-@pytest.fixture
-def noted(tmp_path):
-    """Return a run's folder in which its worker noted modules."""
-
-    def note(text):
-        RunPaths(tmp_path).imports.write_text(text)
-        return tmp_path
-
-    return note
-
-
-async def learning(scene, folder):
-    """Have a warm process be ready, and learn what a run imported; return its agent."""
-    [agent] = scene.machines[0].agents
-    agent.emit("warmed", key=WARM, pid=7, seconds=1.0)
-    await scene.until("warmed")
-    scene.place.learn(folder)
-    return agent
-
-
-def test_workers_are_forked_from_what_has_imported_as_the_last_run_did(zygotes, noted):
-    @on(lambda: Scene(made("a", warm_seconds=0.05), 3, config=WARMING))
+def test_a_process_whose_packages_were_upgraded_is_started_again(zygotes):
+    @on(lambda: Scene(made("a", warm_seconds=60), config={**WARMING, "preload": ("pandas",)}))
     async def _(scene):
-        first = await scene.until("warmed")
-        scene.place.learn(noted("tensorflow\n+pandas\n+pandas.io\n"))
-        scene.start(0)
-        await scene.until("started")
-        told = await scene.until("warmed", key="warm-1")
-        [machine] = scene.place.machines
-        assert machine.warm.pid == told["pid"] != first["pid"]
-        scene.start(1)
-        assert (await scene.until("started", process="p1"))["warm"]
-        assert zygotes == {"p0": WARM, "p1": "warm-1"}
-        scene.start(2, PANDAS_SIZE="3")
-        assert not (await scene.until("started", process="p2"))["warm"], "pandas may read it"
-
-
-def test_without_an_heir_workers_are_forked_as_before(zygotes, noted):
-    @on(lambda: Scene(made("a", warm_seconds=60), config=WARMING))
-    async def _(scene):
-        agent = await learning(scene, noted("+pandas\n"))
-        agent.emit("cooled", key="warm-1", error="out of memory", module=None)
-        await scene.until("cooled")
-        scene.start(0)
-        assert (await scene.until("started"))["warm"]
-        assert zygotes == {"p0": WARM}
-        [machine] = scene.place.machines
-        assert (machine.warm.state, machine.warm.pid) == ("ready", 7)
-
-
-def test_an_heir_takes_the_place_of_a_process_that_died(zygotes, noted):
-    @on(lambda: Scene(made("a", warm_seconds=60), config=WARMING))
-    async def _(scene):
-        agent = await learning(scene, noted("+pandas\n"))
-        agent.emit("cooled", key=WARM, error="killed", module=None)
-        agent.emit("warmed", key="warm-1", pid=8, seconds=0.1)
+        [agent] = scene.machines[0].agents
+        agent.emit("warmed", key="warm-1", pid=7, seconds=1.0)
         await scene.until("warmed")
-        [machine] = scene.place.machines
-        assert (machine.warm.state, machine.warm.pid, machine.warm.error) == ("ready", 8, None)
-        scene.start(0)
-        await scene.until("started")
-        assert zygotes == {"p0": "warm-1"}
-
-
-def test_a_process_whose_packages_were_upgraded_is_started_again(zygotes, noted):
-    @on(lambda: Scene(made("a", warm_seconds=60), config=WARMING))
-    async def _(scene):
-        agent = await learning(scene, noted("+pandas\n"))
-        agent.emit("warmed", key="warm-1", pid=8, seconds=0.1)
-        await scene.until("warmed")
-        agent.emit("stale", key=WARM)
-        await scene.until("stale")
-        [machine] = scene.place.machines
-        assert machine.warm.state == "ready", "its heir is another process"
         agent.emit("stale", key="warm-1")
         await scene.until("stale")
         [machine] = scene.place.machines
@@ -231,17 +161,6 @@ def test_a_process_whose_packages_were_upgraded_is_started_again(zygotes, noted)
         assert not (await scene.until("started", process="p1"))["warm"], "it imports pandas again"
 
 
-@pytest.mark.parametrize("preload", [(), ("pandas",)])
-def test_what_is_named_is_all_that_is_imported_ahead(noted, preload):
-    @on(lambda: Scene(made("a"), config={**WARMING, "preload": preload}))
-    async def _(scene):
-        await scene.until("warmed")
-        scene.place.learn(noted("+sklearn\n"))
-        scene.start(0)
-        await scene.until("started")
-        assert not scene.heard.qsize()
-
-
 def test_what_an_import_reads_starts_cold_at_once():
     @on(lambda: Scene(made("a", warm_seconds=60), config=WARMING))
     async def _(scene):
@@ -252,8 +171,14 @@ def test_what_an_import_reads_starts_cold_at_once():
 @pytest.mark.parametrize(
     "event",
     [
-        {"type": "cooled", "key": WARM, "error": "no memory", "module": None},
-        {"type": "refused", "key": WARM, "command": "warm", "reason": None, "error": "no memory"},
+        {"type": "cooled", "key": "warm-1", "error": "no memory", "module": None},
+        {
+            "type": "refused",
+            "key": "warm-1",
+            "command": "warm",
+            "reason": None,
+            "error": "no memory",
+        },
     ],
 )
 def test_without_a_warm_process_in_the_end_the_starts_are_cold(event):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mwmagic.logs.guard import Guard
-from mwmagic.supervisor.reports import History, report_in
+from mwmagic.supervisor.reports import History, Imports, report_in
 from mwmagic.supervisor.training import Training
 
 BAR = b"Epoch 1/3\n\r 4/10 \xe2\x94\x81\xe2\x94\x81 1s 64ms/step - accuracy: 0.5000 - loss: 0.5000"
@@ -140,3 +140,14 @@ def test_a_packet_that_cannot_be_read_is_noted_once_for_each_task(cluster):
     assert sorted(event["task"] for event in noted) == ["worker:0", "worker:1"]
     assert all("kind of report" in event["error"] for event in noted)
     assert all(event["attempt"] == 1 for event in noted)
+
+
+def test_how_long_imports_took():
+    training = Training(Guard(unexpected))
+    said = {"kind": "imports", "seconds": {"pandas": 0.5, "a.b": 1, "a b": 2, "c": -1, "d": None}}
+    assert training.said(json.dumps(said)) == Imports({"pandas": 0.5, "a.b": 1.0})
+    assert training.imports == {"pandas": 0.5, "a.b": 1.0}
+    assert training.latest is None
+    for wrong in ([], {"a": "x"}, {str(number): 1 for number in range(9999)}, None):
+        assert training.said(json.dumps({"kind": "imports", "seconds": wrong})) is None
+    assert training.imports == {"pandas": 0.5, "a.b": 1.0}

@@ -45,6 +45,7 @@ FINDINGS = (
     Finding(Symptom.HOST_LOST, "worker:1", host="node-3", detail="preempted"),
     Finding(Symptom.AGENT_LOST, "worker:1", detail="which got SIGTERM"),
     Finding(Symptom.NOT_STARTED, "worker:1", detail="cannot enter /x"),
+    Finding(Symptom.IMPORTED_LONG, "worker:1", seconds=1.26, detail="pandas,sklearn.datasets"),
     Finding(Symptom.KEEPS_OTHERS_WAITING, positions=ONE),
     Finding(Symptom.BEFORE_STRATEGY, "worker:1", peer="worker:0"),
 )
