@@ -124,6 +124,8 @@ def _main_module(script: str) -> ModuleType:
     vars(module).update(__file__=script, __cached__=None, __annotations__={})
     vars(module).update(__builtins__=builtins, __loader__=SourceFileLoader("__main__", script))
     sys.modules["__main__"] = module
+    if "__mp_main__" in sys.modules:  # as `multiprocessing` has it; a warm process imported that
+        sys.modules["__mp_main__"] = module
     return module
 
 

@@ -90,13 +90,6 @@ def test_the_users_module_may_be_named_as_one_of_pythons(folder):
     assert boot("main.py").stdout == b"True\n"
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_a_script_means_the_same(folder, name):
-    write(folder / "main.py", PROGRAMS[name])
-    plain = outcome(run(sys.executable, "main.py", "a", "--b"), folder)
-    assert outcome(boot("main.py", "a", "--b"), folder) == plain
-
-
 @pytest.mark.parametrize("name", [name for name in PROGRAMS if name != FROM_THE_FILE])
 def test_a_copy_means_the_same_whatever_the_file_is_by_now(folder, name, monkeypatch):
     (folder / "record").mkdir()

@@ -1,0 +1,14 @@
+"""The three ways of a program, for all the tests of this folder."""
+
+from __future__ import annotations
+
+import pytest
+from compare import Ways
+
+
+@pytest.fixture(scope="session")
+def ways(_apart, tmp_path_factory):
+    """Run programs plain, cold and warm, each in clusters that all tests share."""
+    ways = Ways(tmp_path_factory.mktemp("ways"))
+    yield ways
+    ways.close()
