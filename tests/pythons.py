@@ -15,6 +15,15 @@ def program(folder, body, python=sys.executable):
     return str(path)
 
 
+def executable(path, code, *options):
+    """Write a program in Python, wherever Python lies: a path in its first line has no spaces."""
+    body = path.with_name(f"{path.name}.py")
+    body.write_text(code)
+    words = map(shlex.quote, (sys.executable, *options, str(body)))
+    path.write_text(f'#!/bin/sh\nexec {" ".join(words)} "$@"\n')
+    path.chmod(0o755)
+
+
 def elsewhere(folder, host, python=sys.executable):
     """Return a shell's line: on one host, the same packages are found in another place."""
     there = Path(folder) / "elsewhere"
@@ -26,7 +35,7 @@ def elsewhere(folder, host, python=sys.executable):
     (there / "bin").mkdir()
     (there / "bin" / "python").symlink_to(own)
     (there / "pyvenv.cfg").write_text(f"home = {own.parent}\n")
-    return on(host, f'exec {there}/bin/python "$@"')
+    return on(host, f'exec {shlex.quote(str(there))}/bin/python "$@"')
 
 
 def apart(host, hidden, python=sys.executable):

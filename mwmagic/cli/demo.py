@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from dataclasses import replace
 from importlib.util import find_spec
@@ -102,9 +103,9 @@ def _metrics(record: Record) -> list[str]:
 
 
 def _jupyter() -> str:
-    """Return the path of this interpreter's ``jupyter``, relative if possible."""
-    command = Path(sys.executable).with_name("jupyter")
-    return str(command.relative_to(Path.cwd()) if command.is_relative_to(Path.cwd()) else command)
+    """Return the path of this interpreter's ``jupyter`` for a shell, relative if possible."""
+    command, here = Path(sys.executable).with_name("jupyter"), Path.cwd()
+    return shlex.quote(str(command.relative_to(here) if command.is_relative_to(here) else command))
 
 
 def demo(directory: Path, *, overwrite: bool = False) -> int:
@@ -140,5 +141,5 @@ def demo(directory: Path, *, overwrite: bool = False) -> int:
     record = runs(directory)[-1]
     print(f"run {record.number} {record.state}; the last metrics of each worker:")
     print("\n".join(_metrics(record)))
-    print(f"to read and rerun the notebook: {_jupyter()} lab {path}")
+    print(f"to read and rerun the notebook: {_jupyter()} lab {shlex.quote(str(path))}")
     return 0

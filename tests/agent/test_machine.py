@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from processes import children, eventually
+from pythons import executable
 from speaker import state
 
 from mwmagic.agent import cgroup
@@ -22,8 +23,7 @@ def tool(tmp_path, monkeypatch):
     def install(code):
         path = tmp_path / "bin" / module.TOOL
         path.parent.mkdir()
-        path.write_text(f"#!{sys.executable} -IS\n{code}")
-        path.chmod(0o755)
+        executable(path, code, "-IS")
         monkeypatch.setenv("PATH", f"{path.parent}:{os.environ['PATH']}")
 
     return install

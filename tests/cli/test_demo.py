@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import nbformat
@@ -78,9 +80,14 @@ def test_a_notebook_that_the_user_changed_is_replaced_only_when_asked(
     ]
 
 
-def test_the_command_that_opens_the_notebook_is_one_that_exists_here():
-    command = demo._jupyter().split()[0]
-    assert command == "jupyter" or Path(command).parent.is_dir()
+@pytest.mark.parametrize("folder", ["bin", "with a space"])
+def test_the_command_that_opens_the_notebook_is_one_that_a_shell_finds(
+    folder, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(sys, "executable", str(tmp_path / folder / "python"))
+    assert shlex.split(demo._jupyter()) == [str(tmp_path / folder / "jupyter")]
+    monkeypatch.chdir(tmp_path)
+    assert shlex.split(demo._jupyter()) == [f"{folder}/jupyter"]
 
 
 def test_what_the_demonstration_and_the_notebooks_write_is_no_part_of_the_project(tmp_path):

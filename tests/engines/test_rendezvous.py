@@ -80,7 +80,7 @@ def test_a_name_that_a_host_has_for_itself_is_told(lab, tmp_path, monkeypatch):
     one, two = lab.names[:2]
     hosts = lab.folder / "hosts"
     hosts.write_text(f"127.0.0.1 localhost\n127.0.1.1 {two}.lab\n")
-    bind = f'mount --bind {hosts} /etc/hosts && exec {sys.executable} "$@"'
+    bind = f'mount --bind {hosts} /etc/hosts && exec {shlex.quote(sys.executable)} "$@"'
     there = program(
         lab.folder,
         f'[ $(uname -n) = {one} ] && exec unshare --mount sh -c {shlex.quote(bind)} - "$@"',

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
-import sys
 import time
 
 import pytest
 from processes import printed
+from pythons import executable
 
 from mwmagic import __version__
 from mwmagic.record import provenance
@@ -67,8 +67,7 @@ def test_without_repository_or_git_there_is_no_commit(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_a_git_that_hangs_is_not_waited_for(tmp_path, monkeypatch):
     slow = tmp_path / "git"
-    slow.write_text(f"#!{sys.executable}\nimport time\ntime.sleep(60)\n")
-    slow.chmod(0o700)
+    executable(slow, "import time\ntime.sleep(60)\n")
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setattr(provenance, "GIT_SECONDS", 0.3)
     began = time.monotonic()
