@@ -10,7 +10,7 @@ from mwmagic.client.usage import ConciseParser
 from mwmagic.errors import MwmagicError, RunStopped
 from mwmagic.words.file import file_words
 
-from . import clusters, demo, live, logs, output, run
+from . import clusters, demo, logs, output, run
 from .request import INTERRUPTED_CODE, Terminated, die
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ __all__ = ["main", "parser"]
 
 _COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "run": ("Run a script on every task of a new cluster.", run.add),
-    "live": ("Run what you type on every task of a new cluster.", live.add),
     "demo": ("Execute the quickstart notebook, in which two workers train.", demo.add),
     "ps": ("List the running clusters.", clusters.add_ps),
     "logs": ("Show what the tasks of a recorded run printed.", logs.add),
