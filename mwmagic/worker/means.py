@@ -40,8 +40,8 @@ class Means:
         """Begin an epoch: the metrics are reset."""
         self._before = {}
 
-    def read(self, model: Any, logs: Mapping[str, Any]) -> dict[str, float]:
-        """Return the means since the last reading.
+    def read(self, model: Any, logs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the means since the last reading, and what is not a number as it is.
 
         Parameters
         ----------
@@ -53,11 +53,14 @@ class Means:
         if self._found is None:
             self._found = self._by_name(model)
         apart = _apart(model)
-        means = {}
+        means: dict[str, Any] = {}
         for name, value in logs.items():
-            mean = self._since(model, name, value, apart=apart)
-            if mean is not None:
-                means[name] = mean
+            try:
+                mean = self._since(model, name, value, apart=apart)
+            except Exception:  # noqa: BLE001, PERF203 - of any type; `Values` refuses it
+                means[name] = value
+            else:
+                means.update({} if mean is None else {name: mean})
         return means
 
     def _since(self, model: Any, name: str, value: Any, *, apart: bool) -> float | None:

@@ -44,6 +44,8 @@ def number(value: Any) -> float:  # noqa: ANN401 - of any framework
     try:
         return float(part)
     except TypeError:
+        if not hasattr(part, "numpy"):
+            raise
         return float(part.numpy())  # TensorFlow's variables
 
 

@@ -127,7 +127,7 @@ class Watch:
         step = min(int(batch) + 1, self._place.get("steps", STEPS_LIMIT))  # the last may be short
         self._pace.add(now - self._resumed, step - self._place.get("step", 0))
         self._place["step"] = step
-        self._pending = logs
+        self._pending = None if logs is None else _flat(logs)
         if now - self._sent >= GAP_SECONDS:
             self._sent = now
             self._send_batch()
@@ -142,7 +142,7 @@ class Watch:
         self._place.update(epoch=int(epoch) + 1)
         if self._place.get("step"):
             self._place.setdefault("steps", self._place["step"])
-        logs, validated = logs or {}, self._validated
+        logs, validated = _flat(logs), self._validated
         validation = {n: value for n, value in logs.items() if validated and n.startswith("val_")}
         training = {name: value for name, value in logs.items() if name not in validation}
         self._put("train", training, final=True)
@@ -154,10 +154,10 @@ class Watch:
         added = {
             name: values[-1]
             for name, values in self._history().items()
-            if values and name not in (logs or {})
+            if values and name not in _flat(logs)
         }
         if added:
-            self._put("train", added, final=True)
+            self._put("train", _flat(added), final=True)
 
     def train_end(self, *_: Any, **__: Any) -> None:
         """Report the last step and, from the chief, the history that `fit` returns."""
@@ -180,7 +180,7 @@ class Watch:
     def test_end(self, logs: Any = None, **_: Any) -> None:
         """Report an evaluation that is not part of a `fit`."""
         if not self._training and logs:
-            self._put("evaluate", logs, final=True)
+            self._put("evaluate", _flat(logs), final=True)
 
     def _send_batch(self) -> None:
         """Report the newest step, unless that was done."""
@@ -201,6 +201,14 @@ class Watch:
         history = getattr(getattr(self._callbacks, "model", None), "history", None)
         found = getattr(history, "history", None)
         return found if isinstance(found, dict) else {}
+
+
+def _flat(logs: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return logs without the dicts in them, as Keras gives them to callbacks."""
+    flat: dict[str, Any] = {}
+    for name, value in (logs or {}).items():
+        flat.update(_flat(value) if isinstance(value, dict) else {name: value})
+    return flat
 
 
 def _is_chief() -> bool:

@@ -137,6 +137,40 @@ def test_every_kind_of_fit(tmp_path):
     )
 
 
+LOGS = """
+class Told(keras.Sequential):
+    def train_step(self, data):
+        nested = {"inner": 2.5, "deep": {"whole": 3}}
+        return {**super().train_step(data), "nested": nested, "yes": True, "text": "words",
+                "none": None, "vector": data[1][:2, 0]}
+
+class Adds(keras.callbacks.Callback):
+    def on_epoch_end(self, epoch, logs):
+        logs.update(rate=self.model.optimizer.learning_rate, more={"four": 4})
+
+one = Told([keras.layers.Dense(1, use_bias=False, kernel_initializer="zeros")])
+one.compile(keras.optimizers.SGD(0.1), "mse")
+one.fit(x, y, batch_size=8, epochs=2, shuffle=False, verbose=0, callbacks=[Adds()])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.tensorflow
+def test_what_is_no_number_ends_no_report(tmp_path):
+    found, _, err = run(tmp_path, script(LOGS))
+    numbers = {"inner": 2.5, "whole": 3.0, "yes": 1.0}
+    assert [one["metrics"]["loss"] for one in steps(found)] == pytest.approx(
+        losses(2, 8)[0], rel=1e-4
+    )
+    for one in steps(found):
+        assert {**one["metrics"], **numbers} == one["metrics"]
+    added = [one["metrics"] for one in ends(found) if "rate" in one["metrics"]]
+    assert added == [{"rate": pytest.approx(0.1), "four": 4.0}] * 2
+    lines = [line for line in err.splitlines() if "mwmagic" in line]
+    told = [line.partition(" is not reported")[0] for line in lines]
+    assert sorted(told) == [f"mwmagic: {name}" for name in ("more", "none", "text", "vector")]
+
+
 WORKERS = """
 import tensorflow as tf
 strategy = tf.distribute.MultiWorkerMirroredStrategy()
