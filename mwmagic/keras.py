@@ -1,7 +1,8 @@
 """Makes Keras 3 work under MultiWorkerMirroredStrategy, in any script.
 
-Workers that mwmagic starts do not need this. A script whose TF_CONFIG comes from elsewhere
-imports it, before or after Keras::
+Workers that mwmagic starts do not need this, nor does a Python that they start, unless it does not
+inherit their PYTHONPATH. A script whose TF_CONFIG comes from elsewhere imports it, before or after
+Keras::
 
     import mwmagic.keras
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 from latecomer import LATE
@@ -82,6 +84,27 @@ def test_the_workers_meet_whatever_proxies_are_set(warm_pair):
     found = json.loads(run.logs(1).decode().partition("said by ")[2].splitlines()[0])
     assert found.pop("no_grpc_proxy").startswith(".intern.example,localhost")
     assert {**found, "no_grpc_proxy": ".intern.example"} == proxies | others
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        "subprocess.run([sys.executable, 'train.py'], check=True)",
+        "os.execv(sys.executable, [sys.executable, 'train.py'])",
+    ],
+    ids=["subprocess", "exec"],
+)
+def test_a_python_that_a_worker_starts_or_becomes_trains_as_the_worker(warm_pair, start):
+    def losses(code):
+        run = launch(warm_pair, code)
+        run.wait(120)
+        return [re.findall(r"loss: ([\d.]+)", run.logs(task).decode()) for task in (0, 1)]
+
+    train = TRAIN.replace("WHO", "'a task'")
+    Path(warm_pair.options.root, "train.py").write_text(train)
+    found = losses(f"import os, subprocess, sys\n{start}\n")
+    assert found == losses(train)
+    assert [len(one) for one in found] == [2, 2]
 
 
 def test_a_training_run_stops_though_tensorflow_swallows_sigterm(warm_pair):

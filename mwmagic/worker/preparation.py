@@ -19,10 +19,13 @@ TYPE_CHECKING = False  # a worker starts without `typing`
 if TYPE_CHECKING:
     from types import ModuleType
 
-__all__ = ["announce", "preload", "prepare"]
+__all__ = ["announce", "preload", "prepare", "prepare_child"]
 
 
 _KERAS = ("keras", "tf_keras")
+
+_CHILD = f"{os.path.dirname(os.path.realpath(__file__))}/child"  # noqa: PTH120 - `pathlib` takes a while to import
+"""Where Python finds the `sitecustomize` of this package."""
 
 _INSTALLED: list[str] = []
 """The names of what is installed in this process, and in those that are forked from it."""
@@ -54,15 +57,33 @@ def prepare() -> None:
     line = descriptor()  # which the processes of the user's code are not to inherit
     if not _INSTALLED:
         _install(observed=line is not None)
+    _split_devices()
+    if variables.ANSWERED in os.environ:
+        from . import questions
+
+        questions.install()
+    _pass_on()
+
+
+def prepare_child() -> None:
+    """Do the same in a Python that a worker started, which has no line of its own."""
+    _install(observed=False)
+    _split_devices()
+
+
+def _pass_on() -> None:
+    """Have a Python that this process starts or becomes be prepared, before all that it imports."""
+    if "TF_CONFIG" in os.environ:
+        others = filter(None, [os.environ.get("PYTHONPATH")])
+        os.environ["PYTHONPATH"] = os.pathsep.join([_CHILD, *others])
+
+
+def _split_devices() -> None:
     count = int(os.environ.get(variables.DEVICES, "0"))
     if count:
         from . import devices
 
         devices.install(count)
-    if variables.ANSWERED in os.environ:
-        from . import questions
-
-        questions.install()
 
 
 def _mode() -> str:
