@@ -15,9 +15,9 @@ import tensorflow as tf
 
 from mwmagic.model.variables import ANNOUNCED
 
-from .cluster import add_up, first_local
+from .cluster import add_up, first_local, in_one_of_several_replicas
 from .commit import note_mean
-from .parts import BackendVariable, BatchNormalization, StatelessScope, tree
+from .parts import BackendVariable, BatchNormalization, KerasVariable, StatelessScope, tree
 from .repair import Repair, Sign, is_from_keras, replace
 from .step import Updated, current_step
 
@@ -30,8 +30,8 @@ METRIC_STATE_LIMIT = 65_536
 SEPARATE = (
     ANNOUNCED + "{path} is state that each worker updates from its own samples, and nothing says "
     "how to combine it, so each keeps its own. Create it with add_weight(..., aggregation='mean') "
-    "if it is a mean over samples, or with aggregation='only_first_replica' if that is what you "
-    "mean."
+    "if it is a mean over samples, with aggregation='sum' if it counts them with assign_add, or "
+    "with aggregation='only_first_replica' if that is what you mean."
 )
 
 
@@ -206,7 +206,50 @@ def _watch_updates() -> None:
     replace(BackendVariable, "_direct_assign", _direct_assign)
 
 
+def _add_increments_alone() -> None:
+    """Add up what the replicas add to a variable of `aggregation="sum"`, and not its old value.
+
+    The original assigns the old value plus an increment on each replica, and TensorFlow adds
+    up what they assign. So the old value counts once for each replica, and the variable grows
+    exponentially.
+    """
+    add, subtract = KerasVariable.assign_add, KerasVariable.assign_sub
+
+    def assign_add(self: Any, value: Any) -> Any:
+        return self.assign(_only_on_the_first(self) + value) if _sums(self) else add(self, value)
+
+    def assign_sub(self: Any, value: Any) -> Any:
+        if not _sums(self):
+            return subtract(self, value)
+        return self.assign(_only_on_the_first(self) - value)
+
+    replace(KerasVariable, "assign_add", assign_add)
+    replace(KerasVariable, "assign_sub", assign_sub)
+
+
+def _sums(variable: Any) -> bool:
+    """Return whether TensorFlow adds up what the replicas assign to a variable."""
+    each_its_own = variable.synchronization == "on_read"  # as metrics do
+    return variable.aggregation == "sum" and not each_its_own and in_one_of_several_replicas()
+
+
+def _only_on_the_first(variable: Any) -> Any:
+    """Return a variable's value on the first replica, and 0 on the others."""
+    value = tf.convert_to_tensor(variable)
+    first = tf.distribute.get_replica_context().replica_id_in_sync_group == 0
+    return tf.where(first, value, tf.zeros_like(value))
+
+
 REPAIRS = (
+    Repair(
+        "state that adds up",
+        "backend/common/variables.py#L300",
+        (
+            Sign(KerasVariable, "assign_add", "return self.assign(self + value)"),
+            Sign(KerasVariable, "assign_sub", "return self.assign(self - value)"),
+        ),
+        _add_increments_alone,
+    ),
     Repair(
         "BatchNormalization statistics",
         "backend/tensorflow/core.py#L70",

@@ -601,6 +601,8 @@ class Remembers(layers.Layer):
         self.queue = state("queue", (24, *shape[1:]))
         self.named = state("named", (24, *shape[1:]), aggregation="only_first_replica")
         self.mean = state("mean", shape[1:], aggregation="mean")
+        self.count = state("count", (), aggregation="sum")
+        self.left = state("left", (), dtype="int64", aggregation="sum")
 
     def call(self, x, training=False):
         if training:
@@ -609,6 +611,8 @@ class Remembers(layers.Layer):
             self.named.assign(tf.concat([x, named], axis=0)[:24])
             mean = tf.convert_to_tensor(self.mean)
             self.mean.assign(0.9 * mean + 0.1 * tf.reduce_mean(x, axis=0))
+            self.count.assign_add(tf.cast(tf.shape(x)[0], "float32"))
+            self.left.assign_sub(tf.shape(x, out_type="int64")[0])
         return x
 
 
@@ -626,7 +630,9 @@ def state_of_own_layers(scope):
         sum(x.tobytes() in samples for x in queue.numpy())
         for queue in (remembers.queue, remembers.named)
     ]
-    return {"kept": np.array(kept), "mean": remembers.mean.numpy()}
+    names = "mean", "count", "left"
+    values = {name: getattr(remembers, name).numpy() for name in names}
+    return {"kept": np.array(kept), **values}
 
 
 @row("`Dropout`: seed state equal on all workers", single=False, keras2=False)
