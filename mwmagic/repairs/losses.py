@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from .parts import global_state, ops
+from .parts import CompileLoss, compile_utils, global_state, ops
 from .parts import loss_module as module
 from .repair import Repair, Sign, replace
 from .step import Step, current_step
@@ -132,10 +132,57 @@ def _over_all(step: Step, total: Any, count: Any, equal: bool = False) -> Any:
 
 
 def _with_gradient_of(step: Step, part: Any, value: Any) -> Any:
-    """Return `value` with the gradient of `part`, which is a replica's part of it."""
+    """Return `value` with the gradient of `part`, which is a replica's part of it.
+
+    If this is a term of another loss, that one will be divided as a whole: until then the
+    term's gradient is the whole one.
+    """
+    if step.open_losses > 1:
+        part = tf.math.divide_no_nan(part, tf.cast(step.share(), part.dtype))
+        return part + tf.stop_gradient(value - part)
     divided = part + tf.stop_gradient(value - part)
     step.divided.append(divided)
     return divided
+
+
+def _divide_once() -> None:
+    """Divide what a user's loss returns, and nothing within it a second time.
+
+    The original divides where `Loss.__call__` reduces. A subclass that overrides that
+    method is not divided at all, and the result of a loss object that another loss calls
+    is divided before that loss adds terms of its own.
+    """
+    call, get_loss = module.Loss.__call__, compile_utils.get_loss
+
+    def __call__(self: Any, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:  # noqa: N807 - a method
+        step = current_step()
+        if step is None:
+            return call(self, y_true, y_pred, sample_weight)
+        with step.computing_loss():
+            return call(self, y_true, y_pred, sample_weight)
+
+    def get(identifier: Any, y_true: Any, y_pred: Any) -> Any:
+        loss = get_loss(identifier, y_true, y_pred)
+        own = loss is not None and type(loss).__call__ is not module.Loss.__call__
+        return _Divided(loss) if own else loss
+
+    replace(module.Loss, "__call__", __call__)
+    replace(compile_utils, "get_loss", get)
+
+
+class _Divided:
+    """A loss whose class overrides `__call__`, and which returns a mean if it is one number."""
+
+    def __init__(self, loss: Any) -> None:
+        self._loss, self.name = loss, loss.name
+
+    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+        step = current_step()
+        if step is None:
+            return self._loss(y_true, y_pred, sample_weight)
+        with step.computing_loss():
+            value = ops.convert_to_tensor(self._loss(y_true, y_pred, sample_weight))
+            return value if value.shape.rank else _mean_over_all(step, value)
 
 
 def _scale_gradients_alone() -> None:
@@ -183,6 +230,16 @@ REPAIRS = (
             Sign(module, "squeeze_or_expand_to_same_rank"),
         ),
         _divide_by_global_count,
+    ),
+    Repair(
+        "losses that override `__call__` or call others",
+        "losses/loss.py#L56",
+        (
+            Sign(module.Loss, "__call__", "return reduce_weighted_values("),
+            Sign(compile_utils, "get_loss", "losses_module.get(identifier)"),
+            Sign(CompileLoss, "_build_nested", "get_loss(_loss, y_true, y_pred)"),
+        ),
+        _divide_once,
     ),
     Repair(
         "the loss in a custom train_step",

@@ -49,6 +49,7 @@ __all__ = [
     "CSVLogger",
     "Callback",
     "CallbackList",
+    "CompileLoss",
     "GeneratorDataAdapter",
     "H5IOStore",
     "History",
@@ -67,6 +68,7 @@ __all__ = [
     "TFOptimizer",
     "TensorBoard",
     "TensorFlowTrainer",
+    "compile_utils",
     "file_utils",
     "global_state",
     "is_default",
@@ -117,6 +119,8 @@ KerasVariable = _defining(Variable, "__float__")
 TFOptimizer = _defining(Optimizer, "_all_reduce_sum_gradients")
 BaseOptimizer = _defining(Optimizer, "apply")
 loss_module = _module(losses.Loss)
+CompileLoss = _beside(BaseTrainer, "CompileLoss")
+compile_utils = _module(CompileLoss)
 
 # What chooses how a model reads the data that it is given.
 _adapters = _beside(TFEpochIterator.__base__, "data_adapters")

@@ -64,6 +64,8 @@ class Step:
         not divide, in part at least; None if that is not known, as of eager tensors.
     losses : dict
         What each layer has added to the loss, by the layer's identity.
+    open_losses : int
+        How many losses are being computed; all but the first are terms of another.
     """
 
     model: Any
@@ -73,6 +75,7 @@ class Step:
     divided: list[Any] = field(default_factory=list)
     own_terms: bool | None = None
     losses: dict[int, list[Any]] = field(default_factory=dict)
+    open_losses: int = 0
 
     def __post_init__(self) -> None:
         self._shares: dict[int, Any] = {}
@@ -113,6 +116,15 @@ class Step:
     def weight(self) -> Any:
         """What this replica's part in a mean over the batch weighs, as a float32 scalar."""
         return tf.constant(1.0) if self.samples is None else tf.cast(self.samples, tf.float32)
+
+    @contextmanager
+    def computing_loss(self) -> Iterator[None]:
+        """Mark what follows as a loss, to which other losses in it are terms."""
+        self.open_losses += 1
+        try:
+            yield
+        finally:
+            self.open_losses -= 1
 
     def share(self) -> Any:
         """Return the part of the batch's samples that this replica got; the parts add up to 1."""

@@ -275,6 +275,58 @@ def scalar_loss(scope):
     return trained(model)
 
 
+class Overrides(keras.losses.Loss):
+    """A loss that computes a single number in `__call__`."""
+
+    def __call__(self, y_true, y_pred, sample_weight=None):
+        return scalar(y_true, y_pred)
+
+
+class Extends(keras.losses.SparseCategoricalCrossentropy):
+    """A loss that adds a term of its own to Keras's."""
+
+    def __call__(self, y_true, y_pred, sample_weight=None):
+        loss = super().__call__(y_true, y_pred, sample_weight)
+        return 0.3 * loss + 0.1 * tf.reduce_mean(tf.square(y_pred))
+
+
+def combined(**options):
+    """Return a loss function that calls a loss object, and adds a term of its own."""
+    part = keras.losses.SparseCategoricalCrossentropy(from_logits=True, **options)
+    return lambda y, prediction: 0.1 * part(y, prediction) + scalar(y, prediction)
+
+
+class Wraps(keras.losses.Loss):
+    """A loss that returns what another loss object does."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+    def call(self, y_true, y_pred):
+        return self.inner(y_true, y_pred)
+
+
+@row("losses that override `__call__`, and losses that call others", keras2=False)
+def losses_of_losses(scope):
+    made = {
+        "overrides": Overrides(),
+        "extends": Extends(from_logits=True),
+        "combined": combined(),
+        "sums": combined(reduction="sum"),
+        "wraps": Wraps(),
+    }
+    found = {}
+    for name, loss in made.items():
+        for size in (SIZE, 37):  # of all the shapes are static
+            with scope():
+                model = compiled(dense(), loss=loss)
+            data = batches(X[:size], Y[:size], drop_remainder=size == SIZE)
+            for key, value in trained(model, data, epochs=1).items():
+                found[f"{name}/{size}/{key}"] = value
+    return found
+
+
 class AddsLoss(layers.Layer):
     """The guides' endpoint layer: a keras.losses object inside a layer, and add_loss."""
 
