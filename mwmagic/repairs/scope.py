@@ -71,11 +71,18 @@ def _members(value: Any) -> Iterable[Any]:
 
 
 def _adopt(optimizer: Any, strategy: Any) -> None:
-    """Give an optimizer that is not built yet to a strategy."""
-    while optimizer is not None:
-        if not optimizer.built:
-            optimizer._distribution_strategy = strategy
-        optimizer = getattr(optimizer, "inner_optimizer", None)
+    """Give an optimizer that is not built yet, and those within it, to a strategy."""
+    if optimizer is None:
+        return
+    if not optimizer.built:
+        optimizer._distribution_strategy = strategy
+    for inner in (getattr(optimizer, "inner_optimizer", None), *_parts_of(optimizer)):
+        _adopt(inner, strategy)
+
+
+def _parts_of(optimizer: Any) -> Iterable[Any]:
+    """Return the optimizers that a `MultiOptimizer` passes variables on to."""
+    return getattr(optimizer, "_inner_optimizers", ())
 
 
 def refuse_foreign_weights(model: Any) -> None:

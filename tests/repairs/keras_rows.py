@@ -769,6 +769,26 @@ def weight_decay(scope):
     return trained(model)
 
 
+@row("`ScheduleFreeAdamW` (built before `fit`), `Muon`, `MultiOptimizer`", keras2=False)
+def other_optimizers(scope):
+    choice = keras.optimizers
+    found = {}
+    for name in ("ScheduleFreeAdamW", "Muon", "MultiOptimizer"):
+        with scope():
+            model = dense()
+        if name == "MultiOptimizer":
+            optimizer = choice.MultiOptimizer(choice.OptimizerMap(adam(), {".*bias": sgd()}))
+        else:
+            optimizer = getattr(choice, name)(0.01)
+        compiled(model, optimizer)
+        if name == "ScheduleFreeAdamW":  # what `build` assigns is lost where a step calls it
+            with scope():
+                optimizer.build(model.trainable_variables)
+        for key, value in trained(model, epochs=1).items():
+            found[f"{name}/{key}"] = value
+    return found
+
+
 @row("`run_eagerly=True`")
 def run_eagerly(scope):
     with scope():
