@@ -17,7 +17,7 @@ from .data import stays_on_host
 from .parts import TensorFlowTrainer
 from .repair import Repair, Sign, replace
 from .step import OWN_SIZES, Updated, running
-from .terms import point_out_own_terms
+from .terms import point_out_shares
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -111,7 +111,7 @@ def _one_step(
         with running(model, data, updated, specified=specified) as step:
             outputs = step_function(data)
         if step_function == model.train_step:
-            point_out_own_terms(step, strategy.num_replicas_in_sync)
+            point_out_shares(step, strategy.num_replicas_in_sync)
         point_out_separate_state(model, updated)
         return outputs, step.weight
 

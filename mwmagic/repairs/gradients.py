@@ -12,6 +12,7 @@ from .cluster import in_one_of_several_replicas
 from .commit import updating
 from .parts import BaseOptimizer, LossScaleOptimizer, TFOptimizer
 from .repair import Repair, Sign, replace
+from .terms import watch_applied
 
 __all__ = ["REPAIRS"]
 
@@ -22,6 +23,7 @@ ADDED = "_mwmagic_gradients_are_added"
 
 def _add(grads: Any) -> list[Any]:
     """Return the gradients summed over all replicas; one that is None is None on all of them."""
+    watch_applied(grads)
     present = [grad for grad in grads if grad is not None]
     context = tf.distribute.get_replica_context()
     added = context.all_reduce(tf.distribute.ReduceOp.SUM, present) if present else []

@@ -24,6 +24,8 @@ __all__ = ["OWN_SIZES", "Step", "Updated", "current_step", "running"]
 OWN_SIZES = "_mwmagic_own_sizes"
 """The attribute of an iterator whose element spec may differ from the other workers'."""
 
+TENSORS = (tf.Tensor, tf.RaggedTensor, tf.SparseTensor)
+
 
 @dataclass
 class Updated:
@@ -57,11 +59,18 @@ class Step:
         the last batch, some may be left without any.
     updated : Updated
         What this step and others have updated; the step adds to it.
+    data : nest
+        This replica's part of a batch.
     divided : list of tf.Tensor
         The losses that have been divided among the replicas.
     own_terms : bool or None
         Whether the gradient of a loss has been taken that the user's code computes and does
         not divide, in part at least; None if that is not known, as of eager tensors.
+    gradients : list of tf.Tensor
+        What tapes have given while the step is traced.
+    changes, compares : bool
+        Whether the step changes these before it applies them, and whether its loss compares
+        samples with each other; both as far as can be seen.
     losses : dict
         What each layer has added to the loss, by the layer's identity.
     open_losses : int
@@ -72,8 +81,12 @@ class Step:
     alike: bool
     samples: Any
     updated: Updated
+    data: Any = None
     divided: list[Any] = field(default_factory=list)
     own_terms: bool | None = None
+    gradients: list[Any] = field(default_factory=list)
+    changes: bool = False
+    compares: bool = False
     losses: dict[int, list[Any]] = field(default_factory=dict)
     open_losses: int = 0
 
@@ -167,7 +180,7 @@ def running(model: Any, data: Any, updated: Updated, *, specified: bool) -> Iter
         step is traced. An eager tensor always has the shape of this batch on this replica.
     """
     alike = specified and not tf.executing_eagerly()
-    step = Step(model, alike, _samples(data, alike), updated)
+    step = Step(model, alike, _samples(data, alike), updated, data)
     token = _CURRENT.set(step)
     try:
         yield step
@@ -178,6 +191,14 @@ def running(model: Any, data: Any, updated: Updated, *, specified: bool) -> Iter
 def _samples(data: Any, alike: bool) -> Any:
     """Return the size of this replica's part of a batch, or None if all parts are equal."""
     for leaf in tree.flatten(data):
-        if isinstance(leaf, tf.Tensor) and leaf.shape.rank:
-            return None if alike and leaf.shape[0] is not None else tf.shape(leaf)[0]
+        if isinstance(leaf, TENSORS) and leaf.shape.rank:
+            return None if alike and leaf.shape[0] is not None else _rows(leaf)
     return None
+
+
+def _rows(value: Any) -> Any:
+    if isinstance(value, tf.RaggedTensor):
+        return value.nrows(out_type=tf.int32)
+    if isinstance(value, tf.SparseTensor):
+        return tf.cast(value.dense_shape[0], tf.int32)
+    return tf.shape(value)[0]

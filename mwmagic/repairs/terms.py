@@ -1,10 +1,16 @@
 # ruff: noqa: ANN401 - Keras and TensorFlow have no annotations
-"""The terms of a loss that the user's code computes, beside those that Keras divides."""
+"""What a user's step computes of a share of the batch, and would compute of the whole otherwise.
+
+That is a term of the loss beside those that Keras divides, a gradient that the step changes before
+it is summed, and a loss that compares samples with each other. Each is found in the graph of the
+step, when it is traced.
+"""
 
 from __future__ import annotations
 
 import math
 import warnings
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
@@ -20,7 +26,7 @@ if TYPE_CHECKING:
 
     from .step import Step
 
-__all__ = ["point_out_own_terms", "watch_gradients"]
+__all__ = ["point_out_shares", "watch_applied", "watch_gradients"]
 
 OWN_LOSS = (
     ANNOUNCED + "this train_step computes its loss without compute_loss or a keras.losses object. "
@@ -34,7 +40,41 @@ OWN_TERM = (
     "depends on the weights alone, as sum(self.losses) does, divide it by {n} "
     "(strategy.num_replicas_in_sync)."
 )
+CHANGED = (
+    ANNOUNCED + "this train_step changes the gradients before it applies them, so each of the {n} "
+    "replicas changes those of its own samples, and then they are summed. To clip the sum, give "
+    "the optimizer global_clipnorm=, clipnorm= or clipvalue=. For anything else, sum them first: "
+    "tf.distribute.get_replica_context().all_reduce('SUM', gradients), and divide what you apply "
+    "by {n} (strategy.num_replicas_in_sync)."
+)
+COMPARES = (
+    ANNOUNCED + "this loss compares the samples of a batch with each other. Each of the {n} "
+    "replicas compares those of its own share alone, so the numbers cannot be those of one "
+    "process. Choose the batch so that a share is large enough."
+)
 DIVISIONS = {"RealDiv", "DivNoNan"}
+PRODUCTS = {"Mul", *DIVISIONS}
+SUMS = {"Add", "AddV2", "AddN", "Sub"}
+# What gives another result for a sum than for its parts.
+NONLINEAR = {
+    *(
+        "Abs",
+        "ClipByValue",
+        "Exp",
+        "L2Loss",
+        "Log",
+        "Maximum",
+        "Minimum",
+        "Pow",
+        "Rsqrt",
+        "Sigmoid",
+    ),
+    *("Sign", "Sqrt", "Square", "Tanh"),
+}
+REDUCTIONS = ("Collective", "Nccl")
+PAIRINGS = {"AddV2", "Einsum", "MatMul", "Mul", "RealDiv", "SquaredDifference", "Sub"}
+PAIR = 2
+SHAPES = {"Rank", "Shape", "ShapeN", "Size"}
 CUTS = {"StopGradient", "PreventGradient"}
 # What a function, a branch or a loop computes is in another graph, where it is not looked for.
 CALLS = {
@@ -53,19 +93,35 @@ def watch_gradients() -> None:
 
     def gradient(self: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
         step = current_step()
-        if step is not None and not tf.executing_eagerly():
-            step.own_terms = step.own_terms or _has_own_term(step, target, sources)
-        return original(self, target, sources, *args, **kwargs)
+        if step is None or tf.executing_eagerly():
+            return original(self, target, sources, *args, **kwargs)
+        step.own_terms = step.own_terms or _has_own_term(step, target, sources)
+        step.compares = step.compares or _compares_samples(step, target)
+        gradients = original(self, target, sources, *args, **kwargs)
+        step.gradients += _floats(gradients)
+        return gradients
 
     replace(tf.GradientTape, "gradient", gradient)
 
 
-def point_out_own_terms(step: Step, replicas: int) -> None:
-    """Warn if the user's code computes a part of the loss that it does not divide."""
-    own = not step.divided if step.own_terms is None else step.own_terms
-    if own and _may_compute_losses(step.model):
-        text = OWN_TERM if step.divided else OWN_LOSS
+def watch_applied(gradients: Any) -> None:
+    """Look at the gradients that a traced step applies, before they are summed."""
+    step = current_step()
+    if step is not None and not tf.executing_eagerly():
+        step.changes = step.changes or _are_changed(gradients, step.gradients)
+
+
+def point_out_shares(step: Step, replicas: int) -> None:
+    """Warn if the user's code computes of a share what it should compute of the batch."""
+    texts = [OWN_TERM if step.divided else OWN_LOSS] if _computes_own_terms(step) else []
+    texts += [CHANGED] * step.changes + [COMPARES] * step.compares
+    for text in texts:
         warnings.warn(text.format(n=replicas), stacklevel=2)
+
+
+def _computes_own_terms(step: Step) -> bool:
+    own = not step.divided if step.own_terms is None else step.own_terms
+    return own and _may_compute_losses(step.model)
 
 
 def _may_compute_losses(model: Any) -> bool:
@@ -104,6 +160,110 @@ def _divides(op: Any) -> bool:
         return math.isclose(_constant(op.inputs[1]), replicas)
     if op.type == "Mul":  # in bfloat16, a third is 0.334
         return any(math.isclose(_constant(t) * replicas, 1, rel_tol=0.01) for t in op.inputs)
+    return False
+
+
+def _are_changed(gradients: Any, taken: list[Any]) -> bool:
+    """Return whether gradients were changed so that their parts and their sum fare differently.
+
+    Parameters
+    ----------
+    gradients : nest
+        What is applied. What does not come from a tape in this graph counts as unchanged.
+    taken : list of tf.Tensor
+        What tapes gave.
+    """
+    given = set(map(id, taken))
+    dependent = _dependents(taken)
+    waiting = [g for g in _floats(gradients) if id(g) in dependent - given]
+    seen = given | set(map(id, waiting))
+    while waiting:
+        op = waiting.pop().op
+        numbers = [t for t in op.inputs if t.dtype.is_floating]
+        own = [t for t in numbers if id(t) in dependent]
+        if op.type in NONLINEAR or (op.type in PRODUCTS and len(own) > 1):
+            return True
+        if op.type in SUMS and len(own) < len(numbers):
+            return True
+        new = [t for t in own if id(t) not in seen]
+        seen |= set(map(id, new))
+        waiting += new
+    return False
+
+
+def _dependents(taken: list[Any]) -> set[int]:
+    """Return the identities of numbers made of gradients, unless these were summed first."""
+    waiting = [tensor for tensor in taken if tf.is_symbolic_tensor(tensor)]
+    found = set(map(id, waiting))
+    while waiting:
+        tensor = waiting.pop()
+        results = chain.from_iterable(_results(op, tensor) for op in tensor.consumers())
+        new = {id(t): t for t in results if t.dtype.is_floating and id(t) not in found}
+        found |= set(new)
+        waiting += new.values()
+    return found
+
+
+def _results(op: Any, tensor: Any) -> list[Any]:
+    """Return what an operation makes of one of its inputs, unless it sums it over the replicas."""
+    if op.type in CALLS or op.type.startswith(REDUCTIONS):
+        return []
+    if op.type == "IdentityN":  # a custom gradient passes results on beside what they are made of
+        return [out for out, given in zip(op.outputs, op.inputs, strict=True) if given is tensor]
+    return list(op.outputs)
+
+
+def _floats(tensors: Any) -> list[Any]:
+    """Return the tensors of floating-point numbers in a nest."""
+    leaves = tf.nest.flatten(tensors, expand_composites=True)
+    return [leaf for leaf in leaves if tf.is_tensor(leaf) and leaf.dtype.is_floating]
+
+
+def _compares_samples(step: Step, target: Any) -> bool:
+    """Return whether a loss depends on pairs of a batch's samples, as a contrastive loss does."""
+    data = [leaf for leaf in tf.nest.flatten(step.data, expand_composites=True) if _has_rows(leaf)]
+    if not data or data[0].shape[0] == 1:
+        return False
+    batch, rows = data[0].shape[0], set(map(id, data))
+    waiting = [loss for loss in _floats(target) if tf.is_symbolic_tensor(loss)]
+    seen = set(map(id, waiting))
+    while waiting:
+        op = waiting.pop().op
+        if _pairs(op, batch) and all(_is_of_samples(tensor, rows) for tensor in op.inputs):
+            return True
+        new = [part for part in _parts(op) if part.dtype.is_floating and id(part) not in seen]
+        seen |= set(map(id, new))
+        waiting += new
+    return False
+
+
+def _has_rows(leaf: Any) -> bool:
+    return tf.is_symbolic_tensor(leaf) and bool(leaf.shape.rank)
+
+
+def _pairs(op: Any, batch: int | None) -> bool:
+    """Return whether an operation's result has a number for each two rows of a batch."""
+    if op.type not in PAIRINGS:
+        return False
+    shapes = [list(t.shape[:2]) if t.shape.rank else [] for t in (*op.inputs, op.outputs[0])]
+    if op.type in {"MatMul", "Einsum"}:
+        return len(op.inputs) == PAIR and shapes[-1] == [batch, batch]
+    return sorted(shapes[:-1], key=lambda shape: shape[:1] == [1]) == [[batch, 1], [1, batch]]
+
+
+def _is_of_samples(tensor: Any, rows: set[int]) -> bool:
+    """Return whether a tensor's numbers depend on a step's data, and not on its shape alone."""
+    waiting, seen = [tensor], {id(tensor)}
+    while waiting:
+        tensor = waiting.pop()
+        if id(tensor) in rows or (
+            tensor.op.type == "Placeholder" and id(_outermost(tensor)) in rows
+        ):
+            return True
+        if tensor.op.type not in SHAPES:
+            new = [part for part in tensor.op.inputs if id(part) not in seen]
+            seen |= set(map(id, new))
+            waiting += new
     return False
 
 

@@ -587,6 +587,64 @@ def autoencoder(scope):
     return trained(model, batches(X))
 
 
+class ClipsTheSum(Custom):
+    """Sums the gradients itself, and then clips them, as the warning for clipping a part says."""
+
+    def train_step(self, data):
+        x, y = data
+        with tf.GradientTape() as tape:
+            prediction = self(x, training=True)
+            loss = self.compute_loss(y=y, y_pred=prediction)
+        grads = tape.gradient(loss, self.trainable_variables)
+        context = tf.distribute.get_replica_context()
+        grads, _ = tf.clip_by_global_norm(context.all_reduce("SUM", grads), 0.1)
+        grads = [grad / context.num_replicas_in_sync for grad in grads]
+        self.optimizer.apply(grads, self.trainable_variables)
+        return {**self.compute_metrics(x, y, prediction), "loss": loss}
+
+
+@row("`train_step` overridden, which clips the sum of the gradients", keras2=False)
+def clips_the_sum(scope):
+    with scope():
+        model = compiled(ClipsTheSum())
+    return trained(model)
+
+
+class OfRows(keras.Model):
+    """Learns from ragged or sparse rows alone: no dense array says how many samples there are."""
+
+    def __init__(self):
+        super().__init__()
+        self.dense = layers.Dense(1, kernel_initializer="ones")
+        self.dense.build((None, 1))
+
+    def train_step(self, rows):
+        sparse = isinstance(rows, tf.SparseTensor)
+        each = tf.sparse.reduce_sum(rows, axis=1) if sparse else tf.reduce_mean(rows, axis=1)
+        each = tf.reshape(each, (-1, 1))
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.square(self.dense(each) - 2 * each)) / BATCH
+        weights = self.trainable_variables
+        self.optimizer.apply(tape.gradient(loss, weights), weights)
+        return {"loss": loss, "mean": tf.reduce_mean(each)}
+
+
+@row("batches of ragged or sparse tensors alone, the last one smaller", keras2=False)
+def ragged_and_sparse(scope):
+    values = np.random.default_rng(23)
+    lengths = values.integers(1, 9, 37)
+    ragged = tf.RaggedTensor.from_row_lengths(X.reshape(-1)[: lengths.sum()], lengths)
+    sparse = tf.sparse.from_dense(X[:41] * (X[:41] > 0))  # TensorFlow divides no fewer of them
+    found = {}
+    for name, rows in {"ragged": ragged, "sparse": sparse}.items():
+        with scope():
+            model = OfRows()
+            model.compile(sgd())
+        for key, value in trained(model, batches(rows)).items():
+            found[f"{name}/{key}"] = value
+    return {key: value for key, value in found.items() if "/loss" not in key}
+
+
 def looped(strategy, model, optimizer):
     """Train in a loop of the user's own, and return the losses and the weights."""
     loss_of = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
