@@ -5,16 +5,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import tensorflow as tf
 from tensorflow.python.distribute.values import PerReplicaSpec
 
-from .cluster import divides_batches
+from .cluster import divides_batches, first_local, spans_workers
+from .gather import gathered
 from .parts import Model, TensorFlowTrainer, trainer, tree
-from .repair import Repair, Sign, replace
+from .repair import KerasRefused, Repair, Sign, replace
 from .scope import adopt_optimizers, bring_metrics_in, refuse_foreign_weights
 
 __all__ = ["REPAIRS"]
 
 ISSUE = "keras-team/keras#20585"
+COMPOSITE = (tf.RaggedTensor, tf.SparseTensor)
 
 
 def _build_from_the_element_spec() -> None:
@@ -65,9 +68,10 @@ def _local_spec(spec: Any) -> Any:
 
 
 def _reduce_over_replicas() -> None:
-    """Average a step's logs over the workers.
+    """Average a step's logs over the workers, and gather predictions of every type.
 
-    The original averages along axis 0 of each value, but logs are scalars.
+    The original averages along axis 0 of each value, but logs are scalars. It gathers with a
+    collective that carries neither strings nor booleans, and cuts what is not dense.
     """
     original = trainer.reduce_per_replica
 
@@ -76,9 +80,27 @@ def _reduce_over_replicas() -> None:
             return tree.map_structure(
                 lambda value: strategy.reduce("MEAN", value, axis=None), values
             )
+        if reduction == "concat" and spans_workers(strategy) and divides_batches(strategy):
+            return first_local(strategy, strategy.run(_gathered_outputs, args=(values,)))
         return original(values, strategy, reduction)
 
     replace(trainer, "reduce_per_replica", reduce_per_replica)
+
+
+def _gathered_outputs(outputs: Any) -> Any:
+    return tree.map_structure(_gathered_output, outputs)
+
+
+def _gathered_output(output: Any) -> Any:
+    if output is None:
+        return None
+    output = output if isinstance(output, COMPOSITE) else tf.convert_to_tensor(output)
+    if output.shape.rank == 0:
+        raise KerasRefused(
+            "this model predicts one value for a batch, and each worker predicts for its own share "
+            "of the samples. Return a value for each sample, of shape (batch,)."
+        )
+    return gathered(output)
 
 
 REPAIRS = (

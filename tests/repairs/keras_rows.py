@@ -643,6 +643,51 @@ def ragged_and_sparse(scope):
         for key, value in trained(model, batches(rows)).items():
             found[f"{name}/{key}"] = value
     return {key: value for key, value in found.items() if "/loss" not in key}
+class Words(keras.Model):
+    """Predicts values of every type, of which some samples have none."""
+
+    def __init__(self):
+        super().__init__()
+        words = ["a", "b\u00e9", "", "dddd"]
+        self.look = layers.StringLookup(vocabulary=words, invert=True, oov_token="?")
+
+    def call(self, x):
+        number = tf.cast(x[:, 0], tf.int32)
+        word, real = self.look(number), tf.cast(number, tf.float32)
+        several = tf.repeat(number, number)
+        return {
+            "word": word,
+            "words": tf.stack([word, word + "x"], axis=1),
+            "truth": number > 1,
+            "none": tf.zeros([tf.shape(x)[0], 0], tf.string),
+            "sparse": tf.sparse.from_dense(x),
+            "ragged": tf.RaggedTensor.from_row_lengths(several, number),
+            "ragged_words": tf.RaggedTensor.from_row_lengths(tf.strings.as_string(several), number),
+            "complex": tf.complex(real, 1.0),
+            **{t: tf.cast(x, t) for t in ("int8", "uint64", "float16", "bfloat16", "float64")},
+        }
+
+
+def dense_of(value):
+    if isinstance(value, tf.SparseTensor):
+        value = tf.sparse.to_dense(value)
+    return value.to_list() if isinstance(value, tf.RaggedTensor) else np.asarray(value).tolist()
+
+
+@row("`predict` of strings, booleans, integers, ragged and sparse values", keras2=False)
+def predictions_of_any_type(scope):
+    numbers, found = np.arange(37)[:, None] % 4, {}
+    numbers[:BATCH] = 0  # and a batch without any
+    for executions in (1, 3):
+        for eagerly in (False, True):
+            with scope():
+                model = Words()
+                model.compile(steps_per_execution=executions, run_eagerly=eagerly)
+            result = model.predict(batches(numbers), verbose=0)
+            for key, value in result.items():
+                kind = getattr(value.dtype, "name", value.dtype)
+                found[f"{executions}/{eagerly}/{key}"] = f"{kind} {dense_of(value)}"
+    return found
 
 
 def looped(strategy, model, optimizer):
