@@ -77,7 +77,14 @@ REPAIRS = (
     Repair(
         "building in a step, with several devices",
         "layers/layer.py#L1539",
-        (Sign(Layer, "_maybe_build", "if self.built:", "self.build(**shapes_dict)"),),
+        (
+            Sign(
+                Layer,
+                "_maybe_build",
+                "if self.built:",
+                ("self.build(**shapes_dict)", "self._build_from_call_spec(call_spec)"),
+            ),
+        ),
         _build_layers_outside_the_graph,
     ),
 )

@@ -32,7 +32,7 @@ from .repair import Repair, Sign, replace
 from .step import OWN_SIZES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 __all__ = ["REPAIRS", "stays_on_host"]
 
@@ -48,11 +48,11 @@ ON_HOST = tf.distribute.InputOptions(
 )
 
 
-def _shuffle_alike() -> None:
-    """Shuffle in the same order on all workers.
+def _read_alike() -> None:
+    """Copy what Python code yields before it is divided, and let no loaders read ahead.
 
-    Without `keras.utils.set_random_seed` each worker shuffles in its own order and
-    keeps its share of that, so in an epoch some samples are used twice and others never.
+    Keras gives TensorFlow the user's own arrays, and each worker's loaders would be at another
+    place (see `_copied` and `_use_no_loaders`).
     """
     start, get_iterator = TFEpochIterator.__init__, TFEpochIterator._get_iterator
 
@@ -66,20 +66,51 @@ def _shuffle_alike() -> None:
         self._own_sizes = divided and _may_differ(x)
         if spans_workers(distribute_strategy):
             _use_no_loaders(self)
-            self._seed = _common_seed(self.data_adapter, distribute_strategy)
-            self._order = None if self._seed is None else random.Random(self._seed)
             _point_out(self.data_adapter, distribute_strategy.num_replicas_in_sync)
-        generates = isinstance(self.data_adapter, (GeneratorDataAdapter, PyDatasetAdapter))
-        if divided and generates and self._order is None:  # else each epoch has its own
+        if divided and isinstance(self.data_adapter, (GeneratorDataAdapter, PyDatasetAdapter)):
             _distribute(self, _copied(self.data_adapter.get_tf_dataset()))
         elif divided and not isinstance(x, tf.distribute.DistributedDataset):
             _leave_on_host(self._distributed_dataset, distribute_strategy)
 
     def _get_iterator(self: Any) -> Any:
-        if self._order is not None:
-            _distribute(self, _in_order(self.data_adapter, self._order.getrandbits(31)))
         dataset = get_iterator(self)
         return _OwnSizes(dataset) if self._own_sizes else dataset
+
+    replace(TFEpochIterator, "__init__", begin)
+    replace(TFEpochIterator, "_get_iterator", _get_iterator)
+
+
+def _shuffle_arrays_alike() -> None:
+    """Shuffle arrays in the same order on all workers.
+
+    Without `keras.utils.set_random_seed` each worker shuffles in its own order and
+    keeps its share of that, so in an epoch some samples are used twice and others never.
+    From 3.16 on, Keras's own order depends on nothing but the epoch.
+    """
+    _order_alike(ArrayDataAdapter, _seed_of_arrays, _arrays_in_order)
+
+
+def _shuffle_py_datasets_alike() -> None:
+    """Shuffle a `PyDataset` in the same order on all workers, as arrays are."""
+    _order_alike(PyDatasetAdapter, _seed_of_py_dataset, _py_dataset_in_order)
+
+
+def _order_alike(
+    kind: Any, own_seed: Callable[[Any], int | None], in_order: Callable[[Any, int], Any]
+) -> None:
+    """Have the chief choose the order of the data of one kind, for each epoch another."""
+    start, get_iterator = TFEpochIterator.__init__, TFEpochIterator._get_iterator
+
+    def begin(self: Any, *args: Any, **kwargs: Any) -> None:
+        start(self, *args, **kwargs)
+        if isinstance(self.data_adapter, kind) and spans_workers(self._distribute_strategy):
+            self._seed = _common_seed(own_seed(self.data_adapter), self._distribute_strategy)
+            self._order = None if self._seed is None else random.Random(self._seed)
+
+    def _get_iterator(self: Any) -> Any:
+        if isinstance(self.data_adapter, kind) and self._order is not None:
+            _distribute(self, in_order(self.data_adapter, self._order.getrandbits(31)))
+        return get_iterator(self)
 
     replace(TFEpochIterator, "__init__", begin)
     replace(TFEpochIterator, "_get_iterator", _get_iterator)
@@ -187,30 +218,37 @@ def _stages(dataset: Any) -> list[Any]:
     return stages
 
 
-def _common_seed(adapter: Any, strategy: Any) -> int | None:
+def _common_seed(mine: int | None, strategy: Any) -> int | None:
     """Return the seed for shuffling on all workers, or None if Keras's own way will do."""
-    if isinstance(adapter, ArrayDataAdapter) and adapter._shuffle:
-        given = context.global_seed() is not None
-        mine = SEEDED if given else random.SystemRandom().getrandbits(31)
-    elif isinstance(adapter, PyDatasetAdapter) and adapter.shuffle and adapter.num_batches:
-        mine = random.getrandbits(31)
-    else:
+    if mine is None:
         return None
     seed = int(of_chief(strategy, [mine])[0])
     return None if seed == SEEDED else seed
 
 
-def _in_order(adapter: Any, seed: int) -> Any:
+def _seed_of_arrays(adapter: Any) -> int | None:
+    if not adapter._shuffle:
+        return None
+    return SEEDED if context.global_seed() is not None else random.SystemRandom().getrandbits(31)
+
+
+def _seed_of_py_dataset(adapter: Any) -> int | None:
+    return random.getrandbits(31) if adapter.shuffle and adapter.num_batches else None
+
+
+def _arrays_in_order(adapter: Any, seed: int) -> Any:
     """Return a dataset for one epoch, in the order that a seed gives.
 
     In a TensorFlow graph, an order that depends on a seed is the same in every epoch,
     so each epoch gets its own graph.
     """
-    if isinstance(adapter, PyDatasetAdapter):
-        adapter._get_iterator = lambda: _shuffled(adapter, seed)
-        return _copied(adapter.get_tf_dataset())
     with _seeded(seed):
         return adapter.get_tf_dataset()
+
+
+def _py_dataset_in_order(adapter: Any, seed: int) -> Any:
+    adapter._get_iterator = lambda: _shuffled(adapter, seed)
+    return _copied(adapter.get_tf_dataset())
 
 
 def _shuffled(adapter: Any, seed: int) -> Iterator[Any]:
@@ -307,17 +345,42 @@ def _own_part(output: Any, strategy: Any) -> Any:
     return output[first * size : (first + 1) * size]
 
 
+ITERATOR = (
+    Sign(TFEpochIterator, "__init__", "experimental_distribute_dataset("),
+    Sign(TFEpochIterator, "_get_iterator", "return self._distributed_dataset"),
+)
 REPAIRS = (
     Repair(
-        "shuffling",
+        "data that Python code yields",
+        "backend/tensorflow/trainer.py#L748",
+        ITERATOR,
+        _read_alike,
+    ),
+    Repair(
+        "shuffled arrays",
         "trainers/data_adapters/array_data_adapter.py#L107",
         (
             Sign(ArrayDataAdapter, "get_tf_dataset", "indices = tf.random.shuffle(indices)"),
-            Sign(PyDatasetAdapter, "_finite_generator", "random.shuffle(indices)"),
-            Sign(TFEpochIterator, "__init__", "experimental_distribute_dataset("),
-            Sign(TFEpochIterator, "_get_iterator", "return self._distributed_dataset"),
+            *ITERATOR,
         ),
-        _shuffle_alike,
+        _shuffle_arrays_alike,
+        cured=(
+            Sign(ArrayDataAdapter, "get_tf_dataset", "indices = self._tf_shuffle(indices)"),
+            Sign(
+                ArrayDataAdapter, "_tf_shuffle", "tf.stack([tf.convert_to_tensor(self._epoch), 0]"
+            ),
+        ),
+    ),
+    Repair(
+        "a shuffled PyDataset",
+        "trainers/data_adapters/py_dataset_adapter.py#L257",
+        (Sign(PyDatasetAdapter, "_finite_generator", "random.shuffle(indices)"), *ITERATOR),
+        _shuffle_py_datasets_alike,
+        cured=(
+            Sign(
+                PyDatasetAdapter, "_finite_generator", "random.Random(self._epoch).shuffle(indices)"
+            ),
+        ),
     ),
     Repair(
         "predict in order",

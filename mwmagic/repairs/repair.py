@@ -55,13 +55,16 @@ class Sign:
         Where the function is.
     name : str
         The function's (or property's) name.
-    *says : str
-        Phrases that the source contains. Without any, the function need only be there.
+    *says : str or tuple of str
+        Phrases that the source contains; of a tuple, one, where releases of Keras differ. Without
+        any, the function need only be there.
     lacks : str
         A phrase that it does not contain.
     """
 
-    def __init__(self, owner: Any, name: str, *says: str, lacks: str = "") -> None:
+    def __init__(
+        self, owner: Any, name: str, *says: str | tuple[str, ...], lacks: str = ""
+    ) -> None:
         self.owner, self.name, self._says, self._lacks = owner, name, says, lacks
 
     def __str__(self) -> str:
@@ -72,7 +75,7 @@ class Sign:
         """Whether the function says so. One whose source cannot be read says nothing."""
         source = _source(getattr(self.owner, self.name, None))
         lacks = self._lacks and _packed(self._lacks) in source
-        return bool(source) and not lacks and all(_packed(p) in source for p in self._says)
+        return bool(source) and not lacks and all(_says(source, phrase) for phrase in self._says)
 
 
 @dataclass(frozen=True)
@@ -102,6 +105,11 @@ def _source(function: Any) -> str:
         return _packed(inspect.getsource(getattr(function, "fget", function)))
     except (OSError, TypeError):
         return ""
+
+
+def _says(source: str, phrase: str | tuple[str, ...]) -> bool:
+    phrases = (phrase,) if isinstance(phrase, str) else phrase
+    return any(_packed(one) in source for one in phrases)
 
 
 def _packed(text: str) -> str:

@@ -1,6 +1,7 @@
 """Run the rows of keras_rows.py in a gang, and compare what gangs came to."""
 
 import ast
+import importlib.metadata
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +12,14 @@ from gangs import Gang
 SCRIPT = Path(__file__).parent / "keras_rows.py"
 # What is in another order in Keras 2, or not there at all.
 NOT_IN_KERAS2 = "optimizer/"
+
+
+def keras_version():
+    """Return that of the installed Keras, which may be one of its nightly builds."""
+    try:
+        return importlib.metadata.version("keras")
+    except importlib.metadata.PackageNotFoundError:
+        return importlib.metadata.version("keras-nightly")
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from keras_comparison import keras_version
 from processes import printed
 
 from mwmagic import repairs as package
@@ -197,7 +198,10 @@ def imported_first():
 @pytest.mark.tensorflow
 def test_every_defect_is_found(imported_first):
     """Fails on the day Keras repairs one, or moves it: then look whether its repair goes."""
-    assert set(imported_first["idle"]) <= {"activity regularizers", "OrbaxCheckpoint (refused)"}
+    gone = {"activity regularizers", "OrbaxCheckpoint (refused)"}
+    if keras_version() >= "3.16":  # of two digits each, up to 3.99
+        gone |= {"shuffled arrays", "a shuffled PyDataset"}
+    assert set(imported_first["idle"]) <= gone
 
 
 @pytest.mark.slow

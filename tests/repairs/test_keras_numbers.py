@@ -2,7 +2,6 @@
 
 import csv
 import hashlib
-import importlib.metadata
 import importlib.util
 import os
 import zipfile
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from keras_comparison import NOT_IN_KERAS2, ROWS, differences, gang, verdict
+from keras_comparison import NOT_IN_KERAS2, ROWS, differences, gang, keras_version, verdict
 
 # The time to run all rows counts as the first test's, and a busy machine takes long; a gang
 # that hangs is ended after minutes without a word.
@@ -20,7 +19,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "keras.md"
 COLUMNS = {"pair": "Keras 3, 2 workers", "three": "3 workers", "keras2": "tf-keras, 2 workers"}
 """The columns of the table, by the gang that fills each."""
 
-KERAS = importlib.metadata.version("keras").rpartition(".")[0]
+KERAS = ".".join(keras_version().split(".")[:2])
 # What these train with is word for word the same in both versions; see the test of it.
 SAME_IN_KERAS_3_13 = [
     *("py_dataset", "numpy_input", "shuffled_without_a_seed"),

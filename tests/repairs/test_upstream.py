@@ -7,15 +7,14 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from keras_comparison import keras_version
 
 FOLDER = Path(__file__).parents[2] / "docs" / "upstream"
 PATCHES = sorted(FOLDER.glob("*.patch"))
 VERSION = re.search(r"Keras (3\.\d+\.\d+)", (FOLDER / "README.md").read_text())[1]
 
 
-@pytest.mark.skipif(
-    importlib.metadata.version("keras") != VERSION, reason=f"they are for Keras {VERSION}"
-)
+@pytest.mark.skipif(keras_version() != VERSION, reason=f"they are for Keras {VERSION}")
 def test_the_patches_apply_one_after_another(tmp_path):
     installed = Path(importlib.metadata.distribution("keras").locate_file(""))
     for patch in PATCHES:
