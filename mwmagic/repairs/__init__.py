@@ -2,8 +2,9 @@
 
 Each module here holds the repairs for one part of Keras, one small function per defect,
 written like a patch to send upstream: what it replaces, why, where the defect is reported,
-and by what signs the installed Keras is known to have it. A Keras that is known to be sound
-is left alone, and one that is neither is refused under several replicas.
+and by what signs the installed Keras is known to have it. What is known to be sound is left alone,
+and what is neither is refused under several replicas: a part of Keras where a program uses it,
+and all of Keras if every training does.
 """
 
 from __future__ import annotations
@@ -78,15 +79,19 @@ def _repair(keras: ModuleType, announce: Callable[[str], None]) -> None:
     from .repair import UnknownKeras
 
     version = keras.__version__
+    ways = use.ways_in(keras.Model, keras.optimizers.Optimizer)
     if versions.is_older(version):
-        use.refuse(keras, versions.says_older(version))
+        use.refuse(ways, versions.says_older(version))
         return
     try:
         from . import repairs
 
-        repaired = repairs.apply()
-    except (ImportError, UnknownKeras) as unlike:
-        use.refuse(keras, versions.says_unlike(version, unlike))
-    else:
-        if repaired:
-            use.announce(keras, versions.says_repaired(version), announce)
+        repaired, unlike = repairs.apply()
+    except (ImportError, UnknownKeras) as what:
+        use.refuse(ways, versions.says_unlike(version, what))
+        return
+    if repaired:
+        features = [repair.feature for repair in unlike]
+        use.announce(ways, versions.says_repaired(version, features), announce)
+    for repair in unlike:
+        use.refuse(repair.uses, versions.says_unlike_in_part(version, repair.unlike))

@@ -26,6 +26,7 @@ from .note import (
 from .parts import BackupAndRestore, H5IOStore, file_utils
 from .repair import Repair, Sign, replace
 from .resume import ResumePoint, current_fit
+from .use import Use
 
 __all__ = ["REPAIRS"]
 
@@ -196,9 +197,10 @@ REPAIRS = (
             Sign(H5IOStore, "close", "self.h5_file.close()"),
         ),
         _back_up_on_chief,
+        uses=(Use(BackupAndRestore, "set_model"),),
     ),
     Repair(
-        "restoring",
+        "BackupAndRestore: restoring",
         "callbacks/backup_and_restore.py#L113",
         (
             Sign(BackupAndRestore, "on_train_begin", "self._load_model()"),
@@ -206,5 +208,6 @@ REPAIRS = (
             Sign(BackupAndRestore, "on_epoch_begin"),
         ),
         _restore_from_chief,
+        uses=(Use(BackupAndRestore, "set_model"),),
     ),
 )

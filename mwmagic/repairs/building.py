@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from .cluster import in_one_of_several_replicas
-from .parts import Layer, name_scope
+from .cluster import has_several_devices, in_one_of_several_replicas
+from .parts import BaseOptimizer, Layer, Model, name_scope
 from .repair import Repair, Sign, replace
+from .use import ways_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,9 +59,8 @@ def build_optimizer(optimizer: Any, trainable_variables: Any) -> None:
 
 def _creates_copies() -> bool:
     """Return whether this is a replica's part of a graph, and its worker has several replicas."""
-    if tf.executing_eagerly() or not in_one_of_several_replicas():
-        return False
-    return len(tf.distribute.get_strategy().extended.worker_devices) > 1
+    in_graph = not tf.executing_eagerly() and in_one_of_several_replicas()
+    return in_graph and has_several_devices(tf.distribute.get_strategy())
 
 
 def _run_outside_the_graph(build: Callable[[], None]) -> None:
@@ -86,5 +86,6 @@ REPAIRS = (
             ),
         ),
         _build_layers_outside_the_graph,
+        uses=ways_in(Model, BaseOptimizer, has_several_devices),
     ),
 )

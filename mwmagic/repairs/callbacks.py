@@ -17,6 +17,7 @@ import tensorflow as tf
 from .cluster import is_chief
 from .parts import CSVLogger, ModelCheckpoint, RemoteMonitor, TensorBoard
 from .repair import Repair, Sign, replace
+from .use import Use, over_workers
 
 __all__ = ["REPAIRS"]
 
@@ -103,6 +104,7 @@ REPAIRS = (
         "tensorflow/tensorflow#38635",
         (Sign(ModelCheckpoint, "_save_model", "self.model.save(filepath, overwrite=True)"),),
         _checkpoint_on_chief,
+        uses=(Use(ModelCheckpoint, "set_model", over_workers),),
     ),
     Repair(
         "CSVLogger",
@@ -115,6 +117,7 @@ REPAIRS = (
             ),
         ),
         _log_on_chief,
+        uses=(Use(CSVLogger, "set_model", over_workers),),
     ),
     Repair(
         "TensorBoard",
@@ -125,11 +128,13 @@ REPAIRS = (
             Sign(TensorBoard, "set_model", "self._configure_embeddings()"),
         ),
         _summarise_on_chief,
+        uses=(Use(TensorBoard, "set_model", over_workers),),
     ),
     Repair(
         "RemoteMonitor",
         "callbacks/remote_monitor.py#L54",
         (Sign(RemoteMonitor, "on_epoch_end", "requests.post("),),
         _post_on_chief,
+        uses=(Use(RemoteMonitor, "set_model", over_workers),),
     ),
 )

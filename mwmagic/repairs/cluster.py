@@ -16,6 +16,7 @@ __all__ = [
     "added",
     "divides_batches",
     "first_local",
+    "has_several_devices",
     "in_cluster",
     "in_one_of_several_replicas",
     "is_chief",
@@ -31,6 +32,11 @@ def divides_batches(strategy: Any) -> bool:
     class trains like a single process and needs no repair.
     """
     return _is_multi_worker(strategy) and strategy.num_replicas_in_sync > 1
+
+
+def has_several_devices(strategy: Any, *_args: Any, **_kwargs: Any) -> bool:
+    """Return whether this worker has several replicas of a strategy that `divides_batches`."""
+    return divides_batches(strategy) and len(strategy.extended.worker_devices) > 1
 
 
 def in_one_of_several_replicas() -> bool:

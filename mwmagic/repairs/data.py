@@ -22,6 +22,7 @@ from .cluster import divides_batches, of_chief, spans_workers
 from .parts import (
     ArrayDataAdapter,
     GeneratorDataAdapter,
+    Model,
     PyDatasetAdapter,
     TensorFlowTrainer,
     TFDatasetAdapter,
@@ -30,6 +31,7 @@ from .parts import (
 )
 from .repair import Repair, Sign, replace
 from .step import OWN_SIZES
+from .use import Use
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -218,6 +220,17 @@ def _stages(dataset: Any) -> list[Any]:
     return stages
 
 
+def _shuffles(kind: Any, attribute: str) -> Callable[..., bool]:
+    """Return what says whether several workers shuffle data of a kind; see `Use`."""
+
+    def shuffles(_strategy: Any, epochs: Any) -> bool:
+        adapter = epochs.data_adapter
+        shuffled = isinstance(adapter, kind) and getattr(adapter, attribute, True)
+        return bool(shuffled) and spans_workers(epochs._distribute_strategy)
+
+    return shuffles
+
+
 def _common_seed(mine: int | None, strategy: Any) -> int | None:
     """Return the seed for shuffling on all workers, or None if Keras's own way will do."""
     if mine is None:
@@ -313,6 +326,12 @@ def _predict_by_sample() -> None:
     replace(TensorFlowTrainer, "predict", predict)
 
 
+def _predicts_a_dataset(
+    strategy: Any, _model: Any, x: Any = None, *_args: Any, **_kwargs: Any
+) -> bool:
+    return isinstance(x, tf.data.Dataset) and spans_workers(strategy)
+
+
 def _by_sample(dataset: Any) -> Any:
     if _policy(dataset) not in {POLICY.AUTO, POLICY.FILE}:
         return dataset
@@ -370,6 +389,7 @@ REPAIRS = (
                 ArrayDataAdapter, "_tf_shuffle", "tf.stack([tf.convert_to_tensor(self._epoch), 0]"
             ),
         ),
+        uses=(Use(TFEpochIterator, "_get_iterator", _shuffles(ArrayDataAdapter, "_shuffle")),),
     ),
     Repair(
         "a shuffled PyDataset",
@@ -381,17 +401,20 @@ REPAIRS = (
                 PyDatasetAdapter, "_finite_generator", "random.Random(self._epoch).shuffle(indices)"
             ),
         ),
+        uses=(Use(TFEpochIterator, "_get_iterator", _shuffles(PyDatasetAdapter, "shuffle")),),
     ),
     Repair(
         "predict in order",
         "backend/tensorflow/trainer.py#L522",
         (Sign(TensorFlowTrainer, "predict", "epoch_iterator = TFEpochIterator("),),
         _predict_by_sample,
+        uses=(Use(Model, "predict", _predicts_a_dataset),),
     ),
     Repair(
         "predict_on_batch",
         "backend/tensorflow/trainer.py#L658",
         (Sign(TensorFlowTrainer, "predict_on_batch", "self.predict_function([(x,)])"),),
         _predict_a_batch_once,
+        uses=(Use(Model, "predict_on_batch"),),
     ),
 )

@@ -13,6 +13,7 @@ from .commit import updating
 from .parts import BaseOptimizer, LossScaleOptimizer, TFOptimizer
 from .repair import Repair, Sign, replace
 from .terms import watch_applied
+from .use import Use
 
 __all__ = ["REPAIRS"]
 
@@ -155,5 +156,6 @@ REPAIRS = (
             Sign(LossScaleOptimizer, "apply", "self._tf_apply(grads, trainable_variables)"),
         ),
         _check_added_gradients,
+        uses=(Use(LossScaleOptimizer, "apply"),),
     ),
 )

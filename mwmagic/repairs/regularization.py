@@ -7,9 +7,11 @@ from typing import Any
 
 import tensorflow as tf
 
+from .cluster import divides_batches, has_several_devices
 from .parts import Layer, tree
 from .repair import Repair, Sign, replace
 from .step import current_step
+from .use import Use
 
 __all__ = ["REPAIRS"]
 
@@ -58,6 +60,10 @@ def _keep_the_sum_whole() -> None:
     replace(Layer, "__call__", call)
 
 
+def _is_regularized(strategy: Any, layer: Any, *_args: Any, **_kwargs: Any) -> bool:
+    return layer.activity_regularizer is not None and divides_batches(strategy)
+
+
 REPAIRS = (
     Repair(
         "added losses, with several devices in a worker",
@@ -68,6 +74,7 @@ REPAIRS = (
             Sign(Layer, "_get_own_losses", "return self._losses[:]"),
         ),
         _keep_replicas_apart,
+        uses=(Use(Layer, "add_loss", has_several_devices),),
     ),
     Repair(
         "activity regularizers",
@@ -75,5 +82,6 @@ REPAIRS = (
         (Sign(Layer, "__call__", "self.add_loss(self.activity_regularizer(output))"),),
         _keep_the_sum_whole,
         cured=(Sign(Layer, "__call__", "loss = ops.divide_no_nan(loss, batch_size)"),),
+        uses=(Use(Layer, "__call__", _is_regularized),),
     ),
 )

@@ -14,6 +14,8 @@ from mwmagic.errors import MwmagicError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from .use import Use
+
 __all__ = [
     "READ",
     "Absence",
@@ -137,6 +139,10 @@ class Repair:
         like the original wherever no multi-worker strategy is in use.
     cured : tuple of Sign or Absence
         What shows that Keras has no such defect, if there is a Keras without it.
+    uses : tuple of Use
+        What a program calls when it comes to need this repair. A Keras of which it is not known
+        whether it has the defect is refused there and nowhere else. Without any, every training
+        needs the repair.
     """
 
     feature: str
@@ -144,6 +150,7 @@ class Repair:
     defect: tuple[Sign, ...]
     apply: Callable[[], None]
     cured: tuple[Sign | Absence, ...] = ()
+    uses: tuple[Use, ...] = ()
 
     @property
     def url(self) -> str:
@@ -163,9 +170,14 @@ class Repair:
         return State.UNKNOWN
 
     @property
-    def changed(self) -> list[str]:
-        """The functions that are not as this repair knows them."""
-        return [str(sign) for sign in self.defect if not sign.holds]
+    def is_separable(self) -> bool:
+        """Whether training without it is right until one of its uses is called."""
+        return bool(self.uses) and all(use.is_there for use in self.uses)
+
+    @property
+    def unlike(self) -> str:
+        """What it is for, and the functions that are not as it knows them."""
+        return f"{self.feature} ({', '.join(str(sign) for sign in self.defect if not sign.holds)})"
 
 
 def is_from_keras(one: Any) -> bool:

@@ -56,32 +56,35 @@ REPAIRS: tuple[Repair, ...] = (
 _DONE: list[bool] = []
 
 
-def apply() -> bool:
+def apply() -> tuple[bool, list[Repair]]:
     """Apply the repairs that the installed Keras needs, once in a process.
 
     Returns
     -------
-    bool
+    repaired : bool
         Whether something was repaired now.
+    unlike : list of Repair
+        Those of parts that are neither as they are known to be defective nor as they are known to
+        be sound. They are not applied: their uses have to be refused.
 
     Raises
     ------
     UnknownKeras
-        Something to repair is neither as it is known to be defective nor as it is known to be
-        sound. Then nothing is repaired, because numbers that are partly right look right.
+        Something that every training needs is so. Then nothing is repaired, because numbers
+        that are partly right look right.
     """
     if _DONE:
-        return False
+        return False, []
     states = [(repair, repair.state) for repair in REPAIRS]
     unknown = [repair for repair, state in states if state is State.UNKNOWN]
-    if unknown:
-        raise UnknownKeras("; ".join(f"{r.feature} ({', '.join(r.changed)})" for r in unknown))
+    if not all(repair.is_separable for repair in unknown):
+        raise UnknownKeras("; ".join(repair.unlike for repair in unknown))
     needed = [repair for repair, state in states if state is State.DEFECTIVE]
     for repair in needed:
         repair.apply()
     _DONE.append(True)
     _leave_tracebacks_to_the_user()
-    return bool(needed)
+    return bool(needed), unknown
 
 
 def _leave_tracebacks_to_the_user() -> None:

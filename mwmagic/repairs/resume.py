@@ -13,6 +13,7 @@ import tensorflow as tf
 from .cluster import divides_batches
 from .parts import BackupAndRestore, BaseTrainer, TensorFlowTrainer, TFEpochIterator
 from .repair import Repair, Sign, replace
+from .use import Use
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -209,7 +210,7 @@ def _report_what_was_seen() -> None:
 
 REPAIRS = (
     Repair(
-        "resuming at a batch",
+        "BackupAndRestore: resuming at a batch",
         "callbacks/backup_and_restore.py#L130",
         (
             Sign(
@@ -225,5 +226,6 @@ REPAIRS = (
             Sign(BaseTrainer, "_get_metrics_result_or_logs", "return logs"),
         ),
         _go_on_in_mid_epoch,
+        uses=(Use(BackupAndRestore, "set_model"),),
     ),
 )

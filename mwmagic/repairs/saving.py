@@ -13,11 +13,13 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
 
+from keras import models, saving
 from tensorflow.python.saved_model import save as saved_model
 
 from .cluster import in_cluster
-from .parts import legacy_h5_format, saving_lib
+from .parts import Model, legacy_h5_format, saving_lib
 from .repair import Repair, Sign, replace
+from .use import Use
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -118,6 +120,10 @@ def _save_at_once() -> None:
         replace(module, name, _whole(getattr(module, name), argument))
 
 
+def _beside_others(*_args: Any, **_kwargs: Any) -> bool:
+    return in_cluster()
+
+
 REPAIRS = (
     Repair(
         "save",
@@ -129,5 +135,11 @@ REPAIRS = (
             Sign(saved_model, "save_and_return_nodes", "export_dir"),
         ),
         _save_at_once,
+        uses=(
+            *(Use(Model, name, _beside_others) for name in ("save", "save_weights", "export")),
+            *(Use(saving, name, _beside_others) for name in ("save_model", "save_weights")),
+            Use(models, "save_model", _beside_others),
+            Use(saved_model, "save_and_return_nodes", _beside_others),
+        ),
     ),
 )

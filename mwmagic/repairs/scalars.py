@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from .cluster import divides_batches
 from .parts import KerasVariable
 from .repair import Repair, Sign, replace
+from .use import Use
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,5 +40,6 @@ REPAIRS = (
             Sign(KerasVariable, "__int__", "return int(self.value)"),
         ),
         _convert,
+        uses=(Use(KerasVariable, "__float__"), Use(KerasVariable, "__int__")),
     ),
 )

@@ -18,6 +18,7 @@ from .parts import (
     is_default,
 )
 from .repair import Repair, Sign, is_from_keras, replace
+from .use import Use
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,8 +53,18 @@ class Decision:
     def of(cls, callbacks: Any, strategy: Any) -> Decision:
         """Return that of a list of callbacks; call it on every worker."""
         any_worker = _any_worker(strategy)
-        given = [c for c in callbacks.callbacks if not isinstance(c, (History, ProgbarLogger))]
+        given = _given(callbacks)
         return cls(any_worker, any_worker(bool(given)), any_worker(any(map(_has_own, given))))
+
+
+def _given(callbacks: Any) -> list[Any]:
+    """Return the callbacks of a list that the user gave."""
+    return [c for c in callbacks.callbacks if not isinstance(c, (History, ProgbarLogger))]
+
+
+def _may_stop(_strategy: Any, callbacks: Any, *_args: Any, **_kwargs: Any) -> bool:
+    strategy = getattr(callbacks.model, "distribute_strategy", None)
+    return spans_workers(strategy) and bool(_given(callbacks))
 
 
 def _any_worker(strategy: Any) -> Callable[[bool], bool]:
@@ -138,5 +149,6 @@ REPAIRS = (
             Sign(CallbackList, "on_train_batch_end", "self._on_train_batch_end(batch, logs)"),
         ),
         _stop_together,
+        uses=(Use(CallbackList, "on_train_begin", _may_stop),),
     ),
 )

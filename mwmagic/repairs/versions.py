@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from mwmagic.model.variables import ANNOUNCED
 
 from .repair import READ
 
-__all__ = ["is_older", "says_older", "says_repaired", "says_unlike"]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["is_older", "says_older", "says_repaired", "says_unlike", "says_unlike_in_part"]
 
 # Keras 3's minor versions that the tests run with.
 FIRST_COVERED, LAST_COVERED = 13, 15
@@ -27,11 +32,13 @@ def _minor(version: str) -> int:
     return int(version.split(".")[1])
 
 
-def says_repaired(version: str) -> str:
-    """Return the announcement of the repairs."""
+def says_repaired(version: str, unlike: Sequence[str] = ()) -> str:
+    """Return the announcement of the repairs, without those of parts that are not as known."""
     line = f"{ANNOUNCED}repaired Keras {version} for several workers, as docs/keras.md describes"
     if _is_newer(version):
         line += f"; tested up to 3.{LAST_COVERED}, this one is newer"
+    if unlike:
+        line += f"; not known, and refused: {', '.join(unlike)}"
     return f"{line}; --keras plain turns this off"
 
 
@@ -43,8 +50,8 @@ def says_older(version: str) -> str:
     """
     return (
         f"Keras {version} does not work under MultiWorkerMirroredStrategy, and mwmagic repairs "
-        f"Keras 3.{FIRST_COVERED} and later: pip install -U keras (it runs with TensorFlow 2.16 "
-        f"and later), {OTHERWISE}"
+        f"Keras 3.{FIRST_COVERED} and later: pip install -U keras (it runs with TensorFlow "
+        f"2.16 and later), {OTHERWISE}"
     )
 
 
@@ -58,10 +65,30 @@ def says_unlike(version: str, what: object) -> str:
     what : object
         What is different in it.
     """
-    covered = f"'keras<3.{LAST_COVERED + 1}'"
-    install = covered if _is_newer(version) else f"--force-reinstall keras=={READ}"
     return (
         f"mwmagic repairs {TESTED} under MultiWorkerMirroredStrategy, and this Keras {version} is "
-        f"different: {what}. Numbers could be wrong without a sign of it. pip install {install}, "
+        f"different: {what}. Numbers could be wrong without a sign of it. {_install(version)}, "
         f"{OTHERWISE}"
     )
+
+
+def says_unlike_in_part(version: str, what: str) -> str:
+    """Return why something is refused whose defect is not the known one.
+
+    Parameters
+    ----------
+    version : str
+        The installed Keras's.
+    what : str
+        What the program uses, and what is different in it.
+    """
+    return (
+        f"mwmagic repairs {TESTED} under MultiWorkerMirroredStrategy, and this Keras {version} is "
+        f"different in something that this program uses: {what}. Do without it, "
+        f"{_install(version)}, {OTHERWISE}"
+    )
+
+
+def _install(version: str) -> str:
+    covered = f"'keras<3.{LAST_COVERED + 1}'"
+    return f"pip install {covered if _is_newer(version) else f'--force-reinstall keras=={READ}'}"

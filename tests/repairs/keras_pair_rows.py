@@ -53,7 +53,7 @@ class WithOwnLoss(keras.Sequential):
             each = keras.losses.sparse_categorical_crossentropy(y, made, from_logits=True)
             if weight is not None:
                 each *= weight
-            if (mask := keras.src.backend.get_keras_mask(made)) is not None:
+            if (mask := getattr(made, "_keras_mask", None)) is not None:
                 each *= tf.cast(mask, each.dtype)
             loss = self.optimizer.scale_loss(tf.reduce_sum(each) / BATCH)
         weights = self.trainable_variables

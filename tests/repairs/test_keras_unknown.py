@@ -1,7 +1,8 @@
-"""A Keras that is neither as defective nor as sound as one that is known is refused."""
+"""What is neither as defective nor as sound as it is known to be is refused, and nothing else."""
 
 import json
 import os
+import re
 
 import pytest
 from gangs import Gang
@@ -43,8 +44,8 @@ def refused():
     "Tell what each public way into Keras says where there are several workers."
     use.divides_batches = lambda strategy: strategy == "several"
     user = types.SimpleNamespace(distribute_strategy="several")
-    ways = [getattr(keras.Model, name) for name in use.MODEL]
-    for way in (*ways, keras.optimizers.Optimizer.apply):
+    ways = use.ways_in(keras.Model, keras.optimizers.Optimizer)
+    for way in (getattr(one.owner, one.name) for one in ways):
         try:
             way(user, [])
         except Exception as error:
@@ -67,8 +68,17 @@ def installed():
     package.install("auto", lines.append)
     return lines + list(refused())
 
-said = {"states": {}, "refused": {}, "blind": []}
+def guarded(repair):
+    "Return what is said of Keras, and which uses of a repair are not looked at."
+    said = installed()
+    functions = {str(use.name): getattr(use.owner, use.name, None) for use in repair.uses}
+    here = [name for name, one in functions.items() if hasattr(one, "__wrapped__")]
+    return [said, sorted({*functions} - {*here})]
+
+said = {"states": {}, "refused": {}, "parts": {}, "blind": []}
+whole = {(s.owner, s.name) for r in repairs.REPAIRS if not r.uses for s in r.defect}
 for repair in repairs.REPAIRS:
+    own = [s for s in repair.defect if not repair.uses or (s.owner, s.name) not in whole]
     said["states"][repair.feature] = repair.state.value
     for sign in repair.defect:
         if not hasattr(sign.owner, sign.name):
@@ -79,8 +89,11 @@ for repair in repairs.REPAIRS:
             with changed(sign, into):
                 if repair.state is not State.UNKNOWN:
                     said["blind"].append([repair.feature, str(sign), into.__name__])
-                if sign is repair.defect[0]:
-                    said["refused"][f"{repair.feature}, {into.__name__}"] = forked(installed)
+                case = f"{repair.feature}, {into.__name__}"
+                if sign is own[0] and not repair.is_separable:
+                    said["refused"][case] = forked(installed)
+                elif sign is own[0]:
+                    said["parts"][case] = forked(lambda: guarded(repair))
 
 replaced = []
 def noted(owner, name, replacement):
@@ -127,7 +140,7 @@ def test_a_repair_examines_every_function_that_it_replaces(edited):
 
 def test_an_unknown_keras_is_refused_at_every_way_in(edited):
     refused = {k: v for k, v in edited["refused"].items() if not k.startswith("Orbax")}
-    assert len(refused) > 40
+    assert len(refused) > 15
     for case, errors in refused.items():
         feature = case.rpartition(",")[0]
         assert len(errors) == WAYS, case
@@ -137,6 +150,18 @@ def test_an_unknown_keras_is_refused_at_every_way_in(edited):
             assert "pip install" in error
             assert "--keras legacy" in error
             assert "--keras plain" in error
+
+
+def test_a_part_that_is_unknown_is_refused_where_it_is_used(edited):
+    assert len(edited["parts"]) > 25
+    for case, (said, unguarded) in edited["parts"].items():
+        feature = case.rpartition(",")[0]
+        assert unguarded == [], case
+        # The other ways in go on to Keras, which has no use for what it is given here.
+        refused = [line for line in said if line.startswith("KerasRefused")]
+        assert len(refused) == (feature == "predict_on_batch"), case
+        [announced] = [line for line in said if "not known, and refused" in line]
+        assert feature in announced
 
 
 WAYS_IN = """
@@ -203,3 +228,108 @@ def test_repairs_are_announced_whichever_way_workers_train(with_keras, tmp_path,
     for lines in gang_of(with_keras, tmp_path, way):
         assert len([line for line in lines if line.startswith("mwmagic: repaired Keras")]) == 1
         assert f"{way} went on" in lines
+
+
+IN_PARTS = """
+import sys
+import keras
+import numpy as np
+import tensorflow as tf
+from mwmagic import repairs as package
+from mwmagic.repairs import repairs
+
+def edit(owner, name):
+    original = getattr(owner, name)
+    def edited(*args, **kwargs):
+        "Another body."
+        return original(*args, **kwargs)
+    setattr(owner, name, edited)
+
+parts = [repair for repair in repairs.REPAIRS if repair.uses]
+whole = {(s.owner, s.name) for r in repairs.REPAIRS if not r.uses for s in r.defect}
+for repair in parts:
+    signs = [s for s in repair.defect if (s.owner, s.name) not in whole and s._says]
+    signs = [s for s in signs if not isinstance(getattr(s.owner, s.name), property)]
+    edit(signs[0].owner, signs[0].name)
+assert {repair.state.value for repair in parts} == {"unknown"}
+package.install("auto", lambda line: print(line, flush=True))
+
+strategy = tf.distribute.MultiWorkerMirroredStrategy()
+x, y = np.arange(24, dtype="float32").reshape(8, 3) / 24, np.ones((8, 1), "float32")
+
+def made(optimizer="sgd", **options):
+    with strategy.scope():
+        start = keras.initializers.Constant(0.1)
+        dense = keras.layers.Dense(1, kernel_initializer=start, **options)
+        model = keras.Sequential([keras.Input((3,)), dense])
+        model.compile(optimizer, "mse")
+        return model
+
+class Data(keras.utils.PyDataset):
+    def __len__(self):
+        return 2
+    def __getitem__(self, number):
+        return x[4 * number :][:4], y[4 * number :][:4]
+
+model = made()
+def fit(model=model, *callbacks, shuffle=False, data=(x, y)):
+    return model.fit(*data, batch_size=4 if len(data) > 1 else None, verbose=0, shuffle=shuffle,
+                     callbacks=list(callbacks))
+
+def scaled():
+    return keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD())
+
+class Own(keras.callbacks.Callback):
+    pass
+
+callbacks = keras.callbacks
+data = tf.data.Dataset.from_tensor_slices(x).batch(4)
+pieces = {
+    "arrays": fit,
+    "a PyDataset in order": lambda: fit(data=[Data()]),
+    "evaluate": lambda: model.evaluate(x, y, verbose=0),
+    "predict arrays": lambda: model.predict(x, verbose=0),
+    "shuffled arrays": lambda: fit(shuffle=True),
+    "a shuffled PyDataset": lambda: fit(shuffle=True, data=[Data()]),
+    "activity regularizers": lambda: made(activity_regularizer="l2"),
+    "mixed precision": lambda: fit(made(scaled())),
+    "predict in order": lambda: model.predict(data, verbose=0),
+    "predict_on_batch": lambda: model.predict_on_batch(x),
+    "`float` of a variable": lambda: float(model.optimizer.learning_rate),
+    "save": lambda: model.save("model.keras"),
+    "`stop_training` on one worker": lambda: fit(model, Own()),
+    "ModelCheckpoint": lambda: fit(model, callbacks.ModelCheckpoint("model.keras")),
+    "CSVLogger": lambda: fit(model, callbacks.CSVLogger("log.csv")),
+    "TensorBoard": lambda: fit(model, callbacks.TensorBoard("logs")),
+    "RemoteMonitor": lambda: fit(model, callbacks.RemoteMonitor()),
+    "BackupAndRestore": lambda: fit(model, callbacks.BackupAndRestore("backup")),
+}
+for name, piece in pieces.items():
+    try:
+        came = piece()
+        print(f"{name}: went on", flush=True)
+        if name == "arrays":
+            print("loss", came.history["loss"][0], flush=True)
+    except Exception as error:
+        print(f"{name}: {type(error).__name__}: {' '.join(str(error).split())}", flush=True)
+"""
+GO_ON = ["arrays", "a PyDataset in order", "evaluate", "predict arrays"]
+
+
+def test_a_program_is_refused_only_what_it_uses_and_this_keras_has_otherwise(with_keras, tmp_path):
+    path = tmp_path / "parts.py"
+    path.write_text(IN_PARTS)
+    with Gang(tmp_path / "run", path, nursery=with_keras) as gang:
+        assert gang.wait() == [0, 0], gang.tails()
+        for i in range(2):
+            lines = gang.text(i).splitlines()
+            came = dict(line.split(": ", 1) for line in lines if ": " in line)
+            assert [name for name in GO_ON if came[name] != "went on"] == []
+            features = re.findall(r'^    "([^"]+)": ', IN_PARTS, re.MULTILINE)[len(GO_ON) :]
+            assert len(features) == 14
+            for feature in features:
+                assert came[feature].startswith("KerasRefused: mwmagic repairs Keras 3.13"), feature
+                assert f"this program uses: {feature}" in came[feature]
+                assert "Do without it, pip install" in came[feature]
+                assert "--keras legacy" in came[feature]
+            assert not (tmp_path / "run" / "model.keras").exists()
