@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from mwmagic.model.variables import ANNOUNCED
@@ -48,9 +49,10 @@ def says_older(version: str) -> str:
     It has some of the defects in other places, and repairing only the rest would give
     numbers that look right but are not.
     """
+    python = "" if sys.version_info >= (3, 11) else "it needs Python 3.11 or later; "
     return (
         f"Keras {version} does not work under MultiWorkerMirroredStrategy, and mwmagic repairs "
-        f"Keras 3.{FIRST_COVERED} and later: pip install -U keras (it runs with TensorFlow "
+        f"Keras 3.{FIRST_COVERED} and later: pip install -U keras ({python}it runs with TensorFlow "
         f"2.16 and later), {OTHERWISE}"
     )
 

@@ -7,6 +7,7 @@ import re
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from keras_comparison import keras_version
@@ -14,6 +15,7 @@ from processes import printed
 
 from mwmagic import repairs as package
 from mwmagic.errors import MwmagicError, NotInstalled
+from mwmagic.repairs import versions
 from mwmagic.repairs.versions import FIRST_COVERED
 
 PAGE = Path(__file__).parents[2] / "docs" / "keras.md"
@@ -242,6 +244,14 @@ def test_an_older_keras_is_refused(imported_first, version):
         assert error.startswith(f"KerasRefused: Keras {version} does not work")
         assert "pip install -U keras" in error
         assert "--keras legacy" in error
+
+
+def test_the_remedy_for_an_older_keras_names_the_python_that_it_needs(monkeypatch):
+    assert "Python" not in versions.says_older("3.12.4")
+    monkeypatch.setattr(versions, "sys", SimpleNamespace(version_info=(3, 10)))
+    assert "pip install -U keras (it needs Python 3.11 or later; it" in versions.says_older(
+        "3.12.4"
+    )
 
 
 @pytest.mark.slow
