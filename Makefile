@@ -20,10 +20,10 @@ PACKAGES = chromium:chromium iproute2:ip munge:munged openssh-client:ssh openssh
 # processes would compile what it imports.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test check lint unit others colab ray gpu docs words lab clean
+.PHONY: demo test check lint unit others colab ray nightly next gpu docs words lab clean
 
 # pytest itself spares imports too, as the processes that tests start do.
-check unit colab ray: export PYTHONPATH = $(CURDIR)/tests/lean
+check unit colab ray nightly next: export PYTHONPATH = $(CURDIR)/tests/lean
 
 demo: .venv/demo
 	.venv/bin/mwmagic demo
@@ -35,8 +35,8 @@ test:
 # Beside the unit tests, so that no processor is idle while one of them waits. What each prints
 # appears when it ends.
 others:
-	+$(MAKE) --jobs .venv-colab/test .venv-ray/test
-	+$(MAKE) --jobs=1 --keep-going --output-sync=target colab ray
+	+$(MAKE) --jobs .venv-colab/test .venv-ray/test .venv-next/test
+	+$(MAKE) --jobs=1 --keep-going --output-sync=target colab ray nightly
 
 # Style, types and the fast tests: for after each edit.
 check: lint
@@ -61,6 +61,19 @@ colab: .venv-colab/test
 	  "tests/test_live_recovery.py::test_training_goes_on_after[2-an error in batch 3]" \
 	  $(addprefix tests/repairs/test_keras_,install.py unknown.py numbers.py alone.py reading.py saving.py scalars.py) \
 	  "tests/notebooks/test_notebooks.py::test_nbval_passes[quickstart]"
+
+# The nightly build of Keras, and the release candidate of TensorFlow, that were tried last: whether
+# the repairs know them, and Keras's rows on two workers.
+nightly: FILES = 1
+nightly: .venv-next/test
+	.venv-next/bin/$(PYTEST) -k "not three and not keras2 and not keras_2" \
+	  $(addprefix tests/repairs/test_keras_,install.py unknown.py numbers.py)
+
+# The same with all that the repairs' tests try, and with the newest Keras and TensorFlow there are.
+next:
+	rm -rf .venv-newest
+	$(MAKE) .venv-newest/test
+	.venv-newest/bin/$(PYTEST) -k "not keras2 and not keras_2" tests/repairs
 
 # A real Ray of three nodes. Their workers are those of `.venv`, which has TensorFlow.
 ray: .venv-ray/test .venv/test packages
@@ -109,6 +122,22 @@ lab: .venv/demo
 	$(INSTALL)
 	touch $@
 
+BESIDE_KERAS = --editable . hypothesis pytest pytest-timeout pytest-xdist scikit-learn tensorboard
+.venv-next/test: WANTED = --requirement tests/next/requirements.txt $(BESIDE_KERAS)
+.venv-next/test: .venv/bin/uv tests/next/requirements.txt pyproject.toml
+	$(PYTHON) -m venv .venv-next
+	$(INSTALL)
+	touch $@
+
+# A version that names a pre-release allows others. The nightly build comes last, as a released
+# Keras, where TensorFlow asks for one, has the same files.
+.venv-newest/test: WANTED = "keras-nightly>=3.16.0.dev0" "tensorflow>=2.22.0rc0" $(BESIDE_KERAS)
+.venv-newest/test: .venv/bin/uv pyproject.toml
+	$(PYTHON) -m venv .venv-newest
+	$(INSTALL)
+	.venv-newest/bin/$(PIP) --force-reinstall --no-deps --pre keras-nightly
+	touch $@
+
 .venv-ray/test: WANTED = --editable ".[ray]" pytest pytest-timeout
 .venv-ray/test: .venv/bin/uv pyproject.toml
 	$(PYTHON) -m venv .venv-ray
@@ -139,4 +168,4 @@ packages:
 	  (echo "the tests need$$missing: install and try again" && exit 1)
 
 clean:
-	rm -rf .venv .venv-colab .venv-ray .venv-gpu .torch mwmagic-demo
+	rm -rf .venv .venv-colab .venv-ray .venv-next .venv-newest .venv-gpu .torch mwmagic-demo
