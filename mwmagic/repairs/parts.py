@@ -96,12 +96,17 @@ def _module(public: Any) -> Any:  # noqa: ANN401 - Keras has no annotations
     return sys.modules[public.__module__]
 
 
+def _named(module: Any, name: str) -> Any:  # noqa: ANN401 - Keras has no annotations
+    """Return what a module calls by a name."""
+    try:
+        return getattr(module, name)
+    except AttributeError:
+        raise UnknownKeras(f"{module.__name__}.{name}") from None
+
+
 def _beside(public: Any, name: str) -> Any:  # noqa: ANN401 - Keras has no annotations
     """Return what the module of something public calls by a name."""
-    try:
-        return getattr(_module(public), name)
-    except AttributeError:
-        raise UnknownKeras(f"{public.__module__}.{name}") from None
+    return _named(_module(public), name)
 
 
 TensorFlowTrainer = _defining(Model, "_make_function")
@@ -124,16 +129,16 @@ compile_utils = _module(CompileLoss)
 
 # What chooses how a model reads the data that it is given.
 _adapters = _beside(TFEpochIterator.__base__, "data_adapters")
-ArrayDataAdapter = _adapters.ArrayDataAdapter
-GeneratorDataAdapter = _adapters.GeneratorDataAdapter
-PyDatasetAdapter = _adapters.PyDatasetAdapter
-TFDatasetAdapter = _adapters.TFDatasetAdapter
+ArrayDataAdapter = _named(_adapters, "ArrayDataAdapter")
+GeneratorDataAdapter = _named(_adapters, "GeneratorDataAdapter")
+PyDatasetAdapter = _named(_adapters, "PyDatasetAdapter")
+TFDatasetAdapter = _named(_adapters, "TFDatasetAdapter")
 
 saving_lib = _beside(saving.save_model, "saving_lib")
 legacy_h5_format = _beside(saving.save_model, "legacy_h5_format")
-H5IOStore = saving_lib.H5IOStore
+H5IOStore = _named(saving_lib, "H5IOStore")
 
 file_utils = _module(utils.get_file)
 global_state = _module(utils.clear_session)
-is_default = _beside(CallbackList, "utils").is_default
+is_default = _named(_beside(CallbackList, "utils"), "is_default")
 traceback_utils = _module(config.enable_traceback_filtering)

@@ -164,6 +164,29 @@ def test_a_part_that_is_unknown_is_refused_where_it_is_used(edited):
         assert feature in announced
 
 
+MOVED = """
+import types
+import keras
+from keras.src.trainers import data_adapters
+from mwmagic import repairs as package
+from mwmagic.repairs import use
+
+del data_adapters.ArrayDataAdapter
+package.install("auto", print)
+use.divides_batches = lambda strategy: strategy == "several"
+try:
+    keras.Model.fit(types.SimpleNamespace(distribute_strategy="several"))
+except Exception as error:
+    print(f"{type(error).__name__}: {error}")
+"""
+
+
+def test_a_keras_without_something_that_the_repairs_need_is_refused():
+    said = run(MOVED)
+    assert said.startswith("KerasRefused: mwmagic repairs Keras 3.13 to 3.15")
+    assert "data_adapters.ArrayDataAdapter. Numbers could be wrong" in said
+
+
 WAYS_IN = """
 import sys
 import keras
