@@ -1,4 +1,4 @@
-"""What continuous integration runs is what somebody runs who has just cloned the repository."""
+"""Continuous integration runs what you run after you cloned the repository."""
 
 from __future__ import annotations
 

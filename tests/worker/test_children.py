@@ -37,7 +37,7 @@ STARTS = {
     "another directory": "os.chdir('/'); subprocess.run([python, f'{here}/child.py'])",
     "a child of a child": "subprocess.run([python, 'child.py', 'again'])",
 }
-"""What starts a Python that is prepared."""
+"""Starts of a Python that is prepared."""
 
 ALONE = {
     "isolated": "subprocess.run([python, '-I', 'child.py'])",
@@ -46,7 +46,7 @@ ALONE = {
     "an empty environment": "subprocess.run([python, 'child.py'], env={})",
     "no TF_CONFIG": "del os.environ['TF_CONFIG']; subprocess.run([python, 'child.py'])",
 }
-"""What starts one that does not inherit what prepares it, or is no task's."""
+"""Starts of a Python that ignores what would prepare it, or takes part in no cluster."""
 
 
 @pytest.fixture
