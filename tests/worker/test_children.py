@@ -33,7 +33,7 @@ STARTS = {
     "subprocess": "subprocess.run([python, 'child.py'])",
     "a copy of the environment": "subprocess.run([python, 'child.py'], env=os.environ.copy())",
     "exec": "os.execv(python, [python, 'child.py', 'a b'])",
-    "a shell": "os.system(f'{python} child.py')",
+    "a shell": "os.system(f'{shlex.quote(python)} child.py')",
     "another directory": "os.chdir('/'); subprocess.run([python, f'{here}/child.py'])",
     "a child of a child": "subprocess.run([python, 'child.py', 'again'])",
 }
@@ -57,7 +57,8 @@ def compare(tmp_path):
     outer = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
 
     def compared(start, custom=None, **variables):
-        code = f"import os, subprocess, sys\npython, here = sys.executable, os.getcwd()\n{start}\n"
+        names = "import os, shlex, subprocess, sys\npython, here = sys.executable, os.getcwd()"
+        code = f"{names}\n{start}\n"
         (tmp_path / "main.py").write_text(code)
         if custom is not None:
             (tmp_path / "library" / "sitecustomize.py").write_text(custom)
