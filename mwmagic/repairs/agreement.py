@@ -11,22 +11,34 @@ import math
 import warnings
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from mwmagic.model.variables import ANNOUNCED
 
-from .cluster import add_up, first_local, in_one_of_several_replicas
+from .cluster import add_up, divides_batches, first_local, in_one_of_several_replicas
 from .commit import note_mean
-from .parts import BackendVariable, BatchNormalization, KerasVariable, StatelessScope, tree
+from .gather import gathered
+from .metrics import leaves
+from .parts import (
+    BackendVariable,
+    BaseTrainer,
+    BatchNormalization,
+    KerasVariable,
+    StatelessScope,
+    tree,
+)
 from .repair import Repair, Sign, is_from_keras, replace
-from .step import Updated, current_step
+from .step import Step, Updated, current_step
 
-__all__ = ["REPAIRS", "agree", "local_mean", "point_out_separate_state"]
+__all__ = ["REPAIRS", "agree", "as_logs", "local_mean", "point_out_separate_state"]
 
 # A metric with more numbers than this (a confusion matrix of 256 classes) is averaged over the
 # workers while an epoch runs, instead of being computed from all of them. Its value at the end of
 # the epoch is exact either way: Keras reads it from every worker.
 METRIC_STATE_LIMIT = 65_536
+SUMMED = {"sum", "mean"}
+NUMBERS = (bool, int, float, complex, str, bytes, np.generic, np.ndarray)
 SEPARATE = (
     ANNOUNCED + "{path} is state that each worker updates from its own samples, and nothing says "
     "how to combine it, so each keeps its own. Create it with add_weight(..., aggregation='mean') "
@@ -64,6 +76,7 @@ def agree(model: Any, outputs: Any, weight: Any, updated: Updated) -> Any:
         states = [v for key, v in updated.state.items() if key in known]
         metrics = _exact_metrics(model, outputs, updated)
         variables = [v for metric in metrics for v in metric.variables]
+        variables = [v for v in variables if v.aggregation in SUMMED]
         means = [True] * len(states) + [v.aggregation == "mean" for v in variables]
         logs = [_weighted(log, weight) for log in tree.flatten(outputs) if _is_log(log)]
         shared = [tf.convert_to_tensor(v) for v in (*states, *variables)]
@@ -117,8 +130,8 @@ def _exact_metrics(model: Any, logs: Any, updated: Updated) -> list[Any]:
     return [
         metric
         for metric in model.metrics
-        if any(id(v) in updated.metrics for v in metric.variables)
-        and all(v.aggregation in {"sum", "mean"} for v in metric.variables)
+        if any(id(v) in updated.metrics for v in (*metric.variables, *leaves([metric])))
+        and all(v.aggregation in {*SUMMED, "only_first_replica"} for v in metric.variables)
         and sum(math.prod(v.shape) for v in metric.variables) <= METRIC_STATE_LIMIT
         and names & set(_results([metric]))
     ]
@@ -135,7 +148,7 @@ def _results(metrics: list[Any]) -> dict[str, Any]:
     """Return metrics' results by name; one that holds several metrics has all their names too."""
     results: dict[str, Any] = {}
     for metric in metrics:
-        result = metric.result()
+        result = tree.map_structure(_as_tensor, metric.result())
         results[metric.name] = result
         results.update(result if isinstance(result, dict) else {})
     return results
@@ -171,21 +184,67 @@ def local_mean(strategy: Any, outputs: Any, weight: Any) -> tuple[Any, Any]:
     return tree.map_structure(local, outputs), whole
 
 
+def as_logs(outputs: Any, step: Step) -> Any:
+    """Return what a step returns as `tf.function` would, with each sample's values of all replicas.
+
+    Parameters
+    ----------
+    outputs : nest
+        Of variables, tensors and numbers, strings or None.
+    step : Step
+        The replica's step that returns them.
+    """
+    return tree.map_structure(lambda value: _as_log(value, step), outputs)
+
+
+def _as_log(value: Any, step: Step) -> Any:
+    value = tf.convert_to_tensor(value) if isinstance(value, NUMBERS) else _as_tensor(value)
+    if not tf.is_tensor(value) or not value.shape.rank or tf.executing_eagerly():
+        return value
+    return gathered(value) if value.shape[0] == step.size else value
+
+
+def _as_tensor(value: Any) -> Any:
+    """Read a variable, Keras's or TensorFlow's."""
+    return (
+        tf.convert_to_tensor(value) if isinstance(value, (tf.Variable, BackendVariable)) else value
+    )
+
+
 def _is_log(value: Any) -> bool:
-    if not tf.is_tensor(value):
-        return isinstance(value, float)
-    return value.dtype.is_floating and value.shape.rank == 0  # type: ignore[no-any-return]
+    """Return whether an average of a value over the replicas is one of numbers of one shape."""
+    if not isinstance(value, tf.Tensor) or not value.shape.is_fully_defined():
+        return False
+    return bool(value.dtype.is_floating or value.dtype.is_integer or value.dtype.is_bool)
 
 
 def _weighted(log: Any, weight: Any) -> Any:
     """Return a replica's part of an average; without samples, a log may be 0 / 0."""
-    return tf.where(weight > 0, tf.cast(log, tf.float32) * weight, 0)
+    exact = not log.dtype.is_floating or log.dtype.size > tf.float32.size
+    dtype = tf.float64 if exact else tf.float32
+    return tf.where(weight > 0, tf.cast(log, dtype) * tf.cast(weight, dtype), 0)
 
 
 def _average(total: Any, weight: Any, log: Any) -> Any:
-    """Return an average in the type of a replica's own log."""
-    average = tf.math.divide_no_nan(total, weight)
-    return tf.cast(average, log.dtype) if tf.is_tensor(log) else average
+    """Return an average in the type of a replica's own log, if that is not one of integers."""
+    average = tf.math.divide_no_nan(total, tf.cast(weight, total.dtype))
+    return tf.cast(average, log.dtype) if log.dtype.is_floating else average
+
+
+def _read_results() -> None:
+    """Read the variable that a metric's result may be, on all workers at once.
+
+    A callback, or the report of the fit, would read it on one worker alone, or that worker's part.
+    """
+    original = BaseTrainer.get_metrics_result
+
+    def get_metrics_result(self: Any) -> Any:
+        results = original(self)
+        if not divides_batches(self.distribute_strategy):
+            return results
+        return tree.map_structure(_as_tensor, results)
+
+    replace(BaseTrainer, "get_metrics_result", get_metrics_result)
 
 
 def _watch_updates() -> None:
@@ -255,5 +314,11 @@ REPAIRS = (
         "backend/tensorflow/core.py#L70",
         (Sign(BackendVariable, "_direct_assign", "self._value.assign(tf.cast(value,"),),
         _watch_updates,
+    ),
+    Repair(
+        "metrics whose result is a variable",
+        "trainers/trainer.py#L529",
+        (Sign(BaseTrainer, "get_metrics_result", "result = metric.result()"),),
+        _read_results,
     ),
 )

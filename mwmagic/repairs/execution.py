@@ -10,11 +10,12 @@ import tensorflow as tf
 
 from mwmagic.model.variables import ANNOUNCED
 
-from .agreement import agree, local_mean, point_out_separate_state
+from .agreement import agree, as_logs, local_mean, point_out_separate_state
 from .cluster import divides_batches
 from .commit import enter, leave, within_step
 from .data import stays_on_host
-from .parts import TensorFlowTrainer
+from .metrics import watched
+from .parts import TensorFlowTrainer, tree
 from .repair import Repair, Sign, replace
 from .step import OWN_SIZES, Updated, running
 from .terms import point_out_shares
@@ -109,7 +110,7 @@ def _one_step(
 
     def replica(data: Any) -> Any:
         with running(model, data, updated, specified=specified) as step:
-            outputs = step_function(data)
+            outputs = as_logs(step_function(data), step)
         if step_function == model.train_step:
             point_out_shares(step, strategy.num_replicas_in_sync)
         point_out_separate_state(model, updated)
@@ -117,7 +118,9 @@ def _one_step(
 
     def one_step(data: Any) -> Any:
         enter(strategy, data)
-        return local_mean(strategy, *strategy.run(replica, args=(data,)))
+        with watched(model):
+            outputs, weight = strategy.run(replica, args=(data,))
+        return local_mean(strategy, outputs, weight)
 
     return model._autoconvert_optionals(one_step)  # type: ignore[no-any-return]
 
@@ -126,16 +129,22 @@ def _further_steps(model: Any, one_step: Callable[[Any], Any], iterator: Any, ou
     """Run the rest of an execution, to the dataset's end at most."""
     last = model.steps_per_execution
 
-    def more(done: Any, outputs: Any) -> Any:
+    def more(done: Any, given: Any) -> Any:
         data = iterator.get_next_as_optional()
         return tf.cond(
             data.has_value(),
-            lambda: (done + 1, one_step(data.get_value())),
-            lambda: (last, outputs),
+            lambda: (done + 1, _given(one_step(data.get_value()))),
+            lambda: (last, given),
         )
 
-    _, outputs = tf.while_loop(lambda done, _: done < last, more, (1, outputs))
-    return outputs
+    _, given = tf.while_loop(lambda done, _: done < last, more, (1, _given(outputs)))
+    values = iter(given)
+    return tree.map_structure(lambda value: None if value is None else next(values), outputs)
+
+
+def _given(outputs: Any) -> list[Any]:
+    """Return what a loop can carry: all but None."""
+    return [value for value in tree.flatten(outputs) if value is not None]
 
 
 REPAIRS = (

@@ -10,6 +10,7 @@ from tensorflow.python.distribute.values import PerReplicaSpec
 
 from .cluster import divides_batches, first_local, spans_workers
 from .gather import gathered
+from .metrics import watched
 from .parts import Model, TensorFlowTrainer, trainer, tree
 from .repair import KerasRefused, Repair, Sign, replace
 from .scope import adopt_optimizers, bring_metrics_in, refuse_foreign_weights
@@ -39,7 +40,8 @@ def _build_from_the_element_spec() -> None:
         adopt_optimizers(self)
         refuse_foreign_weights(self)
         if not _is_only_stepped(self):
-            original(self, data_batch=data_batch)
+            with watched(self):
+                original(self, data_batch=data_batch)
         bring_metrics_in(self)
 
     replace(cls, "_maybe_symbolic_build", _maybe_symbolic_build)

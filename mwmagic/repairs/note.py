@@ -121,9 +121,9 @@ def all_metric_variables(model: Any) -> list[Any]:
 
 
 def _metric_variables(model: Any) -> list[Any]:
-    """Return the variables of all metrics, if they can be summed."""
+    """Return the variables of all metrics, if it is known how to combine them."""
     variables = all_metric_variables(model)
-    return variables if all(v.aggregation in {"sum", "mean"} for v in variables) else []
+    return variables if all(v.aggregation != "none" for v in variables) else []
 
 
 def metric_state(model: Any) -> list[Any]:

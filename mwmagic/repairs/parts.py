@@ -50,6 +50,7 @@ __all__ = [
     "Callback",
     "CallbackList",
     "CompileLoss",
+    "CompileMetrics",
     "GeneratorDataAdapter",
     "H5IOStore",
     "History",
@@ -125,6 +126,7 @@ TFOptimizer = _defining(Optimizer, "_all_reduce_sum_gradients")
 BaseOptimizer = _defining(Optimizer, "apply")
 loss_module = _module(losses.Loss)
 CompileLoss = _beside(BaseTrainer, "CompileLoss")
+CompileMetrics = _beside(BaseTrainer, "CompileMetrics")
 compile_utils = _module(CompileLoss)
 
 # What chooses how a model reads the data that it is given.

@@ -19,7 +19,7 @@ from .parts import tree
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["OWN_SIZES", "Step", "Updated", "current_step", "running"]
+__all__ = ["OWN_SIZES", "Step", "Updated", "current_step", "outside_steps", "running"]
 
 OWN_SIZES = "_mwmagic_own_sizes"
 """The attribute of an iterator whose element spec may differ from the other workers'."""
@@ -36,7 +36,7 @@ class Updated:
     state : dict
         The model's floating-point state that has no aggregation, by identity.
     metrics : set
-        The identities of metrics' variables.
+        The identities of metrics' variables, and of metrics that each replica updates alike.
     """
 
     state: dict[int, Any] = field(default_factory=dict)
@@ -75,6 +75,10 @@ class Step:
         What each layer has added to the loss, by the layer's identity.
     open_losses : int
         How many losses are being computed; all but the first are terms of another.
+    size : int or None
+        How many samples each replica gets, where a graph is for that many only.
+    whole : dict
+        Arguments of metrics, and what all replicas have of them, by graph and identity.
     """
 
     model: Any
@@ -89,6 +93,8 @@ class Step:
     compares: bool = False
     losses: dict[int, list[Any]] = field(default_factory=dict)
     open_losses: int = 0
+    size: int | None = None
+    whole: dict[tuple[int, int], tuple[Any, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._shares: dict[int, Any] = {}
@@ -180,7 +186,9 @@ def running(model: Any, data: Any, updated: Updated, *, specified: bool) -> Iter
         step is traced. An eager tensor always has the shape of this batch on this replica.
     """
     alike = specified and not tf.executing_eagerly()
-    step = Step(model, alike, _samples(data, alike), updated, data)
+    size = _size(data) if alike else None
+    samples = None if size is not None else _samples(data)
+    step = Step(model, alike, samples, updated, data, size=size)
     token = _CURRENT.set(step)
     try:
         yield step
@@ -188,12 +196,32 @@ def running(model: Any, data: Any, updated: Updated, *, specified: bool) -> Iter
         _CURRENT.reset(token)
 
 
-def _samples(data: Any, alike: bool) -> Any:
-    """Return the size of this replica's part of a batch, or None if all parts are equal."""
-    for leaf in tree.flatten(data):
-        if isinstance(leaf, TENSORS) and leaf.shape.rank:
-            return None if alike and leaf.shape[0] is not None else _rows(leaf)
-    return None
+@contextmanager
+def outside_steps() -> Iterator[None]:
+    """Mark what follows as no part of a replica's step."""
+    token = _CURRENT.set(None)
+    try:
+        yield
+    finally:
+        _CURRENT.reset(token)
+
+
+def _size(data: Any) -> int | None:
+    """Return the size of this replica's part of a batch, if its shape is known."""
+    part = _first(data)
+    return None if part is None else part.shape[0]
+
+
+def _samples(data: Any) -> Any:
+    """Return the size of this replica's part of a batch."""
+    part = _first(data)
+    return None if part is None else _rows(part)
+
+
+def _first(data: Any) -> Any:
+    """Return the first part of a batch that has values for each sample."""
+    batches = (leaf for leaf in tree.flatten(data) if isinstance(leaf, TENSORS) and leaf.shape.rank)
+    return next(batches, None)
 
 
 def _rows(value: Any) -> Any:

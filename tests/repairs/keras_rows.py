@@ -643,6 +643,277 @@ def ragged_and_sparse(scope):
         for key, value in trained(model, batches(rows)).items():
             found[f"{name}/{key}"] = value
     return {key: value for key, value in found.items() if "/loss" not in key}
+
+
+class Own(keras.metrics.Metric):
+    """A metric as Keras's documentation shows them: its result is its variable."""
+
+    def __init__(self, name, **options):
+        super().__init__(name=name)
+        self.state = self.add_weight(shape=(), initializer="zeros", name="state", **options)
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        right = tf.argmax(y_pred, axis=-1) == tf.reshape(tf.cast(y_true, tf.int64), [-1])
+        self.state.assign_add(tf.reduce_sum(tf.cast(right, self.state.dtype)))
+
+    def result(self):
+        return self.state
+
+
+class AsKind(Own):
+    """One whose result is of a given kind."""
+
+    def __init__(self, name, kind):
+        super().__init__(name)
+        self.kind = kind
+
+    def result(self):
+        return self.kind(self.state)
+
+
+KINDS = {
+    "tensor": lambda v: v / 2,
+    "whole": lambda v: keras.ops.cast(v, "int64"),
+    "truth": lambda v: v > 20,
+    "half": lambda v: keras.ops.cast(v, "float16"),
+    "vector": lambda v: keras.ops.stack([v, 2 * v]),
+    "named": lambda v: {"one": v, "two": 2 * v},
+    "python": lambda _: 2,
+    "numpy": lambda _: np.float64(0.25),
+    "yes": lambda _: True,
+    "text": lambda _: "words",
+    "none": lambda _: None,
+}
+
+
+def kinds():
+    return [
+        Own("plain"),
+        Own("int", dtype="int32"),
+        *(AsKind(name, kind) for name, kind in KINDS.items()),
+    ]
+
+
+def told(logs):
+    return repr({key: np.round(v, 4) if isinstance(v, float) else v for key, v in logs.items()})
+
+
+class Logs(keras.callbacks.Callback):
+    """Notes what callbacks get, and adds to it what callbacks add."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.seen.append(told(logs))
+
+    def on_test_batch_end(self, batch, logs=None):
+        self.seen.append(told(logs))
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.seen.append(told(logs))
+        logs["rate"] = self.model.optimizer.learning_rate
+        logs.update(words="words", flag=True, nest={"a": {"b": 1}}, nothing=None)
+
+
+def followed(model, data=None):
+    """Fit and evaluate, and return all that anyone is told."""
+    logs, data = Logs(), batches(X[:41], Y[:41]) if data is None else data
+    history = model.fit(data, validation_data=data, epochs=2, callbacks=[logs], verbose=0).history
+    history["rate"] = [float(each) for each in history["rate"]]
+    evaluated = model.evaluate(data, verbose=0, return_dict=True)
+    return {
+        "seen": np.array(logs.seen),
+        "history": np.array([told({key: each}) for key, v in history.items() for each in v]),
+        "evaluated": np.array(told(evaluated)),
+    }
+
+
+@row("metrics of your own: a result of any kind", keras2=False)
+def results_of_any_kind(scope):
+    found = {}
+    for executions in (1, 3):
+        with scope():
+            model = compiled(dense(), metrics=kinds(), steps_per_execution=executions)
+        found.update({f"{executions}/{k}": v for k, v in followed(model).items()})
+    return found
+
+
+class Logging(Custom):
+    """Returns logs of any kind that no metric has."""
+
+    def train_step(self, data):
+        return {**super().train_step(data), **self.more(data)}
+
+    def test_step(self, data):
+        return {**super().test_step(data), **self.more(data)}
+
+    def more(self, data):
+        return {
+            "python": 2,
+            "float": 0.25,
+            "yes": True,
+            "numpy": np.int32(3),
+            "array": np.array([1.5, 2.5]),
+            "text": "words",
+            "none": None,
+            "variable": self.inner.layers[-1].bias,
+            "steps": tf.convert_to_tensor(self.optimizer.iterations),
+            "means": tf.reduce_mean(data[0], axis=0)[:2],
+            "truth": tf.greater(1, 0),
+            "samples": data[1],
+            "words": tf.strings.as_string(data[1]),
+            "nest": {"inner": tf.reduce_mean(data[0]), "text": "words", "deep": {"one": 1}},
+        }
+
+
+@row("logs of any kind, from `train_step`, `test_step` and callbacks", keras2=False)
+def logs_of_any_kind(scope):
+    found = {}
+    for executions in (1, 3):
+        with scope():
+            model = compiled(Logging(), steps_per_execution=executions)
+        found.update({f"{executions}/{k}": v for k, v in followed(model).items()})
+    return found
+
+
+class Read(Own):
+    """Reads its variable itself, without which Keras cannot run eagerly."""
+
+    def result(self):
+        return tf.convert_to_tensor(self.state)
+
+
+class Largest(Read):
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        self.state.assign(keras.ops.maximum(self.state, keras.ops.max(y_pred)))
+
+
+class Smallest(Read):
+    def reset_state(self):
+        self.state.assign(1e9)
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        self.state.assign(keras.ops.minimum(self.state, keras.ops.min(y_pred)))
+
+
+class Counted(Read):
+    """Counts batches."""
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        self.state.assign_add(1.0)
+
+
+class Declared(keras.metrics.Metric):
+    """Keeps a mean of a batch in a variable of any aggregation."""
+
+    def __init__(self, aggregation):
+        super().__init__(name=f"last_{aggregation}")
+        self.state = self.add_variable((), "zeros", aggregation=aggregation, name="state")
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        self.state.assign(tf.reduce_mean(y_pred))
+
+    def result(self):
+        return tf.convert_to_tensor(self.state)
+
+
+class Raw(keras.metrics.Metric):
+    """Keeps sums in TensorFlow's variables, as metrics for Keras 2 may."""
+
+    def __init__(self, name, **options):
+        super().__init__(name=name)
+        self.total = tf.Variable(0.0, trainable=False, **options)
+
+    def reset_state(self):
+        self.total.assign(0.0)
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        self.total.assign_add(tf.reduce_max(y_pred))
+
+    def result(self):
+        return tf.convert_to_tensor(self.total)
+
+
+class Both(keras.metrics.Metric):
+    """Made of metrics of Keras, as an F1 score is."""
+
+    def __init__(self):
+        super().__init__(name="both")
+        self.precision, self.recall = keras.metrics.Precision(), keras.metrics.Recall()
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        y_true = tf.one_hot(tf.reshape(tf.cast(y_true, tf.int32), [-1]), CLASSES)
+        self.precision.update_state(y_true, tf.nn.softmax(y_pred))
+        self.recall.update_state(y_true, tf.nn.softmax(y_pred))
+
+    def reset_state(self):
+        self.precision.reset_state()
+        self.recall.reset_state()
+
+    def result(self):
+        precision, recall = self.precision.result(), self.recall.result()
+        return 2 * precision * recall / (precision + recall + 1e-7)
+
+
+def spread(y_true, y_pred):
+    """A metric function that mixes the samples of a batch."""
+    return tf.math.reduce_std(y_pred) + tf.reduce_max(tf.cast(y_true, tf.float32))
+
+
+def unsummable():
+    on_read = {
+        "synchronization": tf.VariableSynchronization.ON_READ,
+        "aggregation": tf.VariableAggregation.SUM,
+    }
+    return [
+        *(cls(cls.__name__.lower()) for cls in (Read, Largest, Smallest, Counted)),
+        *(Declared(kind) for kind in ("none", "mean", "sum", "only_first_replica")),
+        Raw("raw"),
+        Raw("raw_sum", **on_read),
+        Both(),
+        spread,
+    ]
+
+
+class Steps(Custom):
+    """Updates metrics in a step of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.largest, self.worst = Largest("largest"), Largest("worst")
+
+    def train_step(self, data):
+        x, y = data
+        loss = self.compute_loss(x, y, self(x))
+        self.largest.update_state(y, self(x))
+        self.worst.update_state(None, loss)
+        trackers = {"largest": self.largest.result(), "worst": self.worst.result()}
+        return {**super().train_step(data), **trackers}
+
+
+@row(
+    "metrics of your own that are not sums: a maximum, counted batches, `tf.Variable`s",
+    keras2=False,
+)
+def metrics_that_are_not_sums(scope):
+    found = {}
+    tried = {
+        "plain": (batches(X[:37], Y[:37]), {}),
+        "static": (batches(X, Y, drop_remainder=True), {}),
+        "executions": (batches(X[:41], Y[:41]), {"steps_per_execution": 3}),
+        "eager": (batches(X[:41], Y[:41]), {"run_eagerly": True}),
+    }
+    for name, (data, options) in tried.items():
+        with scope():
+            model = compiled(dense(), metrics=unsummable(), **options)
+        found.update({f"{name}/{k}": v for k, v in followed(model, data).items()})
+    with scope():
+        model = compiled(Steps())
+    return {**found, **{f"steps/{key}": value for key, value in followed(model).items()}}
+
+
 class Words(keras.Model):
     """Predicts values of every type, of which some samples have none."""
 
