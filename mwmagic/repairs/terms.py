@@ -57,23 +57,11 @@ PRODUCTS = {"Mul", *DIVISIONS}
 SUMS = {"Add", "AddV2", "AddN", "Sub"}
 # What gives another result for a sum than for its parts.
 NONLINEAR = {
-    *(
-        "Abs",
-        "ClipByValue",
-        "Exp",
-        "L2Loss",
-        "Log",
-        "Maximum",
-        "Minimum",
-        "Pow",
-        "Rsqrt",
-        "Sigmoid",
-    ),
-    *("Sign", "Sqrt", "Square", "Tanh"),
+    *("Abs", "Maximum", "Minimum", "ClipByValue", "Sign"),
+    *("Exp", "Log", "Pow", "Rsqrt", "Sigmoid", "Sqrt", "Square", "L2Loss", "Tanh"),
 }
 REDUCTIONS = ("Collective", "Nccl")
 PAIRINGS = {"AddV2", "Einsum", "MatMul", "Mul", "RealDiv", "SquaredDifference", "Sub"}
-PAIR = 2
 SHAPES = {"Rank", "Shape", "ShapeN", "Size"}
 CUTS = {"StopGradient", "PreventGradient"}
 # What a function, a branch or a loop computes is in another graph, where it is not looked for.
@@ -245,10 +233,11 @@ def _pairs(op: Any, batch: int | None) -> bool:
     """Return whether an operation's result has a number for each two rows of a batch."""
     if op.type not in PAIRINGS:
         return False
-    shapes = [list(t.shape[:2]) if t.shape.rank else [] for t in (*op.inputs, op.outputs[0])]
+    result, shapes = op.outputs[0].shape, [t.shape for t in op.inputs]
     if op.type in {"MatMul", "Einsum"}:
-        return len(op.inputs) == PAIR and shapes[-1] == [batch, batch]
-    return sorted(shapes[:-1], key=lambda shape: shape[:1] == [1]) == [[batch, 1], [1, batch]]
+        return bool(result.rank) and result.as_list() == [batch, batch]
+    first = [list(shape[:2]) if shape.rank else [] for shape in shapes]
+    return sorted(first, key=lambda sizes: sizes[:1] == [1]) == [[batch, 1], [1, batch]]
 
 
 def _is_of_samples(tensor: Any, rows: set[int]) -> bool:

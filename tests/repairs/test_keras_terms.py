@@ -127,6 +127,8 @@ tried("summed up", Comparing, lambda p: keras.ops.einsum("id,jd->ij", p, p) @ p)
 tried("subtracted", Comparing, lambda p: tf.reduce_mean(tf.abs(p[:, None] - p[None]), axis=1))
 tried("a sample's own", Comparing, lambda p: tf.reduce_mean(p[:, None] - p[:, :, None], axis=1)
       + tf.matmul(p[:, :, None] * p[:, None], p[:, :, None])[..., 0])
+tried("attention", Comparing, lambda p: p * tf.reduce_mean(tf.einsum("btd,bsd->bts",
+      *[tf.tile(p[:, None], (1, tf.shape(p)[0], 1))] * 2), axis=1)[:, :1])
 tried("positions", Comparing, lambda p: p * tf.reduce_mean(
     tf.range(tf.cast(tf.shape(p)[0], "float32"))[:, None]
     - tf.range(tf.cast(tf.shape(p)[0], "float32"))[None]))
@@ -136,7 +138,7 @@ print("found " + json.dumps(said))
 RIGHT = {
     *("compute_loss and a part of it", "what Keras adds and scales", "divided"),
     *("untouched", "scaled, masked and centred", "finite", "summed and clipped"),
-    *("a sample's own", "positions"),
+    *("a sample's own", "attention", "positions"),
 }
 ALONE = {"alone", "alone, eager"}
 BESIDE = {"sum(self.losses)", "in compute_loss", "several steps"}
