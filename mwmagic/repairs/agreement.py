@@ -24,12 +24,12 @@ from .parts import (
     BackendVariable,
     BaseTrainer,
     BatchNormalization,
-    KerasVariable,
     StatelessScope,
     tree,
 )
 from .repair import Repair, Sign, is_from_keras, replace
 from .step import Step, Updated, current_step
+from .use import Use
 
 __all__ = ["REPAIRS", "agree", "as_logs", "local_mean", "point_out_separate_state"]
 
@@ -272,7 +272,7 @@ def _add_increments_alone() -> None:
     up what they assign. So the old value counts once for each replica, and the variable grows
     exponentially.
     """
-    add, subtract = KerasVariable.assign_add, KerasVariable.assign_sub
+    add, subtract = BackendVariable.assign_add, BackendVariable.assign_sub
 
     def assign_add(self: Any, value: Any) -> Any:
         return self.assign(_only_on_the_first(self) + value) if _sums(self) else add(self, value)
@@ -282,14 +282,22 @@ def _add_increments_alone() -> None:
             return subtract(self, value)
         return self.assign(_only_on_the_first(self) - value)
 
-    replace(KerasVariable, "assign_add", assign_add)
-    replace(KerasVariable, "assign_sub", assign_sub)
+    replace(BackendVariable, "assign_add", assign_add)
+    replace(BackendVariable, "assign_sub", assign_sub)
 
 
 def _sums(variable: Any) -> bool:
-    """Return whether TensorFlow adds up what the replicas assign to a variable."""
+    """Return whether TensorFlow adds up what the replicas assign to a variable, here and now."""
+    return _adds_up(variable) and in_one_of_several_replicas()
+
+
+def _adds_up(variable: Any) -> bool:
     each_its_own = variable.synchronization == "on_read"  # as metrics do
-    return variable.aggregation == "sum" and not each_its_own and in_one_of_several_replicas()
+    return variable.aggregation == "sum" and not each_its_own
+
+
+def _is_added_to(strategy: Any, variable: Any, *_args: Any, **_kwargs: Any) -> bool:
+    return _adds_up(variable) and divides_batches(strategy)
 
 
 def _only_on_the_first(variable: Any) -> Any:
@@ -304,10 +312,13 @@ REPAIRS = (
         "state that adds up",
         "backend/common/variables.py#L300",
         (
-            Sign(KerasVariable, "assign_add", "return self.assign(self + value)"),
-            Sign(KerasVariable, "assign_sub", "return self.assign(self - value)"),
+            Sign(BackendVariable, "assign_add", "return self.assign(self + value)"),
+            Sign(BackendVariable, "assign_sub", "return self.assign(self - value)"),
         ),
         _add_increments_alone,
+        uses=tuple(
+            Use(BackendVariable, name, _is_added_to) for name in ("assign_add", "assign_sub")
+        ),
     ),
     Repair(
         "BatchNormalization statistics",
