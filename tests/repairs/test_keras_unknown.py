@@ -78,9 +78,10 @@ def guarded(repair):
 said = {"states": {}, "refused": {}, "parts": {}, "blind": []}
 whole = {(s.owner, s.name) for r in repairs.REPAIRS if not r.uses for s in r.defect}
 for repair in repairs.REPAIRS:
-    own = [s for s in repair.defect if not repair.uses or (s.owner, s.name) not in whole]
+    signs = repair.defect if repair.state is State.DEFECTIVE else repair.cured
+    own = [s for s in signs if not repair.uses or (s.owner, s.name) not in whole]
     said["states"][repair.feature] = repair.state.value
-    for sign in repair.defect:
+    for sign in signs:
         if not hasattr(sign.owner, sign.name):
             continue  # this Keras does not have it
         for into in (edited, renamed):
