@@ -47,13 +47,18 @@ def pull(
     ------
     WorkerFailed
         An expression raises there, or only a pickle could hold its value.
+    BadArguments
+        It is a value of pandas, and this process lacks pandas or pyarrow.
     """
     from mwmagic.worker import parcel
 
     pairs = ", ".join(f"{text!r}: ({text}\n)" for text in expressions)
     with _meeting(live) as way:
         said = live.run(f"{_TASK}.give({way.there!r}, {{{pairs}}});", tasks, name="%mw_pull")
-        return {task: parcel.read(str(way.fetch(task))) for task in said}
+        try:
+            return {task: parcel.read(str(way.fetch(task))) for task in said}
+        except parcel.NotPlain as error:
+            raise BadArguments(str(error)) from None
 
 
 def push(live: Live, values: Mapping[str, Any], tasks: Sequence[TaskName] | None) -> None:

@@ -1,35 +1,54 @@
-"""DataFrames, Series and indexes of pandas, taken apart into arrays and plain data."""
+"""DataFrames, Series and indexes of pandas, as tables of Apache Arrow.
+
+Arrow has no objects of Python and one kind of missing value, and pyarrow chooses itself how texts
+are stored; what it would change is noted beside the table.
+"""
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     Inner = Callable[[Any, str], Any]
     Read = Callable[[Any], Any]
 
 __all__ = ["FRAME_READERS", "NotPlain", "is_pandas", "packed"]
 
-_MISSING = (None, np.nan)
-"""What stands for a text that is missing; beyond these it is ``pandas.NA``."""
+VERSIONS = {"pandas": 1, "pyarrow": 15}
+"""The oldest that are used: before pyarrow 14.0.1, reading a table could run code in it."""
+
+_OBJECTS = frozenset({"string", "bytes", "boolean", "date", "time", "decimal", "empty"})
+"""What `infer_dtype` says of the objects that Arrow gives back equal."""
 
 
 class NotPlain(TypeError):
-    """A value that only a pickle could hold."""
-
-
-def _pandas() -> Any:  # noqa: ANN401 - it may be missing
-    return import_module("pandas")
+    """A value that cannot be moved, as only a pickle could hold it or pyarrow is missing."""
 
 
 def is_pandas(value: object) -> bool:
     """Return whether a value is of a class of pandas, or of one that derives from it."""
     return any(one.__module__.partition(".")[0] == "pandas" for one in type(value).__mro__)
+
+
+def _installed(module: str) -> Any:  # noqa: ANN401 - a module
+    """Import pandas or pyarrow."""
+    version = VERSIONS[module]
+    try:
+        found = import_module(module)
+        if int(found.__version__.partition(".")[0]) >= version:
+            return found
+    except ImportError:
+        pass
+    raise NotPlain(
+        f"values of pandas travel as tables of Apache Arrow, for which {sys.executable} lacks "
+        f"{module} {version} or later; `pip install {module}` there"
+    )
 
 
 def packed(value: Any, name: str, inner: Inner) -> dict[str, Any]:  # noqa: ANN401 - pandas's
@@ -47,15 +66,20 @@ def packed(value: Any, name: str, inner: Inner) -> dict[str, Any]:  # noqa: ANN4
     Raises
     ------
     NotPlain
-        It cannot be held without a pickle.
+        Arrow cannot hold it, or is not installed.
     """
-    pd = _pandas()
-
+    pd = _installed("pandas")
     if type(value) is pd.DataFrame:
-        return {"frame": _frame(value, name, inner)}
+        columns = [
+            (f"column {label!r} of {name}", value.iloc[:, number])
+            for number, label in enumerate(value.columns)
+        ]
+        axes = [_index(axis, name, inner) for axis in (value.columns, value.index)]
+        return {"frame": [inner(value.attrs, f"{name}.attrs"), *axes, _table(columns, inner)]}
     if type(value) is pd.Series:
         series = [inner(value.name, f"the name of {name}"), inner(value.attrs, f"{name}.attrs")]
-        return {"series": [*series, _index(value.index, name, inner), _column(value, name, inner)]}
+        index = _index(value.index, name, inner)
+        return {"series": [*series, index, _table([(name, value)], inner)]}
     if isinstance(value, pd.Index):
         return {"index": _index(value, name, inner)}
     raise NotPlain(
@@ -64,19 +88,8 @@ def packed(value: Any, name: str, inner: Inner) -> dict[str, Any]:  # noqa: ANN4
     )
 
 
-def _frame(value: Any, name: str, inner: Inner) -> list[Any]:  # noqa: ANN401 - pandas's
-    attrs = inner(value.attrs, f"{name}.attrs")
-    axes = [_index(axis, name, inner) for axis in (value.columns, value.index)]
-    columns = [
-        _column(value.iloc[:, number], f"column {label!r} of {name}", inner)
-        for number, label in enumerate(value.columns)
-    ]
-    return [attrs, *axes, columns]
-
-
 def _index(value: Any, name: str, inner: Inner) -> dict[str, Any]:  # noqa: ANN401 - pandas's
-    pd = _pandas()
-
+    pd = _installed("pandas")
     what = f"the index of {name}"
     names = inner(list(value.names), f"the names of {what}")
     if isinstance(value, pd.RangeIndex):
@@ -84,80 +97,99 @@ def _index(value: Any, name: str, inner: Inner) -> dict[str, Any]:  # noqa: ANN4
     if isinstance(value, pd.MultiIndex):
         levels = [value.get_level_values(number) for number in range(value.nlevels)]
         return {"names": names, "levels": [_index(one, name, inner) for one in levels]}
-    freq = getattr(value, "freqstr", None)
-    return {"names": names, "freq": freq, "values": _column(value, what, inner)}
+    freq = value.freqstr if isinstance(value, pd.DatetimeIndex | pd.TimedeltaIndex) else None
+    return {"names": names, "freq": freq, "values": _table([(what, value)], inner)}
 
 
-def _column(value: Any, name: str, inner: Inner) -> dict[str, Any]:  # noqa: ANN401 - pandas's
-    """Take a Series or an Index apart."""
-    pd = _pandas()
+def _table(columns: Sequence[tuple[str, Any]], inner: Inner) -> dict[str, Any]:
+    """Return columns, each with what an error calls it, as a table."""
+    pa, pd = _installed("pyarrow"), _installed("pandas")
+    notes = [_note(column, what, inner) for what, column in columns]
+    held = [
+        np.asarray(column.array.codes) if "categories" in note else column.array
+        for (_, column), note in zip(columns, notes, strict=True)
+    ]
+    typed = [pd.Series(one, dtype=one.dtype, copy=False) for one in held]
+    frame = pd.DataFrame({str(number): one for number, one in enumerate(typed)}, copy=False)
+    for number, (what, _) in enumerate(columns):
+        if not notes[number]:
+            _check(frame.iloc[:0, [number]], what)
+    try:
+        table = pa.Table.from_pandas(frame, preserve_index=False)
+    except _REFUSALS:
+        for number, (what, _) in enumerate(columns):
+            _check(frame.iloc[:, [number]], what)
+        raise
+    size = pa.MockOutputStream()
+    _stream(table, size)
+    data = np.empty(size.size(), "uint8")
+    _stream(table, pa.FixedSizeBufferWriter(pa.py_buffer(data)))
+    return {"arrow": inner(data, "a table"), "notes": notes}
 
-    dtype = value.dtype
+
+def _stream(table: Any, sink: Any) -> None:  # noqa: ANN401 - pyarrow's
+    with _installed("pyarrow").ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+
+
+_REFUSALS = (TypeError, ValueError, NotImplementedError)
+"""What pyarrow raises, by classes of its own, where it cannot hold something."""
+
+
+def _check(part: Any, what: str) -> None:  # noqa: ANN401 - pandas's
+    """Refuse a column that Arrow does not hold, or gives back in another type."""
+    dtype, why = part.iloc[:, 0].dtype, "Arrow gives it back in another type"
+    try:
+        table = _installed("pyarrow").Table.from_pandas(part, preserve_index=False)
+        if table.slice(0, 0).to_pandas().iloc[:, 0].dtype == dtype:
+            return
+    except _REFUSALS as error:
+        why = str(error if isinstance(error, UnicodeError) else error.args[0]).partition("\n")[0]
+    raise NotPlain(
+        f"{what} holds values of type {dtype}, which cannot be moved ({why}); convert it, as with "
+        "`astype`"
+    )
+
+
+def _note(column: Any, what: str, inner: Inner) -> dict[str, Any]:  # noqa: ANN401 - pandas's
+    """Return what Arrow does not keep of a column, as a JSON value."""
+    pd = _installed("pandas")
+    dtype = column.dtype
     if isinstance(dtype, pd.CategoricalDtype):
-        codes = value.cat.codes if isinstance(value, pd.Series) else value.codes
-        categories = _index(dtype.categories, f"the categories of {name}", inner)
-        return {"codes": inner(np.asarray(codes), name), "of": [categories, dtype.ordered]}
-    if isinstance(dtype, pd.DatetimeTZDtype):
-        moments = pd.DatetimeIndex(value).tz_convert("UTC").tz_localize(None)
-        return {"zone": str(dtype.tz), "plain": inner(moments.to_numpy(), name)}
+        categories = _index(dtype.categories, f"the categories of {what}", inner)
+        return {"categories": categories, "ordered": dtype.ordered}
     if isinstance(dtype, pd.StringDtype):
-        lacks = {"string": dtype.storage, "nan": dtype.na_value is not pd.NA}
-        return {**_texts(value.to_numpy(object), name, inner), **lacks}
-    if isinstance(dtype, np.dtype) and dtype.hasobject:
-        return _texts(value.to_numpy(object), name, inner)
-    if not isinstance(dtype, np.dtype) and str(dtype) in _MASKED:
-        absent = np.asarray(value.isna())
-        held = value.array.to_numpy(_MASKED[str(dtype)], na_value=0)
-        return {"masked": str(dtype), "plain": inner(held, name), "absent": inner(absent, name)}
-    if not isinstance(dtype, np.dtype):
+        return {"string": dtype.storage, "nan": dtype.na_value is not pd.NA}
+    if not (isinstance(dtype, np.dtype) and dtype.hasobject):
+        return {}
+    kind = pd.api.types.infer_dtype(column, skipna=True)
+    if kind not in _OBJECTS:
         raise NotPlain(
-            f"{name} holds values of pandas's type {dtype}, which cannot be moved; convert it, as "
-            "with `astype`"
+            f"{what} holds Python objects that Arrow cannot keep as they are ({kind}); convert it, "
+            "as with `astype`"
         )
-    return {"plain": inner(value.to_numpy(), name)}
+    known = {id(one): kind for kind, one in _missing_values().items()}
+    missing = (known.get(id(one), "n") for one in column[column.isna()])  # any NaN is NumPy's
+    return {"missing": "".join(missing)}
 
 
-_MASKED = {
-    **{
-        f"{kind}{bits}": f"{kind.lower()}{bits}"
-        for kind in ("Int", "UInt")
-        for bits in (8, 16, 32, 64)
-    },
-    **{f"Float{bits}": f"float{bits}" for bits in (32, 64)},
-    "boolean": "bool",
-}
-"""The types of pandas that can lack values, and the type of NumPy in which they are held."""
-
-
-def _texts(values: np.ndarray, name: str, inner: Inner) -> dict[str, Any]:
-    """Take texts apart into their bytes, where each ends, and which are missing."""
-    pd = _pandas()
-
-    kinds = np.zeros(len(values), "int8")
-    parts: list[bytes] = []
-    for number, one in enumerate(values):
-        if type(one) is str:
-            parts.append(one.encode("utf-8", "surrogatepass"))
-            continue
-        kinds[number] = 1 if one is None else 2 if isinstance(one, float) and one != one else 3  # noqa: PLR0124
-        parts.append(b"")
-        if kinds[number] == 3 and one is not pd.NA:  # noqa: PLR2004 - the last kind
-            return {"values": [inner(other, name) for other in values]}
-    ends = np.cumsum([len(part) for part in parts], dtype="int64")
-    data = np.frombuffer(b"".join(parts), "uint8")
-    texts = [inner(one, name) for one in (data, ends, kinds)]
-    return {"texts": texts}
+def _missing_values() -> dict[str, Any]:
+    """Return what may stand for a missing object, each with the letter that notes it."""
+    pd = _installed("pandas")
+    return {"0": None, "a": pd.NA, "t": pd.NaT, "n": np.nan}
 
 
 # And together again, in the same order.
 
 
 def _read_frame(held: Any, read: Read) -> Any:  # noqa: ANN401 - pandas's
-    pd = _pandas()
-
+    pd = _installed("pandas")
     attrs, columns, index = read(held[0]), _read_index(held[1], read), _read_index(held[2], read)
-    data = {number: _typed(_read_column(one, read), index) for number, one in enumerate(held[3])}
-    frame = pd.DataFrame(data, index=index, copy=False)
+    data = {
+        number: pd.Series(one.array, index=index, dtype=one.dtype, copy=False)
+        for number, one in enumerate(_columns(held[3], read))
+    }
+    frame = pd.DataFrame(data, index=index, copy=True)
     frame.columns = columns
     frame.attrs = attrs
     return frame
@@ -165,94 +197,56 @@ def _read_frame(held: Any, read: Read) -> Any:  # noqa: ANN401 - pandas's
 
 def _read_series(held: Any, read: Read) -> Any:  # noqa: ANN401 - pandas's
     name, attrs, index = read(held[0]), read(held[1]), _read_index(held[2], read)
-    series = _typed(_read_column(held[3], read), index)
+    [column] = _columns(held[3], read)
+    series = column.copy().set_axis(index)
     series.name = name
     series.attrs = attrs
     return series
 
 
-def _typed(values: Any, index: Any) -> Any:  # noqa: ANN401 - a Series
-    """Return values as a Series of their own type, not of one that pandas would infer."""
-    return _pandas().Series(values, index=index, dtype=values.dtype, copy=False)
-
-
 def _read_index(held: Any, read: Read) -> Any:  # noqa: ANN401 - pandas's
-    pd = _pandas()
-
+    pd = _installed("pandas")
     names = read(held["names"])
     if "range" in held:
         return pd.RangeIndex(*held["range"], name=names[0])
     if "levels" in held:
-        return pd.MultiIndex.from_arrays(
-            [_read_index(one, read) for one in held["levels"]], names=names
-        )
-    values = _read_column(held["values"], read)
-    index = pd.Index(values, name=names[0], dtype=values.dtype)
-    if held["freq"] is not None and hasattr(index, "freq"):
+        levels = [_read_index(one, read) for one in held["levels"]]
+        return pd.MultiIndex.from_arrays(levels, names=names)
+    [values] = _columns(held["values"], read)
+    index = pd.Index(values.array, name=names[0], dtype=values.dtype)
+    if held["freq"] is not None:
         index.freq = held["freq"]
     return index
 
 
-def _read_column(held: Any, read: Read) -> Any:  # noqa: ANN401 - an array
-    found = next((one for one in _COLUMNS if one in held), None)
-    return _COLUMNS[found](held, read) if found else read(held["plain"])
+def _columns(held: dict[str, Any], read: Read) -> list[Any]:
+    """Return the columns of a table as Series, some of which cannot be written to."""
+    pa = _installed("pyarrow")
+    # In the order in which they were taken apart: a note's own arrays come before the table.
+    notes = [
+        {**one, "categories": _read_index(one["categories"], read)} if "categories" in one else one
+        for one in held["notes"]
+    ]
+    table = pa.ipc.open_stream(pa.py_buffer(read(held["arrow"]))).read_all()
+    frame = table.to_pandas(split_blocks=True)
+    return [_as_noted(frame.iloc[:, number], note) for number, note in enumerate(notes)]
 
 
-def _categories(held: Any, read: Read) -> Any:  # noqa: ANN401 - an array
-    categories, ordered = _read_index(held["of"][0], read), held["of"][1]
-    return _pandas().Categorical.from_codes(read(held["codes"]), categories, ordered=ordered)
-
-
-def _strings(held: Any, read: Read) -> Any:  # noqa: ANN401 - an array
-    pd, found = _pandas(), _objects(held, read)
-    lacks = {"na_value": np.nan} if held["nan"] else {}  # as pandas 2 has only the other
-    return pd.array(found, dtype=pd.StringDtype(held["string"], **lacks))
-
-
-def _objects(held: Any, read: Read) -> Any:  # noqa: ANN401 - an array
-    data, ends, kinds = map(read, held["texts"])
-    return _read_texts(data, ends, kinds)
-
-
-def _mixed(held: Any, read: Read) -> Any:  # noqa: ANN401 - an array
-    found = np.empty(len(held["values"]), object)
-    for number, one in enumerate(held["values"]):  # NumPy would take lists apart
-        found[number] = read(one)
-    return found
-
-
-def _zoned(held: Any, read: Read) -> Any:  # noqa: ANN401 - an array
-    moments = _pandas().DatetimeIndex(read(held["plain"]))
-    return moments.tz_localize("UTC").tz_convert(held["zone"]).array
-
-
-def _lacking(held: Any, read: Read) -> Any:  # noqa: ANN401 - an array
-    pd = _pandas()
-    array = pd.array(read(held["plain"]), dtype=held["masked"])
-    array[read(held["absent"])] = pd.NA
-    return array
-
-
-_COLUMNS: dict[str, Callable[[Any, Read], Any]] = {
-    "codes": _categories,
-    "string": _strings,
-    "texts": _objects,
-    "values": _mixed,
-    "zone": _zoned,
-    "masked": _lacking,
-}
-"""How a column is put together again, by what is held of it."""
-
-
-def _read_texts(data: np.ndarray, ends: np.ndarray, kinds: np.ndarray) -> Any:  # noqa: ANN401 - an array
-    pd = _pandas()
-
-    whole, found, start = data.tobytes(), np.empty(len(ends), object), 0
-    missing = (None, *_MISSING, pd.NA)
-    for number, (end, kind) in enumerate(zip(ends.tolist(), kinds.tolist(), strict=True)):
-        text = whole[start:end].decode("utf-8", "surrogatepass")
-        found[number], start = (missing[kind] if kind else text), end
-    return found
+def _as_noted(column: Any, note: dict[str, Any]) -> Any:  # noqa: ANN401 - a Series
+    """Return a column as it was before Arrow held it."""
+    pd = _installed("pandas")
+    if not note:
+        return column
+    if "categories" in note:
+        given = note["categories"], note["ordered"]
+        return pd.Series(pd.Categorical.from_codes(column.to_numpy(), *given))
+    if "string" in note:
+        lacks = {"na_value": np.nan} if note["nan"] else {}  # as pandas 2 has only the other
+        return column.astype(pd.StringDtype(note["string"], **lacks))
+    objects, known = column.to_numpy(object, copy=True), _missing_values()
+    for number, kind in zip(np.flatnonzero(column.isna()), note["missing"], strict=True):
+        objects[number] = known[kind]
+    return pd.Series(objects, dtype=object)
 
 
 FRAME_READERS: dict[str, Callable[[Any, Read], Any]] = {

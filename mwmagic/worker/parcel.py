@@ -87,6 +87,8 @@ def read(path: str) -> dict[str, Any]:
 
     Raises
     ------
+    NotPlain
+        pandas or pyarrow is missing.
     ValueError
         It is damaged.
     """

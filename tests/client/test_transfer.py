@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -63,6 +64,35 @@ def test_values_go_to_all_tasks_or_to_one_and_come_back(live):
     assert live.pull_all("lr") == {"worker:0": 0.1, "worker:1": 0.2}
     found = live.pull_all("rank", "x.shape", tasks=["worker:1"])
     assert found == {"worker:1": (1, (2, 100_000))}
+
+
+def test_a_frame_of_pandas_goes_there_and_comes_back(live):
+    pd = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    moments = pd.date_range("2026-01-01", periods=3, freq="h", tz="Europe/Berlin")
+    kinds = pd.Categorical(["b", None, "a"], categories=["b", "a"])
+    frame = pd.DataFrame({"loss": [0.5, None, 0.25], "kind": kinds}, index=moments)
+    live.push(frame=frame)
+    live.run("frame['rank'] = rank")
+    pd.testing.assert_frame_equal(live.pull("frame", task=1), frame.assign(rank=1))
+
+
+def test_without_pyarrow_on_either_side_the_error_says_what_to_install(live, monkeypatch):
+    pd = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    missing = "lacks pyarrow 15 or later; `pip install pyarrow` there"
+    live.push(frame=pd.DataFrame({"a": [1]}))
+    live.run("import sys; found, sys.modules['pyarrow'] = sys.modules['pyarrow'], None")
+    with pytest.raises(WorkerFailed, match=missing):
+        live.pull("frame")
+    with pytest.raises(WorkerFailed, match=missing):
+        live.push(frame=pd.DataFrame({"a": [1]}))
+    live.run("sys.modules['pyarrow'] = found")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(BadArguments, match=missing):
+        live.pull("frame")
+    with pytest.raises(BadArguments, match=missing):
+        live.push(frame=pd.DataFrame({"a": [1]}))
 
 
 def test_what_only_a_pickle_could_hold_is_refused(live):
