@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from .exit import Exit
-from .first import diagnose
+from .first import diagnose, involves_others
 from .kind import kind
 from .seen import Seen, is_telling, remarks, why_stalled
 
-__all__ = ["Exit", "Seen", "diagnose", "is_telling", "kind", "remarks", "why_stalled"]
+__all__ = [
+    "Exit",
+    "Seen",
+    "diagnose",
+    "involves_others",
+    "is_telling",
+    "kind",
+    "remarks",
+    "why_stalled",
+]

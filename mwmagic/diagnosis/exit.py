@@ -10,7 +10,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.logs.failure import find, origins, raised_at, reported
-from mwmagic.model.cause import Location, Origin
+from mwmagic.model.cause import Location, Origin, Peer
 from mwmagic.model.symptom import Finding, Symptom
 
 if TYPE_CHECKING:
@@ -94,6 +94,8 @@ class Exit:
         Whether it was stopped by a signal when last seen.
     stays : bool
         Whether it should have stayed until it was stopped: then no code is a success.
+    place : Frame or None
+        The line of the user's code that it was at when another task failed, if it was asked.
     """
 
     task: str
@@ -119,6 +121,7 @@ class Exit:
     requested: bool = False
     stopped: bool = False
     stays: bool = False
+    place: Frame | None = None
 
     @property
     def failed(self) -> bool:
@@ -164,6 +167,14 @@ class Exit:
     def called(self) -> Location | None:
         """The line of the user's code that ran then, even if another one defined what it ran."""
         return self._located(raised_at(self.report)) if self.report else None
+
+    @property
+    def peer(self) -> Peer | None:
+        """Where it was when another task failed, if that is known."""
+        if self.code == 0 and not self.ended:
+            return Peer(self.task)
+        where = self.called or self.where or self._located(self.place)
+        return Peer(self.task, where) if where else None
 
     @property
     def origins(self) -> tuple[Origin, ...]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import signal
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mwmagic.logs.frame import Ours
@@ -22,14 +22,16 @@ from mwmagic.model.variables import ANNOUNCED
 
 from .kind import blamed, is_consequence
 from .signs import recognise
-from .table import KNOWN
+from .table import AT_LINES, KNOWN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from mwmagic.model.cause import Peer
 
     from .exit import Exit
 
-__all__ = ["diagnose"]
+__all__ = ["diagnose", "involves_others"]
 
 LOG_LINES = 12
 """How many lines from the end of the log a cause shows."""
@@ -40,8 +42,15 @@ _CRASHES = (signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.
 """Signals that a process causes itself: the end of its output says more than they do."""
 
 
-def diagnose(exits: Sequence[Exit]) -> Cause | None:
+def diagnose(exits: Sequence[Exit], options: Mapping[str, str] | None = None) -> Cause | None:
     """Find the cause among the exits of an attempt.
+
+    Parameters
+    ----------
+    exits : sequence of Exit
+        How the tasks ended.
+    options : mapping of str to str, optional
+        The options of the run that failures and remedies depend on.
 
     Returns
     -------
@@ -54,14 +63,27 @@ def diagnose(exits: Sequence[Exit]) -> Cause | None:
     for end in sorted(exits, key=lambda end: end.moment):
         failures = consequences if is_consequence(end) else primary
         (failures if end.failed else not_failed).append(end)
+    case = _Case(exits, tuple(consequences), dict(options or {}))
     if primary:
-        return _with_host(_failed(primary[0], consequences), exits)
+        return _with_host(_failed(primary[0], case), exits)
     if not consequences:
         return None
     guilty = _guilty(consequences, not_failed)
-    if guilty is None:
-        return _failed(consequences[0], consequences)
-    return _blamed(guilty, consequences)
+    return _failed(consequences[0], case) if guilty is None else _blamed(guilty, case)
+
+
+@dataclass(frozen=True)
+class _Case:
+    """All ends, those that are consequences, and the run's options."""
+
+    exits: Sequence[Exit]
+    consequences: tuple[Exit, ...]
+    options: dict[str, str]
+
+    def others(self, end: Exit) -> tuple[Peer, ...]:
+        """Return where the other tasks were."""
+        peers = (one.peer for one in self.exits if one is not end)
+        return tuple(peer for peer in peers if peer is not None)
 
 
 def _with_host(cause: Cause, exits: Iterable[Exit]) -> Cause:
@@ -86,17 +108,17 @@ def _leader(exits: Iterable[Exit]) -> str:
     return "chief:0" if "chief:0" in names else "worker:0"
 
 
-def _failed(end: Exit, consequences: Sequence[Exit]) -> Cause:
+def _failed(end: Exit, case: _Case) -> Cause:
     """Return the cause if it is a task that failed."""
     finding = end.finding
     said = (end.tail, finding) if end.signal in _CRASHES else (finding, end.tail)
-    cause = _cause(end, finding, (*end.raised, *said), consequences)
+    cause = _cause(end, finding, (*end.raised, *said), case)
     return replace(cause, exception=end.exception, where=end.where, origins=end.origins)
 
 
-def _blamed(end: Exit, consequences: Sequence[Exit]) -> Cause:
+def _blamed(end: Exit, case: _Case) -> Cause:
     """Return the cause if it is a task that did not fail, but made the others fail."""
-    first = consequences[0]
+    first = case.consequences[0]
     needed = first.called or first.where
     if end.code != 0:
         symptom = Symptom.STOPPED_BY_SIGNAL if end.stopped else Symptom.SILENT
@@ -105,24 +127,39 @@ def _blamed(end: Exit, consequences: Sequence[Exit]) -> Cause:
     else:
         symptom = Symptom.FINISHED_EARLY
     finding = Finding(symptom, end.task, peer=first.task)
-    cause = _cause(end, finding, (finding,), consequences)
+    cause = _cause(end, finding, (finding,), case)
     return replace(cause, where=needed) if end.code == 0 else cause
 
 
-def _cause(
-    end: Exit,
-    finding: Finding,
-    evidence: Iterable[str | Finding],
-    consequences: Sequence[Exit],
-) -> Cause:
-    match = None if finding.requested else recognise(KNOWN, evidence)
+def _cause(end: Exit, finding: Finding, evidence: Iterable[str | Finding], case: _Case) -> Cause:
+    others = case.others(end)
+    lines = "different" if _apart(end, others) else "same"
+    known_of_it = {**case.options, AT_LINES: lines}
+    match = None if finding.requested else recognise(KNOWN, evidence, known_of_it)
     return Cause(
         finding=finding,
         known=match.known.name if match else None,
         gaps=match.gaps if match else (),
-        consequences=tuple(one.task for one in consequences if one is not end),
+        consequences=tuple(one.task for one in case.consequences if one is not end),
         log=_last(end.tail),
+        others=others if match and match.known.together else (),
+        options=case.options,
     )
+
+
+def _apart(end: Exit, others: Iterable[Peer]) -> bool:
+    """Return whether another task is known to have been at another line."""
+    own = end.called or end.where
+    places = [peer.where for peer in others if peer.where is not None]
+    return own is not None and any((one.file, one.line) != (own.file, own.line) for one in places)
+
+
+def involves_others(end: Exit) -> bool:
+    """Return whether it says more of a failure where the other tasks are at that moment."""
+    if not end.failed:
+        return False
+    match = recognise([one for one in KNOWN if one.together], (*end.raised, end.tail))
+    return match is not None
 
 
 def _last(tail: str) -> tuple[str, ...]:

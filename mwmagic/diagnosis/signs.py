@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from mwmagic.model.symptom import Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from .known import Known
 
@@ -22,6 +22,48 @@ GAP = "..."
 GAP_CHARACTERS = 4000
 """The longest text between two parts of a sign."""
 
+CLASSES = {
+    "{model}": ("Functional", "Model", "Sequential"),
+    "{optimizer}": (
+        "Adadelta",
+        "Adafactor",
+        "Adagrad",
+        "Adam",
+        "AdamW",
+        "Adamax",
+        "Ftrl",
+        "Lamb",
+        "Lion",
+        "LossScaleOptimizer",
+        "Nadam",
+        "RMSprop",
+        "SGD",
+    ),
+    "{layer}": (
+        "Activation",
+        "Add",
+        "AveragePooling[123]D",
+        "BatchNormalization",
+        "Bidirectional",
+        "Concatenate",
+        "Conv[123]D(?:Transpose)?",
+        "Dense",
+        "Dropout",
+        "Embedding",
+        "Flatten",
+        "GRU",
+        "GlobalAveragePooling[123]D",
+        "GlobalMaxPooling[123]D",
+        "InputLayer",
+        "LSTM",
+        "LayerNormalization",
+        "MaxPooling[123]D",
+        "MultiHeadAttention",
+        "Reshape",
+    ),
+}
+"""The names of Keras's classes, as regular expressions: other people's have such methods too."""
+
 
 @cache
 def pattern(sign: str) -> re.Pattern[str]:
@@ -29,9 +71,18 @@ def pattern(sign: str) -> re.Pattern[str]:
 
     A gap at the end matches the rest of the line, others as little as possible.
     """
-    head, *tail = (re.escape(part) for part in sign.split(GAP))
+    head, *tail = map(_escaped, sign.split(GAP))
     gaps = [rf"(.{{0,{GAP_CHARACTERS}}}?){part}" if part else r"([^\n]*)" for part in tail]
     return re.compile(head + "".join(gaps), re.DOTALL)
+
+
+def _escaped(text: str) -> str:
+    """Return the regular expression of a part of a sign that has no gap."""
+    for name, classes in CLASSES.items():
+        before, found, after = text.partition(name)
+        if found:
+            return f"{_escaped(before)}(?:{'|'.join(classes)}){_escaped(after)}"
+    return re.escape(text)
 
 
 @dataclass(frozen=True)
@@ -60,7 +111,11 @@ def _match(known: Known, evidence: str | Finding) -> Match | None:
     return None
 
 
-def recognise(table: Iterable[Known], evidence: Iterable[str | Finding]) -> Match | None:
+def recognise(
+    table: Iterable[Known],
+    evidence: Iterable[str | Finding],
+    options: Mapping[str, str] | None = None,
+) -> Match | None:
     """Return the first entry that matches the first conclusive piece of evidence.
 
     Parameters
@@ -69,7 +124,9 @@ def recognise(table: Iterable[Known], evidence: Iterable[str | Finding]) -> Matc
         The entries, in the order in which they are tried.
     evidence : iterable of str or Finding
         Foreign text and observations, the most conclusive first.
+    options : mapping of str to str, optional
+        The run's options, as far as they are known.
     """
-    entries = list(table)
+    entries = [known for known in table if known.possible(options or {})]
     found = (_match(known, one) for one in evidence for known in entries)
     return next((match for match in found if match is not None), None)

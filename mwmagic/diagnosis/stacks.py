@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mwmagic.frameworks.patterns import either
+from mwmagic.logs.frame import Frame
 from mwmagic.model.ownership import is_users
 from mwmagic.model.position import Position, Whereabouts
 
@@ -44,11 +45,14 @@ class Stack:
         The innermost line of the user's own code, as ``file:line in function``.
     waits : bool
         Whether that line has called an operation of the framework.
+    frame : Frame or None
+        That line, without its source.
     """
 
     text: str
     at: str | None
     waits: bool
+    frame: Frame | None = None
 
 
 def _main_thread(text: str) -> list[re.Match[str]]:
@@ -85,7 +89,8 @@ def parse(text: str, script: str = "") -> Stack:
     inner = next((frame for frame in users if not _inside(frame)), users[0])
     waits = any(map(_inside, frames[: frames.index(inner)]))
     at = f"{Path(inner['file']).name}:{inner['line']} in {inner['function']}"
-    return Stack(text, at, waits=waits)
+    frame = Frame(inner["file"], int(inner["line"]), inner["function"])
+    return Stack(text, at, waits=waits, frame=frame)
 
 
 def positions(

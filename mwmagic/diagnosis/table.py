@@ -16,9 +16,10 @@ from mwmagic.gang import Policy
 from mwmagic.model.symptom import Finding, Symptom
 from mwmagic.model.variables import RESUME_CODE
 
-from .known import Known
+from .known import AT_LINES, Choice, Known
+from .migration import CHANGED, REMOVED
 
-__all__ = ["ENTRIES", "KNOWN", "REMARKS", "STALLS"]
+__all__ = ["AT_LINES", "ENTRIES", "KNOWN", "REMARKS", "STALLS"]
 
 _TUTORIAL = "https://www.tensorflow.org/tutorials/distribute/multi_worker_with_keras"
 _SAVING = f"{_TUTORIAL}#model_saving_and_loading"
@@ -28,64 +29,12 @@ _LEAVE_TF_CONFIG = (
     "remove the code that sets TF_CONFIG: mwmagic sets it for each task, and "
     "`json.loads(os.environ['TF_CONFIG'])` reads it"
 )
+_RESTARTS = Choice("restarts", ("0",), "`--restarts 1` restarts all tasks")
 _GUARD = "create the strategy, and all that follows, below `if __name__ == '__main__':`"
 
 KNOWN = (
-    # Keras.
-    Known(
-        "keras-plain",
-        "Keras 3 under MultiWorkerMirroredStrategy",
-        "Keras 3 cannot reduce the values that several workers return, so `fit` and `evaluate` "
-        "fail on every worker.",
-        "use `--keras auto`, the default, which repairs this, or `--keras legacy` (tf-keras)",
-        "https://github.com/keras-team/keras/issues/20585",
-        signs=(
-            "Attempt to convert a value (PerReplica:",
-            "Invalid reduction dimension 0 for input with 0 dimensions",
-        ),
-    ),
-    Known(
-        "no-extension",
-        "Saving without a file extension",
-        "Keras 3 derives the file format from the extension, and its `save` does not write "
-        "SavedModel directories.",
-        "save the model to `model.keras`, weights to `model.weights.h5`, and a SavedModel with "
-        "`model.export(directory)`",
-        "https://github.com/keras-team/keras-core/pull/674",
-        signs=(
-            "Invalid filepath extension for saving",
-            "the filepath provided must end in `.weights.h5`",
-            "The filepath provided must end in `.keras`",
-            "The filename must end in `.weights.h5`",
-        ),
-    ),
-    Known(
-        "saved-model",
-        "Loading a SavedModel with Keras 3",
-        "Keras 3 loads only `.keras` and `.h5` files.",
-        "load it with `tf.saved_model.load`, or use `--keras legacy` (tf-keras)",
-        "https://keras.io/guides/migrating_to_keras_3/",
-        signs=("the legacy SavedModel format is not supported by `load_model()` in Keras 3",),
-    ),
-    Known(
-        "reset-states",
-        "A method that Keras 3 renamed",
-        "Keras 3 calls it `reset_state`; TensorFlow's custom-loop tutorial still uses the old "
-        "name.",
-        "in that line, write `.reset_state()` for `.reset_states()` (a model has neither: call it "
-        "on the model's stateful layers), or use `--keras legacy` (tf-keras)",
-        "https://github.com/tensorflow/docs/pull/2337",
-        signs=("object has no attribute 'reset_states'",),
-        edit=(".reset_states(", ".reset_state("),
-    ),
-    Known(
-        "tensorboard-missing",
-        "TensorBoard is not installed",
-        "TensorFlow no longer installs TensorBoard, and the callback needs it.",
-        "`%pip install tensorboard`",
-        "https://github.com/stared/livelossplot/pull/152",
-        signs=("TensorBoard is not installed, missing implementation for",),
-    ),
+    *CHANGED,
+    *REMOVED,
     # The cluster.
     Known(
         "op-before-strategy",
@@ -128,6 +77,20 @@ KNOWN = (
         signs=(
             "The `task_id` ... exceeds the maximum id of",
             "` ... not found in cluster_spec",
+        ),
+    ),
+    Known(
+        "other-resolver",
+        "A cluster resolver of another environment",
+        "The code's `cluster_resolver` asks Slurm, Kubernetes, Google's Compute Engine or "
+        "SageMaker for the tasks. They are mwmagic's, which are in TF_CONFIG.",
+        "leave out the `cluster_resolver`, or use `TFConfigClusterResolver()`",
+        "https://www.tensorflow.org/api_docs/python/tf/distribute/cluster_resolver/TFConfigClusterResolver",
+        signs=(
+            "/slurm_cluster_resolver.py",
+            "/kubernetes_cluster_resolver.py",
+            "/gce_cluster_resolver.py",
+            "/sagemaker_cluster_resolver.py",
         ),
     ),
     Known(
@@ -206,6 +169,33 @@ KNOWN = (
         symptoms=(Finding(Symptom.FINISHED_EARLY),),
     ),
     Known(
+        "collective-timeout",
+        "A task that comes too late to a collective",
+        "The code gives collectives a time limit, and before it had passed not every task had come "
+        "to this one.",
+        "let every task do what takes long, or none; or set a larger "
+        "`CommunicationOptions(timeout_seconds=...)`, or none",
+        "https://www.tensorflow.org/api_docs/python/tf/distribute/experimental/CommunicationOptions",
+        signs=(
+            "Collective has timed out during execution",
+            "Collective has timed out waiting for other workers",
+        ),
+        together=True,
+    ),
+    Known(
+        "different-lines",
+        "Workers enter different collectives",
+        "The tasks were in different collectives, at these lines. Each training step is one, and "
+        "so are reading a metric or a variable that is spread over the workers, `reduce`, `save` "
+        "and `evaluate`. One of the lines ran on some tasks only, or not as often on all.",
+        "run both lines on every task, equally often. To print on the chief only, read on all: "
+        "`value = metric.result()`, and below that `if chief: print(value)`",
+        "https://github.com/tensorflow/tensorflow/issues/36153",
+        signs=("Collective instance ... expected type ... and data_type ... but got type",),
+        when=Choice(AT_LINES, ("different",)),
+        together=True,
+    ),
+    Known(
         "uneven-steps",
         "Workers run different numbers of steps",
         "One worker left the loop or the epoch, while the others went on to the next step, which "
@@ -216,6 +206,7 @@ KNOWN = (
         "stop, and read metrics, on all workers alike",
         "https://github.com/tensorflow/tensorflow/issues/36153",
         signs=("Collective instance ... expected type ... and data_type ... but got type",),
+        together=True,
     ),
     Known(
         "different-code",
@@ -226,6 +217,7 @@ KNOWN = (
         "model, nor save, evaluate or reduce on one task only",
         "https://github.com/tensorflow/tensorflow/issues/34156",
         signs=("Shape mismatch in the collective instance",),
+        together=True,
     ),
     Known(
         "download",
@@ -241,14 +233,21 @@ KNOWN = (
         "All workers write to the same path",
         "Several workers write to the same file or directory and interfere with each other.",
         "let every worker save, to `write_path(path)` (`from mwmagic.worker import "
-        "write_path`): the chief's copy is kept. Keras' own `save` and callbacks may share a "
-        "path under `--keras auto`",
+        "write_path`): the chief's copy is kept",
         "https://github.com/tensorflow/tensorflow/issues/38635",
         signs=(
             "unable to lock file, errno = 11",
             "allow_missing_files was set to false and ... did not exist",
             "_temp/part-... No such file or directory",
             "[Errno 17] File exists: ...",
+        ),
+        choices=(
+            Choice("keras", ("auto",), "Keras' own `save` and callbacks may share a path"),
+            Choice(
+                "keras",
+                ("plain",),
+                "under `--keras auto`, Keras' own `save` and callbacks may share a path",
+            ),
         ),
     ),
     Known(
@@ -441,41 +440,50 @@ KNOWN = (
         "With code 42, which TensorFlow's PreemptionCheckpointHandler uses, a task says that it "
         f"has saved and wants to be started again; the others have {Policy.saving:.0f} s to save "
         f"too. In the first {Policy.resume:.0f} s of a run this counts as a failure.",
-        "use another code if nothing was saved; `--restarts 1` starts all tasks again in any case",
+        "use another code if nothing was saved",
         "https://www.tensorflow.org/guide/migrate/fault_tolerance",
         symptoms=(Finding(Symptom.EXITED, code=RESUME_CODE),),
+        choices=(Choice("restarts", ("0",), "`--restarts 1` starts all tasks again in any case"),),
     ),
     Known(
         "killed",
         "Killed from outside",
         "Neither the code nor mwmagic ended it, but a person, the batch system, or a limit on "
         "memory or time.",
-        "look into `dmesg` and the batch system's log; `--restarts 1` restarts all tasks",
+        "look into `dmesg` and the batch system's log",
         "https://man7.org/linux/man-pages/man7/signal.7.html",
         symptoms=(
             Finding(Symptom.KILLED, signal=signal.SIGKILL),
             Finding(Symptom.KILLED, signal=signal.SIGTERM),
             Finding(Symptom.KILLED, signal=signal.SIGHUP),
         ),
+        choices=(_RESTARTS,),
     ),
     Known(
         "agent-lost",
         "The agent is gone",
         "The process that starts the workers on a machine ended, or the machine did, and its "
         "workers with it. Batch systems do this when the time or memory limit is reached.",
-        "look into `dmesg` and the batch system's log; `--restarts 1` restarts all tasks",
+        "look into `dmesg` and the batch system's log",
         "https://man7.org/linux/man-pages/man7/signal.7.html",
         symptoms=(Finding(Symptom.AGENT_LOST),),
+        choices=(_RESTARTS,),
     ),
     Known(
         "host-lost",
         "A machine is gone",
         "The machine no longer answers, or its agent vanished, and all workers there with it: it "
         "was preempted, switched off or cut off from the network, or its job ran out of time.",
-        "look into the scheduler's records of the job and the machine; `--restarts 1` restarts all "
-        "tasks, on other machines if there are any",
+        "look into the scheduler's records of the job and the machine",
         "https://slurm.schedmd.com/job_state_codes.html",
         symptoms=(Finding(Symptom.HOST_LOST),),
+        choices=(
+            Choice(
+                "restarts",
+                ("0",),
+                "`--restarts 1` restarts all tasks, on other machines if there are any",
+            ),
+        ),
     ),
 )
 """Failures that end a run."""

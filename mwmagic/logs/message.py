@@ -25,7 +25,9 @@ _MARKS = re.compile(
 )
 _MUTE = re.compile(
     r"(?:in user code|Graph execution error):$|Exception encountered when calling "
-    rf"|{_DEFINED}|<stack traces unavailable>$|\s*$|\s+File \"|\s+\[\[|\"\"\"$"
+    rf"|{_DEFINED}|<stack traces unavailable>$|Additional GRPC error information |"
+    r":UNKNOWN:Error received from |The error could be from a previous operation\. |\s*$"
+    r"|\s+File \"|\s+\[\[|\"\"\"$"
 )
 
 

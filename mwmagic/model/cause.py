@@ -11,7 +11,7 @@ from .position import Position  # noqa: TC001 - read to know how a stall is read
 from .stored import Stored
 from .symptom import Finding, Symptom
 
-__all__ = ["Cause", "Location", "Origin", "Remark", "Stall"]
+__all__ = ["Cause", "Location", "Origin", "Peer", "Remark", "Stall"]
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,22 @@ class Origin(Stored):
 
 
 @dataclass(frozen=True)
+class Peer(Stored):
+    """Where another task was when the first one failed.
+
+    Parameters
+    ----------
+    task : str
+        Its name.
+    where : Location or None
+        The innermost line of the user's own code; None if it had finished.
+    """
+
+    task: str = ""
+    where: Location | None = None
+
+
+@dataclass(frozen=True)
 class Cause(Stored):
     """The first failure of a run.
 
@@ -81,6 +97,10 @@ class Cause(Stored):
         What the exception came from, the nearest first.
     log : tuple of str
         The last lines of the task's log, without the framework's notices.
+    others : tuple of Peer
+        Where other tasks were, if it belongs to the failure.
+    options : dict of str to str
+        The run's options on which the remedy depends.
     """
 
     finding: Finding = field(default_factory=Finding)
@@ -91,6 +111,8 @@ class Cause(Stored):
     consequences: tuple[str, ...] = ()
     origins: tuple[Origin, ...] = ()
     log: tuple[str, ...] = field(default=(), repr=False)
+    others: tuple[Peer, ...] = ()
+    options: dict[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def task(self) -> str:

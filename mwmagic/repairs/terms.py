@@ -40,7 +40,7 @@ OWN_TERM = (
     "depends on the weights alone, as sum(self.losses) does, divide it by {n} "
     "(strategy.num_replicas_in_sync)."
 )
-CHANGED = (
+CHANGES = (
     ANNOUNCED + "this train_step changes the gradients before it applies them, so each of the {n} "
     "replicas changes those of its own samples, and then they are summed. To clip the sum, give "
     "the optimizer global_clipnorm=, clipnorm= or clipvalue=. For anything else, sum them first: "
@@ -102,7 +102,7 @@ def watch_applied(gradients: Any) -> None:
 def point_out_shares(step: Step, replicas: int) -> None:
     """Warn if the user's code computes of a share what it should compute of the batch."""
     texts = [OWN_TERM if step.divided else OWN_LOSS] if _computes_own_terms(step) else []
-    texts += [CHANGED] * step.changes + [COMPARES] * step.compares
+    texts += [CHANGES] * step.changes + [COMPARES] * step.compares
     for text in texts:
         warnings.warn(text.format(n=replicas), stacklevel=2)
 

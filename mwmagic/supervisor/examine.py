@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from .process import TaskProcess
 
-__all__ = ["Dump", "Examiner", "Listener", "Source"]
+__all__ = ["Dump", "Examiner", "Listener", "Source", "ask"]
 
 DUMP_SECONDS = 2.0
 """Time limit for a process to write its stack."""
@@ -209,7 +209,7 @@ class Examiner:
     async def _stacks(self, alive: Sequence[TaskProcess]) -> dict[str, Stack | None]:
         """Have processes write their stacks, and return them by task."""
         await self._refresh(alive)
-        dumps = {str(one.task): self._ask(one) for one in alive}
+        dumps = {str(one.task): ask(self._source, one) for one in alive}
         pending = {task: dump for task, dump in dumps.items() if dump is not None}
         deadline = time.monotonic() + DUMP_SECONDS
         while pending and time.monotonic() < deadline:
@@ -226,11 +226,13 @@ class Examiner:
     async def _refresh(self, processes: Sequence[TaskProcess]) -> None:
         await asyncio.gather(*(self._source.refresh(one) for one in processes))
 
-    def _ask(self, process: TaskProcess) -> Dump | None:
-        path = process.paths.stacks
-        process.deaf = None if path.exists() else Whereabouts.NOT_BEGUN
-        if process.deaf is not None:
-            return None
-        dump = Dump(path, process.script)
-        self._source.dump(process)
-        return dump
+
+def ask(source: Source, process: TaskProcess) -> Dump | None:
+    """Have a process write its stack, unless it is only starting."""
+    path = process.paths.stacks
+    process.deaf = None if path.exists() else Whereabouts.NOT_BEGUN
+    if process.deaf is not None:
+        return None
+    dump = Dump(path, process.script)
+    source.dump(process)
+    return dump

@@ -15,9 +15,13 @@ if TYPE_CHECKING:
     from mwmagic.logs.guard import Guard
     from mwmagic.model.cause import Cause
     from mwmagic.model.cluster import Task
+    from mwmagic.model.options import ClusterOptions
     from mwmagic.record import RunDirectory
 
 __all__ = ["Exits"]
+
+_REMEDIAL = ("keras", "restarts")
+"""The options that remedies recommend."""
 
 
 class Exits:
@@ -29,6 +33,8 @@ class Exits:
         The run's record.
     roles : mapping of Task to Role
         The tasks and what the gang needs of them.
+    options : ClusterOptions
+        The run's options, on which remedies depend.
     guard : Guard
         Calls the diagnosis, which reads what workers print.
 
@@ -38,9 +44,16 @@ class Exits:
         The attempts that failed and were followed by another, each with its cause.
     """
 
-    def __init__(self, directory: RunDirectory, roles: Mapping[Task, g.Role], guard: Guard) -> None:
+    def __init__(
+        self,
+        directory: RunDirectory,
+        roles: Mapping[Task, g.Role],
+        options: ClusterOptions,
+        guard: Guard,
+    ) -> None:
         self._directory = directory
         self._auxiliary = {str(task) for task, role in roles.items() if role is g.Role.AUXILIARY}
+        self._options = {name: str(getattr(options, name)) for name in _REMEDIAL}
         self._guard = guard
         self.setbacks: list[Setback] = []
         self._exits: list[Exit] = []
@@ -74,7 +87,7 @@ class Exits:
         """Return why an attempt failed; an evaluator is never the cause."""
         ended = [end for end in self._exits if end.attempt == attempt]
         decisive = [end for end in ended if end.task not in self._auxiliary]
-        return self._guard.call("diagnosis", None, diagnose, decisive)
+        return self._guard.call("diagnosis", None, diagnose, decisive, self._options)
 
     def set_back(self, attempt: int) -> None:
         """Record why an attempt failed that another one follows."""

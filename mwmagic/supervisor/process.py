@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import signal
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -15,8 +16,10 @@ from .output import Output
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from mwmagic.diagnosis.stacks import Stack
+    from mwmagic.logs.frame import Frame
     from mwmagic.logs.guard import Guard
     from mwmagic.logs.progress import Update
     from mwmagic.model.cluster import Task
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from mwmagic.model.status import Importing, Question
     from mwmagic.record import TaskPaths
 
+    from .examine import Dump
     from .furthest import Furthest
     from .reports import Report
 
@@ -80,6 +84,8 @@ class TaskProcess:
         The notebook cell that it comes from, if it comes from one.
     notebook : frozenset of str
         The names that it uses and that only the notebook defines.
+    source : Path or None
+        The copy of the file that runs.
     stays : bool
         Whether it stays until it is stopped, so that its end is always a failure.
     address : str
@@ -105,6 +111,8 @@ class TaskProcess:
         Bytes of output that were read, and that its agent may not yet send as many of again.
     deaf : Whereabouts or None
         Why it could not be asked for its stack, when it was last.
+    place : Dump or None
+        What shows where it was when another task failed, if it was asked.
     """
 
     def __init__(
@@ -117,6 +125,7 @@ class TaskProcess:
         script: str = "",
         cell: str = "",
         notebook: frozenset[str] = frozenset(),
+        source: Path | None = None,
         stays: bool = False,
         address: str = "",
         logs_start: bool = False,
@@ -127,6 +136,7 @@ class TaskProcess:
         self.script = script
         self.cell = cell
         self.notebook = notebook
+        self.source = source
         self.stays = stays
         self.address = address
         self.logs_start = logs_start
@@ -137,6 +147,7 @@ class TaskProcess:
         self.raised: LastRaised | None = None
         self.away: str | None = None
         self.deaf: Whereabouts | None = None
+        self.place: Dump | None = None
         self.pid: int | None = None
         self.warm = False
         self.usage: dict[str, Any] = {}
@@ -237,7 +248,18 @@ class TaskProcess:
             address=self.address,
             requested=self._requested,
             stopped="T" in (self.usage.get("state"), event.get("usage", {}).get("state")),
+            place=self._place,
         )
+
+    @property
+    def _place(self) -> Frame | None:
+        """The line that it was at when another task failed; only the script's source is known."""
+        stack = self.place.stack() if self.place else None
+        frame = stack.frame if stack else None
+        if frame is None or frame.file != self.script:
+            return frame
+        # Not from the file that is run, which may be another by now.
+        return replace(frame, source=linecache.getline(str(self.source), frame.line).strip())
 
     def withdrawn(self, time: float) -> Exit:
         """Note that it was ended before it was started."""

@@ -124,6 +124,7 @@ class Processes:
             script=str(Path(order.cwd, order.script)),
             cell=order.cell,
             notebook=order.notebook,
+            source=order.source,
             stays=order.stays,
             address=self._place.spec.addresses[task],
             logs_start=self._framework.logs_start(order.env),

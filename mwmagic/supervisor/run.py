@@ -10,7 +10,7 @@ from functools import singledispatchmethod
 from typing import TYPE_CHECKING, Any, Literal
 
 from mwmagic import gang as g
-from mwmagic.diagnosis import remarks
+from mwmagic.diagnosis import involves_others, remarks
 from mwmagic.errors import MwmagicError, NoRun, SupervisorError
 from mwmagic.logs.guard import Guard
 from mwmagic.model.host import several
@@ -96,7 +96,7 @@ class LiveRun:
         self._comparison = Comparison()
         self._delay: Delay | None = None
         self._given_up: GivenUp | None = None
-        self._exits = Exits(directory, roles, self._guard)
+        self._exits = Exits(directory, roles, options, self._guard)
         self._processes = Processes(directory, place, options, roles, self._guard)
         self._stalls = Stalls(
             self._processes, roles, options, directory, changed, guard=self._guard
@@ -426,6 +426,8 @@ class LiveRun:
         self._exited(process, (why and process.explained(why)) or end)
 
     def _exited(self, process: TaskProcess, end: Exit) -> None:
+        if self._guard.call("failure", None, involves_others, end):
+            self._stalls.locate()
         why = self._exits.add(end)
         self._session.exited(process)
         self._stalls.gone(process)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from mwmagic import gang as g
 from mwmagic.errors import SupervisorError
 
-from .examine import Examiner
+from .examine import Examiner, ask
 from .watchdog import Watchdog
 
 if TYPE_CHECKING:
@@ -117,6 +117,12 @@ class Stalls:
         if not self._processes.alive():
             raise SupervisorError("no task has a process whose stack could be shown")
         self._examiner.examine()
+
+    def locate(self) -> None:
+        """Have each task write where it is, before it is ended; its exit then says."""
+        for process in self._processes.alive():
+            if self._roles[process.task] is g.Role.PEER and process.place is None:
+                process.place = ask(self._processes, process)
 
     async def positions(self) -> tuple[Position, ...]:
         """Return where each task is, which the record does not keep."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from mwmagic.diagnosis.known import Known
-    from mwmagic.model.cause import Cause, Location, Origin, Remark, Stall
+    from mwmagic.model.cause import Cause, Location, Origin, Peer, Remark, Stall
     from mwmagic.model.position import Position
     from mwmagic.model.symptom import Finding
 
@@ -188,7 +188,7 @@ def _fill(text: str, finding: Finding, gaps: Sequence[str]) -> str:
 def _known(known: Known | None, cause: Cause) -> list[str]:
     if known is None:
         return []
-    texts = (known.meaning, known.remedy)
+    texts = (known.meaning, known.advice(cause.options))
     meaning, remedy = (_fill(text, cause.finding, cause.gaps) for text in texts)
     edited = _edited(known, cause.where)
     return [f"  {meaning}", f"  Try: {remedy}.", *edited, f"  See {known.link}"]
@@ -196,9 +196,12 @@ def _known(known: Known | None, cause: Cause) -> list[str]:
 
 def _edited(known: Known, where: Location | None) -> list[str]:
     """Return the user's line as it should be, if that is known."""
-    if known.edit is None or where is None or known.edit[0] not in where.source:
+    if known.edit is None or where is None:
         return []
-    edited = where.source.replace(*known.edit)
+    old, new = known.edit
+    edited, found = re.subn(rf"{re.escape(old)}(?!\w)", new, where.source)
+    if not found:
+        return []
     return [f"  Line {where.line or '?'} should read:", f"    {edited}"]
 
 
@@ -227,6 +230,7 @@ def explain(cause: Cause) -> list[str]:
         *_indented(headline(cause) + exception),
         *_where(cause.where, f"{cause.finding.peer} was at" if cause.symptom in _EARLY else "at"),
         *(line for origin in cause.origins for line in _origin(origin)),
+        *_others(cause.others),
         *_known(known, cause),
         *_consequences(cause),
         *_log(cause),
@@ -242,6 +246,19 @@ def _indented(text: str) -> list[str]:
 def _origin(origin: Origin) -> list[str]:
     how = "was raised while handling" if origin.handled else "came from"
     return [*_indented(f"  It {how} {origin.exception}"), *_where(origin.where, "at")]
+
+
+def _others(others: Sequence[Peer]) -> list[str]:
+    """Say where other tasks were, those at the same line together."""
+    places: dict[Location | None, list[str]] = {}
+    for peer in others:
+        places.setdefault(peer.where, []).append(peer.task)
+    lines: list[str] = []
+    for where, tasks in places.items():
+        verb = "was" if len(tasks) == 1 else "were"
+        had = [f"  {listed(tasks)} had finished"]
+        lines += _where(where, f"{listed(tasks)} {verb} at") if where else had
+    return lines
 
 
 def _where(where: Location | None, at: str) -> list[str]:

@@ -9,6 +9,7 @@ from mwmagic.model.ownership import is_ours, is_users
 
 from .exit import exit_code
 from .file import replace
+from .group import grouped, members, notes_of
 from .preparation import announce
 from .standard import standard
 
@@ -49,20 +50,19 @@ def _origins(error: BaseException) -> list[tuple[BaseException, bool]]:
     found: list[tuple[BaseException, bool]] = []
     seen = {id(error)}
     while len(found) < ORIGIN_LIMIT:
-        origin, handled = _origin(error)
-        if origin is None or id(origin) in seen:
+        inner = members(error)
+        nearest = [(one, False) for one in inner] if inner else [_origin(error)]
+        new = [(one, handled) for one, handled in nearest if one and id(one) not in seen]
+        if not new:
             break
-        found.append((origin, handled))
-        seen.add(id(origin))
-        error = origin
-    return found
+        seen.update(id(one) for one, _ in new)
+        found += new
+        error = new[0][0]
+    return found[:ORIGIN_LIMIT]
 
 
 def _origin(error: BaseException) -> tuple[BaseException | None, bool]:
-    """Return what an error was raised from, or else while handling; of a group, a member."""
-    members = getattr(error, "exceptions", None)
-    if isinstance(members, tuple) and members and isinstance(members[0], BaseException):
-        return members[0], False
+    """Return what an error was raised from, or else while handling."""
     if error.__cause__ is not None or error.__suppress_context__:
         return error.__cause__, False
     return error.__context__, True
@@ -71,7 +71,7 @@ def _origin(error: BaseException) -> tuple[BaseException | None, bool]:
 def _message(error: BaseException, characters: int) -> str:
     """Return an error's text; TensorFlow names the cause at the end of a long one."""
     try:
-        text, half = str(error), characters // 2
+        text, half = "\n".join([grouped(error, str(error)), *notes_of(error)]), characters // 2
         return text if len(text) <= characters else f"{text[:half]}\n...\n{text[-half:]}"
     except Exception:  # noqa: BLE001 - the user's own `__str__` may raise anything
         return "<its text is not available>"

@@ -43,6 +43,7 @@ from mwmagic.repairs.imports import after_import
 
 from . import collectives
 from .collectives import CollectiveEnded, Collectives
+from .group import summary
 from .line import descriptor
 from .value import bundle, figures
 
@@ -405,7 +406,7 @@ def _raised(error: BaseException, name: str) -> dict[str, Any]:
         lines = [one.lineno for one in traceback.extract_tb(trace) if one.filename == name]
         line = lines[-1] if lines else None
     try:
-        message = str(error.msg if isinstance(error, SyntaxError) else error)
+        message = summary(error)
         text = _printed(error, trace)
     except Exception:  # noqa: BLE001 - the user's own `__str__` may raise anything
         message = text = "<its text is not available>"

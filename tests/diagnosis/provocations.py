@@ -27,6 +27,27 @@ def total(value):
     return strategy.reduce("SUM", one, axis=None)
 """
 
+BATCH = """
+data = tf.data.Dataset.range(8).batch(4)
+batch = next(iter(strategy.experimental_distribute_dataset(data)))
+"""
+
+# The same with a time limit, and one task that is late.
+TIMED = GANG.replace(
+    "strategy =",
+    "limited = tf.distribute.experimental.CommunicationOptions(timeout_seconds=1.0)\nstrategy =",
+).replace("Strategy()", "Strategy(communication_options=limited)")
+LATE = """
+import time
+
+def upload():
+    time.sleep(600)
+
+if not first:
+    upload()
+total(tf.ones(3))
+"""
+
 # Each task waits for the others by files, and can close its connections.
 MEETING = """
 import json, os, psutil, socket, time
@@ -236,6 +257,31 @@ CASES = (
         MODEL + "tf.keras.callbacks.ModelCheckpoint('model', save_weights_only=True)",
     ),
     Case(
+        "no-extension",
+        "The `save_format` argument is deprecated in Keras 3",
+        MODEL + "make().save('model', save_format='tf')",
+    ),
+    Case(
+        "tf-weights",
+        "Keras 3 only supports V3 `.keras` files, `.weights.h5` files",
+        MODEL + "make().load_weights('checkpoint')",
+    ),
+    Case(
+        "per-replica",
+        "Attempt to convert a value (PerReplica:",
+        GANG + BATCH + "strategy.reduce('MEAN', (batch,), axis=None)",
+    ),
+    Case(
+        "per-replica",
+        "It looks like you are using a PerReplica object while not inside a replica context",
+        GANG + BATCH + "tf.reduce_sum(batch)",
+    ),
+    Case(
+        "scalar-axis",
+        "Invalid reduction dimension 0 for input with 0 dimensions",
+        GANG + "strategy.reduce('MEAN', tf.constant(1.0), axis=0)",
+    ),
+    Case(
         "saved-model",
         "the legacy SavedModel format is not supported by `load_model()` in Keras 3",
         MODEL + "tf.keras.models.load_model('saved')",
@@ -299,6 +345,31 @@ CASES = (
         "tf-config-task",
         "` ... not found in cluster_spec",
         CONFIG.format("config['task']['type'] = 'chief'") + STRATEGY,
+    ),
+    Case(
+        "other-resolver",
+        "/slurm_cluster_resolver.py",
+        "import tensorflow as tf\n"
+        "tf.distribute.cluster_resolver.SlurmClusterResolver(port_base=15000)",
+    ),
+    Case(
+        "other-resolver",
+        "/kubernetes_cluster_resolver.py",
+        "import tensorflow as tf\ntf.distribute.cluster_resolver.KubernetesClusterResolver()",
+    ),
+    Case(
+        "other-resolver",
+        "/gce_cluster_resolver.py",
+        "import tensorflow as tf\n"
+        "tf.distribute.cluster_resolver.GCEClusterResolver('project', 'zone', 'group', 8470)",
+    ),
+    Case(
+        "other-resolver",
+        "/sagemaker_cluster_resolver.py",
+        "import tensorflow as tf\n"
+        "from tensorflow.python.distribute.cluster_resolver import sagemaker_cluster_resolver\n"
+        "resolver = sagemaker_cluster_resolver.SageMakerClusterResolver()\n"
+        "tf.distribute.MultiWorkerMirroredStrategy(cluster_resolver=resolver)",
     ),
     Case(
         "strategy-in-evaluator",
@@ -366,6 +437,25 @@ CASES = (
         "left-early",
         Finding(Symptom.FINISHED_EARLY),
         GANG + "for _ in range(3 if first else 2):\n    total(tf.ones(3))",
+    ),
+    Case(
+        "collective-timeout",
+        "Collective has timed out during execution",
+        TIMED + "total(tf.ones(3))" + LATE,
+    ),
+    Case(
+        "collective-timeout",
+        "Collective has timed out waiting for other workers",
+        TIMED + LATE,
+    ),
+    Case(
+        "different-lines",
+        "Collective instance ... expected type ... and data_type ... but got type",
+        GANG + "with strategy.scope():\n    mean = tf.keras.metrics.Mean()\n"
+        "total(tf.ones(3, tf.int32))\n"
+        "if first:\n"
+        "    print(float(mean.result()))\n"
+        "total(tf.ones(3, tf.int32))",
     ),
     Case(
         "uneven-steps",
@@ -528,6 +618,109 @@ PLAIN = (
     ),
 )
 """What fails under Keras 3 without its repairs."""
+
+LACKING = (
+    ("optimizer.lr", "k.optimizers.Adam().lr"),
+    ("Optimizer(lr=...)", "k.optimizers.Adam(lr=0.1)"),
+    ("optimizer._decayed_lr", "k.optimizers.SGD()._decayed_lr('float32')"),
+    ("optimizer.weights", "k.optimizers.SGD().weights"),
+    ("optimizer.get_weights", "k.optimizers.SGD().get_weights()"),
+    ("optimizer.minimize", "k.optimizers.SGD().minimize"),
+    ("optimizer.get_gradients", "k.optimizers.SGD().get_gradients"),
+    ("optimizer.aggregate_gradients", "k.optimizers.SGD().aggregate_gradients"),
+    (
+        "apply_gradients(experimental_aggregate_gradients=...)",
+        "k.optimizers.SGD().apply_gradients([], experimental_aggregate_gradients=False)",
+    ),
+    (
+        "apply_gradients(experimental_aggregate_gradients=...)",
+        "k.optimizers.SGD().apply_gradients([], skip_gradients_aggregation=True)",
+    ),
+    ("optimizer.get_scaled_loss", "scaled().get_scaled_loss(tf.constant(1.0))"),
+    ("optimizer.get_unscaled_gradients", "scaled().get_unscaled_gradients([])"),
+    ("LossScaleOptimizer.loss_scale", "scaled().loss_scale"),
+    ("keras.optimizers.legacy", "k.optimizers.legacy.Adam()"),
+    ("keras.optimizers.experimental", "k.optimizers.experimental.Adam()"),
+    ("keras.optimizers.experimental", "from tensorflow.keras.optimizers.experimental import Adam"),
+    ("model.fit_generator", "model().fit_generator"),
+    ("model.evaluate_generator", "model().evaluate_generator"),
+    ("model.predict_generator", "model().predict_generator"),
+    ("model.predict_classes", "model().predict_classes"),
+    ("model.predict_proba", "model().predict_proba"),
+    *(
+        ("fit(workers=...)", f"model().{method}, verbose=0, {argument})")
+        for method in ("fit(x, y", "predict(x", "evaluate(x, y")
+        for argument in ("workers=2", "use_multiprocessing=True", "max_queue_size=2")
+    ),
+    ("train_on_batch(reset_metrics=...)", "model().train_on_batch(x, y, reset_metrics=False)"),
+    (
+        "compile(experimental_run_tf_function=...)",
+        "model().compile('sgd', experimental_run_tf_function=False)",
+    ),
+    (
+        "save_weights(save_format=...)",
+        "model().save_weights('a.weights.h5', save_format='h5')",
+    ),
+    ("save(signatures=...)", "model().save('saved', signatures=None)"),
+    ("save(signatures=...)", "model().save('saved', options=None)"),
+    ("model.to_yaml", "model().to_yaml()"),
+    ("model.to_yaml", "k.models.model_from_yaml('')"),
+    ("model.to_yaml", "from keras.models import model_from_yaml"),
+    ("layer.output_shape", "model().layers[-1].output_shape"),
+    ("layer.input_shape", "model().layers[-1].input_shape"),
+    ("layer.get_output_at", "model().layers[-1].get_output_at(0)"),
+    ("layer.get_input_at", "model().layers[-1].get_input_at(0)"),
+    ("layer.add_update", "k.layers.Dense(1).add_update"),
+    ("layer.add_metric", "k.layers.Dense(1).add_metric(k.Input((1,)), name='zero')"),
+    ("Layer(batch_input_shape=...)", "k.layers.LSTM(1, batch_input_shape=(1, 2, 3))"),
+    ("BatchNormalization(fused=...)", "k.layers.BatchNormalization(fused=True)"),
+    ("keras.layers.CuDNNLSTM", "k.layers.CuDNNLSTM(1)"),
+    ("keras.layers.CuDNNLSTM", "from tensorflow.keras.layers import CuDNNGRU"),
+    ("keras.layers.experimental", "k.layers.experimental"),
+    ("keras.layers.experimental", "from tensorflow.keras.layers.experimental import preprocessing"),
+    ("keras.layers.core and the like", "from keras.layers.normalization import x"),
+    ("keras.engine", "from keras.engine.topology import Layer"),
+    ("ModelCheckpoint(period=...)", "k.callbacks.ModelCheckpoint('a.keras', period=2)"),
+    ("TensorBoard(write_grads=...)", "k.callbacks.TensorBoard('logs', write_grads=True)"),
+    ("TensorBoard(write_grads=...)", "k.callbacks.TensorBoard('logs', batch_size=2)"),
+    (
+        "BackupAndRestore(save_before_preemption=...)",
+        "k.callbacks.BackupAndRestore('backup', save_before_preemption=False)",
+    ),
+    ("keras.callbacks.experimental", "k.callbacks.experimental"),
+    ("keras.mixed_precision.experimental", "k.mixed_precision.experimental"),
+    (
+        "keras.mixed_precision.experimental",
+        "from tensorflow.keras.mixed_precision import experimental",
+    ),
+    ("keras.utils.np_utils", "k.utils.np_utils"),
+    ("keras.utils.np_utils", "from keras.utils import np_utils"),
+    ("keras.utils.np_utils", "from keras.utils.np_utils import to_categorical"),
+    ("keras.utils.vis_utils", "from keras.utils.vis_utils import plot_model"),
+    ("keras.utils.multi_gpu_model", "k.utils.multi_gpu_model"),
+    ("keras.utils.multi_gpu_model", "from keras.utils import multi_gpu_model"),
+    ("keras.utils.experimental.DatasetCreator", "k.utils.experimental.DatasetCreator"),
+    (
+        "keras.utils.experimental.DatasetCreator",
+        "from tensorflow.keras.utils.experimental import DatasetCreator",
+    ),
+    ("keras.utils.SidecarEvaluator", "k.utils.SidecarEvaluator"),
+    ("keras.preprocessing.text", "from keras.preprocessing.text import Tokenizer"),
+    ("keras.preprocessing.text", "from keras.preprocessing import text"),
+    (
+        "keras.preprocessing.image.ImageDataGenerator",
+        "from keras.preprocessing.image import ImageDataGenerator",
+    ),
+    ("keras.wrappers.scikit_learn", "from keras.wrappers.scikit_learn import KerasClassifier"),
+    ("keras.wrappers.scikit_learn", "k.wrappers.scikit_learn"),
+    ("keras.estimator", "k.estimator"),
+    ("keras.experimental", "k.experimental"),
+    ("keras.backend.{0}", "k.backend.get_session()"),
+    ("keras.backend.{0}", "from keras.backend.tensorflow_backend import set_session"),
+    ("relu(alpha=...)", "k.activations.relu(x, alpha=0.1)"),
+    ("reduction='auto'", "k.losses.MeanSquaredError(reduction='auto')"),
+)
+"""What Keras 3 lacks, by what it is, each as a line of Python that fails for want of it."""
 
 NOTED = (
     Case(

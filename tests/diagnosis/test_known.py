@@ -137,7 +137,7 @@ def shows(run, name, sign):
     """Whether the sign of an entry is in what a run said."""
     logs = [run.logs(task).decode() for task in run.cluster.tasks]
     signs, symptoms = ((), (sign,)) if isinstance(sign, Finding) else ((sign,), ())
-    entry = replace(ENTRIES[name], signs=signs, symptoms=symptoms)
+    entry = replace(ENTRIES[name], signs=signs, symptoms=symptoms, when=None)
     return recognise([entry], [run.cause.finding, *logs]) is not None
 
 

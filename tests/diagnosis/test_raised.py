@@ -93,6 +93,25 @@ try:
 except OSError as error:
     raise RuntimeError("the data cannot be prepared") from error
 """
+GROUP = """
+class Group(Exception):  # as Python 3.11 has it, and `exceptiongroup` before
+    def __init__(self, text, exceptions):
+        super().__init__(text)
+        self.exceptions = tuple(exceptions)
+
+def load(part):
+    error = ValueError(f"part {part} is empty")
+    error.__notes__ = ["see the delivery of Monday"]
+    raise error
+
+failures = []
+for part in (3, 7):
+    try:
+        load(part)
+    except ValueError as error:
+        failures.append(error)
+raise Group("unhandled errors (2 sub-exceptions)", failures)
+"""
 MAP = """
 import tensorflow as tf
 
@@ -153,6 +172,22 @@ def test_the_error_of_a_run_says_what_it_came_from(tmp_path):
         f"  at {script}, line 3, in load",
         '    raise OSError("no such file\\nin the archive")',
     ]
+
+
+@pytest.mark.slow
+def test_the_error_of_a_run_names_all_that_is_in_a_group_with_its_notes(tmp_path):
+    with Cluster(1, directory=tmp_path, warm=False, grace=0.1) as cluster:
+        _, lines = fails(cluster, tmp_path, GROUP)
+    script = tmp_path / "main.py"
+    each = [f"ValueError: part {part} is empty" for part in (3, 7)]
+    told = "; ".join(f"{one} (see the delivery of Monday)" for one in each)
+    assert lines[0].endswith(f"Group: unhandled errors (2 sub-exceptions): {told}")
+    for one in each:
+        at = lines.index(f"  It came from {one}")
+        assert lines[at + 1 : at + 3] == [
+            "    see the delivery of Monday",
+            f"  at {script}, line 10, in load",
+        ]
 
 
 @pytest.mark.slow

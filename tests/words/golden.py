@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from mwmagic.model.cause import Cause, Location, Origin, Remark, Stall
+from mwmagic.model.cause import Cause, Location, Origin, Peer, Remark, Stall
 from mwmagic.model.position import Position, Whereabouts
 from mwmagic.model.symptom import Finding, Symptom
 from mwmagic.words.failure import ended, explain, headline, position, remark, sentence, stalled
@@ -52,8 +52,21 @@ FINDINGS = (
 WHERE = Location("main.py", 9, "train", "fit()", "In [7]")
 CAUSES = (
     Cause(FULL, "ValueError: bad", WHERE, "module-missing", ("x.y",), ("worker:0",)),
-    Cause(FULL, where=replace(WHERE, source="accuracy.reset_states()"), known="reset-states"),
-    Cause(KILLED, known="killed", log=("one", "two")),
+    Cause(
+        FULL,
+        where=replace(WHERE, source="accuracy.reset_states()"),
+        known="reset-states",
+        options={"keras": "auto"},
+    ),
+    Cause(KILLED, known="killed", log=("one", "two"), options={"restarts": "0"}),
+    Cause(KILLED, known="killed", options={"restarts": "1"}),
+    Cause(
+        FULL,
+        "InternalError: Collective instance 112 expected type 0",
+        replace(WHERE, line=12),
+        "different-lines",
+        others=(Peer("worker:0", WHERE), Peer("worker:2", WHERE), Peer("worker:3")),
+    ),
     Cause(KILLED, consequences=tuple(f"worker:{index}" for index in range(2, 20))),
     Cause(FULL, where=Location("main.py"), known="of another version"),
     Cause(

@@ -1,0 +1,65 @@
+"""What is told in a line of what user code raised: its notes, and what is in a group."""
+
+from __future__ import annotations
+
+import pytest
+
+from mwmagic.worker.failure import report
+from mwmagic.worker.group import MEMBERS_LIMIT, summary
+
+
+class Group(Exception):
+    """As Python 3.11 has it, and `exceptiongroup` before."""
+
+    def __init__(self, text, exceptions):
+        super().__init__(text)
+        self.exceptions = exceptions
+
+
+def noted(error, *notes):
+    error.__notes__ = list(notes)
+    return error
+
+
+FIRST, SECOND = ValueError("first is empty"), noted(OSError("second"), "locked", "since Monday")
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (ValueError("one\ntwo"), "one"),
+        (noted(ValueError("one"), "see x\ny"), "one (see x)"),
+        (noted(ValueError("one"), 3), "one"),
+        (
+            Group("two", (FIRST, SECOND)),
+            "two: ValueError: first is empty; OSError: second (locked; since Monday)",
+        ),
+        (
+            Group("outer", (Group("inner", (FIRST,)), KeyError())),
+            "outer: ValueError: first is empty; KeyError",
+        ),
+        (Group("of another kind", ["x"]), "of another kind"),
+        (
+            Group("many", (FIRST,) * 99),
+            f"many: {'; '.join(['ValueError: first is empty'] * 5)}; ...",
+        ),
+        (SyntaxError("invalid", ("x.py", 1, 1, "x x")), "invalid"),
+    ],
+)
+def test_an_error_in_a_line(error, expected):
+    assert summary(error) == expected
+
+
+def test_a_group_that_contains_itself_comes_to_an_end():
+    group = Group("round", ())
+    group.exceptions = (*[FIRST] * MEMBERS_LIMIT, group)
+    assert summary(group).startswith("round: ValueError")
+
+
+def test_a_report_has_the_members_of_a_group_as_origins(tmp_path):
+    told = report(Group("two", (FIRST, SECOND)), "main.py", str(tmp_path / "report.json"))
+    assert told["message"] == summary(Group("two", (FIRST, SECOND)))
+    assert [one["message"] for one in told["origins"]] == [
+        "first is empty",
+        "second\nlocked\nsince Monday",
+    ]
