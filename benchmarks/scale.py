@@ -1,6 +1,6 @@
 """What grows with the number of tasks and hosts: the supervisor's answers, memory and CPU time.
 
-Tasks "here" are plain Python processes on this machine. The others are tasks of `mwmagic.testing`
+Tasks "here" are plain Python processes on this machine. The others are tasks of `tests/support`
 on hosts in the supervisor's own process, so that what fake agents and tasks cost is counted as the
 supervisor's. Every task prints its progress once a second while all print. A larger cluster is
 compared with a smaller one of the same kind; `gang` is the state machine alone.
@@ -28,10 +28,13 @@ from mwmagic.model.messages import MESSAGE_BYTES, VERSION, decode, encode
 from mwmagic.model.options import ClusterOptions
 from mwmagic.model.start import Start
 from mwmagic.supervisor.supervisor import Supervisor
-from mwmagic.testing import FakeEngine, FakeMachine
 
 from .case import Case, Line
 from .ratio import alternated
+
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+
+from support import FakeEngine, FakeMachine
 
 SLOTS = 8
 """Tasks on each fake host."""

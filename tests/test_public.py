@@ -24,8 +24,6 @@ ROOMS = {
     "engines": {
         *("ENGINES", "Engine", "GROUP", "Host", "agent_command", "engine_for", "engine_names"),
     },
-    "testing": {"FakeAgent", "FakeEngine", "FakeMachine", "FakeWorker", "Script", "Wire"},
-    "testing.conformance": {"CHECKS", "NotConforming", "Subject", "perform"},
 }
 """What each public room shows; `mwmagic.keras` shows nothing."""
 

@@ -32,7 +32,6 @@ MAY_IMPORT = {
     "keras": {"model", "repairs"},
     "engines": PURE | {"agent"},
     "supervisor": READERS | {"cells", "agent", "engines", "worker"},
-    "testing": PURE | {"agent", "engines", "supervisor"},
     "client": READERS | {"worker"},
     "dashboard": READERS | {"client"},
     "magics": READERS | {"client", "dashboard"},

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from support import FakeEngine, FakeMachine
+from support.conformance import CHECKS, Subject, perform
 
 from mwmagic.engines import ENGINES, engine_for
 from mwmagic.model.options import ClusterOptions
-from mwmagic.testing import FakeEngine, FakeMachine
-from mwmagic.testing.conformance import CHECKS, Subject, perform
 
 pytestmark = pytest.mark.usefixtures("nothing_survives")
 

@@ -15,6 +15,7 @@ from accidents import LOST, agent, had, kill, link, owned, way_back, way_there, 
 from processes import children, command, eventually, labelled, variables
 from pythons import apart, elsewhere, program
 from raylets import GPUS
+from support.conformance import CHECKS, Subject
 from training import assert_it_is_found_elsewhere_on_one, trained
 
 from mwmagic import Cluster
@@ -26,7 +27,6 @@ from mwmagic.model.cluster import make_tasks
 from mwmagic.model.machine import Machine
 from mwmagic.model.options import ClusterOptions
 from mwmagic.model.symptom import Symptom
-from mwmagic.testing.conformance import CHECKS, Subject
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("rays", "nothing_survives", "idle")]
 

@@ -19,6 +19,7 @@ from accidents import LOST, agent, clients, had, kill, link, owned, way_back, wa
 from processes import children, eventually, running
 from pythons import apart, elsewhere, program
 from slurm import GPUS
+from support.conformance import CHECKS, Subject
 from training import assert_it_is_found_elsewhere_on_one, trained
 
 from mwmagic import Cluster, clusters
@@ -30,7 +31,6 @@ from mwmagic.model.cluster import make_tasks
 from mwmagic.model.machine import Machine
 from mwmagic.model.options import ClusterOptions
 from mwmagic.model.symptom import Symptom
-from mwmagic.testing.conformance import CHECKS, Subject
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("slurm", "nothing_survives", "idle")]
 

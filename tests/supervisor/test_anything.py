@@ -9,6 +9,7 @@ import time
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from support import FakeEngine, FakeMachine
 
 from mwmagic.diagnosis import Exit, diagnose, kind, remarks
 from mwmagic.diagnosis.stacks import parse
@@ -27,7 +28,6 @@ from mwmagic.model.status import RunStatus
 from mwmagic.model.text import finite
 from mwmagic.record import TaskPaths
 from mwmagic.supervisor.process import TaskProcess
-from mwmagic.testing import FakeEngine, FakeMachine
 
 PIECES = [
     b"Traceback (most recent call last):\n",

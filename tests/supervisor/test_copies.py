@@ -6,12 +6,12 @@ import asyncio
 from errno import ENOSPC
 
 import pytest
+from support import FakeEngine, FakeMachine
 
 from mwmagic.agent.wire import LOG_LOST
 from mwmagic.engines.channel import Channel
 from mwmagic.errors import SupervisorError
 from mwmagic.supervisor.copies import Copy, Logs
-from mwmagic.testing import FakeEngine, FakeMachine
 
 FAR = bytes(range(256)) * 1000
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from support import FakeEngine, FakeMachine
 
 from mwmagic.model.cause import Stall
 from mwmagic.model.options import ClusterOptions
@@ -15,7 +16,6 @@ from mwmagic.supervisor import run as module
 from mwmagic.supervisor.order import Order
 from mwmagic.supervisor.place import Place
 from mwmagic.supervisor.run import LiveRun
-from mwmagic.testing import FakeEngine, FakeMachine
 
 
 class Scene:

@@ -7,11 +7,11 @@ import os
 
 import pytest
 from served import Refused, served
+from support import FakeEngine, FakeMachine
 
 from mwmagic.model.options import ClusterOptions
 from mwmagic.model.start import Start
 from mwmagic.supervisor import fetches
-from mwmagic.testing import FakeEngine, FakeMachine
 
 pytestmark = pytest.mark.usefixtures("nothing_survives")
 

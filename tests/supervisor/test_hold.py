@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 from served import joined, served
+from support import FakeEngine, FakeMachine
 
 from mwmagic.model.options import ClusterOptions
 from mwmagic.model.start import Start
 from mwmagic.supervisor import supervisor
-from mwmagic.testing import FakeEngine, FakeMachine
 
 pytestmark = pytest.mark.usefixtures("nothing_survives")
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from served import served
+from support import FakeEngine, FakeMachine
 
 from mwmagic import gang
 from mwmagic.dashboard.feed import Feed
@@ -24,7 +25,6 @@ from mwmagic.model.options import ClusterOptions
 from mwmagic.model.start import Start
 from mwmagic.model.status import RunStatus
 from mwmagic.supervisor import node, supervisor
-from mwmagic.testing import FakeEngine, FakeMachine
 from mwmagic.words.run import words
 
 

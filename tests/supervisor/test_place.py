@@ -7,6 +7,8 @@ import dataclasses
 from pathlib import Path
 
 import pytest
+from support import FakeEngine, FakeMachine
+from support import agent as agents
 
 from mwmagic.agent.wire import AGENT_LOST
 from mwmagic.engines import channel
@@ -17,8 +19,6 @@ from mwmagic.model.start import Start
 from mwmagic.supervisor import place as module
 from mwmagic.supervisor.order import Order
 from mwmagic.supervisor.place import Place
-from mwmagic.testing import FakeEngine, FakeMachine
-from mwmagic.testing import agent as agents
 
 
 class Scene:

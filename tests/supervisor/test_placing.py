@@ -7,13 +7,13 @@ from contextlib import asynccontextmanager
 
 import pytest
 from served import Refused, served
+from support import FakeEngine, FakeMachine
 
 from mwmagic.engines import Host
 from mwmagic.errors import ClusterError, SupervisorError
 from mwmagic.model.options import ClusterOptions
 from mwmagic.model.start import Start
 from mwmagic.supervisor.place import Place
-from mwmagic.testing import FakeEngine, FakeMachine
 
 pytestmark = pytest.mark.usefixtures("nothing_survives")
 

@@ -53,7 +53,7 @@ class FakeAgent:
         self._tasks = {asyncio.create_task(self._serve())}
         machine.agents.add(self)
 
-    def emit(self, kind: str, **fields: Any) -> None:  # noqa: ANN401 - JSON values
+    def emit(self, kind: str, **fields: Any) -> None:
         """Send an event."""
         self._wire.report(encode({"type": kind, **fields}))
 
@@ -96,7 +96,7 @@ class FakeAgent:
             known = {name: command[name] for name in ("id", "process", "key") if name in command}
             self.emit("refused", command=command["type"], reason=None, error=str(error), **known)
 
-    def _spawn(self, coroutine: Any) -> None:  # noqa: ANN401 - of any result
+    def _spawn(self, coroutine: Any) -> None:
         task = asyncio.ensure_future(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

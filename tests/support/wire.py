@@ -89,7 +89,7 @@ class Wire:
         self.events.feed(data or b"")
 
     def _command(self, data: bytes | None) -> None:
-        if self.commands._eof:  # type: ignore[attr-defined]  # noqa: SLF001 - at_eof() is false while data is left
+        if self.commands._eof:  # type: ignore[attr-defined]
             return
         if data is None:
             self.commands.feed_eof()
