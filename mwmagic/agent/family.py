@@ -141,12 +141,15 @@ class Family:
                 return as_text(variable[len(start) :])
         return None
 
-    def kill(self, rows: Iterable[Row]) -> None:
-        """Kill processes with their process groups, so that a fork in progress cannot escape."""
+    def kill(self, rows: Iterable[Row], *, alone: bool = False) -> None:
+        """Kill processes; unless others are spared, with their groups.
+
+        A fork in progress cannot escape that.
+        """
         own = os.getpgid(0)
         for row in (row for row in rows if row.alive):
             # It may be gone by now, or out of reach because it changed its user.
             with suppress(ProcessLookupError, PermissionError):
                 # When its row was read, it may have been in the group of the zygote that forked it.
                 group = os.getpgid(row.pid)
-                os.kill(row.pid if group == own else -group, signal.SIGKILL)
+                os.kill(row.pid if alone or group == own else -group, signal.SIGKILL)

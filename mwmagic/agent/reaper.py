@@ -22,6 +22,14 @@ LATER_RESCAN_SECONDS = 0.2
 """The interval it grows to while they do not die."""
 
 
+HELPER_SECONDS = 1.0
+"""How long a worker's descendants may outlive it: some have work to do only then.
+
+The resource tracker of `multiprocessing` removes shared memory that its process left; it ends by
+itself, as its pipe ends.
+"""
+
+
 class Reaper:
     """Kills the descendants of workers that end, and waits for orphans.
 
@@ -63,7 +71,9 @@ class Reaper:
         if now < self.rescan or not self.purging:
             return
         rows = [row for row in self.family.look() if self.lost(row)]
-        self.family.kill(row for row in rows if row.owner != UNKNOWN_OWNER)
+        spared = [row.pid for row in rows if self.spared(row, now)]
+        known = [row for row in rows if row.owner != UNKNOWN_OWNER]
+        self.family.kill([row for row in known if row.pid not in spared], alone=bool(spared))
         self.left.clear()
         for row in rows:  # zombies count too: what they forked last may be too new to be seen
             self.left.setdefault(row.owner, []).append(row.pid)
@@ -90,6 +100,13 @@ class Reaper:
             return False
         process = self.processes.get(row.owner)
         return process is None or process.dying
+
+    def spared(self, row: Row, now: float) -> bool:
+        """Return whether a descendant still has time to end by itself, as its worker ends."""
+        process = self.processes.get(row.owner or "")
+        if process is None or row.pid == process.pid:
+            return False
+        return process.exit is None or now < process.exited_at + HELPER_SECONDS
 
     def ended(self, process: Process) -> None:
         """Look for what a worker left; of those killed together, which are known, for the last."""

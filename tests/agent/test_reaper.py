@@ -18,6 +18,7 @@ from mwmagic.agent.family import Row
 from mwmagic.agent.reaper import (
     AWAITED_RESCAN_SECONDS,
     FIRST_RESCAN_SECONDS,
+    HELPER_SECONDS,
     LATER_RESCAN_SECONDS,
     Reaper,
 )
@@ -33,7 +34,7 @@ class Family:
         self.scans += 1
         return [SimpleNamespace(pid=pid, owner=owner) for pid, owner in self.owners.items()]
 
-    def kill(self, rows):
+    def kill(self, rows, *, alone=False):
         self.killed += [row.pid for row in rows]
 
 
@@ -42,6 +43,8 @@ class Worker(SimpleNamespace):
 
     def __init__(self, pid):
         super().__init__(pid=pid, doomed=False, exit=None)
+
+    exited_at = 0.0
 
     @property
     def dying(self):
@@ -101,6 +104,24 @@ def test_a_descendant_is_killed_before_its_worker_is_cleared(world):
     del world.family.owners[7]
     assert world.scans(5.1) >= 2
     assert world.reaper.cleared("a")
+
+
+def test_what_a_worker_leaves_has_a_moment_to_end_by_itself(world):
+    world.family.owners[7] = "a"
+    world.workers["a"].exited_at = 5.0
+    world.exits("a")
+    world.reaper.purge(5.0 + HELPER_SECONDS / 2)
+    assert world.family.killed == []
+    assert not world.reaper.cleared("a"), "it may still be at work"
+    world.reaper.purge(5.0 + HELPER_SECONDS)
+    assert world.family.killed == [7]
+
+
+def test_what_a_killed_worker_leaves_has_its_moment_after_the_worker(world):
+    world.family.owners[7] = "a"
+    world.doom("a")
+    world.reaper.purge(5.0)
+    assert world.family.killed == [1]
 
 
 def test_while_killed_workers_end_scans_are_rare_and_after_the_last_at_once(world):
