@@ -17,7 +17,7 @@ from mwmagic.words.run import remarks
 
 FILES = {
     "torch": "",  # the framework, which is not needed here
-    "slow_one": "import os\nPID = os.getpid()\n",
+    "slow_one": "import os\nPID, SIZE = os.getpid(), os.environ.get('SLOW_ONE_SIZE')\n",
     "slow_one_settings": "import slow_one\n",
     "thread_one": "import threading, time\n"
     "threading.Thread(target=time.sleep, args=(99,), daemon=True).start()\n",
@@ -153,12 +153,61 @@ def test_a_module_of_which_a_fork_would_lose_something_is_left_out(declared, bad
         assert printed(cluster, code + "\nos._exit(0)") == [expected] * 2
 
 
+ANOTHER = "workers start cold: the warm process has imported with another SLOW_ONE_SIZE; "
+
+
 @pytest.mark.slow
-def test_a_variable_that_it_may_read_starts_a_worker_cold(declared):
+@pytest.mark.parametrize("how", ["given", "set"])
+def test_a_variable_that_an_import_read_starts_one_run_cold(declared, how):
+    code = "import os, sys\nos.environ['SLOW_ONE_SIZE'] = '3'\n" if how == "set" else "import sys\n"
+    code += "there = 'slow_one' in sys.modules\nimport slow_one\nprint(there, slow_one.SIZE)"
+    env = {"SLOW_ONE_SIZE": "3"} if how == "given" else {}
     with declared(preload=("slow_one",)) as cluster:
-        env = {"SLOW_ONE_SIZE": "3"}
-        assert printed(cluster, LOOK, env=env) == ["False False\nTrue\n"] * 2
-        assert printed(cluster, LOOK) == ["True False\nFalse\n"] * 2
+        first = cluster.machines[0].warm.pid
+        assert printed(cluster, code, env=env) == ["False 3\n"] * 2
+        assert remarks(cluster.latest.status()) == [
+            f"{ANOTHER}the next run of this program is warm."
+        ]
+        eventually(lambda: cluster.machines[0].warm.pid not in (None, first), "another one")
+        assert printed(cluster, code, env=env) == ["True 3\n"] * 2
+        assert remarks(cluster.latest.status()) == []
+        assert printed(cluster, LOOK) == ["False False\nTrue\n"] * 2
+
+
+@pytest.mark.slow
+def test_what_may_set_one_starts_each_run_cold(declared):
+    code = "import os\nfor name in ['SLOW_ONE_SIZE']:\n    os.environ[name] = '3'\n"
+    code += "import slow_one\nprint(slow_one.SIZE)"
+    with declared(preload=("slow_one",)) as cluster:
+        for _ in range(2):
+            assert printed(cluster, code) == ["3\n"] * 2
+            [said] = remarks(cluster.latest.status())
+            assert said.startswith("workers start cold: main.py:3 may set variables")
+
+
+@pytest.mark.slow
+def test_a_library_that_is_edited_is_the_new_one(declared, tmp_path):
+    code = "import slow_one\nprint(hasattr(slow_one, 'NEW'))"
+    with declared(preload=("slow_one",)) as cluster:
+        assert printed(cluster, code) == ["False\n"] * 2
+        file = tmp_path / "lib" / "site-packages" / "slow_one.py"
+        file.write_text("NEW = True\n")
+        assert printed(cluster, code) == ["True\n"] * 2
+        [said] = remarks(cluster.latest.status())
+        assert said.startswith(f"workers start cold: {file} is not as it was read")
+        eventually(lambda: cluster.machines[0].warm.state == "ready", "another one")
+        assert printed(cluster, code) == ["True\n"] * 2
+        assert cluster.latest.status().tasks["worker:0"].warm
+
+
+@pytest.mark.slow
+def test_a_module_beside_the_program_is_the_programs(declared, tmp_path):
+    (tmp_path / "work" / "slow_one.py").write_text("OWN = True\n")
+    with declared(preload=("slow_one",)) as cluster:
+        assert printed(cluster, "import slow_one\nprint(slow_one.OWN)") == ["True\n"] * 2
+        [said] = remarks(cluster.latest.status())
+        assert "the warm process has imported (slow_one)" in said
+        assert cluster.machines[0].warm.state == "ready"
 
 
 def test_what_cannot_be_imported_is_refused(declared, monkeypatch):

@@ -1,6 +1,6 @@
 """Starts the agent: ``python -I -S DIR/__main__.py [FOLDER]``.
 
-Or a zygote: ``python -I -S DIR/__main__.py zygote SPARES BOOTSTRAP MODULE ...``, or one of the
+Or a zygote: ``python -I -S DIR/__main__.py zygote BOOTSTRAP MODULE ...``, or one of the
 agent's inquiries: ``python DIR/__main__.py versions NAME ...`` and
 ``python -I -S DIR/__main__.py reach``.
 
@@ -23,11 +23,12 @@ def make_package() -> None:
     sys.modules[PACKAGE] = package
 
 
+STARTED = frozenset(sys.modules)
 make_package()
 if sys.argv[1:2] == ["zygote"]:
     from _mwmagic_agent.zygote import run  # type: ignore[import-not-found]
 
-    run()
+    run(STARTED)
 elif sys.argv[1:2] == ["versions"]:
     from _mwmagic_agent.versions import run  # type: ignore[import-not-found]
 

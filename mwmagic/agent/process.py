@@ -32,6 +32,7 @@ class Process:
         self.pid = 0
         self.pidfd = -1
         self.warm = False
+        self.cold: dict[str, Any] | None = None
         self.asked = time.monotonic()
         self.deadline: float | None = None
         self.doomed = False

@@ -32,8 +32,11 @@ PACKET_BYTES = 64 << 10
 ORDER_DESCRIPTORS = 4
 """A zygote gets these with each order: the request, the output, the answer's pipe, the line."""
 
-STALE = "stale"
-"""What a fork of a zygote answers if other packages are installed than when that began."""
+COLD_INSTALLED = "cold-installed"
+COLD_FILE = "cold-file"
+COLD_MODULE = "cold-module"
+"""Why a worker is not forked: other packages are installed than when the zygote began; a file has
+changed that it has read; a module beside the program has the name of one that it has imported."""
 
 AGENT_LOST = "agent-lost"
 NOT_STARTED = "not-started"
@@ -132,7 +135,7 @@ EVENTS: dict[str, Fields] = {
     "held": {"id": int, "ports": list},
     "listening": {"id": int},
     "reached": {"id": int, "results": list},
-    "warmed": {"key": str, "pid": int, "seconds": NUMBER},
+    "warmed": {"key": str, "pid": int, "seconds": NUMBER, "reads": list, "sets": dict},
     "cooled": {"key": str, "error": str, "module": (str, type(None))},
     "stale": {"key": str},
     "started": {
@@ -141,6 +144,7 @@ EVENTS: dict[str, Fields] = {
         "time": NUMBER,
         "wall": NUMBER,
         "warm": bool,
+        "cold": (dict, type(None)),
     },
     "output": {"process": str, "offset": int, "data": str},
     "said": {"process": str, "time": NUMBER, "size": int, "data": str},
@@ -171,8 +175,10 @@ EVENTS: dict[str, Fields] = {
 ``need`` comes from the agent's loader, which lacks the code. ``hello`` says which interpreter and
 which copy of this package are there, for the commands that use them, a ``folder`` for files that
 are brought, and the machine's IP addresses by network interface.
+``warmed`` says which variables a zygote's imports have read, and which they have set.
 ``cooled`` says that there is no zygote, and which module is the reason if one is; ``stale`` that a
-zygote ends because other packages are installed by now.
+zygote ends because what it has read is not as it was. ``started`` says ``why`` a worker was not
+forked from the zygote that was named, and ``what`` differs.
 ``found`` has None for a package that is not there, and no text for one without a version.
 ``reached`` has None for each target that was reached; otherwise ``why`` not (one of `OBSTACLES`),
 the IP addresses ``at`` which it was sought, and the ``error``.

@@ -15,7 +15,7 @@ from .reaper import Reaper
 from .relay import Relay
 from .spawn import spawn
 from .system import catches, clocks, has_open, number_of, reason_of, waiting_in
-from .wire import LOG_LOST, NOT_STARTED, REMAINS, STALE, as_text
+from .wire import COLD_MODULE, LOG_LOST, NOT_STARTED, REMAINS, as_text, parsed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -111,8 +111,10 @@ class Workers:
         answer = waiting_in(reply)
         self.loop.unwatch(reply)
         os.close(reply)
-        if process.warm and answer == STALE.encode():
-            self.zygotes.spoil(process.command["zygote"])
+        if process.warm and answer.startswith(b"{"):
+            process.cold = parsed(answer)
+            if process.cold["why"] != COLD_MODULE:
+                self.zygotes.spoil(process.command["zygote"])
             answer = b""
         if process.warm and not answer:
             if process.doomed:
@@ -142,6 +144,7 @@ class Workers:
         self.loop.watch(process.pidfd, lambda: self.exited(process))
         self.relay.watch(process)
         fields = {"process": process.name, "pid": process.pid, "warm": process.warm}
+        fields["cold"] = process.cold
         self.outlet.emit("started", **fields, **clocks())
         if process.deadline is not None and process.deadline > time.monotonic():
             process.signal(signal.SIGTERM)  # it was asked to end before it had started

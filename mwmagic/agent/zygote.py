@@ -28,12 +28,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .basis import Basis
 from .imports import Unfit, check_forkable, flush, import_ahead, import_all
-from .installations import Installations
 from .memory import release, uncollected
 from .system import LIBC, PR_SET_PDEATHSIG, wear
 from .variables import LABEL, LINE
-from .wire import ORDER_DESCRIPTORS, STALE, as_bytes
+from .wire import ORDER_DESCRIPTORS, as_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,15 +68,16 @@ def load(path: str) -> ModuleType:
     return module
 
 
-def prepare(bootstrap: str, names: list[str], ahead: list[str]) -> ModuleType:
+def prepare(bootstrap: str, names: list[str], ahead: list[str], basis: Basis) -> ModuleType:
     """Do what all workers have in common; raise RuntimeError if that would be useless."""
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     module = load(bootstrap)
     with uncollected():
-        missing = import_all(names)
-        if len(missing) == len(names):
-            raise RuntimeError("; ".join(missing))
-        import_ahead(ahead)
+        with basis.importing():
+            missing = import_all(names)
+            if len(missing) == len(names):
+                raise RuntimeError("; ".join(missing))
+            import_ahead(ahead)
         module.preload()
     return module
 
@@ -101,10 +102,11 @@ def say(channel: socket.socket, **fields: object) -> None:
     channel.sendall(json.dumps(fields).encode("ascii") + b"\n")
 
 
-def serve(channel: socket.socket, agent: int, installations: Installations) -> list[str]:
+def serve(channel: socket.socket, agent: int, basis: Basis) -> list[str]:
     """Fork workers until the agent is gone; return only in a worker, with its argv."""
     while True:
         orders = gathered(channel)
+        changed = basis.changed()
         middle, own = forked(orders)
         for descriptor in (one for order in orders if order is not own for one in order):
             os.close(descriptor)
@@ -112,9 +114,12 @@ def serve(channel: socket.socket, agent: int, installations: Installations) -> l
             os.setsid()  # before it has a badge, by which the agent may kill its process group
             reseed()
             channel.close()
-            if installations.changed:
-                refuse(own[2], STALE)
-            return become(own, agent, middle)
+            request = requested(own[0])
+            why = changed or basis.differs(request["cwd"], request["argv"][2])
+            if why is not None:
+                refuse(own[2], json.dumps({"why": why[0], "what": why[1]}))
+            request["env"] = {**basis.sets, **request["env"]}
+            return become(request, own, agent, middle)
 
 
 def gathered(channel: socket.socket) -> list[list[int]]:
@@ -179,10 +184,15 @@ def refuse(answer: int, reason: str) -> NoReturn:
     os._exit(127)
 
 
-def become(order: list[int], agent: int, middle: int) -> list[str]:
+def requested(letter: int) -> dict[str, Any]:
+    """Read the request for a worker."""
+    found: dict[str, Any] = json.loads(os.pread(letter, os.fstat(letter).st_size, 0))
+    return found
+
+
+def become(request: dict[str, Any], order: list[int], agent: int, middle: int) -> list[str]:
     """Turn a fresh fork into the requested process, and return its argv."""
     letter, output, answer, line = order
-    request: dict[str, Any] = json.loads(os.pread(letter, os.fstat(letter).st_size, 0))
     wear(request["badge"])
     for target in (1, 2):
         os.dup2(output, target)
@@ -239,39 +249,48 @@ def reseed() -> None:
         generators.seed()
 
 
-def main() -> tuple[ModuleType, list[str]]:
+def main(started: frozenset[str]) -> tuple[ModuleType, list[str]]:
     """Import, then fork workers; return only in a worker."""
-    agent, installations = os.getppid(), Installations()
+    agent, basis = os.getppid(), Basis(started)
     channel = take_socket()
     hide_folder()
     _, _, bootstrap, *names = sys.argv
     at = names.index("--") if "--" in names else len(names)
-    module = prepared(channel, partial(prepare, bootstrap, names[:at], names[at + 1 :]))
-    return module, serve(channel, agent, installations)
+    module = prepared(channel, basis, partial(prepare, bootstrap, names[:at], names[at + 1 :]))
+    return module, serve(channel, agent, basis)
 
 
-def prepared(channel: socket.socket, imports: Callable[[], ModuleType]) -> ModuleType:
+def prepared(
+    channel: socket.socket, basis: Basis, imports: Callable[[Basis], ModuleType]
+) -> ModuleType:
     """Import, and tell the agent that this process can be forked, or why not, and end.
 
     The imports return the workers' bootstrap module.
     """
     try:
-        bootstrap = imports()
+        bootstrap = imports(basis)
         check_forkable()
         bootstrap.remember()
+        basis.note()
     except Exception as error:  # noqa: BLE001 - imported code may raise anything
         unfit = error.module if isinstance(error, Unfit) else None
         say(channel, error=f"{type(error).__name__}: {error}"[:5000], module=unfit)
         flush()
         os._exit(1)
     settle()
-    say(channel, error=None, module=None)
+    say(channel, error=None, module=None, reads=sorted(basis.reads), sets=basis.sets)
     return bootstrap
 
 
-def run() -> None:
-    """Import and fork; in a worker, do what ``python BOOTSTRAP ...`` would do."""
-    bootstrap, argv = main()
+def run(started: frozenset[str]) -> None:
+    """Import and fork; in a worker, do what ``python BOOTSTRAP ...`` would do.
+
+    Parameters
+    ----------
+    started : frozenset of str
+        The modules that Python has imported as it started.
+    """
+    bootstrap, argv = main(started)
     sys.modules["__main__"] = bootstrap
     sys.argv = argv[1:]
     sys.path.insert(0, os.path.dirname(os.path.realpath(argv[1])))  # noqa: PTH120 - `pathlib` is slow

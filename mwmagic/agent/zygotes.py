@@ -53,6 +53,7 @@ class Zygote:
         self.retired = False
         self.error: str | None = None
         self.unfit: str | None = None
+        self.basis: dict[str, Any] = {}
         self.socket = channel
         self.socket.settimeout(0)
         self.output = output
@@ -85,6 +86,7 @@ class Zygote:
             return  # it died without a message
         self.error, self.unfit = said.get("error"), said.get("module")
         if self.error is None:
+            self.basis = {"reads": said["reads"], "sets": said["sets"]}
             self.seconds = time.monotonic() - self.began
 
     def fork(self, process: Process) -> int:
@@ -179,7 +181,7 @@ class Zygotes:
             zygote.retire()
 
     def spoil(self, key: str) -> None:
-        """Let a zygote end since whose beginning packages were installed or removed."""
+        """Let a zygote end that has read what is not as it was."""
         zygote = self.known.get(key)
         if zygote is not None and zygote.ready:
             zygote.retire()
@@ -201,7 +203,7 @@ class Zygotes:
     def warmed(self, zygote: Zygote) -> None:
         """Report a zygote that is ready."""
         if zygote.ready:
-            fields = {"pid": zygote.pid, "seconds": zygote.seconds}
+            fields = {"pid": zygote.pid, "seconds": zygote.seconds, **zygote.basis}
             self.outlet.emit("warmed", key=zygote.key, **fields)
 
     def cooled(self, zygote: Zygote) -> None:

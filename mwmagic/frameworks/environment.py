@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from functools import cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from mwmagic.model.cluster import ClusterSpec, make_tasks
-from mwmagic.model.module import package_of
 from mwmagic.model.variables import SESSION
 
 from . import framework_for, frameworks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Container, Iterable, Mapping
 
     from mwmagic.model.cluster import Task
 
@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 __all__ = [
     "backend_environment",
     "default_environment",
-    "early",
-    "forkable",
+    "differing",
     "inheritable",
+    "is_early",
+    "is_settable",
     "meeting_environment",
     "option_environment",
     "set_by_user",
@@ -31,29 +32,43 @@ __all__ = [
 ]
 
 _EARLY = (
+    "BLIS_",
     "CUDA_",
+    "GLIBC_",
     "GOMP_",
+    "GOTO_",
+    "HDF5_",
     "KERAS_",
     "KMP_",
+    "LC_",
     "LD_",
+    "MALLOC_",
     "MKL_",
     "NVIDIA_",
     "OMP_",
     "OPENBLAS_",
+    "PROTOCOL_BUFFERS_",
     "PYTHON",
 )
-"""Prefixes of variables that the interpreter, Keras and numerical libraries read on import."""
+"""Prefixes of variables that the interpreter, Keras and C libraries read on import.
 
-_LATE = ("CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES", "KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK")
-"""Variables with such a prefix that no import reads.
-
-The driver reads the CUDA variables in ``cuInit``, which no import calls. Importing scikit-learn
-sets Intel OpenMP's two variables (``sklearn/__init__.py``), and in the notebook TensorFlow's import
-imports scikit-learn.
+What other Python code asks for, the warm process notes itself.
 """
 
-_PACKAGES = {"matplotlib": ("MATPLOTLIB", "MPL")}
-"""Prefixes of variables that packages read on import, where their own names are none."""
+_EARLY_NAMES = frozenset({"HOME", "LANG", "LANGUAGE", "TMPDIR", "TZ"})
+"""Other variables that C libraries read."""
+
+_AT_START = ("GLIBC_", "LANG", "LC_", "LD_", "MALLOC_", "PYTHON")
+"""Prefixes of variables that only matter to a process that starts with them."""
+
+_LATE = ("CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES")
+"""Variables with such a prefix that no import reads.
+
+The driver reads them in ``cuInit``, which no import calls.
+"""
+
+_OWN = "MWMAGIC_"
+_BLAS = "OPENBLAS_NUM_THREADS"
 
 _KERNEL_ONLY = ("JPY_PARENT_PID", SESSION)
 _BACKEND = "KERAS_BACKEND"
@@ -173,32 +188,48 @@ def _timing() -> tuple[tuple[str, ...], frozenset[str]]:
     return (*_EARLY, *prefixes), frozenset({*_LATE, *late})
 
 
-def early(env: Mapping[str, str], ahead: Iterable[str] = ()) -> dict[str, str]:
-    """Return the variables that a worker must share with the warm process it is forked from.
+def is_early(name: str, reads: Container[str] = ()) -> bool:
+    """Return whether an import may read a variable.
 
-    Of the modules that this imported `ahead`, these are the variables that begin with the package's
-    name, or as `_PACKAGES` says.
+    Parameters
+    ----------
+    name : str
+        The variable.
+    reads : container of str
+        Those that Python code is known to have asked for.
     """
     prefixes, late = _timing()
-    for top in set(map(package_of, ahead)):
-        prefixes = (*prefixes, f"{top.upper()}_", *_PACKAGES.get(top, ()))
-    return {
-        name: value for name, value in env.items() if name.startswith(prefixes) and name not in late
-    }
+    if name in late or name.startswith(_OWN):
+        return False
+    return name in reads or name in _EARLY_NAMES or name.startswith(prefixes)
 
 
-def forkable(env: Mapping[str, str], warm: Mapping[str, str], ahead: Iterable[str] = ()) -> bool:
-    """Return whether a worker may be forked from a process that imported under `warm`.
+def is_settable(name: str) -> bool:
+    """Return whether a program that sets a variable before an import changes what that reads."""
+    return not name.startswith(_AT_START)
+
+
+def differing(
+    env: Mapping[str, str],
+    warm: Mapping[str, str],
+    reads: Container[str] = (),
+    sets: Mapping[str, str] = MappingProxyType({}),
+) -> list[str]:
+    """Return the variables that keep a worker from being forked from a warm process.
 
     Parameters
     ----------
     env : mapping of str to str
-        The worker's environment.
+        The environment in which the worker's program would import.
     warm : mapping of str to str
-        The early variables of the warm process. It imports with a single OpenBLAS
-        thread, because it could not be forked otherwise; a worker that needs more
-        threads starts cold.
-    ahead : iterable of str
-        The modules that the warm process imported ahead.
+        The environment of the warm process. It imports with a single OpenBLAS thread, because it
+        could not be forked otherwise; a worker that needs more threads starts cold.
+    reads : container of str
+        The variables that the imports of the warm process have read.
+    sets : mapping of str to str
+        The variables that these imports have set. A kernel that has imported the same has them.
     """
-    return env.get("OPENBLAS_NUM_THREADS", "1") == "1" and early(env, ahead) == warm
+    names = {name for name in {*env, *warm} if is_early(name, reads)} - {_BLAS}
+    same = {name: {warm.get(name), sets.get(name, warm.get(name))} for name in names}
+    found = [name for name, values in same.items() if env.get(name) not in values]
+    return sorted([*found, *([_BLAS] if env.get(_BLAS, "1") != "1" else [])])

@@ -36,6 +36,11 @@ class Symptom(str, Enum):
     LOGGED = "logged"
     JOB_ENDS = "job-ends"
     IMPORTED_LONG = "imported-long"
+    COLD_VARIABLE = "cold-variable"
+    COLD_UNKNOWN = "cold-unknown"
+    COLD_INSTALLED = "cold-installed"
+    COLD_FILE = "cold-file"
+    COLD_MODULE = "cold-module"
     # What keeps a run from making progress.
     WAITS_FOR_MISSING_TASK = "waits-for-missing-task"
     TAKES_ANOTHERS_ADDRESS = "takes-anothers-address"

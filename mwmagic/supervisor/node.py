@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from mwmagic.agent.wire import AGENT_LOST, NOT_STARTED
 from mwmagic.engines.channel import Channel
 from mwmagic.errors import ClusterError, MwmagicError, SupervisorError
-from mwmagic.frameworks.environment import early, forkable
 from mwmagic.model.machine import Machine, MachineStatus, Warm
-from mwmagic.model.module import package_of
+from mwmagic.model.symptom import Finding, Symptom
 from mwmagic.words.reach import interface_words
 
 from .copies import Copy, Logs
 from .disk import Disk
+from .warm import REPLACE_SECONDS, WarmProcess
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from mwmagic.engines import Host
     from mwmagic.model.cluster import Task
     from mwmagic.model.messages import Message
+
+    from .assigned import Assigned
 
 __all__ = ["Node"]
 
@@ -68,8 +70,6 @@ class Node:
         The versions of the framework's packages there: None for one that it lacks.
     shares : dict
         For each task's name the variables of its share.
-    warm : Warm
-        Its warm process.
     alive : bool
         Whether its agent is there, and has not said that it leaves.
     why : str or None
@@ -93,19 +93,15 @@ class Node:
         self.machine: Machine | None = None
         self.unknown = ""
         self.shares: dict[str, dict[str, str]] = {}
-        self.warm = Warm()
         self.alive = True
         self.why: str | None = None
         self._used: dict[str, Any] = {}
         self._known = False
         self._listener = listener
         self._lost = lost
-        self._early: dict[str, str] = {}
-        self._key = ""
-        self._ahead: tuple[str, ...] = ()
-        self._count = 0
-        self._again: Callable[[Sequence[str]], None] = lambda _: None
-        self._since = 0.0
+        self._warm = WarmProcess(channel)
+        self._cold: dict[str, Finding] = {}
+        self._later: asyncio.TimerHandle | None = None
         self._ticking: asyncio.TimerHandle | None = None
         self._ports: list[int] = []
         self._waiting: dict[str, Callable[[], None]] = {}
@@ -157,6 +153,11 @@ class Node:
         )
 
     @property
+    def warm(self) -> Warm:
+        """How its warm process is."""
+        return self._warm.status
+
+    @property
     def port(self) -> int:
         """The first port that is held there."""
         return self._ports[0]
@@ -202,8 +203,9 @@ class Node:
         """End the agent and everything it started."""
         for task in (self.looking, *self._bringing.values()):
             task.cancel()
-        if self._ticking is not None:
-            self._ticking.cancel()
+        for timer in (self._ticking, self._later):
+            if timer is not None:
+                timer.cancel()
         await self.channel.close()
 
     # Processes.
@@ -220,49 +222,40 @@ class Node:
         env: dict[str, str],
         cwd: str,
     ) -> None:
-        """Start the warm process, unless there is one.
+        """Start the warm process, unless there is one; see `WarmProcess.begin`."""
+        self._warm.begin(command, ahead, env, cwd)
+        self._tick()
 
-        Parameters
-        ----------
-        command : callable
-            Returns its command, with the modules that it imports ahead.
-        ahead : sequence of str
-            These modules. One that makes it unfit to be forked from is left out next time.
-        env : dict
-            Its environment.
-        cwd : str
-            The directory that it runs in.
-        """
-        if self.warm.state in ("importing", "ready"):
-            return
-
-        self._again = lambda names: self.warm_up(command, names, env, cwd)
-        self.warm = Warm("importing")
-        self._since = time.monotonic()
-        self._count += 1
-        self._key, self._ahead = f"warm-{self._count}", tuple(ahead)
-        self._early = early(env, ahead)
-        self.channel.send("warm", key=self._key, argv=command(ahead), env=env, cwd=cwd)
-        if self._ticking is None:
-            self._tick()
+    def renew(self) -> None:
+        """Start the warm process anew, if the latest program could not be forked from it."""
+        if self._later is not None:
+            self._later.cancel()
+            self._later = None
+        self._warm.replace()
+        self._tick()
 
     def _tick(self) -> None:
         """Send news each second while starts wait for the warm process to import."""
+        if self._ticking is None and self.warm.state == "importing":
+            loop = asyncio.get_running_loop()
+            self._ticking = loop.call_later(IMPORT_SECONDS, self._ticked)
+
+    def _ticked(self) -> None:
         self._ticking = None
-        if self.warm.state == "importing":
-            if self._waiting:
-                self._listener({"type": "warming"})
-            self._ticking = asyncio.get_running_loop().call_later(IMPORT_SECONDS, self._tick)
+        if self._waiting and self.warm.state == "importing":
+            self._listener({"type": "warming"})
+        self._tick()
 
     def importing(self, process: str) -> float | None:
         """Return for how many seconds the import has taken that a start waits for, if one does."""
         waits = process in self._waiting and self.warm.state == "importing"
-        return time.monotonic() - self._since if waits else None
+        return time.monotonic() - self._warm.since if waits else None
 
     def start(
         self,
         environment: Callable[[], dict[str, str]],
         files: Sequence[Path],
+        assigned: Assigned,
         **command: Any,  # noqa: ANN401 - JSON values
     ) -> None:
         """Start a process, forked from the warm process if their environments allow it.
@@ -277,18 +270,29 @@ class Node:
             Returns the process's environment, once that is known.
         files : sequence of Path
             What it reads of the cluster's directory.
+        assigned : Assigned
+            The variables that its code sets before it imports.
         **command
             The other fields of ``start``.
         """
         env = environment() if self._known else {}
-        alike = self.warm.state != "off" and forkable(env, self._early, self._ahead)
+        cold = self._warm.refusal(env, assigned) if self._warm.alive else None
+        alike = self._warm.alive and cold is None
         lacks = self._lacks(command["process"], files)
         if lacks or not self._known or (alike and self.warm.state == "importing"):
-            self._waiting[command["process"]] = partial(self.start, environment, files, **command)
+            self._waiting[command["process"]] = partial(
+                self.start, environment, files, assigned, **command
+            )
             return
         if not self.disk.shared:
             self._logs.begin(command["process"], command["log"], command["report"])
-        zygote = self._key if alike and self.warm.state == "ready" else None
+        zygote = self._warm.key if alike else None
+        self._warm.launched(assigned.applied(env), command["cwd"], cold)
+        if cold is not None:
+            self._cold[command["process"]] = cold
+            if self._later is None:
+                loop = asyncio.get_running_loop()
+                self._later = loop.call_later(REPLACE_SECONDS, self.renew)
         there = {name: command[name] and self.disk.there(command[name]) for name in _PATHS}
         self.channel.send("start", **{**command, **there}, env=env, zygote=zygote)
 
@@ -323,35 +327,28 @@ class Node:
     # What the agent says.
 
     def _take(self, event: Message) -> None:
-        if event.get("key") == self._key:
-            self._changed(event)
+        if event.get("key") == self._warm.key:
+            self._warm.take(event)
+            self._tick()
+            self.proceed()
         elif event["type"] == "usage":
             self._used = event["machine"]
         elif event.get("reason") == AGENT_LOST:
             self.alive = False  # a restart must not rely on it, even before its line ends
+        if event["type"] == "started":
+            event = {**event, "cold": self._why(event)}
         self._listener(event)
 
-    def _changed(self, event: Message) -> None:
-        """Take what becomes of the warm process; start another one if that can be better."""
-        if event["type"] == "warmed":
-            self.warm = Warm("ready", seconds=event["seconds"], pid=event["pid"])
-        else:
-            self.warm = Warm("failed", error=event.get("error"))
-            self._replace(event)
-        self.proceed()
-
-    def _replace(self, event: Message) -> None:
-        """Start the warm process again if packages were installed, or without an unfit one."""
-        unfit = event.get("module")
-        if unfit or event["type"] == "stale":
-            without = package_of(unfit or "")
-            self._again([name for name in self._ahead if package_of(name) != without])
+    def _why(self, event: Message) -> Finding | None:
+        """Return why a process was not forked from the warm one, if there is one."""
+        own, told = self._cold.pop(event["process"], None), event["cold"]
+        return own if told is None else Finding(Symptom(told["why"]), detail=told["what"] or None)
 
     def _gone(self) -> None:
         self.alive = False
         for task in self._bringing.values():
             task.cancel()
         self._waiting = {}
-        self.warm = Warm("failed", error=f"the agent on {self.host.name} ended")
+        self._warm.status = Warm("failed", error=f"the agent on {self.host.name} ended")
         self._logs.flush()
         self._lost(self)

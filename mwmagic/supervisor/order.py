@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from .assigned import Assigned
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
@@ -40,6 +42,8 @@ class Order:
         Whether the process stays when its program is over, and takes cells.
     answered : bool
         Whether what the program asks, by `input` or a debugger, can be answered.
+    assigned : Assigned
+        The variables that its code sets before it imports.
     """
 
     script: str
@@ -53,6 +57,7 @@ class Order:
     live: bool = False
     keep: bool = False
     answered: bool = False
+    assigned: Assigned = field(default_factory=Assigned)
 
     @property
     def stays(self) -> bool:

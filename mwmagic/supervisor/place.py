@@ -368,10 +368,16 @@ class Place:
         node.start(
             lambda: {**environment(node, self.spec, task, env), **there},
             files,
+            order.assigned,
             argv=[*worker_command(node.channel), order.script, *order.args],
             cwd=node.disk.folder(order.cwd),
             **command,
         )
+
+    def renew(self) -> None:
+        """Start warm processes anew that the latest run's program could not be forked from."""
+        for node in self._nodes:
+            node.renew()
 
     def importing(self, task: Task, process: str) -> float | None:
         """Return for how many seconds the import has taken that a start waits for, if one does."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from mwmagic.model.messages import Message
     from mwmagic.model.position import Whereabouts
     from mwmagic.model.status import Importing, Question
+    from mwmagic.model.symptom import Finding
     from mwmagic.record import TaskPaths
 
     from .examine import Dump
@@ -150,6 +151,7 @@ class TaskProcess:
         self.place: Dump | None = None
         self.pid: int | None = None
         self.warm = False
+        self.cold: Finding | None = None
         self.usage: dict[str, Any] = {}
         self.stalled: float | None = None
         self.size = 0
@@ -163,6 +165,7 @@ class TaskProcess:
         self.state = TaskState.RUNNING
         self.pid = event["pid"]
         self.warm = event["warm"]
+        self.cold = event.get("cold")
 
     def output(self, event: Message) -> list[Update]:
         """Read what it printed and return the progress that it shows."""

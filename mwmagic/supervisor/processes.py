@@ -171,6 +171,11 @@ class Processes:
         finding = Finding(Symptom.IMPORTED_LONG, str(task), seconds=seconds, detail=detail)
         return (Remark(finding=finding),)
 
+    def cold(self) -> tuple[Remark, ...]:
+        """Return why a process was not forked from a warm one, if one was not for a reason."""
+        found = [one.cold for one in self if one.cold is not None]
+        return tuple(Remark(finding=one) for one in found[:1])
+
     def importing(self, process: TaskProcess) -> Importing | None:
         """Return the import that a process's start waits for, if it waits for one."""
         seconds = self._place.importing(process.task, self.key(process))

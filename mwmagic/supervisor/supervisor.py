@@ -22,7 +22,9 @@ from mwmagic.errors import (
     NoRun,
     RunActive,
 )
+from mwmagic.frameworks import framework_for
 from mwmagic.model.cluster import Task, find_task
+from mwmagic.model.module import package_of
 from mwmagic.model.status import RunState
 from mwmagic.model.stored import as_json
 from mwmagic.record import RunDirectory
@@ -30,6 +32,7 @@ from mwmagic.words.file import file_words, present_words, surrogate_words
 from mwmagic.words.live import kept_words
 from mwmagic.words.run import words
 
+from .assigned import Assigned, assigned
 from .fetches import Fetches, destination
 from .hold import Hold
 from .order import Order
@@ -276,6 +279,7 @@ class Supervisor:
         self._stirred.set()
         self._keep()
         if self.run is not None and self.run.over:
+            self._place.renew()
             self._tell()
         elif self._stage == self._told_stage:
             self._tell_soon()
@@ -402,8 +406,7 @@ class Supervisor:
         else:
             run.launch(orders)
 
-    @staticmethod
-    def _order(message: Message, source: Path) -> Order:
+    def _order(self, message: Message, source: Path) -> Order:
         return Order(
             script=message["script"],
             source=source,
@@ -416,7 +419,14 @@ class Supervisor:
             live=message["live"],
             keep=message["keep"],
             answered=message["answered"],
+            assigned=self._assigned(message, source) if self.options.warm else Assigned(),
         )
+
+    def _assigned(self, message: Message, source: Path) -> Assigned:
+        """Read which variables a program sets before it imports."""
+        readers = (*framework_for(self.options.framework).warm, *self.options.preload)
+        folder = Path(message["cwd"], message["script"]).parent
+        return assigned(source.read_bytes(), folder, [*map(package_of, readers)])
 
     def _forming(self, own: dict[str, Any], *, keep: bool) -> LiveRun | None:
         """Return the run that waits for tasks, if one does; `own` are a launch's options."""

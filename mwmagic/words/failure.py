@@ -102,6 +102,10 @@ def _different_places(finding: Finding) -> str:
     return f"all wait for each other in different places: {listed(each)}"
 
 
+def _cold(why: str) -> str:
+    return f"workers start cold: {why}; the next run of this program is warm"
+
+
 _OBSERVED: dict[Symptom, Callable[[Finding], str]] = {
     Symptom.UNKNOWN: lambda _: "ended for an unknown reason",
     Symptom.NOT_STARTED: lambda f: (
@@ -130,6 +134,19 @@ _OBSERVED: dict[Symptom, Callable[[Finding], str]] = {
     Symptom.ELSEWHERE: lambda f: f"listened at {f.address}, which was not its address",
     Symptom.LOGGED: lambda _: "reported it in its log",
     Symptom.JOB_ENDS: _job_ends,
+    Symptom.COLD_VARIABLE: lambda f: _cold(
+        f"the warm process has imported with another {f.detail or '...'}"
+    ),
+    Symptom.COLD_UNKNOWN: lambda f: (
+        f"workers start cold: {f.at} may set {f.detail or 'variables'}, which imports read; set it "
+        "to a literal before any import, or give it with --env, and they start warm"
+    ),
+    Symptom.COLD_INSTALLED: lambda _: _cold("packages were installed or removed meanwhile"),
+    Symptom.COLD_FILE: lambda f: _cold(f"{f.detail or 'a file'} is not as it was read"),
+    Symptom.COLD_MODULE: lambda f: (
+        "workers start cold: beside the program are modules with the names of some that the warm "
+        f"process has imported ({f.detail or '...'}); under other names they would start warm"
+    ),
     Symptom.IMPORTED_LONG: lambda f: (
         f"spent {f.seconds or 0.0:.1f} s on imports; declare the cluster with --preload "
         f"{f.detail or '...'}, and its workers start with these imported"

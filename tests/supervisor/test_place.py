@@ -147,14 +147,14 @@ def test_a_process_whose_packages_were_upgraded_is_started_again(zygotes):
     @on(lambda: Scene(made("a", warm_seconds=60), config={**WARMING, "preload": ("pandas",)}))
     async def _(scene):
         [agent] = scene.machines[0].agents
-        agent.emit("warmed", key="warm-1", pid=7, seconds=1.0)
+        agent.emit("warmed", key="warm-1", pid=7, seconds=1.0, reads=[], sets={})
         await scene.until("warmed")
         agent.emit("stale", key="warm-1")
         await scene.until("stale")
         [machine] = scene.place.machines
         assert machine.warm.state == "importing"
         scene.start(0)
-        agent.emit("warmed", key="warm-2", pid=9, seconds=1.0)
+        agent.emit("warmed", key="warm-2", pid=9, seconds=1.0, reads=["PANDAS_SIZE"], sets={})
         assert (await scene.until("started"))["warm"]
         assert zygotes == {"p0": "warm-2"}
         scene.start(1, PANDAS_SIZE="3")

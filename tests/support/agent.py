@@ -166,7 +166,8 @@ class FakeAgent:
     async def _import(self, key: str) -> None:
         await self.machine.imported()
         pid = next(self.machine.pids)
-        self.emit("warmed", key=key, pid=pid, seconds=self.machine.warm_seconds, missing=[])
+        seconds = self.machine.warm_seconds
+        self.emit("warmed", key=key, pid=pid, seconds=seconds, reads=[], sets={})
 
     def start(self, command: Message) -> None:
         """Start a worker."""
@@ -179,7 +180,7 @@ class FakeAgent:
 
     async def _run(self, worker: FakeWorker, *, warm: bool) -> None:
         own = {"process": worker.process, "pid": worker.pid, "warm": warm}
-        self.emit("started", **own, **self._clocks())
+        self.emit("started", cold=None, **own, **self._clocks())
         code = await worker.run(self._script)
         moment = self._clocks()
         self._forward(worker, all_of_it=True)

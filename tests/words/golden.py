@@ -32,7 +32,11 @@ FULL = Finding(
     positions=TWO,
 )
 ENDS = (Symptom.EXITED, Symptom.KILLED, Symptom.OUT_OF_MEMORY)
-SEVERAL = (Symptom.KEEPS_OTHERS_WAITING, Symptom.DIFFERENT_PLACES)
+SEVERAL = (
+    Symptom.KEEPS_OTHERS_WAITING,
+    Symptom.DIFFERENT_PLACES,
+    *(one for one in Symptom if one.name.startswith("COLD_")),
+)
 KILLED = Finding(Symptom.KILLED, "worker:1", signal=9)
 FINDINGS = (
     *(replace(FULL, symptom=one, task="" if one in SEVERAL else "worker:1") for one in Symptom),
@@ -45,6 +49,10 @@ FINDINGS = (
     Finding(Symptom.HOST_LOST, "worker:1", host="node-3", detail="preempted"),
     Finding(Symptom.AGENT_LOST, "worker:1", detail="which got SIGTERM"),
     Finding(Symptom.NOT_STARTED, "worker:1", detail="cannot enter /x"),
+    Finding(Symptom.COLD_VARIABLE, detail="KERAS_BACKEND, TZ"),
+    Finding(Symptom.COLD_UNKNOWN, at="helper.py:3", detail="KERAS_BACKEND"),
+    Finding(Symptom.COLD_FILE, detail="/home/me/.keras/keras.json"),
+    Finding(Symptom.COLD_MODULE, detail="queue, secrets"),
     Finding(Symptom.IMPORTED_LONG, "worker:1", seconds=1.26, detail="pandas,sklearn.datasets"),
     Finding(Symptom.KEEPS_OTHERS_WAITING, positions=ONE),
     Finding(Symptom.BEFORE_STRATEGY, "worker:1", peer="worker:0"),

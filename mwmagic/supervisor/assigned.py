@@ -1,0 +1,253 @@
+"""Which environment variables a program sets before it imports, read from its source.
+
+Nothing is run. What the top level of a program sets with literals, before its first import that
+reads variables, is known beforehand: the warm process can import with it. Whatever else may set a
+variable by then is only known when the program runs, so its workers must import themselves.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from mwmagic.frameworks.environment import is_settable
+from mwmagic.model.module import package_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from pathlib import Path
+
+__all__ = ["Assigned", "Unknown", "assigned"]
+
+_CHANGES = ("clear", "pop", "popitem", "setdefault", "update")
+"""The methods of `os.environ` that may change it."""
+
+_FUNCTIONS = ("putenv", "unsetenv")
+"""The functions of `os` that do."""
+
+_KERAS = ("keras", "tf_keras")
+_FRAMEWORKS = {"jax", "tensorflow", "torch", *_KERAS}
+"""What Keras may import."""
+
+LARGEST_BYTES = 1 << 20
+"""The longest source that is read."""
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """A line that may set a variable before an import.
+
+    Parameters
+    ----------
+    name : str or None
+        The variable, if the source says which.
+    line : str
+        The file and the line.
+    """
+
+    name: str | None
+    line: str
+
+
+@dataclass
+class Assigned:
+    """What a program sets before it imports.
+
+    Attributes
+    ----------
+    steps : list of (str, str or None, bool)
+        A variable, its value or None if it is deleted, and whether one that is there is kept.
+    unknown : list of Unknown
+        What may set others.
+    """
+
+    steps: list[tuple[str, str | None, bool]] = field(default_factory=list)
+    unknown: list[Unknown] = field(default_factory=list)
+
+    def applied(self, env: Mapping[str, str]) -> dict[str, str]:
+        """Return an environment as the program has it when it imports."""
+        env = dict(env)
+        for name, value, kept in self.steps:
+            if not is_settable(name):
+                continue
+            if value is None:
+                env.pop(name, None)
+            elif not (kept and name in env):
+                env[name] = value
+        return env
+
+
+def assigned(source: bytes, folder: Path, readers: Collection[str]) -> Assigned:
+    """Read what a program sets before its imports.
+
+    Parameters
+    ----------
+    source : bytes
+        Its code. One that is no Python sets nothing.
+    folder : Path
+        Where it lies. The modules of its own that it imports are read as well.
+    readers : collection of str
+        The packages whose import reads variables. From the first import of any package on that is
+        not the program's own, what is set may be too late for some; after all of these, for all.
+    """
+    scan = _Scan(folder, set(readers))
+    scan.read(source, "main.py")
+    return scan.found
+
+
+class _Scan:
+    """Goes through the statements of a program and of its own modules, in their order."""
+
+    def __init__(self, folder: Path, readers: set[str]) -> None:
+        self.found = Assigned()
+        self._folder = folder
+        self._missing = readers
+        self._begun = False
+        self._seen: set[Path] = set()
+
+    def read(self, source: bytes, name: str) -> None:
+        """Go through a file, up to the last import that matters."""
+        try:
+            tree = ast.parse(source)
+        except (SyntaxError, ValueError, RecursionError):
+            return
+        for statement in tree.body:
+            if not self._missing:
+                return
+            self._take(statement, name)
+
+    def _take(self, statement: ast.stmt, name: str) -> None:
+        if isinstance(statement, (ast.Import, ast.ImportFrom)):
+            self._import(statement)
+            return
+        if isinstance(statement, ast.If) and _is_main(statement.test):
+            for one in statement.body:
+                self._take(one, name)
+            return
+        steps = None if self._begun else _literal(statement)
+        if steps is not None:
+            self.found.steps += steps
+            return
+        for node in ast.walk(statement):
+            if isinstance(node, (ast.Import, ast.ImportFrom)):
+                self._import(node)
+            else:
+                at = f"{name}:{getattr(node, 'lineno', statement.lineno)}"
+                self.found.unknown += [Unknown(one, at) for one in _changed(node)]
+
+    def _import(self, statement: ast.Import | ast.ImportFrom) -> None:
+        for module in _modules(statement):
+            path = self._own(module)
+            if path is not None:
+                self._follow(path)
+            elif package_of(module) not in sys.stdlib_module_names:
+                self._begun = True
+                self._missing -= _FRAMEWORKS if module in _KERAS else {package_of(module)}
+
+    def _own(self, module: str) -> Path | None:
+        """Return the file of one of the program's own modules."""
+        base = self._folder.joinpath(*module.split("."))
+        for path in (base / "__init__.py", base.with_name(f"{base.name}.py")):
+            if path.is_file():
+                return path
+        return None
+
+    def _follow(self, path: Path) -> None:
+        if path in self._seen:
+            return
+        self._seen.add(path)
+        try:
+            with path.open("rb") as file:
+                self.read(file.read(LARGEST_BYTES), path.name)
+        except OSError:
+            return
+
+
+def _modules(statement: ast.Import | ast.ImportFrom) -> Iterator[str]:
+    """Yield the modules that a statement may import, packages before what is in them."""
+    if isinstance(statement, ast.Import):
+        found = [alias.name for alias in statement.names]
+    else:
+        base = statement.module or ""
+        found = [base, *(f"{base}.{alias.name}".strip(".") for alias in statement.names)]
+    for name in filter(None, found):
+        parts = name.split(".")
+        yield from (".".join(parts[: at + 1]) for at in range(len(parts)))
+
+
+def _is_main(test: ast.expr) -> bool:
+    return ast.unparse(test) in ("__name__ == '__main__'", "'__main__' == __name__")
+
+
+def _is_environ(node: ast.AST) -> bool:
+    named = isinstance(node, ast.Attribute) and node.attr in ("environ", "environb")
+    return named or (isinstance(node, ast.Name) and node.id in ("environ", "environb"))
+
+
+def _text(node: ast.AST | None) -> str | None:
+    value = node.value if isinstance(node, ast.Constant) else None
+    return value if isinstance(value, str) else None
+
+
+def _key(node: ast.AST) -> str | None:
+    """Return the variable of ``os.environ["NAME"]``, if it is a literal."""
+    known = isinstance(node, ast.Subscript) and _is_environ(node.value)
+    return _text(node.slice) if known else None  # type: ignore[attr-defined]
+
+
+def _literal(statement: ast.stmt) -> list[tuple[str, str | None, bool]] | None:
+    """Return what a statement sets, if it does nothing but set variables to literals."""
+    if isinstance(statement, ast.Assign):
+        names, value = [_key(one) for one in statement.targets], _text(statement.value)
+        known = [name for name in names if name is not None]
+        whole = value is not None and len(known) == len(names)
+        return [(name, value, False) for name in known] if whole else None
+    if isinstance(statement, ast.AugAssign) and _is_environ(statement.target):
+        return _pairs(statement.value)
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        return _called(statement.value)
+    return None
+
+
+def _called(call: ast.Call) -> list[tuple[str, str | None, bool]] | None:
+    function = call.func
+    if not (isinstance(function, ast.Attribute) and _is_environ(function.value)):
+        return None
+    first = _text(call.args[0]) if call.args else None
+    if function.attr == "setdefault" and len(call.args) == 2:  # noqa: PLR2004 - as it takes
+        value = _text(call.args[1])
+        return None if first is None or value is None else [(first, value, True)]
+    if function.attr == "pop" and len(call.args) == 2:  # noqa: PLR2004 - as it takes
+        return None if first is None else [(first, None, False)]
+    if function.attr == "update" and len(call.args) <= 1:
+        given = _pairs(call.args[0]) if call.args else []
+        named = [(one.arg, _text(one.value)) for one in call.keywords]
+        if given is None or any(None in pair for pair in named):
+            return None
+        return [*given, *((str(name), value, False) for name, value in named)]
+    return None
+
+
+def _pairs(node: ast.expr) -> list[tuple[str, str | None, bool]] | None:
+    """Return the names and values of a dictionary of literals."""
+    if not isinstance(node, ast.Dict):
+        return None
+    found = [(_text(key), _text(value)) for key, value in zip(node.keys, node.values, strict=True)]
+    return None if any(None in pair for pair in found) else [(str(n), v, False) for n, v in found]
+
+
+def _changed(node: ast.AST) -> Iterable[str | None]:
+    """Yield the variables that one node of a syntax tree may change, None for any."""
+    if isinstance(node, ast.Subscript) and _is_environ(node.value):
+        if isinstance(node.ctx, (ast.Store, ast.Del)):
+            yield _text(node.slice)
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        first = _text(node.args[0]) if node.args else None
+        if node.func.attr in _FUNCTIONS or (
+            _is_environ(node.func.value) and node.func.attr in _CHANGES
+        ):
+            yield first
+    elif isinstance(node, ast.AugAssign) and _is_environ(node.target):
+        yield None

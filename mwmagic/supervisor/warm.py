@@ -1,0 +1,157 @@
+"""A machine's warm process: what it has imported with, and what may be forked from it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from mwmagic.frameworks.environment import differing, is_early, is_settable
+from mwmagic.model.machine import Warm
+from mwmagic.model.module import package_of
+from mwmagic.model.symptom import Finding, Symptom
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from mwmagic.engines.channel import Channel
+    from mwmagic.model.messages import Message
+
+    from .assigned import Assigned
+
+__all__ = ["REPLACE_SECONDS", "WarmProcess"]
+
+REPLACE_SECONDS = 10.0
+"""How long after a launch that it was not for another one is begun, if its run is not over before.
+
+Its workers import at first, which would take longer beside the import of the next process.
+"""
+
+
+class WarmProcess:
+    """Has a machine's agent keep a process that workers are forked from.
+
+    Parameters
+    ----------
+    channel : Channel
+        The connection to the machine's agent.
+
+    Attributes
+    ----------
+    status : Warm
+        How it is.
+    key : str
+        The name by which the agent knows it.
+    since : float
+        When its imports began.
+    """
+
+    def __init__(self, channel: Channel) -> None:
+        self.status = Warm()
+        self.key = ""
+        self.since = 0.0
+        self._channel = channel
+        self._command: Callable[[Sequence[str]], list[str]] = lambda _: []
+        self._ahead: tuple[str, ...] = ()
+        self._env: Mapping[str, str] = {}
+        self._cwd = ""
+        self._reads: frozenset[str] = frozenset()
+        self._sets: dict[str, str] = {}
+        self._count = 0
+        self._wanted: tuple[Mapping[str, str], str] | None = None
+        self._latest: tuple[Mapping[str, str], str] | None = None
+
+    @property
+    def alive(self) -> bool:
+        """Whether it is there, or will be."""
+        return self.status.state in ("importing", "ready")
+
+    def begin(
+        self,
+        command: Callable[[Sequence[str]], list[str]],
+        ahead: Sequence[str],
+        env: Mapping[str, str],
+        cwd: str,
+    ) -> None:
+        """Start it, unless it is there.
+
+        Parameters
+        ----------
+        command : callable
+            Returns its command, with the modules that it imports ahead.
+        ahead : sequence of str
+            These modules. One that makes it unfit to be forked from is left out next time.
+        env : mapping of str to str
+            Its environment.
+        cwd : str
+            The directory that it runs in.
+        """
+        if not self.alive:
+            self._command, self._ahead = command, tuple(ahead)
+            self._begin(env, cwd)
+
+    def _begin(self, env: Mapping[str, str], cwd: str) -> None:
+        self._count += 1
+        self.key = f"warm-{self._count}"
+        self.status = Warm("importing")
+        self.since = time.monotonic()
+        self._env, self._cwd, self._wanted = env, cwd, None
+        self._reads, self._sets = frozenset(), {}
+        argv = self._command(self._ahead)
+        self._channel.send("warm", key=self.key, argv=argv, env=dict(env), cwd=cwd)
+
+    def refusal(self, env: Mapping[str, str], assigned: Assigned) -> Finding | None:
+        """Return why a worker is not to be forked from it.
+
+        Parameters
+        ----------
+        env : mapping of str to str
+            The worker's environment.
+        assigned : Assigned
+            What its program sets in that before it imports.
+        """
+        names = differing(assigned.applied(env), self._env, self._reads, self._sets)
+        if names:
+            return Finding(Symptom.COLD_VARIABLE, detail=", ".join(names))
+        for one in assigned.unknown:
+            if one.name is None or (is_early(one.name, self._reads) and is_settable(one.name)):
+                return Finding(Symptom.COLD_UNKNOWN, at=one.line, detail=one.name)
+        return None
+
+    def launched(self, env: Mapping[str, str], cwd: str, why: Finding | None) -> None:
+        """Note with what environment a program imports that was launched, and where it runs.
+
+        Parameters
+        ----------
+        env : mapping of str to str
+            The environment.
+        cwd : str
+            The directory.
+        why : Finding or None
+            Why it was not forked.
+        """
+        env = {name: env[name] for name in env if name in self._env or not name.startswith("MWM")}
+        self._latest = (env, cwd)
+        again = why is not None and why.symptom is Symptom.COLD_VARIABLE
+        if again and not differing(env, env):
+            self._wanted = self._latest
+
+    def replace(self) -> None:
+        """Start it anew for the program that it was not for, if there was one."""
+        if self._wanted is not None and self.alive:
+            self._channel.send("cool", key=self.key)
+            self._begin(*self._wanted)
+
+    def take(self, event: Message) -> None:
+        """Take what becomes of it; start another one if that can be better."""
+        if event["type"] == "warmed":
+            self.status = Warm("ready", seconds=event["seconds"], pid=event["pid"])
+            self._reads, self._sets = frozenset(event["reads"]), event["sets"]
+            return
+        self.status = Warm("failed", error=event.get("error"))
+        unfit = event.get("module")
+        if unfit is not None:
+            without = package_of(unfit)
+            self._ahead = tuple(name for name in self._ahead if package_of(name) != without)
+            self._begin(self._env, self._cwd)
+        elif event["type"] == "stale":
+            self._begin(*(self._latest or (self._env, self._cwd)))

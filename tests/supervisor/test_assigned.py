@@ -1,0 +1,77 @@
+"""What a program sets before it imports is read from its source."""
+
+from __future__ import annotations
+
+import pytest
+
+from mwmagic.supervisor.assigned import Assigned, assigned
+
+HEAD = "import os, sys\nfrom os import environ\n"
+
+
+@pytest.fixture
+def scan(tmp_path):
+    """Return a function that reads a program's source, beside some modules of its own."""
+
+    def read(code, readers=("tensorflow",), **files):
+        for name, text in files.items():
+            (tmp_path / f"{name}.py").write_text(text)
+        return assigned((HEAD + code).encode(), tmp_path, readers)
+
+    return read
+
+
+@pytest.mark.parametrize(
+    ("code", "env"),
+    [
+        ("os.environ['A'] = '1'", {"A": "1", "B": "0"}),
+        ("environ['A'] = os.environ['C'] = '1'", {"A": "1", "B": "0", "C": "1"}),
+        ("os.environ.setdefault('B', '1'); os.environ.setdefault('A', '1')", {"A": "1", "B": "0"}),
+        ("os.environ.update({'A': '1'}, C='2')", {"A": "1", "B": "0", "C": "2"}),
+        ("os.environ |= {'A': '1'}", {"A": "1", "B": "0"}),
+        ("os.environ.pop('B', None)", {}),
+        ("if __name__ == '__main__':\n    os.environ['A'] = '1'", {"A": "1", "B": "0"}),
+        ("import helper\nfrom package import part", {"A": "2", "B": "0"}),
+        ("os.environ['PYTHONHASHSEED'] = '1'", {"B": "0"}),
+        ("import tensorflow\nos.environ['A'] = '1'", {"B": "0"}),
+        ("from keras import layers\nos.environ['A'] = '1'", {"B": "0"}),
+        ("print(os.environ['A'], os.environ.get('A'))", {"B": "0"}),
+        ("def f(:", {"B": "0"}),
+    ],
+)
+def test_literals_at_the_top_level_are_known(scan, code, env):
+    found = scan(code, helper="import os\nos.environ['A'] = '2'\n")
+    assert found.unknown == []
+    assert found.applied({"B": "0"}) == env
+
+
+@pytest.mark.parametrize(
+    ("code", "names"),
+    [
+        ("os.environ['A'] = str(1)", ["A"]),
+        ("os.environ[sys.argv[0]] = '1'", [None]),
+        ("os.environ.update(dict(A='1'))", [None]),
+        ("if sys.argv:\n    os.environ['A'] = '1'\n    del os.environ['B']", ["A", "B"]),
+        ("def f():\n    os.environ.setdefault('A', '1')", ["A"]),
+        ("os.putenv('A', '1')", ["A"]),
+        ("import numpy\nos.environ['A'] = '1'", ["A"]),
+        ("import pandas\nos.environ['A'] = '1'\nimport tensorflow\nos.environ['B'] = '1'", ["A"]),
+        ("import helper", ["C"]),
+        ("def f():\n    import tensorflow\nos.environ['A'] = '1'", []),
+    ],
+)
+def test_what_else_may_set_variables_is_named_with_its_line(scan, code, names):
+    found = scan(code, helper="import os\nfor x in '12':\n    os.environ['C'] = x\n")
+    assert sorted(one.name or "" for one in found.unknown) == sorted(one or "" for one in names)
+    where = "helper.py:3" if "helper" in code else "main.py:"
+    assert all(one.line.startswith(where) for one in found.unknown)
+
+
+def test_a_package_that_is_preloaded_reads_until_it_is_imported(scan):
+    code = "import tensorflow\nos.environ['PANDAS_X'] = '1'\nimport pandas\nos.environ['A'] = '1'"
+    [one] = scan(code, ("tensorflow", "pandas")).unknown
+    assert (one.name, one.line) == ("PANDAS_X", "main.py:4")
+
+
+def test_nothing_is_set_where_nothing_is_read():
+    assert Assigned().applied({"A": "b"}) == {"A": "b"}
