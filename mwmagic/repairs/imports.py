@@ -8,6 +8,7 @@ work.
 
 from __future__ import annotations
 
+import os
 import sys
 from _thread import RLock
 
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 __all__ = ["after_import"]
 
 _LOCK = RLock()
+
+_PACKAGES = ("jax", "keras", "matplotlib", "tensorflow", "tf_keras", "torch")
+"""What is only waited for where it is a package; a file of that name is the user's."""
 
 
 def after_import(name: str, action: Callable[[ModuleType], None]) -> None:
@@ -81,7 +85,7 @@ class _Finder:
         for finder in sys.meta_path:
             spec = None if finder is self else finder.find_spec(fullname, path, target)
             if spec is not None:
-                if spec.loader is not None:
+                if spec.loader is not None and _is_meant(spec):
                     spec.loader = _Loader(spec.loader, self)  # type: ignore[assignment]
                 return spec
         return None
@@ -94,6 +98,14 @@ class _Finder:
                 sys.meta_path.remove(self)
         for action in actions:
             action(module)
+
+
+def _is_meant(spec: ModuleSpec) -> bool:
+    """Return whether a module is the one that is waited for, and not one of the user's own."""
+    if spec.name in _PACKAGES:
+        return spec.submodule_search_locations is not None
+    folder = os.__file__.rpartition("/")[0]
+    return spec.name not in sys.stdlib_module_names or spec.origin == f"{folder}/{spec.name}.py"
 
 
 class _Loader:

@@ -10,6 +10,9 @@ from __future__ import annotations
 import os
 import sys
 
+_STARTED = frozenset(sys.modules)
+"""What Python has imported as it started, if this process is not forked."""
+
 _FOLDER = os.path.dirname(os.path.realpath(__file__))  # noqa: PTH120 - `pathlib` takes a while to import
 
 
@@ -55,7 +58,7 @@ def main(argv: list[str]) -> None:
     _find_package()
     from mwmagic.worker.program import main
 
-    main(argv)
+    main(argv, _STARTED)
 
 
 def run_again(main: dict[str, object]) -> None:

@@ -35,13 +35,15 @@ def preload() -> None:
     preparation.preload()
 
 
-def main(argv: list[str]) -> None:
+def main(argv: list[str], started: frozenset[str]) -> None:
     """Run ``argv[0]`` as ``__main__`` with the arguments ``argv``; does not return.
 
     Parameters
     ----------
     argv : list of str
         The script's path and its arguments, as ``sys.argv`` shows them to it.
+    started : frozenset of str
+        The modules that Python has imported as it started.
     """
     stacks.enable()
     prepare()
@@ -54,11 +56,26 @@ def main(argv: list[str]) -> None:
     script = argv[0] if argv[0].startswith("/") else f"{os.getcwd()}/{argv[0]}"  # noqa: PTH109 - as above
     if modules.forked():
         imports.watch(script)
+    else:
+        _step_aside(folder, started)
     process = os.getpid()
     code = _execute(script, process)
     from .exit import leave
 
     leave(code, script, process)
+
+
+def _step_aside(folder: str, started: frozenset[str]) -> None:
+    """Forget modules that only this package has imported, if the user's folder has such ones.
+
+    This package has its own references to them, and `standard` for those that it imports later.
+    """
+    own = {one.partition(".")[0] for one in sys.modules if one not in started} - {"mwmagic"}
+    ends = (".py", "/__init__.py")
+    beside = {one for one in own if any(os.path.exists(f"{folder}/{one}{end}") for end in ends)}  # noqa: PTH110 - as above
+    for name in [one for one in sys.modules if one.partition(".")[0] in beside]:
+        if name not in started:
+            del sys.modules[name]
 
 
 def _execute(script: str, process: int) -> int:
