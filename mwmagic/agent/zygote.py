@@ -71,6 +71,8 @@ def load(path: str) -> ModuleType:
 def prepare(bootstrap: str, names: list[str], ahead: list[str], basis: Basis) -> ModuleType:
     """Do what all workers have in common; raise RuntimeError if that would be useless."""
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    # pandas imports pyarrow, whose allocator would start a thread to give memory back.
+    os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
     module = load(bootstrap)
     with uncollected():
         with basis.importing():

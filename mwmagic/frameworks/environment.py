@@ -38,6 +38,7 @@ _EARLY = (
     "GOMP_",
     "GOTO_",
     "HDF5_",
+    "JE_ARROW_",
     "KERAS_",
     "KMP_",
     "LC_",

@@ -276,7 +276,9 @@ class Node:
             The other fields of ``start``.
         """
         env = environment() if self._known else {}
-        cold = self._warm.refusal(env, assigned) if self._warm.alive else None
+        cold = (
+            self._warm.refusal(env, assigned) if self._known and self.warm.state != "off" else None
+        )
         alike = self._warm.alive and cold is None
         lacks = self._lacks(command["process"], files)
         if lacks or not self._known or (alike and self.warm.state == "importing"):

@@ -109,6 +109,8 @@ class WarmProcess:
         assigned : Assigned
             What its program sets in that before it imports.
         """
+        if self.status.state == "failed":
+            return Finding(Symptom.COLD_FAILED, detail=self.status.error)
         names = differing(assigned.applied(env), self._env, self._reads, self._sets)
         if names:
             return Finding(Symptom.COLD_VARIABLE, detail=", ".join(names))
@@ -147,7 +149,7 @@ class WarmProcess:
             self.status = Warm("ready", seconds=event["seconds"], pid=event["pid"])
             self._reads, self._sets = frozenset(event["reads"]), event["sets"]
             return
-        self.status = Warm("failed", error=event.get("error"))
+        was, self.status = self.status, Warm("failed", error=event.get("error"))
         unfit = event.get("module")
         if unfit is not None:
             without = package_of(unfit)
@@ -155,3 +157,5 @@ class WarmProcess:
             self._begin(self._env, self._cwd)
         elif event["type"] == "stale":
             self._begin(*(self._latest or (self._env, self._cwd)))
+        elif was.state == "ready":  # it was killed, as the kernel does where memory is short
+            self._begin(self._env, self._cwd)

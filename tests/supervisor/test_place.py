@@ -16,6 +16,7 @@ from mwmagic.errors import ClusterError, SupervisorError
 from mwmagic.model.cluster import ClusterSpec
 from mwmagic.model.options import ClusterOptions
 from mwmagic.model.start import Start
+from mwmagic.model.symptom import Symptom
 from mwmagic.supervisor import place as module
 from mwmagic.supervisor.order import Order
 from mwmagic.supervisor.place import Place
@@ -159,6 +160,25 @@ def test_a_process_whose_packages_were_upgraded_is_started_again(zygotes):
         assert zygotes == {"p0": "warm-2"}
         scene.start(1, PANDAS_SIZE="3")
         assert not (await scene.until("started", process="p1"))["warm"], "it imports pandas again"
+
+
+def test_a_warm_process_that_is_killed_is_replaced():
+    @on(lambda: Scene(made("a", warm_seconds=60), config=WARMING))
+    async def _(scene):
+        [agent] = scene.machines[0].agents
+        agent.emit("warmed", key="warm-1", pid=7, seconds=1.0, reads=[], sets={})
+        await scene.until("warmed")
+        agent.emit("cooled", key="warm-1", error="it was killed by signal 9", module=None)
+        await scene.until("cooled")
+        [machine] = scene.place.machines
+        assert machine.warm.state == "importing"
+        agent.emit("cooled", key="warm-2", error="it was killed by signal 9", module=None)
+        await scene.until("cooled")
+        [machine] = scene.place.machines
+        assert machine.warm.state == "failed", "while it imports, another one would be killed too"
+        scene.start(0)
+        started = await scene.until("started")
+        assert (started["warm"], started["cold"].symptom) == (False, Symptom.COLD_FAILED)
 
 
 def test_what_an_import_reads_starts_cold_at_once():

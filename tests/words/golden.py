@@ -51,6 +51,7 @@ FINDINGS = (
     Finding(Symptom.NOT_STARTED, "worker:1", detail="cannot enter /x"),
     Finding(Symptom.COLD_VARIABLE, detail="KERAS_BACKEND, TZ"),
     Finding(Symptom.COLD_UNKNOWN, at="helper.py:3", detail="KERAS_BACKEND"),
+    Finding(Symptom.COLD_FAILED, detail="the imports started 1 threads, which a fork would lose"),
     Finding(Symptom.COLD_FILE, detail="/home/me/.keras/keras.json"),
     Finding(Symptom.COLD_MODULE, detail="queue, secrets"),
     Finding(Symptom.IMPORTED_LONG, "worker:1", seconds=1.26, detail="pandas,sklearn.datasets"),
