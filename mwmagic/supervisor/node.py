@@ -227,7 +227,7 @@ class Node:
         self._tick()
 
     def renew(self) -> None:
-        """Start the warm process anew, if the latest program could not be forked from it."""
+        """Start the warm process again, if the latest program could not be forked from it."""
         if self._later is not None:
             self._later.cancel()
             self._later = None

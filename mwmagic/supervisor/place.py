@@ -375,7 +375,7 @@ class Place:
         )
 
     def renew(self) -> None:
-        """Start warm processes anew that the latest run's program could not be forked from."""
+        """Start warm processes again that the latest run's program could not be forked from."""
         for node in self._nodes:
             node.renew()
 

@@ -138,7 +138,7 @@ class WarmProcess:
             self._wanted = self._latest
 
     def replace(self) -> None:
-        """Start it anew for the program that it was not for, if there was one."""
+        """Start it again for the program that it was not for, if there was one."""
         if self._wanted is not None and self.alive:
             self._channel.send("cool", key=self.key)
             self._begin(*self._wanted)
