@@ -9,7 +9,7 @@ import time
 from .family import Row
 from .line import LinePair
 from .system import contents
-from .variables import LABEL, LINE
+from .variables import LABEL, LINE, SCRATCH
 from .wire import CHUNK_BYTES, parsed
 
 TYPE_CHECKING = False
@@ -33,6 +33,7 @@ class Process:
         self.pidfd = -1
         self.warm = False
         self.cold: dict[str, Any] | None = None
+        self.scratch = scratch_of(command["env"])
         self.asked = time.monotonic()
         self.deadline: float | None = None
         self.doomed = False
@@ -56,6 +57,7 @@ class Process:
     def environment(self) -> dict[str, str]:
         """The worker's whole environment, with the label that its descendants inherit."""
         own = {LABEL: f"{os.getpid()}/{self.name}", LINE: str(self.line.far.fileno())}
+        own[SCRATCH] = self.scratch
         return {**self.command["env"], **own}
 
     def signal(self, number: int) -> None:
@@ -92,6 +94,15 @@ class Process:
         self.line.far.close()
 
     def close(self) -> None:
-        """Close all that is open."""
+        """Close all that is open, and remove its temporary files."""
         self.log.close()
         self.line.close()
+        if os.path.lexists(self.scratch):
+            import shutil  # which takes a while to import
+
+            shutil.rmtree(self.scratch, ignore_errors=True)
+
+
+def scratch_of(env: dict[str, str]) -> str:
+    """Return a folder for a worker's temporary files, whose name nobody else can know before."""
+    return f"{env.get('TMPDIR') or '/tmp'}/mwmagic-{os.urandom(8).hex()}"  # noqa: S108 - where Python has them

@@ -8,3 +8,6 @@ LABEL_BYTES = 256
 
 LINE = "MWMAGIC_LINE"
 """The variable with the descriptor of the worker's end of its line."""
+
+SCRATCH = "MWMAGIC_SCRATCH"
+"""The variable with a folder for temporary files, which the agent removes after the worker."""

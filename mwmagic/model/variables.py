@@ -53,6 +53,9 @@ DEVICES = "MWMAGIC_DEVICES"
 LINE = variables.LINE
 """The descriptor of the worker's private line, which its children do not inherit."""
 
+SCRATCH = variables.SCRATCH
+"""A folder for temporary files, which the agent removes after the worker."""
+
 SESSION = "JPY_SESSION_NAME"
 """The notebook's file, in the environment of a kernel that Jupyter's server started."""
 
@@ -61,3 +64,12 @@ ANNOUNCED = "mwmagic: "
 
 RESUME_CODE = 42
 """The exit code of TensorFlow's ``PreemptionCheckpointHandler``: state saved, restart me."""
+
+OVER = '{"over": true, '
+"""How the packet begins with which a worker reports that its program is over."""
+
+OVER_BYTES = 2**15
+"""The longest such packet."""
+
+FINISH_SECONDS = 30.0
+"""How long a program that failed has for its threads and exit handlers: they may be saving."""

@@ -26,6 +26,7 @@ from .note import (
 from .parts import BackupAndRestore, H5IOStore, file_utils
 from .repair import Repair, Sign, replace
 from .resume import ResumePoint, current_fit
+from .scratch import scratch
 from .use import Use
 
 __all__ = ["REPAIRS"]
@@ -38,7 +39,7 @@ def _back_up_on_chief() -> None:
     def _save_model(self: Any) -> None:
         note = _note(self) if divides_batches(self.model.distribute_strategy) else None
         if not is_chief(self.model.distribute_strategy):
-            with TemporaryDirectory() as directory:
+            with TemporaryDirectory(dir=scratch()) as directory:
                 self.model.save_weights(str(Path(directory) / Path(self._weights_path).name))
             return
         if note is not None:

@@ -17,6 +17,7 @@ import tensorflow as tf
 from .cluster import is_chief
 from .parts import CSVLogger, ModelCheckpoint, RemoteMonitor, TensorBoard
 from .repair import Repair, Sign, replace
+from .scratch import scratch
 from .use import Use, over_workers
 
 __all__ = ["REPAIRS"]
@@ -36,7 +37,7 @@ def _checkpoint_on_chief() -> None:
             original(self, *args, **kwargs)
             return
         kept = self.filepath
-        with TemporaryDirectory() as directory:
+        with TemporaryDirectory(dir=scratch()) as directory:
             self.filepath = str(Path(directory) / Path(kept).name)
             try:
                 original(self, *args, **kwargs)

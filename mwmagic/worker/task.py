@@ -20,6 +20,7 @@ from mwmagic.errors import ClusterError
 from mwmagic.frameworks import frameworks
 from mwmagic.model import variables
 from mwmagic.model.cluster import Task
+from mwmagic.repairs.scratch import scratch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -101,8 +102,8 @@ def cluster_size() -> int:
 
 @cache
 def _scratch() -> Path:
-    """Make a temporary directory that is removed when this process ends."""
-    folder = Path(tempfile.mkdtemp(prefix=f"mwmagic-{this_task().slug}-"))
+    """Make a temporary directory that is removed when this process ends, or after it."""
+    folder = Path(tempfile.mkdtemp(prefix=f"mwmagic-{this_task().slug}-", dir=scratch()))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
 
