@@ -25,6 +25,7 @@ __all__ = [
     "Ended",
     "Event",
     "Exited",
+    "Failing",
     "FailureKind",
     "Hurry",
     "Launch",
@@ -118,6 +119,11 @@ class Exited:
 
 
 @dataclass(frozen=True)
+class Failing(Exited):
+    """A task's program failed; its process is still there, and ends by itself. `Exited` follows."""
+
+
+@dataclass(frozen=True)
 class Stop:
     """The run is stopped, or one task of it."""
 
@@ -149,7 +155,7 @@ class Timer:
     time: float = 0.0
 
 
-Event = Launch | Exited | Stop | ProgramsOver | Restart | Timer
+Event = Launch | Exited | Failing | Stop | ProgramsOver | Restart | Timer
 
 
 # Actions.

@@ -46,6 +46,7 @@ from .events import (
     EndTask,
     Event,
     Exited,
+    Failing,
     FailureKind,
     Hurry,
     Launch,
@@ -177,6 +178,8 @@ class Gang:
         self.time = max(self.time, event.time)
         if isinstance(event, Launch):
             return self._launch(event.task)
+        if isinstance(event, Failing):
+            return self._failing(event)
         if isinstance(event, Exited):
             return self._exited(event)
         if isinstance(event, Timer):
@@ -245,6 +248,19 @@ class Gang:
             self._again.discard(task)
             return self._start(task)
         return self._judge(event, lived)
+
+    def _failing(self, event: Failing) -> list[Action]:
+        """End the others of a task whose own end will fail them; `_exited` judges all else."""
+        task = event.task
+        if event.attempt != self.attempt or task not in self._alive or task in self._again:
+            return []
+        if self.state is RunState.ENDING:
+            return self._settle() if self._note(event) else []
+        alone = self._roles[task] in (Role.AUXILIARY, Role.REPLACEABLE) or task in self._retired
+        if alone or self.policy.stays:
+            return []
+        self._measure(event)
+        return self._fail(event)
 
     def _measure(self, event: Exited) -> None:
         """Note how far the attempt came; an evaluator does not train."""

@@ -58,11 +58,15 @@ class Exits:
         self.setbacks: list[Setback] = []
         self._exits: list[Exit] = []
 
-    def add(self, end: Exit) -> g.FailureKind:
-        """Record an exit and return what kind of failure it is."""
+    def add(self, end: Exit, *, gone: bool = True) -> g.FailureKind:
+        """Record an exit and return what kind of failure it is.
+
+        If the process is not gone yet, it is its program's end, whose place its exit takes.
+        """
+        self._drop(end.task, end.attempt)
         self._exits.append(end)
         self._directory.event(
-            "exited",
+            "exited" if gone else "over",
             task=end.task,
             attempt=end.attempt,
             moment=end.moment,
@@ -76,8 +80,11 @@ class Exits:
 
     def forgive(self, task: Task, attempt: int) -> None:
         """Forget a failure that the gang survives: it explains no later one."""
-        forgiven = (str(task), attempt)
-        self._exits = [end for end in self._exits if (end.task, end.attempt) != forgiven]
+        self._drop(str(task), attempt)
+
+    def _drop(self, task: str, attempt: int) -> None:
+        dropped = (task, attempt)
+        self._exits = [end for end in self._exits if (end.task, end.attempt) != dropped]
 
     def forget(self, attempt: int) -> None:
         """Forget the ends of an attempt's programs: they explain no later end of a process."""

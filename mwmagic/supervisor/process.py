@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mwmagic.agent.wire import AGENT_LOST
 from mwmagic.diagnosis import Exit, Seen
+from mwmagic.model import variables
 from mwmagic.model.status import LastRaised, Reached, TaskState, TaskStatus
 from mwmagic.model.text import sendable
 
@@ -33,10 +34,18 @@ if TYPE_CHECKING:
     from .furthest import Furthest
     from .reports import Report
 
-__all__ = ["TaskProcess"]
+__all__ = ["TaskProcess", "is_over"]
+
+BACKSTOP_SECONDS = 3.0
+"""How much longer a process that failed has than it takes itself: the interpreter may hang."""
 
 _OURS = (None, signal.SIGKILL, signal.SIGTERM)
 """How a process ends when mwmagic ends it: by a signal, or by itself after SIGTERM."""
+
+
+def is_over(packet: str) -> bool:
+    """Return whether a packet on a worker's line says that its program is over."""
+    return packet.startswith(variables.OVER)
 
 
 def _reached(latest: Update | None) -> Reached | None:
@@ -114,6 +123,8 @@ class TaskProcess:
         Why it could not be asked for its stack, when it was last.
     place : Dump or None
         What shows where it was when another task failed, if it was asked.
+    hurried : bool
+        Whether it was asked to end after its program was over.
     """
 
     def __init__(
@@ -156,6 +167,9 @@ class TaskProcess:
         self.stalled: float | None = None
         self.size = 0
         self.spent = 0
+        self.hurried = False
+        self._finishing_since: float | None = None
+        self._own: Exit | None = None
         self._ending_since: float | None = None
         self._requested = False
         self._output = Output(guard)
@@ -201,15 +215,23 @@ class TaskProcess:
         ending = self._ending_since is not None and failed >= self._ending_since
         return ending and event["signal"] in _OURS
 
+    def finishes(self, said: Message, time: float) -> Exit:
+        """Note how its program ended; its threads and exit handlers may still be at work."""
+        self._finishing_since = time
+        self._own = self._program_end(said, time)
+        return self._own
+
+    def finishing(self, now: float) -> bool:
+        """Return whether it ends by itself, and has time left for that."""
+        since = self._finishing_since
+        if since is None or self.hurried or self.exit is not None:
+            return False
+        return now < since + variables.FINISH_SECONDS + BACKSTOP_SECONDS
+
     def over(self, said: Message, time: float) -> Exit:
         """Note how its program ended, according to itself; the process stays."""
-        report = _report(said.get("report"))
-        if report is not None and self.away:
-            report.pop("time", None)  # of that machine's clock
-        code, number = said.get("code"), said.get("signal")
-        event = {"time": time, "code": code, "signal": number, "report": report}
-        self.program = self._exit({**event, "oom": None, "error": None, "errno": None})
-        failure = self.program.failure
+        self.program = self._program_end(said, time)
+        report, failure = self.program.report, self.program.failure
         if report is not None and failure is not None and failure.type != "SystemExit":
             where = self.program.where
             first = failure.message.strip().partition("\n")[0]
@@ -217,14 +239,28 @@ class TaskProcess:
             self.raised = LastRaised(failure.type, first, self.script.rpartition("/")[2], line)
         return self.program
 
+    def _program_end(self, said: Message, time: float) -> Exit:
+        report = _report(said.get("report"))
+        if report is not None and self.away:
+            report.pop("time", None)  # of that machine's clock
+        code, number = said.get("code"), said.get("signal")
+        event = {"time": time, "code": code, "signal": number, "report": report}
+        return self._exit({**event, "oom": None, "error": None, "errno": None})
+
     def exited(self, event: Message) -> Exit:
         """Note how it ended."""
         self.state = TaskState.ENDED
         self.asks = None
         self.size = max(self.size, event["size"])
         self._output.close()
-        self.exit = replace(self._exit(event), stays=self.stays)
-        return self.exit
+        end = replace(self._exit(event), stays=self.stays)
+        own = self._own
+        if own is not None and own.failed and end.signal is not None:
+            # It had failed before it was killed, or crashed, while the interpreter finalized.
+            end = replace(end, code=own.code, signal=own.signal, ended=False, cut=False)
+            end = replace(end, report=end.report or own.report)
+        self.exit = end
+        return end
 
     def _exit(self, event: Message) -> Exit:
         report = _report(event["report"])

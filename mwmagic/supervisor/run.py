@@ -10,6 +10,7 @@ from functools import singledispatchmethod
 from typing import TYPE_CHECKING, Any, Literal
 
 from mwmagic import gang as g
+from mwmagic.agent.wire import parsed
 from mwmagic.diagnosis import involves_others, remarks
 from mwmagic.errors import MwmagicError, NoRun, SupervisorError
 from mwmagic.logs.guard import Guard
@@ -28,6 +29,7 @@ from .exits import Exits
 from .furthest import Comparison
 from .limits import job_limits
 from .measurements import Measurements
+from .process import is_over
 from .processes import Processes
 from .session import LiveSession, is_live
 from .stalls import Stalls
@@ -145,12 +147,21 @@ class LiveRun:
         self._note("stop", task=None if task is None else str(task), grace=grace)
         if self._moving is not None:  # which may wait for a scheduler, for hours
             self._moving.cancel()
+        self._end_finishing(task, self.options.grace if grace is None else grace)
         self.handle(g.Stop(task, grace, time.monotonic()))
+
+    def _end_finishing(self, task: Task | None, grace: float) -> None:
+        """End the processes whose programs are over, which the gang may have left alone."""
+        for process in self._processes:
+            if task in (None, process.task) and process.finishing(time.monotonic()):
+                process.hurried = True
+                self._processes.end(process, grace)
 
     def restart(self) -> None:
         """Start the gang again."""
         self._note("restart")
         self._session.end(reset=True)
+        self._end_finishing(None, 0.0)
         self.handle(g.Restart(time.monotonic()))
 
     def signal(self, task: Task, number: int) -> None:
@@ -277,6 +288,8 @@ class LiveRun:
                 self._end(process, action.grace)
 
     def _end(self, process: TaskProcess, grace: float) -> None:
+        if process.finishing(time.monotonic()):
+            return  # the gang asks again
         withdrawn = self._processes.end(process, grace)
         if withdrawn is not None:
             asyncio.get_running_loop().call_soon(self._exited, process, withdrawn)
@@ -338,9 +351,6 @@ class LiveRun:
             self.directory.trouble = event["trouble"]
         if event["type"] == "output":
             self._output(process, event)
-        elif event["type"] == "said" and self._conversing and is_live(event["data"]):
-            self._session.said(process, event)
-            self._changed()
         elif event["type"] == "said":
             self._said(process, event)
         elif event["type"] == "started":
@@ -409,8 +419,23 @@ class LiveRun:
         self._changed()
 
     def _said(self, process: TaskProcess, event: Message) -> None:
-        self._measurements.reported(process, process.said(event))
+        if self._conversing and is_live(event["data"]):
+            self._session.said(process, event)
+        elif is_over(event["data"]):
+            self._guard.call("end", None, self._finishes, process, event)
+        else:
+            self._measurements.reported(process, process.said(event))
         self._changed()
+
+    def _finishes(self, process: TaskProcess, event: Message) -> None:
+        """Let the others know at once of a failure; the process itself may take long to end."""
+        process.away = self._place.away(process.task)
+        end = process.finishes(parsed(event["data"]), time.monotonic())
+        if end.failed and process is self._processes.of(process.task):
+            if involves_others(end):
+                self._stalls.locate()
+            why = self._exits.add(end, gone=False)
+            self.handle(self._ended_event(g.Failing, process, end, why))
 
     def _doubt(self, process: TaskProcess, end: Exit) -> None:
         """Take an exit; first ask the scheduler whether it imposed it."""
@@ -431,9 +456,14 @@ class LiveRun:
         why = self._exits.add(end)
         self._session.exited(process)
         self._stalls.gone(process)
+        self.handle(self._ended_event(g.Exited, process, end, why))
+
+    def _ended_event(
+        self, kind: type[g.Exited], process: TaskProcess, end: Exit, why: g.FailureKind
+    ) -> g.Exited:
         trains = self._roles[process.task] is not g.Role.AUXILIARY
         reached = self._comparison.of(process.furthest) if trains else None
-        self.handle(g.Exited(process.task, end.attempt, end.code, why, end.moment, reached))
+        return kind(process.task, end.attempt, end.own[0], why, end.moment, reached)
 
     def lost(self, loss: Loss) -> None:
         """Handle the loss of an agent, and of its workers with it."""

@@ -48,7 +48,7 @@ def remember() -> None:
 
 
 def main(argv: list[str]) -> None:
-    """Run ``argv[0]`` as ``__main__`` with the arguments ``argv``; does not return.
+    """Run ``argv[0]`` as ``__main__`` with the arguments ``argv``; then the interpreter may end.
 
     Parameters
     ----------

@@ -1,30 +1,48 @@
-"""How a worker exits: as the interpreter would, but without tearing the framework down."""
+"""How a worker ends: the interpreter finalizes, as after any program.
+
+Threads are joined, exit handlers run, modules are torn down, and C's exit handlers run. Before
+that the supervisor learns how the program ended, so that a failure reaches the other tasks at
+once. A raw thread reports what the end waits for, and cuts it off after a failure.
+"""
 
 from __future__ import annotations
 
+import _thread
 import atexit
 import gc
 import io
 import os
 import sys
+import time
 
 from mwmagic.model import variables
 
-from . import modules
+from .line import descriptor
 from .preparation import announce
 from .standard import standard
 
-__all__ = ["exit_code", "flush", "is_success", "leave", "send_reports"]
+TYPE_CHECKING = False  # a worker starts without `typing`
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import FrameType
+    from typing import Any
 
-LINGER_SECONDS = 5.0
-"""Time limit for exit handlers after a failure.
+__all__ = ["exit_code", "finish_files", "flush", "is_success", "leave", "send_reports"]
 
-JAX's and TensorFlow's wait for the other processes, which wait for this one.
-"""
+WAIT_NOTICE_SECONDS = 5.0
+"""How long after the program's end a line says what the process waits for."""
 
+SEND_SECONDS = 0.5
+"""Time limit for telling the supervisor how the program ended."""
+
+LAST_FLUSH_SECONDS = 0.5
+"""Time limit for flushing files when the end is cut off; a thread may hold one of them."""
 
 _FILE: type = io.IOBase.__mro__[1]
 """The class that all files derive from. To ask `io.IOBase`, which is abstract, takes far longer."""
+
+_WELL: list[bool] = []
+"""Whether the program succeeded, once it is over."""
 
 
 def exit_code(request: SystemExit) -> int:
@@ -35,19 +53,6 @@ def exit_code(request: SystemExit) -> int:
         return request.code & 0xFF
     announce(str(request.code))
     return 1
-
-
-def _dismantle(script: str) -> None:
-    """Drop the user's modules, so that the objects they hold are finalized.
-
-    TensorFlow's writers, for example, write out their buffers then.
-    """
-    # As Python does before: from then on an object comes before what it holds, so that a text
-    # file is closed before the file below it, to which it writes the rest.
-    gc.collect(0)
-    for name in modules.users(script):
-        sys.modules.pop(name, None)
-    gc.collect()
 
 
 def flush() -> None:
@@ -61,11 +66,19 @@ def flush() -> None:
             pass
 
 
-def _forsake_others() -> None:
-    """Drop JAX's exit handler, which would wait for processes that wait for this one."""
-    clean_up = getattr(sys.modules.get("jax._src.api"), "clean_up", None)
-    if clean_up is not None:
-        atexit.unregister(clean_up)
+def _flush_texts() -> None:
+    """Flush open text files.
+
+    If a text file of a module's and the file below it, to which it writes the rest, become garbage
+    together, CPython may close the lower one first: then that rest is lost.
+    """
+    for file in gc.get_objects():
+        if type(file) is io.TextIOWrapper:
+            try:
+                if type(file.buffer) in (io.BufferedWriter, io.BufferedRandom):
+                    file.flush()
+            except Exception:  # noqa: BLE001, S110 - it is closed, half made, or detached
+                pass
 
 
 def send_reports() -> None:
@@ -75,54 +88,167 @@ def send_reports() -> None:
         outbox.farewell()
 
 
-def _take_leave() -> None:
-    """Let the task that coordinates the others end after them."""
-    from . import coordination
-
-    coordination.take_leave()
-
-
 def is_success(code: object) -> bool:
     """Return whether an exit code means success; a task that asks to be resumed has saved."""
     return code in (None, 0, variables.RESUME_CODE)
 
 
-def leave(code: int, script: str, process: int) -> None:
-    """Exit as the interpreter would, but without tearing the framework down.
+def finish_files(process: int) -> None:
+    """Have the last exit handler finish what the interpreter would not.
 
-    That takes TensorFlow a second or more, and after a failure it may wait forever
-    for the other processes.
+    Call it before the user's code runs: handlers run in the reverse order.
+
+    Parameters
+    ----------
+    process : int
+        The worker's own process; another one that runs the handlers is a fork of it.
+    """
+    atexit.register(_finish, process)
+
+
+def _finish(process: int) -> None:
+    _flush_texts()
+    send_reports()
+    if os.getpid() == process and _WELL == [True] and "tensorflow" in sys.modules:
+        from . import coordination
+
+        coordination.take_leave()
+
+
+def _forsake_others() -> None:
+    """Drop JAX's exit handler, which would wait for processes that are ended meanwhile."""
+    clean_up = getattr(sys.modules.get("jax._src.api"), "clean_up", None)
+    if clean_up is not None:
+        atexit.unregister(clean_up)
+
+
+def leave(code: int, process: int, report: Mapping[str, Any] | None = None) -> None:
+    """Let the interpreter end this process; call it last in the main module.
 
     Parameters
     ----------
     code : int
         The exit code, or a signal's number with a minus.
-    script : str
-        The user's file.
     process : int
         The worker's own process; this one may be a fork of it.
+    report : mapping, optional
+        What the program raised, if that is a failure.
+
+    Raises
+    ------
+    SystemExit, KeyboardInterrupt
+        As the interpreter expects of a program that ends with such a code.
     """
-    os.sched_yield()  # the gang's last workers may only be starting: they go first
     well = is_success(code)
+    if os.getpid() == process:
+        _WELL.append(well)
+        send_reports()
+        _tell(code, report)
+        _thread.start_new_thread(_watch, (code, _thread.get_ident(), well))
     if not well:
         _forsake_others()
-        last = code if code > 0 else 128 - code
-        timer = standard("threading").Timer(LINGER_SECONDS, os._exit, (last,))
-        timer.daemon = True
-        timer.start()
-    send_reports()
-    wait = getattr(sys.modules.get("threading"), "_shutdown", None)  # as Py_Exit does
-    if wait is not None:
-        wait()
-    atexit._run_exitfuncs()  # noqa: SLF001 - as Py_Exit does
-    if well:
-        _dismantle(script)
-    flush()
-    send_reports()
-    if well and os.getpid() == process and "tensorflow" in sys.modules:
-        _take_leave()
     if code < 0:
-        signal = standard("signal")
-        signal.signal(-code, signal.SIG_DFL)
-        os.kill(os.getpid(), -code)
-    os._exit(code)
+        _silence()
+        raise KeyboardInterrupt
+    if code:
+        raise SystemExit(code)
+
+
+def _silence() -> None:
+    """Have the interpreter not print again what was shown, and keep what was raised last."""
+    kept = [(sys.last_type, sys.last_value, sys.last_traceback)]
+
+    def hook(*_: object) -> None:
+        # It must not outlive this: it would keep all that the traceback holds.
+        sys.last_type, sys.last_value, sys.last_traceback = kept.pop()
+        sys.excepthook = sys.__excepthook__
+
+    sys.excepthook = hook
+
+
+def _tell(code: int, report: Mapping[str, Any] | None) -> None:
+    """Tell the supervisor how the program ended; the process's end may take a while."""
+    number = descriptor()
+    if number is None or variables.KEEP in os.environ:
+        return
+    how = f'"code": {code}, "signal": null' if code >= 0 else f'"code": null, "signal": {-code}'
+    told = "null" if report is None else standard("json").dumps(report, ensure_ascii=False)
+    packet = f'{variables.OVER}{how}, "report": {told}}}'.encode("utf-8", "backslashreplace")
+    if len(packet) > variables.OVER_BYTES:  # it is in the file too
+        packet = f'{variables.OVER}{how}, "report": null}}'.encode()
+    try:
+        os.set_blocking(number, False)
+        _send(number, packet)
+    except OSError:  # the other end is gone, or user code closed the descriptor
+        pass
+
+
+def _send(number: int, packet: bytes) -> None:
+    """Send a packet as soon as there is room; give up after a while."""
+    deadline = time.monotonic() + SEND_SECONDS
+    while not _sent(number, packet) and time.monotonic() < deadline:
+        time.sleep(0.005)
+
+
+def _sent(number: int, packet: bytes) -> bool:
+    try:
+        os.write(number, packet)
+    except BlockingIOError:
+        return False
+    return True
+
+
+# What the end waits for.
+
+
+def _watch(code: int, main: int, well: bool) -> None:
+    """Say what the end waits for; after a failure, cut it off."""
+    time.sleep(WAIT_NOTICE_SECONDS)
+    limit = "" if well else f", {variables.FINISH_SECONDS:g} s after it failed at most"
+    _say(f"the program is over, and its process waits for {_awaited(main)}{limit}")
+    if well:
+        return
+    time.sleep(max(0.0, variables.FINISH_SECONDS - WAIT_NOTICE_SECONDS))
+    _say(
+        f"{_awaited(main)} was still running {variables.FINISH_SECONDS:g} s after the program "
+        "failed, and is cut off"
+    )
+    _thread.start_new_thread(flush, ())
+    time.sleep(LAST_FLUSH_SECONDS)
+    os._exit(code if code > 0 else 128 - code)
+
+
+def _say(text: str) -> None:
+    try:  # noqa: SIM105 - as above
+        os.write(2, f"{variables.ANNOUNCED}{text}\n".encode("utf-8", "backslashreplace"))
+    except OSError:  # user code closed it
+        pass
+
+
+def _awaited(main: int) -> str:
+    """Name what the main thread waits for while the interpreter ends."""
+    frames = sys._current_frames()  # noqa: SLF001 - a module of Python's own
+    outer = frames.get(main)
+    if outer is None:
+        return "an exit handler"
+    while outer.f_back is not None:
+        outer = outer.f_back
+    threading = sys.modules.get("threading")
+    if threading is None or outer.f_globals is not vars(threading):
+        return f"the exit handler {_place(outer)}"
+    threads = [one for one in threading.enumerate() if not one.daemon and one.ident != main]
+    names = [f"the thread {one.name}{_running(frames.get(one.ident))}" for one in threads]
+    return " and ".join(names[:3]) or "a thread"
+
+
+def _running(frame: FrameType | None) -> str:
+    """Return the innermost place of a thread outside of Python's own modules, if any."""
+    folder = os.path.dirname(os.__file__)  # noqa: PTH120 - `pathlib` takes a while to import
+    while frame is not None and frame.f_code.co_filename.startswith((folder, "<")):
+        frame = frame.f_back
+    return "" if frame is None else f", in {_place(frame)},"
+
+
+def _place(frame: FrameType) -> str:
+    code = frame.f_code
+    return f"{code.co_name} ({os.path.basename(code.co_filename)}, line {frame.f_lineno})"  # noqa: PTH119 - as above

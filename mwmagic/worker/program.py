@@ -36,7 +36,7 @@ def preload() -> None:
 
 
 def main(argv: list[str], started: frozenset[str]) -> None:
-    """Run ``argv[0]`` as ``__main__`` with the arguments ``argv``; does not return.
+    """Run ``argv[0]`` as ``__main__`` with the arguments ``argv``; then the interpreter may end.
 
     Parameters
     ----------
@@ -54,15 +54,15 @@ def main(argv: list[str], started: frozenset[str]) -> None:
     else:
         sys.path.insert(0, folder)
     script = argv[0] if argv[0].startswith("/") else f"{os.getcwd()}/{argv[0]}"  # noqa: PTH109 - as above
+    from .exit import finish_files, leave
+
     if modules.forked():
         imports.watch(script)
     else:
         _step_aside(folder, started)
     process = os.getpid()
-    code = _execute(script, process)
-    from .exit import leave
-
-    leave(code, script, process)
+    finish_files(process)
+    leave(*_execute(script, process))
 
 
 def _step_aside(folder: str, started: frozenset[str]) -> None:
@@ -78,16 +78,17 @@ def _step_aside(folder: str, started: frozenset[str]) -> None:
             del sys.modules[name]
 
 
-def _execute(script: str, process: int) -> int:
-    """Run the user's file and return its exit code, or a signal's number with a minus."""
+def _execute(script: str, process: int) -> tuple[int, int, dict[str, object] | None]:
+    """Run the user's file; return how it ended, as `leave` takes it."""
     error = _run(script)
     if _stays(process):
-        return _keep(error, script)
+        return _keep(error, script), process, None
     if error is None:
-        return 0
+        return 0, process, None
+    report = None
     if _failed(error) and os.getpid() == process:  # and no fork of it
-        _report(error, script, os.environ.get(variables.FAILURE_REPORT))
-    return _ended(error)
+        report = _report(error, script, os.environ.get(variables.FAILURE_REPORT))
+    return _ended(error), process, report
 
 
 def _failed(error: BaseException) -> bool:
@@ -152,11 +153,21 @@ def _run(script: str) -> BaseException | None:
         code = compile(read(script), script, "exec", dont_inherit=True)
         exec(code, vars(_main_module(script)))  # noqa: S102 - running it is the point
     except BaseException as error:  # noqa: BLE001 - reported, printed, and told by the exit code
+        _flush_standard()
         if isinstance(error, SyntaxError) and error.filename == script and error.text is not None:
             # The compiler took it from the file, which may be another by now.
             error.text = standard("linecache").getline(script, error.lineno or 0)
         return error
     return None
+
+
+def _flush_standard() -> None:
+    """Print what the program did before what it raised, as the interpreter does."""
+    for stream in (sys.stderr, sys.stdout):
+        try:  # noqa: SIM105 - `contextlib` takes a while to import
+            stream.flush()
+        except Exception:  # noqa: BLE001, PERF203, S110 - it may be anything of the user's
+            pass
 
 
 def run_again(main: dict[str, object]) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from compare import Ways
+
+pytest.register_assert_rewrite("compare")
+
+from compare import Ways  # noqa: E402 - with its assertions rewritten
 
 
 @pytest.fixture(scope="session")

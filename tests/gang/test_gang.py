@@ -12,6 +12,7 @@ from mwmagic.gang import (
     Ended,
     EndTask,
     Exited,
+    Failing,
     FailureKind,
     Gang,
     Hurry,
@@ -854,3 +855,45 @@ def test_a_restart_runs_programs_whose_processes_stayed_again():
     gang.handle(Restart(102.0))
     assert exit_all(gang, time=103.0)[-2:] == starts(gang, attempt=2)
     assert (gang.state, gang.outcome) == (RunState.RUNNING, None)
+
+
+# Programs that failed, and whose processes are still ending.
+
+
+def failing(gang, task, code=1, failure=FailureKind.PRIMARY, time=101.0):
+    return gang.handle(Failing(task, gang.attempt, code, failure, time))
+
+
+def test_a_failure_ends_the_others_while_its_process_is_still_ending():
+    gang = running(2, restarts=1)
+    assert failing(gang, W0) == [EndAll(1, 0.0), SetTimer(Hurry(), 2.0)]
+    assert gang.state is RunState.ENDING
+    assert gang.alive == {W0, W1}
+    assert exit_(gang, W0) == []
+    assert gang.state is RunState.ENDING, "the other one is still there"
+    exit_(gang, W1, None)
+    assert gang.state is RunState.BACKOFF
+    assert gang.restarts == 1
+
+
+def test_a_consequence_that_is_still_ending_leaves_time_for_the_cause():
+    gang = running(2)
+    assert failing(gang, W0, failure=FailureKind.CONSEQUENCE) == [SetTimer(Hurry(), 0.5)]
+    assert failing(gang, W1)[0] == EndAll(1, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("shape", "task"),
+    [({"ps": 1, "chief": True}, W0), ({"evaluator": True}, EVALUATOR), ({"stays": True}, W0)],
+)
+def test_a_failure_that_ends_no_others_counts_when_the_process_has_ended(shape, task):
+    gang = running(2, **shape)
+    assert failing(gang, task) == []
+    assert gang.state is RunState.RUNNING
+
+
+def test_a_failure_of_an_earlier_attempt_is_ignored():
+    gang = running(2)
+    assert gang.handle(Failing(W0, gang.attempt + 1, 1)) == []
+    exit_(gang, W0)
+    assert failing(gang, W0) == []

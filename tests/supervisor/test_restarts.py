@@ -164,26 +164,75 @@ def test_one_failure_ends_everybody(cluster):
     assert (tasks["worker:1"].code, tasks["worker:1"].ours) == (1, False)
 
 
-def test_a_task_that_fails_slowly_is_shown_as_it_failed(cluster):
+def test_a_failure_reaches_the_others_before_the_process_has_ended(cluster, tmp_path):
     code = """
         import atexit, os, pathlib, time
-        raised = pathlib.Path("raised")
         def leave():
-            raised.touch()
-            time.sleep(600)
+            other = int(pathlib.Path("other").read_text())
+            while pathlib.Path(f"/proc/{other}").exists():
+                time.sleep(0.01)
+            pathlib.Path("saved").touch()
         if os.environ["MWMAGIC_TASK"] == "worker:1":
+            while not pathlib.Path("other").exists():
+                time.sleep(0.01)
             atexit.register(leave)
             raise ValueError("mine")
-        while not raised.exists():
-            time.sleep(0.01)
-        os._exit(3)
+        pathlib.Path("draft").write_text(str(os.getpid()))
+        os.rename("draft", "other")
+        time.sleep(600)
     """
     run = cluster(2).run("main.py", source=dedent(code))
     with pytest.raises(WorkerFailed, match="worker:1 exited with code 1: ValueError: mine"):
         run.wait(30)
-    tasks = run.status().tasks.values()
-    assert [task_words(task) for task in tasks] == ["exited with code 3", "exited with code 1"]
-    assert [event["signal"] for event in run.record.events("exited")] == [None, signal.SIGKILL]
+    tasks = run.status().tasks
+    assert task_words(tasks["worker:1"]) == "exited with code 1"
+    assert (tasks["worker:0"].signal, tasks["worker:0"].ours) == (signal.SIGKILL, True)
+    assert (tmp_path / "saved").exists()
+
+
+@pytest.mark.parametrize("number", ["SIGKILL", "SIGSEGV"])
+def test_what_a_task_raised_wins_over_the_signal_that_ended_it_afterwards(cluster, number):
+    code = f"""
+        import atexit, os, signal
+        atexit.register(os.kill, os.getpid(), signal.{number})
+        raise ValueError("mine")
+    """
+    run = cluster(1).run("main.py", source=dedent(code))
+    with pytest.raises(WorkerFailed, match="worker:0 exited with code 1: ValueError: mine"):
+        run.wait(30)
+    assert task_words(run.status().tasks["worker:0"]) == "exited with code 1"
+
+
+def test_temporary_files_of_a_task_that_was_killed_are_removed(cluster, tmp_path):
+    code = """
+        import os, pathlib, time
+        from mwmagic.worker import this_task, write_path
+        if this_task().index == 1:
+            path = pathlib.Path(write_path("model.bin"))
+            path.write_bytes(b"x")
+            pathlib.Path("where").write_text(str(path))
+            os.kill(os.getpid(), 9)
+        time.sleep(600)
+    """
+    with pytest.raises(WorkerFailed):
+        cluster(2).run("main.py", source=dedent(code)).wait(30)
+    path = Path((tmp_path / "where").read_text())
+    assert path.name == "model.bin"
+    assert not [folder for folder in path.parents if folder.name.startswith("mwmagic-")][
+        -1
+    ].exists()
+
+
+def test_a_stop_ends_a_program_that_is_over_and_whose_thread_runs_on(cluster):
+    code = """
+        import threading, time
+        threading.Thread(target=time.sleep, args=[600]).start()
+        raise ValueError("mine")
+    """
+    run = cluster(1).run("main.py", source=dedent(code))
+    eventually(lambda: run.state == "ending", "the failure is known")
+    run.stop(grace=0)
+    assert run.status().cause.exception == "ValueError: mine"
 
 
 def test_a_stop_gives_workers_time_to_save(cluster, tmp_path):

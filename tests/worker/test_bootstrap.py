@@ -424,9 +424,41 @@ def test_sigusr1_writes_every_stack(folder, monkeypatch):
 
 
 HANGS = {
-    "an exit handler": "import atexit, time\natexit.register(time.sleep, 600)\n",
-    "a thread": "import threading, time\nthreading.Thread(target=time.sleep, args=[600]).start()\n",
+    "an exit handler": (
+        "import atexit, time\ndef save(): time.sleep(600)\natexit.register(save)\n",
+        "the exit handler save (main.py, line 2)",
+    ),
+    "an exit handler of C's": (
+        "import atexit, time\natexit.register(time.sleep, 600)\n",
+        "an exit handler",
+    ),
+    "a thread": (
+        (
+            "import threading, time\ndef load(): time.sleep(600)\n"
+            "threading.Thread(target=load, name='loader').start()\n"
+        ),
+        "the thread loader, in load (main.py, line 2),",
+    ),
+    "a pool of threads": (
+        (
+            "from concurrent.futures import ThreadPoolExecutor\n"
+            "import time\ndef f(): time.sleep(600)\n"
+            "ThreadPoolExecutor(1, 'mine').submit(f)\n"
+        ),
+        "the thread mine_0, in f (main.py, line 3),",
+    ),
 }
+"""What an end waits for for ever, and how it is named."""
+
+DRIVER = f"""
+import sys; sys.path[0] = {FOLDER!r}
+import bootstrap
+bootstrap._find_package()
+import mwmagic.worker.exit as end
+end.WAIT_NOTICE_SECONDS, end.LAST_FLUSH_SECONDS, end.variables.FINISH_SECONDS = 0.03, 0.02, 0.05
+bootstrap.main(['main.py'])
+"""
+"""Runs a worker in whose end nobody has much patience."""
 
 
 @pytest.mark.parametrize("hang", HANGS)
@@ -435,25 +467,20 @@ HANGS = {
     [("1 / 0", 1), ("import sys; sys.exit(3)", 3), ("raise KeyboardInterrupt", 130)],
 )
 def test_a_failed_worker_does_not_hang(folder, hang, end, code):
-    write(folder / "main.py", HANGS[hang] + end)
-    driver = (
-        f"import sys; sys.path[0] = {FOLDER!r}\n"
-        "import bootstrap, mwmagic.worker.exit as end\n"
-        "end.LINGER_SECONDS = 0.05; bootstrap.main(['main.py'])"
-    )
-    done = run(sys.executable, "-c", driver)
+    program, named = HANGS[hang]
+    write(folder / "main.py", program + "file = open('out.txt', 'w')\nfile.write('x')\n" + end)
+    done = run(sys.executable, "-c", DRIVER)
     assert done.returncode == code
-    assert ("main.py" in done.stderr.decode()) == ("sys.exit" not in end)
+    *_, waits, cut = done.stderr.decode().splitlines()
+    assert waits.startswith(f"mwmagic: the program is over, and its process waits for {named}")
+    assert cut.startswith(f"mwmagic: {named} was still running 0.05 s after the program failed")
+    assert (folder / "out.txt").read_text() == "x"
 
 
 @pytest.mark.slow
 def test_a_worker_that_succeeds_waits_for_its_threads(folder):
     code = "import threading, time\nthreading.Thread(target=time.sleep, args=[0.2]).start()\n"
     write(folder / "main.py", code + "import atexit; atexit.register(print, 'after')")
-    driver = (
-        f"import sys; sys.path[0] = {FOLDER!r}\n"
-        "import bootstrap, mwmagic.worker.exit as end\n"
-        "end.LINGER_SECONDS = 0; bootstrap.main(['main.py'])"
-    )
-    done = run(sys.executable, "-c", driver)
+    done = run(sys.executable, "-c", DRIVER)
     assert (done.returncode, done.stdout) == (0, b"after\n")
+    assert done.stderr.startswith(b"mwmagic: the program is over, and its process waits for the ")
