@@ -40,9 +40,7 @@ _CACHE = f"{_OPS}.cache_op"
 def install() -> None:
     """Free iterators in the background.
 
-    Call it before the user's code runs. It imports nothing. The process has to end by
-    ``os._exit``, as workers do: Python's own shutdown aborts it if the thread is inside
-    TensorFlow at that moment.
+    Call it before the user's code runs. It imports nothing.
     """
     reaper = _Reaper()
     after_import(_CACHE, functools.partial(_notice_files, reaper))

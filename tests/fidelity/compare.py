@@ -7,6 +7,7 @@ run at the same time: a program that imports nothing takes a tenth of a second.
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -32,6 +33,9 @@ ENVIRONMENT = """
 import json, os
 print(json.dumps(dict(os.environ)))
 """
+
+NATIVE = re.compile(r"^(WARNING: All log messages before absl|[IW]0000 00:00:).*\n", re.MULTILINE)
+"""Notices of native code that no level hides: an import prints them, so a warm worker does not."""
 
 ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
 
@@ -94,6 +98,7 @@ class Ways:
     def __init__(self, folder: Path, **options):
         self._folder = folder
         self._count = 0
+        settle_environment()
         options = {"env": QUIET, "threads": 1, **options}
         self._clusters = {
             way: Cluster(
@@ -125,6 +130,7 @@ class Ways:
             Whether the warm cluster must fork its worker; None if it may do as it likes.
         """
         self._count += 1
+        settle_environment()
         folders = {way: self._laid_out(program, way) for way in WAYS}
         with ThreadPoolExecutor(len(WAYS)) as pool:
             done = {
@@ -179,6 +185,11 @@ class Ways:
         return (end.code if end.signal is None else -end.signal), run.logs(0)
 
 
+def settle_environment():
+    """Keep pytest from changing what programs inherit from test to test."""
+    os.environ["PYTEST_CURRENT_TEST"] = "a program"
+
+
 def made(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     return folder
@@ -186,7 +197,7 @@ def made(folder: Path) -> Path:
 
 def outcome(code: int | None, output: bytes, folder: Path, drop: str = "") -> Outcome:
     """Return what a program did, without what differs from process to process."""
-    text = timeless(output.decode("utf-8", "backslashreplace"), folder)
+    text = NATIVE.sub("", timeless(output.decode("utf-8", "backslashreplace"), folder))
     if drop:
         text = re.sub(drop, "", text)
     files = {
