@@ -74,7 +74,8 @@ def warm_pair(_apart, tmp_path_factory):
     with temporary_folder() as folder:
         with pytest.MonkeyPatch.context() as patch:
             put_sockets(folder, patch)
-            cluster = Cluster(2, directory=tmp_path_factory.mktemp("pair"), grace=1.0)
+            options = {"grace": 1.0, "env": {"TMPDIR": "/tmp"}}  # that of each test is another
+            cluster = Cluster(2, directory=tmp_path_factory.mktemp("pair"), **options)
         with cluster:
             yield cluster
 

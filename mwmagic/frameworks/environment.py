@@ -62,10 +62,10 @@ _EARLY_NAMES = frozenset({"HOME", "LANG", "LANGUAGE", "TMPDIR", "TZ"})
 _AT_START = ("GLIBC_", "LANG", "LC_", "LD_", "MALLOC_", "PYTHON")
 """Prefixes of variables that only matter to a process that starts with them."""
 
-_LATE = ("CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES")
-"""Variables with such a prefix that no import reads.
+_LATE = ("CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES", "PYTEST_CURRENT_TEST")
+"""Variables that make no difference to an import.
 
-The driver reads them in ``cuInit``, which no import calls.
+The driver reads CUDA's in ``cuInit``, which no import calls. pytest sets its own for each test.
 """
 
 _OWN = "MWMAGIC_"

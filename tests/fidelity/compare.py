@@ -139,7 +139,8 @@ class Ways:
             }
         if warm is not None:
             latest = self._clusters["warm"].latest.status().tasks["worker:0"]
-            assert latest.warm == warm
+            run, [machine] = self._clusters["warm"].latest.status(), self._clusters["warm"].machines
+            assert latest.warm == warm, (run.remarks, machine.warm)
         return {
             way: outcome(*one.result(), folders[way], program.drop) for way, one in done.items()
         }

@@ -29,7 +29,7 @@ ASSIGNED = "import os\nos.environ['KERAS_BACKEND'] = 'jax'\n"
 COMPUTED = "import os\nfor name in ['KERAS_BACKEND']:\n    os.environ[name] = 'jax'\n"
 
 NAMES = (
-    "secrets csv queue json copy socket requests keras tensorflow threading linecache logging "
+    "secrets csv queue json copy socket requests keras tensorflow linecache logging "
     "math token tempfile select uuid"
 )
 

@@ -97,6 +97,10 @@ def test_what_is_read_while_a_framework_is_imported_keeps_a_worker_from_being_fo
     assert differing({name: "1"}, {}) == [name]
 
 
+def test_the_name_of_the_test_that_launches_makes_no_difference():
+    assert differing({"PYTEST_CURRENT_TEST": "a"}, {}, {"PYTEST_CURRENT_TEST"}) == []
+
+
 @pytest.mark.parametrize("framework", ["jax", "torch"])
 def test_types_of_tasks_that_a_framework_does_not_know_are_refused(framework):
     framework_for(framework).check(make_tasks(2, chief=True))
