@@ -143,7 +143,7 @@ def leave(code: int, process: int, report: Mapping[str, Any] | None = None) -> N
     if os.getpid() == process:
         _WELL.append(well)
         send_reports()
-        _tell(code, report)
+        _report_end(code, report)
         _thread.start_new_thread(_watch, (code, _thread.get_ident(), well))
     if not well:
         _forsake_others()
@@ -166,8 +166,8 @@ def _silence() -> None:
     sys.excepthook = hook
 
 
-def _tell(code: int, report: Mapping[str, Any] | None) -> None:
-    """Tell the supervisor how the program ended; the process's end may take a while."""
+def _report_end(code: int, report: Mapping[str, Any] | None) -> None:
+    """Report to the supervisor how the program ended; the process may take a while to end."""
     number = descriptor()
     if number is None or variables.KEEP in os.environ:
         return
