@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.distribute.values import PerReplicaSpec
 
-from .cluster import divides_batches, first_local, spans_workers
+from .cluster import divides_batches, first_local
 from .gather import gathered
 from .metrics import watched
 from .parts import Model, TensorFlowTrainer, trainer, tree
@@ -82,7 +82,7 @@ def _reduce_over_replicas() -> None:
             return tree.map_structure(
                 lambda value: strategy.reduce("MEAN", value, axis=None), values
             )
-        if reduction == "concat" and spans_workers(strategy) and divides_batches(strategy):
+        if reduction == "concat" and divides_batches(strategy):
             return first_local(strategy, strategy.run(_gathered_outputs, args=(values,)))
         return original(values, strategy, reduction)
 

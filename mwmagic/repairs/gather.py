@@ -37,14 +37,35 @@ def gathered(value: Any) -> Any:
         parts = gathered(tf.stack([tf.math.real(value), tf.math.imag(value)], axis=-1))
         return tf.complex(parts[..., 0], parts[..., 1])
     carried = tf.identity(tf.cast(value, _carrier(value.dtype)))  # an argument has no device yet
-    context = tf.distribute.get_replica_context()
-    whole = tf.cast(context.all_gather(carried, axis=0), value.dtype)
+    whole = tf.cast(_all_gathered(carried), value.dtype)
     return tf.ensure_shape(whole, [None, *value.shape[1:]])
+
+
+def _all_gathered(value: Any) -> Any:
+    """Gather what a collective carries.
+
+    A batch is dealt to the first device of each worker, then to the second of each; the
+    collective returns what all the devices of one worker have, then the next worker's.
+    """
+    context = tf.distribute.get_replica_context()
+    whole = context.all_gather(value, axis=0)
+    if len(context.strategy.extended.worker_devices) == 1:
+        return whole
+    sizes = context.all_gather(tf.shape(value)[:1], axis=0)
+    parts = tf.RaggedTensor.from_row_lengths(whole, sizes, validate=False)
+    return tf.gather(parts, _dealt(context.strategy)).values
+
+
+def _dealt(strategy: Any) -> list[int]:
+    """Return the replicas in the order in which they get the samples of a batch."""
+    devices = len(strategy.extended.worker_devices)
+    replicas = range(strategy.num_replicas_in_sync)
+    return [replica for device in range(devices) for replica in replicas[device::devices]]
 
 
 def _sizes(value: Any) -> Any:
     """Return how many samples each replica has."""
-    return tf.distribute.get_replica_context().all_gather(tf.shape(value)[:1], axis=0)
+    return _all_gathered(tf.shape(value)[:1])
 
 
 def _gathered_if_any(value: Any) -> Any:
@@ -82,8 +103,9 @@ def _gathered_strings(value: Any) -> Any:
 def _gathered_sparse(value: Any) -> Any:
     """Gather a sparse tensor's entries, each replica's below those of the replicas before."""
     shapes = gathered(value.dense_shape[tf.newaxis])
-    replica = tf.distribute.get_replica_context().replica_id_in_sync_group
-    before = tf.reduce_sum(shapes[:replica, 0])
+    context = tf.distribute.get_replica_context()
+    places = tf.argsort(_dealt(context.strategy))  # a permutation's inverse
+    before = tf.reduce_sum(shapes[: places[context.replica_id_in_sync_group], 0])
     down = tf.concat([[before], tf.zeros_like(value.dense_shape[1:])], axis=0)
     whole = tf.concat([[tf.reduce_sum(shapes[:, 0])], shapes[0, 1:]], axis=0)
     return tf.SparseTensor(
