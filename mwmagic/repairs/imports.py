@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     Action = Callable[[ModuleType], None]
 
-__all__ = ["after_import"]
+__all__ = ["after_import", "found_after"]
 
 _LOCK = RLock()
 
@@ -65,6 +65,23 @@ def _waiting() -> _Finder:
     return finder
 
 
+def found_after(
+    finder: object, fullname: str, path: Sequence[str] | None, target: ModuleType | None
+) -> ModuleSpec | None:
+    """Return what the finders behind another one in `sys.meta_path` find.
+
+    Those before it have been asked, or are asking it: two that each ask all others would never
+    come to an end.
+    """
+    finders = list(sys.meta_path)
+    place = next((i for i, one in enumerate(finders) if one is finder), -1)
+    for one in finders[place + 1 :]:
+        spec = one.find_spec(fullname, path, target)
+        if spec is not None:
+            return spec
+    return None
+
+
 class _Finder:
     """Wraps the loader of each module that an action waits for.
 
@@ -82,13 +99,10 @@ class _Finder:
     ) -> ModuleSpec | None:
         if fullname not in self._actions:
             return None
-        for finder in sys.meta_path:
-            spec = None if finder is self else finder.find_spec(fullname, path, target)
-            if spec is not None:
-                if spec.loader is not None and _is_meant(spec):
-                    spec.loader = _Loader(spec.loader, self)  # type: ignore[assignment]
-                return spec
-        return None
+        spec = found_after(self, fullname, path, target)
+        if spec is not None and spec.loader is not None and _is_meant(spec):
+            spec.loader = _Loader(spec.loader, self)  # type: ignore[assignment]
+        return spec
 
     def imported(self, module: ModuleType) -> None:
         """Run the actions for `module`, and leave `sys.meta_path` after the last."""

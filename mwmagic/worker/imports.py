@@ -12,6 +12,7 @@ import time
 from _thread import get_ident
 
 from mwmagic.model.ownership import is_users
+from mwmagic.repairs.imports import found_after
 
 from .line import line
 
@@ -56,13 +57,11 @@ class _Finder:
         """Let the other finders find a module; have its loader timed."""
         if get_ident() in self._busy or fullname.partition(".")[0] in sys.stdlib_module_names:
             return None
-        for finder in sys.meta_path:
-            spec = None if finder is self else finder.find_spec(fullname, path, target)
-            if spec is not None:
-                if spec.loader is not None and not is_users(spec.origin or "", self._script):
-                    spec.loader = _Loader(spec.loader, self)  # type: ignore[assignment]
-                return spec
-        return None
+        spec = found_after(self, fullname, path, target)
+        if spec is None or spec.loader is None or is_users(spec.origin or "", self._script):
+            return spec
+        spec.loader = _Loader(spec.loader, self)  # type: ignore[assignment]
+        return spec
 
     def load(self, loader: Loader, module: ModuleType) -> None:
         """Execute a module, and add up how long that takes."""

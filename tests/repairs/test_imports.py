@@ -8,6 +8,7 @@ import pytest
 from processes import printed
 
 from mwmagic.repairs.imports import after_import
+from mwmagic.worker.imports import watch
 
 
 @pytest.fixture
@@ -85,6 +86,17 @@ def test_an_action_may_wait_for_another_module(package):
     importlib.import_module("mw_one")
     importlib.import_module("mw_two")
     assert seen == ["mw_two"]
+
+
+def test_it_is_found_beside_a_finder_that_asks_the_others_too(package):
+    package("mw_asked")
+    seen = []
+    after_import("mw_asked", seen.append)
+    watch("main.py")
+    assert seen == [importlib.import_module("mw_asked")]
+    after_import("mw_absent", seen.append)
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("mw_absent")
 
 
 def test_an_import_that_fails_is_tried_again(package):
