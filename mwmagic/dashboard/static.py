@@ -61,7 +61,7 @@ def text(run: RunStatus) -> str:
     """
     groups = grouped(run)
     lines = [line for group in groups for line in _group_text(group)] or _task_lines(run.tasks)
-    return encodable("\n".join([headline(run), *lines, *remarks(run)]))
+    return encodable("\n".join([headline(run), *lines, *remarks(run, timed=False)]))
 
 
 def _group_text(group: HostGroup) -> list[str]:

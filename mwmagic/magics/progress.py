@@ -24,7 +24,7 @@ UPDATE_SECONDS = 0.5
 
 def _text(status: RunStatus) -> str:
     """Return the run's line, with remarks below it."""
-    return encodable("\n".join([line(status), *remarks(status)]))
+    return encodable("\n".join([line(status), *remarks(status, timed=False)]))
 
 
 def show_progress(run: Run, timeout: float | None, ask: Callable[[], None]) -> None:

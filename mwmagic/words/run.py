@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from mwmagic.model.status import STUCK_TRIES, GivenUp, RunState, TaskState
+from mwmagic.model.symptom import Symptom
 from mwmagic.model.variables import RESUME_CODE
 
 from . import failure
@@ -40,6 +41,9 @@ __all__ = [
     "tone",
     "words",
 ]
+
+TIMED = frozenset({Symptom.IMPORTED_LONG})
+"""What is observed only where it takes long, so that outputs with it could not be compared."""
 
 _TONES = {
     RunState.FORMING: "wait",
@@ -75,13 +79,21 @@ def line(run: RunStatus) -> str:
     return "  ".join([headline(run), *map(reached, known[:1])])
 
 
-def remarks(run: RunStatus) -> list[str]:
+def remarks(run: RunStatus, *, timed: bool = True) -> list[str]:
     """Say what else a run's user should know, a line each.
 
     Why it makes no progress, what did not go as intended, and what could not be read.
+
+    Parameters
+    ----------
+    run : RunStatus
+        Its status.
+    timed : bool
+        Whether that includes what depends on how fast the machine is.
     """
     seen = [run.stall.why if run.stall else None, *run.remarks]
-    return [failure.remark(one) for one in seen if one] + list(map(fault_words, run.faults))
+    said = [one for one in seen if one and (timed or one.finding.symptom not in TIMED)]
+    return [failure.remark(one) for one in said] + list(map(fault_words, run.faults))
 
 
 def blame(run: RunStatus) -> list[str]:

@@ -58,6 +58,7 @@ def test_a_warm_worker_sees_what_a_cold_one_sees(agent, bootstrap, tmp_path):
         seen[name] = json.loads(agent.printed(name))
         assert seen[name]["env"].pop("MWMAGIC_PROCESS") == f"{agent.pid}/{name}"
         assert int(seen[name]["env"].pop("MWMAGIC_LINE")) > 2
+        assert seen[name]["env"].pop("MWMAGIC_SCRATCH")
         assert seen[name]["files"].count("socket") == 1
     assert seen["warm"] == seen["cold"]
     assert seen["warm"]["argv"] == [script, "-x", "y"]

@@ -100,6 +100,14 @@ def test_what_a_live_session_offers_says_what_it_loses():
     assert buttons(run("running", task()))["restart"][0] == "Restart"
 
 
+def test_how_long_imports_took_is_in_no_text_that_is_compared():
+    slow = Finding(Symptom.IMPORTED_LONG, "worker:0", seconds=1.2, detail="pandas")
+    status = RunStatus(state=RunState.RUNNING, remarks=(Remark(tasks=("worker:0",), finding=slow),))
+    assert "spent 1.2 s on imports" in remarks(status)[0]
+    assert "imports" in static.page(status)
+    assert "imports" not in static.text(status)
+
+
 def test_how_long_a_task_is_in_its_cell_and_where_it_waits(monkeypatch):
     monkeypatch.setattr("time.time", lambda: 1067.0)
     assert spent(BUSY) == "for 1:07"
