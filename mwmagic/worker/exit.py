@@ -41,8 +41,11 @@ LAST_FLUSH_SECONDS = 0.5
 _FILE: type = io.IOBase.__mro__[1]
 """The class that all files derive from. To ask `io.IOBase`, which is abstract, takes far longer."""
 
-_WELL: list[bool] = []
-"""Whether the program succeeded, once it is over."""
+FREE_SECONDS = 0.5
+"""Time limit for TensorFlow to free iterators, for which it may take a minute."""
+
+_CODES: list[int] = []
+"""The program's exit code, once it is over."""
 
 
 def exit_code(request: SystemExit) -> int:
@@ -109,10 +112,21 @@ def finish_files(process: int) -> None:
 def _finish(process: int) -> None:
     _flush_texts()
     send_reports()
-    if os.getpid() == process and _WELL == [True] and "tensorflow" in sys.modules:
-        from . import coordination
+    if os.getpid() != process or not _CODES or "tensorflow" not in sys.modules:
+        return
+    from . import coordination, iterators
 
+    [code] = _CODES
+    if is_success(code):
         coordination.take_leave()
+    if not iterators.settled(FREE_SECONDS):  # or the interpreter's own end could abort
+        flush()
+        os._exit(_status(code))
+
+
+def _status(code: int) -> int:
+    """Return the exit code of a process that no signal ends; see `leave`."""
+    return code if code >= 0 else 128 - code
 
 
 def _forsake_others() -> None:
@@ -141,7 +155,7 @@ def leave(code: int, process: int, report: Mapping[str, Any] | None = None) -> N
     """
     well = is_success(code)
     if os.getpid() == process:
-        _WELL.append(well)
+        _CODES.append(code)
         send_reports()
         _report_end(code, report)
         _thread.start_new_thread(_watch, (code, _thread.get_ident(), well))
@@ -215,7 +229,7 @@ def _watch(code: int, main: int, well: bool) -> None:
     )
     _thread.start_new_thread(flush, ())
     time.sleep(LAST_FLUSH_SECONDS)
-    os._exit(code if code > 0 else 128 - code)
+    os._exit(_status(code))
 
 
 def _say(text: str) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import time
 
 from mwmagic.repairs.imports import after_import
 
@@ -24,10 +25,13 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-__all__ = ["WAITING_COUNT", "install"]
+__all__ = ["WAITING_COUNT", "install", "settled"]
 
 WAITING_COUNT = 8
 """How many iterators may wait to be freed; a program that makes more waits as without this."""
+
+_LOOK_SECONDS = 0.005
+"""Time between two looks at whether something is still being freed."""
 
 _OPS = "tensorflow.python.data.ops"
 _ITERATORS = {
@@ -37,15 +41,40 @@ _ITERATORS = {
 _CACHE = f"{_OPS}.cache_op"
 
 
+_REAPERS: list[_Reaper] = []
+"""What frees in this process."""
+
+
 def install() -> None:
     """Free iterators in the background.
 
-    Call it before the user's code runs. It imports nothing.
+    Call it before the user's code runs. It imports nothing. Before the interpreter ends, ask
+    whether all is `settled`.
     """
     reaper = _Reaper()
+    _REAPERS.append(reaper)
     after_import(_CACHE, functools.partial(_notice_files, reaper))
     for module in _ITERATORS:
         after_import(module, functools.partial(_free_later, reaper))
+
+
+def settled(seconds: float) -> bool:
+    """Return whether nothing is being freed in the background, and nothing will be any more.
+
+    A thread that comes back from TensorFlow while the interpreter ends is made to exit there,
+    which C++ does not allow: it aborts the process ("FATAL: exception not rethrown").
+
+    Parameters
+    ----------
+    seconds : float
+        How long to wait for what is being freed.
+    """
+    deadline = time.monotonic() + seconds
+    for reaper in _REAPERS:
+        reaper.refuses = True
+        while reaper.is_freeing and time.monotonic() < deadline:
+            time.sleep(_LOOK_SECONDS)
+    return not any(reaper.is_freeing for reaper in _REAPERS)
 
 
 class _Reaper:
@@ -54,6 +83,13 @@ class _Reaper:
     def __init__(self) -> None:
         self.refuses = False
         self._thread: threading.Thread | None = None
+        self._given = self._done = 0
+
+    @property
+    def is_freeing(self) -> bool:
+        """Whether it has not freed all that it took; after a fork nothing does."""
+        alive = self._thread is not None and self._thread.is_alive()
+        return alive and self._done < self._given
 
     @functools.cached_property
     def _taken(self) -> SimpleQueue[Callable[[], None]]:
@@ -78,11 +114,13 @@ class _Reaper:
 
     def take(self, values: list[Any]) -> None:
         """Free what a list holds."""
+        self._given += 1
         self._taken.put(values.clear)
 
     def _free(self) -> None:
         while True:
             self._taken.get()()
+            self._done += 1
 
 
 def _notice_files(reaper: _Reaper, module: ModuleType) -> None:

@@ -298,7 +298,7 @@ FRAMEWORKS = {
         print(h.history, [w.sum() for w in m.get_weights()], m.name, [l.name for l in m.layers])
         m.summary()
         m.save_weights('w.weights.h5'); m.load_weights('w.weights.h5')
-        import os; os.remove('w.weights.h5'); print(m.evaluate(x, y, verbose=2), m.predict(x[:1], verbose=0).shape)
+        import os; os.remove('w.weights.h5'); print(m.evaluate(x, y, verbose=0), m.predict(x[:1], verbose=0).shape)
     """,
     "mixed precision": """
         import keras, numpy as np
@@ -325,9 +325,6 @@ FRAMEWORKS = {
                 if i > 1: s += i
             return s
         print(f(tf.constant(5)).numpy(), tf.autograph.to_code(f.python_function))
-        @tf.function
-        def g(x): return tf.reshape(x, [7])
-        g(tf.ones(3))
     """,
     "absl": """
         from absl import app, flags, logging
@@ -390,8 +387,7 @@ FRAMEWORKS = {
         if __name__ == '__main__':
             import tensorflow as tf
             print(tf.constant(1).numpy())
-            pool = m.get_context('spawn').Pool(1)
-            print(pool.map(f, [4.]))
+            with m.get_context('spawn').Pool(1) as pool: print(pool.map(f, [4.]))
     """,
 }
 """Programs that import a framework."""

@@ -84,6 +84,7 @@ def test_a_gang_moves_away_from_a_taken_port_and_gives_up_in_the_end(cluster):
 
 PORT = """
 import json, os, socket
+import tensorflow as tf  # first, as a variable that is set before it would have workers start cold
 if os.environ["MWMAGIC_ATTEMPT"] == "1" and os.environ["MWMAGIC_TASK"] == "worker:1":
     address = json.loads(os.environ["TF_CONFIG"])["cluster"]["worker"][1]
     other = socket.socket()
@@ -92,7 +93,6 @@ if os.environ["MWMAGIC_ATTEMPT"] == "1" and os.environ["MWMAGIC_TASK"] == "worke
     other.listen()
     # Without this the server does not bind beside a process that listens.
     os.environ["TF_GRPC_REUSE_PORT"] = "0"
-import tensorflow as tf
 strategy = tf.distribute.MultiWorkerMirroredStrategy()
 cpu = tf.config.list_physical_devices("CPU")[0]
 print("devices", len(tf.config.get_logical_device_configuration(cpu)))
