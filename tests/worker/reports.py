@@ -39,10 +39,12 @@ def worker(tmp_path, code, *, room=None, **env):
 
 
 def packets(ours):
-    """Return all that comes over a line, to its end."""
+    """Return all that a program reports over a line, to its end."""
     found = []
     while data := ours.recv(1 << 17):
-        found.append(json.loads(data, parse_constant=lambda name: 1 / 0))
+        packet = json.loads(data, parse_constant=lambda name: 1 / 0)
+        if "over" not in packet:  # which says that the program has ended
+            found.append(packet)
     return found
 
 
