@@ -29,6 +29,9 @@ The resource tracker of `multiprocessing` removes shared memory that its process
 itself, as its pipe ends.
 """
 
+CLOSING_HELPER_SECONDS = 0.2
+"""The same while the agent closes, when everything is to end at once."""
+
 
 class Reaper:
     """Kills the descendants of workers that end, and waits for orphans.
@@ -106,7 +109,8 @@ class Reaper:
         process = self.processes.get(row.owner or "")
         if process is None or row.pid == process.pid:
             return False
-        return process.exit is None or now < process.exited_at + HELPER_SECONDS
+        limit = HELPER_SECONDS if self.closing.since is None else CLOSING_HELPER_SECONDS
+        return process.exit is None or now < process.exited_at + limit
 
     def ended(self, process: Process) -> None:
         """Look for what a worker left; of those killed together, which are known, for the last."""

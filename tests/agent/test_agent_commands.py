@@ -173,6 +173,9 @@ def test_a_worker_gets_what_the_command_says(agent, tmp_path):
     env["MWMAGIC_PROCESS"] = f"{agent.pid}/a"
     line = agent.printed("a").decode().partition("'MWMAGIC_LINE': '")[2].partition("'")[0]
     env["MWMAGIC_LINE"] = str(int(line))
+    scratch = agent.printed("a").decode().partition("'MWMAGIC_SCRATCH': '")[2].partition("'")[0]
+    env["MWMAGIC_SCRATCH"] = scratch
+    assert scratch
     assert agent.printed("a").decode() == f"['x y'] {tmp_path} {env} \n"
 
 

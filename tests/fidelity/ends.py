@@ -161,19 +161,19 @@ OPEN = {
     """,
     "a thread that starts another": """
         import threading, time
-        def second(): time.sleep(.03); print('second')
-        def first(): time.sleep(.03); threading.Thread(target=second).start()
+        def second(): time.sleep(.4); print('second')
+        def first(): time.sleep(.4); threading.Thread(target=second).start()
         threading.Thread(target=first).start()
     """,
     "a pool of threads": """
         from concurrent.futures import ThreadPoolExecutor
         import time
         pool = ThreadPoolExecutor(1)
-        for i in range(3): pool.submit(lambda i=i: (time.sleep(.02), print('done', i, flush=True)))
+        for i in range(3): pool.submit(lambda i=i: (time.sleep(.3), print('done', i, flush=True)))
     """,
     "a timer": """
         import threading
-        threading.Timer(.05, print, ['late']).start()
+        threading.Timer(.5, print, ['late']).start()
     """,
     "an event loop": """
         import asyncio

@@ -24,7 +24,8 @@ class config:
     ("count", "said"), [(0, ""), (1, ""), (2, "the CPU 2\n"), (8, "the CPU 8\n")]
 )
 def test_tensorflow_shows_so_many_devices_once_it_is_imported(tmp_path, count, said):
-    (tmp_path / "tensorflow.py").write_text(FRAMEWORK)
+    (tmp_path / "tensorflow").mkdir()
+    (tmp_path / "tensorflow" / "__init__.py").write_text(FRAMEWORK)
     code = f"""
 import sys
 sys.path[:1] = [{str(tmp_path)!r}, {str(Path(mwmagic.__file__).parents[1])!r}]

@@ -74,7 +74,7 @@ here = Said("main")
 """
 
 
-def test_what_the_users_modules_hold_ends_with_a_fork(tmp_path):
+def test_what_modules_hold_ends_with_a_fork(tmp_path):
     own, installed = tmp_path / "own", tmp_path / "lib" / "site-packages"
     own.mkdir()
     installed.mkdir(parents=True)
@@ -95,4 +95,9 @@ def test_what_the_users_modules_hold_ends_with_a_fork(tmp_path):
         cwd=tmp_path,
         env={"PYTHONPATH": str(tmp_path)},
     )
-    assert sorted(done.stdout.splitlines()) == ["after ends", "before ends", "main ends"]
+    assert sorted(done.stdout.splitlines()) == [
+        "after ends",
+        "before ends",
+        "main ends",
+        "theirs ends",
+    ]
