@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     Action = Callable[[ModuleType], None]
 
-__all__ = ["after_import", "found_after"]
+__all__ = ["Loading", "after_import", "found_after"]
 
 _LOCK = RLock()
 
@@ -101,8 +101,12 @@ class _Finder:
             return None
         spec = found_after(self, fullname, path, target)
         if spec is not None and spec.loader is not None and _is_meant(spec):
-            spec.loader = _Loader(spec.loader, self)  # type: ignore[assignment]
+            spec.loader = Loading(spec.loader, self._load)  # type: ignore[assignment]
         return spec
+
+    def _load(self, loader: Loader, module: ModuleType) -> None:
+        loader.exec_module(module)
+        self.imported(sys.modules.get(module.__name__, module))
 
     def imported(self, module: ModuleType) -> None:
         """Run the actions for `module`, and leave `sys.meta_path` after the last."""
@@ -122,12 +126,20 @@ def _is_meant(spec: ModuleSpec) -> bool:
     return spec.name not in sys.stdlib_module_names or spec.origin == f"{folder}/{spec.name}.py"
 
 
-class _Loader:
-    """A module's own loader, followed by the actions."""
+class Loading:
+    """A module's own loader, with something done around or after it.
 
-    def __init__(self, loader: Loader, finder: _Finder) -> None:
+    Parameters
+    ----------
+    loader : Loader
+        The module's own.
+    load : callable
+        Takes that loader and the module, and has the loader execute the module.
+    """
+
+    def __init__(self, loader: Loader, load: Callable[[Loader, ModuleType], None]) -> None:
         self._loader = loader
-        self._finder = finder
+        self._load = load
 
     def __getattr__(self, name: str) -> object:
         # `importlib.util.find_spec` hands the spec to code that asks its
@@ -135,13 +147,14 @@ class _Loader:
         return getattr(self._loader, name)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        """Make the module, as its loader does."""
         return self._loader.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
+        """Execute the module."""
         # The module keeps no trace of the detour: `inspect`, `pickle` and
         # `importlib.resources` look at these two.
         module.__loader__ = self._loader
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader
-        self._loader.exec_module(module)
-        self._finder.imported(sys.modules.get(module.__name__, module))
+        self._load(self._loader, module)

@@ -12,7 +12,7 @@ import time
 from _thread import get_ident
 
 from mwmagic.model.ownership import is_users
-from mwmagic.repairs.imports import found_after
+from mwmagic.repairs.imports import Loading, found_after
 
 from .line import line
 
@@ -60,7 +60,7 @@ class _Finder:
         spec = found_after(self, fullname, path, target)
         if spec is None or spec.loader is None or is_users(spec.origin or "", self._script):
             return spec
-        spec.loader = _Loader(spec.loader, self)  # type: ignore[assignment]
+        spec.loader = Loading(spec.loader, self.load)  # type: ignore[assignment]
         return spec
 
     def load(self, loader: Loader, module: ModuleType) -> None:
@@ -85,26 +85,3 @@ class _Finder:
 
             took = {name: one for name, one in self._took.items() if one >= LEAST_SECONDS}
             to.send(json.dumps({"kind": "imports", "seconds": took}).encode())
-
-
-class _Loader:
-    """A module's own loader, timed."""
-
-    def __init__(self, loader: Loader, finder: _Finder) -> None:
-        self._loader = loader
-        self._finder = finder
-
-    def __getattr__(self, name: str) -> object:
-        # `importlib.util.find_spec` gives the spec to code that asks for source and resources.
-        return getattr(self._loader, name)
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        """Make the module, as its loader does."""
-        return self._loader.create_module(spec)
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Execute the module, which keeps no trace of this loader."""
-        module.__loader__ = self._loader
-        if module.__spec__ is not None:
-            module.__spec__.loader = self._loader
-        self._finder.load(self._loader, module)
