@@ -33,6 +33,7 @@ if KERAS2:
     import tf_keras as keras
 else:
     import keras
+    from keras.src.utils.python_utils import pythonify_logs
 
     import mwmagic.keras  # noqa: F401 - for its effect
 
@@ -734,7 +735,8 @@ def followed(model, data=None, *, validated=True):
     return {
         "seen": np.array(logs.seen),
         "history": np.array([told({key: each}) for key, v in history.items() for each in v]),
-        "evaluated": np.array(told(evaluated)),
+        # Keras 3.13 gives tensors, and an average of integers is none; later ones give numbers.
+        "evaluated": np.array(told(pythonify_logs(evaluated))),
     }
 
 
@@ -1154,6 +1156,8 @@ def other_optimizers(scope):
     choice = keras.optimizers
     found = {}
     for name in ("ScheduleFreeAdamW", "Muon", "MultiOptimizer"):
+        if not hasattr(choice, name):  # Keras 3.13 has one of the three
+            continue
         with scope():
             model = dense()
         if name == "MultiOptimizer":
