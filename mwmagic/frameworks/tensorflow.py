@@ -77,6 +77,13 @@ class TensorFlow(Xla):
     # Only level 0 logs which task waits for which; the noise is hidden when the log is shown.
     defaults: ClassVar[Mapping[str, str]] = {"TF_CPP_MIN_LOG_LEVEL": "0"}
     log_level = ("TF_CPP_MIN_LOG_LEVEL", "0")
+    # h5py's and MKL's, which a worker's own import sets again. A notebook that imports TensorFlow
+    # while the warm process does must not look as if its user had set them.
+    imports_set: ClassVar[Mapping[str, str]] = {
+        "HDF5_PLUGIN_PATH": "disable",
+        "KMP_DUPLICATE_LIB_OK": "True",
+        "KMP_INIT_AT_FORK": "FALSE",
+    }
     early = (*Xla.early, "TF_")
     # Read when the strategy is created, or at the first op.
     late = (*Xla.late, "TF_NUM_INTEROP_THREADS", "TF_NUM_INTRAOP_THREADS")

@@ -20,6 +20,12 @@ def test_the_log_level_that_jax_sets_is_not_inherited(monkeypatch, level, left):
     assert inherited().get(LEVEL) == left
 
 
+@pytest.mark.parametrize(("value", "left"), [("disable", None), ("/plugins", "/plugins")])
+def test_what_an_import_of_tensorflow_sets_is_not_inherited(monkeypatch, value, left):
+    monkeypatch.setenv("HDF5_PLUGIN_PATH", value)
+    assert inherited().get("HDF5_PLUGIN_PATH") == left
+
+
 def test_everything_else_is(monkeypatch):
     monkeypatch.setenv("EPOCHS", "3")
     assert inherited()["EPOCHS"] == "3"
