@@ -54,15 +54,19 @@ class Basis:
 
     Attributes
     ----------
-    reads : set of str
-        The variables that imports have asked for.
+    reads : dict of str to set of str
+        The variables that imports have asked for, each with the packages whose import did; the
+        framework is the package without a name.
     sets : dict of str to str
         The variables that imports have set.
+    env : dict of str to str
+        The environment in which they began.
     """
 
     def __init__(self, started: Iterable[str]) -> None:
-        self.reads: set[str] = set()
+        self.reads: dict[str, set[str]] = {}
         self.sets: dict[str, str] = {}
+        self.env = dict(os.environ)
         self._began = time.time_ns()
         self._installations = Installations()
         self._cwd = os.getcwd()  # noqa: PTH109 - a string
@@ -71,8 +75,8 @@ class Basis:
         self._files: dict[str, int | None] = {}
 
     @contextmanager
-    def importing(self) -> Iterator[None]:
-        """Note what is imported meanwhile, and what that reads and sets."""
+    def importing(self, package: str = "") -> Iterator[None]:
+        """Note which variables are read and set meanwhile, by the import of a package."""
         before, after = vars(os.environ)["_data"], Reads()
         given = dict(os.environ)
         for mapping in (os.environ, os.environb):
@@ -84,7 +88,8 @@ class Basis:
                 vars(mapping).update(_data=before)
             before.clear()
             before.update(after)
-        self.reads |= after.names
+        for name in after.names:
+            self.reads.setdefault(name, set()).add(package)
         self.sets |= {name: new for name, new in os.environ.items() if given.get(name) != new}
 
     def note(self) -> None:

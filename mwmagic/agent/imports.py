@@ -13,7 +13,8 @@ from .system import LIBC
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
+    from contextlib import AbstractContextManager
 
 OPENMP = "KMP_"
 """Variables of Intel's OpenMP, which scikit-learn sets as it is imported, for its own libraries."""
@@ -46,11 +47,16 @@ def import_all(names: Iterable[str]) -> list[str]:
     return missing
 
 
-def import_ahead(names: Iterable[str]) -> None:
-    """Import modules that workers may need, but none whose effects a worker would not have."""
+def import_ahead(
+    names: Iterable[str], importing: Callable[[str], AbstractContextManager[None]]
+) -> None:
+    """Import modules that workers may need, but none whose effects a worker would not have.
+
+    The second argument watches the import of a package.
+    """
     before = effects()
     for name in names:
-        with suppress(SystemExit):
+        with importing(name.partition(".")[0]), suppress(SystemExit):
             import_all([name])
         after = effects()
         for what, known in before.items():

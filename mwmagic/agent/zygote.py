@@ -79,7 +79,7 @@ def prepare(bootstrap: str, names: list[str], ahead: list[str], basis: Basis) ->
             missing = import_all(names)
             if len(missing) == len(names):
                 raise RuntimeError("; ".join(missing))
-            import_ahead(ahead)
+        import_ahead(ahead, basis.importing)
         module.preload()
     return module
 
@@ -272,7 +272,7 @@ def prepared(
     try:
         bootstrap = imports(basis)
         check_forkable()
-        bootstrap.remember()
+        bootstrap.remember(basis.reads, basis.env, basis.sets)
         basis.note()
     except Exception as error:  # noqa: BLE001 - imported code may raise anything
         unfit = error.module if isinstance(error, Unfit) else None

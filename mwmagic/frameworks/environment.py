@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "backend_environment",
+    "decides",
     "default_environment",
     "differing",
     "inheritable",
@@ -61,6 +62,12 @@ _EARLY_NAMES = frozenset({"HOME", "LANG", "LANGUAGE", "TMPDIR", "TZ"})
 
 _AT_START = ("GLIBC_", "LANG", "LC_", "LD_", "MALLOC_", "PYTHON")
 """Prefixes of variables that only matter to a process that starts with them."""
+
+_DECISIVE = ("JAX_", "KERAS_", "PROTOCOL_BUFFERS_", "PYTORCH_", "TF_", "TORCH_", "XLA_")
+"""Prefixes of early variables that change what a program computes."""
+
+_PRINTING = ("TF_CPP_",)
+"""Prefixes of those among them that only change what it prints."""
 
 _LATE = ("CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES", "PYTEST_CURRENT_TEST")
 """Variables that make no difference to an import.
@@ -208,6 +215,14 @@ def is_early(name: str, reads: Container[str] = ()) -> bool:
 def is_settable(name: str) -> bool:
     """Return whether a program that sets a variable before an import changes what that reads."""
     return not name.startswith(_AT_START)
+
+
+def decides(name: str) -> bool:
+    """Return whether an early variable changes what a program computes.
+
+    Others change what it prints, where it writes, or how fast it is.
+    """
+    return name.startswith(_DECISIVE) and not name.startswith(_PRINTING)
 
 
 def differing(

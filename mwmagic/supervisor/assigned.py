@@ -61,10 +61,13 @@ class Assigned:
         A variable, its value or None if it is deleted, and whether one that is there is kept.
     unknown : list of Unknown
         What may set others.
+    late : list of Unknown
+        What was seen to set others when it ran, in a warm worker: too late for that one.
     """
 
     steps: list[tuple[str, str | None, bool]] = field(default_factory=list)
     unknown: list[Unknown] = field(default_factory=list)
+    late: list[Unknown] = field(default_factory=list)
 
     def applied(self, env: Mapping[str, str]) -> dict[str, str]:
         """Return an environment as the program has it when it imports."""

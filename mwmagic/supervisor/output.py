@@ -10,15 +10,15 @@ from mwmagic.agent.wire import as_bytes
 from mwmagic.diagnosis import is_telling
 from mwmagic.logs.noise import NATIVE
 from mwmagic.logs.phases import Phases
+from mwmagic.logs.progress import Update
 from mwmagic.logs.terminal import Terminal
 
-from .reports import History, Imports
+from .reports import History
 from .training import Training
 
 if TYPE_CHECKING:
     from mwmagic.logs.guard import Guard
     from mwmagic.logs.phases import Phase
-    from mwmagic.logs.progress import Update
 
     from .reports import Report
 
@@ -93,7 +93,7 @@ class Output:
     def said(self, data: str) -> Report | None:
         """Read a packet of its private line; return None if it is not a report."""
         report = self._guard.call("report", None, self.training.said, data)
-        if report is not None and not isinstance(report, Imports):
+        if isinstance(report, Update | History):
             self._phases.train()
             self.at_work |= isinstance(report, History) or report.kind != "report"
         return report

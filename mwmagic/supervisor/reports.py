@@ -14,7 +14,7 @@ from mwmagic.model.text import encodable
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["History", "Imports", "Report", "report_in"]
+__all__ = ["History", "Imports", "Report", "TooLate", "report_in"]
 
 LARGEST_COUNT = 10**12
 """The largest number of an epoch, a step or a fit."""
@@ -57,7 +57,23 @@ class Imports:
     seconds: dict[str, float]
 
 
-Report = Update | History | Imports
+@dataclass(frozen=True)
+class TooLate:
+    """A variable that a warm process's program sets before an import that was over before.
+
+    Parameters
+    ----------
+    name : str
+        The variable.
+    at : str
+        The file and the line.
+    """
+
+    name: str
+    at: str
+
+
+Report = Update | History | Imports | TooLate
 
 
 def report_in(data: str) -> Report:
@@ -73,6 +89,8 @@ def report_in(data: str) -> Report:
     said = parsed(data)
     if said.get("kind") == "imports":
         return _imports(said)
+    if said.get("kind") == "late":
+        return _late(said)
     return _history(said) if said.get("kind") == "history" else _update(said)
 
 
@@ -108,6 +126,13 @@ def _imports(said: Mapping[str, Any]) -> Imports:
         raise ValueError("imports are an object of modules and seconds, and not too many")
     took = {_name(name): _seconds(value) for name, value in seconds.items()}
     return Imports({name: one for name, one in took.items() if one and is_module_name(name)})
+
+
+def _late(said: Mapping[str, Any]) -> TooLate:
+    name, at = said.get("name"), said.get("at")
+    if not isinstance(name, str) or not isinstance(at, str):
+        raise ValueError("a variable that is set too late needs a name and a line")  # noqa: TRY004 - one error for all bad packets
+    return TooLate(_name(name), _name(at))
 
 
 def _name(name: str) -> str:

@@ -25,12 +25,14 @@ from mwmagic.model.status import (
 )
 
 from .account import Account
+from .assigned import Unknown
 from .exits import Exits
 from .furthest import Comparison
 from .limits import job_limits
 from .measurements import Measurements
 from .process import is_over
 from .processes import Processes
+from .reports import TooLate
 from .session import LiveSession, is_live
 from .stalls import Stalls
 from .timers import Timers
@@ -424,7 +426,11 @@ class LiveRun:
         elif is_over(event["data"]):
             self._guard.call("end", None, self._finishes, process, event)
         else:
-            self._measurements.reported(process, process.said(event))
+            report = process.said(event)
+            if isinstance(report, TooLate):
+                found = Unknown(report.name, report.at)
+                self.orders[process.task].assigned.late.append(found)
+            self._measurements.reported(process, report)
         self._changed()
 
     def _finishes(self, process: TaskProcess, event: Message) -> None:

@@ -32,7 +32,7 @@ from mwmagic.words.file import file_words, present_words, surrogate_words
 from mwmagic.words.live import kept_words
 from mwmagic.words.run import words
 
-from .assigned import Assigned, assigned
+from .assigned import Assigned, Unknown, assigned
 from .fetches import Fetches, destination
 from .hold import Hold
 from .order import Order
@@ -122,6 +122,7 @@ class Supervisor:
         self.run: LiveRun | None = None
         self._place = Place(start, self._take, self._lost, self._changed, engine)
         self._fetches = Fetches(self._tell_soon)
+        self._late: dict[int, list[Unknown]] = {}
         self._server = Server(socket, self._answer, self._abandoned)
         self._closed = asyncio.Event()
         self._hold = Hold(self._begin_end)
@@ -425,8 +426,10 @@ class Supervisor:
     def _assigned(self, message: Message, source: Path) -> Assigned:
         """Read which variables a program sets before it imports."""
         readers = (*framework_for(self.options.framework).warm, *self.options.preload)
-        folder = Path(message["cwd"], message["script"]).parent
-        return assigned(source.read_bytes(), folder, [*map(package_of, readers)])
+        folder, code = Path(message["cwd"], message["script"]).parent, source.read_bytes()
+        found = assigned(code, folder, [*map(package_of, readers)])
+        found.late = self._late.setdefault(hash(code), found.late)
+        return found
 
     def _forming(self, own: dict[str, Any], *, keep: bool) -> LiveRun | None:
         """Return the run that waits for tasks, if one does; `own` are a launch's options."""

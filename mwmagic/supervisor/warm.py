@@ -114,7 +114,7 @@ class WarmProcess:
         names = differing(assigned.applied(env), self._env, self._reads, self._sets)
         if names:
             return Finding(Symptom.COLD_VARIABLE, detail=", ".join(names))
-        for one in assigned.unknown:
+        for one in (*assigned.late, *assigned.unknown):
             if one.name is None or (is_early(one.name, self._reads) and is_settable(one.name)):
                 return Finding(Symptom.COLD_UNKNOWN, at=one.line, detail=one.name)
         return None

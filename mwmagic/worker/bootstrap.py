@@ -40,11 +40,22 @@ def preload() -> None:
     preload()
 
 
-def remember() -> None:
-    """Take the modules that are there now for those that workers are forked with."""
-    from mwmagic.worker import modules
+def remember(reads: dict[str, set[str]], env: dict[str, str], sets: dict[str, str]) -> None:
+    """Take the modules that are there now for those that workers are forked with.
+
+    Parameters
+    ----------
+    reads : dict of str to set of str
+        The variables that their imports have asked for; see `basis.remember` for all three.
+    env : dict of str to str
+        The environment in which these imports began.
+    sets : dict of str to str
+        The variables that they have set.
+    """
+    from mwmagic.worker import basis, modules
 
     modules.remember()
+    basis.remember(reads, env, sets)
 
 
 def main(argv: list[str]) -> None:

@@ -14,7 +14,7 @@ from _frozen_importlib_external import SourceFileLoader  # `importlib.machinery`
 
 from mwmagic.model import variables
 
-from . import imports, modules, stacks
+from . import basis, imports, modules, stacks
 from .preparation import prepare
 from .source import read
 from .standard import standard
@@ -58,6 +58,7 @@ def main(argv: list[str], started: frozenset[str]) -> None:
 
     if modules.forked():
         imports.watch(script)
+        basis.watch(script)
     else:
         _step_aside(folder, started)
     process = os.getpid()

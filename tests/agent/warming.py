@@ -12,7 +12,7 @@ import sys
 
 def preload():
     pass
-def remember():
+def remember(*_):
     sys.remembered = set(sys.modules)
 def main(argv):
     sys.argv = argv

@@ -28,6 +28,22 @@ BACKEND = "import keras\nprint(keras.backend.backend())\n"
 ASSIGNED = "import os\nos.environ['KERAS_BACKEND'] = 'jax'\n"
 COMPUTED = "import os\nfor name in ['KERAS_BACKEND']:\n    os.environ[name] = 'jax'\n"
 
+HELPER = """
+import os
+def load(name, value):
+    os.environ[name] = value
+"""
+FOUND = "import sys\nsys.path.append('lib/site-packages')\nimport envhelper\n"
+HIDDEN = {
+    "a helper that is installed": FOUND + "envhelper.load({!r}, {!r})\n",
+    "exec": 'exec(\'import os; os.environ["{}"] = "{}"\')\n',
+    "another name": "import json, os\nenv = os.environ\nenv.update({{{!r}: {!r}}})\n",
+    "bytes": "from os import environb as env, fsencode\nenv[fsencode({!r})] = fsencode({!r})\n",
+}
+"""How a program may set a variable so that its source does not show it."""
+
+SETS = "in a way that cannot be known before it runs"
+
 NAMES = (
     "secrets csv queue json copy socket requests keras tensorflow linecache logging "
     "math token tempfile select uuid"
@@ -58,6 +74,47 @@ def test_variables_that_the_program_sets_are_read(changing):
         assert done.output[-1] == "jax\n"
     for _ in range(2):
         changing.compare(Program(COMPUTED + BACKEND, drop=NATIVE), warm=False)
+
+
+@pytest.mark.parametrize("how", HIDDEN)
+def test_one_that_is_set_unseen_is_an_error_and_then_a_cold_start(ways, how):
+    source = HIDDEN[how].format("KERAS_BACKEND", "jax") + f"# {how}\n" + BACKEND
+    program = Program(source, files={"lib/site-packages/envhelper.py": HELPER}, drop=NATIVE)
+    found = ways.outcomes(program)
+    assert found["cold"] == found["plain"]
+    assert found["plain"].output[-1] == "jax\n"
+    assert found["warm"].code == 1
+    assert f"KERAS_BACKEND {SETS}" in found["warm"].output[-1]
+    ways.compare(program, warm=False)
+    ways.compare(program, warm=False)
+
+
+def test_one_that_changes_no_results_is_a_line_and_then_a_cold_start(ways):
+    source = HIDDEN["another name"].format("TF_CPP_MIN_LOG_LEVEL", "1") + "import tensorflow\n"
+    program = Program(source + "print(1)\n", drop=NATIVE)
+    found = ways.outcomes(program)
+    line, *rest = found["warm"].output
+    assert line.startswith(f"mwmagic: main.py:3 sets TF_CPP_MIN_LOG_LEVEL {SETS}")
+    assert rest == found["plain"].output
+    ways.compare(program, warm=False)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "import keras\n{}\n",
+        "from tensorflow import nn as n\n{}\nimport keras\n",
+        "from keras.layers import Dense\n{}\nimport keras\n",
+        "def f():\n    import keras\n    {}\nf()\nimport keras\n",
+    ],
+)
+def test_one_that_is_set_after_the_import_is_as_late_as_in_any_process(ways, program):
+    late = "import envhelper; envhelper.load('KERAS_BACKEND', 'jax')"
+    source = f"import os, sys\nsys.path.append('lib/site-packages')\n{program.format(late)}"
+    source += "print(keras.backend.backend(), os.environ['KERAS_BACKEND'])\n"
+    files = {"lib/site-packages/envhelper.py": HELPER}
+    done = ways.compare(Program(source, files=files, drop=NATIVE))
+    assert done.output[-1] == "tensorflow jax\n"
 
 
 def test_one_that_no_import_reads_costs_nothing(ways):

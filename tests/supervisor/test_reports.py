@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mwmagic.logs.guard import Guard
-from mwmagic.supervisor.reports import History, Imports, report_in
+from mwmagic.supervisor.reports import History, Imports, TooLate, report_in
 from mwmagic.supervisor.training import Training
 
 BAR = b"Epoch 1/3\n\r 4/10 \xe2\x94\x81\xe2\x94\x81 1s 64ms/step - accuracy: 0.5000 - loss: 0.5000"
@@ -140,6 +140,14 @@ def test_a_packet_that_cannot_be_read_is_noted_once_for_each_task(cluster):
     assert sorted(event["task"] for event in noted) == ["worker:0", "worker:1"]
     assert all("kind of report" in event["error"] for event in noted)
     assert all(event["attempt"] == 1 for event in noted)
+
+
+def test_a_variable_that_is_set_too_late():
+    said = {"kind": "late", "name": "KERAS_BACKEND", "at": "main.py:3"}
+    assert report_in(json.dumps(said)) == TooLate("KERAS_BACKEND", "main.py:3")
+    for wrong in ({"name": 1}, {"at": None}, {"name": "A" * 9999}):
+        with pytest.raises(ValueError, match="name"):
+            report_in(json.dumps({**said, **wrong}))
 
 
 def test_how_long_imports_took():

@@ -1,0 +1,172 @@
+"""Watches for variables that a warm worker's program sets too late.
+
+The supervisor forks a worker only if all variables that the imports have read are for its program
+as they were, as far as the program's source shows what it sets. One that it sets in another way (a
+helper that is installed, `exec`, a loop) would have an effect on the import that follows in a plain
+process, but none here. So this looks at each one that is set: before the program has imported what
+read it, one that changes what is computed is an error, and any other a line. Then the supervisor
+starts the next workers of this program cold.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from types import FunctionType, ModuleType
+
+from mwmagic.errors import ClusterError
+from mwmagic.frameworks.environment import decides, is_early, is_settable
+from mwmagic.model.ownership import is_users
+from mwmagic.model.variables import ANNOUNCED
+
+from . import modules
+from .line import line
+
+TYPE_CHECKING = False  # a worker starts without `typing`
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from types import FrameType
+    from typing import Any
+
+__all__ = ["remember", "watch"]
+
+_SEND_SECONDS = 0.5
+"""Time limit for reporting to the supervisor."""
+
+_WHOLE = {"keras", "tensorflow", "tf_keras", "torch"}
+"""The packages whose import imports all of a framework that a warm process has."""
+
+_OPENMP = "KMP_"
+"""Variables of Intel's OpenMP, which libraries set as they are imported, for themselves."""
+
+_READS: dict[str, set[str]] = {}
+_ENV: dict[str, str] = {}
+_SETS: dict[str, str] = {}
+
+
+def remember(
+    reads: Mapping[str, set[str]], env: Mapping[str, str], sets: Mapping[str, str]
+) -> None:
+    """Keep what the imports have read, in the process that workers are forked from.
+
+    Parameters
+    ----------
+    reads : mapping of str to set of str
+        The variables, each with the packages whose import asked for it; the framework is the
+        package without a name.
+    env : mapping of str to str
+        The environment in which they began.
+    sets : mapping of str to str
+        The variables that they have set.
+    """
+    _READS.update(reads)
+    _ENV.update(env)
+    _SETS.update(sets)
+
+
+def watch(script: str) -> None:
+    """Look at the variables that are set from now on.
+
+    Parameters
+    ----------
+    script : str
+        The path of the user's script.
+    """
+    watched = _Watched(vars(os.environ)["_data"])
+    watched.script = script
+    for mapping in (os.environ, os.environb):
+        vars(mapping).update(_data=watched)
+
+
+class _Watched(dict):  # type: ignore[type-arg]
+    """Takes the place of what `os.environ` holds.
+
+    An audit hook would see `os.putenv` itself, but makes each `id()`, of which Keras calls
+    hundreds in a step, four times as long (0.04 us, 0.18 us), and can never be removed.
+    """
+
+    script = ""
+
+    def __setitem__(self, key: bytes, value: bytes) -> None:
+        super().__setitem__(key, value)
+        _changed(os.fsdecode(key), os.fsdecode(value), self.script)
+
+    def __delitem__(self, key: bytes) -> None:
+        super().__delitem__(key)
+        _changed(os.fsdecode(key), None, self.script)
+
+
+def _changed(name: str, value: str | None, script: str) -> None:
+    """Report a variable that should have been set before the warm process imported."""
+    was = _ENV.get(name)
+    if value in (was, _SETS.get(name, was)) or not (is_early(name, _READS) and is_settable(name)):
+        return
+    if name.startswith(_OPENMP) and name not in _READS:
+        return
+    readers, held = _READS.get(name, {""}), _held()
+    if all(one in held if one else not held.isdisjoint(_WHOLE) for one in readers):
+        return
+    at = _place(script)
+    to = line()
+    if to is not None:
+        to.send(json.dumps({"kind": "late", "name": name, "at": at}).encode(), _SEND_SECONDS)
+    late = f"{at} sets {name} in a way that cannot be known before it runs, and this process"
+    if decides(name):
+        raise ClusterError(
+            f"{late} has imported with {'another value' if was else 'none'}; launch it again, and "
+            "it starts cold (%mw_reset in a live session), or give the variable with --env"
+        )
+    sys.stderr.write(
+        f"{ANNOUNCED}{late} has already imported what reads it; the next run of this program "
+        "starts cold\n"
+    )
+    _SETS[name] = value or ""  # which is reported once
+
+
+def _held() -> set[str]:
+    """Return the packages of which the program holds anything, so that it has imported them.
+
+    They are in `sys.modules` in any case.
+    """
+    spaces = [vars(module) for module in modules.imported().values() if _is_others(module)]
+    spaces += [frame.f_locals for frame in _frames() if frame.f_code.co_name != "<module>"]
+    spaces.append(vars(sys.modules.get("__main__")) if "__main__" in sys.modules else {})
+    return {_package(value) for space in spaces for value in list(space.values())}
+
+
+def _is_others(module: object) -> bool:
+    """Return whether what `sys.modules` holds is a module, and none of this package's."""
+    name = vars(module).get("__name__") if isinstance(module, ModuleType) else "mwmagic"
+    return isinstance(name, str) and name.partition(".")[0] != "mwmagic"
+
+
+def _package(value: Any) -> str:  # noqa: ANN401 - whatever a program holds
+    """Return the package that something comes from; nothing of the program's own runs."""
+    if issubclass(type(value), ModuleType):
+        name = vars(value).get("__name__")
+    elif issubclass(type(value), type):
+        name = type.__getattribute__(value, "__dict__").get("__module__")
+    elif type(value) is FunctionType:
+        name = value.__module__
+    else:
+        name = type.__getattribute__(type(value), "__dict__").get("__module__")
+    return name.partition(".")[0] if isinstance(name, str) else ""
+
+
+def _frames() -> Iterator[FrameType]:
+    """Yield the frames that lead here, of the program and of libraries, the innermost first."""
+    frame: FrameType | None = sys._getframe()  # noqa: SLF001 - a function of Python's own
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").partition(".")[0] != "mwmagic":
+            yield frame
+        frame = frame.f_back
+
+
+def _place(script: str) -> str:
+    """Return the file and the line of the user's code that sets a variable."""
+    for frame in _frames():
+        file = frame.f_code.co_filename
+        if is_users(file, script):
+            return f"{file.rpartition('/')[2]}:{frame.f_lineno}"
+    return "the program"
