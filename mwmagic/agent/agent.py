@@ -29,7 +29,7 @@ from .packages import Packages
 from .ports import Ports
 from .spawn import IGNORED
 from .system import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, clocks, prctl, waiting_in
-from .workers import DRAIN_SECONDS, Workers
+from .workers import DRAIN_SECONDS, FORK_CHECK_SECONDS, Workers
 from .zygotes import Zygotes
 
 TYPE_CHECKING = False
@@ -143,6 +143,8 @@ class Agent:
         moments = [now + TICK_SECONDS, *workers.moments(now), *self.inquiries.moments()]
         if self.silence > 0 and self.closing.since is None:
             moments.append(self.heard + self.silence)
+        if self.zygotes.importing:
+            moments.append(now + FORK_CHECK_SECONDS)
         if self.sample > 0 and workers.processes:
             moments.append(workers.sampled + self.sample)
         if not self.interest:
@@ -155,6 +157,7 @@ class Agent:
             self.closing.cause = "which had heard nothing for too long"
             self.close()
         self.inquiries.expire(now)
+        self.zygotes.end_stopped()
         self.workers.settle(now)
         if self.closing.waits and not self.workers.processes:
             self.close(DRAIN_SECONDS)

@@ -35,8 +35,10 @@ ORDER_DESCRIPTORS = 4
 COLD_INSTALLED = "cold-installed"
 COLD_FILE = "cold-file"
 COLD_MODULE = "cold-module"
+COLD_STOPPED = "cold-stopped"
 """Why a worker is not forked: other packages are installed than when the zygote began; a file has
-changed that it has read; a module beside the program has the name of one that it has imported."""
+changed that it has read; a module beside the program has the name of one that it has imported; a
+signal has stopped the zygote."""
 
 AGENT_LOST = "agent-lost"
 NOT_STARTED = "not-started"

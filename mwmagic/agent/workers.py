@@ -15,7 +15,7 @@ from .reaper import Reaper
 from .relay import Relay
 from .spawn import spawn
 from .system import catches, clocks, has_open, number_of, reason_of, waiting_in
-from .wire import COLD_MODULE, LOG_LOST, NOT_STARTED, REMAINS, as_text, parsed
+from .wire import COLD_MODULE, COLD_STOPPED, LOG_LOST, NOT_STARTED, REMAINS, as_text, parsed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ DRAIN_SECONDS = 2.0
 FORK_SECONDS = 10.0
 """How long a zygote may take to fork a worker."""
 
-FORK_CHECK_SECONDS = 1.0
-"""The interval between checks whether a zygote has forked a worker."""
+FORK_CHECK_SECONDS = 0.25
+"""The interval between checks of a zygote that is to fork a worker."""
 
 SPARE_DESCRIPTORS = 24
 """File descriptors reserved for starting a worker and concurrent lookups."""
@@ -88,6 +88,8 @@ class Workers:
     def launch(self, process: Process, zygote: Zygote | None) -> None:
         """Fork a worker, from a zygote if one is ready."""
         ready = zygote if zygote is not None and zygote.ready else None
+        if ready is not None and ready.end_stopped():
+            ready, process.cold = None, {"why": COLD_STOPPED, "what": ""}
         process.warm = ready is not None
         try:
             reply = ready.fork(process) if ready is not None else self.spawn(process)
@@ -243,8 +245,12 @@ class Workers:
                 self.reaper.hurry()
             limit = DRAIN_SECONDS if process.doomed else FORK_SECONDS
             zygote = self.zygotes.get(process.command["zygote"])
-            if zygote and not process.pid and now > process.asked + limit:
-                os.kill(zygote.pid, signal.SIGKILL)  # its workers then start cold
+            if not zygote or process.pid:
+                continue
+            if zygote.end_stopped():  # its workers then start cold
+                process.cold = {"why": COLD_STOPPED, "what": ""}
+            elif now > process.asked + limit:
+                os.kill(zygote.pid, signal.SIGKILL)
 
     def settle(self, now: float) -> None:
         """Kill what must die, and report the workers that have exited."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import time
 from contextlib import suppress
 
+from .family import Row
 from .spawn import spawn
-from .system import waiting_in
+from .system import contents, waiting_in
 from .variables import LABEL, LABEL_BYTES
 from .wire import CHUNK_BYTES, parsed
 
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
     from .loop import Loop
     from .outlet import Outlet
     from .process import Process
+
+STOPPED = "T"
+"""The state of a process that a signal has stopped, and no debugger."""
 
 QUOTED_BYTES = 2000
 """How much of a zygote's output is quoted when the zygote dies."""
@@ -122,6 +127,15 @@ class Zygote:
         with suppress(OSError):  # it is ending anyway
             self.socket.shutdown(socket.SHUT_WR)
 
+    def end_stopped(self) -> bool:
+        """Kill it if a signal has stopped it, so that it neither forks nor ends; return whether."""
+        stat = contents(f"/proc/{self.pid}/stat")
+        if not stat or Row(self.pid, stat).state != STOPPED:
+            return False
+        os.kill(self.pid, signal.SIGKILL)
+        self.seconds, self.error = None, "a signal had stopped it"
+        return True
+
     def last_words(self, status: int) -> str:
         """Return why it died, from its message and its output."""
         code = os.waitstatus_to_exitcode(status)
@@ -152,6 +166,16 @@ class Zygotes:
     def get(self, key: str | None) -> Zygote | None:
         """Return the zygote with a key, ready or not."""
         return self.known.get(key) if key is not None else None
+
+    @property
+    def importing(self) -> list[Zygote]:
+        """Those that are not ready yet."""
+        return [one for one in self.known.values() if one.seconds is None]
+
+    def end_stopped(self) -> None:
+        """Kill those that a signal has stopped as they import: starts wait for them."""
+        for zygote in self.importing:
+            zygote.end_stopped()
 
     def send(self) -> None:
         """Request the workers that are to be forked.

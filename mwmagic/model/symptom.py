@@ -41,6 +41,7 @@ class Symptom(str, Enum):
     COLD_INSTALLED = "cold-installed"
     COLD_FILE = "cold-file"
     COLD_MODULE = "cold-module"
+    COLD_STOPPED = "cold-stopped"
     COLD_FAILED = "cold-failed"
     # What keeps a run from making progress.
     WAITS_FOR_MISSING_TASK = "waits-for-missing-task"

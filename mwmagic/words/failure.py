@@ -142,6 +142,7 @@ _OBSERVED: dict[Symptom, Callable[[Finding], str]] = {
         "to a literal before any import, or give it with --env, and they start warm"
     ),
     Symptom.COLD_INSTALLED: lambda _: _cold("packages were installed or removed meanwhile"),
+    Symptom.COLD_STOPPED: lambda _: _cold("a signal had stopped the warm process"),
     Symptom.COLD_FAILED: lambda f: f"workers start cold: {f.detail or 'there is no warm process'}",
     Symptom.COLD_FILE: lambda f: _cold(f"{f.detail or 'a file'} is not as it was read"),
     Symptom.COLD_MODULE: lambda f: (

@@ -150,26 +150,34 @@ def test_a_killed_zygote_takes_nobody_along(agent, bootstrap):
     assert agent.wait("started", process="c")["warm"] is True
 
 
-def test_a_zygote_killed_while_it_is_asked_costs_only_time(agent, bootstrap):
-    warm(agent, bootstrap, "json")
-    pid = agent.wait("warmed")["pid"]
-    os.kill(pid, signal.SIGSTOP)
+HANGS = "import os, time\nos.register_at_fork(before=lambda: time.sleep(1000))\n"
+"""A module after whose import no fork comes to an end."""
+
+
+@pytest.fixture
+def hanging(agent, bootstrap):
+    """Return the process id of a zygote that forks nothing."""
+    (agent.folder / "hangs.py").write_text(HANGS)
+    warm(agent, bootstrap, "hangs", env={"PYTHONPATH": str(agent.folder)})
+    return agent.wait("warmed")["pid"]
+
+
+def test_a_zygote_killed_while_it_is_asked_costs_only_time(agent, bootstrap, hanging):
     for name in "ab":
         launch(agent, bootstrap, name, f"print('{name}')")
     agent.say("end", process="b", grace=0)
     agent.say("ping", n=1)
     agent.wait("pong")
     assert not agent.all("started")
-    os.kill(pid, signal.SIGKILL)
+    os.kill(hanging, signal.SIGKILL)
     agent.wait("exited", process="a", code=0)
     assert agent.printed("a") == b"a\n"
     assert "ended before it had started" in agent.wait("exited", process="b")["error"]
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("hanging")
 def test_a_zygote_that_hangs_is_ended(agent, bootstrap):
-    warm(agent, bootstrap, "json")
-    os.kill(agent.wait("warmed")["pid"], signal.SIGSTOP)
     launch(agent, bootstrap, "a", "print('a')")
     launch(agent, bootstrap, "b", "print('b')")
     agent.say("end", process="b", grace=0)
@@ -177,6 +185,36 @@ def test_a_zygote_that_hangs_is_ended(agent, bootstrap):
     assert "ended before it had started" in agent.wait("exited", process="b")["error"]
     agent.wait("exited", process="a", code=0)
     assert agent.printed("a") == b"a\n"
+
+
+@pytest.mark.parametrize("when", ["before", "while it is asked", "while it imports"])
+def test_one_that_is_stopped_is_ended_and_delays_nothing(agent, bootstrap, when):
+    code = {
+        "before": "",
+        "while it is asked": HANGS,
+        "while it imports": "import time\ntime.sleep(99)",
+    }
+    (agent.folder / "some.py").write_text(code[when])
+    warm(agent, bootstrap, "some", env={"PYTHONPATH": str(agent.folder)})
+    if when == "while it imports":
+        [pid] = eventually(lambda: children(agent.pid), "the zygote")
+    else:
+        pid = agent.wait("warmed")["pid"]
+    if when == "while it is asked":
+        launch(agent, bootstrap, "a", "print('a')")
+        agent.say("ping", n=1)
+        agent.wait("pong")
+    os.kill(pid, signal.SIGSTOP)
+    if when == "before":
+        launch(agent, bootstrap, "a", "print('a')")
+    assert agent.wait("cooled", key="k")["error"].endswith("a signal had stopped it")
+    if when != "while it imports":
+        started = agent.wait("started", process="a")
+        assert started["time"] - agent.wait("hello")["time"] < 10
+        assert (started["warm"], started["cold"]["why"]) == (False, "cold-stopped")
+        agent.wait("exited", process="a", code=0)
+        assert agent.printed("a") == b"a\n"
+    assert gone([pid])
 
 
 def test_an_end_that_overtakes_a_warm_start(agent, bootstrap):

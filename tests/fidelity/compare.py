@@ -93,6 +93,11 @@ class Ways:
         Where their records are, and the programs' folders.
     options : dict
         Of both clusters.
+
+    Attributes
+    ----------
+    clusters : dict of str to Cluster
+        A cold one and a warm one.
     """
 
     def __init__(self, folder: Path, **options):
@@ -100,7 +105,7 @@ class Ways:
         self._count = 0
         settle_environment()
         options = {"env": QUIET, "threads": 1, **options}
-        self._clusters = {
+        self.clusters = {
             way: Cluster(
                 1, warm=way == "warm", directory=made(folder / f"clusters-{way}"), **options
             )
@@ -109,12 +114,12 @@ class Ways:
         self._env = self._environment()
 
     def close(self):
-        for cluster in self._clusters.values():
+        for cluster in self.clusters.values():
             cluster.close()
 
     def _environment(self):
         """Return what a cold worker inherits, without what is for its own code."""
-        cluster = self._clusters["cold"]
+        cluster = self.clusters["cold"]
         run = cluster.run("main.py", source=ENVIRONMENT, cwd=self._folder).wait(LIMIT_SECONDS)
         env = json.loads(run.logs(0))
         return {name: value for name, value in env.items() if not name.startswith("MWMAGIC_")}
@@ -138,8 +143,8 @@ class Ways:
                 for way, folder in folders.items()
             }
         if warm is not None:
-            latest = self._clusters["warm"].latest.status().tasks["worker:0"]
-            run, [machine] = self._clusters["warm"].latest.status(), self._clusters["warm"].machines
+            latest = self.clusters["warm"].latest.status().tasks["worker:0"]
+            run, [machine] = self.clusters["warm"].latest.status(), self.clusters["warm"].machines
             assert latest.warm == warm, (run.remarks, machine.warm)
         return {
             way: outcome(*one.result(), folders[way], program.drop) for way, one in done.items()
@@ -179,7 +184,7 @@ class Ways:
         return done.returncode, done.stdout
 
     def _run(self, program, way, folder):
-        cluster = self._clusters[way]
+        cluster = self.clusters[way]
         run = cluster.run("main.py", args=program.args, env=program.env, cwd=folder)
         assert run.ended_within(LIMIT_SECONDS), run.stacks()
         end = run.status().tasks["worker:0"].finding

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
+
 import pytest
 from compare import Program, Ways
+from processes import eventually
+
+from mwmagic.words.run import remarks
 
 pytestmark = [pytest.mark.slow, pytest.mark.tensorflow]
 
@@ -115,6 +122,22 @@ def test_one_that_is_set_after_the_import_is_as_late_as_in_any_process(ways, pro
     files = {"lib/site-packages/envhelper.py": HELPER}
     done = ways.compare(Program(source, files=files, drop=NATIVE))
     assert done.output[-1] == "tensorflow jax\n"
+
+
+def test_a_warm_process_that_a_signal_has_stopped_is_replaced_and_delays_nothing(changing):
+    program = Program("print(1)\n", drop=NATIVE)
+    changing.outcomes(program, warm=None)
+    cluster = changing.clusters["warm"]
+    eventually(lambda: cluster.machines[0].warm.state == "ready", "a warm process")
+    first = cluster.machines[0].warm.pid
+    os.kill(first, signal.SIGSTOP)
+    began = time.monotonic()
+    changing.compare(program, warm=False)
+    assert time.monotonic() - began < 5
+    why = "workers start cold: a signal had stopped the warm process"
+    assert remarks(cluster.latest.status()) == [f"{why}; the next run of this program is warm."]
+    eventually(lambda: cluster.machines[0].warm.pid not in (None, first), "another one")
+    changing.compare(program)
 
 
 def test_one_that_no_import_reads_costs_nothing(ways):
