@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import os
 import signal
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
 
 OPENMP = "KMP_"
 """Variables of Intel's OpenMP, which scikit-learn sets as it is imported, for its own libraries."""
+
+
+FORK = ctypes.PyDLL(None).fork
+"""C's own, called with the interpreter's lock held, which no other thread can have then."""
 
 
 class Unfit(Exception):
@@ -68,6 +73,7 @@ def import_ahead(
 def effects() -> dict[str, object]:
     """Return what imports may change besides modules, and what it means if one does."""
     flush()
+    end_threads()
     return {
         "prints, which is for a worker's log": os.fstat(1).st_size,
         "starts threads, which a fork would lose": count("task"),
@@ -77,6 +83,19 @@ def effects() -> dict[str, object]:
         "sets up logging, which is for a program": logging_set(),
         "defines flags, which a program might define": flags(),
     }
+
+
+def end_threads() -> None:
+    """End the threads of libraries that end them before a fork and start them when needed again.
+
+    OpenBLAS does, with as many as it chose as it was loaded. It does before any fork, and this one
+    is C's own, without what Python and its modules do at a fork.
+    """
+    child = FORK()
+    if not child:
+        LIBC._exit(0)  # noqa: SLF001 - a function of C's
+    if child > 0:
+        os.waitpid(child, 0)
 
 
 def count(what: str) -> int:
@@ -109,6 +128,7 @@ def flush() -> None:
 
 def check_forkable() -> None:
     """Raise RuntimeError if a fork of this process would be another than this."""
+    end_threads()
     threads = count("task")
     if threads > 1:
         raise RuntimeError(f"the imports started {threads - 1} threads, which a fork would lose")

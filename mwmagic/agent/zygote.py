@@ -7,8 +7,7 @@ descriptors: a file with the request, the worker's output, a pipe on which the w
 its process id or with the reason why it could not be started, and the worker's end of its line.
 
 It runs no operation of the framework and has a single thread, because a fork copies only one.
-OpenBLAS is limited to one thread before the imports; a worker's own ``OPENBLAS_NUM_THREADS`` comes
-too late for it.
+OpenBLAS ends its threads before a fork, and starts as many when a worker first needs them.
 """
 
 from __future__ import annotations
@@ -70,7 +69,6 @@ def load(path: str) -> ModuleType:
 
 def prepare(bootstrap: str, names: list[str], ahead: list[str], basis: Basis) -> ModuleType:
     """Do what all workers have in common; raise RuntimeError if that would be useless."""
-    os.environ["OPENBLAS_NUM_THREADS"] = "1"
     # pandas imports pyarrow, whose allocator would start a thread to give memory back.
     os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
     module = load(bootstrap)

@@ -76,7 +76,6 @@ The driver reads CUDA's in ``cuInit``, which no import calls. pytest sets its ow
 """
 
 _OWN = "MWMAGIC_"
-_BLAS = "OPENBLAS_NUM_THREADS"
 
 _KERNEL_ONLY = ("JPY_PARENT_PID", SESSION)
 _BACKEND = "KERAS_BACKEND"
@@ -238,14 +237,12 @@ def differing(
     env : mapping of str to str
         The environment in which the worker's program would import.
     warm : mapping of str to str
-        The environment of the warm process. It imports with a single OpenBLAS thread, because it
-        could not be forked otherwise; a worker that needs more threads starts cold.
+        The environment of the warm process.
     reads : container of str
         The variables that the imports of the warm process have read.
     sets : mapping of str to str
         The variables that these imports have set. A kernel that has imported the same has them.
     """
-    names = {name for name in {*env, *warm} if is_early(name, reads)} - {_BLAS}
+    names = {name for name in {*env, *warm} if is_early(name, reads)}
     same = {name: {warm.get(name), sets.get(name, warm.get(name))} for name in names}
-    found = [name for name, values in same.items() if env.get(name) not in values]
-    return sorted([*found, *([_BLAS] if env.get(_BLAS, "1") != "1" else [])])
+    return sorted(name for name, values in same.items() if env.get(name) not in values)

@@ -133,8 +133,7 @@ class WarmProcess:
         """
         env = {name: env[name] for name in env if name in self._env or not name.startswith("MWM")}
         self._latest = (env, cwd)
-        again = why is not None and why.symptom is Symptom.COLD_VARIABLE
-        if again and not differing(env, env):
+        if why is not None and why.symptom is Symptom.COLD_VARIABLE:
             self._wanted = self._latest
 
     def replace(self) -> None:

@@ -49,6 +49,24 @@ HIDDEN = {
 }
 """How a program may set a variable so that its source does not show it."""
 
+BLAS = """
+import ctypes, os
+import numpy as np
+def count():
+    maps = open("/proc/self/maps")
+    [path] = {one.split()[-1] for one in maps if "/numpy.libs/libscipy_openblas" in one}
+    return ctypes.CDLL(path).scipy_openblas_get_num_threads64_()
+def multiplied():
+    return (np.ones((200, 200)) @ np.ones((200, 200))).sum()
+if os.fork() == 0:
+    print(count(), multiplied(), flush=True)
+    os._exit(0)
+os.wait()
+multiplied()
+print(count(), len(os.listdir("/proc/self/task")), multiplied())
+"""
+"""How many threads NumPy's library has, in the process and in its fork."""
+
 SETS = "in a way that cannot be known before it runs"
 
 NAMES = (
@@ -122,6 +140,14 @@ def test_one_that_is_set_after_the_import_is_as_late_as_in_any_process(ways, pro
     files = {"lib/site-packages/envhelper.py": HELPER}
     done = ways.compare(Program(source, files=files, drop=NATIVE))
     assert done.output[-1] == "tensorflow jax\n"
+
+
+@pytest.mark.parametrize("name", ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"])
+def test_numpy_computes_with_as_many_threads(changing, name):
+    program = Program(BLAS, env={"OMP_NUM_THREADS": "2", name: "3"}, drop=NATIVE)
+    for warm in (False, True):
+        done = changing.compare(program, warm=warm)
+        assert done.output == ["3 8000000.0\n", "3 3 8000000.0\n"]
 
 
 def test_a_warm_process_that_a_signal_has_stopped_is_replaced_and_delays_nothing(changing):
