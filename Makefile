@@ -22,9 +22,6 @@ export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: demo test check lint unit others colab ray nightly next gpu docs words lab clean
 
-# pytest itself spares imports too, as the processes that tests start do.
-check unit colab ray nightly next: export PYTHONPATH = $(CURDIR)/tests/lean
-
 demo: .venv/demo
 	.venv/bin/mwmagic demo
 

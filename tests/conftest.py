@@ -6,7 +6,6 @@ import gc
 import os
 import tempfile
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 from nursery import Nursery
@@ -23,9 +22,6 @@ LONGEST = (
     "test_magics_kernel.py",
 )
 """The files that take minutes."""
-
-LEAN = str(Path(__file__).parent / "lean")
-"""A folder whose `sitecustomize` shortens imports in all processes that tests start."""
 
 
 def pytest_collection_modifyitems(items):
@@ -55,8 +51,6 @@ def _apart(tmp_path_factory):
     hear_all_signals()
     # Exported scripts run what it names, and `make PYTHON=...` passes it on.
     os.environ.pop("PYTHON", None)
-    found = [LEAN, *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
-    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, found)))
     with temporary_folder() as folder:
         os.environ.update({"TMPDIR": folder, LABEL: str(os.getpid())})
         tempfile.tempdir = folder
@@ -105,12 +99,6 @@ def put_sockets(folder, monkeypatch):
     """Have clusters' sockets kept, and looked for, in a folder."""
     monkeypatch.setenv("TMPDIR", folder)
     monkeypatch.setattr(tempfile, "tempdir", folder)
-
-
-@pytest.fixture
-def imports_not_spared(monkeypatch):
-    """Let TensorFlow and Keras import all that they import where it is installed."""
-    monkeypatch.setenv("IMPORTS_NOT_SPARED", "all")
 
 
 @pytest.fixture

@@ -223,7 +223,7 @@ def test_what_cannot_be_imported_is_refused(declared, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.tensorflow
-def test_a_warm_process_has_imported_all_that_a_plain_import_does(cluster, imports_not_spared):
+def test_a_warm_process_has_imported_all_that_a_plain_import_does(cluster):
     found = {}
     for warm in (True, False):
         one = cluster(1, warm=warm, preload=())

@@ -52,7 +52,7 @@ with Cluster(2, grace=1.0) as cluster:
 @pytest.mark.tensorflow
 @pytest.mark.parametrize("level", ["unset", "inherited"])
 def test_a_notebook_that_imports_tensorflow_still_shows_which_tasks_wait(
-    tmp_path, own_sockets, imports_not_spared, monkeypatch, level
+    tmp_path, own_sockets, monkeypatch, level
 ):
     monkeypatch.delenv(LEVEL, raising=False)
     if level == "inherited":
