@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import resource
+import struct
 import time
 from contextlib import suppress
 
@@ -16,7 +17,11 @@ if TYPE_CHECKING:
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
+PR_SET_MM, PR_SET_MM_MAP = 35, 14
+MEMORY_MAP = "=12QIi"
+"""The kernel's `prctl_mm_map`."""
 LIBC = ctypes.CDLL(None, use_errno=True)
+LIBC.malloc.restype = LIBC.sbrk.restype = ctypes.c_void_p
 
 
 def prctl(option: int, value: int) -> None:
@@ -34,6 +39,26 @@ def wear(badge: int) -> None:
     with suppress(ValueError, OSError):
         hard = resource.getrlimit(resource.RLIMIT_RTTIME)[1]
         resource.setrlimit(resource.RLIMIT_RTTIME, (badge, hard))
+
+
+def show_command(words: list[str]) -> None:
+    """Have the kernel show a command as that of this process, as in ``/proc/self/cmdline``.
+
+    Where it cannot, it shows what it did before.
+    """
+    text = b"".join(as_bytes(word) + b"\0" for word in words)
+    numbers = [
+        int(one) for one in (contents("/proc/self/stat") or b"").rpartition(b")")[2].split()[1:]
+    ]
+    at = LIBC.malloc(len(text))  # never freed: the kernel reads it until the process ends
+    if len(numbers) < 48 or at is None:  # noqa: PLR2004 - the end of the environment is the last
+        return
+    ctypes.memmove(at, text, len(text))
+    code, stack, heap, environment = numbers[22:24], numbers[24], numbers[41:44], numbers[46:48]
+    # No capability is needed to give all of these at once. The heap must not grow meanwhile.
+    layout = (*code, *heap, LIBC.sbrk(0), stack, at, at + len(text), *environment, 0, 0, -1)
+    size = ctypes.c_ulong(struct.calcsize(MEMORY_MAP))
+    LIBC.prctl(PR_SET_MM, PR_SET_MM_MAP, struct.pack(MEMORY_MAP, *layout), size, ctypes.c_ulong())
 
 
 def badge_of(pid: int) -> int | None:

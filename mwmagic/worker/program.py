@@ -10,6 +10,7 @@ from __future__ import annotations
 import builtins
 import os
 import sys
+import time
 from _frozen_importlib_external import SourceFileLoader  # `importlib.machinery` is slower
 
 from mwmagic.model import variables
@@ -47,7 +48,7 @@ def main(argv: list[str], started: frozenset[str]) -> None:
     """
     stacks.enable()
     prepare()
-    sys.argv = list(argv)
+    sys.argv, sys.orig_argv = list(argv), [sys.orig_argv[0], *argv]
     folder = os.path.dirname(os.path.realpath(argv[0]))  # noqa: PTH120 - as above
     if sys.path and sys.path[0] == _FOLDER:
         sys.path[0] = folder
@@ -57,6 +58,7 @@ def main(argv: list[str], started: frozenset[str]) -> None:
     from .exit import finish_files, leave
 
     if modules.forked():
+        _begin_anew()
         imports.watch(script)
         basis.watch(script)
     else:
@@ -64,6 +66,16 @@ def main(argv: list[str], started: frozenset[str]) -> None:
     process = os.getpid()
     finish_files(process)
     leave(*_execute(script, process))
+
+
+def _begin_anew() -> None:
+    """Give modules of Python that the warm process has imported what is each process's own."""
+    logging, process = map(sys.modules.get, ("logging", "multiprocessing.process"))
+    if logging is not None:  # what `relativeCreated` counts from, in nanoseconds since Python 3.13
+        whole = isinstance(vars(logging)["_startTime"], int)
+        vars(logging).update(_startTime=time.time_ns() if whole else time.time())
+    if process is not None:
+        process.current_process().authkey = os.urandom(32)
 
 
 def _step_aside(folder: str, started: frozenset[str]) -> None:

@@ -108,6 +108,11 @@ PYTHON = {
         print(sorted(vars(__main__)), __main__.__spec__, __main__.__package__, __main__.__loader__.name)
         print(__main__.__loader__.get_filename('__main__') == __file__, __main__.__cached__)
     """,
+    "its arguments": "import sys; print(sys.argv, sys.orig_argv, sys.orig_argv[0] == sys.executable)",
+    "since when it logs": """
+        import logging, time
+        print(0 <= logging.makeLogRecord({}).relativeCreated < 1500)
+    """,
     "where it is": """
         import inspect, os, sys
         from pathlib import Path
