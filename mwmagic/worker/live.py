@@ -278,14 +278,24 @@ class _Loop:
             if cell != self._cell or not self._running:
                 return
             if self._collectives.ended:
-                _raise_in_main(CollectiveEnded)
+                _raise_in_main()
         self._insist_later(cell)
 
     def _end(self) -> None:
         """End a cell: nothing is raised in it from now on."""
-        with self._deciding:
-            self._running = False
-            _raise_in_main(None)
+        while not self._ended():
+            pass
+
+    def _ended(self) -> bool:
+        """End a cell; return False if something comes meanwhile that was sent to it."""
+        try:
+            with self._deciding:
+                self._running = False
+            for _ in range(2):  # what was raised in this thread comes here at the latest
+                pass
+        except (CollectiveEnded, KeyboardInterrupt):
+            return False
+        return True
 
     def _interrupted(self, _number: int, _frame: FrameType | None) -> None:
         if self._running:
@@ -358,11 +368,14 @@ class _Loop:
         return value
 
 
-def _raise_in_main(kind: type[BaseException] | None) -> None:
-    """Raise an exception in the main thread as soon as it runs Python code; None takes it back."""
+def _raise_in_main() -> None:
+    """Have the main thread raise `CollectiveEnded` as soon as it runs Python code.
+
+    It is never taken back: for that Python 3.11 sets a mark that only an exception removes, and
+    code that is traced does not get past it.
+    """
     main = ctypes.c_ulong(threading.main_thread().ident or 0)
-    what = None if kind is None else ctypes.py_object(kind)
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(main, what)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(main, ctypes.py_object(CollectiveEnded))
 
 
 def _recovered(order: dict[str, Any]) -> dict[str, Any]:

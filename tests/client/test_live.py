@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import threading
+import time
 
 import pytest
 from processes import eventually
@@ -55,6 +56,15 @@ def lines(live, source, **options):
     for _ in live.follow(cell):
         found += cell.lines()
     return [(tuple(sorted(tasks)), text) for tasks, text in found + cell.lines()]
+
+
+def answers(live, source, seconds=20.0, **options):
+    """Run a cell that must end soon, and return its answers."""
+    cell, until = live.begin(source, **options), time.monotonic() + seconds
+    while not cell.over and time.monotonic() < until:
+        cell.news(0.1)
+    assert cell.over
+    return cell.ranked()
 
 
 def test_variables_live_from_cell_to_cell(live):
@@ -358,3 +368,33 @@ def test_a_reset_ends_the_cells_of_other_threads(live):
     thread.join()
     assert said == ["the interpreters were reset before the cell was over; run it again"]
     assert texts(live.run("1", tasks=[0])) == {"worker:0": "1"}
+
+
+TRACED = {
+    "cProfile": "import cProfile; n = cProfile.Profile().runcall(f)",
+    "settrace": "import sys; sys.settrace(tracer); n = f(); sys.settrace(None)",
+    "setprofile": "import sys; sys.setprofile(tracer); n = f(); sys.setprofile(None)",
+    "trace": "import trace; n = trace.Trace(count=1, trace=0).runfunc(f)",
+}
+"""What looks at each call, and sets `n`; by what it is."""
+
+
+@pytest.mark.parametrize("how", TRACED)
+def test_a_later_cell_can_be_traced(live, how):
+    live.run("def tracer(*_):\n    return tracer\ndef f():\n    return sum(i for i in range(5))")
+    assert texts(answers(live, f"{TRACED[how]}\nn")) == dict.fromkeys(
+        ("worker:0", "worker:1"), "10"
+    )
+
+
+@pytest.mark.parametrize("enter", ["pdb.runcall(f)", "breakpoint(); f()"])
+def test_a_later_cell_can_be_gone_through_line_by_line(live, enter):
+    live.run("import pdb\ndef g():\n    return 3\ndef f():\n    x = g()\n    return x", [0])
+    cell, until = live.begin(f"{enter}\ndone = 1", [0]), time.monotonic() + 20
+    lines = iter(["n", "s", "n", "s", "n", "n", "n", "c"])
+    while not cell.over and time.monotonic() < until:
+        news = cell.news(0.1)
+        if news is not None and news[0] is What.ASK:
+            live.reply("worker:0", next(lines, "c"))
+    assert cell.over
+    assert texts(live.run("done", [0])) == {"worker:0": "1"}
