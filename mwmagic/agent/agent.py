@@ -237,7 +237,7 @@ class Agent:
     def refuse(self, command: dict[str, Any], error: str, reason: str | None = None) -> None:
         """Say why a command is not carried out."""
         kind = command.get("type")
-        known = {key: command[key] for key in ("process", "id", "key") if key in command}
+        known = {key: command[key] for key in ("process", "id", "key", "cell") if key in command}
         kind = kind if isinstance(kind, str) else None
         self.outlet.emit("refused", command=kind, reason=reason, error=error, **known)
 
@@ -317,14 +317,14 @@ class Agent:
         """Send workers a packet."""
         packet = wire.as_bytes(command["data"])
         for name in command["processes"]:
-            self.tell_one(name, packet)
+            self.tell_one(name, packet, command["cell"])
 
-    def tell_one(self, name: str, packet: bytes) -> None:
+    def tell_one(self, name: str, packet: bytes, cell: int) -> None:
         """Send a worker a packet, or say why it does not accept it; the others get theirs."""
         try:
             self.workers.tell(name, packet)
         except OSError as error:
-            self.refuse({"type": "tell", "process": name}, str(error))
+            self.refuse({"type": "tell", "process": name, "cell": cell}, str(error))
 
     def environment(self, command: dict[str, Any]) -> dict[str, str]:
         """Return the environment of a process: what is sent adds to what it inherits."""

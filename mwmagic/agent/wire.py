@@ -96,7 +96,7 @@ COMMANDS: dict[str, Fields] = {
     "signal": {"process": str, "signal": int},
     "ask": {"process": str, "signal": int, "file": str},
     "credit": {"process": str, "bytes": int},
-    "tell": {"processes": list, "data": str},
+    "tell": {"processes": list, "data": str, "cell": int},
     "fetch": {"id": int, "path": str, "offset": int, "bytes": int},
     "list": {"id": int, "path": str},
     "put": {"id": int, "path": str, "offset": int, "data": str},
@@ -114,7 +114,8 @@ reports that.
 ``word``; ``reach`` asks which ``targets``, each an address and a word, can be reached
 ``within`` some seconds.
 ``fetch`` asks for a piece of a file, ``put`` brings one, ``list`` asks which files are below a
-directory, and ``tell`` sends a packet to a worker on its line. ``ask`` sends a signal only to a
+directory, and ``tell`` sends a packet to a worker on its line; what refuses it names the number of
+the ``cell`` that waits for it, or 0. ``ask`` sends a signal only to a
 process that catches it and has the ``file`` open which the right handler writes to, so that the
 signal cannot end the process. Pieces of files travel as `packed` text.
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from mwmagic.errors import SupervisorError
+from mwmagic.errors import BadArguments, SupervisorError
 from mwmagic.logs.terminal import plain
 from mwmagic.words.live import debugged_words, ranks_words
 
@@ -57,7 +57,11 @@ class Asking:
             text: str | None = input(f"[{ranks_words([task])}] {plain(asks[task].prompt)}")
         except EOFError:  # Ctrl-D
             text = None
+        try:
+            with suppress(SupervisorError):  # it has ended meanwhile, which is told
+                self._reply(task, text)
+        except BadArguments as error:  # it is too long, and so it is asked again
+            self._say(f"─ {error}")
+            return None
         self._turns.answered(task, asks[task])
-        with suppress(SupervisorError):  # it has ended meanwhile, which is told
-            self._reply(task, text)
         return task

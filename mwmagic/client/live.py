@@ -12,7 +12,7 @@ from mwmagic.logs.follower import Follower
 from mwmagic.logs.guard import Guard
 from mwmagic.logs.lines import Mark
 from mwmagic.model.cluster import find_task
-from mwmagic.model.live import LIVE_SCRIPT, SOURCE_CHARACTERS, Answer, What
+from mwmagic.model.live import LIVE_SCRIPT, Answer, What
 from mwmagic.words.live import (
     busy_words,
     failed_words,
@@ -76,7 +76,7 @@ class LiveCell:
     Attributes
     ----------
     number : int
-        Its number in the session, once it has begun; 0 before.
+        Its number in the session, once it is known; 0 before.
     answers : dict of str to Answer
         The answers that have come, by task.
     over : bool
@@ -107,8 +107,10 @@ class LiveCell:
 
         Raises
         ------
+        BadArguments
+            The cell is too long.
         MwmagicError
-            The supervisor refuses the cell.
+            The supervisor refuses it.
         SupervisorLost
             It is gone.
         """
@@ -123,7 +125,9 @@ class LiveCell:
         return kind, said
 
     def _take(self, what: What, said: Mapping[str, Any]) -> None:
-        if what is What.BEGUN:
+        if what is What.QUEUED:
+            self.number = said["cell"]
+        elif what is What.BEGUN:
             self.number = said["cell"]
             self._places = said["logs"]
         elif what is What.ANSWER:
@@ -218,18 +222,11 @@ class Live:
 
         Raises
         ------
-        BadArguments
-            The cell is too long.
         ClusterError
             There is no such task.
         NoRun
             The session has ended.
         """
-        if len(source) > SOURCE_CHARACTERS:
-            raise BadArguments(
-                f"the cell has {len(source):,} characters, and {SOURCE_CHARACTERS:,} are the "
-                "limit; put the code in a module and import that"
-            )
         self._check_open()
         names = self._names(tasks)
         said = self._connection.converse("cell", tasks=names, name=name, source=source)

@@ -16,7 +16,6 @@ __all__ = [
     "LIVE_SCRIPT",
     "PARTNERS",
     "PROGRAM_CELL",
-    "SOURCE_CHARACTERS",
     "Answer",
     "KeptAnswer",
     "KeptCell",
@@ -37,9 +36,6 @@ PROGRAM_CELL: int = 0
 CELL_BYTES = 200_000
 """The longest packet to a task; the system's sockets take 212,992 bytes at once."""
 
-SOURCE_CHARACTERS = 50_000
-"""The longest cell: each character takes at most 4 bytes of a packet on average, if escaped."""
-
 
 class What(str, Enum):
     """What is told of a cell.
@@ -47,7 +43,8 @@ class What(str, Enum):
     ``show``: a task displays a ``value``, by MIME type.
     ``ask``: a task waits for a line that its user types after a ``prompt``, which may be a
     ``debugger``'s.
-    ``begun``: its number, and for each task the log and where in it the cell's output begins.
+    ``queued``: its number, where it waits for another one. ``begun``: its number, and for each
+    task the log and where in it the cell's output begins.
     ``answer``: a task's answer. ``waits``: the tasks that wait inside the framework, for those
     that ``raised`` or ``finished``, or are ``asking`` in a debugger. ``refused``: it does not run,
     since some tasks are ``stuck`` in an earlier one. ``freed``: the tasks that were ``freed`` from
@@ -58,6 +55,7 @@ class What(str, Enum):
     ``looked``: what a task ``found`` of a name, or None where no task is idle.
     """
 
+    QUEUED = "queued"
     BEGUN = "begun"
     SHOW = "show"
     ASK = "ask"

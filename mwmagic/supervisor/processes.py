@@ -213,13 +213,16 @@ class Processes:
 
     # Live cells.
 
-    def tell(self, processes: Sequence[TaskProcess], packet: str) -> None:
-        """Send processes a packet on their lines; to those of a machine together."""
+    def tell(self, processes: Sequence[TaskProcess], packet: str, cell: int = 0) -> None:
+        """Send processes a packet on their lines; to those of a machine together.
+
+        Where something of a ``cell`` waits for it, a process that does not accept it names that.
+        """
         keys: dict[Channel, list[str]] = {}
         for process in processes:
             keys.setdefault(self._place.channel(process.task), []).append(self.key(process))
         for channel, own in keys.items():
-            channel.send("tell", processes=own, data=packet)
+            channel.send("tell", processes=own, data=packet, cell=cell)
 
     async def carry(self, process: TaskProcess, path: Path) -> None:
         """Bring a file of the record to a process, if it is on another disk."""

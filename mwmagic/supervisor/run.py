@@ -369,6 +369,8 @@ class LiveRun:
             self._exited(process, failed)
         elif event["type"] == "refused" and event["command"] == "ask":
             process.deaf = Whereabouts.NO_HANDLER
+        elif event["type"] == "refused" and event["command"] == "tell":
+            self._session.refused(process, event["cell"], event["error"])
 
     def usage(self, event: Message) -> None:
         """Note the CPU and memory that the processes use."""

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from mwmagic import cells as c
 from mwmagic.agent.wire import parsed
-from mwmagic.errors import SupervisorError
+from mwmagic.errors import BadArguments, SupervisorError
 from mwmagic.model.live import (
+    CELL_BYTES,
     PARTNERS,
     PROGRAM_CELL,
     Answer,
@@ -60,9 +61,29 @@ DEBUGGER_LOOKS = 5
 """How often that is done at most while one question waits for its answer."""
 
 
+_HEAD = '{"live": '
+"""How packets begin that are about cells."""
+
+
 def is_live(packet: str) -> bool:
     """Return whether a packet on a worker's line is about cells."""
-    return packet.startswith('{"live": ')
+    return packet.startswith(_HEAD)
+
+
+def _packet(order: Message) -> str:
+    """Return an order as a packet, with as few bytes as its text has."""
+    text = json.dumps(order, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # a half of a pair of surrogates
+        return json.dumps(order)
+    return text
+
+
+def _check_fits(packet: str, what: str, remedy: str) -> None:
+    size = len(packet.encode())
+    if size > CELL_BYTES:
+        raise BadArguments(f"{what} has {size:,} bytes, and {CELL_BYTES:,} are the limit; {remedy}")
 
 
 def _rejoined(task: str, cell: int, said: Message) -> c.Rejoined:
@@ -87,6 +108,9 @@ RECOVERING: dict[str, Callable[[str, int, Message], c.CellEvent]] = {
 }
 """The events of what tasks say while they are freed and come together again."""
 
+_RECOVERED = ("rejoined", "compared", "aligned")
+"""What a recovery waits for."""
+
 
 def _fields(action: c.Waits | c.Freed | c.Recovered) -> dict[str, Any]:
     """Return what is told of an action to the cell's client."""
@@ -110,6 +134,7 @@ class _Cell:
     tasks: Sequence[str]
     name: str
     source: str
+    packet: str
     report: Report
     begun: float = 0.0
     starts: dict[str, int] = field(default_factory=dict)
@@ -217,10 +242,20 @@ class LiveSession:
             The cell's name in tracebacks, and its code.
         report : callable
             Called with what happens to it and the particulars, as `What` says.
+
+        Raises
+        ------
+        BadArguments
+            The cell is too long.
         """
-        self._number += 1
-        self._cells[self._number] = _Cell(tasks, name, source, report)
-        self._handle(c.Submit(self._number, tuple(tasks)))
+        number = self._number + 1
+        packet = _packet({"do": "cell", "cell": number, "name": name, "source": source})
+        _check_fits(packet, "the cell", "put the code in a module and import that")
+        self._number = number
+        cell = self._cells[number] = _Cell(tasks, name, source, packet, report)
+        self._handle(c.Submit(number, tuple(tasks)))
+        if number in self._cells and not cell.begun:
+            report(What.QUEUED, {"cell": number})
 
     def look(self, tasks: Sequence[str], wanted: str, text: str, report: Report) -> None:
         """Have the first idle task of some say what names mean.
@@ -255,11 +290,15 @@ class LiveSession:
         ------
         SupervisorError
             It asks nothing.
+        BadArguments
+            The answer is too long.
         """
         if task not in self._asking:
             raise SupervisorError(f"{task} asks nothing")
+        order = {"do": "reply", "text": text}
+        _check_fits(_packet(order), "the answer", "let the program read a long text from a file")
         self._asked_no_more(task)
-        self._tell(task, {"do": "reply", "text": text})
+        self._tell(task, order)
 
     def _asked_no_more(self, task: str) -> None:
         self._asking.discard(task)
@@ -296,7 +335,39 @@ class LiveSession:
         if late is not None:  # the one before is still being fetched
             late.append(event)
         else:
-            self._guard.call("live", None, self._read, process, event)
+            self._guard.call("live", None, self._taken, process, event)
+
+    def _taken(self, process: TaskProcess, event: Message) -> None:
+        try:
+            self._read(process, event)
+        except Exception as error:
+            kind = event["data"].removeprefix(_HEAD).lstrip('"').partition('"')[0]
+            self._unread(process, kind, event["size"], error)
+            raise
+
+    def _unread(self, process: TaskProcess, kind: str, size: int, error: Exception) -> None:
+        """Take what cannot be read as an error of the task: something waits for each answer."""
+        task, current = str(process.task), self._machine.current
+        if kind == "answer" and task in self._machine.busy:
+            why = f"what it answered cannot be read: {error}"
+            self._failed(task, self._machine.busy[task], size, error, why)
+        elif kind in _RECOVERED and current is not None:
+            self._handle(c.Unable(task, current))
+
+    def _failed(self, task: str, cell: int, size: int, error: Exception, why: str) -> None:
+        """Have a cell end on a task with an error of ours."""
+        raised = {"type": type(error).__name__, "message": why, "trace": why}
+        told = {"live": "answer", "cell": cell, "ok": False, "raised": raised}
+        self._told(task, {**told, "code": 1, "report": None}, size)
+
+    def refused(self, process: TaskProcess, cell: int, why: str) -> None:
+        """Take that the process did not accept an order which something waits for, if not 0."""
+        task = str(process.task)
+        if cell and self._machine.busy.get(task) == cell:
+            said = f"the process did not take the cell: {why}"
+            self._failed(task, cell, self._ends[task], OSError(), said)
+        elif cell and self._machine.current == cell:
+            self._handle(c.Unable(task, cell))
 
     def _read(self, process: TaskProcess, event: Message) -> None:
         said, task = parsed(event["data"]), str(process.task)
@@ -310,20 +381,22 @@ class LiveSession:
             self._asked(process, int(said["cell"]), question)
         elif isinstance(said.get("file"), str):
             late = self._late[process] = deque()  # at once: the next ones may be here already
-            self._start(self._fetched(process, said["file"], event["size"], late))
+            self._start(self._fetched(process, said, event["size"], late))
         else:
             self._told(task, said, event["size"])
 
     async def _fetched(
-        self, process: TaskProcess, path: str, size: int, late: deque[Message]
+        self, process: TaskProcess, brief: Message, size: int, late: deque[Message]
     ) -> None:
         """Read a long message from its file, which is beside the log; the next ones wait."""
-        file = process.paths.log.with_name(Path(path).name)
+        file = process.paths.log.with_name(Path(brief["file"]).name)
         try:
             await self._processes.bring(process, file)
             said = parsed(file.read_bytes())
             file.unlink(missing_ok=True)
             self._told(str(process.task), said, size)
+        except Exception as error:  # noqa: BLE001 - of a disk, an agent, or what a cell wrote there
+            self._unread(process, brief["live"], size, error)
         finally:
             del self._late[process]
             for event in late:
@@ -427,8 +500,7 @@ class LiveSession:
         cell.begun, cell.moments[""] = time.time(), time.monotonic()
         cell.attempt = max(process.attempt for process in self._processes)
         cell.starts = {task: self._ends[task] for task in cell.tasks}
-        order = {"do": "cell", "cell": number, "name": cell.name, "source": cell.source}
-        self._processes.tell(list(map(self._process, tasks)), json.dumps(order))
+        self._processes.tell(list(map(self._process, tasks)), cell.packet, number)
         self._doing |= {task: LiveStatus(cell.name, cell.begun) for task in tasks}
         cell.report(What.BEGUN, {"cell": number, "logs": self._logs(cell.tasks)})
         self._directory.begin_cell(number, cell.source)
@@ -479,15 +551,17 @@ class LiveSession:
         self._tell(action.task, {"do": "meet", "cell": action.cell})
 
     def _do_rejoin(self, action: c.Rejoin) -> None:
-        self._tell(action.task, {"do": "rejoin", "cell": action.cell, "epoch": action.epoch})
+        order = {"do": "rejoin", "cell": action.cell, "epoch": action.epoch}
+        self._tell(action.task, order, action.cell)
 
     def _do_compare(self, action: c.Compare) -> None:
-        self._tell(action.task, {"do": "compare", "cell": action.cell, "done": action.done})
+        order = {"do": "compare", "cell": action.cell, "done": action.done}
+        self._tell(action.task, order, action.cell)
 
     def _do_align(self, action: c.Align) -> None:
         order = {"do": "align", "cell": action.cell, "own": action.task == action.root}
         what = {"done": action.done, "names": action.names, "averaged": action.averaged}
-        self._tell(action.task, {**order, **what})
+        self._tell(action.task, {**order, **what}, action.cell)
 
     def _do_freed(self, action: c.Freed) -> None:
         cell = self._cells[action.cell]
@@ -515,8 +589,8 @@ class LiveSession:
         if task in self._doing:
             self._doing[task] = replace(self._doing[task], **changes)
 
-    def _tell(self, task: str, order: Message) -> None:
-        self._processes.tell([self._process(task)], json.dumps(order))
+    def _tell(self, task: str, order: Message, cell: int = 0) -> None:
+        self._processes.tell([self._process(task)], _packet(order), cell)
 
     def _process(self, task: str) -> TaskProcess:
         return self._processes.named(task)

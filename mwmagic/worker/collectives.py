@@ -193,7 +193,7 @@ def _know_optimizers(keras: Any) -> None:
 def _text(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception:  # noqa: BLE001 - the user's own `__str__` may raise anything
+    except BaseException:  # noqa: BLE001 - the user's own `__str__` may raise anything
         return ""
 
 

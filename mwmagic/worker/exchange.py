@@ -9,10 +9,9 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from mwmagic.model import variables
 from mwmagic.model.live import parcel_name
 
-from . import parcel
+from . import live, parcel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,7 +31,7 @@ def give(places: Sequence[str], values: Mapping[str, Any]) -> None:
     """
     packed = parcel.Parcel(values)
     chosen = parcel.roomy([_whole(place) for place in places], packed.size)
-    packed.write(parcel_name(chosen, os.environ[variables.TASK]))
+    packed.write(parcel_name(chosen, live.place()[0]))
 
 
 def take(place: str) -> dict[str, Any]:
@@ -42,12 +41,11 @@ def take(place: str) -> dict[str, Any]:
 
 def drop(place: str) -> None:
     """Remove what was exchanged at a place beside the log."""
-    for path in (_whole(place), parcel_name(_whole(place), os.environ[variables.TASK])):
+    for path in (_whole(place), parcel_name(_whole(place), live.place()[0])):
         with suppress(FileNotFoundError):  # another task on the same disk was first
             os.unlink(path)  # noqa: PTH108 - pathlib is not needed here
 
 
 def _whole(place: str) -> str:
     """Return the path of a place."""
-    beside = os.path.dirname(os.environ[variables.FAILURE_REPORT])  # noqa: PTH120 - as above
-    return os.path.join(beside, place)  # noqa: PTH118 - as above
+    return os.path.join(live.place()[1], place)  # noqa: PTH118 - pathlib is not needed here

@@ -45,18 +45,19 @@ from . import collectives
 from .collectives import CollectiveEnded, Collectives
 from .group import summary
 from .line import descriptor
+from .packets import Packets
 from .value import bundle, figures
 
 if TYPE_CHECKING:
     from types import FrameType, ModuleType, TracebackType
 
-__all__ = ["ask", "serve", "stay"]
-
-REPLY_BYTES = 2**15
-"""The longest answer that is sent as a packet; a longer one goes to a file."""
+__all__ = ["ask", "place", "serve", "stay"]
 
 RAISED_CHARACTERS = 4_000
 """The most of an exception's text that an answer holds."""
+
+KIND_CHARACTERS = 200
+"""The most of the name of its type."""
 
 TRACE_CHARACTERS = 20_000
 """The most of a traceback that an answer holds, of its end."""
@@ -108,6 +109,17 @@ def stay(end: dict[str, Any]) -> None:
     _loop().run({"live": "answer", "cell": PROGRAM_CELL, **end})
 
 
+def place() -> tuple[str, str]:
+    """Return this task's name, and the folder of its log.
+
+    Raises
+    ------
+    RuntimeError
+        This process has no line.
+    """
+    return _loop().place
+
+
 @cache
 def _loop() -> _Loop:
     number = descriptor()
@@ -133,9 +145,12 @@ class _Loop:
 
     def __init__(self, line: socket.socket) -> None:
         self._line = line
+        # Cells may change the environment.
+        report = os.environ.get(variables.FAILURE_REPORT, "")
+        self.place = os.environ.get(variables.TASK, ""), os.path.dirname(report)  # noqa: PTH120
+        self._packets = Packets(line, report)
         self._orders: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self._running = False
-        self._files = 0
         self._cell = PROGRAM_CELL  # the latest that has begun
         self._cancelled = 0  # the latest that was interrupted before it began
         self._deciding = threading.Lock()
@@ -169,9 +184,9 @@ class _Loop:
             if order["do"] != "cell":
                 self._say({**_recovered(order), "cell": order["cell"]})
                 continue
-            answer = self._answer(order)
+            answer = self._settled(order)
             for stream in (sys.stdout, sys.stderr):
-                with suppress(Exception):  # the user's code may have closed or replaced it
+                with suppress(BaseException):  # the user's code may have closed or replaced it
                     stream.flush()
             self._say({"live": "answer", "cell": order["cell"], **answer})
 
@@ -180,7 +195,10 @@ class _Loop:
         from .namespace import completions, described
 
         look = completions if order["wanted"] == "names" else described
-        return {"look": order["look"], "found": look(order["text"], self._names)}
+        found = None
+        with suppress(Exception):  # the user's objects may raise anything
+            found = look(order["text"], self._names)
+        return {"look": order["look"], "found": found}
 
     def _listen(self) -> None:
         """Begin to read the line, unless that has begun."""
@@ -314,22 +332,22 @@ class _Loop:
             self._orders.put(order)
 
     def _say(self, message: dict[str, Any]) -> None:
-        packet = json.dumps(message).encode()
-        if len(packet) > REPLY_BYTES:
-            self._files += 1
-            path = _file(self._files)
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(packet)
-            packet = json.dumps({**_brief(message), "file": path}).encode()
-        with suppress(OSError):  # the supervisor is gone, and this process soon
-            self._line.sendall(packet)
+        if not self._packets.send(message):  # nobody is there any more, so this process may end
+            self._orders.put(None)
 
     # A cell.
 
-    def _answer(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Run a cell; return its value or what it raised."""
+    def _settled(self, order: dict[str, Any]) -> dict[str, Any]:
+        """Run a cell; return its value or what it raised, whatever comes meanwhile."""
         began = time.monotonic()
+        try:
+            answer = self._answer(order)
+        except BaseException as error:  # noqa: BLE001 - a second interrupt, while the first is told
+            self._end()
+            answer = self._failed(error, order)
+        return {**answer, "seconds": time.monotonic() - began}
+
+    def _answer(self, order: dict[str, Any]) -> dict[str, Any]:
         try:
             try:
                 if signal.getsignal(signal.SIGINT) != self._interrupted:  # the last cell took it
@@ -337,14 +355,16 @@ class _Loop:
                 self._begin(order["cell"])
                 value = self._executed(order["source"], order["name"])
                 self._display(*figures())
-                answer = {"ok": True, "value": bundle(value)}
+                return {"ok": True, "value": bundle(value)}
             finally:
                 self._end()
         except BaseException as error:  # noqa: BLE001 - whatever it is, the interpreter lives
             self._end()
-            freed = self._collectives.is_freed(error)  # perhaps by another task's end of it
-            answer = {"ok": False, "freed": freed, "raised": _raised(error, order["name"])}
-        return {**answer, "seconds": time.monotonic() - began}
+            return self._failed(error, order)
+
+    def _failed(self, error: BaseException, order: dict[str, Any]) -> dict[str, Any]:
+        freed = self._collectives.is_freed(error)  # perhaps by another task's end of it
+        return {"ok": False, "freed": freed, "raised": _raised(error, order["name"])}
 
     def _executed(self, source: str, name: str) -> Any:  # noqa: ANN401 - the user's
         """Run a cell, and return the value of its last expression unless a semicolon follows."""
@@ -398,16 +418,6 @@ def _debugs(frame: FrameType | None) -> bool:
     return frame is not None and frame.f_globals.get("__name__") == "cmd"
 
 
-def _brief(message: dict[str, Any]) -> dict[str, Any]:
-    """Return what of an answer is sent although the rest is in a file."""
-    return {name: message[name] for name in ("live", "cell")}
-
-
-def _file(number: int) -> str:
-    """Return the file of a message that is too long for a packet, beside the log."""
-    return f"{os.environ[variables.FAILURE_REPORT].removesuffix('.json')}.said-{number}.json"
-
-
 def _raised(error: BaseException, name: str) -> dict[str, Any]:
     """Return what a cell raised, and at which of its lines."""
     trace = _theirs(error.__traceback__)
@@ -421,9 +431,9 @@ def _raised(error: BaseException, name: str) -> dict[str, Any]:
     try:
         message = summary(error)
         text = _printed(error, trace)
-    except Exception:  # noqa: BLE001 - the user's own `__str__` may raise anything
+    except BaseException:  # noqa: BLE001 - the user's own `__str__` may raise anything
         message = text = "<its text is not available>"
-    kind = type(error).__name__
+    kind = type(error).__name__[:KIND_CHARACTERS]
     cut = {"message": message[:RAISED_CHARACTERS], "trace": text[-TRACE_CHARACTERS:]}
     return {"type": kind, "line": line, "left": isinstance(error, bdb.BdbQuit), **cut}
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import base64
 import io
+import json
 import sys
+from collections.abc import Iterable
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -30,8 +33,8 @@ _WAYS = {
 def bundle(value: object, *, none: bool = False) -> dict[str, Any] | None:
     """Return a value by MIME type, as JSON values, binary ones in base64.
 
-    None is shown only if `none` says so; otherwise None is returned for it. A method that raises
-    is left out, as IPython does.
+    None is shown only if `none` says so; otherwise None is returned for it. A method that raises,
+    or returns what JSON cannot hold, is left out, as IPython does.
 
     Raises
     ------
@@ -40,15 +43,18 @@ def bundle(value: object, *, none: bool = False) -> dict[str, Any] | None:
     """
     if value is None and not none:
         return None
-    found: dict[str, Any] = {"text/plain": repr(value)[:VALUE_CHARACTERS]}
-    for kind, name in _WAYS.items():
-        made = _called(value, name)
-        if made is not None:
-            found[kind] = made
-    return {**found, **_of_its_own(value), **_figure(value)}
+    text = repr(value)[:VALUE_CHARACTERS]
+    found: dict[str, Any] = {"text/plain": text.encode(errors="replace").decode()}
+    made = {kind: _called(value, name) for kind, name in _WAYS.items()}
+    of_its_own = _called(value, "_repr_mimebundle_")
+    if isinstance(of_its_own, dict):
+        made.update(of_its_own)
+    held = {str(kind): _held(one) for kind, one in made.items()}
+    found.update((kind, one) for kind, one in held.items() if one is not None)
+    return {**found, **_figure(value)}
 
 
-def _called(value: object, name: str) -> Any:  # noqa: ANN401 - JSON values
+def _called(value: object, name: str) -> object:
     """Return what a method says of a value, if it has one and that works."""
     method = getattr(value, name, None)
     if isinstance(value, type) or not callable(method):
@@ -57,17 +63,26 @@ def _called(value: object, name: str) -> Any:  # noqa: ANN401 - JSON values
         made = method()
     except Exception:  # noqa: BLE001 - the other ways remain
         return None
-    return _encoded(made[0] if isinstance(made, tuple) else made)
+    return made[0] if isinstance(made, tuple) else made
 
 
-def _encoded(made: object) -> object:
-    return base64.b64encode(made).decode() if isinstance(made, bytes) else made
+def _held(made: object) -> object:
+    """Return what JSON holds of a value, as Jupyter does it; None if it cannot."""
+    try:
+        return json.loads(json.dumps(made, default=_plain), parse_constant=str)
+    except Exception:  # noqa: BLE001 - it may have cycles, or keys or parts of any kind
+        return None
 
 
-def _of_its_own(value: object) -> Mapping[str, Any]:
-    """Return what a value says of itself for all types at once."""
-    made = _called(value, "_repr_mimebundle_")
-    return {k: _encoded(v) for k, v in made.items()} if isinstance(made, dict) else {}
+def _plain(value: object) -> object:
+    """Return what stands in JSON for a value that is not plain data."""
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, Real):
+        return int(value) if isinstance(value, Integral) else float(value)
+    if isinstance(value, Iterable):
+        return list(value)
+    raise TypeError(type(value).__name__)
 
 
 def figures() -> list[Any]:

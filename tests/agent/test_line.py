@@ -167,10 +167,10 @@ def test_a_stopped_agent_blocks_no_worker(agent, start):
 
 def test_a_worker_is_told_packets(agent, start):
     start("a", "while (data := line.recv(1 << 20)) != b'end': line.send(data[::-1][:100])")
-    agent.say("tell", processes=["a"], data="\xe9")
-    agent.say("tell", processes=["a"], data="\udcff")
-    agent.say("tell", processes=["a"], data="x" * 100_000)
-    agent.say("tell", processes=["a"], data="end")
+    agent.say("tell", cell=0, processes=["a"], data="\xe9")
+    agent.say("tell", cell=0, processes=["a"], data="\udcff")
+    agent.say("tell", cell=0, processes=["a"], data="x" * 100_000)
+    agent.say("tell", cell=0, processes=["a"], data="end")
     agent.wait("exited", process="a", code=0)
     assert said(agent, "a") == ["\xe9".encode()[::-1], b"\xff", b"x" * 100]
 
@@ -178,7 +178,7 @@ def test_a_worker_is_told_packets(agent, start):
 def test_a_worker_may_be_told_something_before_it_runs(agent, tmp_path):
     code = OPEN + "print(line.recv(10).decode())"
     agent.start("a", code)
-    agent.say("tell", processes=["a"], data="first")
+    agent.say("tell", cell=0, processes=["a"], data="first")
     agent.wait("exited", process="a", code=0)
     assert agent.printed("a") == b"first\n"
 
@@ -186,14 +186,17 @@ def test_a_worker_may_be_told_something_before_it_runs(agent, tmp_path):
 def test_a_worker_that_does_not_listen_is_sent_no_more(agent, start):
     start("a", "time.sleep(1000)")
     for _ in range(1000):
-        agent.say("tell", processes=["a"], data="x" * 1000)
+        agent.say("tell", cell=0, processes=["a"], data="x" * 1000)
     refused = agent.wait("refused", command="tell", process="a")
     assert "unavailable" in refused["error"]
-    agent.say("tell", processes=["a"], data="x" * 10_000_000)
+    agent.say("tell", cell=7, processes=["a"], data="x" * 10_000_000)
+    assert agent.wait("refused", command="tell", process="a", cell=7)
     agent.until(lambda: "too long" in agent.all("refused")[-1]["error"])
     agent.say("end", process="a", grace=0)
     agent.wait("exited", process="a")
-    agent.say("tell", processes=["a"], data="x")  # no error: its exit may not have been heard
+    agent.say(
+        "tell", cell=0, processes=["a"], data="x"
+    )  # no error: its exit may not have been heard
     agent.say("ping", n=1)
     agent.wait("pong")
     assert "too long" in agent.all("refused")[-1]["error"]
@@ -214,7 +217,7 @@ def test_a_line_that_a_worker_closes_costs_nothing(agent, start, how):
     before = used()
     agent.hear(0.1)
     assert used() - before <= 2
-    agent.say("tell", processes=["a"], data="hello")
+    agent.say("tell", cell=0, processes=["a"], data="hello")
     agent.say("ping", n=1)
     agent.wait("pong")
     agent.say("end", process="a", grace=0)
@@ -225,7 +228,7 @@ def test_packets_survive_a_worker_that_leaves_its_own_unread(agent, start):
     start("a", "line.send(b'one'); print('up', flush=True); time.sleep(1000)")
     agent.says("a", "up")
     os.kill(agent.pid, signal.SIGSTOP)
-    agent.say("tell", processes=["a"], data="unread")
+    agent.say("tell", cell=0, processes=["a"], data="unread")
     os.kill(agent.pid, signal.SIGCONT)
     agent.say("end", process="a", grace=0)
     agent.wait("exited", process="a", error=None)

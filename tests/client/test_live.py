@@ -335,8 +335,8 @@ def test_a_killed_task_ends_the_session_with_its_diagnosis(live):
 def test_what_cannot_run_is_refused(cluster, live):
     with pytest.raises(ClusterError, match="worker:7 does not exist"):
         live.run("1", tasks=[7])
-    with pytest.raises(BadArguments, match="60,000 characters, and 50,000 are the limit"):
-        live.run(" " * 60_000)
+    with pytest.raises(BadArguments, match=r"has 300,0\d\d bytes, and 200,000 are the limit"):
+        live.run("'" + "\N{GREEK SMALL LETTER ALPHA}" * 150_000 + "'")
     with pytest.raises(RunActive, match="is a live session; stop it first"):
         cluster.run("main.py", source="pass", cwd=cluster.options.root)
 
@@ -370,6 +370,86 @@ def test_a_reset_ends_the_cells_of_other_threads(live):
     assert texts(live.run("1", tasks=[0])) == {"worker:0": "1"}
 
 
+JSON = """
+class JSON:
+    def __init__(self, held):
+        self.held = held
+    def __repr__(self):
+        return 'shown'
+    def _repr_json_(self):
+        return self.held
+"""
+
+
+@pytest.mark.parametrize(
+    ("held", "expected"),
+    [
+        ("{'loss': numpy.float32(1)}", {"loss": 1.0}),
+        ("{'loss': [float('nan'), -float('inf')]}", {"loss": ["NaN", "-Infinity"]}),
+        ("{7}, {1: b'a'}", [7]),
+        ("numpy.arange(3)", [0, 1, 2]),
+        ("held", None),
+        ("{(1, 2): 3}", None),
+        ("object()", None),
+    ],
+)
+def test_a_value_that_json_cannot_hold_is_shown_as_far_as_possible(live, held, expected):
+    live.run(f"import numpy\n{JSON}\nheld = []; held.append(held); kept = 1", [0])
+    [answer] = answers(live, f"JSON(({held}))", tasks=[0]).values()
+    assert answer.value == {
+        "text/plain": "shown",
+        **({} if expected is None else {"application/json": expected}),
+    }
+    assert texts(live.run("kept", [0])) == {"worker:0": "1"}
+
+
+FULL = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, -1))"
+"""Has no file take a byte more."""
+
+
+def test_an_answer_comes_in_short_where_the_disk_is_full(live):
+    live.run(FULL, [0])
+    [answer] = answers(live, "display('y' * 90_000)\n'x' * 90_000", tasks=[0]).values()
+    shown = answer.value["text/plain"]
+    assert shown.startswith("'xxx")
+    assert "(the rest could not be sent: OSError: [Errno 27] File too large)" in shown
+    [answer] = answers(live, "raise ValueError('x' * 90_000)", tasks=[0]).values()
+    assert (answer.raised.type, answer.raised.message[:3]) == ("ValueError", "xxx")
+
+
+def test_an_answer_that_cannot_be_read_is_an_error_of_its_cell(live):
+    broken = "import os; dumped = os.fdopen\nclass Half:\n    def __init__(self, fd, mode):\n"
+    broken += (
+        "        self.file = dumped(fd, mode)\n    def __enter__(self):\n        return self\n"
+    )
+    broken += "    def __exit__(self, *_):\n        self.file.close()\n"
+    broken += "    def write(self, data):\n        self.file.write(data[:100])\n"
+    live.run(broken, [0])
+    [answer] = answers(live, "os.fdopen = Half; kept = 1; 'x' * 90_000", tasks=[0]).values()
+    assert "what it answered cannot be read" in answer.raised.message
+    live.run("os.fdopen = dumped; assert kept == 1", [0])
+
+
+def test_a_cell_may_change_the_environment(live):
+    live.run("os.environ.clear()", [0])
+    [answer] = answers(live, "'x' * 90_000", tasks=[0]).values()
+    assert len(answer.value["text/plain"]) == 90_002
+    live.run("import numpy; x = numpy.arange(3)", [0])
+    assert live.pull("x").tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("error", ["SystemExit", "KeyboardInterrupt", "RecursionError"])
+def test_whatever_an_exceptions_text_raises_the_interpreters_live(live, error):
+    source = f"class E(Exception):\n    def __str__(self):\n        raise {error}\nraise E"
+    assert {one.raised.type for one in answers(live, source).values()} == {"E"}
+    assert texts(live.run("1 + 1")) == {"worker:0": "2", "worker:1": "2"}
+
+
+def test_a_cell_that_closes_the_line_ends_the_session(live):
+    with pytest.raises(WorkerFailed, match="worker:0"):
+        live.run("os.closerange(3, 1000)", [0])
+
+
 TRACED = {
     "cProfile": "import cProfile; n = cProfile.Profile().runcall(f)",
     "settrace": "import sys; sys.settrace(tracer); n = f(); sys.settrace(None)",
@@ -398,3 +478,43 @@ def test_a_later_cell_can_be_gone_through_line_by_line(live, enter):
             live.reply("worker:0", next(lines, "c"))
     assert cell.over
     assert texts(live.run("done", [0])) == {"worker:0": "1"}
+
+
+@pytest.mark.parametrize("text", ["x" * 190_000, "\u7b97" * 60_000, "\U0001f600" * 48_000])
+def test_a_cell_within_the_limit_runs_whatever_its_characters(live, text):
+    answers(live, f"x = '{text}'", tasks=[1])
+    assert texts(live.run("len(x)", [1])) == {"worker:1": str(len(text))}
+
+
+def test_an_answer_that_is_too_long_is_refused_and_can_be_given_again(live):
+    cell = live.begin("len(input())", [1])
+    while not (news := cell.news()) or news[0] is not What.ASK:
+        pass
+    with pytest.raises(BadArguments, match=r"the answer has 210,0\d\d bytes, and 200,000 are"):
+        live.reply("worker:1", "x" * 210_000)
+    live.reply("worker:1", "x" * 190_000)
+    while not cell.over:
+        cell.news(0.1)
+    assert texts(cell.answers) == {"worker:1": "190000"}
+
+
+def test_a_cell_that_waits_for_another_is_withdrawn(live):
+    first = live.begin("import time; time.sleep(600)", [0])
+    second = live.begin("late = 1", [0])
+    live.interrupt(second)
+    assert (second.over, second.why) == (True, "withdrawn")
+    live.interrupt(first)
+    assert texts(live.run("'late' in globals()", [0])) == {"worker:0": "False"}
+
+
+def test_a_cell_that_a_process_does_not_take_is_answered(live):
+    pid = live.process.status().tasks["worker:0"].pid
+    os.kill(pid, signal.SIGSTOP)
+    look = {"tasks": ["worker:0"], "wanted": "names", "text": "x" * 1_000}
+    for _ in range(400):  # they fill what the process has not received
+        live._connection.converse("look", **look)
+    try:
+        [answer] = answers(live, "1", tasks=[0]).values()
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert "the process did not take the cell" in answer.raised.message
