@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import StdinNotImplementedError
@@ -20,6 +21,7 @@ from mwmagic.words.live import (
     none_words,
     unanswerable_words,
     unkept_words,
+    withdrawn_words,
 )
 
 from .body import check_plain, parted
@@ -87,9 +89,11 @@ def _run(
             with shield.gap:
                 telling.follow()
         except KeyboardInterrupt:
-            with shield.gap:
+            with suppress(KeyboardInterrupt), shield.gap:  # a second one ends the wait
                 live.interrupt(cell)
-                telling.interrupted()
+            telling.interrupted()
+            if cell.why == "withdrawn":
+                raise WaitInterrupted(withdrawn_words(reset=False)) from None
             left = [task for task in cell.tasks if task not in cell.answers]
             raise WaitInterrupted(interrupted_words(left)) from None
         except StdinNotImplementedError:

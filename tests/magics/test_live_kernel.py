@@ -100,6 +100,24 @@ def test_ctrl_c_reaches_the_tasks(kernel):
     assert kernel.run("%%mw_live\nassert half == rank").error is None
 
 
+def test_ctrl_c_withdraws_a_cell_that_waits(kernel, tmp_path):
+    kernel.run(f"{DECLARE} --out cluster")
+    kernel.run(RANK)
+    kernel.run(
+        "import threading\n"
+        "busy = 'import time\\nwhile not os.path.exists(\"go\"): time.sleep(0.02)'\n"
+        "threading.Thread(target=cluster.live().run, args=(busy,)).start()"
+    )
+    run = tmp_path / ".mwmagic" / "runs" / "0001-live" / "run.json"
+    eventually(lambda: '"cell": "<cell>"' in run.read_text(), "the cell of the other thread")
+    kernel.run(PRESSED)
+    error = kernel.run("%%mw_live\nlate = 1").error
+    assert error == "WaitInterrupted: the cell was withdrawn before it began"
+    kernel.run("Live.begin = begin")
+    (tmp_path / "go").touch()
+    assert kernel.run("%%mw_live --index 1\nprint('late' in globals())").text == "[1] False\n"
+
+
 def test_a_reset_and_what_is_refused(kernel):
     kernel.run(DECLARE)
     assert kernel.run("%mw_reset").error.startswith("NoRun: nothing was launched")
