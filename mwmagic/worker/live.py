@@ -76,7 +76,9 @@ def serve() -> None:
     RuntimeError
         This process has no line.
     """
-    vars(sys.modules["__main__"]).pop("serve", None)
+    names = vars(sys.modules["__main__"])
+    names.pop("serve", None)
+    names.pop("__file__", None)  # which children of `multiprocessing` would run, and serve again
     _loop().run()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import random
 import signal
@@ -518,3 +519,24 @@ def test_a_cell_that_a_process_does_not_take_is_answered(live):
     finally:
         os.kill(pid, signal.SIGCONT)
     assert "the process did not take the cell" in answer.raised.message
+
+
+CHILDREN = """
+import multiprocessing
+context = multiprocessing.get_context({method!r})
+child = context.Process(target=print, args=("in a child",))
+child.start()
+child.join()
+with context.Pool(2) as pool:
+    found = pool.map(len, ["a", "bc"])
+child.exitcode, found
+"""
+
+
+@pytest.mark.parametrize("method", multiprocessing.get_all_start_methods())
+def test_a_cell_starts_children_in_each_way(live, method):
+    cell = live.begin(CHILDREN.format(method=method), [0])
+    while not cell.over:
+        cell.news(0.1)
+    assert cell.lines() == [(("worker:0",), "in a child")]
+    assert texts(cell.answers) == {"worker:0": "(0, [1, 2])"}
