@@ -451,7 +451,7 @@ class Live:
             Another client reset the interpreters, or withdrew the cell.
         """
         if cell.why == "ended":
-            self._lost()
+            self._lost(name)
         raised = [one for one in cell.answers.values() if one.raised is not None]
         if raised:
             raise WorkerFailed(failed_words(raised, cell.unanswered, name), run=self.process)
@@ -473,13 +473,13 @@ class Live:
             raise RunActive(program_words(self.process.number))
         self.process = self.cluster.restart()
 
-    def _lost(self) -> None:
-        """Raise the error of the run, and say what is lost with it."""
+    def _lost(self, name: str) -> None:
+        """Raise the error of the run, and say in which cell it was, and what is lost with it."""
         self._connection.wait(lambda _: self.process.over, DEATH_SECONDS)
         try:
             self.process.wait(DEATH_SECONDS)
         except WorkerFailed as error:
-            text = f"{error}\n{lost_words()}"
+            text = f"{error}\n{lost_words(name)}"
             raise WorkerFailed(text, run=error.run, cause=error.cause) from None
 
     def close(self) -> None:

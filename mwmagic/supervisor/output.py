@@ -6,7 +6,7 @@ import codecs
 from collections import deque
 from typing import TYPE_CHECKING
 
-from mwmagic.agent.wire import as_bytes
+from mwmagic.agent.wire import as_bytes, as_text
 from mwmagic.diagnosis import is_telling
 from mwmagic.logs.noise import NATIVE
 from mwmagic.logs.phases import Phases
@@ -59,6 +59,7 @@ class Output:
         self._phases = Phases()
         self._tail: deque[str] = deque(maxlen=TAIL_LINES)
         self._telling: dict[str, None] = {}
+        self._older: int | None = None  # how many bytes come that a cell did not print
 
     @property
     def tail(self) -> str:
@@ -75,6 +76,11 @@ class Output:
         """Where the process is in its start-up."""
         return self._phases.phase
 
+    def begin_cell(self, older: int) -> None:
+        """Keep only lines of a cell, whose output begins after some more bytes."""
+        self._older = max(0, older)
+        self.feed("")
+
     def feed(self, data: str) -> tuple[int, list[Update]]:
         """Take the next output, in which an agent escaped the bytes that are not UTF-8.
 
@@ -83,6 +89,20 @@ class Output:
         int, list of Update
             How many bytes it was, and the progress that it shows.
         """
+        if self._older is None:
+            return self._fed(data)
+        raw, older = as_bytes(data), self._older
+        if len(raw) < older:
+            self._older -= len(raw)
+            return self._fed(data)
+        size, before = self._fed(as_text(raw[:older]))
+        self._older, self._terminal = None, Terminal()
+        self._tail.clear()
+        self._telling.clear()
+        rest, updates = self._fed(as_text(raw[older:]))
+        return size + rest, before + updates
+
+    def _fed(self, data: str) -> tuple[int, list[Update]]:
         size, text = self._decoded(data)
         self._show(text)
         updates = self.training.printed(text)

@@ -187,6 +187,10 @@ class TaskProcess:
         self.size = event["offset"] + size
         return updates
 
+    def begin_cell(self, start: int) -> None:
+        """Note where in the log the output of the cell begins that it runs now."""
+        self._output.begin_cell(start - self.size)
+
     def said(self, event: Message) -> Report | None:
         """Read a packet of its private line; return None if it is not a report."""
         return self._output.said(event["data"])

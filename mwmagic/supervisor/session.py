@@ -500,7 +500,10 @@ class LiveSession:
         cell.begun, cell.moments[""] = time.time(), time.monotonic()
         cell.attempt = max(process.attempt for process in self._processes)
         cell.starts = {task: self._ends[task] for task in cell.tasks}
-        self._processes.tell(list(map(self._process, tasks)), cell.packet, number)
+        processes = list(map(self._process, tasks))
+        for task, process in zip(tasks, processes, strict=True):
+            process.begin_cell(cell.starts[task])
+        self._processes.tell(processes, cell.packet, number)
         self._doing |= {task: LiveStatus(cell.name, cell.begun) for task in tasks}
         cell.report(What.BEGUN, {"cell": number, "logs": self._logs(cell.tasks)})
         self._directory.begin_cell(number, cell.source)

@@ -257,10 +257,11 @@ def interrupted_words(left: Sequence[str]) -> str:
     )
 
 
-def lost_words() -> str:
-    """Say what a session's end means."""
+def lost_words(cell: str) -> str:
+    """Say in which cell a session ended, and what that means."""
     return (
-        "  The live session is over, and all its variables are lost; the next cell begins another."
+        f"  That was in {cell}. The live session is over, and all its variables are lost; the next "
+        "cell begins another."
     )
 
 

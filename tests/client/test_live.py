@@ -540,3 +540,27 @@ def test_a_cell_starts_children_in_each_way(live, method):
         cell.news(0.1)
     assert cell.lines() == [(("worker:0",), "in a child")]
     assert texts(cell.answers) == {"worker:0": "(0, [1, 2])"}
+
+
+@pytest.mark.parametrize(
+    ("end", "expected"),
+    [("os._exit(3)", "exited with code 3"), ("os.kill(os.getpid(), 9)", "killed by SIGKILL")],
+)
+def test_a_task_that_ends_says_in_which_cell_and_shows_what_that_printed(live, end, expected):
+    for _ in range(2):
+        live.run("print('of long ago'); print('half', end='')")
+    with pytest.raises(WorkerFailed) as failed:
+        live.run(f"if rank:\n    print('just now', flush=True)\n    {end}", name="In [7]")
+    text = str(failed.value)
+    assert expected in text
+    assert "That was in In [7]. The live session is over" in text
+    assert "  The last lines that worker:1 printed:\n    just now\n" in text
+    assert "long ago" not in text
+
+
+def test_a_task_that_ends_without_a_word_shows_no_other_cells_lines(live):
+    live.run("print('of long ago')")
+    with pytest.raises(WorkerFailed) as failed:
+        live.run("if rank: os._exit(3)")
+    assert "worker:1 exited with code 3" in str(failed.value)
+    assert "long ago" not in str(failed.value)
