@@ -7,6 +7,7 @@ header is a JSON value, or an object with one key that says what else it is.
 
 from __future__ import annotations
 
+import ast
 import base64
 import json
 import math
@@ -36,8 +37,8 @@ class Parcel:
     Parameters
     ----------
     values : mapping of str to object
-        Arrays (also tensors and variables of the frameworks), numbers, texts, bytes, None,
-        DataFrames, Series and indexes of pandas, and lists, tuples and dicts of these.
+        Arrays (also masked and structured ones, and tensors of the frameworks), numbers, texts,
+        bytes, None, DataFrames, Series and indexes of pandas, and lists, tuples and dicts of these.
 
     Raises
     ------
@@ -52,7 +53,7 @@ class Parcel:
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self._arrays: list[np.ndarray] = []
-        held = {name: _packed(value, self._arrays, name) for name, value in values.items()}
+        held = {name: _held(value, self._arrays, name) for name, value in values.items()}
         self._header = json.dumps(held).encode()
         padded = sum(array.nbytes + ALIGNED_BYTES for array in self._arrays)
         self.size = _LENGTH_BYTES + len(self._header) + padded
@@ -99,6 +100,15 @@ def read(path: str) -> dict[str, Any]:
     return {name: _unpacked(value, data) for name, value in header.items()}
 
 
+def _held(value: Any, arrays: list[np.ndarray], name: str) -> Any:  # noqa: ANN401 - any
+    try:
+        held = _packed(value, arrays, name)
+        json.dumps(held)
+    except RecursionError:
+        raise NotPlain(f"{name} holds itself, or is nested too deeply") from None
+    return held
+
+
 def _packed(value: Any, arrays: list[np.ndarray], name: str) -> Any:  # noqa: ANN401 - any
     if value is None or type(value) in (bool, int, str):
         return value
@@ -107,8 +117,34 @@ def _packed(value: Any, arrays: list[np.ndarray], name: str) -> Any:  # noqa: AN
         return pack(value, lambda one: _packed(one, arrays, name))
     if is_pandas(value):
         return packed_frame(value, name, lambda one, part: _packed(one, arrays, part))
-    kind = "scalar" if isinstance(value, np.generic) else "array"
-    return {kind: _packed_array(value, arrays, name)}
+    if type(value) is np.ma.MaskedArray:
+        mask = None if value.mask is np.ma.nomask else value.mask
+        parts = value.data, mask, value.fill_value
+        return {"masked": [_packed(one, arrays, name) for one in parts]}
+    return {_kind(value, name): _packed_array(value, arrays, name)}
+
+
+def _kind(value: Any, name: str) -> str:  # noqa: ANN401 - any
+    """Return how a value is an array, of which none loses what it knows besides its numbers."""
+    if isinstance(value, np.generic) and type(value) is not np.record:
+        return "scalar"
+    kind = _ARRAYS.get(type(value))
+    roots = {one.__module__.partition(".")[0] for one in type(value).__mro__}
+    if kind is None and roots & _FRAMEWORKS and hasattr(value, "__array__"):
+        kind = "array"
+    if kind is None:
+        raise _refused(value, name)
+    return kind
+
+
+_ARRAYS: dict[type, str] = {
+    np.ndarray: "array",
+    np.memmap: "array",
+    np.matrix: "matrix",
+    np.recarray: "recarray",
+}
+_FRAMEWORKS = frozenset({"tensorflow", "keras", "tf_keras", "jax", "jaxlib", "torch"})
+"""The packages whose tensors and variables are arrays and nothing else."""
 
 
 _PACKERS: dict[type, Callable[[Any, Callable[[Any], Any]], Any]] = {
@@ -122,21 +158,28 @@ _PACKERS: dict[type, Callable[[Any, Callable[[Any], Any]], Any]] = {
 
 
 def _packed_array(value: Any, arrays: list[np.ndarray], name: str) -> dict[str, Any]:  # noqa: ANN401 - any
-    known = isinstance(value, np.ndarray | np.generic) or hasattr(value, "__array__")
-    array = (
-        np.asarray(value.detach().cpu() if hasattr(value, "detach") else value) if known else None
-    )
-    if array is None or array.dtype.hasobject:
-        raise NotPlain(
-            f"{name} has a {type(value).__name__}, which is neither an array nor plain data; name "
-            "what you need of it, such as `history.history` or `model.get_weights()`"
-        )
+    array = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
+    if array.dtype.hasobject:
+        raise _refused(value, name)
+    named = _dtype(array.dtype)
+    if _named(named) != array.dtype:
+        raise NotPlain(f"{name} has an array of {array.dtype}, which cannot be moved")
     arrays.append(np.ascontiguousarray(array))
-    return {"dtype": _dtype(array.dtype), "shape": list(array.shape)}
+    return {"dtype": named, "shape": list(array.shape)}
 
 
-def _dtype(dtype: np.dtype) -> Any:  # noqa: ANN401 - JSON values
-    return dtype.str if dtype.names is None and dtype.kind != "V" else dtype.name
+def _refused(value: object, name: str) -> NotPlain:
+    return NotPlain(
+        f"{name} has a {type(value).__name__}, which is neither an array nor plain data; name "
+        "what you need of it, such as `history.history` or `model.get_weights()`"
+    )
+
+
+def _dtype(dtype: np.dtype) -> str:
+    """Return what `_named` makes a dtype of."""
+    if dtype.names is not None or dtype.subdtype is not None:
+        return repr(np.lib.format.dtype_to_descr(dtype))
+    return str(dtype.str if np.dtype(dtype.str) == dtype else dtype.name)
 
 
 def _unpacked(value: Any, data: mmap.mmap) -> Any:  # noqa: ANN401 - any
@@ -167,13 +210,21 @@ def _bytes(array: np.ndarray) -> memoryview:
 
 
 def _named(name: str) -> Any:  # noqa: ANN401 - a dtype
-    """Return a dtype by its name; bfloat16 and its like are those of ml_dtypes."""
+    """Return a dtype by its name or fields; bfloat16 and its like are those of ml_dtypes."""
+    if name[0] in "[(":
+        return np.lib.format.descr_to_dtype(ast.literal_eval(name))
     try:
         return np.dtype(name)
     except TypeError:
         import ml_dtypes
 
-        return getattr(ml_dtypes, name)
+        return np.dtype(getattr(ml_dtypes, name))
+
+
+def _masked(inner: Any, data: mmap.mmap) -> np.ndarray:  # noqa: ANN401 - JSON values
+    array, mask, fill = (_unpacked(one, data) for one in inner)
+    known = np.ma.nomask if mask is None else mask
+    return np.ma.MaskedArray(array, known, fill_value=fill)
 
 
 _KINDS: dict[str, Callable[[Any, mmap.mmap], Any]] = {
@@ -183,5 +234,8 @@ _KINDS: dict[str, Callable[[Any, mmap.mmap], Any]] = {
     "list": lambda inner, data: [_unpacked(one, data) for one in inner],
     "tuple": lambda inner, data: tuple(_unpacked(one, data) for one in inner),
     "array": _array,
+    "masked": _masked,
+    "matrix": lambda inner, data: np.asmatrix(_array(inner, data)),
+    "recarray": lambda inner, data: _array(inner, data).view(np.recarray),
     "scalar": lambda inner, data: _array(inner, data)[()],
 }

@@ -33,6 +33,62 @@ def test_arrays_come_back_as_they_were(path):
         np.testing.assert_array_equal(found[name], array)
 
 
+FIELDS = np.dtype([("x", "<f4"), ("n", "<i8", (2,)), ("in", [("a", "S3"), ("when", "<M8[s]")])])
+
+KINDS = {
+    "masked": np.ma.masked_invalid([1.0, math.nan, 3.0]),
+    "masked nowhere": np.ma.MaskedArray([1, 2], fill_value=7),
+    "masked fields": np.ma.MaskedArray(np.zeros(3, FIELDS), [True, False, True]),
+    "matrix": np.matrix([[1, 2], [3, 4]]),
+    "fields": np.zeros((2, 2), FIELDS),
+    "aligned": np.zeros(3, np.dtype("i1, f8", align=True)),
+    "record": np.rec.array([(1, 2.5), (3, 4.5)], names="a, b"),
+    "bytes": np.array([b"abc", b"d"], "V3"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_kinds_of_arrays_stay_what_they_are(path, kind):
+    array = KINDS[kind]
+    write(path, {"x": array})
+    found = read(path)["x"]
+    assert (type(found), found.dtype, found.shape) == (type(array), array.dtype, array.shape)
+    assert repr(np.asarray(found).tolist()) == repr(np.asarray(array).tolist())
+    if isinstance(array, np.ma.MaskedArray):
+        assert repr(found.mask) == repr(array.mask)
+        assert repr(found.fill_value) == repr(array.fill_value)
+
+
+def test_a_record_of_an_array_comes_back(path):
+    write(path, {"x": [np.zeros(2, FIELDS)[1]]})
+    [found] = read(path)["x"]
+    assert (type(found), found.dtype, found["x"]) == (np.void, FIELDS, 0)
+
+
+class Unit(np.ndarray):
+    """An array that knows more than its numbers."""
+
+
+class Labelled:
+    """What other libraries make of an array."""
+
+    def __array__(self, *_, **__):
+        return np.zeros(3)
+
+
+@pytest.mark.parametrize("value", [np.zeros(3).view(Unit), Labelled(), np.ma.masked])
+def test_an_array_that_knows_more_is_refused(path, value):
+    with pytest.raises(NotPlain, match=f"x has a {type(value).__name__}, which is neither"):
+        write(path, {"x": value})
+
+
+def test_a_value_that_holds_itself_is_refused(path):
+    value = []
+    value.append(value)
+    with pytest.raises(NotPlain, match="x holds itself, or is nested too deeply"):
+        write(path, {"x": value})
+
+
 def test_bfloat16_comes_back(path):
     ml_dtypes = pytest.importorskip("ml_dtypes")
     write(path, {"x": np.ones(3, ml_dtypes.bfloat16)})
