@@ -113,6 +113,8 @@ class Reached(Stored):
         The latest value of each metric.
     seconds_per_step : float or None
         Duration of a step.
+    first : int
+        The number of the first epoch.
     """
 
     kind: UpdateKind = "print"
@@ -122,6 +124,7 @@ class Reached(Stored):
     steps: int | None = None
     metrics: dict[str, Measured] = field(default_factory=dict)
     seconds_per_step: float | None = None
+    first: int = 1
 
 
 @dataclass(frozen=True)

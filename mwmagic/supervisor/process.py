@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from .examine import Dump
     from .furthest import Furthest
     from .reports import Report
+    from .training import Training
 
 __all__ = ["TaskProcess", "is_over"]
 
@@ -48,7 +49,8 @@ def is_over(packet: str) -> bool:
     return packet.startswith(variables.OVER)
 
 
-def _reached(latest: Update | None) -> Reached | None:
+def _reached(training: Training) -> Reached | None:
+    latest = training.latest
     if latest is None:
         return None
     return Reached(
@@ -59,6 +61,7 @@ def _reached(latest: Update | None) -> Reached | None:
         steps=latest.steps,
         metrics=latest.metrics,
         seconds_per_step=latest.seconds_per_step,
+        first=training.first,
     )
 
 
@@ -375,7 +378,7 @@ class TaskProcess:
             warm=self.warm,
             phase=phase.name,
             waits=phase.waiting,
-            progress=_reached(self._output.training.latest),
+            progress=_reached(self._output.training),
             cpu=self.usage.get("cpu"),
             memory=self.usage.get("memory"),
             log=str(self.paths.log),

@@ -30,6 +30,8 @@ class Training:
     ----------
     latest : Update or None
         Where it is, and the latest value of each metric.
+    first : int
+        The number of its first epoch: 1, or 0 if its program counts from there.
     unreadable : str or None
         What was wrong with the latest packet that was not a report.
     furthest : Furthest
@@ -41,6 +43,7 @@ class Training:
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
         self.latest: Update | None = None
+        self.first = 1
         self.unreadable: str | None = None
         self.furthest = Furthest()
         self.imports: dict[str, float] = {}
@@ -64,7 +67,7 @@ class Training:
             self.latest = replace(self.latest, metrics={**self.latest.metrics, **known})
         else:
             self.latest = _merged(self.latest, update)
-            self.furthest.take(self.latest)
+            self._moved(self.latest)
         return update
 
     def said(self, data: str) -> Report | None:
@@ -80,8 +83,14 @@ class Training:
             self._reported |= report.metrics.keys()
             self._place(report)
             self.latest = _advanced(self.latest, report)
-            self.furthest.take(self.latest)
+            self._moved(self.latest)
         return report
+
+    def _moved(self, latest: Update) -> None:
+        """Take in where it is now."""
+        self.furthest.take(latest)
+        if latest.epoch is not None:
+            self.first = min(self.first, max(latest.epoch, 0))
 
     def _place(self, report: Update) -> None:
         """Let reports say where it is from now on: what was printed may be ahead of the first."""
@@ -90,12 +99,24 @@ class Training:
             self.furthest = Furthest()
 
 
+def _begins(latest: Update, update: Update) -> bool:
+    """Return whether another training begins, to which the values of the last one do not belong.
+
+    Keras reports the start of a `fit` before its first epoch.
+    """
+    if update.epoch is None:
+        return update.kind == "train" and not update.metrics and latest.epoch is not None
+    return update.kind != "validation" and update.epoch < (latest.epoch or update.epoch)
+
+
 def _merged(latest: Update | None, update: Update) -> Update:
     """Return what a task reached: an evaluation or a heading does not hide the last metrics."""
     if latest is None:
         return update
     if update.kind == "bar" and latest.kind != "bar":
         return latest
+    if _begins(latest, update):
+        return update
     if latest.metrics.keys() <= update.metrics.keys():
         return update
     return replace(update, metrics={**latest.metrics, **update.metrics})
@@ -107,6 +128,8 @@ def _advanced(latest: Update | None, report: Update) -> Update:
         return report
     if report.kind == "evaluate":
         return latest if latest.kind in ("train", "report") else report
+    if _begins(latest, report):
+        return report
     metrics = {**latest.metrics, **report.metrics}
     if not _moves(latest, report):
         return replace(latest, metrics=metrics)

@@ -93,7 +93,30 @@ def remarks(run: RunStatus, *, timed: bool = True) -> list[str]:
     """
     seen = [run.stall.why if run.stall else None, *run.remarks]
     said = [one for one in seen if one and (timed or one.finding.symptom not in TIMED)]
-    return [failure.remark(one) for one in said] + list(map(fault_words, run.faults))
+    return [*map(failure.remark, said), *_diverged(run), *map(fault_words, run.faults)]
+
+
+_DIVERGED = (
+    "training diverged. Lower the learning rate or clip the gradients; in TensorFlow, "
+    "`tf.debugging.enable_check_numerics()` names the operation where it begins"
+)
+
+
+def _diverged(run: RunStatus) -> list[str]:
+    """Say which loss is not a number any more, which no exception tells."""
+    lost = [
+        (metric, name)
+        for name, task in run.tasks.items()
+        for metric, value in (task.progress.metrics if task.progress else {}).items()
+        if "loss" in metric and not math.isfinite(value)
+    ]
+    if not lost:
+        return []
+    metric = lost[0][0]
+    tasks = [name for one, name in lost if one == metric]
+    where = "" if len(tasks) == len(run.tasks) else f" on {failure.listed(tasks)}"
+    value = f"{run.tasks[tasks[0]].progress.metrics[metric]:g}"  # type: ignore[union-attr]
+    return [f"{metric} is {value}{where}: {_DIVERGED}"]
 
 
 def blame(run: RunStatus) -> list[str]:
@@ -310,11 +333,11 @@ def fraction(task: TaskStatus) -> float | None:
     if at is None or _idle(task):
         return None
     part = min(at.step / at.steps, 1.0) if at.step is not None and at.steps else None
-    if at.kind == "train" and at.epoch and at.epochs:
-        return min((at.epoch - 1 + (part or 0.0)) / at.epochs, 1.0)
-    if part is None and at.epoch is not None and at.epochs:
-        return min(at.epoch / at.epochs, 1.0)
-    return part
+    if at.epoch is None or not at.epochs:
+        return part
+    if part is None:  # Keras says when an epoch begins; other loops when it is over
+        part = 0.0 if at.kind == "train" else 1.0
+    return min(max(at.epoch - at.first, 0) + part, at.epochs) / at.epochs
 
 
 def left(task: TaskStatus) -> str:

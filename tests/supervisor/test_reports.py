@@ -87,6 +87,26 @@ def test_validation_and_evaluation_do_not_move_it():
     assert latest.metrics == {"loss": 1, "val_loss": 2, "mine": 4}
 
 
+def test_another_fit_does_not_keep_the_values_of_the_one_before():
+    one = packet(epoch=2, epochs=2, step=9, steps=9, metrics={"loss": 1})
+    end = packet("validation", epoch=2, final=True, metrics={"val_loss": 2})
+    assert trained(one, end, packet(epochs=5, steps=9)).metrics == {}
+    without_validation = packet(epoch=1, epochs=5, step=1, metrics={"loss": 3})
+    assert trained(one, end, without_validation).metrics == {"loss": 3}
+    mine = packet("report", epoch=2, metrics={"loss": 1, "val_loss": 2})
+    assert trained(mine, packet("report", epoch=0, metrics={"loss": 3})).metrics == {"loss": 3}
+    bar = b"\nEpoch 1/1\n\r 4/10 \xe2\x94\x81\xe2\x94\x81 1s 64ms/step - loss: 0.2500\n"
+    printed = b"Epoch 3/3\n\r10/10 \xe2\x94\x81 1s 64ms/step - loss: 0.5000 - val_loss: 0.7500\n"
+    assert trained(printed, bar).metrics == {"loss": 0.25}
+
+
+def test_a_program_may_count_its_epochs_from_0():
+    training = Training(Guard(unexpected))
+    for epoch, first in (1, 1), (0, 0), (2, 0):
+        training.said(packet("report", epoch=epoch))
+        assert training.first == first
+
+
 def test_a_part_of_a_history():
     said = {"kind": "history", "fit": 1, "start": 0, "name": "loss", "values": [1, "Infinity"]}
     assert report_in(json.dumps(said)) == History(1, "loss", 0, (1.0, math.inf))

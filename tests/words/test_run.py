@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from io import StringIO
 
@@ -263,9 +264,13 @@ def test_every_state_has_a_tone():
         (HALF, 0.5, "0:08 left"),
         (Reached("bar", step=5, steps=10, seconds_per_step=720.0), 0.5, "1:00:00 left"),
         (Reached("print", epoch=3, epochs=4), 0.75, ""),
+        (Reached("report", epoch=3, epochs=9, step=85, steps=100), 2.85 / 9, ""),
+        (Reached("report", epoch=2, epochs=9, step=85, steps=100, first=0), 2.85 / 9, ""),
+        (Reached("print", epoch=0, epochs=4, first=0), 0.25, ""),
         (Reached("print", epoch=5, epochs=4), 1.0, ""),
         (Reached("print", step=5, steps=0), None, ""),
         (Reached("bar", step=0, steps=2, seconds_per_step=1e308, epochs=9), 0.0, ""),
+        (Reached("print", 1, 2, step=5, steps=5), 0.5, ""),
     ],
 )
 def test_how_much_of_the_training_is_done(progress, part, rest):
@@ -305,6 +310,21 @@ def test_one_line_names_the_first_task_that_reports():
 )
 def test_remarks(fields, said):
     assert remarks(run("running", task(), **fields)) == said
+
+
+def test_a_loss_that_is_no_number_is_pointed_out_wherever_a_run_is_shown():
+    good, bad, worse = (
+        task(progress=Reached(metrics={"rate": math.nan, "val_loss": value}))
+        for value in (0.5, math.nan, -math.inf)
+    )
+    for status, said in (
+        (run("finished", bad, bad), "val_loss is nan: training diverged"),
+        (run("running", good, worse), "val_loss is -inf on worker:1: training diverged"),
+    ):
+        assert said in header(View(status))["notice"]
+        for shown in (static.text(status), static.page(status), drawn(status)):
+            assert said in " ".join(shown.split())
+    assert remarks(run("finished", good)) == []
 
 
 def drawn(status):
