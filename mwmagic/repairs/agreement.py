@@ -47,7 +47,7 @@ SEPARATE = (
 )
 
 
-def agree(model: Any, outputs: Any, weight: Any, updated: Updated) -> Any:
+def agree(model: Any, outputs: Any, weight: Any, updated: Updated) -> tuple[Any, Any]:
     """Make the model's state and the logs equal on all replicas.
 
     Parameters
@@ -67,6 +67,8 @@ def agree(model: Any, outputs: Any, weight: Any, updated: Updated) -> Any:
         The logs that one process with the whole batch would have, key by key: from a
         metric's state summed over the replicas, or, where the step has updated no metric
         of that name, the average over the samples.
+    tf.Tensor
+        The numbers that these metrics are computed from, as `updated.sums` lists them.
     """
     strategy = model.distribute_strategy
     replicas = strategy.num_replicas_in_sync
@@ -93,9 +95,18 @@ def agree(model: Any, outputs: Any, weight: Any, updated: Updated) -> Any:
         )
         values = zip(variables, shared[len(states) :], strict=True)
         with StatelessScope(state_mapping=list(values)):
-            return _with_results(outputs, _results(metrics))
+            return _with_results(outputs, _results(metrics)), _numbers(metrics, updated)
 
-    return first_local(strategy, strategy.run(replica, args=(outputs, weight)))
+    logs, numbers = strategy.run(replica, args=(outputs, weight))
+    return first_local(strategy, logs), first_local(strategy, numbers)
+
+
+def _numbers(metrics: list[Any], updated: Updated) -> Any:
+    """Return the numbers in metrics' state, in one tensor: reading each takes a round trip."""
+    numbers = [v for metric in metrics for v in metric.variables if v.ndim == 0]
+    updated.sums = tuple(map(id, numbers))
+    found = [tf.cast(tf.convert_to_tensor(v), tf.float64) for v in numbers]
+    return tf.stack(found) if found else tf.zeros(0, tf.float64)
 
 
 def point_out_separate_state(model: Any, updated: Updated) -> None:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = [
+    "METRIC_SUMS",
     "add_up",
     "added",
     "divides_batches",
@@ -23,6 +24,10 @@ __all__ = [
     "of_chief",
     "spans_workers",
 ]
+
+METRIC_SUMS = "_mwmagic_sums"
+"""The attribute of a model with the identities of its metrics' variables and, in a tensor, their
+state on all replicas after the last training step."""
 
 
 def divides_batches(strategy: Any) -> bool:

@@ -11,7 +11,7 @@ import tensorflow as tf
 from mwmagic.model.variables import ANNOUNCED
 
 from .agreement import agree, as_logs, local_mean, point_out_separate_state
-from .cluster import divides_batches
+from .cluster import METRIC_SUMS, divides_batches
 from .commit import enter, leave, within_step
 from .data import stays_on_host
 from .metrics import watched
@@ -79,19 +79,22 @@ def _executing(model: Any, step_function: Callable[[Any], Any]) -> Callable[[Any
     def function(iterator: Any) -> Any:
         if isinstance(iterator, ITERATORS):
             specified = OWN_SIZES not in vars(iterator)
-            return steps_on_iterator(iterator, specified, stays_on_host(iterator))
-        for _, data in zip(range(model.steps_per_execution), iterator, strict=False):
-            outputs = step_on_data(data)
-        return outputs
+            logs, sums = steps_on_iterator(iterator, specified, stays_on_host(iterator))
+        else:
+            for _, data in zip(range(model.steps_per_execution), iterator, strict=False):
+                logs, sums = step_on_data(data)
+        if step_function == model.train_step:
+            vars(model)[METRIC_SUMS] = updated.sums, sums
+        return logs
 
     return function
 
 
-def _agreed(model: Any, logs: Any, weight: Any, updated: Updated) -> Any:
+def _agreed(model: Any, logs: Any, weight: Any, updated: Updated) -> tuple[Any, Any]:
     """Make logs and state equal on all replicas, and leave the step."""
-    logs = agree(model, logs, weight, updated)
+    agreed = agree(model, logs, weight, updated)
     leave()
-    return logs
+    return agreed
 
 
 def _traced(function: Callable[..., Any]) -> Any:

@@ -37,10 +37,13 @@ class Updated:
         The model's floating-point state that has no aggregation, by identity.
     metrics : set
         The identities of metrics' variables, and of metrics that each replica updates alike.
+    sums : tuple of int
+        The identities of the variables of which a step returns the state on all replicas.
     """
 
     state: dict[int, Any] = field(default_factory=dict)
     metrics: set[int] = field(default_factory=set)
+    sums: tuple[int, ...] = ()
 
 
 @dataclass

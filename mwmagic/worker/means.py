@@ -4,16 +4,24 @@
 Keras gives its callbacks the mean over the epoch so far. Two such means and their sample
 counts yield the mean of the steps between them: for two readings in a row, the value of
 one step. Metrics that are not means, such as precision, stay as Keras gives them.
+
+Where workers share a batch, Keras gives the mean over all of them, but each worker holds the
+count of its own samples. A repaired step returns the sums and the counts of all workers.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
+
+from mwmagic.repairs.cluster import METRIC_SUMS
 
 from .values import is_distributed, number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+
+    State = Callable[[Any], tuple[float, float]]
 
 __all__ = ["Means"]
 
@@ -53,40 +61,37 @@ class Means:
         if self._found is None:
             self._found = self._by_name(model)
         apart = _apart(model)
+        own = self._legacy and apart
+        state = _shared(model) if apart and not own else partial(_state, model)
         means: dict[str, Any] = {}
         for name, value in logs.items():
             try:
-                mean = self._since(model, name, value, apart=apart)
+                mean = self._since(name, value, state, own=own)
             except Exception:  # noqa: BLE001, PERF203 - of any type; `Values` refuses it
                 means[name] = value
             else:
                 means.update({} if mean is None else {name: mean})
         return means
 
-    def _since(self, model: Any, name: str, value: Any, *, apart: bool) -> float | None:
+    def _since(self, name: str, value: Any, state: State, *, own: bool) -> float | None:
         """Return one metric's mean; None if Keras gives nothing sensible.
 
         With several workers tf-keras adds up the workers' values until the epoch ends, so
         in that case this is the mean of this worker's own samples.
         """
-        own = self._legacy and apart
         given = 0.0 if own else number(value)
         for metric in (self._found or {}).get(name, ()):
-            total, count = _state(model, metric)
-            if count <= 0:
-                continue
-            value = total / count if own else given
-            if not apart and abs(total / count - value) > _TOLERANCE_RATIO * abs(value) + 1e-9:
-                continue
-            return self._difference(name, value, count)
+            total, count = state(metric)
+            if count > 0 and (own or _are_close(total / count, given)):
+                return self._difference(name, total, count)
         return None if own else given
 
-    def _difference(self, name: str, mean: float, count: float) -> float:
-        mean_before, count_before = self._before.get(name, (0.0, 0.0))
-        self._before[name] = (mean, count)
-        if count <= count_before or not count_before:
-            return mean
-        return (mean * count - mean_before * count_before) / (count - count_before)
+    def _difference(self, name: str, total: float, count: float) -> float:
+        total_before, count_before = self._before.get(name, (0.0, 0.0))
+        self._before[name] = (total, count)
+        if count <= count_before:
+            return total / count
+        return (total - total_before) / (count - count_before)
 
     def _by_name(self, model: Any) -> dict[str, list[Any]]:
         """Return the metrics of a model that are plain means."""
@@ -112,6 +117,17 @@ def _apart(model: Any) -> bool:
     extended = getattr(getattr(model, "distribute_strategy", None), "extended", None)
     spans = getattr(extended, "_in_multi_worker_mode", None)
     return spans is not None and bool(spans())
+
+
+def _are_close(mean: float, given: float) -> bool:
+    return abs(mean - given) <= _TOLERANCE_RATIO * abs(given) + 1e-9
+
+
+def _shared(model: Any) -> State:
+    """Return what reads a metric's sum and count over all workers, after the last step."""
+    variables, state = vars(model).get(METRIC_SUMS, ((), ()))
+    known = dict(zip(variables, map(float, state), strict=False))
+    return lambda metric: (known.get(id(metric.total), 0.0), known.get(id(metric.count), 0.0))
 
 
 def _state(model: Any, metric: Any) -> tuple[float, float]:

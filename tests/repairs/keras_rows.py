@@ -27,6 +27,7 @@ from tensorflow.python.eager import context
 
 from mwmagic.worker import iterators
 from mwmagic.worker.coordination import configure_heartbeat
+from mwmagic.worker.means import Means
 
 KERAS2 = os.environ.get("ROWS_KERAS") == "tf_keras"
 if KERAS2:
@@ -173,6 +174,31 @@ def uneven_last_batch(scope):
     with scope():
         model = compiled(dense())
     return {**trained(model, batches(X[:41], Y[:41])), **predicted(model, X[:41])}
+
+
+class Reports(keras.callbacks.Callback):
+    """What the dashboard shows of each step."""
+
+    def __init__(self):
+        super().__init__()
+        self.means, self.found = Means(keras.metrics.Mean), []
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.means.reset()
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.found.append(self.means.read(self.model, logs))
+
+
+@row("what is reported of each step, if the last batch is smaller", keras2=False)
+def reported_steps(scope):
+    with scope():
+        model = compiled(dense())
+    reports = Reports()
+    found = trained(model, batches(X[:41], Y[:41]), callbacks=[reports])
+    for name in reports.found[0]:
+        found[f"step/{name}"] = np.array([step[name] for step in reports.found])
+    return found
 
 
 @row("last batch smaller than the number of workers")
