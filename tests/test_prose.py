@@ -1,6 +1,7 @@
 """The words of the code: plain English, and units in the names of constants."""
 
 import ast
+import itertools
 import re
 from functools import cache
 from pathlib import Path
@@ -99,6 +100,27 @@ def test_numeric_constants_name_their_unit(path):
 def test_the_text_is_plain_english(path):
     lines = path.read_text().splitlines()
     assert not [f"{i}: {line.strip()}" for i, line in enumerate(lines, 1) if BANNED.search(line)]
+
+
+COUNTED = re.compile(
+    r" (?:more |other |earlier )?"
+    r"(?:attempt|cell|GPU|host|line|machine|metric|restart|slot|step|task)s\b"
+)
+"""How a text continues after a number, if nothing makes it singular."""
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name)
+def test_no_sentence_counts_one_thing_in_the_plural(path):
+    """`counted` makes it "1 task"."""
+    texts = [node.values for node in ast.walk(tree(path)) if isinstance(node, ast.JoinedStr)]
+    assert not [
+        f"{after.lineno}: {ast.unparse(before)}{after.value}"
+        for parts in texts
+        for before, after in itertools.pairwise(parts)
+        if isinstance(before, ast.FormattedValue)
+        and isinstance(after, ast.Constant)
+        and COUNTED.match(after.value)
+    ]
 
 
 def test_how_announced_lines_begin_is_written_once():

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from mwmagic.client.cluster import end, running
 from mwmagic.client.lookup import unreachable
 from mwmagic.errors import NoCluster
+from mwmagic.model.text import counted
 from mwmagic.words.host import jobs_words, left_words
 from mwmagic.words.run import headline, longest
 
@@ -40,7 +41,8 @@ def _ps(_given: argparse.Namespace) -> int:
         run, options = cluster.latest, cluster.options
         what = headline(run.status()) if run else "no run yet"
         hosts = len(cluster.machines)
-        tasks = f"{len(cluster.tasks)} tasks" + (f" on {hosts} hosts" if hosts > 1 else "")
+        tasks = counted(len(cluster.tasks), "task")
+        tasks += f" on {counted(hosts, 'host')}" if hosts > 1 else ""
         busy = longest(run.status()) if run else ""
         facts = [options.name, tasks, _kept(cluster), jobs_words(cluster.machines), what, busy]
         show("  ".join(filter(None, facts)))

@@ -15,6 +15,7 @@ from mwmagic.frameworks.environment import backend_environment, option_environme
 from mwmagic.gang import Role, roles
 from mwmagic.model.cluster import ClusterSpec
 from mwmagic.model.options import ClusterOptions
+from mwmagic.model.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,7 +32,7 @@ _PORT = re.compile(r"\b4\d{4}\b")
 
 _SCRIPT = """\
 #!/usr/bin/env bash
-# Runs {script} on {count} tasks of this machine. It fails when a task does, and ends the others.
+# Runs {script} on {tasks} of this machine. It fails when a task does, and ends the others.
 # PYTHON is the interpreter (default: python3), LOGS the directory of the logs (default: logs).
 {note}set -um  # each task in a process group of its own
 PYTHON=${{PYTHON:-python3}}
@@ -93,7 +94,7 @@ _SLURM = """\
 #SBATCH --job-name={name}
 #SBATCH --ntasks={count}
 {gpus}#SBATCH --output={name}-%j.log
-# Runs {script} on {count} tasks; when one fails, Slurm ends the others.
+# Runs {script} on {tasks}; when one fails, Slurm ends the others.
 # Choose nodes and partition with options of `sbatch`.
 {note}PYTHON=${{PYTHON:-python3}}
 {exports}
@@ -185,6 +186,7 @@ def _script(shared: Shared, command: Sequence[str], env: Mapping[str, str], note
     return _SCRIPT.format(
         script=command[0],
         count=len(meeting),
+        tasks=counted(len(meeting), "task"),
         note=note,
         exports=_exports(options, env),
         starts="\n".join(starts),
@@ -209,6 +211,7 @@ def _slurm(shared: Shared, command: Sequence[str], env: Mapping[str, str], note:
         script=command[0],
         name=re.sub(r"[^\w.-]", "-", Path(command[0]).stem),
         count=len(options.members),
+        tasks=counted(len(options.members), "task"),
         gpus=f"#SBATCH --gpus-per-task={options.gpus}\n" if options.gpus else "",
         note=note,
         exports=_exports(options, env),

@@ -386,7 +386,7 @@ function newLog(run, ask, chose) {
     const shown = [...blocks.children].reduce((all, { count, noise }) => all + count - hides * noise, live.childElementCount);
     following.ariaPressed = follow;
     set(told, find.value && `${found} found`);
-    set(foot, `${shown} lines · all in ${log || run.header.folder}`);
+    set(foot, `${shown.toLocaleString("en")} line${shown === 1 ? "" : "s"} shown · all in ${log || run.header.folder}`);
     error.hidden = !errors.length;
     whole.disabled = run.gone || (task >= 0 && !log);
   }

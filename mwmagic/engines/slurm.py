@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from mwmagic.errors import ClusterError
 from mwmagic.model.placement import spread
+from mwmagic.model.text import counted
 
 from .engine import Host, agent_command
 from .job import Job, placed_tasks
@@ -109,7 +110,7 @@ class SlurmEngine:
         if chosen := self._chosen(tasks, frozenset(troubles)):
             return chosen
         raise ClusterError(
-            f"Slurm job {job.number} has too few nodes left for {len(tasks)} tasks: "
+            f"Slurm job {job.number} has too few nodes left for {counted(len(tasks), 'task')}: "
             + "; ".join(map(str, troubles.values()))
         )
 
@@ -240,7 +241,7 @@ class SlurmEngine:
         """Return in words what was allocated."""
         counts = {len(share) for share in spread(tasks, [host.slots for host in hosts])}
         [count, *others] = counts
-        each = f"{len(tasks)} tasks" if others else f"{count} task{'s' * (count > 1)} each"
+        each = counted(len(tasks), "task") if others else f"{counted(count, 'task')} each"
         status = await grant.job.status()
         left = f", {status.remaining} left" if status and status.remaining else ""
         return f"Slurm job {grant.job.number} on {grant.nodes} ({each}){left}"

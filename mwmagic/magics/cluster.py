@@ -9,7 +9,7 @@ from mwmagic.client.cluster import Cluster
 from mwmagic.client.inside import serve
 from mwmagic.errors import BadArguments, ClusterError, RunActive
 from mwmagic.model.repetition import Change, Outcome, Repetition, repeat
-from mwmagic.words.host import jobs_words
+from mwmagic.words.host import crowded_words, jobs_words
 
 from .magic import magic
 from .parser import Parser
@@ -60,7 +60,10 @@ def _declare(session: Session, asked: Mapping[str, Any]) -> Cluster:
 
 
 def _new(session: Session, options: Mapping[str, Any]) -> Cluster:
-    return Cluster.declare(session.say, session.displays.prepare, **options)
+    cluster = Cluster.declare(session.say, session.displays.prepare, **options)
+    if crowded := crowded_words(cluster.machines):
+        session.say(crowded)
+    return cluster
 
 
 def _reuse(session: Session, old: Cluster, repetition: Repetition) -> Cluster:

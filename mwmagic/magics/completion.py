@@ -150,6 +150,7 @@ def _install_matcher(matchers: list[Any], session: Callable[[], Session]) -> Cal
         first = context.cursor_line == 0 or not context.full_text.lstrip().startswith("%%")
         line = context.line_with_cursor[: context.cursor_position] if first else ""
         words, token = candidates(line, session)
+        words.sort(key=_natural)
         if not first:
             words, token = live_candidates(*_place(context), session)
         completions = [completer.SimpleCompletion(word, type="param") for word in words]
@@ -158,11 +159,18 @@ def _install_matcher(matchers: list[Any], session: Callable[[], Session]) -> Cal
         return {
             "completions": completions,
             "suppress": bool(completions),
+            "ordered": first,
             "matched_fragment": fragment,
         }
 
     matchers.append(mwmagic_matcher)
     return lambda: matchers.remove(mwmagic_matcher)
+
+
+def _natural(word: str) -> list[tuple[int, str]]:
+    """Return a key by which worker:2 comes before worker:10."""
+    parts = re.split(r"(\d+)", word)
+    return [(int(part), "") if part.isdigit() else (0, part) for part in parts]
 
 
 def _place(context: Any) -> tuple[str, int]:  # noqa: ANN401 - IPython is not typed

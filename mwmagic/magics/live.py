@@ -14,6 +14,7 @@ from mwmagic.client.telling import Telling, Voice
 from mwmagic.errors import BadArguments, NoRun, WaitInterrupted
 from mwmagic.model.cluster import TYPES, Task, find_task
 from mwmagic.model.option import read_count
+from mwmagic.model.text import counted
 from mwmagic.words.live import (
     debug_words,
     flawless_words,
@@ -118,7 +119,9 @@ def _living(session: Session, cluster: Cluster) -> Live:
     latest = cluster.latest
     live = cluster.live()
     if latest is None or live.process.number != latest.number:
-        session.say(f"run {live.process.number}: live interpreters on {len(cluster.tasks)} tasks")
+        session.say(
+            f"run {live.process.number}: live interpreters on {counted(len(cluster.tasks), 'task')}"
+        )
     if latest is not None and latest.over and not latest.status().live:
         session.say(unkept_words(latest.number))
     return live
@@ -180,4 +183,4 @@ def mw_debug(session: Session, given: Namespace, _cell: str) -> None:
 def mw_reset(session: Session, _given: Namespace, _cell: str) -> None:
     """Restart the interpreters of live cells."""
     opened(session).reset()
-    session.say(f"fresh interpreters on {len(session.cluster().tasks)} tasks")
+    session.say(f"fresh interpreters on {counted(len(session.cluster().tasks), 'task')}")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, overload
 
 from mwmagic.dashboard.static import page, text
+from mwmagic.model.text import counted
 
 if TYPE_CHECKING:
     from mwmagic.model.status import RunStatus
@@ -15,15 +16,11 @@ if TYPE_CHECKING:
 __all__ = ["RunTable", "StatusTable"]
 
 
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
-
-
 def _size(run: Record) -> str:
     """Say how many tasks a run has, and how many attempts; of a session also how many cells."""
-    told = [_counted(len(run.tasks), "task"), _counted(run.attempts, "attempt")]
+    told = [counted(len(run.tasks), "task"), counted(run.attempts, "attempt")]
     cells = len(run.cells())
-    return ", ".join([*told, _counted(cells, "cell")] if cells else told)
+    return ", ".join([*told, counted(cells, "cell")] if cells else told)
 
 
 class StatusTable:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from mwmagic.errors import ClusterError
 
+from .text import counted
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
@@ -216,7 +218,10 @@ class ClusterSpec:
             The numbers of tasks and addresses differ, or the cluster is invalid.
         """
         if len(tasks) != len(addresses):
-            raise ClusterError(f"{len(tasks)} tasks cannot be placed at {len(addresses)} addresses")
+            raise ClusterError(
+                f"{counted(len(tasks), 'task')} cannot be placed at "
+                f"{len(addresses)} address{'' if len(addresses) == 1 else 'es'}"
+            )
         return cls(tuple(zip(tasks, addresses, strict=True)))
 
     @cached_property

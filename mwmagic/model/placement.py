@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Literal
 
 from mwmagic.errors import ClusterError
 
+from .text import counted
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -61,8 +63,9 @@ def spread(tasks: Sequence[Task], slots: Sequence[int | None]) -> list[tuple[Tas
         free = [at for at, most in enumerate(slots) if most is None or counts[at] < most]
         if not free:
             raise ClusterError(
-                f"{len(tasks)} tasks do not fit on {len(slots)} machines with "
-                f"{placed} slots in all; use fewer tasks or more machines"
+                f"there is no room for {counted(len(tasks), 'task')} on "
+                f"{counted(len(slots), 'machine')} with {counted(placed, 'slot')} in all; use "
+                "fewer tasks or more machines"
             )
         counts[min(free, key=lambda at: counts[at])] += 1
     left = iter(tasks)

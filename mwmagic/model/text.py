@@ -10,9 +10,14 @@ from .numbers import encoded
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["encodable", "finite", "sendable"]
+__all__ = ["counted", "encodable", "finite", "sendable"]
 
 _LONE = re.compile("[\ud800-\udfff]")
+
+
+def counted(number: int, what: str) -> str:
+    """Return a number of things in words: ``1 task``, ``2,000 tasks``."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def encodable(text: str) -> str:

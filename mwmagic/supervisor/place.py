@@ -18,6 +18,7 @@ from mwmagic.frameworks import framework_for
 from mwmagic.model.cluster import CHIEF, ClusterSpec
 from mwmagic.model.fetch import Fetch
 from mwmagic.model.placement import Placing, spread
+from mwmagic.model.text import counted
 
 from . import orphans
 from .commands import worker_command
@@ -83,7 +84,9 @@ def _together(errors: Sequence[BaseException]) -> BaseException:
         return next((one for one in errors if one not in ours), errors[0])
     told = [str(one) for one in ours[:TOLD_LIMIT]]
     others = len(ours) - len(told)
-    return SupervisorError("\n".join([*told, *([f"and {others} other machines"] * (others > 0))]))
+    return SupervisorError(
+        "\n".join([*told, *([f"and {counted(others, 'other machine')}"] * (others > 0))])
+    )
 
 
 class Place:

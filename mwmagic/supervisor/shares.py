@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from mwmagic.errors import ClusterError
 from mwmagic.frameworks.environment import thread_environment
+from mwmagic.model.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -51,8 +52,9 @@ def visible_gpus(machine: Machine, env: Mapping[str, str]) -> tuple[list[str], s
 def _too_few(trains: int, each: int, have: Sequence[str], why: str | None) -> ClusterError:
     names = f"{len(have)} ({', '.join(have)})" if have else f"none: {why}"
     return ClusterError(
-        f"{trains} tasks with a GPU count of {each} need {each * trains} GPUs, and "
-        f"there are {names}; ask for fewer of either, or for --gpus none"
+        f"{counted(trains, 'task')} with a GPU count of {each}: that is "
+        f"{counted(each * trains, 'GPU')}, and there are {names}; ask for fewer of either, "
+        "or for --gpus none"
     )
 
 

@@ -343,7 +343,7 @@ _WHEREABOUTS = {
     "program (os.exec), blocks or handles all signals, or closed all files",
     Whereabouts.NO_USER_CODE: "runs none of your code",
     Whereabouts.IN_FRAMEWORK: "waits inside an operation of the framework, at {at}",
-    Whereabouts.IN_USER_CODE: "is at {at}, outside any operation of the framework",
+    Whereabouts.IN_USER_CODE: "is at {at}, in Python code rather than in the framework",
 }
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from mwmagic.model.status import TaskState
+from mwmagic.model.text import counted
 
 from .run import clock, progress_words, task_words, tone
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from mwmagic.model.status import Reached, TaskStatus
 
 __all__ = [
+    "crowded_words",
     "host_progress",
     "host_tone",
     "host_usage",
@@ -48,7 +51,7 @@ def host_tone(host: HostStatus, tasks: Mapping[str, TaskStatus]) -> str:
 
 def host_words(host: HostStatus, tasks: Mapping[str, TaskStatus]) -> str:
     """Say in a few words how a host and its tasks are: ``8 tasks: 7 training, 1 failed``."""
-    number = f"{len(tasks)} task{'' if len(tasks) == 1 else 's'}"
+    number = counted(len(tasks), "task")
     if host.lost:
         return f"lost with {number}" + (f": {host.why}" if host.why else "")
     counts = Counter(map(_state, tasks.values()))
@@ -115,6 +118,23 @@ def jobs_words(machines: Iterable[MachineStatus]) -> str:
     """Name the jobs of the machines that are not lost: ``job 7, 37 min left``."""
     jobs = {one.job: one.until for one in machines if one.job and not one.lost}
     return "; ".join(_job_words(*one) for one in jobs.items())
+
+
+def crowded_words(machines: Iterable[MachineStatus]) -> str:
+    """Say what it means that tasks share CPUs, on the machine where most do."""
+    found = [
+        (len(one.tasks) / one.machine.processors, one.machine.processors, one)
+        for one in machines
+        if one.machine and not one.machine.gpus and len(one.tasks) > one.machine.processors > 0
+    ]
+    if not found:
+        return ""
+    share, cpus, one = max(found, key=itemgetter(0))
+    tasks = counted(len(one.tasks), "task")
+    return (
+        f"{tasks} share {counted(cpus, 'CPU')} on {one.name} and take turns: their numbers are "
+        f"right, but a step takes {share:.1f} times as long as with a CPU for each, or longer"
+    )
 
 
 def left_words(until: float) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mwmagic.model.text import counted
+
 if TYPE_CHECKING:
     from mwmagic.model.fault import Fault
 
@@ -17,16 +19,15 @@ def fault_words(fault: Fault) -> str:
 
 def hidden_words(count: int) -> str:
     """Say that some lines are not shown because they mean nothing to a user."""
-    lines = "line" if count == 1 else "lines"
-    return f"{count} {lines} of framework notices hidden, `--raw` shows them"
+    return f"{counted(count, 'line')} of framework notices hidden, `--raw` shows them"
 
 
 def left_out_words(count: int) -> str:
     """Say that some lines are not shown because a page could not keep up with them."""
-    return f"{count:,} lines left out here; the file has them all"
+    return f"{counted(count, 'line')} left out here; the file has the whole log"
 
 
 def earlier_words(count: int | None) -> str:
     """Say that some lines are not shown because they come before the last ones."""
-    what = "earlier lines" if count is None else f"{count} earlier lines"
+    what = "earlier lines" if count is None else counted(count, "earlier line")
     return f"... {what} not shown, `--tail 0` shows them"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from mwmagic.model.status import STUCK_TRIES, GivenUp, RunState, TaskState
 from mwmagic.model.symptom import Symptom
+from mwmagic.model.text import counted
 from mwmagic.model.variables import RESUME_CODE
 
 from . import failure
@@ -130,10 +131,10 @@ def blame(run: RunStatus) -> list[str]:
 def exhausted(run: RunStatus) -> str:
     """Say why a run that failed was not restarted any more, if it had been before."""
     if run.given_up is GivenUp.PROGRESS:
-        return f"no progress: the last {STUCK_TRIES} attempts made no new step"
+        return f"no progress: the last {counted(STUCK_TRIES, 'attempt')} made no new step"
     if run.given_up is None:
         return ""
-    many = f"all {run.limit} restarts" if run.limit > 1 else "its restart"
+    many = f"all {counted(run.limit, 'restart')}" if run.limit > 1 else "its restart"
     return f"{many} had been used up"
 
 
@@ -191,7 +192,7 @@ def _together(run: RunStatus) -> str:
     live = {name: task.live for name, task in run.tasks.items() if task.live is not None}
     if live:
         return session_words(live)
-    return "connected" if phases and set(phases) == {"connected"} else "running"
+    return "running"
 
 
 def _some_kept(run: RunStatus) -> str:
@@ -287,7 +288,15 @@ def _at_work(task: TaskStatus) -> str:
         return f"waiting for {failure.listed(task.waits)}"
     if task.live is not None:
         return doing_words(task.live)
-    return "running" if task.phase in (None, "starting") else str(task.phase)
+    return _PHASES.get(task.phase, "running")
+
+
+_PHASES: dict[str | None, str] = {
+    "server": "listening",
+    "waiting": "waiting to connect",
+    "training": "training",
+}
+"""What a task does in the phases in which it does more than run."""
 
 
 def _importing(task: TaskStatus) -> str:

@@ -10,6 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.model.numbers import REPORT_BYTES
+from mwmagic.model.text import counted
 
 from .line import line
 from .values import Values
@@ -116,7 +117,7 @@ class Outbox:
 
     def _refuse(self, count: int, size: int) -> None:
         self._values.refuse(
-            f"a set of {count} metrics",
+            f"a set of {counted(count, 'metric')}",
             f"they take {size} bytes, and a report holds {REPORT_BYTES}; shorten their names, "
             "or report fewer at once",
         )

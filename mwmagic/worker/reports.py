@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 from mwmagic.model.numbers import METRICS_LIMIT, NAME_CHARACTERS
+from mwmagic.model.text import counted
 
 from .outbox import outbox
 from .values import Values, number
@@ -77,7 +78,7 @@ def _bounded(values: Values, metrics: dict[str, Any]) -> dict[str, Any]:
         if len(name) > NAME_CHARACTERS:
             values.refuse(name, f"its name has more than {NAME_CHARACTERS} characters")
         elif len(kept) == METRICS_LIMIT:
-            values.refuse(name, f"one report holds {METRICS_LIMIT} metrics")
+            values.refuse(name, f"one report holds {counted(METRICS_LIMIT, 'metric')}")
         else:
             kept[name] = value
     return kept

@@ -235,9 +235,9 @@ def test_the_log_can_be_searched_filtered_unfolded_and_paused(notebook, shot):
     pane = notebook.board.locator(".mw-lines")
     hidden = notebook.board.locator(".mw-line", has_text="oneDNN").first
     assert not hidden.is_visible()
-    notebook.see(notebook.board.get_by_text("412 lines · all in"))
+    notebook.see(notebook.board.get_by_text("412 lines shown · all in"))
     notebook.button("Notices").click()
-    notebook.see(notebook.board.get_by_text("492 lines · all in"))
+    notebook.see(notebook.board.get_by_text("492 lines shown · all in"))
     assert notebook.button("Notices").get_attribute("aria-pressed") == "true"
     pane.evaluate("node => node.scrollTo(0, 0)")
     notebook.see(hidden)

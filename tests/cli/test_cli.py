@@ -376,7 +376,7 @@ def test_clusters_are_listed_and_ended(capsys, here):
     assert main(["ps"]) == 0
     assert capsys.readouterr().out == (
         f"mine  2 tasks  owned  run 1: running\n  {here}\n"
-        f"other  1 tasks  detached  no run yet\n  {here}\n"
+        f"other  1 task  detached  no run yet\n  {here}\n"
     )
     assert main(["stop", "other"]) == 0
     assert capsys.readouterr().out == f"ended other of {here}\n"

@@ -153,7 +153,7 @@ def test_what_a_late_follower_begins_with_is_bounded_for_all_tasks_together(run,
 def test_a_follower_takes_only_lines_that_match(run):
     run.print("worker:0", NOTICE + b"loss: 1\nother\nloss: 2\n")
     following = Following(run, grep="loss", tail=1)
-    told = "... 1 earlier lines not shown, `--tail 0` shows them"
+    told = "... 1 earlier line not shown, `--tail 0` shows them"
     assert following.new() == [("worker:0", told), ("worker:0", "loss: 2")]
     run.print("worker:0", b"loss: 3\nother\n")
     assert following.new() == [("worker:0", "loss: 3")]

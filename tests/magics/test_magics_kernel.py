@@ -396,6 +396,15 @@ def offers(kernel, line, wanted):
     return set(wanted) <= set(found) if SEVEN else found == wanted
 
 
+def test_more_tasks_than_cpus_are_pointed_out(kernel):
+    cpus = psutil.cpu_count()
+    said = kernel.run(f"%mw_cluster {3 * cpus} --no-warm").text
+    assert f"{3 * cpus} tasks share {cpus} CPU" in said
+    assert "a step takes 3.0 times as long" in said
+    kernel.run("%mw_stop --cluster")
+    assert "CPU" not in kernel.run(f"%mw_cluster {cpus} --no-warm").text
+
+
 def test_help_and_completion(kernel):
     assert "Number of workers" in kernel.run("%mw_cluster --help").text
     assert "--framework" in kernel.complete("%mw_cluster 2 --fr")
@@ -407,8 +416,8 @@ def test_help_and_completion(kernel):
     assert offers(kernel, "%mw_export --file x s", ["script", "slurm"])
     assert "chief:0" not in kernel.complete("%mw_logs "), "there is no cluster yet"
     assert "1" not in kernel.complete("%mw_show "), "and no run"
-    kernel.run("%mw_cluster 2 --chief --no-warm")
-    tasks = ["chief:0", "worker:0", "worker:1"]
+    kernel.run("%mw_cluster 12 --chief --no-warm")
+    tasks = ["chief:0", *(f"worker:{index}" for index in range(11))]
     for magic in ("%mw_logs ", "%mw_logs --raw --tail 5 ", "%mw_kill ", "%mw_stop "):
         assert offers(kernel, magic, tasks)
     assert offers(kernel, "%mw_logs w", tasks[1:])

@@ -261,7 +261,7 @@ def test_an_address_given_twice_names_both_tasks(second):
 
 def test_clusters_that_cannot_be():
     worker, chief = Task("worker", 0), Task("chief", 0)
-    with pytest.raises(ClusterError, match="2 tasks cannot be placed at 1 addresses"):
+    with pytest.raises(ClusterError, match=r"2 tasks cannot be placed at 1 address$"):
         ClusterSpec.of(make_tasks(2), ["localhost:80"])
     with pytest.raises(ClusterError, match="worker:0 is placed 2 times"):
         ClusterSpec(((worker, "a:1"), (worker, "b:1")))

@@ -256,7 +256,7 @@ def test_tasks_are_spread_by_slots():
         counts = [len(machine.tasks) for machine in scene.place.machines]
         assert counts == [1, 3, 2]
 
-    with pytest.raises(ClusterError, match="9 tasks do not fit on 3 machines with 8 slots"):
+    with pytest.raises(ClusterError, match="no room for 9 tasks on 3 machines with 8 slots"):
         on(lambda: Scene(machines, tasks=9))(None)
     assert not any(machine.agents for machine in machines)
 

@@ -105,7 +105,9 @@ def test_a_stalled_run_says_where_each_task_is(tmp_path):
         stacks = run.stacks()
         assert run.words == f"stalled: {stacks.lines[0]}"
         assert stacks.positions == stall.positions
-        assert stacks.lines[1] == f"worker:1 is at {AT}, outside any operation of the framework"
+        assert (
+            stacks.lines[1] == f"worker:1 is at {AT}, in Python code rather than in the framework"
+        )
         assert "load_more" in stacks.texts["worker:1"]
         assert f"--- worker:1 ---\n{stacks.texts['worker:1']}" in stacks.full
 

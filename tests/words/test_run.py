@@ -132,7 +132,7 @@ def test_an_idle_task_is_not_half_way_through_its_training():
         (run("running", task(), task("starting", importing=IMPORT)), "importing TensorFlow (4 s)"),
         (run("running", task(), task()), "running"),
         (run("running", task(phase="starting"), task(phase="connected")), "running"),
-        (run("running", task(phase="connected"), task(phase="connected")), "connected"),
+        (run("running", task(phase="connected"), task(phase="connected")), "running"),
         (run("running", task(phase="training"), task(phase="connected")), "training"),
         (
             run("running", task(waits=("worker:2", "worker:1")), task(waits=("worker:1",))),
@@ -149,7 +149,7 @@ def test_an_idle_task_is_not_half_way_through_its_training():
         (run("running", task("starting"), IDLE, live=True), "starting worker:0"),
         (
             run("running", task(), stall=Stall(60.0, "worker:1", AT)),
-            "stalled: worker:1 is at main.py:3 in f, outside any operation of the framework",
+            "stalled: worker:1 is at main.py:3 in f, in Python code rather than in the framework",
         ),
         (
             run("running", task(), stall=STALLED),
@@ -216,6 +216,9 @@ def test_a_run_in_words(status, said):
         (task("ended", importing=IMPORT), "lost", "bad"),
         (task(), "running", "run"),
         (task(phase="starting"), "running", "run"),
+        (task(phase="server"), "listening", "run"),
+        (task(phase="waiting"), "waiting to connect", "run"),
+        (task(phase="connected"), "running", "run"),
         (task(phase="training"), "training", "run"),
         (task(waits=("worker:1", "ps:0")), "waiting for worker:1, ps:0", "wait"),
         (IDLE, "idle", "off"),
