@@ -241,7 +241,8 @@ class Series:
         y = 0.0 if y is not None and abs(y) < SMALLEST else y
         wall = float(entry["wall"])
         soon = 0 <= wall - self._since.get(key, -math.inf) < SPACING_SECONDS
-        if soon and y is not None and not entry.get("final"):
+        chosen = entry["source"] == REPORTED and entry["kind"] == "train"  # in each task the same
+        if soon and not chosen and y is not None and not entry.get("final"):
             self._held[key] = (x, y)
             return
         self._held.pop(key, None)

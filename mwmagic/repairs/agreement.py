@@ -84,7 +84,7 @@ def agree(model: Any, outputs: Any, weight: Any, updated: Updated) -> tuple[Any,
         shared = [tf.convert_to_tensor(v) for v in (*states, *variables)]
         for state in states:
             note_mean(state)
-        *sums, whole = add_up([*shared, *logs, weight])
+        *sums, moment, whole = add_up([*shared, *logs, _moment(replicas), weight])
         averages = iter(sums[len(shared) :])
         shared = [s / replicas if mean else s for s, mean in zip(sums, means, strict=False)]
         with tf.control_dependencies(sums):  # or one that another type has would cut these short
@@ -95,18 +95,26 @@ def agree(model: Any, outputs: Any, weight: Any, updated: Updated) -> tuple[Any,
         )
         values = zip(variables, shared[len(states) :], strict=True)
         with StatelessScope(state_mapping=list(values)):
-            return _with_results(outputs, _results(metrics)), _numbers(metrics, updated)
+            return _with_results(outputs, _results(metrics)), _numbers(metrics, moment, updated)
 
     logs, numbers = strategy.run(replica, args=(outputs, weight))
     return first_local(strategy, logs), first_local(strategy, numbers)
 
 
-def _numbers(metrics: list[Any], updated: Updated) -> Any:
+def _moment(replicas: int) -> Any:
+    """Return a replica's part of a time that is the same on all, in seconds of the last hour.
+
+    In float32 it travels with the metrics, and a whole day would leave it no milliseconds.
+    """
+    return tf.cast(tf.math.floormod(tf.timestamp(), 3600.0) / replicas, tf.float32)
+
+
+def _numbers(metrics: list[Any], moment: Any, updated: Updated) -> Any:
     """Return the numbers in metrics' state, in one tensor: reading each takes a round trip."""
     numbers = [v for metric in metrics for v in metric.variables if v.ndim == 0]
-    updated.sums = tuple(map(id, numbers))
-    found = [tf.cast(tf.convert_to_tensor(v), tf.float64) for v in numbers]
-    return tf.stack(found) if found else tf.zeros(0, tf.float64)
+    updated.sums = 0, *map(id, numbers)
+    found = [tf.convert_to_tensor(v) for v in numbers]
+    return tf.stack([tf.cast(each, tf.float64) for each in (moment, *found)])
 
 
 def point_out_separate_state(model: Any, updated: Updated) -> None:

@@ -27,7 +27,8 @@ __all__ = [
 
 METRIC_SUMS = "_mwmagic_sums"
 """The attribute of a model with the identities of its metrics' variables and, in a tensor, their
-state on all replicas after the last training step."""
+state on all replicas after the last training step. The first number is the moment, for which the
+identity is 0: all workers have the same."""
 
 
 def divides_batches(strategy: Any) -> bool:

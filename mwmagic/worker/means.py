@@ -22,8 +22,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     State = Callable[[Any], tuple[float, float]]
+    Shared = tuple[tuple[int, ...], Any]
 
 __all__ = ["Means"]
+
+NOTHING: Shared = ((), ())
+"""What no step has left: identities of metrics' state, and its numbers."""
 
 _TOLERANCE_RATIO = 1e-3
 """The largest relative difference between a log and the mean that it comes from."""
@@ -41,15 +45,28 @@ class Means:
     def __init__(self, mean: type) -> None:
         self._result = mean.result  # type: ignore[attr-defined]
         self._legacy = mean.__module__.startswith("tf_keras")
-        self._before: dict[str, tuple[float, float]] = {}
+        self._before: dict[int, tuple[float, float]] = {}
+        self._shared = self._earlier = NOTHING
         self._found: dict[str, list[Any]] | None = None
 
     def reset(self) -> None:
         """Begin an epoch: the metrics are reset."""
         self._before = {}
+        self._shared = self._earlier = NOTHING
+
+    def take(self, model: Any) -> None:
+        """Take in that a step is done, whose numbers may be read."""
+        self._earlier, self._shared = self._shared, vars(model).get(METRIC_SUMS, NOTHING)
+
+    def moment(self) -> float | None:
+        """When the step ended, in seconds of the last hour, if all workers agree on it."""
+        return _known(self._shared).get(0)
 
     def read(self, model: Any, logs: Mapping[str, Any]) -> dict[str, Any]:
         """Return the means since the last reading, and what is not a number as it is.
+
+        Workers that share a batch may read after different steps: of them it is the last
+        step alone, which is the same on all.
 
         Parameters
         ----------
@@ -62,18 +79,26 @@ class Means:
             self._found = self._by_name(model)
         apart = _apart(model)
         own = self._legacy and apart
-        state = _shared(model) if apart and not own else partial(_state, model)
+        state: State = partial(_state, model)
+        earlier: State = self._read_before
+        if apart and not own:
+            state, earlier = _reading(self._shared), _reading(self._earlier)
         means: dict[str, Any] = {}
         for name, value in logs.items():
             try:
-                mean = self._since(name, value, state, own=own)
+                mean = self._since(name, value, state, earlier, own=own)
             except Exception:  # noqa: BLE001, PERF203 - of any type; `Values` refuses it
                 means[name] = value
             else:
                 means.update({} if mean is None else {name: mean})
         return means
 
-    def _since(self, name: str, value: Any, state: State, *, own: bool) -> float | None:
+    def _read_before(self, metric: Any) -> tuple[float, float]:
+        return self._before.get(id(metric), (0.0, 0.0))
+
+    def _since(
+        self, name: str, value: Any, state: State, earlier: State, *, own: bool
+    ) -> float | None:
         """Return one metric's mean; None if Keras gives nothing sensible.
 
         With several workers tf-keras adds up the workers' values until the epoch ends, so
@@ -83,15 +108,12 @@ class Means:
         for metric in (self._found or {}).get(name, ()):
             total, count = state(metric)
             if count > 0 and (own or _are_close(total / count, given)):
-                return self._difference(name, total, count)
+                before, count_before = earlier(metric)
+                self._before[id(metric)] = total, count
+                if count <= count_before:
+                    return total / count
+                return (total - before) / (count - count_before)
         return None if own else given
-
-    def _difference(self, name: str, total: float, count: float) -> float:
-        total_before, count_before = self._before.get(name, (0.0, 0.0))
-        self._before[name] = (total, count)
-        if count <= count_before:
-            return total / count
-        return (total - total_before) / (count - count_before)
 
     def _by_name(self, model: Any) -> dict[str, list[Any]]:
         """Return the metrics of a model that are plain means."""
@@ -123,10 +145,15 @@ def _are_close(mean: float, given: float) -> bool:
     return abs(mean - given) <= _TOLERANCE_RATIO * abs(given) + 1e-9
 
 
-def _shared(model: Any) -> State:
-    """Return what reads a metric's sum and count over all workers, after the last step."""
-    variables, state = vars(model).get(METRIC_SUMS, ((), ()))
-    known = dict(zip(variables, map(float, state), strict=False))
+def _known(shared: Shared) -> dict[int, float]:
+    """Return numbers by the identities of what holds them."""
+    identities, numbers = shared
+    return dict(zip(identities, map(float, numbers), strict=False))
+
+
+def _reading(shared: Shared) -> State:
+    """Return what reads a metric's sum and count over all workers, as a step left them."""
+    known = _known(shared)
     return lambda metric: (known.get(id(metric.total), 0.0), known.get(id(metric.count), 0.0))
 
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from mwmagic.errors import MwmagicError
 
 from .means import Means
-from .outbox import GAP_SECONDS, outbox
+from .outbox import outbox
 from .task import is_chief
 from .values import Values
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 __all__ = ["CALLBACKS", "Fits", "Watch"]
 
@@ -22,10 +22,19 @@ HISTORY_VALUES = 1000
 """The values of a history that one packet carries."""
 
 EPOCHS_KEPT = 10
-"""The epoch ends that one round of packets holds.
+"""The epochs that one round of packets holds.
 
-If more occur within 50 ms, only the newest are kept.
+If more end within 50 ms, only the newest are kept.
 """
+
+STEP_SECONDS = 0.1
+"""About how much time passes between two steps that are reported."""
+
+LATEST_SECONDS = 2.0
+"""After how much time a step is reported in any case: steps may have become slow."""
+
+LOOKS = 8
+"""How many times the shared clock is read between two steps that are reported, at most."""
 
 STEPS_LIMIT = 2**53
 """More steps than any epoch has."""
@@ -54,6 +63,51 @@ class Pace:
             self.seconds_per_step = self._seconds / max(self._steps, 1)
         if self._seconds >= SPEED_SECONDS:
             self._seconds, self._steps = 0.0, 0
+
+
+class Choice:
+    """Chooses the steps that are reported: the same on all workers that train together.
+
+    Every so many are, a power of two that follows the pace, by a clock that they share.
+    """
+
+    def __init__(self) -> None:
+        self._stride = 1
+        self._count = 0
+        self._chosen = self._seen = 0.0
+
+    def takes(self, now: float, moment: Callable[[], float | None]) -> bool:
+        """Return whether to report a step.
+
+        Parameters
+        ----------
+        now : float
+            Monotonic seconds.
+        moment : callable
+            Returns the shared time, if there is one; reading it waits for the step's end.
+        """
+        self._count += 1
+        due = self._count % self._stride == 0
+        if self._count % max(self._stride // LOOKS, 1) == 0:
+            shared = moment()
+            due = self._follow(now if shared is None else shared, due=due)
+        if due or now - self._seen >= LATEST_SECONDS:
+            self._seen = now
+            return True
+        return False
+
+    def _follow(self, time: float, *, due: bool) -> bool:
+        """Choose fewer steps if they come fast, and more if they come slowly."""
+        spent = time - self._chosen
+        late = spent > 4 * STEP_SECONDS
+        if not (due or late):
+            return False
+        self._chosen = time
+        if late:
+            self._stride = max(self._stride // 2, 1)
+        elif 0 <= spent < STEP_SECONDS:
+            self._stride *= 2
+        return True
 
 
 class Fits:
@@ -98,7 +152,8 @@ class Watch:
         self._training = self._validated = False
         self._place: dict[str, Any] = {}
         self._pending: Mapping[str, Any] | None = None
-        self._sent = self._resumed = 0.0
+        self._resumed = 0.0
+        self._choice = Choice()
         self._pace = Pace()
         self.awake = self._outbox is not None
 
@@ -122,14 +177,15 @@ class Watch:
         self._resumed = time.monotonic()
 
     def batch_end(self, batch: int, logs: Any = None, **_: Any) -> None:
-        """Report a step, unless the last report was a moment ago."""
+        """Report a step if it is the first of its epoch, or if it was chosen."""
         now = time.monotonic()
+        first = not self._place.get("step")
         step = min(int(batch) + 1, self._place.get("steps", STEPS_LIMIT))  # the last may be short
         self._pace.add(now - self._resumed, step - self._place.get("step", 0))
         self._place["step"] = step
         self._pending = None if logs is None else _flat(logs)
-        if now - self._sent >= GAP_SECONDS:
-            self._sent = now
+        self._means.take(self._callbacks.model)
+        if self._choice.takes(now, self._means.moment) or first:
             self._send_batch()
 
     def resume(self, *_: Any, **__: Any) -> None:
@@ -193,8 +249,9 @@ class Watch:
     def _put(self, kind: str, metrics: Mapping[str, Any], **more: Any) -> None:
         if self._outbox is not None:
             message = {"kind": kind, **self._place, **more}
-            epoch = self._place.get("epoch", 0) % EPOCHS_KEPT if "final" in more else None
-            key = (kind, epoch, tuple(metrics))
+            epoch = self._place.get("epoch", 0) % EPOCHS_KEPT
+            step = None if "final" in more else self._place.get("step")
+            key = (kind, epoch, step, tuple(metrics))
             self._outbox.put(key, message, self._values.read(metrics))
 
     def _history(self) -> Mapping[str, Any]:

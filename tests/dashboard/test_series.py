@@ -19,7 +19,7 @@ def entry(step, wall, **fields):
 class Record:
     def __init__(self, path):
         self.path = path
-        self.series = Series(path, ["worker:0"])
+        self.series = Series(path, ["worker:0", "worker:1"])
 
     def write(self, *entries):
         with self.path.open("a") as file:
@@ -162,6 +162,23 @@ def test_reports_win_over_what_the_log_says(tmp_path):
     )
     assert one.read() == [(1.0, 0.5), (2.0, 0.25)]
     assert one.read("other") == [(1.0, 1.0), (2.0, 2.0)]
+
+
+def test_what_keras_reports_of_a_step_is_a_point_whenever_it_comes(tmp_path):
+    """Workers that train together report the same steps, at moments of their own."""
+    one = record(tmp_path).write(
+        *(
+            report(step, 1.0 + step * pause, metrics={"loss": step / 8}) | {"task": task}
+            for task, pause in (("worker:0", 0.0625), ("worker:1", 0.03125))
+            for step in (1, 2, 4, 8, 10)
+        )
+    )
+    one.read()
+    drawn = [
+        [(p.x, p.y) for p in one.series.points if p.key[::2] == (task, "loss")]
+        for task in ("worker:0", "worker:1")
+    ]
+    assert drawn == [[(step, step / 8) for step in (1, 2, 4, 8, 10)]] * 2
 
 
 def test_an_epochs_mean_is_no_step_but_validation_is_shown(tmp_path):

@@ -10,6 +10,10 @@ import pytest
 from regression import DATA, SETUP, losses
 from reports import run
 
+from mwmagic.dashboard.series import Series
+from mwmagic.record import RunPaths
+from mwmagic.worker import watch
+
 TORCH = Path(__file__).parents[2] / ".torch"
 
 
@@ -171,6 +175,26 @@ def test_what_is_no_number_ends_no_report(tmp_path):
     assert sorted(told) == [f"mwmagic: {name}" for name in ("more", "none", "text", "vector")]
 
 
+def chosen(paces, delay):
+    """Return the steps that a worker reports which learns of each later than the others."""
+    choice, shared, steps = watch.Choice(), 0.0, []
+    for step, pace in enumerate(paces, 1):
+        shared += pace
+        if choice.takes(shared + delay * (step % 7), lambda now=shared: now % 3600):
+            steps.append(step)
+    return steps
+
+
+def test_workers_that_train_together_report_the_same_steps():
+    paces = [5.0, *[0.0004] * 3000, *[0.02] * 500, *[3.0] * 20, *[0.13] * 60]
+    steps = chosen(paces, 0.0)
+    assert chosen(paces, 0.05) == steps
+    assert len(steps) < 150
+    assert steps[:3] == [1, 2, 4]
+    assert set(range(3502, 3520)) <= set(steps), "a slow step is shown when it is done"
+    assert len([step for step in steps if step > 3550]) > 20
+
+
 WORKERS = """
 import tensorflow as tf
 strategy = tf.distribute.MultiWorkerMirroredStrategy()
@@ -178,7 +202,7 @@ import keras
 {data}{setup}
 with strategy.scope():
     model = build()
-data = tf.data.Dataset.from_tensor_slices((x, y)).batch(10)
+data = tf.data.Dataset.from_tensor_slices((x, y)).batch({batch})
 told = model.fit(data, epochs=2, validation_data=data)
 from mwmagic.worker import is_chief
 print(told.history if is_chief() else "", flush=True)
@@ -188,7 +212,7 @@ print(told.history if is_chief() else "", flush=True)
 @pytest.mark.slow
 @pytest.mark.tensorflow
 def test_two_workers_tell_the_loss_of_the_whole_batch(cluster):
-    Path("main.py").write_text(WORKERS.format(data=DATA, setup=SETUP))
+    Path("main.py").write_text(WORKERS.format(data=DATA, setup=SETUP, batch=10))
     one = cluster(2, framework="tensorflow").run("main.py").wait()
     each, means, after = losses(2, 10)
     for task in ("worker:0", "worker:1"):
@@ -199,3 +223,25 @@ def test_two_workers_tell_the_loss_of_the_whole_batch(cluster):
         told = [entry["metrics"]["val_loss"] for entry in ends(found, "validation")]
         assert told == pytest.approx(after, rel=1e-4)
     assert one.history() == ast.literal_eval(one.logs(0).decode().splitlines()[-1])
+
+
+@pytest.mark.slow
+@pytest.mark.tensorflow
+def test_two_workers_show_one_curve(cluster):
+    """The first and the last step of each epoch are in it, the last batch being smaller."""
+    setup = SETUP.replace(" = 0.0  # every step is sent", "")
+    code = WORKERS.format(data=DATA, setup=setup, batch=4).replace("epochs=2", "epochs=40")
+    one = cluster(2, framework="tensorflow").run("main.py", source=code).wait()
+    series = Series(RunPaths(one.record.path).metrics, {"worker:0", "worker:1"})
+    while series.read():
+        pass
+    curves = [
+        [(point.x, point.y) for point in series.points if point.key[::2] == (task, "loss")]
+        for task in ("worker:0", "worker:1")
+    ]
+    assert curves[0] == curves[1]
+    each, _, _ = losses(40, 4)
+    told = dict(curves[0])
+    assert set(range(1, 320, 8)) | set(range(8, 321, 8)) <= set(told)
+    assert list(told.values()) == pytest.approx([each[int(x) - 1] for x in told], rel=1e-3)
+    assert len(told) < 320
