@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import signal
 import time
 
@@ -104,3 +105,36 @@ def test_each_kind_of_task_has_its_own_rule(cluster, tmp_path):
     with pytest.raises(WorkerFailed, match="ps:0 killed by SIGKILL"):
         run.wait()
     assert run.cause.task == "ps:0"
+
+
+FIT = (
+    MAIN.partition("coordinator =")[0]
+    + """
+import tf_keras as keras
+
+with strategy.scope():
+    model = keras.Sequential([keras.layers.Dense(1, kernel_initializer="zeros")])
+    model.compile("sgd", "mse")
+
+def data(context):
+    x = tf.random.stateless_normal([64, 3], seed=[1, 2])
+    return tf.data.Dataset.from_tensor_slices((x, tf.reduce_sum(x, 1))).repeat().batch(8)
+
+told = model.fit(keras.utils.experimental.DatasetCreator(data), epochs=3, steps_per_epoch=200)
+print(told.history["loss"], flush=True)
+"""
+)
+
+
+def test_a_fit_is_reported_as_far_as_remote_values_allow(cluster):
+    tasks = cluster(2, ps=1, chief=True, keras="legacy", grace=1.0)
+    run = tasks.run("main.py", source=FIT).wait()
+    log = run.logs("chief").decode()
+    assert "no longer reported" not in log
+    losses = ast.literal_eval(log.splitlines()[-1])
+    told = [entry for entry in run.metrics() if entry["task"] == "chief:0"]
+    ends = [entry["metrics"]["loss"] for entry in told if entry["final"]]
+    assert ends == pytest.approx(losses)
+    steps = [entry for entry in told if entry["kind"] == "train" and not entry["final"]]
+    assert {entry["epoch"] for entry in steps if entry["metrics"]} == {1, 2, 3}
+    assert run.status().tasks["chief:0"].progress.epoch == 3

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.errors import MwmagicError
@@ -152,7 +153,8 @@ class Watch:
         self._training = self._validated = False
         self._place: dict[str, Any] = {}
         self._pending: Mapping[str, Any] | None = None
-        self._resumed = 0.0
+        self._awaited: tuple[int, Any] | None = None
+        self._sent = self._resumed = 0.0
         self._choice = Choice()
         self._pace = Pace()
         self.awake = self._outbox is not None
@@ -172,6 +174,7 @@ class Watch:
     def epoch_begin(self, epoch: int, *_: Any, **__: Any) -> None:
         """Note which epoch it is, counted from 1 as Keras prints it."""
         self._place.update(epoch=int(epoch) + 1, step=0)
+        self._awaited = None
         self._validated = False
         self._means.reset()
         self._resumed = time.monotonic()
@@ -183,10 +186,27 @@ class Watch:
         step = min(int(batch) + 1, self._place.get("steps", STEPS_LIMIT))  # the last may be short
         self._pace.add(now - self._resumed, step - self._place.get("step", 0))
         self._place["step"] = step
+        if _is_remote(logs):
+            self._scheduled(now, logs)
+            return
         self._pending = None if logs is None else _flat(logs)
         self._means.take(self._callbacks.model)
         if self._choice.takes(now, self._means.moment) or first:
             self._send_batch()
+
+    def _scheduled(self, now: float, logs: Any) -> None:
+        """Report a step that a parameter server's worker has yet to run, once it has run.
+
+        Waiting for it would keep the others from running at the same time.
+        """
+        if self._awaited is None:
+            self._awaited = self._place["step"], logs
+        step, awaited = self._awaited
+        if _has_come(awaited) and now - self._sent >= STEP_SECONDS:
+            self._awaited, self._sent = None, now
+            with suppress(Exception):  # the loop will meet the error of a step itself
+                found = _flat(awaited.fetch())
+                self._put("train", found, step=step)
 
     def resume(self, *_: Any, **__: Any) -> None:
         """Note that the callbacks have returned and training continues."""
@@ -266,6 +286,17 @@ def _flat(logs: Mapping[str, Any] | None) -> dict[str, Any]:
     for name, value in (logs or {}).items():
         flat.update(_flat(value) if isinstance(value, dict) else {name: value})
     return flat
+
+
+def _is_remote(logs: Any) -> bool:
+    """Return whether logs are what a ClusterCoordinator returns for a scheduled step."""
+    return hasattr(logs, "fetch") and not hasattr(logs, "items")
+
+
+def _has_come(remote: Any) -> bool:
+    """Return whether a remote value can be read without waiting, if TensorFlow tells."""
+    event = getattr(remote, "_status_available_event", None)
+    return event is not None and bool(event.is_set())
 
 
 def _is_chief() -> bool:
