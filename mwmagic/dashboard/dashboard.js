@@ -14,8 +14,8 @@ const MARKS = ["", ".noise", ".error", ".note"];
 const SPEED = "steps/s";
 // Not a metric: its points mark where epochs begin.
 const EPOCH = null;
-// Lines of a chart whose values are told at once.
-const MOST_TOLD = 16;
+// Values of a chart that are shown at once: as many as fit on it.
+const MOST_TOLD = 8;
 // Characters of a metric's name that fit beside a chart, and of a number.
 const TITLE = 22, NUMBER = 8;
 // The edges of the curves' area in a chart, in pixels; the names of its marks stand above it.
@@ -102,6 +102,14 @@ function flash(button, text) {
   button.timer = setTimeout(() => (button.textContent = button.label), 1500);
 }
 
+// Name tasks by their ranks: "[0-2,5]", or "worker:1" alone.
+function together(names, tasks) {
+  const ranks = [...tasks].sort((a, b) => a - b);
+  if (ranks.length < 2) return names[ranks[0]];
+  const spans = ranks.map((rank, i) => (rank - 1 === ranks[i - 1] ? (rank + 1 === ranks[i + 1] ? "" : `-${rank}`) : `,${rank}`));
+  return `[${spans.join("").slice(1)}]`;
+}
+
 function offer(select, names, chosen) {
   if (select.textContent !== names.join("")) select.replaceChildren(...names.map((name) => new Option(name)));
   select.value = chosen;
@@ -136,10 +144,11 @@ function labels(values) {
   return values.map((value) => (value ? value.toExponential(digits(value)).replace("e+", "e") : "0"));
 }
 
-function newChart(run, metric, which) {
-  let lines = [], xs = [], cursor = Infinity, hovered, logged = false, axis = "step", X, Y;
+function newChart(run, preferred, which) {
+  let metric = preferred;
+  let lines = [], xs = [], cursor = Infinity, hovered, chosen, logged = false, axis = "step", X, Y;
   const named = (what) => `${what} of the ${which} chart`;
-  const select = h("select", { ariaLabel: named("Metric"), onchange: () => draw((metric = select.value)) });
+  const select = h("select", { ariaLabel: named("Metric"), onchange: () => draw((metric = chosen = select.value)) });
   const log = button("log", () => draw((logged = !logged)), "Logarithmic scale");
   const smooth = h("input", { type: "range", max: 0.98, step: 0.02, value: 0, ariaLabel: named("Smoothing"), oninput: () => draw() });
   const svg = h("svg"), tip = h(".tip"), pointer = h("path.cursor");
@@ -155,14 +164,23 @@ function newChart(run, metric, which) {
 
   function draw() {
     const all = Object.values(run.series), names = [...new Set(all.map((line) => line.metric))].filter((name) => name !== EPOCH);
-    if (metric !== SPEED && !names.includes(metric)) metric = names.find((name) => name.includes("loss")) ?? names[0];
-    const pick = (wanted) => all.filter((line) => line.metric === wanted).sort((a, b) => a.attempt - b.attempt || a.index - b.index);
-    lines = pick(metric);
+    // Training and validation in one chart.
+    const pairs = Object.fromEntries(names.filter((name) => names.includes(`val_${name}`)).map((name) => [`${name} and val_${name}`, [name, `val_${name}`]]));
+    const both = Object.keys(pairs), offered = [...names, ...both];
+    if (!chosen && preferred === SPEED && both.length) metric = pairs["loss and val_loss"] ? "loss and val_loss" : both[0];
+    if (metric !== SPEED && names.length && !offered.includes(metric)) metric = names.find((name) => name.includes("loss")) ?? names[0];
+    const pick = (...wanted) => all.filter((line) => wanted.includes(line.metric)).sort((a, b) => a.attempt - b.attempt || a.index - b.index);
+    lines = pick(...(pairs[metric] ?? [metric]));
     log.ariaPressed = logged;
-    el.hidden = !lines.length;
+    // A chart that is there stays until it is known that the next run has nothing to show in it.
+    el.hidden = !lines.length && (el.hidden || run.header.over);
     const width = plot.clientWidth;
-    if (!width || el.hidden) return;
-    offer(select, names, metric);
+    if (!lines.length) {
+      svg.replaceChildren();
+      set(tip, "");
+    }
+    if (!width || !lines.length) return;
+    offer(select, offered, metric);
     const points = lines.flatMap((line) => line.points), last = lines.at(-1).attempt;
     axis = run.cards[lines[0].index].row.axis ?? axis;
     xs = [...new Set(points.map(([x]) => x))].sort((a, b) => a - b);
@@ -219,12 +237,13 @@ function newChart(run, metric, which) {
     });
   }
 
-  function curves({ index, attempt, points }) {
+  function curves({ index, attempt, metric, points }) {
     const weight = +smooth.value, strength = attempt < lines.at(-1).attempt ? 0.35 : 1;
     const drawn = (some, opacity) => {
       // A point that no line leads to or from is a dot: a line of no length with round ends.
       const d = path(some), dots = d.match(/M[^ML]+(?![^M])/g)?.map((at) => `${at}h0`).join("");
       const line = stroke(index, d, opacity);
+      if (metric !== lines[0].metric) line.classList.add("mw-validation");
       return dots ? [line, h("path.dot", { d: dots, opacity, stroke: colour(index) })] : [line];
     };
     return weight ? [...drawn(points, 0.2 * strength), ...drawn(means(points, weight), strength)] : drawn(points, strength);
@@ -251,15 +270,18 @@ function newChart(run, metric, which) {
     return drawn;
   }
 
-  // The value of each line, or of the chosen task's, at the point nearest to a pixel.
+  // The values of the lines, or of the chosen task's, at the point nearest to a pixel. Those that
+  // are equal are shown once.
   function words(at) {
-    const away = ([x]) => Math.abs(X(x) - at);
-    const chosen = lines.filter(({ index }) => !(run.task >= 0) || index === run.task), more = chosen.length - MOST_TOLD;
-    const told = chosen.slice(-MOST_TOLD).map(({ index, attempt, points }) => {
+    const away = ([x]) => Math.abs(X(x) - at), found = new Map(), several = new Set(lines.map((line) => line.metric)).size > 1;
+    for (const { index, attempt, metric, points } of lines) {
+      if (run.task >= 0 && index !== run.task) continue;
       const [x, y] = points.reduce((best, point) => (away(point) <= away(best) ? point : best));
-      return `${run.names[index]}${attempt > 1 ? ` · attempt ${attempt}` : ""} · ${axis} ${x}: ${short(y)}`;
-    });
-    return more > 0 ? [...told, `… and ${more} more`] : told;
+      const value = `${attempt > 1 ? ` · attempt ${attempt}` : ""} · ${axis} ${x}: ${several ? `${metric} ` : ""}${short(y)}`;
+      found.set(value, [...(found.get(value) ?? []), index]);
+    }
+    const told = [...found].map(([value, tasks]) => together(run.names, tasks) + value), more = told.length - MOST_TOLD;
+    return more > 0 ? [...told.slice(more), `… and ${more} more`] : told;
   }
 
   const clamped = (at) => Math.max(0, Math.min(at, xs.length - 1));
@@ -351,10 +373,11 @@ function newLog(run, ask, chose) {
 
   function show(texts) {
     for (const text of texts) {
-      const lines = left(text);
-      if (!lines.length) continue;
+      const lines = left(text), last = blocks.lastChild?.lastChild, [, index, mark] = text;
+      if (!lines.length || alike(last, index, mark, lines.join("\n"))) continue;
       if (!(blocks.lastChild?.count < BLOCK_LINES)) blocks.append(h(".block", { count: 0, noise: 0 }));
-      const block = blocks.lastChild, node = draw(text[1], text[2], lines.join("\n"));
+      const block = blocks.lastChild, node = draw(index, mark, lines.join("\n"));
+      node.says = [[index], mark, lines.join("\n")];
       block.append(node);
       block.count += lines.length;
       if (node.matches(".mw-noise")) block.noise += lines.length;
@@ -364,6 +387,16 @@ function newLog(run, ask, chose) {
     const now = run.cards.map(({ row }, i) => [i, 0, row.live]).filter(([i, , text]) => text && shows(i));
     live.replaceChildren(...now.slice(0, 4).map((text) => draw(...text)));
     place();
+  }
+
+  // Add a task to the last text, if it is one of many that print the same.
+  function alike(last, index, mark, text) {
+    if (task >= 0 || index < 0 || run.header.size === "rows" || MARKS[mark] === ".error") return false;
+    const [tasks, ...said] = last?.says ?? [[index]];
+    if (tasks.includes(index) || said[0] !== mark || said[1] !== text) return false;
+    tasks.push(index);
+    last.dataset.task = together(run.names, tasks);
+    return true;
   }
 
   function draw(index, mark, text) {
@@ -506,6 +539,7 @@ function newView(model) {
   const tasks = h(".tasks", { role: "list" });
   const charts = [newChart(run, "loss", "first"), newChart(run, SPEED, "second")];
   const log = newLog(run, ask, report);
+  const plots = h(".charts", {}, ...charts.map((chart) => chart.el));
   const head = h("header", {}, title, words, time, h("span.gap"), ...actions);
   const place = h("strong"), stacks = h("pre", { tabIndex: 0, ariaLabel: "The stacks" });
   const panel = h("section", { ariaLabel: "Where each worker is", hidden: true },
@@ -518,7 +552,7 @@ function newView(model) {
     panel,
     h(".cause", {}, why, button("Show in the log", log.jump), button("Copy its log", log.copy)),
     tasks,
-    h(".charts", {}, ...charts.map((chart) => chart.el)),
+    plots,
     log.el,
   );
 
@@ -566,7 +600,8 @@ function newView(model) {
     run.gone = false;
     // The kernel's clock may differ from the page's.
     skew = Date.now() / 1000 - message.now;
-    if (message.run !== run.number) begin(message.run);
+    const next = message.run !== run.number;
+    if (next) begin(message.run);
     const { from, to, texts, points = [], question } = message, [text, point, state] = run.at;
     const missed = from.some((n, i) => n > run.at[i]);
     if (!missed) {
@@ -576,6 +611,8 @@ function newView(model) {
       points.slice(Math.max(point - from[1], 0)).forEach(plot);
       log.add(texts.filter(([n]) => n >= text), run.cards.some(({ row }) => row.first > text));
     }
+    // At once: the curves of the run before are not this run's.
+    if (next) redraw();
     if (missed || question) answer(question);
   }
 
@@ -611,6 +648,9 @@ function newView(model) {
     tasks.replaceChildren(...(several ? run.hosts : run.cards).map(({ el }) => el));
     tasks.dataset.size = several ? "rows" : size;
     tasks.classList.toggle("mw-hosts", several);
+    // Of many tasks the charts say more than the cards.
+    if (size === "rows") tasks.after(plots);
+    else tasks.before(plots);
   }
 
   // Of many tasks the kernel sends only what is looked at.
@@ -693,7 +733,14 @@ function newView(model) {
     draw();
     if (!plotted || !el.clientHeight) return;
     plotted = false;
+    redraw();
+  }
+
+  function redraw() {
+    const hidden = () => charts.map(({ el }) => el.hidden).join(), before = hidden();
     for (const chart of charts) chart.draw();
+    // One that appears takes room from the other.
+    if (hidden() !== before) for (const chart of charts) chart.draw();
   }
 
   // The view was moved or resized.

@@ -41,6 +41,12 @@ MOST_ROWS, MOST_CARDS = 8, 24
 _TIE = "\N{NO-BREAK SPACE}"
 """Keeps a metric's name and value on one line."""
 
+_BLANK = "\N{FIGURE SPACE}"
+"""As wide as a digit: what follows a number stays where it is when the number gets shorter."""
+
+NUMBER_CHARACTERS = 9
+"""The width of a metric's value, such as ``1.234e-05``."""
+
 LOAD_SECONDS = 2.0
 """Minimum time over which CPU load is measured; samples are a second apart."""
 
@@ -114,7 +120,10 @@ def row(task: TaskStatus, share: float | None = None) -> dict[str, Any]:
         "state": task_words(task),
         "part": 1.0 if kind == "good" else part and round(part, 3),
         "progress": progress_words(task.progress),
-        "metrics": "   ".join(f"{name}{_TIE}{value}" for name, value in metrics(task.progress)),
+        "metrics": "   ".join(
+            f"{name}{_TIE}{value:{_BLANK}<{NUMBER_CHARACTERS}}"
+            for name, value in metrics(task.progress)
+        ).rstrip(),
         "usage": _usage(task, share),
         "axis": axis(task.progress),
         "log": task.log and inside(task.log),

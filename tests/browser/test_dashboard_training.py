@@ -29,7 +29,7 @@ def test_a_real_training_with_two_workers(notebook, shot):
     assert places == ["epoch 3/3 · step 150/150"] * 2
     chart = notebook.board.locator(".mw-plot").first
     says = partial(chart.get_attribute, "aria-label")
-    told = r"loss: worker:0 · step 450: \S+, worker:1 · step 450: \S+"
+    told = r"loss: \[0-1\] · step 450: \S+"
     eventually(
         lambda: re.fullmatch(told, says() or ""),
         lambda: f"the loss of every worker at the end, in the chart that says {says()}",

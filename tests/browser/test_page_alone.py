@@ -1,0 +1,221 @@
+"""The page's side of the dashboard by itself: what it draws of the packets that it is sent."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+from lab import CHROMIUM, QUIET, watched
+from plain import DARK, HOST, LIGHT
+
+from mwmagic.dashboard.rows import View, header, row
+from mwmagic.dashboard.widget import Widget
+from mwmagic.model.status import Reached, RunState, RunStatus, TaskState, TaskStatus
+
+pytestmark = [pytest.mark.slow, pytest.mark.browser]
+
+METRICS = ["loss", "accuracy", "val_loss", "val_accuracy", *(f"metric_{n}" for n in range(16))]
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    if CHROMIUM is None:
+        pytest.skip("there is no chromium")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET.split())
+        yield browser
+        browser.close()
+
+
+class Page:
+    """A page of a run, and its side of the conversation that a kernel has with it."""
+
+    def __init__(self, browser, workers, colours=LIGHT, width=1280):
+        self.page = watched(browser.new_context(viewport={"width": width, "height": 1000}))
+        self.page.expose_function("said", lambda content: None)
+        self.names = [f"worker:{index}" for index in range(workers)]
+        self.at = [0, 0, 0]
+        self.run = 1
+        state = {"_esm": Widget._esm, "_css": Widget._css, "label": "mw-label"}
+        state["state"] = self.state(RunState.RUNNING)
+        names = ("--vscode-editor-background", "--vscode-editor-foreground")
+        colours = dict(zip(names, colours, strict=True))
+        self.page.evaluate(HOST, {"state": state, "colours": colours})
+
+    def state(self, state, **values):
+        task = TaskStatus(state=TaskState.RUNNING, phase="training", progress=self.reached(values))
+        tasks = dict.fromkeys(self.names, task)
+        status = RunStatus(number=self.run, state=state, tasks=tasks, started=time.time())
+        shown = dict.fromkeys(map(str, range(len(tasks))), row(task) | {"first": 0, "live": ""})
+        return {"header": header(View(status)), "rows": shown, "hosts": {}}
+
+    def reached(self, metrics):
+        return Reached("train", 1, 3, 5, 10, metrics) if metrics else None
+
+    def send(self, state=RunState.RUNNING, *, points=(), texts=(), **metrics):
+        """Send a packet: points by metric, step and value, of all tasks; texts by task."""
+        before = self.at
+        given = [[i, 1, *point] for point in points for i in range(len(self.names))]
+        told = [[before[0] + n, *text] for n, text in enumerate(texts)]
+        self.at = [before[0] + len(told), before[1] + len(given), before[2] + 1]
+        packet = {"kind": "packet", "to": self.at, "from": before, "now": time.time()}
+        packet |= {"run": self.run, "question": 0, "texts": told, "points": given}
+        packet |= self.state(state, **metrics)
+        self.page.evaluate("frame => window.heard['msg:custom'](frame, [])", packet)
+
+    def next_run(self):
+        self.run, self.at = self.run + 1, [0, 0, 0]
+
+    def charts(self):
+        return self.page.locator("figure")
+
+    def label(self, chart):
+        return self.charts().nth(chart).locator(".mw-plot").get_attribute("aria-label")
+
+    def until(self, condition):
+        end = time.monotonic() + 10
+        while not condition():
+            assert time.monotonic() < end
+            self.page.wait_for_timeout(20)
+
+    def drawn(self):
+        """Wait until the points that were sent are drawn."""
+        self.until(lambda: self.charts().first.locator("svg path").count() > 1)
+
+    def top(self, selector):
+        return self.page.locator(selector).first.bounding_box()["y"]
+
+    def shot(self, name):
+        if folder := os.environ.get("MWMAGIC_SCREENSHOTS"):
+            self.page.locator(".mw").screenshot(path=f"{folder}/{name}.png")
+
+
+@pytest.fixture
+def opened(chromium):
+    """Return what opens pages; nothing may go wrong in them."""
+    pages = []
+
+    def open_page(workers, **how):
+        pages.append(Page(chromium, workers, **how))
+        return pages[-1]
+
+    yield open_page
+    for one in pages:
+        assert not one.page.problems
+        one.page.context.close()
+
+
+CURVES = [(name, step, 1 / step) for step in range(1, 9) for name in ("loss", "accuracy")]
+VALIDATED = [*CURVES, ("val_loss", 4, 0.5), ("val_loss", 8, 0.25)]
+SPEEDS = [("steps/s", step, 30.0) for step in (2, 4, 8)]
+
+
+def test_training_and_validation_share_the_second_chart(opened):
+    page = opened(2)
+    page.send(points=[*CURVES, *SPEEDS])
+    page.drawn()
+    assert page.label(1).startswith("steps/s: ")
+    page.send(points=[("val_loss", 4, 0.5), ("val_loss", 8, 0.25)])
+    page.until(lambda: page.label(1).startswith("loss and val_loss: "))
+    assert page.label(0).startswith("loss: ")
+    assert page.label(1).endswith("[0-1] · step 8: loss 0.125, [0-1] · step 8: val_loss 0.25")
+    chart = page.charts().nth(1)
+    assert chart.locator("path.mw-validation").count() == 2
+    page.shot("validation")
+    chart.locator("select").select_option("steps/s")
+    page.send(points=[("val_loss", 9, 0.125)])
+    page.page.wait_for_timeout(600)
+    assert page.label(1).startswith("steps/s: "), "what was chosen stays"
+
+
+def test_another_run_begins_with_empty_charts_where_the_old_ones_were(opened):
+    page = opened(2)
+    page.send(points=VALIDATED)
+    page.drawn()
+    before = page.top(".mw-lines")
+    page.next_run()
+    page.send()
+    assert page.charts().first.locator("svg *").count() == 0
+    assert page.top(".mw-lines") == before
+    page.send(points=CURVES)
+    page.drawn()
+    assert page.top(".mw-lines") == before
+    page.next_run()
+    page.send()
+    page.send(RunState.FINISHED)
+    page.page.wait_for_timeout(600)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_charts_come_before_many_cards_which_keep_their_size(opened, theme):
+    page = opened(16, colours=DARK if theme == "dark" else LIGHT)
+    page.send(points=VALIDATED, **dict.fromkeys(METRICS, 0.5))
+    page.drawn()
+    card = page.page.locator(".mw-card").first
+    assert page.top("figure") < page.top(".mw-card") < page.top(".mw-lines")
+    boxes = [card.bounding_box(), page.page.locator(".mw-tasks").bounding_box()]
+    page.send(**dict.fromkeys(METRICS, 1.234e-5))
+    assert [card.bounding_box(), page.page.locator(".mw-tasks").bounding_box()] == boxes
+    assert boxes[1]["height"] < 400
+    assert "metric_15" in card.locator(".mw-name").get_attribute("title")
+    chart = page.charts().first
+    plot = chart.locator(".mw-plot").bounding_box()
+    page.page.mouse.move(plot["x"] + 200, plot["y"] + 50)
+    tip = chart.locator(".mw-tip")
+    assert tip.text_content().startswith("[0-15] · step ")
+    inside = tip.bounding_box()
+    assert plot["y"] <= inside["y"]
+    assert inside["y"] + inside["height"] <= plot["y"] + plot["height"]
+    page.shot(f"sixteen-{theme}")
+
+
+def test_a_tooltip_of_many_values_stays_within_its_chart(opened):
+    page = opened(16)
+    page.send()
+    points = [[i, 1, "loss", step, i + step] for i in range(16) for step in (1, 2)]
+    page.page.evaluate(
+        "frame => window.heard['msg:custom'](frame, [])",
+        {
+            "kind": "packet",
+            "run": 1,
+            "now": time.time(),
+            "question": 0,
+            "texts": [],
+            "points": points,
+            "from": page.at,
+            "to": [page.at[0], page.at[1] + 32, page.at[2]],
+        },
+    )
+    page.drawn()
+    plot = page.charts().first.locator(".mw-plot").bounding_box()
+    page.page.mouse.move(plot["x"] + 200, plot["y"] + 50)
+    inside = page.charts().first.locator(".mw-tip").bounding_box()
+    assert inside["y"] + inside["height"] <= plot["y"] + plot["height"]
+    assert "… and 8 more" in page.charts().first.locator(".mw-tip").text_content()
+
+
+@pytest.mark.parametrize(("workers", "shown"), [(2, ["worker:0", "worker:1"]), (16, ["[0-15]"])])
+def test_what_many_tasks_print_alike_is_shown_once(opened, workers, shown):
+    page = opened(workers)
+    page.send(texts=[[index, 0, "Epoch 1/3\nstarted"] for index in range(workers)])
+    lines = page.page.locator(".mw-blocks .mw-line")
+    assert lines.evaluate_all("nodes => nodes.map((n) => n.dataset.task)") == shown
+    assert f"{2 * len(shown)} lines shown · all in" in page.page.locator(".mw").text_content()
+    page.page.get_by_role("button", name="worker:1", exact=True).click()
+    assert lines.evaluate_all("nodes => nodes.map((n) => n.dataset.task)") == ["worker:1"]
+
+
+def test_a_narrow_page_shows_both_charts(opened):
+    page = opened(16, width=700)
+    page.send(points=VALIDATED, **dict.fromkeys(METRICS, 0.5))
+    page.drawn()
+    page.shot("sixteen-narrow")
+    assert page.page.evaluate("document.body.scrollWidth") <= 700
+    titles = page.charts().get_by_text("step", exact=True)
+    assert titles.count() == 2, "each is drawn again when the other takes its room"
+    for title, chart in zip(titles.all(), page.charts().all(), strict=True):
+        inside, box = title.bounding_box(), chart.bounding_box()
+        assert inside["x"] + inside["width"] < box["x"] + box["width"]
