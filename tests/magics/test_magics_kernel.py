@@ -417,7 +417,7 @@ def test_help_and_completion(kernel):
     assert "chief:0" not in kernel.complete("%mw_logs "), "there is no cluster yet"
     assert "1" not in kernel.complete("%mw_show "), "and no run"
     kernel.run("%mw_cluster 12 --chief --no-warm")
-    tasks = ["chief:0", *(f"worker:{index}" for index in range(11))]
+    tasks = ["chief:0", *(f"worker:{index}" for index in range(12))]
     for magic in ("%mw_logs ", "%mw_logs --raw --tail 5 ", "%mw_kill ", "%mw_stop "):
         assert offers(kernel, magic, tasks)
     assert offers(kernel, "%mw_logs w", tasks[1:])

@@ -454,7 +454,7 @@ def test_another_machine_has_its_own_choice_of_gpus():
 
 def test_gpus_are_missed_where_the_tasks_are():
     machines = made("a", gpus=2) + made("b", gpus=1)
-    with pytest.raises(ClusterError, match=r"on b: 2 tasks .* need 2 GPUs, and there are 1 \(0\)"):
+    with pytest.raises(ClusterError, match=r"on b: 2 tasks .* 2 GPUs, and there are 1 \(0\)"):
         on(lambda: Scene(machines, tasks=4, config={"gpus": 1}))(None)
     assert not any(machine.agents for machine in machines)
 
