@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from mwmagic.errors import BadArguments, SupervisorError
+from mwmagic.errors import BadArguments, NoRun, SupervisorError
 from mwmagic.logs.terminal import plain
 from mwmagic.words.live import debugged_words, ranks_words
 
@@ -58,10 +58,19 @@ class Asking:
         except EOFError:  # Ctrl-D
             text = None
         try:
-            with suppress(SupervisorError):  # it has ended meanwhile, which is told
-                self._reply(task, text)
+            self._pass_on(task, text)
         except BadArguments as error:  # it is too long, and so it is asked again
             self._say(f"─ {error}")
             return None
         self._turns.answered(task, asks[task])
         return task
+
+    def refuse(self, asks: Mapping[str, Question]) -> None:
+        """Tell all tasks that ask that no answer will come."""
+        for task in asks:
+            self._pass_on(task, None)
+
+    def _pass_on(self, task: str, text: str | None) -> None:
+        """Reply to a task, which may have ended since it asked; the wait then says why."""
+        with suppress(NoRun, SupervisorError):
+            self._reply(task, text)

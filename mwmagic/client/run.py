@@ -228,8 +228,8 @@ class Run:
 
         Raises
         ------
-        SupervisorError
-            It asks nothing.
+        NoRun, SupervisorError
+            The run is over, or the task asks nothing.
         """
         name = str(find_task(task, self.cluster.tasks))
         self._connection.request("reply", task=name, text=text)

@@ -51,7 +51,9 @@ def mw_stop(session: Session, given: Namespace, _cell: str) -> Cluster | None:
         with suppress(SupervisorError, WaitTimeout):  # its cluster then ends it
             _stop_run(session, cluster, given)
         cluster.shutdown()
-        session.say(f"ended the cluster {cluster.options.name!r}; nothing is left running")
+        ended = f"ended the cluster {cluster.options.name!r}"
+        others = session.others(selectable=True)
+        session.say("\n".join([ended, *others]) if others else f"{ended}; nothing is left running")
     if cluster.latest is not None:
         session.displays.finish(cluster.latest)
     return cluster

@@ -195,22 +195,28 @@ class Session:
                 self.displays.show(run, str(error) if isinstance(error, RunActive) else "")
             raise
 
-    def others(self) -> list[str]:
-        """Say which clusters of this directory are running, for where magics act on none."""
+    def others(self, *, selectable: bool = False) -> list[str]:
+        """Say which clusters of this directory are running, for where magics act on none.
+
+        If `selectable`, only those of this notebook, and those that belong to no one.
+        """
         refusals: list[SupervisorError] = []
         found = list(running(refusals, directory=self.directory))
-        texts = [self._other(one) for one in found]
+        texts = [self._other(one) for one in found if not selectable or self._selectable(one)]
         for one in found:
             one.close()
-        return texts + list(map(unreachable, refusals))
+        return texts + ([] if selectable else list(map(unreachable, refusals)))
+
+    def _selectable(self, cluster: Cluster) -> bool:
+        own = self._clusters.get(cluster.options.name)
+        free = cluster.options.detach or cluster.kept is not None
+        return free or (own is not None and not own.closed)
 
     def _other(self, cluster: Cluster) -> str:
         name, run = cluster.options.name, cluster.latest
         doing = "without a run" if run is None else headline(run.status())
         text = f"the cluster {name!r} is running ({doing})"
-        own = self._clusters.get(name)
-        free = cluster.options.detach or cluster.kept is not None
-        if not free and (own is None or own.closed):
+        if not self._selectable(cluster):
             return f"{text}, but it belongs to another process; end it there"
         return (
             f"{text}, but it is not the one that magics act on: "

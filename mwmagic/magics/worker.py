@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import time
-from contextlib import suppress
 from threading import TIMEOUT_MAX
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,7 @@ from IPython.core.error import StdinNotImplementedError
 from mwmagic.client.arguments import add_env, add_option, reader
 from mwmagic.client.asking import Asking
 from mwmagic.client.inside import check_end
-from mwmagic.errors import BadArguments, SupervisorError, WaitInterrupted, WaitTimeout
+from mwmagic.errors import BadArguments, WaitInterrupted, WaitTimeout
 from mwmagic.model.cluster import TYPES, Task
 from mwmagic.model.option import read_count, read_seconds
 from mwmagic.model.options import OPTIONS
@@ -195,9 +194,7 @@ def _answering(session: Session, run: Run) -> Callable[[], None]:
             if asking.ask(asks) is None:
                 run.ended_within(TURN_SECONDS)
         except StdinNotImplementedError:
-            for task in asks:
-                with suppress(SupervisorError):  # it has ended meanwhile
-                    run.reply(task, None)
+            asking.refuse(asks)
 
     return ask
 

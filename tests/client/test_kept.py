@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from mwmagic import Cluster
+from mwmagic.client.asking import Asking
 from mwmagic.errors import (
     BadArguments,
     ClusterError,
     NoRun,
     RunActive,
+    RunStopped,
     SupervisorError,
     WorkerFailed,
 )
@@ -174,6 +176,17 @@ def test_a_program_that_no_one_answers_fails_at_once(run, source, known, answere
     with pytest.raises(WorkerFailed) as caught:
         one.wait(60)
     assert caught.value.cause.known == known
+
+
+def test_an_answer_to_a_run_that_is_over_is_dropped(run):
+    one = run("input()", answered=True)
+    assert one.stirred_within(60)
+    asks = one.status().asks
+    one.stop()
+    asking = Asking(print, one.reply)
+    asking.refuse(asks)
+    with pytest.raises(RunStopped):
+        one.wait()
 
 
 def test_a_program_that_waits_for_an_answer_is_not_stalled(tmp_path):

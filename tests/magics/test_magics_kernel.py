@@ -174,6 +174,38 @@ def test_stop_ends_the_run_and_the_cluster_only_where_that_is_asked_for(kernel):
     assert kernel.run("%mw_status").value.startswith("run 1: stopped")
 
 
+def test_stop_names_what_this_notebook_leaves_running(kernel):
+    kernel.run(DECLARE)
+    kernel.run(SLEEP)
+    kernel.run(DECLARE + " --name second")
+    assert kernel.run("%mw_stop --cluster").text == f"ended the cluster 'second'\n{LEFT}"
+    kernel.run("%mw_cluster --name cluster")
+    stopped = "stopped run 1\nended the cluster 'cluster'; nothing is left running\n"
+    assert kernel.run("%mw_stop --cluster").text == stopped
+
+
+def test_a_wait_raises_the_failure_also_if_a_person_answers_too_late(kernel, tmp_path):
+    kernel.run(DECLARE)
+    kernel.collect(kernel.client.execute("%%mw_worker\ninput('name? ')", allow_stdin=True))
+    eventually(lambda: "ask for input; `%mw_wait` answers" in kernel.run("%mw_status").value)
+    request = kernel.client.execute("%mw_wait", allow_stdin=True)
+    assert kernel.client.get_stdin_msg(timeout=60)["content"]["prompt"].endswith("] name? ")
+    [record] = runs(tmp_path)
+    os.kill(eventually(lambda: record.status.tasks["worker:1"].pid), signal.SIGKILL)
+    eventually(lambda: record.status.over)
+    kernel.client.input("Ada")
+    error = kernel.collect(request).error
+    assert error.startswith("WorkerFailed: run 1 failed: worker:1 killed by SIGKILL")
+
+
+def test_a_wait_without_anyone_to_answer_raises_the_failure(kernel):
+    kernel.run(DECLARE)
+    kernel.collect(kernel.client.execute("%%mw_worker\ninput('name? ')", allow_stdin=True))
+    eventually(lambda: "ask for input; `%mw_wait` answers" in kernel.run("%mw_status").value)
+    alone = kernel.client.execute("%mw_wait", allow_stdin=False, stop_on_error=False)
+    assert kernel.collect(alone).error.startswith("WorkerFailed: run 1 failed: worker:")
+
+
 def test_a_killed_kernel_leaves_nothing(kernel):
     kernel.run(DECLARE)
     kernel.run(SLEEP)
