@@ -10,11 +10,16 @@ from .wire import CHUNK_BYTES, as_bytes
 LAG_BYTES = 4 << 20
 """How far a reader may fall behind before the log skips ahead."""
 
+REST_BYTES = 64 << 20
+"""The most output that is held in memory after the file could not be written."""
+
 
 class Log:
     """One worker's output: a pipe whose bytes go to a file at once, and to a reader by credit.
 
-    Nothing is buffered in memory: what is forwarded is read back from the file.
+    Nothing is buffered in memory: what is forwarded is read back from the file. Once that cannot be
+    written, as on a full disk, it is never written again, so that it is the output's beginning. The
+    rest is in a file in memory, at the same offsets; others open it as a file of this process.
     """
 
     def __init__(self, path: str, credit: int) -> None:
@@ -25,6 +30,8 @@ class Log:
             os.mkdir(folder, 0o700)  # noqa: PTH102 - the same
         self.file = os.open(name, flags, 0o600)
         self.size = self.sent = os.fstat(self.file).st_size
+        self.kept = self.size
+        self.rest = -1
         self.credit = credit
         self.error: str | None = None
         self.errno: int | None = None
@@ -46,14 +53,25 @@ class Log:
         taken = len(data)
         self.ended = not data
         try:
-            while data:
+            while data and self.rest < 0:
                 count = os.write(self.file, data)
                 data = data[count:]
                 self.size += count
         except OSError as error:
-            self.error = f"the log lost {len(data)} bytes or more: {error.strerror}"
+            self.rest = os.memfd_create("mwmagic-log")
+            self.kept = self.size
+            self.error = f"the log ends after {self.kept:,} bytes: {error.strerror}"
             self.errno = error.errno
+        if data:
+            self.hold(data)
         return taken
+
+    def hold(self, data: bytes) -> None:
+        """Keep output in memory that the file cannot take, as much as there may be of it."""
+        left = self.kept + REST_BYTES - self.size
+        if len(data) > left:
+            self.error = f"the log ends after {self.kept:,} bytes; {REST_BYTES:,} more were shown"
+        self.size += os.pwrite(self.rest, data[: max(0, left)], self.size)
 
     def launched(self) -> None:
         """Leave the pipe's other end to the worker."""
@@ -67,13 +85,14 @@ class Log:
         offset = self.sent
         data = b""
         with suppress(OSError):  # a file system that cannot be read must not end the training
-            data = os.pread(self.file, min(limit, CHUNK_BYTES), offset)
+            source = self.file if self.rest < 0 or offset < self.kept else self.rest
+            data = os.pread(source, min(limit, CHUNK_BYTES), offset)
         self.sent = offset + len(data) if data else self.size  # the file may have been truncated
         self.credit -= len(data)
         return offset, data
 
     def close(self) -> None:
-        """Close all that is open."""
+        """Close all that is open, except the rest."""
         for descriptor in (self.file, self.reader, self.writer):
             if descriptor >= 0:
                 os.close(descriptor)

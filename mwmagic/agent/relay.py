@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 from .wire import CHUNK_BYTES, as_text
@@ -45,16 +46,21 @@ class Relay:
 
     def watch(self, process: Process) -> None:
         """Start to watch a worker's output and line."""
-        self.loop.watch(process.log.reader, lambda: self.tee(process.log))
+        self.loop.watch(process.log.reader, lambda: self.tee(process.name, process.log))
         self.listen_to(process)
 
     def listen_to(self, process: Process) -> None:
         """Receive a worker's packets from now on."""
         self.loop.watch(process.line.near.fileno(), lambda: self.listen(process))
 
-    def tee(self, log: Log) -> None:
-        """Move output to the log file."""
+    def tee(self, name: str, log: Log) -> None:
+        """Move a worker's output to its log file."""
+        before = log.rest
         self.taken = max(self.taken, log.tee())
+        if log.rest != before:
+            path = f"/proc/{os.getpid()}/fd/{log.rest}"
+            fields = {"process": name, "size": log.kept, "path": path, "error": log.error}
+            self.outlet.emit("unwritten", **fields)
         if log.ended:
             self.loop.unwatch(log.reader)
 
@@ -103,7 +109,9 @@ class Relay:
         if not packet:
             return packet is not None
         if not process.log.ended:
-            self.tee(process.log)  # so that it holds everything printed before the packet
+            self.tee(
+                process.name, process.log
+            )  # so that it holds everything printed before the packet
         fields = {"size": process.log.size, "data": as_text(packet)}
         self.outlet.emit("said", process=process.name, time=time.monotonic(), **fields)
         return True

@@ -150,6 +150,7 @@ EVENTS: dict[str, Fields] = {
         "cold": (dict, type(None)),
     },
     "output": {"process": str, "offset": int, "data": str},
+    "unwritten": {"process": str, "size": int, "path": str, "error": str},
     "said": {"process": str, "time": NUMBER, "size": int, "data": str},
     "exited": {
         "process": str,
@@ -185,6 +186,8 @@ forked from the zygote that was named, and ``what`` differs.
 ``found`` has None for a package that is not there, and no text for one without a version.
 ``reached`` has None for each target that was reached; otherwise ``why`` not (one of `OBSTACLES`),
 the IP addresses ``at`` which it was sought, and the ``error``.
+``unwritten`` says why a log cannot be written any more, how many bytes it has, and which file of
+the agent's has what follows, at the same offsets.
 ``output``, ``said`` and ``fetched`` carry bytes as text (see `as_text`). ``said`` has one packet
 from a worker's line, and the size of the log when it arrived. ``exited`` counts the packets that
 were too long to be forwarded; ``errno`` is the system's number for its ``error``, if it has one.

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 DRAIN_SECONDS = 2.0
 """How long to wait, after an exit, for processes that still have the log open."""
 
+REST_SECONDS = 60.0
+"""How long what a full disk could not take of a log can be read after its worker's exit."""
+
 FORK_SECONDS = 10.0
 """How long a zygote may take to fork a worker."""
 
@@ -59,6 +62,7 @@ class Workers:
         self.oom = Oom()
         self.null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         self.held: list[dict[str, Any]] = []
+        self.rests: list[tuple[float, int]] = []
         self.last_exit = 0.0
         self.sampled = time.monotonic()
 
@@ -69,6 +73,8 @@ class Workers:
         name = command["process"]
         if name in self.processes:
             raise ValueError(f"{name} is still alive")
+        while self.rests and self.rests[0][0] < time.monotonic() - REST_SECONDS:
+            os.close(self.rests.pop(0)[1])
         left = descriptors_left()
         if left < SPARE_DESCRIPTORS:
             text = f"too many open files: the agent has {left} descriptors left (see ulimit -n)"
@@ -155,6 +161,8 @@ class Workers:
         """Report a worker that could not be started."""
         self.family.mains.pop(process.pid, None)
         process.close()
+        if process.log.rest >= 0:
+            self.rests.append((time.monotonic(), process.log.rest))
         del self.processes[process.name]
         self.outlet.emit("exited", **no_exit(process.name, **why))
 
@@ -285,7 +293,7 @@ class Workers:
     def drained(self, process: Process) -> bool:
         """Return whether nothing of a dead worker is left to wait for."""
         if not process.log.ended:
-            self.relay.tee(process.log)
+            self.relay.tee(process.name, process.log)
         return process.log.ended and self.reaper.cleared(process.name)
 
     def finish(self, process: Process) -> None:

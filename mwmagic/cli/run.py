@@ -11,7 +11,7 @@ from mwmagic.client.arguments import add_cluster_options, typed
 from mwmagic.client.cluster import Cluster
 from mwmagic.client.following import pieces
 from mwmagic.errors import BadArguments, WorkerFailed
-from mwmagic.words.run import remarks
+from mwmagic.words.run import lacking, remarks
 
 from .output import say
 from .request import INTERRUPTED_CODE, Terminated, listening
@@ -92,7 +92,10 @@ def _table(run: Run, *, raw: bool) -> None:
 def _finish(run: Run, show: Callable[..., None], *, raw: bool) -> int:
     """Show a run until it ends; return the exit code of the first failure."""
     try:
-        show(run, raw=raw)
+        try:
+            show(run, raw=raw)
+        finally:
+            _say_lacking(run)
         run.wait()
     except KeyboardInterrupt as request:
         _stop(run)
@@ -104,6 +107,13 @@ def _finish(run: Run, show: Callable[..., None], *, raw: bool) -> int:
         say(str(error))
         return _code(run)
     return 0
+
+
+def _say_lacking(run: Run) -> None:
+    """Say what the run's record lacks, all of which was printed."""
+    lacks = lacking(run.status())
+    if lacks:
+        say(lacks)
 
 
 def _stop(run: Run) -> None:

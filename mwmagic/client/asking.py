@@ -66,7 +66,7 @@ class Asking:
         return task
 
     def refuse(self, asks: Mapping[str, Question]) -> None:
-        """Tell all tasks that ask that no answer will come."""
+        """Pass on to all tasks that ask that no answer will come."""
         for task in asks:
             self._pass_on(task, None)
 

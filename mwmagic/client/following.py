@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from mwmagic.model.cluster import TaskName
     from mwmagic.model.fault import Fault
+    from mwmagic.model.status import TaskStatus
 
     from .run import Run
 
@@ -86,14 +87,16 @@ class Following:
         lines: list[tuple[str, str]] = []
         for name, task in status.tasks.items():
             if task.log and self._wanted in (None, name):
-                found = self._one(name, Path(task.log), last=status.over)
+                found = self._one(name, task, last=status.over)
                 lines += [(name, line) for line in found]
         self._tail = 0
         return lines
 
-    def _one(self, name: str, path: Path, *, last: bool) -> list[str]:
+    def _one(self, name: str, task: TaskStatus, *, last: bool) -> list[str]:
         """Read the new lines of a task's log, and the rest of those of past attempts."""
-        paths = TaskPaths(path)
+        paths = TaskPaths(Path(task.log or ""))
+        current = self._of(name, paths.attempt, paths.log)
+        current.go_on_in(Path(task.rest.path) if task.rest and task.rest.path else None)
         lines: list[str] = []
         for attempt in range(self._current.get(name, self._first), paths.attempt + 1):
             view = self._of(name, attempt, paths.in_attempt(attempt).log)

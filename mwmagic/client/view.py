@@ -63,6 +63,10 @@ class LogView:
         self._cut = cut
         self._fold = Fold()
 
+    def go_on_in(self, rest: Path | None) -> None:
+        """Read what the log lacks at its end in another file, if there is one."""
+        self._follower.sequel = rest or self._follower.sequel
+
     def new(self) -> Iterator[str]:
         """Yield the lines that have ended since the last call."""
         return self._shown(self._ended())

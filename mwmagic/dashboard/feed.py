@@ -213,7 +213,10 @@ class Feed:
             follower, log = self._followers[index], task.log
             if log is not None and (follower is None or str(follower.path) != log):
                 self._close(index)
-                self._followers[index] = Follower(Path(log), self._guard, lag=LAG, ansi=True)
+                follower = Follower(Path(log), self._guard, lag=LAG, ansi=True)
+                self._followers[index] = follower
+            if follower is not None and task.rest and task.rest.path:
+                follower.sequel = Path(task.rest.path)
 
     def _close(self, index: int) -> None:
         follower = self._followers[index]

@@ -44,6 +44,11 @@ class Lag:
 class Follower:
     """Reads the finished lines of a log that is being written.
 
+    Attributes
+    ----------
+    sequel : Path or None
+        A file that continues the log, with its first byte at the offset where the log ends.
+
     Parameters
     ----------
     path : Path
@@ -68,6 +73,7 @@ class Follower:
         raw: bool = False,
     ) -> None:
         self.path = path
+        self.sequel: Path | None = None
         self._guard = guard
         self._lag = lag
         self._offset = 0
@@ -81,16 +87,18 @@ class Follower:
     @property
     def behind(self) -> int:
         """The number of bytes that have not been read yet."""
-        try:
-            return self.path.stat().st_size - self._offset
-        except FileNotFoundError:
-            return 0
+        return max(_size(self.path), _size(self.sequel)) - self._offset
+
+    @property
+    def _source(self) -> Path:
+        """The file with what is read next."""
+        return self.sequel if self.sequel and self._offset >= _size(self.path) else self.path
 
     def begin(self, offset: int, *, exact: bool = False) -> None:
         """Start over: with the log, at an offset exactly, or with the first line after it."""
         self._lines, self._offset = self._layers(), offset
         if offset and not exact:
-            with self.path.open("rb") as file:
+            with self._source.open("rb") as file:
                 file.seek(offset)
                 file.readline(PARTIAL_BYTES)
                 self._offset = file.tell()
@@ -108,7 +116,7 @@ class Follower:
         jumped: list[LogLine] = []
         if self._lag is not None and behind > self._lag.bytes:
             jumped = [LogLine(Mark.NOTE, self._lag.words(self._jump(behind)))]
-        with self.path.open("rb") as file:
+        with self._source.open("rb") as file:
             file.seek(self._offset)
             data = file.read(limit)
         self._offset += len(data)
@@ -128,7 +136,7 @@ class Follower:
     def _jump(self, behind: int) -> int:
         """Jump to a line near the end, and return how many lines are left out."""
         left, count = behind - KEPT_BYTES, 0
-        with self.path.open("rb") as file:
+        with self._source.open("rb") as file:
             file.seek(self._offset)
             while left > 0:
                 chunk = file.read(min(left, READ_BYTES))
@@ -138,3 +146,11 @@ class Follower:
             self._offset = file.tell()
         self._lines = self._layers()
         return count
+
+
+def _size(path: Path | None) -> int:
+    """Return how far a file reaches; 0 if there is none."""
+    try:
+        return 0 if path is None else path.stat().st_size
+    except FileNotFoundError:
+        return 0

@@ -205,6 +205,23 @@ class LiveStatus(Stored):
 
 
 @dataclass(frozen=True)
+class Rest(Stored):
+    """The end of a log that could not be written.
+
+    Parameters
+    ----------
+    start : int
+        How many bytes the log has.
+    path : str or None
+        A file in memory with what follows, at the same offsets, as long as its agent lives; None
+        if that is on another machine.
+    """
+
+    start: int = 0
+    path: str | None = None
+
+
+@dataclass(frozen=True)
 class TaskStatus(Stored):
     """The status of a task in the latest attempt.
 
@@ -235,7 +252,9 @@ class TaskStatus(Stored):
     log : str or None
         The file with its output.
     size : int
-        The size of that file in bytes.
+        How many bytes of output there were.
+    rest : Rest or None
+        What the file with its output lacks, if it could not be written to the end.
     finding : Finding or None
         How it ended, and why if that is known.
     ours : bool
@@ -259,6 +278,7 @@ class TaskStatus(Stored):
     memory: float | None = None
     log: str | None = None
     size: int = 0
+    rest: Rest | None = None
     finding: Finding | None = None
     ours: bool = False
     asks: Question | None = None

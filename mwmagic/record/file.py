@@ -8,7 +8,7 @@ from pathlib import Path
 
 from .paths import ignore_file
 
-__all__ = ["keep_from_git", "make_private", "replace", "save_new"]
+__all__ = ["keep_from_git", "make_private", "replace", "reserve", "save_new"]
 
 
 def replace(path: Path, data: bytes) -> None:
@@ -21,6 +21,15 @@ def replace(path: Path, data: bytes) -> None:
     except OSError:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def reserve(path: Path, size: int) -> None:
+    """Have a file take up space on its disk."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+    try:
+        os.posix_fallocate(descriptor, 0, size)
+    finally:
+        os.close(descriptor)
 
 
 def save_new(path: Path, data: bytes) -> None:

@@ -9,6 +9,7 @@
       runs/.lock                    held while the next run's directory is created
       runs/0007-main/
         run.json                    the run's last known state, replaced as a whole
+        space                       takes up what `run.json` may need at the end, on a full disk too
         main.py                     the code as run (main.worker-1.py where a task has its own)
         events.jsonl                what happened, one line per event, append-only
         metrics.jsonl               the workers' metrics, one line per entry, append-only
@@ -169,6 +170,11 @@ class RunPaths:
     def state(self) -> Path:
         """The run's last known state."""
         return self.root / "run.json"
+
+    @property
+    def reserve(self) -> Path:
+        """What takes up the space for the last state."""
+        return self.root / "space"
 
     @property
     def events(self) -> Path:

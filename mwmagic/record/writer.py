@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from mwmagic.model.text import finite
 
-from .file import keep_from_git, make_private, replace, save_new
+from .file import keep_from_git, make_private, replace, reserve, save_new
 from .latest import Latest
 from .metrics import metric_line
 from .paths import RunPaths, lock_file, runs_folder
@@ -34,6 +34,9 @@ FORMAT_VERSION = 1
 
 STATE_SECONDS = 0.25
 """The minimum time between two writes of a run's state."""
+
+RESERVE_BYTES = 2**16
+"""Space that is kept for the last state, besides twice the size of the first."""
 
 FLUSH_SECONDS = 5.0
 """How long the supervisor waits for the last state to be written."""
@@ -63,6 +66,7 @@ class RunDirectory:
         self.number = number
         self.trouble: str | None = None
         self._state = Latest(self._write_state, STATE_SECONDS)
+        self._reserved = False
         self._sources: dict[int, str] = {}
         self._ended: list[str] = []
 
@@ -123,6 +127,12 @@ class RunDirectory:
         """
         self._state.put(state)
 
+    def end(self) -> None:
+        """Give what ends the record the space that was kept for it."""
+        self._reserved = True
+        with self._writing():
+            self.paths.reserve.unlink(missing_ok=True)
+
     def flush(self) -> None:
         """Save the cells, and wait until the latest state is written."""
         self.save_cells()
@@ -133,6 +143,9 @@ class RunDirectory:
         with self._writing():
             text = _json({"format": FORMAT_VERSION, **state})
             replace(self.paths.state, text.encode() + b"\n")
+            if not self._reserved:
+                self._reserved = True
+                reserve(self.paths.reserve, RESERVE_BYTES + 2 * len(text))
 
     def save_stacks(self, found: Examination) -> None:
         """Save where each task is."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from mwmagic.agent.wire import AGENT_LOST
 from mwmagic.diagnosis import Exit, Seen
 from mwmagic.model import variables
-from mwmagic.model.status import LastRaised, Reached, TaskState, TaskStatus
+from mwmagic.model.status import LastRaised, Reached, Rest, TaskState, TaskStatus
 from mwmagic.model.text import sendable
 
 from .output import Output
@@ -114,6 +114,8 @@ class TaskProcess:
         How it ended.
     program : Exit or None
         How its program ended, where the process stays.
+    rest : Rest or None
+        What its log lacks, if that could not be written to the end.
     asks : Question or None
         What its program or a cell asks, and waits for.
     raised : LastRaised or None
@@ -169,6 +171,7 @@ class TaskProcess:
         self.usage: dict[str, Any] = {}
         self.stalled: float | None = None
         self.size = 0
+        self.rest: Rest | None = None
         self.spent = 0
         self.hurried = False
         self._finishing_since: float | None = None
@@ -193,6 +196,10 @@ class TaskProcess:
     def begin_cell(self, start: int) -> None:
         """Note where in the log the output of the cell begins that it runs now."""
         self._output.begin_cell(start - self.size)
+
+    def unwritten(self, event: Message) -> None:
+        """Note where the rest of its log is, unless that is on another machine."""
+        self.rest = Rest(event["size"], None if self.away else event["path"])
 
     def said(self, event: Message) -> Report | None:
         """Read a packet of its private line; return None if it is not a report."""
@@ -383,6 +390,7 @@ class TaskProcess:
             memory=self.usage.get("memory"),
             log=str(self.paths.log),
             size=self.size,
+            rest=self.rest,
             finding=end.finding if end else None,
             ours=bool(end and end.ended),
             asks=self.asks,

@@ -326,6 +326,7 @@ class LiveRun:
         self.cause = self._exits.cause(self.gang.attempt) or self.cause if failed else None
         self._look_at_hosts()
         given_up = action.given_up and action.given_up.value
+        self.directory.end()
         cause = self.cause and self.cause.as_json()
         self._note("ended", state=action.state.value, cause=cause, given_up=given_up)
         self._ended = time.time()
@@ -353,6 +354,11 @@ class LiveRun:
             self.directory.trouble = event["trouble"]
         if event["type"] == "output":
             self._output(process, event)
+        elif event["type"] == "unwritten":
+            process.away = self._place.away(process.task)
+            process.unwritten(event)
+            self.directory.trouble = f"{process.paths.log}: {event['error']}"
+            self._changed()
         elif event["type"] == "said":
             self._said(process, event)
         elif event["type"] == "started":

@@ -69,6 +69,19 @@ def words(run: RunStatus) -> str:
     return (say(run) if say else run.state.value) + trouble
 
 
+def lacking(run: RunStatus) -> str:
+    """Say what the record of a run that is over lacks; nothing if it is whole."""
+    if not run.trouble:
+        return ""
+    cut = [
+        f"what {name} printed after its first {task.rest.start:,} bytes"
+        for name, task in run.tasks.items()
+        if task.rest is not None
+    ]
+    what = f"; it lacks {failure.listed(cut)}" if cut else ""
+    return f"the record of run {run.number} is incomplete: {run.trouble}{what}"
+
+
 def headline(run: RunStatus) -> str:
     """Name a run and say where it is: ``run 7: training``."""
     return f"run {run.number}: {words(run)}"

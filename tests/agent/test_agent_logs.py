@@ -244,7 +244,9 @@ def test_a_full_disk_is_told_and_stops_nobody(agent):
     agent.start("a", "for _ in range(100): print('x' * 10000)", log="/dev/full")
     exited = agent.wait("exited", code=0)
     assert "No space left on device" in exited["error"]
-    assert exited["size"] == 0
+    unwritten = agent.wait("unwritten", process="a", size=0)
+    assert unwritten["path"].startswith(f"/proc/{agent.pid}/fd/")
+    assert exited["size"] == len(Path(unwritten["path"]).read_bytes()) == 100 * 10001
 
 
 @pytest.mark.slow

@@ -102,6 +102,8 @@ def test_every_event_of_a_working_agent_is_in_the_schema(speak, tmp_path):
     agent.wait("warmed", key="json")
     upgrade(agent, argv, tmp_path / "site-packages")
     agent.start("ends", "print('on its way'); raise SystemExit(3)")
+    agent.start("full", "print('no space')", log="/dev/full")
+    agent.wait("unwritten", process="full")
     agent.start("absent", argv=["/nonexistent"])
     agent.start("stays", "import time; print('up'); time.sleep(100)")
     agent.says("stays", "up")

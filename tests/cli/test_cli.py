@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -348,6 +349,41 @@ def test_output_that_finds_no_space_is_one_line(script, args):
         assert process.wait(30) == 2
     assert told.startswith("mwmagic: there is no space left for the output: ")
     assert told.count("\n") == 1
+
+
+TALKS = """
+import os, sys
+attempt = os.environ["MWMAGIC_ATTEMPT"]
+for number in range(9000):
+    print(attempt, "line", number)
+sys.exit(attempt == "1")
+"""
+TINY = """
+mount -t tmpfs -o size=240k none "$0" && cd "$0" || exit 9
+echo "$1" > main.py; shift
+"$@"; code=$?
+cat .mwmagic/runs/*/run.json > ../run.json
+exit $code
+"""
+
+
+@pytest.mark.slow
+def test_a_full_disk_costs_the_record_not_the_output_nor_the_end(tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    unshared = ["unshare", "--mount", "sh", "-c", TINY, disk, TALKS]
+    command = [*COMMAND, "run", "-n", "2", "--restarts", "1", "main.py"]
+    done = subprocess.run([*unshared, *command], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    printed = sorted(done.stdout.splitlines())
+    wanted = [f"[worker:{i}] 2 line {n}" for i in (0, 1) for n in range(9000)]
+    assert [line for line in printed if "] 2 line " in line] == sorted(wanted)
+    assert re.search(
+        r"mwmagic: the record of run 1 is incomplete: .*No space left on device; it lacks what "
+        r"worker:0 printed after its first [\d,]+ bytes, what worker:1 printed after",
+        done.stderr,
+    )
+    assert json.loads((tmp_path / "run.json").read_text())["state"] == "finished"
 
 
 @pytest.mark.slow
