@@ -7,7 +7,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console, Group
+from rich.console import Console, ConsoleDimensions, Group
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -42,6 +42,9 @@ if TYPE_CHECKING:
     from .groups import HostGroup
 
 __all__ = ["live", "table"]
+
+COLUMNS, LINES = 80, 25
+"""The size of a terminal whose own is not known."""
 
 REDRAW_SECONDS = 0.25
 """Time between two drawings of the table."""
@@ -144,6 +147,8 @@ def live(run: Run, console: Console | None = None) -> Iterator[Console]:
         Prints above the table.
     """
     console = console or Console()
+    if not console.width or not console.height:  # `COLUMNS=0`: rich would show nothing at all
+        console.size = ConsoleDimensions(console.width or COLUMNS, console.height or LINES)
     if not console.is_terminal:
         yield console
         console.out(printable(text(run.status())), highlight=False)

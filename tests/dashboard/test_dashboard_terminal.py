@@ -41,8 +41,10 @@ def script(tmp_path):
     return tmp_path
 
 
-def test_a_pipe_gets_the_lines_and_the_last_state(script):
-    done = subprocess.run(COMMAND, check=False, cwd=script, capture_output=True, text=True)
+@pytest.mark.parametrize("size", [{}, {"COLUMNS": "0", "LINES": "0"}, {"COLUMNS": "1"}])
+def test_a_pipe_gets_the_lines_and_the_last_state(script, size):
+    how = {"check": False, "capture_output": True, "text": True, "env": {**os.environ, **size}}
+    done = subprocess.run(COMMAND, cwd=script, **how)
     assert done.returncode == 1
     assert "\x1b" not in done.stdout
     lines = [line for line in done.stdout.splitlines() if line.startswith("[worker:1]")]
@@ -59,6 +61,13 @@ def test_a_terminal_gets_a_table_that_stays_below(script):
     assert shown.count("\x1b[2K") > 3, "the table is redrawn in its place"
     assert "[worker:1] step 30/30 [bold]loss[/bold]=1 loss=0.0333" in plain
     assert_the_table_ends(plain)
+
+
+@pytest.mark.parametrize("columns", ["0", "1"])
+def test_a_terminal_of_no_size_or_of_one_column_gets_every_line(script, columns):
+    code, _, plain = in_terminal(COMMAND, script, COLUMNS=columns, LINES=columns)
+    assert code == 1
+    assert "[worker:1] out of luck" in plain
 
 
 HOSTILE = """
@@ -104,13 +113,13 @@ def test_ipython_in_a_terminal_gets_the_table_while_it_waits(script):
     assert "WorkerFailed: run 1 failed: worker:1 exited with code 1" in plain
 
 
-def in_terminal(command, folder):
+def in_terminal(command, folder, **size):
     """Run a command in a terminal; return its exit code and all that was shown, and its text.
 
     There is a file `seen` as soon as the last step is shown.
     """
     mine, theirs = pty.openpty()
-    env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30"}
+    env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30", **size}
     with running(
         command, cwd=folder, stdin=theirs, stdout=theirs, stderr=theirs, env=env
     ) as process:
