@@ -16,6 +16,7 @@ from mwmagic.errors import BadArguments, WaitInterrupted, WaitTimeout
 from mwmagic.model.cluster import TYPES, Task
 from mwmagic.model.option import read_count, read_seconds
 from mwmagic.model.options import OPTIONS
+from mwmagic.words.run import changed_words
 
 from .body import borrowed, check_plain
 from .file import OutputFile, add_overwrite
@@ -213,7 +214,11 @@ def _answer_all(session: Session, run: Run, timeout: float | None) -> None:
 def mw_restart(session: Session, _given: Namespace, _cell: str) -> Run:
     """Restart all tasks with the same code."""
     cluster = session.cluster()
+    before = cluster.latest
+    changed = [] if before is None else before.record.changed_modules()
     with session.showing(cluster):
         run = cluster.restart()
+    if before is not None and changed:
+        session.say(changed_words(before.number, changed))
     _show(session, run)
     return run

@@ -11,6 +11,8 @@
         run.json                    the run's last known state, replaced as a whole
         space                       takes up what `run.json` may need at the end, on a full disk too
         main.py                     the code as run (main.worker-1.py where a task has its own)
+        modules/problem.py          a module beside the code that it imports, as launched
+        modules.json                the hashes of all of these, also of those that are too long
         events.jsonl                what happened, one line per event, append-only
         metrics.jsonl               the workers' metrics, one line per entry, append-only
         cells/0003.py               a live cell, as run
@@ -170,6 +172,16 @@ class RunPaths:
     def state(self) -> Path:
         """The run's last known state."""
         return self.root / "run.json"
+
+    @property
+    def modules(self) -> Path:
+        """The folder with the modules beside the code."""
+        return self.root / "modules"
+
+    @property
+    def hashes(self) -> Path:
+        """The hashes of the modules beside the code."""
+        return self.root / "modules.json"
 
     @property
     def reserve(self) -> Path:

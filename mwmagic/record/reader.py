@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.errors import ClusterError, NoRun
@@ -13,11 +14,11 @@ from mwmagic.model.position import Examination
 from mwmagic.model.status import RunStatus
 
 from .metrics import history, metrics
+from .modules import digest
 from .paths import RunPaths, expanded, numbered
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 __all__ = ["Record", "runs"]
 
@@ -174,6 +175,27 @@ class Record:
         """Return all events, or those of one kind, in order."""
         events = _lines(self.paths.events)
         return [event for event in events if kind in (None, event.get("event"))]
+
+    def modules(self) -> dict[str, str]:
+        """Return the hashes of the modules beside the code, by their paths there."""
+        hashes = _object(self.paths.hashes)
+        return {name: value for name, value in hashes.items() if isinstance(value, str)}
+
+    def changed_modules(self) -> list[str]:
+        """Return the modules beside the code that are no longer as they were at the launch."""
+        folder = self.folder
+        known = self.modules().items() if folder is not None else ()
+        return [name for name, was in known if folder and digest(folder / name) != was]
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of the file that was launched."""
+        launches = self.info.get("launches")
+        for one in launches.values() if isinstance(launches, dict) else ():
+            cwd, script = (one.get("cwd"), one.get("script")) if isinstance(one, dict) else ("", "")
+            if isinstance(cwd, str) and isinstance(script, str) and script:
+                return Path(cwd, script).parent
+        return None
 
     def metrics(self) -> list[dict[str, Any]]:
         """Return the tasks' metrics, in order: from their reports, else from their logs."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
 import time
@@ -15,6 +16,7 @@ from mwmagic.model.text import finite
 from .file import keep_from_git, make_private, replace, reserve, save_new
 from .latest import Latest
 from .metrics import metric_line
+from .modules import TEXT_BYTES, beside
 from .paths import RunPaths, lock_file, runs_folder
 
 if TYPE_CHECKING:
@@ -67,6 +69,8 @@ class RunDirectory:
         self.trouble: str | None = None
         self._state = Latest(self._write_state, STATE_SECONDS)
         self._reserved = False
+        self._hashes: dict[str, str] = {}
+        self._room = TEXT_BYTES
         self._sources: dict[int, str] = {}
         self._ended: list[str] = []
 
@@ -103,6 +107,20 @@ class RunDirectory:
         path = self.paths.source(script, task)
         replace(path, source.encode("utf-8", "surrogateescape"))
         return path
+
+    def save_modules(self, source: Path, script: Path) -> None:
+        """Save the modules that code imports from the folder of its file, with their hashes."""
+        with self._writing():
+            for name, path in beside(source.read_bytes(), script).items():
+                data = path.read_bytes()
+                self._hashes[name] = hashlib.sha256(data).hexdigest()
+                self._room -= len(data)
+                if self._room >= 0:
+                    kept = self.paths.modules / name
+                    make_private(kept.parent)
+                    replace(kept, data)
+            if self._hashes:
+                replace(self.paths.hashes, _json(self._hashes).encode())
 
     def copy_source(self, source: Path) -> Path:
         """Save the code of an earlier run that is repeated, and return its file."""

@@ -399,6 +399,7 @@ class Supervisor:
         options = self.options.updated(message["options"])
         with self._recorded(run, message["script"]) as directory:
             source = directory.save_source(message["script"], alone, message["source"])
+            directory.save_modules(source, Path(message["cwd"], message["script"]))
             _accept(message)
         order = self._order(message, source)
         orders = dict.fromkeys(tasks, order)
@@ -514,6 +515,8 @@ class Supervisor:
                 task: replace(order, source=directory.copy_source(order.source))
                 for task, order in old.orders.items()
             }
+            for order in orders.values():
+                directory.save_modules(order.source, Path(order.cwd, order.script))
         self._begin(directory, options, self._own, orders)
 
     @staticmethod

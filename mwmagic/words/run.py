@@ -16,7 +16,7 @@ from .live import doing_words, session_words
 from .log import fault_words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from mwmagic.model.status import Reached, RunStatus, TaskStatus
 
@@ -80,6 +80,15 @@ def lacking(run: RunStatus) -> str:
     ]
     what = f"; it lacks {failure.listed(cut)}" if cut else ""
     return f"the record of run {run.number} is incomplete: {run.trouble}{what}"
+
+
+def changed_words(number: int, modules: Sequence[str]) -> str:
+    """Say that modules beside a run's code were changed since it was launched."""
+    verb = "is not as it was" if len(modules) == 1 else "are not as they were"
+    return (
+        f"{failure.listed(modules)} {verb} when run {number} was launched, which recorded the text "
+        "then; the restart imports what there is now"
+    )
 
 
 def headline(run: RunStatus) -> str:

@@ -43,8 +43,8 @@ def script(tmp_path):
 
 @pytest.mark.parametrize("size", [{}, {"COLUMNS": "0", "LINES": "0"}, {"COLUMNS": "1"}])
 def test_a_pipe_gets_the_lines_and_the_last_state(script, size):
-    how = {"check": False, "capture_output": True, "text": True, "env": {**os.environ, **size}}
-    done = subprocess.run(COMMAND, cwd=script, **how)
+    how = {"cwd": script, "capture_output": True, "text": True, "env": {**os.environ, **size}}
+    done = subprocess.run(COMMAND, check=False, **how)
     assert done.returncode == 1
     assert "\x1b" not in done.stdout
     lines = [line for line in done.stdout.splitlines() if line.startswith("[worker:1]")]

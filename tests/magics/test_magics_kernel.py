@@ -360,6 +360,30 @@ def test_kill_restart_and_runs(kernel):
     kernel.run("%mw_stop")
 
 
+def test_modules_beside_the_code_are_recorded_and_a_restart_says_which_changed(kernel, tmp_path):
+    (tmp_path / "pack").mkdir()
+    (tmp_path / "pack" / "__init__.py").write_text("import deep\n")
+    (tmp_path / "deep.py").write_text("long = 1\n" + "#" * 2**20)
+    (tmp_path / "helper.py").write_text("value = 1\n")
+    (tmp_path / "stranger.py").write_text("value = 1\n")
+    kernel.run(DECLARE)
+    kernel.run("%%mw_worker\nimport helper, pack\nprint(helper.value)")
+    kernel.run("%mw_wait")
+    assert "changed" not in kernel.run("%mw_restart").text
+    kernel.run("%mw_wait")
+    (tmp_path / "helper.py").write_text("value = 2\n")
+    told = kernel.run("%mw_restart").text
+    assert told.startswith("helper.py is not as it was when run 2 was launched")
+    kernel.run("%mw_wait")
+    first, second, third = runs(tmp_path)
+    assert [*first.modules()] == [*second.modules()] == ["helper.py", "pack/__init__.py", "deep.py"]
+    assert (second.paths.modules / "helper.py").read_text() == "value = 1\n"
+    assert (third.paths.modules / "helper.py").read_text() == "value = 2\n"
+    assert not (first.paths.modules / "deep.py").exists(), "it is too long"
+    assert second.changed_modules() == ["helper.py"]
+    assert third.changed_modules() == []
+
+
 def test_options_variables_and_results(kernel):
     kernel.run(DECLARE)
     kernel.run("value = 'x y'; where = 'other.py'")
