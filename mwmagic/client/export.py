@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from mwmagic.errors import ClusterError, NoRun
 from mwmagic.frameworks import framework_for
 from mwmagic.frameworks.environment import backend_environment, option_environment
 from mwmagic.gang import Role, roles
+from mwmagic.logs.terminal import printable
 from mwmagic.model.cluster import ClusterSpec
 from mwmagic.model.options import ClusterOptions
 from mwmagic.model.text import counted
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from mwmagic.model.cluster import Task
     from mwmagic.record import Record
 
-__all__ = ["KINDS", "Shared", "export", "export_record", "has_values", "launched"]
+__all__ = ["KINDS", "Code", "Shared", "export", "export_record", "has_values", "launched"]
 
 _PORTS_FROM = 40000
 """The first placeholder: plus a task's rank, it stands for the port that the script finds."""
@@ -130,6 +132,22 @@ srun --kill-on-bad-exit=1 --distribution=block --output={name}-%j-%t.log \\
 
 
 @dataclass(frozen=True)
+class Texts:
+    """Parts of a script that are the same for all kinds.
+
+    Parameters
+    ----------
+    note : str
+        Comments.
+    exports : str
+        The lines that set the variables that all tasks share.
+    """
+
+    note: str
+    exports: str
+
+
+@dataclass(frozen=True)
 class Shared:
     """A cluster, and each task's share of its machine.
 
@@ -173,7 +191,7 @@ def _assignment(name: str, value: str) -> str:
     return f'{name}="$(printf {shlex.quote(text)} {" ".join(ports)})"'
 
 
-def _script(shared: Shared, command: Sequence[str], env: Mapping[str, str], note: str) -> str:
+def _script(shared: Shared, command: Sequence[str], env: Mapping[str, str], texts: Texts) -> str:
     options = shared.options
     meeting = _meeting(options, "localhost")
     starts = []
@@ -187,15 +205,15 @@ def _script(shared: Shared, command: Sequence[str], env: Mapping[str, str], note
         script=command[0],
         count=len(meeting),
         tasks=counted(len(meeting), "task"),
-        note=note,
-        exports=_exports(options, env),
+        note=texts.note,
+        exports=texts.exports,
         starts="\n".join(starts),
         peers=" ".join(peers),
         number=len(peers),
     )
 
 
-def _slurm(shared: Shared, command: Sequence[str], env: Mapping[str, str], note: str) -> str:
+def _slurm(shared: Shared, command: Sequence[str], env: Mapping[str, str], texts: Texts) -> str:
     options = shared.options
     odd = [str(task) for task in options.members if task.type in ("ps", "evaluator")]
     if odd:
@@ -213,8 +231,8 @@ def _slurm(shared: Shared, command: Sequence[str], env: Mapping[str, str], note:
         count=len(options.members),
         tasks=counted(len(options.members), "task"),
         gpus=f"#SBATCH --gpus-per-task={options.gpus}\n" if options.gpus else "",
-        note=note,
-        exports=_exports(options, env),
+        note=texts.note,
+        exports=texts.exports,
         first=_PORTS_FROM,
         slurm=list(framework_for(options.framework).slurm.items()),
         variables=shlex.quote(variables),
@@ -228,7 +246,15 @@ KINDS = tuple(_KINDS)
 """The kinds of script that a run can be exported as."""
 
 
-def export(kind: str, shared: Shared, command: Sequence[str], env: Mapping[str, str]) -> str:
+def export(
+    kind: str,
+    shared: Shared,
+    command: Sequence[str],
+    env: Mapping[str, str],
+    *,
+    about: str = "",
+    setup: str = "",
+) -> str:
     """Return a script that runs a program on every task of a cluster.
 
     Parameters
@@ -241,6 +267,10 @@ def export(kind: str, shared: Shared, command: Sequence[str], env: Mapping[str, 
         The program's file and its arguments.
     env : mapping of str to str
         Variables that were given for the workers.
+    about : str
+        Comments for its beginning.
+    setup : str
+        Lines before the tasks are started.
 
     Raises
     ------
@@ -258,7 +288,7 @@ def export(kind: str, shared: Shared, command: Sequence[str], env: Mapping[str, 
             "declare the cluster with a chief instead"
         )
     note = framework.export_note(keras=options.keras, devices=options.devices)
-    return _KINDS[kind](shared, command, env, note)
+    return _KINDS[kind](shared, command, env, Texts(about + note, _exports(options, env) + setup))
 
 
 def launched(record: Record) -> tuple[str, list[str], dict[str, str]]:
@@ -298,8 +328,80 @@ def has_values(record: Record) -> bool:
     return declared or bool(launched(record)[2])
 
 
-def export_record(kind: str, record: Record) -> str:
+@dataclass(frozen=True)
+class Code:
+    """The code of a run as its record has it.
+
+    Parameters
+    ----------
+    source : Path
+        The copy of the program.
+    modules : dict of str to Path
+        The copies of the modules beside it, by their paths there.
+    missing : tuple of str
+        The modules that were too long to be copied.
+    folder : Path or None
+        Where the program was.
+    """
+
+    source: Path
+    modules: Mapping[str, Path]
+    missing: tuple[str, ...]
+    folder: Path | None
+
+    @classmethod
+    def of(cls, record: Record) -> Code | None:
+        """Return the code of a run whose tasks run the same; None if its record lacks it."""
+        launches = record.info.get("launches")
+        known = launches.values() if isinstance(launches, dict) else ()
+        names = [one.get("source") for one in known if isinstance(one, dict)]
+        if not names or not isinstance(names[0], str) or not (record.path / names[0]).is_file():
+            return None
+        copies = {name: record.paths.modules / name for name in record.modules()}
+        there = {name: path for name, path in copies.items() if path.is_file()}
+        missing = tuple(name for name in copies if name not in there)
+        return cls(record.path / names[0], there, missing, record.folder)
+
+    def copied(self, to: Path) -> dict[Path, bytes]:
+        """Return the files that `to`, a folder, gets for a script that runs the code there."""
+        files = {to / self.source.name: self.source.read_bytes()}
+        return files | {to / name: path.read_bytes() for name, path in self.modules.items()}
+
+
+def _about(record: Record, code: Code | None) -> str:
+    """Return comments on where a script comes from and what it runs."""
+    info = record.info
+    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(record.status.started))
+    known = info.get("versions")
+    versions = known.items() if isinstance(known, dict) else ()
+    of = ", ".join(f"{name} {version}" for name, version in versions if version)
+    git = info.get("git")
+    commit = git.get("commit") if isinstance(git, dict) else None
+    changes = ", with changes" if isinstance(git, dict) and git.get("dirty") else ""
+    lines = [f"Run {record.number}, launched at {when}" + (f" with {of}" if of else "")]
+    lines += [f"Commit {commit}{changes}"] if commit else []
+    if code is None:
+        lines.append("The record lacks its code: this runs the file as it is now")
+    elif code.modules or code.missing:
+        kept = f"Recorded with it: {', '.join(code.modules)}" if code.modules else ""
+        lacks = f"Imported as they are now: {', '.join(code.missing)}" if code.missing else ""
+        lines += filter(None, [kept, lacks])
+    return "".join(f"# {printable(line)}.\n" for line in lines)
+
+
+def export_record(kind: str, record: Record, folder: Path | None = None) -> str:
     """Return a script that repeats a recorded run, whether or not its cluster still exists.
+
+    It runs the code that was recorded.
+
+    Parameters
+    ----------
+    kind : str
+        ``script`` or ``slurm``.
+    record : Record
+        The run.
+    folder : Path, optional
+        Where `Code.copied` was written; by default the script runs the copy in the record.
 
     Raises
     ------
@@ -316,4 +418,13 @@ def export_record(kind: str, record: Record) -> str:
     given = [one.get("given") for one in launches.values() if isinstance(one, dict)]
     declared: dict[str, str] = next((one for one in given if isinstance(one, dict)), {})
     shared = Shared(ClusterOptions.from_json(options), shares)
-    return export(kind, shared, [script, *args], {**declared, **env})
+    code, about = Code.of(record), _about(record, Code.of(record))
+    if code is None:
+        return export(kind, shared, [script, *args], {**declared, **env}, about=about)
+    paths = [str(code.folder or Path.cwd())]
+    if folder is None:
+        paths.insert(0, str(record.paths.modules))
+    path = f"export PYTHONPATH={shlex.quote(':'.join(paths))}${{PYTHONPATH:+:$PYTHONPATH}}\n"
+    file = code.source if folder is None else folder / code.source.name
+    command = [str(file), *args]
+    return export(kind, shared, command, {**declared, **env}, about=about, setup=path)

@@ -339,6 +339,8 @@ class Run:
     def export(self, kind: str) -> str:
         """Return a script that repeats this run without mwmagic; see `Cluster.export`.
 
+        It runs the code in the run's record.
+
         Raises
         ------
         ClusterError
@@ -346,9 +348,9 @@ class Run:
         NoRun
             The record of the run is gone.
         """
-        from .export import launched
+        from .export import export_record
 
-        return self.cluster.export(kind, *launched(self.record))
+        return export_record(kind, self.record)
 
     def stacks(self) -> Stacks:
         """Find out where each task is.

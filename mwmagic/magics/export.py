@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mwmagic.client.arguments import reader
-from mwmagic.client.export import KINDS, export_record, has_values
+from mwmagic.client.export import KINDS, Code, export_record, has_values
 from mwmagic.client.transcript import transcript
+from mwmagic.errors import FileTrouble
 from mwmagic.model.option import read_count
+from mwmagic.words.file import kept_words
 
 from .file import OutputFile, add_overwrite
 from .magic import magic
@@ -16,9 +18,7 @@ from .parser import Parser
 
 if TYPE_CHECKING:
     from argparse import Namespace
-
-    from mwmagic.client.run import Run
-    from mwmagic.record import Record
+    from collections.abc import Mapping
 
     from .session import Session
 
@@ -59,20 +59,30 @@ def _export() -> Parser:
 @magic(_export(), shows=True)
 def mw_export(session: Session, given: Namespace, _cell: str) -> Path:
     """Write a script that repeats a run."""
-    run = session.run(given.run)
-    record = session.record(given.run) if run is None else run.record
-    text = _text(given.kind, run, record)
+    record = session.record(given.run)
     name = Path(record.status.script).with_suffix(_SUFFIXES[given.kind]).name
     file = OutputFile(given.file or name, overwrite=given.overwrite)
-    private = given.kind != LIVE and (has_values(record) or bool(run and run.cluster.options.env))
-    modes = (None, None) if given.kind == LIVE else (PUBLIC_MODE, PRIVATE_MODE)
-    file.write(text, modes[private])
-    session.say(f"wrote {file.name}" + (PRIVATE_NOTE if private else ""))
-    return Path(file.name)
+    if given.kind == LIVE:
+        file.write(transcript(record))
+        session.say(f"wrote {file.name}")
+        return Path(file.name)
+    path = Path(file.name)
+    code, folder = Code.of(record), path.with_name(f"{path.stem}-run-{record.number}")
+    text = export_record(given.kind, record, folder if code else None)
+    private = has_values(record)
+    if code is not None:
+        _copy(code.copied(folder), overwrite=given.overwrite)
+    file.write(text, PRIVATE_MODE if private else PUBLIC_MODE)
+    beside = f", which runs the code in {folder}" if code else ""
+    session.say(f"wrote {file.name}{beside}{PRIVATE_NOTE if private else ''}")
+    return path
 
 
-def _text(kind: str, run: Run | None, record: Record) -> str:
-    """Return the script of a run, which may be one of an earlier kernel."""
-    if kind == LIVE:
-        return transcript(record)
-    return export_record(kind, record) if run is None else run.export(kind)
+def _copy(files: Mapping[Path, bytes], *, overwrite: bool) -> None:
+    """Write copies of the recorded code, unless that would replace others."""
+    for path, data in files.items():
+        if not overwrite and path.exists() and path.read_bytes() != data:
+            raise FileTrouble(kept_words(path, "`--file` names another script", known=True))
+    for path, data in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)

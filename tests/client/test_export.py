@@ -236,9 +236,11 @@ def test_a_run_knows_what_it_was(cluster, tmp_path, shell):
     gang = cluster(2, env={"EPOCHS": "2"}, threads=1)
     (tmp_path / "main.py").write_text("print('one')")
     run = gang.run("main.py", args=["a b"]).wait()
-    assert run.export("script") == gang.export("script", "main.py", ["a b"])
+    assert "main.py 'a b'" in run.export("script")
+    assert "# Run 1, launched at 20" in run.export("script")
     assert "export EPOCHS=2\n" in run.export("slurm")
     assert shell(run.export("script"), "print('two')").returncode == 0
+    assert (tmp_path / "logs" / "worker-0.log").read_text() == "one\n", "what was recorded"
     gang.run("main.py", task=0)
     mixed = gang.run("main.py", task=1, args=["other"])
     with pytest.raises(ClusterError, match="the tasks of run 2 do not all run the same file"):
@@ -247,4 +249,4 @@ def test_a_run_knows_what_it_was(cluster, tmp_path, shell):
     own = gang.run("main.py", env={"EPOCHS": 5, "RATE": 0.1}).wait()
     text = own.export("script")
     assert "export EPOCHS=5\nexport RATE=0.1\n" in text
-    assert gang.restart().wait().export("script") == text
+    assert "export EPOCHS=5\nexport RATE=0.1\n" in gang.restart().wait().export("script")
