@@ -356,6 +356,7 @@ class Cluster:
         live: bool = False,
         keep: bool = False,
         answered: bool = False,
+        replace: bool | None = None,
     ) -> Run:
         """Launch a file on every task, or on one.
 
@@ -395,6 +396,9 @@ class Cluster:
         answered : bool
             Whether `Run.reply` will answer what the file asks by `input` or a debugger. By default
             it fails at once if it asks.
+        replace : bool, optional
+            Whether a program that is going is stopped first, as `Run.stop` does; by default as
+            declared for the cluster.
 
         Returns
         -------
@@ -419,8 +423,9 @@ class Cluster:
         if keep:
             self._check_kept(restarts)
         given = OPTIONS["env"].check(env or {})
-        if keep and self.latest is not None and self.latest.kept:
-            self.latest.stop()
+        before, replaces = self.latest, self.options.replace if replace is None else replace
+        if before is not None and (before.kept if keep else replaces and _is_going(before)):
+            before.stop()
         news = self._connection.request(
             "launch",
             tasks=tasks,
@@ -605,6 +610,12 @@ def clusters(directory: Path | str | None = None) -> Iterator[Cluster]:
     yield from running(refusals, directory=directory)
     for refusal in refusals:
         warnings.warn(unreachable(refusal), stacklevel=2)
+
+
+def _is_going(run: Run) -> bool:
+    """Return whether a run is a program that is going, with all of its tasks launched."""
+    status = run.status()
+    return not (status.settled or status.live or status.state is RunState.FORMING)
 
 
 def running(

@@ -62,6 +62,8 @@ def _worker() -> Parser:
     add("--args", default="", metavar="'A B'", help="The script's arguments, in quotes.")
     add_env(parser, "An environment variable for this run's workers.")
     add_option(parser, OPTIONS["restarts"], default=None)
+    what = "If a run is going, stop it politely first (default: the cluster's)."
+    add_option(parser, OPTIONS["replace"], default=None, help=what)
     what = "Keep the processes with their variables when the cell has run, for %%%%mw_live."
     add("--keep", action="store_true", help=what)
     add("--wait", action="store_true", help="Wait for the run to end, like %%mw_wait.")
@@ -98,8 +100,9 @@ def _launched(session: Session, cluster: Cluster, given: Namespace, cell: str) -
         cluster.spec.find(task)
     check_plain(cell)
     file = OutputFile(given.file, overwrite=given.overwrite)
-    before = cluster.latest if given.keep else None
-    kept = before is not None and before.kept
+    before = cluster.latest
+    kept = given.keep and before is not None and before.kept
+    going = before is not None and not before.status().settled
     with file.draft(cell) as draft:
         run = cluster.run(
             file.name,
@@ -113,13 +116,16 @@ def _launched(session: Session, cluster: Cluster, given: Namespace, cell: str) -
             draft=draft,
             keep=given.keep,
             answered=session.answers,
+            replace=given.replace,
         )
+    if before is not None and going and run.number != before.number:
+        session.say(f"stopped run {before.number} ({before.words})")
     if kept and before is not None:
         session.say(f"let go of the processes of run {before.number}, and of their variables")
     return run
 
 
-_LAUNCHING = ("index", "type", "args", "env", "restarts", "keep", "wait", "timeout")
+_LAUNCHING = ("index", "type", "args", "env", "restarts", "replace", "keep", "wait", "timeout")
 """The options that only a launch uses."""
 
 

@@ -202,6 +202,13 @@ class ClusterOptions:
         metavar="N",
         configurable=True,
     )
+    replace: bool = _option(
+        default=False,
+        help="When code is launched while a run is going, stop that run politely first.",
+        repeated=Repeated.UPDATE,
+        configurable=True,
+        command=False,
+    )
     grace: float = _option(
         3.0,
         "Seconds between SIGTERM and SIGKILL when a run is stopped.",

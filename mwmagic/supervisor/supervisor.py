@@ -444,7 +444,10 @@ class Supervisor:
                 raise RunActive(f"run {number} is a live session; stop it first")
             if self.run.gang.state is RunState.KEPT:
                 raise RunActive(f"run {number} is kept: {kept_words(self.run.status())}")
-            raise RunActive(f"run {number} is still going ({state}); wait for it, or stop it first")
+            raise RunActive(
+                f"run {number} is still going ({state}); wait for it, stop it, or launch this with "
+                "--replace (in Python replace=True), which stops it first"
+            )
         return None
 
     def _check_own(self, run: LiveRun, own: dict[str, Any]) -> None:

@@ -384,6 +384,33 @@ def test_modules_beside_the_code_are_recorded_and_a_restart_says_which_changed(k
     assert third.changed_modules() == []
 
 
+SAVES = """%%mw_worker {}
+import pathlib, signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: (pathlib.Path("saved").touch(), sys.exit()))
+print("up", flush=True)
+time.sleep(600)
+"""
+
+
+def test_an_edited_cell_replaces_the_run_that_is_going_where_that_is_asked_for(kernel, tmp_path):
+    kernel.run(DECLARE.replace("0.2", "20"))
+    kernel.run(SAVES.format(""))
+    eventually(lambda: kernel.run("%mw_logs 0").text == "up\n")
+    refused = kernel.run(SAVES.format("").replace("up", "edited"))
+    assert "or launch this with --replace" in refused.error
+    replaced = kernel.run(SAVES.format("--replace").replace("up", "edited"))
+    assert (replaced.error, replaced.text) == (None, "stopped run 1 (stopped)\n")
+    assert (tmp_path / "saved").exists(), "it was stopped politely"
+    eventually(lambda: kernel.run("%mw_logs 0").text == "edited\n")
+    kernel.run("%config MWMagic.replace = True")
+    assert "replace" in kernel.run("%mw_cluster 2").text
+    assert kernel.run(SAVES.format("")).text == "stopped run 2 (stopped)\n"
+    broken = kernel.run("%%mw_worker --index 5\nprint()").error
+    assert "worker:5 does not exist" in broken
+    assert not runs(tmp_path)[-1].status.over, "what cannot be launched stops nothing"
+    kernel.run("%mw_stop --grace 0")
+
+
 def test_options_variables_and_results(kernel):
     kernel.run(DECLARE)
     kernel.run("value = 'x y'; where = 'other.py'")
