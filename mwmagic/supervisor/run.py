@@ -370,12 +370,17 @@ class LiveRun:
             process.away = self._place.away(process.task)
             end = self._guard.call("report", None, process.exited, event)
             self._doubt(process, end or process.exited(bare))
-        elif event["type"] == "refused" and event["command"] == "start":
+        elif event["type"] == "refused":
+            self._refused(process, event)
+
+    def _refused(self, process: TaskProcess, event: Message) -> None:
+        """Handle an agent's refusal of a command for a process."""
+        if event["command"] == "start":
             failed = process.failed(event["error"], time.monotonic(), event["reason"])
             self._exited(process, failed)
-        elif event["type"] == "refused" and event["command"] == "ask":
+        elif event["command"] == "ask":
             process.deaf = Whereabouts.NO_HANDLER
-        elif event["type"] == "refused" and event["command"] == "tell":
+        elif event["command"] == "tell":
             self._session.refused(process, event["cell"], event["error"])
 
     def usage(self, event: Message) -> None:
