@@ -144,10 +144,11 @@ def test_one_that_is_set_after_the_import_is_as_late_as_in_any_process(ways, pro
 
 @pytest.mark.parametrize("name", ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"])
 def test_numpy_computes_with_as_many_threads(changing, name):
-    program = Program(BLAS, env={"OMP_NUM_THREADS": "2", name: "3"}, drop=NATIVE)
+    program = Program(BLAS, env={name: "2"}, drop=NATIVE)
+    count = min(2, len(os.sched_getaffinity(0)))
     for warm in (False, True):
         done = changing.compare(program, warm=warm)
-        assert done.output == ["3 8000000.0\n", "3 3 8000000.0\n"]
+        assert done.output == [f"{count} 8000000.0\n", f"{count} {count} 8000000.0\n"]
 
 
 def test_a_warm_process_that_a_signal_has_stopped_is_replaced_and_delays_nothing(changing):
