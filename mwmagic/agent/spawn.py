@@ -6,12 +6,12 @@ import errno
 import os
 import signal
 
-from .system import PR_SET_PDEATHSIG, prctl, reason_of, wear
+from .system import PR_SET_PDEATHSIG, inherit, prctl, reason_of, wear
 from .wire import as_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import NoReturn
+    from typing import Any, NoReturn
 
 
 WORD_BYTES = 128 << 10
@@ -35,11 +35,12 @@ def spawn(
     env: dict[str, str],
     cwd: str,
     ends: tuple[int, int],
-    worker: tuple[int, int] | None = None,
+    worker: tuple[int, int, dict[str, Any]] | None = None,
 ) -> tuple[int, int]:
     """Fork and execute a command in a session of its own that dies with this process.
 
-    Its standard input and its output are the `ends`. A `worker` has a line and a badge too.
+    Its standard input and its output are the `ends`. A `worker` has a line, a badge and
+    another process's attributes too.
 
     Returns
     -------
@@ -57,6 +58,7 @@ def spawn(
             if worker is not None:
                 os.set_inheritable(worker[0], True)  # noqa: FBT003 - it has no keywords
                 wear(worker[1])
+                inherit(worker[2])
             execute(argv, env, cwd, (*ends, answer, agent))
     except OSError:
         os.close(reply)

@@ -61,6 +61,21 @@ def show_command(words: list[str]) -> None:
     LIBC.prctl(PR_SET_MM, PR_SET_MM_MAP, struct.pack(MEMORY_MAP, *layout), size, ctypes.c_ulong())
 
 
+def inherit(attributes: dict[str, Any]) -> None:
+    """Give this process attributes of another one, as if that had started it.
+
+    What is higher than it may be stays as it is.
+    """
+    if "umask" in attributes:
+        os.umask(attributes["umask"])
+    for name, limits in attributes.get("limits", {}).items():
+        with suppress(ValueError, OSError, AttributeError):
+            resource.setrlimit(getattr(resource, name), tuple(limits))
+    if "nice" in attributes:
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, 0, attributes["nice"])
+
+
 def badge_of(pid: int) -> int | None:
     """Return the number that a process, which may be a zombie, got from `wear`."""
     for line in (contents(f"/proc/{pid}/limits") or b"").splitlines():

@@ -86,6 +86,7 @@ COMMANDS: dict[str, Fields] = {
         "argv": list,
         "env": dict,
         "cwd": str,
+        "attributes": dict,
         "log": str,
         "report": MAYBE_STR,
         "zygote": MAYBE_STR,
@@ -108,7 +109,8 @@ COMMANDS: dict[str, Fields] = {
 ``hello`` says whether workers inherit the agent's environment, which what is sent adds to.
 ``warm`` asks for a zygote, which is known by its ``key``. ``cool`` lets one end, and nothing
 reports that.
-``start`` says how long a worker may take to end if the agent is asked to end.
+``start`` says how long a worker may take to end if the agent is asked to end, and which
+``attributes`` (``umask``, ``nice``, ``limits``) it has as another process would hand them down.
 ``look`` asks what the machine has, ``find`` which versions of packages the workers' Python has.
 ``listen`` has the agent listen at a held port until ``unlisten``, and tell all that connect a
 ``word``; ``reach`` asks which ``targets``, each an address and a word, can be reached

@@ -109,7 +109,7 @@ class Workers:
         """Start a worker without a zygote."""
         ends = (self.null, process.log.writer)
         argv, cwd = process.command["argv"], process.command["cwd"]
-        inherited = (process.line.far.fileno(), process.badge)
+        inherited = process.line.far.fileno(), process.badge, process.command["attributes"]
         process.pid, reply = spawn(argv, process.environment, cwd, ends, inherited)
         self.family.mains[process.pid] = process.name
         return reply

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 from .basis import Basis
 from .imports import Unfit, check_forkable, flush, import_ahead, import_all
 from .memory import release, uncollected
-from .system import LIBC, PR_SET_PDEATHSIG, show_command, wear
+from .system import LIBC, PR_SET_PDEATHSIG, inherit, show_command, wear
 from .variables import LABEL, LINE
 from .wire import ORDER_DESCRIPTORS, as_bytes
 
@@ -196,6 +196,7 @@ def become(request: dict[str, Any], order: list[int], agent: int, middle: int) -
     wear(request["badge"])
     python, _, *rest = request["argv"]  # without the bootstrap module
     show_command([python, *rest])
+    inherit(request["attributes"])
     for target in (1, 2):
         os.dup2(output, target)
     try:

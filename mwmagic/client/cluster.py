@@ -26,7 +26,7 @@ from .connection import REPLY_SECONDS, Connection
 from .coordinator import Coordinator, server_of
 from .declaration import declared
 from .fetching import fetched
-from .inheritance import inherited
+from .inheritance import attributes, inherited
 from .lookup import connections, unreachable
 from .placing import placed
 from .program import read_program
@@ -435,6 +435,7 @@ class Cluster:
             args=[str(arg) for arg in args],
             env={**inherited(), **self.options.env, **given},
             given=given,
+            attributes=attributes(),
             cwd=str(folder),
             cell=cell,
             notebook=list(notebook),

@@ -1,12 +1,22 @@
-"""What workers inherit of the environment of the process that launches them."""
+"""What workers inherit of the process that launches them: they are as if it had started them."""
 
 from __future__ import annotations
 
 import os
+import resource
+from pathlib import Path
+from typing import Any
 
 from mwmagic.frameworks.environment import set_by_user
 
-__all__ = ["inherited"]
+__all__ = ["attributes", "inherited"]
+
+_LIMITS = tuple(
+    name
+    for name in dir(resource)
+    if name.startswith("RLIMIT_") and name not in ("RLIMIT_OFILE", "RLIMIT_RTTIME")
+)
+"""The limits that a worker gets: not two names of one, nor the one that agents tell workers by."""
 
 
 def inherited() -> dict[str, str]:
@@ -20,3 +30,18 @@ def inherited() -> dict[str, str]:
         other level is the user's own.
     """
     return set_by_user(os.environ)
+
+
+def attributes() -> dict[str, Any]:
+    """Return what else a process has from the one that starts it.
+
+    Returns
+    -------
+    dict
+        Its ``umask``, its ``nice`` and the soft and hard ``limits`` by name, as JSON values.
+    """
+    status = Path("/proc/self/status").read_text()  # to ask the system is to change it
+    umask = next((one.split()[1] for one in status.splitlines() if one.startswith("Umask:")), None)
+    limits = {name: list(resource.getrlimit(getattr(resource, name))) for name in _LIMITS}
+    found: dict[str, Any] = {"limits": limits, "nice": os.getpriority(os.PRIO_PROCESS, os.getpid())}
+    return found if umask is None else {**found, "umask": int(umask, 8)}

@@ -46,6 +46,7 @@ _REQUESTS: dict[str, Fields] = {
         "args": list,
         "env": dict,
         "given": dict,
+        "attributes": dict,
         "cwd": str,
         "cell": str,
         "notebook": list,

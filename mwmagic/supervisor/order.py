@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .assigned import Assigned
 
@@ -36,6 +36,8 @@ class Order:
         The names that the code uses and that only the notebook defines.
     given : mapping of str to str
         The variables of `env` that were given with the launch itself.
+    attributes : mapping of str to object
+        The umask, niceness and limits of the process that launched it; see `client.inheritance`.
     live : bool
         Whether it is the program that takes cells.
     keep : bool
@@ -54,6 +56,7 @@ class Order:
     cell: str = ""
     notebook: frozenset[str] = frozenset()
     given: Mapping[str, str] = field(default_factory=dict)
+    attributes: Mapping[str, Any] = field(default_factory=dict)
     live: bool = False
     keep: bool = False
     answered: bool = False

@@ -374,6 +374,7 @@ class Place:
             order.assigned,
             argv=[*worker_command(node.channel), order.script, *order.args],
             cwd=node.disk.folder(order.cwd),
+            attributes=dict(order.attributes) if node.host.here else {},
             **command,
         )
 

@@ -418,6 +418,7 @@ class Supervisor:
             cell=message["cell"],
             notebook=frozenset(message["notebook"]),
             given=message["given"],
+            attributes=message["attributes"],
             live=message["live"],
             keep=message["keep"],
             answered=message["answered"],

@@ -76,6 +76,7 @@ class Speaker:
             "argv": argv if argv is not None else [*PYTHON, "-c", LINES + textwrap.dedent(code)],
             "env": dict(os.environ),
             "cwd": str(self.folder),
+            "attributes": {},
             "log": str(self.log(name)),
             "report": None,
             "zygote": None,

@@ -266,7 +266,8 @@ def test_an_agent_within_a_worker_ends_with_it(agent):
     import json, os, subprocess, sys
     agent = subprocess.Popen({[*PYTHON, str(AGENT)]!r}, stdin=-1, stdout=-1)
     start = dict(type="start", process="a", argv=["sleep", "1000"], env={{"PATH": os.defpath}},
-                 cwd="/", log="inner.log", report=None, zygote=None, credit=0, grace=0)
+                 cwd="/", log="inner.log", report=None, zygote=None, credit=0, grace=0,
+                 attributes=dict())
     agent.stdin.write(json.dumps(start).encode() + b"\\n")
     agent.stdin.flush()
     print("inner=" + str(json.loads(agent.stdout.readline())["pid"]))

@@ -53,6 +53,7 @@ def test_a_parent_that_dies_while_its_child_holds_the_pipe(speak, tmp_path):
     log, out = tmp_path / "a.log", tmp_path / "events"
     start = {"process": "a", "argv": [*PYTHON, "-c", LINES + FAMILY], "env": {}, "cwd": "/"}
     start |= {"log": str(log), "report": None, "zygote": None, "credit": 0, "grace": 0}
+    start["attributes"] = {}
     commands = [
         {"type": "hello", "version": 1, "silence": 0, "sample": 0, "inherit": False},
         {"type": "start", **start},

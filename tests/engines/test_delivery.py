@@ -35,6 +35,7 @@ async def package(folder, home, **env):
         channel.listener = events.put_nowait
         argv = [*worker_command(channel), str(home / "main.py")]
         rest = {"report": None, "zygote": None, "credit": 9999, "grace": 0.0, "cwd": str(home)}
+        rest["attributes"] = {}
         log = str(home / "log")
         channel.send("start", process="a", argv=argv, env={"A": "b"}, log=log, **rest)
         argv = warm_command(channel, ["json"])

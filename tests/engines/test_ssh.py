@@ -74,6 +74,7 @@ async def worker_on(lab, host, folder, *, silence=0.0, **options):
             log=str(folder / "p.log"),
             report=None,
             zygote=None,
+            attributes={},
             credit=100,
             grace=0.0,
         )

@@ -56,7 +56,14 @@ class Client:
 
     async def launch(self, **fields):
         order = {"script": "main.py", "source": "", "args": [], "env": {}, "cwd": "/"}
-        order |= {"given": {}, "draft": "", "cell": "", "notebook": [], "options": {}}
+        order |= {
+            "given": {},
+            "attributes": {},
+            "draft": "",
+            "cell": "",
+            "notebook": [],
+            "options": {},
+        }
         order |= {"live": False, "keep": False, "answered": False}
         return (await self.ask("launch", tasks=[], **{**order, **fields}))["run"]
 

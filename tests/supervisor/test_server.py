@@ -127,7 +127,7 @@ def test_a_mistake_in_a_request_does_not_end_the_cluster(wire, one):
     wire.greet()
     launch = {"tasks": [], "script": "a.py", "source": "", "args": [], "env": {}, "cwd": "/"}
     launch |= {"given": {}, "draft": "", "cell": "", "notebook": [], "options": {}}
-    launch |= {"live": False, "keep": False, "answered": False}
+    launch |= {"live": False, "keep": False, "answered": False, "attributes": {}}
     answer = wire.ask("launch", id=2, **{**launch, "options": {"nonsense": 1}})
     assert answer["kind"] == "ClusterError"
     assert "nonsense" in answer["error"]
@@ -174,7 +174,7 @@ def test_clients_come_and_go(one):
 
 LAUNCH = {"tasks": [], "script": "a.py", "source": "import time; time.sleep(600)", "args": []}
 LAUNCH |= {"env": {}, "cwd": "/", "given": {}, "draft": "", "cell": "", "notebook": []}
-LAUNCH |= {"live": False, "keep": False, "answered": False}
+LAUNCH |= {"live": False, "keep": False, "answered": False, "attributes": {}}
 SAID = {
     "hello": {"version": VERSION, "owner": False},
     "launch": {**LAUNCH, "options": {}},

@@ -161,6 +161,7 @@ class Agents:
             log=self.log(name),
             report=None,
             zygote=None,
+            attributes={},
             credit=SMALL_CREDIT_BYTES,
             grace=0.0,
         )
