@@ -18,7 +18,7 @@ from mwmagic.model import variables
 from . import basis, imports, modules, stacks
 from .preparation import prepare
 from .source import read
-from .standard import standard
+from .standard import leave_name, standard
 
 TYPE_CHECKING = False  # a worker starts without what it may never need
 if TYPE_CHECKING:
@@ -89,6 +89,7 @@ def _step_aside(folder: str, started: frozenset[str]) -> None:
     for name in [one for one in sys.modules if one.partition(".")[0] in beside]:
         if name not in started:
             del sys.modules[name]
+    leave_name(folder)
 
 
 def _execute(script: str, process: int) -> tuple[int, int, dict[str, object] | None]:
@@ -192,6 +193,7 @@ def run_again(main: dict[str, object]) -> None:
         The namespace of the child's main module, as `multiprocessing` made it.
     """
     script = os.path.normpath(os.environ[variables.SCRIPT])  # as `multiprocessing` has it
+    leave_name(os.path.dirname(script))  # noqa: PTH120 - `pathlib` takes a while to import
     main.update(__file__=script, __doc__=None)
     sys.argv[0] = script
     exec(compile(read(script), script, "exec", dont_inherit=True), main)  # noqa: S102 - the point

@@ -1,18 +1,26 @@
-"""Python's own modules, imported when they are needed: most workers need few of them."""
+"""Modules of Python's own and of this package, where the user's folder holds some of their names.
+
+Python's own are imported when they are needed: most workers need few of them.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
 
+from mwmagic.model.variables import ANNOUNCED
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-__all__ = ["standard"]
+__all__ = ["leave_name", "standard"]
 
 _FOLDER = os.path.dirname(os.__file__) + "/"  # noqa: PTH120 - `pathlib` is one of them
+
+_ROOMS = ("agent", "errors", "frameworks", "model", "repairs", "worker")
+"""The parts of this package that a worker may import more of."""
 
 
 def standard(name: str) -> Any:  # noqa: ANN401 - a module
@@ -34,6 +42,34 @@ def standard(name: str) -> Any:  # noqa: ANN401 - a module
         sys.path[:] = path
         if known is not None:
             sys.modules[name] = known
+
+
+def leave_name(folder: str) -> None:
+    """Have `import mwmagic` find a module of the user's with that name, if there is one.
+
+    Parameters
+    ----------
+    folder : str
+        The program's folder.
+
+    Notes
+    -----
+    This package still imports parts of itself: those below the rooms, which keep their names. A
+    line says so if the user's package has one of these names too.
+    """
+    own = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))  # noqa: PTH120 - as above
+    ends = (".py", "/__init__.py")
+    beside = any(os.path.exists(f"{folder}/mwmagic{end}") for end in ends)  # noqa: PTH110 - as above
+    if beside and os.path.realpath(f"{folder}/mwmagic") != own:
+        for room in _ROOMS:
+            __import__(f"mwmagic.{room}")
+        del sys.modules["mwmagic"]
+        for room in _ROOMS:
+            if any(os.path.exists(f"{folder}/mwmagic/{room}{end}") for end in ends):  # noqa: PTH110 - as above
+                sys.stderr.write(
+                    f"{ANNOUNCED}your mwmagic.{room} is not what a worker imports, which has a "
+                    "module of that name itself; rename the folder mwmagic beside the program\n"
+                )
 
 
 def _is_pythons(module: ModuleType) -> bool:

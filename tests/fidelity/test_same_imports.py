@@ -71,7 +71,7 @@ SETS = "in a way that cannot be known before it runs"
 
 NAMES = (
     "secrets csv queue json copy socket requests keras tensorflow linecache logging "
-    "math token tempfile select uuid"
+    "math mwmagic token tempfile select uuid"
 )
 
 
@@ -176,3 +176,43 @@ def test_a_module_beside_the_program_is_the_programs(ways, name):
     files = {f"{name}.py": "OWN = 1\n"}
     look = f"import {name}\nprint({name}.OWN, [one for one in vars({name}) if one[0] != '_'])"
     ways.compare(Program(look, files=files), warm=False)
+
+
+CHILD = """
+import tensorflow, mwmagic
+print(mwmagic.OWN, mwmagic.__file__, flush=True)
+"""
+FIT = """
+import multiprocessing, os, subprocess, sys
+import keras, numpy as np
+import mwmagic, mwmagic.part
+def shown(): print(mwmagic.OWN, mwmagic.part.OWN, mwmagic.__file__, flush=True)
+if __name__ == "__main__":
+    shown()
+    model = keras.Sequential([keras.layers.Input((1,)), keras.layers.Dense(1, "relu")])
+    model.compile("sgd", "mse", metrics=["mae"])
+    model.fit(np.ones((4, 1)), np.ones(4), verbose=0)
+    model.save("model.keras")
+    os.remove("model.keras")
+    print(model.predict(np.zeros((1, 1)), verbose=0), flush=True)
+    process = multiprocessing.get_context("spawn").Process(target=shown)
+    process.start()
+    process.join()
+    print(process.exitcode, flush=True)
+    print(subprocess.run([sys.executable, "child.py"]).returncode, flush=True)
+    raise mwmagic.Mine("over")
+"""
+
+
+def test_a_package_named_as_this_one_is_the_programs_and_training_works(ways):
+    own = "OWN = 2\nclass Mine(Exception): pass\n"
+    files = {"mwmagic/__init__.py": own, "mwmagic/part.py": "OWN = 3\n", "child.py": CHILD}
+    done = ways.compare(Program(FIT, files=files, drop=NATIVE), warm=False)
+    assert done.output[-1] == "mwmagic.Mine: over\n"
+
+
+def test_one_that_cannot_be_the_programs_is_reported(ways):
+    files = {"mwmagic/__init__.py": "", "mwmagic/model.py": "OWN = 1\n"}
+    found = ways.outcomes(Program("from mwmagic import model\n", files=files), warm=False)
+    [line] = found["cold"].output
+    assert line.startswith("mwmagic: your mwmagic.model is not what a worker imports")

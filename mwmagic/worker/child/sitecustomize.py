@@ -37,12 +37,16 @@ class _Preparing:
 
 def _prepare() -> None:
     home = os.path.dirname(os.path.dirname(os.path.dirname(_FOLDER)))  # noqa: PTH120 - as above
+    theirs = {one: sys.modules.pop(one) for one in [*sys.modules] if one.split(".")[0] == "mwmagic"}
     sys.path.insert(0, home)
     try:
         from mwmagic.worker import preparation
+        from mwmagic.worker.standard import leave_name
     finally:
         sys.path.remove(home)
     preparation.prepare_child()
+    leave_name(sys.path[0])
+    sys.modules.update({name: theirs[name] for name in theirs.keys() - sys.modules.keys()})
 
 
 def _hide() -> None:
