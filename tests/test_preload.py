@@ -52,6 +52,9 @@ with open(sys.argv[1], "w") as file:
 """Shows what a plain import of TensorFlow imports, and what a warm process has imported before."""
 
 
+LEFT = "what --preload names is left out, and each worker imports it itself:"
+
+
 @pytest.fixture
 def declared(tmp_path, monkeypatch, nothing_survives):
     """Declare a cluster with a warm process; return it once that is ready."""
@@ -135,6 +138,8 @@ def test_a_package_that_is_upgraded_between_runs_is_the_new_one(declared, tmp_pa
 def test_what_is_named_is_imported_for_programs_and_live_cells(declared, named):
     with declared(preload=named) as cluster:
         assert printed(cluster, LOOK) == ["True False\nFalse\n"] * 2
+        said = [f"{LEFT} exit_one: SystemExit: no."] if "exit_one" in named else []
+        assert remarks(cluster.latest.status()) == said
         live = cluster.live()
         found = live.run("'slow_one' in __import__('sys').modules").values()
         assert [answer.value["text/plain"] for answer in found] == ["True", "True"]
@@ -145,12 +150,15 @@ def test_what_is_named_is_imported_for_programs_and_live_cells(declared, named):
 def test_a_module_of_which_a_fork_would_lose_something_is_left_out(declared, bad):
     with declared(preload=(bad, "slow_one")) as cluster:
         assert printed(cluster, LOOK) == ["True False\nFalse\n"] * 2
+        [said] = remarks(cluster.latest.status())
+        assert said.startswith(f"{LEFT} {bad}: its import ")
         code = f"import sys, threading\nprint('{bad}' in sys.modules)\nimport {bad}\n"
         code += "import os\nprint(threading.active_count(), 'SET_BY_AN_IMPORT' in os.environ)"
         more = "printed by an import\n" if bad == "print_one" else ""
         count = 2 if bad == "thread_one" else 1
         expected = f"False\n{more}{count} {bad == 'variable_one'}\n"
         assert printed(cluster, code + "\nos._exit(0)") == [expected] * 2
+        assert remarks(cluster.latest.status()) == [], "it is reported once"
 
 
 ANOTHER = "workers start cold: the warm process has imported with another SLOW_ONE_SIZE; "

@@ -7,7 +7,6 @@ import importlib
 import os
 import signal
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 from .system import LIBC
@@ -54,20 +53,24 @@ def import_all(names: Iterable[str]) -> list[str]:
 
 def import_ahead(
     names: Iterable[str], importing: Callable[[str], AbstractContextManager[None]]
-) -> None:
+) -> list[str]:
     """Import modules that workers may need, but none whose effects a worker would not have.
 
-    The second argument watches the import of a package.
+    The second argument watches the import of a package. Returns the errors.
     """
-    before = effects()
+    before, missing = effects(), []
     for name in names:
-        with importing(name.partition(".")[0]), suppress(SystemExit):
-            import_all([name])
+        with importing(name.partition(".")[0]):
+            try:
+                missing += import_all([name])
+            except SystemExit as error:
+                missing.append(f"{name}: SystemExit: {error}"[:500])
         after = effects()
         for what, known in before.items():
             if after[what] != known:
                 raise Unfit(name, f"its import {what}")
         before = after
+    return missing
 
 
 def effects() -> dict[str, object]:

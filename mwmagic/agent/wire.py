@@ -140,7 +140,14 @@ EVENTS: dict[str, Fields] = {
     "held": {"id": int, "ports": list},
     "listening": {"id": int},
     "reached": {"id": int, "results": list},
-    "warmed": {"key": str, "pid": int, "seconds": NUMBER, "reads": list, "sets": dict},
+    "warmed": {
+        "key": str,
+        "pid": int,
+        "seconds": NUMBER,
+        "reads": list,
+        "sets": dict,
+        "left": list,
+    },
     "cooled": {"key": str, "error": str, "module": (str, type(None))},
     "stale": {"key": str},
     "started": {
@@ -181,7 +188,8 @@ EVENTS: dict[str, Fields] = {
 ``need`` comes from the agent's loader, which lacks the code. ``hello`` says which interpreter and
 which copy of this package are there, for the commands that use them, a ``folder`` for files that
 are brought, and the machine's IP addresses by network interface.
-``warmed`` says which variables a zygote's imports have read, and which they have set.
+``warmed`` says which variables a zygote's imports have read, and which they have set, and what is
+``left`` out, and why, of what it could do without.
 ``cooled`` says that there is no zygote, and which module is the reason if one is; ``stale`` that a
 zygote ends because what it has read is not as it was. ``started`` says ``why`` a worker was not
 forked from the zygote that was named, and ``what`` differs.

@@ -67,8 +67,13 @@ def load(path: str) -> ModuleType:
     return module
 
 
-def prepare(bootstrap: str, names: list[str], ahead: list[str], basis: Basis) -> ModuleType:
-    """Do what all workers have in common; raise RuntimeError if that would be useless."""
+def prepare(
+    bootstrap: str, names: list[str], ahead: list[str], basis: Basis
+) -> tuple[ModuleType, list[str]]:
+    """Do what all workers have in common; raise RuntimeError if that would be useless.
+
+    Returns the workers' bootstrap module, and why modules to be imported ahead are not there.
+    """
     # pandas imports pyarrow, whose allocator would start a thread to give memory back.
     os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
     module = load(bootstrap)
@@ -77,9 +82,9 @@ def prepare(bootstrap: str, names: list[str], ahead: list[str], basis: Basis) ->
             missing = import_all(names)
             if len(missing) == len(names):
                 raise RuntimeError("; ".join(missing))
-        import_ahead(ahead, basis.importing)
+        left = import_ahead(ahead, basis.importing)
         module.preload()
-    return module
+    return module, left
 
 
 def settle() -> None:
@@ -264,24 +269,26 @@ def main(started: frozenset[str]) -> tuple[ModuleType, list[str]]:
 
 
 def prepared(
-    channel: socket.socket, basis: Basis, imports: Callable[[Basis], ModuleType]
+    channel: socket.socket, basis: Basis, imports: Callable[[Basis], tuple[ModuleType, list[str]]]
 ) -> ModuleType:
     """Import, and tell the agent that this process can be forked, or why not, and end.
 
-    The imports return the workers' bootstrap module.
+    The imports return what `prepare` does.
     """
     try:
-        bootstrap = imports(basis)
+        bootstrap, left = imports(basis)
         check_forkable()
         bootstrap.remember(basis.reads, basis.env, basis.sets)
         basis.note()
     except Exception as error:  # noqa: BLE001 - imported code may raise anything
         unfit = error.module if isinstance(error, Unfit) else None
-        say(channel, error=f"{type(error).__name__}: {error}"[:5000], module=unfit)
+        kind = "" if unfit else f"{type(error).__name__}: "
+        say(channel, error=f"{kind}{error}"[:5000], module=unfit)
         flush()
         os._exit(1)
     settle()
-    say(channel, error=None, module=None, reads=sorted(basis.reads), sets=basis.sets)
+    known = {"reads": sorted(basis.reads), "sets": basis.sets, "left": left}
+    say(channel, error=None, module=None, basis=known)
     return bootstrap
 
 

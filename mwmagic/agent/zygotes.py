@@ -91,7 +91,7 @@ class Zygote:
             return  # it died without a message
         self.error, self.unfit = said.get("error"), said.get("module")
         if self.error is None:
-            self.basis = {"reads": said["reads"], "sets": said["sets"]}
+            self.basis = said["basis"]
             self.seconds = time.monotonic() - self.began
 
     def fork(self, process: Process) -> int:
@@ -138,6 +138,8 @@ class Zygote:
 
     def last_words(self, status: int) -> str:
         """Return why it died, from its message and its output."""
+        if self.unfit:
+            return self.error or ""
         code = os.waitstatus_to_exitcode(status)
         how = f"exited with code {code}" if code >= 0 else f"was killed by signal {-code}"
         start = max(0, os.fstat(self.output).st_size - QUOTED_BYTES)

@@ -36,6 +36,7 @@ class Symptom(str, Enum):
     LOGGED = "logged"
     JOB_ENDS = "job-ends"
     IMPORTED_LONG = "imported-long"
+    LEFT_OUT = "left-out"
     COLD_VARIABLE = "cold-variable"
     COLD_UNKNOWN = "cold-unknown"
     COLD_INSTALLED = "cold-installed"

@@ -338,7 +338,7 @@ class Node:
         elif event.get("reason") == AGENT_LOST:
             self.alive = False  # a restart must not rely on it, even before its line ends
         if event["type"] == "started":
-            event = {**event, "cold": self._why(event)}
+            event = {**event, "cold": self._why(event), "left_out": self._warm.left_out()}
         self._listener(event)
 
     def _why(self, event: Message) -> Finding | None:

@@ -167,7 +167,7 @@ class TaskProcess:
         self.place: Dump | None = None
         self.pid: int | None = None
         self.warm = False
-        self.cold: Finding | None = None
+        self.notices: list[Finding] = []
         self.usage: dict[str, Any] = {}
         self.stalled: float | None = None
         self.size = 0
@@ -185,7 +185,8 @@ class TaskProcess:
         self.state = TaskState.RUNNING
         self.pid = event["pid"]
         self.warm = event["warm"]
-        self.cold = event.get("cold")
+        found = event.get("cold"), event.get("left_out")
+        self.notices = [one for one in found if one is not None]
 
     def output(self, event: Message) -> list[Update]:
         """Read what it printed and return the progress that it shows."""

@@ -171,10 +171,10 @@ class Processes:
         finding = Finding(Symptom.IMPORTED_LONG, str(task), seconds=seconds, detail=detail)
         return (Remark(finding=finding),)
 
-    def cold(self) -> tuple[Remark, ...]:
-        """Return why a process was not forked from a warm one, if one was not for a reason."""
-        found = [one.cold for one in self if one.cold is not None]
-        return tuple(Remark(finding=one) for one in found[:1])
+    def started(self) -> tuple[Remark, ...]:
+        """Return why a process was not forked from a warm one, and what the warm one lacks."""
+        found = {one.symptom is Symptom.LEFT_OUT: one for task in self for one in task.notices}
+        return tuple(Remark(finding=found[left]) for left in sorted(found))
 
     def importing(self, process: TaskProcess) -> Importing | None:
         """Return the import that a process's start waits for, if it waits for one."""

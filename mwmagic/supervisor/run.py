@@ -518,7 +518,7 @@ class LiveRun:
             trouble=self.directory.trouble,
             stall=self._stalls.current,
             setbacks=tuple(self._exits.setbacks),
-            remarks=(*self._processes.cold(), *self._remarks, *self._limits()),
+            remarks=(*self._processes.started(), *self._remarks, *self._limits()),
             examined=self._stalls.examined,
             faults=tuple(self._faults),
             outcome=self.gang.outcome,

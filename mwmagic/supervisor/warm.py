@@ -56,6 +56,7 @@ class WarmProcess:
         self._cwd = ""
         self._reads: frozenset[str] = frozenset()
         self._sets: dict[str, str] = {}
+        self._left: dict[str, bool] = {}
         self._count = 0
         self._wanted: tuple[Mapping[str, str], str] | None = None
         self._latest: tuple[Mapping[str, str], str] | None = None
@@ -136,6 +137,16 @@ class WarmProcess:
         if why is not None and why.symptom is Symptom.COLD_VARIABLE:
             self._wanted = self._latest
 
+    def left_out(self) -> Finding | None:
+        """Return what it lacks of what it was to import, each module once."""
+        new = [why for why, told in self._left.items() if not told]
+        self._left = dict.fromkeys(self._left, True)
+        return Finding(Symptom.LEFT_OUT, detail="; ".join(new)) if new else None
+
+    def _leave_out(self, *whys: str) -> None:
+        for why in whys:
+            self._left.setdefault(why.partition("\n")[0], False)
+
     def replace(self) -> None:
         """Start it again for the program that it was not for, if there was one."""
         if self._wanted is not None and self.alive:
@@ -147,10 +158,12 @@ class WarmProcess:
         if event["type"] == "warmed":
             self.status = Warm("ready", seconds=event["seconds"], pid=event["pid"])
             self._reads, self._sets = frozenset(event["reads"]), event["sets"]
+            self._leave_out(*event["left"])
             return
         was, self.status = self.status, Warm("failed", error=event.get("error"))
         unfit = event.get("module")
         if unfit is not None:
+            self._leave_out(event["error"])
             without = package_of(unfit)
             self._ahead = tuple(name for name in self._ahead if package_of(name) != without)
             self._begin(self._env, self._cwd)

@@ -149,6 +149,9 @@ _OBSERVED: dict[Symptom, Callable[[Finding], str]] = {
         "workers start cold: beside the program are modules with the names of some that the warm "
         f"process has imported ({f.detail or '...'}); under other names they would start warm"
     ),
+    Symptom.LEFT_OUT: lambda f: (
+        f"what --preload names is left out, and each worker imports it itself: {f.detail or '...'}"
+    ),
     Symptom.IMPORTED_LONG: lambda f: (
         f"spent {f.seconds or 0.0:.1f} s on imports; declare the cluster with --preload "
         f"{f.detail or '...'}, and its workers start with these imported"

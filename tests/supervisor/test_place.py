@@ -148,14 +148,16 @@ def test_a_process_whose_packages_were_upgraded_is_started_again(zygotes):
     @on(lambda: Scene(made("a", warm_seconds=60), config={**WARMING, "preload": ("pandas",)}))
     async def _(scene):
         [agent] = scene.machines[0].agents
-        agent.emit("warmed", key="warm-1", pid=7, seconds=1.0, reads=[], sets={})
+        agent.emit("warmed", key="warm-1", pid=7, seconds=1.0, reads=[], sets={}, left=[])
         await scene.until("warmed")
         agent.emit("stale", key="warm-1")
         await scene.until("stale")
         [machine] = scene.place.machines
         assert machine.warm.state == "importing"
         scene.start(0)
-        agent.emit("warmed", key="warm-2", pid=9, seconds=1.0, reads=["PANDAS_SIZE"], sets={})
+        agent.emit(
+            "warmed", key="warm-2", pid=9, seconds=1.0, reads=["PANDAS_SIZE"], sets={}, left=[]
+        )
         assert (await scene.until("started"))["warm"]
         assert zygotes == {"p0": "warm-2"}
         scene.start(1, PANDAS_SIZE="3")
@@ -166,7 +168,7 @@ def test_a_warm_process_that_is_killed_is_replaced():
     @on(lambda: Scene(made("a", warm_seconds=60), config=WARMING))
     async def _(scene):
         [agent] = scene.machines[0].agents
-        agent.emit("warmed", key="warm-1", pid=7, seconds=1.0, reads=[], sets={})
+        agent.emit("warmed", key="warm-1", pid=7, seconds=1.0, reads=[], sets={}, left=[])
         await scene.until("warmed")
         agent.emit("cooled", key="warm-1", error="it was killed by signal 9", module=None)
         await scene.until("cooled")

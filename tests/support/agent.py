@@ -167,7 +167,7 @@ class FakeAgent:
         await self.machine.imported()
         pid = next(self.machine.pids)
         seconds = self.machine.warm_seconds
-        self.emit("warmed", key=key, pid=pid, seconds=seconds, reads=[], sets={})
+        self.emit("warmed", key=key, pid=pid, seconds=seconds, reads=[], sets={}, left=[])
 
     def start(self, command: Message) -> None:
         """Start a worker."""

@@ -35,6 +35,7 @@ ENDS = (Symptom.EXITED, Symptom.KILLED, Symptom.OUT_OF_MEMORY)
 SEVERAL = (
     Symptom.KEEPS_OTHERS_WAITING,
     Symptom.DIFFERENT_PLACES,
+    Symptom.LEFT_OUT,
     *(one for one in Symptom if one.name.startswith("COLD_")),
 )
 KILLED = Finding(Symptom.KILLED, "worker:1", signal=9)
@@ -54,6 +55,7 @@ FINDINGS = (
     Finding(Symptom.COLD_FAILED, detail="the imports started 1 threads, which a fork would lose"),
     Finding(Symptom.COLD_FILE, detail="/home/me/.keras/keras.json"),
     Finding(Symptom.COLD_MODULE, detail="queue, secrets"),
+    Finding(Symptom.LEFT_OUT, detail="pandas: its import starts threads, which a fork would lose"),
     Finding(Symptom.IMPORTED_LONG, "worker:1", seconds=1.26, detail="pandas,sklearn.datasets"),
     Finding(Symptom.KEEPS_OTHERS_WAITING, positions=ONE),
     Finding(Symptom.BEFORE_STRATEGY, "worker:1", peer="worker:0"),
