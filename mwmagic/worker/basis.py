@@ -40,6 +40,9 @@ _WHOLE = {"keras", "tensorflow", "tf_keras", "torch"}
 _OPENMP = "KMP_"
 """Variables of Intel's OpenMP, which libraries set as they are imported, for themselves."""
 
+_CELL = "<cell>"
+"""The file of a live cell that no notebook has numbered."""
+
 _READS: dict[str, set[str]] = {}
 _ENV: dict[str, str] = {}
 _SETS: dict[str, str] = {}
@@ -167,6 +170,6 @@ def _place(script: str) -> str:
     """Return the file and the line of the user's code that sets a variable."""
     for frame in _frames():
         file = frame.f_code.co_filename
-        if is_users(file, script):
+        if is_users(file, script) or file == _CELL:
             return f"{file.rpartition('/')[2]}:{frame.f_lineno}"
     return "the program"

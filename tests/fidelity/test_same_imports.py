@@ -10,6 +10,7 @@ import pytest
 from compare import Program, Ways
 from processes import eventually
 
+from mwmagic import WorkerFailed
 from mwmagic.words.run import remarks
 
 pytestmark = [pytest.mark.slow, pytest.mark.tensorflow]
@@ -216,3 +217,18 @@ def test_one_that_cannot_be_the_programs_is_reported(ways):
     found = ways.outcomes(Program("from mwmagic import model\n", files=files), warm=False)
     [line] = found["cold"].output
     assert line.startswith("mwmagic: your mwmagic.model is not what a worker imports")
+
+
+def test_one_that_a_live_cell_sets_is_an_error_until_the_session_is_reset(changing):
+    cluster = changing.clusters["warm"]
+    eventually(lambda: cluster.machines[0].warm.state == "ready", "a warm process")
+    live = cluster.live()
+    try:
+        with pytest.raises(WorkerFailed, match=f"<cell>:2 sets KERAS_BACKEND {SETS}"):
+            live.run(ASSIGNED)
+        live.reset()
+        live.run(ASSIGNED)
+        found = live.run("import keras\nkeras.backend.backend()").values()
+        assert [answer.value["text/plain"] for answer in found] == ["'jax'"]
+    finally:
+        live.process.stop()
