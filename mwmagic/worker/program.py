@@ -14,6 +14,7 @@ import time
 from _frozen_importlib_external import SourceFileLoader  # `importlib.machinery` is slower
 
 from mwmagic.model import variables
+from mwmagic.repairs.imports import after_import
 
 from . import basis, imports, modules, stacks
 from .preparation import prepare
@@ -48,6 +49,7 @@ def main(argv: list[str], started: frozenset[str]) -> None:
     """
     stacks.enable()
     prepare()
+    after_import("matplotlib.pyplot", _keep_figures)
     sys.argv, sys.orig_argv = list(argv), [sys.orig_argv[0], *argv]
     folder = os.path.dirname(os.path.realpath(argv[0]))  # noqa: PTH120 - as above
     if sys.path and sys.path[0] == _FOLDER:
@@ -76,6 +78,12 @@ def _begin_anew() -> None:
         vars(logging).update(_startTime=time.time_ns() if whole else time.time())
     if process is not None:
         process.current_process().authkey = os.urandom(32)
+
+
+def _keep_figures(pyplot: ModuleType) -> None:
+    from .shown import keep_figures
+
+    keep_figures(pyplot)
 
 
 def _step_aside(folder: str, started: frozenset[str]) -> None:
