@@ -44,7 +44,7 @@ _TIE = "\N{NO-BREAK SPACE}"
 _BLANK = "\N{FIGURE SPACE}"
 """As wide as a digit: what follows a number stays where it is when the number gets shorter."""
 
-NUMBER_CHARACTERS = 9
+VALUE_WIDTH_CHARACTERS = 9
 """The width of a metric's value, such as ``1.234e-05``."""
 
 LOAD_SECONDS = 2.0
@@ -121,7 +121,7 @@ def row(task: TaskStatus, share: float | None = None) -> dict[str, Any]:
         "part": 1.0 if kind == "good" else part and round(part, 3),
         "progress": progress_words(task.progress),
         "metrics": "   ".join(
-            f"{name}{_TIE}{value:{_BLANK}<{NUMBER_CHARACTERS}}"
+            f"{name}{_TIE}{value:{_BLANK}<{VALUE_WIDTH_CHARACTERS}}"
             for name, value in metrics(task.progress)
         ).rstrip(),
         "usage": _usage(task, share),

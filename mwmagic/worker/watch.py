@@ -34,7 +34,7 @@ STEP_SECONDS = 0.1
 LATEST_SECONDS = 2.0
 """After how much time a step is reported in any case: steps may have become slow."""
 
-LOOKS = 8
+CLOCK_LOOKS = 8
 """How many times the shared clock is read between two steps that are reported, at most."""
 
 STEPS_LIMIT = 2**53
@@ -66,7 +66,7 @@ class Pace:
             self._seconds, self._steps = 0.0, 0
 
 
-class Choice:
+class StepChoice:
     """Chooses the steps that are reported: the same on all workers that train together.
 
     Every so many are, a power of two that follows the pace, by a clock that they share.
@@ -89,7 +89,7 @@ class Choice:
         """
         self._count += 1
         due = self._count % self._stride == 0
-        if self._count % max(self._stride // LOOKS, 1) == 0:
+        if self._count % max(self._stride // CLOCK_LOOKS, 1) == 0:
             shared = moment()
             due = self._follow(now if shared is None else shared, due=due)
         if due or now - self._seen >= LATEST_SECONDS:
@@ -155,7 +155,7 @@ class Watch:
         self._pending: Mapping[str, Any] | None = None
         self._awaited: tuple[int, Any] | None = None
         self._sent = self._resumed = 0.0
-        self._choice = Choice()
+        self._choice = StepChoice()
         self._pace = Pace()
         self.awake = self._outbox is not None
 

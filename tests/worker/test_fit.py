@@ -177,7 +177,7 @@ def test_what_is_no_number_ends_no_report(tmp_path):
 
 def chosen(paces, delay):
     """Return the steps that a worker reports which learns of each later than the others."""
-    choice, shared, steps = watch.Choice(), 0.0, []
+    choice, shared, steps = watch.StepChoice(), 0.0, []
     for step, pace in enumerate(paces, 1):
         shared += pace
         if choice.takes(shared + delay * (step % 7), lambda now=shared: now % 3600):
