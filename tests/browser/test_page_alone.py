@@ -55,7 +55,7 @@ class Page:
     def reached(self, metrics):
         return Reached("train", 1, 3, 5, 10, metrics) if metrics else None
 
-    def send(self, state=RunState.RUNNING, *, points=(), texts=(), **metrics):
+    def send(self, state=RunState.RUNNING, *, points=(), texts=(), stacks=None, **metrics):
         """Send a packet: points by metric, step and value, of all tasks; texts by task."""
         before = self.at
         given = [[i, 1, *point] for point in points for i in range(len(self.names))]
@@ -63,7 +63,7 @@ class Page:
         self.at = [before[0] + len(told), before[1] + len(given), before[2] + 1]
         packet = {"kind": "packet", "to": self.at, "from": before, "now": time.time()}
         packet |= {"run": self.run, "question": 0, "texts": told, "points": given}
-        packet |= self.state(state, **metrics)
+        packet |= self.state(state, **metrics) | ({} if stacks is None else {"stacks": stacks})
         self.page.evaluate("frame => window.heard['msg:custom'](frame, [])", packet)
 
     def next_run(self):
@@ -206,6 +206,17 @@ def test_what_many_tasks_print_alike_is_shown_once(opened, workers, shown):
     assert f"{2 * len(shown)} lines shown · all in" in page.page.locator(".mw").text_content()
     page.page.get_by_role("button", name="worker:1", exact=True).click()
     assert lines.evaluate_all("nodes => nodes.map((n) => n.dataset.task)") == ["worker:1"]
+
+
+def test_stacks_keep_a_distance_from_the_border(opened):
+    """Jupyter takes the padding of all `pre` away."""
+    page = opened(2)
+    page.page.add_style_tag(content=".mw.mw pre, body section pre { padding: 0 }")
+    page.send(stacks="Stacks at 12:00:00\nworker:0 is at main.py:1 in f")
+    text = page.page.locator(".mw section pre")
+    padding = text.evaluate("node => getComputedStyle(node).padding.split(' ').map(parseFloat)")
+    assert min(padding) >= 6
+    page.shot("stacks")
 
 
 def test_a_narrow_page_shows_both_charts(opened):
