@@ -56,7 +56,7 @@ class Means:
 
     def take(self, model: Any) -> None:
         """Take in that a step is done, whose numbers may be read."""
-        self._earlier, self._shared = self._shared, vars(model).get(METRIC_SUMS, NOTHING)
+        self._earlier, self._shared = self._shared, getattr(model, METRIC_SUMS, NOTHING)
 
     def moment(self) -> float | None:
         """When the step ended, in seconds of the last hour, if all workers agree on it."""

@@ -10,7 +10,9 @@ import time
 import pytest
 from reports import packets, run, worker
 
+from mwmagic.dashboard.static import text
 from mwmagic.model.numbers import METRICS_LIMIT, NAME_CHARACTERS
+from mwmagic.words.run import fraction
 from mwmagic.worker import report
 from mwmagic.worker.line import Line
 from mwmagic.worker.outbox import GAP_SECONDS, Outbox
@@ -202,3 +204,12 @@ for step in range(3):
 """
     found, _, _ = run(tmp_path, REPORT + code)
     assert found[-1] == {"kind": "report", "step": 2, "metrics": {"total": 2.0, "single": 2.0}}
+
+
+@pytest.mark.slow
+def test_a_loss_that_diverged_is_pointed_out_although_the_run_finished(cluster):
+    code = f"{REPORT}report(epoch=3, epochs=9, step=85, steps=100, loss=float('nan'))"
+    one = cluster(1).run("main.py", source=code).wait(60)
+    assert one.state == "finished"
+    assert "loss is nan: training diverged" in text(one.status())
+    assert fraction(one.status().tasks["worker:0"]) == pytest.approx(2.85 / 9)
