@@ -8,7 +8,7 @@ from mwmagic.client.cluster import end, running
 from mwmagic.client.lookup import unreachable
 from mwmagic.errors import NoCluster
 from mwmagic.model.text import counted
-from mwmagic.words.host import jobs_words, left_words
+from mwmagic.words.host import idle_words, jobs_words, left_words
 from mwmagic.words.run import headline, longest
 
 from .output import say, show
@@ -54,8 +54,9 @@ def _ps(_given: argparse.Namespace) -> int:
 
 def _kept(cluster: Cluster) -> str:
     """Say what keeps a cluster running."""
-    if cluster.kept is not None:
-        return f"kept for a new owner, {left_words(cluster.kept)}"
+    how = "detached" if cluster.options.detach else "kept for a new owner"
+    if cluster.idle is not None and cluster.kept is not None:
+        return f"{how}, {idle_words(cluster.idle)}, {left_words(cluster.kept)}"
     return "detached" if cluster.options.detach else "owned"
 
 

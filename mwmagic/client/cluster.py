@@ -259,10 +259,16 @@ class Cluster:
     def kept(self) -> float | None:
         """Until when the cluster is kept for a new owner, in seconds of the wall clock.
 
-        None if it is not: it has an owner, is detached, or ended.
+        None if it is not: it has an owner, something runs, it waits for ever, or it ended.
         """
         until: float | None = self._connection.news["cluster"]["kept"]
         return None if self.closed else until
+
+    @property
+    def idle(self) -> float | None:
+        """Since when the cluster has had no owner and run nothing, in seconds of the wall clock."""
+        since: float | None = self._connection.news["cluster"]["idle"]
+        return None if self.closed else since
 
     @property
     def closed(self) -> bool:

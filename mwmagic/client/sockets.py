@@ -12,7 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mwmagic.errors import SupervisorError
+from mwmagic.errors import ClusterError, SupervisorError
+from mwmagic.model.text import encodable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,7 +63,14 @@ def _pattern(name: str, root: Path | None) -> str:
     slug = re.sub(r"[^A-Za-z0-9]+", "-", name)[:16]
     digest = "?" * 8
     if root is not None:
-        digest = hashlib.sha256(f"{name}\0{root.resolve()}".encode()).hexdigest()[:8]
+        try:
+            key = f"{name}\0{root.resolve()}".encode()
+        except UnicodeEncodeError as error:  # frameworks and JSON have no such paths
+            raise ClusterError(
+                f"the path of the directory {encodable(str(root))} is not UTF-8, so no cluster can "
+                "belong to it; rename the directory, or use another"
+            ) from error
+        digest = hashlib.sha256(key).hexdigest()[:8]
     return f"{slug}-{digest}-{'?' * 8}.sock"
 
 

@@ -165,6 +165,17 @@ class ClusterOptions:
         command=False,
         **_ENGINES,
     )
+    idle: float = _option(
+        86400.0,
+        "How long a detached cluster on which nothing runs waits for a new owner before it ends, "
+        "such as 12h; 0 waits for ever.",
+        Repeated.UPDATE,
+        parse=read_duration,
+        allowed="a number of seconds from 0, or typed as 90, 30m or 1h30m",
+        metavar="TIME",
+        configurable=True,
+        command=False,
+    )
     keras: str = _option(
         "auto",
         "Repair Keras 3 for use with several workers (auto), leave it alone (plain), or use "

@@ -16,7 +16,7 @@ __all__ = ["TEXT_BYTES", "beside", "digest"]
 TEXT_BYTES = 2**20
 """How much text of modules a record holds in total; of the others it holds hashes."""
 
-MOST_MODULES = 500
+MODULE_COUNT = 500
 """The most modules that are looked at."""
 
 
@@ -38,11 +38,11 @@ def beside(source: bytes, script: Path) -> dict[str, Path]:
     folder = script.parent
     found: dict[str, Path] = {}
     sources = [source]
-    while sources and len(found) < MOST_MODULES:
+    while sources and len(found) < MODULE_COUNT:
         names = sorted(set(_imported(sources.pop())))
         for path in (path for name in names for path in _files(folder, name)):
             key = str(path.relative_to(folder))
-            if key not in found and path != script and len(found) < MOST_MODULES:
+            if key not in found and path != script and len(found) < MODULE_COUNT:
                 found[key] = path
                 sources.append(_read(path))
     return found

@@ -22,23 +22,25 @@ class Hold:
 
     Attributes
     ----------
-    until : float or None
-        When the time will be over, in seconds of the wall clock; None unless it runs.
+    since, until : float or None
+        When the time began and will be over, in seconds of the wall clock; None unless it runs.
     """
 
     def __init__(self, expired: Callable[[], None]) -> None:
         self._expired = expired
         self._timer: asyncio.TimerHandle | None = None
+        self.since: float | None = None
         self.until: float | None = None
 
     def begin(self, seconds: float) -> None:
         """Begin to wait for an owner."""
         self.end()
         self._timer = asyncio.get_running_loop().call_later(seconds, self._expired)
-        self.until = time.time() + seconds
+        self.since = time.time()
+        self.until = self.since + seconds
 
     def end(self) -> None:
         """Wait no longer."""
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self.until = None
+        self._timer = self.since = self.until = None

@@ -252,10 +252,11 @@ class Supervisor:
     def _keep(self) -> None:
         """Keep the machines for another owner, but only for some time while nothing runs."""
         idle = self._left and (self.run is None or self.run.over)
-        if not idle or not self.options.hold:
+        waits = self.options.hold or (self._place.settled and self.options.idle)
+        if not idle or not waits:
             self._hold.end()
         elif self._hold.until is None and not self._closed.is_set():
-            self._hold.begin(self.options.hold)
+            self._hold.begin(waits)
 
     # Agents.
 
@@ -324,6 +325,7 @@ class Supervisor:
             "shares": self._place.shares,
             "machines": [as_json(machine) for machine in self._place.machines],
             "fetches": self._fetches.as_json(),
+            "idle": self._hold.since,
             "kept": self._hold.until,
         }
         return {"cluster": cluster, "run": self.run.status().as_json() if self.run else None}

@@ -25,6 +25,7 @@ __all__ = [
     "host_tone",
     "host_usage",
     "host_words",
+    "idle_words",
     "jobs_words",
     "left_words",
     "size_words",
@@ -135,6 +136,13 @@ def crowded_words(machines: Iterable[MachineStatus]) -> str:
         f"{tasks} share {counted(cpus, 'CPU')} on {one.name} and take turns: their numbers are "
         f"right, but a step takes {share:.1f} times as long as with a CPU for each, or longer"
     )
+
+
+def idle_words(since: float) -> str:
+    """Say since when nothing has run, given in seconds of the wall clock."""
+    then = time.localtime(since)
+    today = time.strftime("%F", then) == time.strftime("%F")
+    return time.strftime("idle since %H:%M" if today else "idle since %F %H:%M", then)
 
 
 def left_words(until: float) -> str:

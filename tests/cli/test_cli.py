@@ -19,6 +19,7 @@ from processes import alive, eventually, running
 from mwmagic import Cluster, Task, __version__, runs
 from mwmagic.cli import main
 from mwmagic.client.view import TAIL_CHARACTERS
+from mwmagic.errors import ClusterError
 from mwmagic.model.messages import VERSION
 from mwmagic.record import RunDirectory
 
@@ -425,6 +426,37 @@ def test_clusters_are_listed_and_ended(capsys, here):
     mine.close()
     other.close()
     assert main(["ps"]) == 0
+
+
+@pytest.mark.slow
+def test_a_folder_whose_path_is_not_utf8_is_refused_in_a_sentence(here):
+    folder = here / os.fsdecode(b"caf\xe9")
+    folder.mkdir()
+    (folder / "main.py").write_text("print('well')")
+    with started("run", "main.py", cwd=folder) as process:
+        told = process.stderr.read()
+        assert process.wait(30) == 2
+    assert told.startswith("mwmagic: the path of the directory ")
+    assert told.endswith("can belong to it; rename the directory, or use another\n")
+    assert told.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_a_detached_cluster_on_which_nothing_runs_ends_after_its_time(capsys):
+    with pytest.raises(ClusterError, match="idle must be a number of seconds"):
+        Cluster(1, idle=-1)
+    waits = Cluster(1, warm=False, name="waits", detach=True, idle=3600)
+    ends = Cluster(1, warm=False, name="ends", detach=True, idle=1)
+    pid = ends._process.pid
+    ends.run("main.py", source="print('done')").wait()
+    assert waits.idle is None, "its owner is here"
+    waits._connection.close()
+    ends._connection.close()
+    eventually(lambda: not alive(pid), "the end of a cluster that nobody came back to")
+    main(["ps"])
+    shown = capsys.readouterr().out
+    assert re.match(r"waits  1 task  detached, idle since \d\d:\d\d, 59 min left  no run", shown)
+    main(["stop"])
 
 
 @pytest.fixture
