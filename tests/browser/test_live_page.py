@@ -58,6 +58,8 @@ def test_a_session_is_shown_asked_and_interrupted(notebook, shot):
 def test_the_notebook_trains_looks_breaks_debugs_and_plots(notebook, shot):
     shown = nbformat.read(LIVE_CELLS, 4)
     shown.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
+    [debugs] = [cell for cell in shown.cells if cell.source == "# %mw_debug 1"]
+    debugs.source = debugs.source.removeprefix("# ")
     nbformat.write(shown, notebook.path)
     notebook.open().start()
     prompt = notebook.page.locator(".jp-Stdin-prompt", has_text="[1] (Pdb)")

@@ -85,6 +85,16 @@ def test_a_notebook_keeps_only_the_outputs_that_are_compared(name):
         assert all(output.output_type != "error" for output in cell.outputs), cell.source
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_run_all_stops_at_no_prompt_and_every_kill_is_seen_on_a_dashboard(name):
+    asks = ("%mw_debug", "breakpoint(", "input(")
+    for cell in read(name)[1]:
+        lines = cell.source.splitlines()
+        assert not [line for line in lines if line.startswith(asks)]
+        if "cluster.run(" in cell.source and "%mw_kill" in cell.source:
+            assert "%mw_show" in lines, cell.source
+
+
 def test_notebooks_load_the_data_alike():
     loading = {}
     for name in NAMES:
