@@ -106,7 +106,7 @@ class Displays:
         `ask` is called while tasks ask.
         """
         if _in_kernel():
-            show_progress(run, timeout, ask)
+            show_progress(run, timeout, ask, self.watched)
             return
         from mwmagic.dashboard.terminal import live
 

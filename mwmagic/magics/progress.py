@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from IPython.display import display
 
 from mwmagic.model.text import encodable
-from mwmagic.words.run import line, remarks
+from mwmagic.words.run import line, remarks, waiting_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,12 +22,19 @@ UPDATE_SECONDS = 0.5
 """Time between two updates, each of which is saved with the notebook."""
 
 
-def _text(status: RunStatus) -> str:
-    """Return the run's line, with remarks below it."""
+def _text(status: RunStatus, began: float, *, watched: bool) -> str:
+    """Return the run's line, with remarks below it; of a run that a page shows, what stays true.
+
+    A page that is reloaded gets no later text of a cell that was running: the notebook keeps this.
+    """
+    if watched and not status.settled:
+        return waiting_words(status, began)
     return encodable("\n".join([line(status), *remarks(status, timed=False)]))
 
 
-def show_progress(run: Run, timeout: float | None, ask: Callable[[], None]) -> None:
+def show_progress(
+    run: Run, timeout: float | None, ask: Callable[[], None], watched: Callable[[], bool]
+) -> None:
     """Show a run's progress until it is over or kept, or the time is up.
 
     Parameters
@@ -38,9 +45,12 @@ def show_progress(run: Run, timeout: float | None, ask: Callable[[], None]) -> N
         Time limit in seconds.
     ask : callable
         Called while tasks ask.
+    watched : callable
+        Returns whether a page shows the run, which then says more than a line could.
     """
+    began = time.time()
     end = None if timeout is None else time.monotonic() + timeout
-    shown = _text(run.status())
+    shown = _text(run.status(), began, watched=watched())
     handle = display({"text/plain": shown}, raw=True, display_id=True)
     over = False
     while not over and (end is None or time.monotonic() < end):
@@ -50,7 +60,7 @@ def show_progress(run: Run, timeout: float | None, ask: Callable[[], None]) -> N
         over = run.status().settled
         if run.status().asks:
             ask()
-        text = _text(run.status())
+        text = _text(run.status(), began, watched=watched())
         if text != shown and handle is not None:
             handle.update({"text/plain": text}, raw=True)
             shown = text

@@ -96,6 +96,15 @@ def headline(run: RunStatus) -> str:
     return f"run {run.number}: {words(run)}"
 
 
+def waiting_words(run: RunStatus, began: float) -> str:
+    """Say that a cell waits for a run that a page shows, in words that are true later too."""
+    since = time.strftime("%H:%M:%S", time.localtime(began))
+    return (
+        f"waiting for run {run.number} since {since}. Its dashboard does not need this cell: "
+        "interrupt it to go on, and the run continues"
+    )
+
+
 def line(run: RunStatus) -> str:
     """Say in one line where a run is, and how far the first task that reports has come."""
     known = [task.progress for task in run.tasks.values() if task.progress is not None]

@@ -171,6 +171,26 @@ def test_the_end_is_static_text(kernel, tmp_path):
     assert len(json.dumps(kernel.states[-1])) < 10_000
 
 
+def test_a_wait_below_a_dashboard_leaves_nothing_that_is_false_later(kernel, tmp_path):
+    kernel.run(DECLARE)
+    kernel.run(COUNT)
+    kernel.page("page")
+    kernel.until(lambda: kernel.pages[0].header, "the page's first frame")
+    kernel.start("%mw_wait")
+    began = "waiting for run 1 since "
+    kernel.until(lambda: [text for text in texts(kernel) if text.startswith(began)], "the wait")
+    [said] = [text for text in texts(kernel) if text.startswith(began)]
+    assert said.endswith("interrupt it to go on, and the run continues")
+    (tmp_path / "go").touch()
+    kernel.until(lambda: kernel.replied == kernel.request, "the end of the wait")
+    assert [text for text in texts(kernel) if text.startswith(began)] == []
+    assert "run 1: finished  step 300/300" in "".join(texts(kernel))
+
+
+def texts(kernel):
+    return [output["data"].get("text/plain", "") for output in kernel.outputs.values()]
+
+
 def test_the_dashboard_is_below_the_cell_that_launched_last(kernel):
     kernel.run(DECLARE)
     for index in (0, 1):
