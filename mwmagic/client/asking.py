@@ -12,7 +12,7 @@ from mwmagic.words.live import debugged_words, ranks_words
 from .turns import Turns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from mwmagic.model.status import Question
 
@@ -28,13 +28,20 @@ class Asking:
         Prints a line.
     reply : callable
         Called with a task and the answer.
+    printed : callable, optional
+        Returns the lines that a task has printed since it was last asked; a debugger's are shown
+        where one types.
     """
 
     def __init__(
-        self, say: Callable[[str], None], reply: Callable[[str, str | None], None]
+        self,
+        say: Callable[[str], None],
+        reply: Callable[[str, str | None], None],
+        printed: Callable[[str], Iterable[str]] = lambda _: (),
     ) -> None:
         self._say = say
         self._reply = reply
+        self._printed = printed
         self._turns = Turns()
 
     def ask(self, asks: Mapping[str, Question]) -> str | None:
@@ -53,6 +60,9 @@ class Asking:
         others = self._turns.waiting(task, asks)
         if others:
             self._say(f"─ {debugged_words(others, task)}")
+        if asks[task].debugger:
+            for line in self._printed(task):
+                self._say(f"[{ranks_words([task])}] {line}")
         try:
             text: str | None = input(f"[{ranks_words([task])}] {plain(asks[task].prompt)}")
         except EOFError:  # Ctrl-D

@@ -11,6 +11,7 @@ from IPython.core.error import StdinNotImplementedError
 
 from mwmagic.client.arguments import add_env, add_option, reader
 from mwmagic.client.asking import Asking
+from mwmagic.client.following import Following
 from mwmagic.client.inside import check_end
 from mwmagic.errors import BadArguments, WaitInterrupted, WaitTimeout
 from mwmagic.model.cluster import TYPES, Task
@@ -38,6 +39,9 @@ _SECONDS = reader(read_seconds)
 
 TURN_SECONDS = 0.05
 """The pause before it is looked again whose turn it is to ask."""
+
+DEBUGGER_LINES = 3
+"""How much of what a task printed is shown again when it first is in the debugger."""
 
 _NEXT = "`%mw_wait` waits again, `%mw_stop` stops it"
 """The next step while a run is still going."""
@@ -193,7 +197,13 @@ def _wait(session: Session, run: Run, timeout: float | None, *, quiet: bool) -> 
 
 def _answering(session: Session, run: Run) -> Callable[[], None]:
     """Return what asks in the notebook what tasks ask."""
-    asking = Asking(session.say, run.reply)
+    logs: dict[str, Following] = {}
+
+    def printed(task: str) -> list[str]:
+        log = logs.setdefault(task, Following(run, task, tail=DEBUGGER_LINES))
+        return [line for _, line in log.new()]
+
+    asking = Asking(session.say, run.reply, printed)
 
     def ask() -> None:
         asks = run.status().asks

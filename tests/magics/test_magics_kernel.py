@@ -206,6 +206,21 @@ def test_a_wait_without_anyone_to_answer_raises_the_failure(kernel):
     assert kernel.collect(alone).error.startswith("WorkerFailed: run 1 failed: worker:")
 
 
+def test_what_the_debugger_prints_is_shown_where_one_types(kernel):
+    kernel.run(DECLARE)
+    program = "%%mw_worker\nimport os\nrank = int(os.environ['MWMAGIC_TASK'][-1])\nsecret = 6 * 7\n"
+    cell = program + "if rank:\n    breakpoint()\n    print('on')\n"
+    kernel.collect(kernel.client.execute(cell, allow_stdin=True))
+    request = kernel.client.execute("%mw_wait", allow_stdin=True)
+    for answer in ("p secret", "c"):
+        assert kernel.client.get_stdin_msg(timeout=60)["content"]["prompt"] == "[1] (Pdb) "
+        kernel.client.input(answer)
+    waited = kernel.collect(request)
+    assert waited.error is None
+    assert "[1] -> " in waited.text
+    assert "[1] 42\n" in waited.text
+
+
 def test_a_killed_kernel_leaves_nothing(kernel):
     kernel.run(DECLARE)
     kernel.run(SLEEP)
