@@ -219,10 +219,9 @@ def test_one_that_cannot_be_the_programs_is_reported(ways):
     assert line.startswith("mwmagic: your mwmagic.model is not what a worker imports")
 
 
-def test_one_that_a_live_cell_sets_is_an_error_until_the_session_is_reset(changing):
-    cluster = changing.clusters["warm"]
-    eventually(lambda: cluster.machines[0].warm.state == "ready", "a warm process")
-    live = cluster.live()
+def test_one_that_a_live_cell_sets_is_an_error_until_the_session_is_reset(ways):
+    ways.compare("print(1)")  # a warm process that the session's interpreter is forked from
+    live = ways.clusters["warm"].live()
     try:
         with pytest.raises(WorkerFailed, match=f"<cell>:2 sets KERAS_BACKEND {SETS}"):
             live.run(ASSIGNED)
