@@ -533,6 +533,16 @@ def write_log(run, task, attempt, data):
     run.task(Task.parse(task), attempt).log.write_bytes(data)
 
 
+@pytest.mark.slow
+def test_a_reader_that_has_enough_ends_the_logs_without_a_word(recorded):
+    write_log(recorded[1], "worker:0", 1, b"more than a pipe holds\n" * 100_000)
+    with started("logs", "0") as process:
+        assert process.stdout.readline() == "more than a pipe holds\n"
+        process.stdout.close()
+        assert process.stderr.read() == ""
+        assert process.wait(30) == 1
+
+
 def test_logs_are_shown_task_by_task(recorded, capsys):
     first, second = recorded
     write_log(first, "worker:0", 1, b"old\n")
