@@ -73,3 +73,23 @@ def test_what_cannot_be_freed_is_told_once_and_the_session_is_reset(warm_pair):
                 live.run("1")
             live.reset()
             live.run(BUILD)
+
+
+def test_a_task_that_is_freed_leaves_no_noise_and_a_mistyped_name_frees_none(warm_pair):
+    with warm_pair.live() as live:
+        live.run(BUILD)
+        cell, found = live.begin(BOOM), []
+        for _ in live.follow(cell):
+            found += cell.lines()
+        assert cell.freed is not None
+        text = "\n".join(text for _, text in found + cell.lines())
+        for noise in ("Abort", "Restart your program", "Enabling collective ops", "[[{{node"):
+            assert noise not in text
+        ended = [live.process.logs(task).count(b"StartAbort") for task in (0, 1)]
+        assert all(ended), "they are there to be hidden"
+        with pytest.raises(WorkerFailed, match="NameError: name 'histroy' is not defined"):
+            live.pull("histroy")
+        with pytest.raises(WorkerFailed, match="NameError"):
+            live.pull_all("histroy")
+        assert [live.process.logs(task).count(b"StartAbort") for task in (0, 1)] == ended
+        live.run("model.fit(data, verbose=0)")

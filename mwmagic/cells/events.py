@@ -54,10 +54,11 @@ class Ready:
 
 @dataclass(frozen=True)
 class Submit:
-    """A cell is to run on some tasks."""
+    """A cell is to run on some tasks, or on each ``alone``, so that an error does not part them."""
 
     cell: int
     tasks: tuple[str, ...]
+    alone: bool = False
 
 
 @dataclass(frozen=True)

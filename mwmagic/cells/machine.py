@@ -69,6 +69,7 @@ class _Current:
 
     cell: int
     tasks: tuple[str, ...]
+    alone: bool = False
     raised: list[str] = field(default_factory=list)
     finished: list[str] = field(default_factory=list)
     freed: list[str] = field(default_factory=list)
@@ -183,7 +184,7 @@ class Cells:
         answers.append(event.task)
         if not one.pending:
             return self._answered(one)
-        soon = event.raised or one.arrived
+        soon = (event.raised and not one.alone) or one.arrived
         return self._hurry(one) if soon else self._look(one, PATIENCE_SECONDS)
 
     def _of(self, cell: int) -> _Current | None:
@@ -283,7 +284,8 @@ class Cells:
 
     def _answered(self, one: _Current) -> list[CellAction]:
         """Return which tasks were freed, and what brings together tasks that have come apart."""
-        apart = one.raised or one.freed or one.interrupted or one.aborted
+        raised = one.raised and not one.alone
+        apart = raised or one.freed or one.interrupted or one.aborted
         if not apart or not self._can_recover(one):
             return self._end()
         self._epoch += 1
@@ -364,7 +366,7 @@ class Cells:
         if not self._ready.issuperset(self._queue[0].tasks):
             return []
         submit = self._queue.popleft()
-        self._current = _Current(submit.cell, submit.tasks)
+        self._current = _Current(submit.cell, submit.tasks, submit.alone)
         self._busy |= dict.fromkeys(submit.tasks, submit.cell)
         absent = {*self._partners}.difference(submit.tasks)
         partial = absent and not absent.issuperset(self._partners)

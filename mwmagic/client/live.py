@@ -207,7 +207,12 @@ class Live:
         self.close()
 
     def begin(
-        self, source: str, tasks: Sequence[TaskName] | None = None, *, name: str = "<cell>"
+        self,
+        source: str,
+        tasks: Sequence[TaskName] | None = None,
+        *,
+        name: str = "<cell>",
+        alone: bool = False,
     ) -> LiveCell:
         """Send a cell to tasks, and return it while it runs.
 
@@ -219,6 +224,8 @@ class Live:
             The tasks; by default all.
         name : str
             The cell's name in tracebacks.
+        alone : bool
+            Whether each task runs it for itself: an error on one ends no collective of the others.
 
         Raises
         ------
@@ -229,7 +236,7 @@ class Live:
         """
         self._check_open()
         names = self._names(tasks)
-        said = self._connection.converse("cell", tasks=names, name=name, source=source)
+        said = self._connection.converse("cell", tasks=names, name=name, source=source, alone=alone)
         return LiveCell(said, len(names) or len(self._tasks))
 
     def run(
@@ -238,13 +245,14 @@ class Live:
         tasks: Sequence[TaskName] | None = None,
         *,
         name: str = "<cell>",
+        alone: bool = False,
         ask: Callable[[str, str], str | None] = _silent,
     ) -> dict[str, Answer]:
         """Run a cell on tasks, and return their answers.
 
         Parameters
         ----------
-        source, tasks, name
+        source, tasks, name, alone
             See `begin`.
         ask : callable
             Called with a task and its prompt where the cell calls `input`; returns the answer. By
@@ -263,7 +271,7 @@ class Live:
             Ctrl-C, which interrupts the cell on all tasks.
         """
         with Shield() as shield:
-            cell = self.begin(source, tasks, name=name)
+            cell = self.begin(source, tasks, name=name, alone=alone)
             try:
                 with shield.gap:
                     self._answer(cell, ask)

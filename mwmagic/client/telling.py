@@ -13,6 +13,7 @@ from mwmagic.words.live import (
     raised_words,
     ranks_words,
     recovered_words,
+    stopped_words,
     waits_words,
 )
 
@@ -37,6 +38,7 @@ NOTICE_SECONDS = 0.25
 
 CONSEQUENCES: dict[What | None, Callable[[Mapping[str, Any]], str]] = {
     What.WAITS: waits_words,
+    What.STOPPED: stopped_words,
     What.FREED: freed_words,
     What.RECOVERED: recovered_words,
 }

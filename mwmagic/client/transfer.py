@@ -54,7 +54,8 @@ def pull(
 
     pairs = ", ".join(f"{text!r}: ({text}\n)" for text in expressions)
     with _meeting(live) as way:
-        said = live.run(f"{_TASK}.give({way.there!r}, {{{pairs}}});", tasks, name="%mw_pull")
+        source = f"{_TASK}.give({way.there!r}, {{{pairs}}});"
+        said = live.run(source, tasks, name="%mw_pull", alone=True)
         try:
             return {task: parcel.read(str(way.fetch(task))) for task in said}
         except parcel.NotPlain as error:
@@ -75,7 +76,7 @@ def push(live: Live, values: Mapping[str, Any], tasks: Sequence[TaskName] | None
     plain = {one: value for one, value in values.items() if _is_literal(value)}
     source = "".join(f"{one} = {value!r}\n" for one, value in plain.items())
     if len(plain) == len(values):
-        live.run(source, tasks, name=name)
+        live.run(source, tasks, name=name, alone=True)
         return
     try:
         packed = parcel.Parcel({one: values[one] for one in values.keys() - plain.keys()})
@@ -85,7 +86,8 @@ def push(live: Live, values: Mapping[str, Any], tasks: Sequence[TaskName] | None
         chosen = parcel.roomy(list(map(str, way.here)), packed.size)
         packed.write(chosen)
         place = way.bring(chosen, tasks)
-        live.run(f"{source}globals().update({_TASK}.take({place!r}));", tasks, name=name)
+        source += f"globals().update({_TASK}.take({place!r}));"
+        live.run(source, tasks, name=name, alone=True)
 
 
 def _is_literal(value: object) -> bool:
@@ -161,7 +163,7 @@ class _Machines:
         for path in self.here[0].parent.glob(f"{self.here[0].name}*"):
             path.unlink(missing_ok=True)
         with suppress(MwmagicError):  # the session may be over
-            self._live.run(f"{_TASK}.drop({self.there[0]!r});", name="%mw_pull")
+            self._live.run(f"{_TASK}.drop({self.there[0]!r});", name="%mw_pull", alone=True)
 
 
 @contextmanager

@@ -109,6 +109,7 @@ class TensorFlow(Xla):
     }
     continuations = (
         r"To enable the following instructions: ",
+        r"The error could be from a previous operation\. Restart your program to reset\.",
         r"/job:\w+/replica:\d+/task:\d+$",
         r"\s+\[\[(?:\{\{node )?[\w/.:]+(?:\}\})?\]\]",
     )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from mwmagic.frameworks import frameworks
 from mwmagic.frameworks.patterns import alternatives, collected, either
+from mwmagic.model.live import FREED
 
 from .terminal import plain
 
@@ -118,6 +119,8 @@ class Noise:
         return self._after_notice
 
     def _harmless(self, native: re.Match[str], line: str) -> bool:
+        if FREED in line:  # what mwmagic itself has ended, and says so
+            return True
         known = self._signs.harmless.get(native[3])
         if known is not None and known.match(line, native.end()):
             return True

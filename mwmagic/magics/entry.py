@@ -47,6 +47,11 @@ class Entry:
         return "cell" if self.written.startswith("%%") else "line"
 
     @property
+    def _ipython_magic_no_var_expand(self) -> bool:
+        """Whether IPython leaves braces and dollar signs in the line as they are typed."""
+        return find(self.written).parser.typed is not None
+
+    @property
     def __doc__(self) -> str:  # type: ignore[override]
         """Its help."""
         return find(self.written).parser.format_help()

@@ -80,11 +80,17 @@ def mw_live(session: Session, given: Namespace, cell: str) -> Mapping[str, Any]:
 
 
 def _run(
-    session: Session, live: Live, source: str, tasks: Sequence[TaskName] | None, name: str
+    session: Session,
+    live: Live,
+    source: str,
+    tasks: Sequence[TaskName] | None,
+    name: str,
+    *,
+    alone: bool = False,
 ) -> Mapping[str, Answer]:
     """Run a cell, and show all that it shows."""
     with Shield() as shield:
-        cell = live.begin(source, tasks, name=name)
+        cell = live.begin(source, tasks, name=name, alone=alone)
         telling = Telling(live, cell, name, _voice(session))
         try:
             with shield.gap:
@@ -176,7 +182,7 @@ def mw_debug(session: Session, given: Namespace, _cell: str) -> None:
     task = str(find_task(given.task, live.cluster.tasks)) if given.task else next(iter(raised))
     if task not in raised:
         raise BadArguments("\n".join([flawless_words(task), *debug_words(raised)]))
-    _run(session, live, "__import__('pdb').pm()", [task], "%mw_debug")
+    _run(session, live, "__import__('pdb').pm()", [task], "%mw_debug", alone=True)
 
 
 @magic(Parser("%mw_reset", "Give live cells fresh interpreters; all their variables are lost."))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.errors import BadArguments
@@ -18,9 +19,44 @@ if TYPE_CHECKING:
 __all__ = ["mw_pull", "mw_push"]
 
 
+def _is_expression(text: str) -> bool:
+    try:
+        compile(text, "<line>", "eval")
+    except (SyntaxError, ValueError):  # the second of a null byte
+        return False
+    return True
+
+
+def _bare(text: str) -> str:
+    """Return an expression without quotes around the whole, as a shell would want them."""
+    try:
+        held = ast.literal_eval(text)
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return text
+    return held if isinstance(held, str) else text
+
+
+def _settings(words: list[str]) -> list[str]:
+    """Return variables, each with the longest expression that follows its equals sign."""
+    found, words = [], [_bare(word) for word in words]
+    while words:
+        texts = [" ".join(words[: at + 1]) for at in range(len(words))]
+        whole = [at for at, text in enumerate(texts) if _is_setting(text)]
+        at = max(whole, default=0)
+        found.append(texts[at])
+        del words[: at + 1]
+    return found
+
+
+def _is_setting(text: str) -> bool:
+    name, _, expression = text.partition("=")
+    return name.strip().isidentifier() and _is_expression(expression.strip())
+
+
 def _push() -> Parser:
-    parser = Parser("%mw_push", "Set variables in live interpreters to values of the notebook.")
-    what = "A variable, or one with an expression such as lr=0.1."
+    what = "Set variables in live interpreters to values of the notebook."
+    parser = Parser("%mw_push", what, typed=_settings)
+    what = "A variable, or one with an expression such as lr=0.1 or sizes=[1, 2]."
     parser.add_argument("names", nargs="+", metavar="NAME", help=what)
     add_tasks(parser)
     return parser
@@ -36,7 +72,7 @@ def mw_push(session: Session, given: Namespace, _cell: str) -> None:
 
 def _value(session: Session, text: str) -> tuple[str, Any]:
     """Return a variable's name and its value; the text is ``name`` or ``name=expression``."""
-    name, equals, expression = text.partition("=")
+    name, equals, expression = map(str.strip, text.partition("="))
     if not name.isidentifier():
         raise BadArguments(f"{name!r} is not a variable's name; write NAME or NAME=EXPRESSION")
     try:
@@ -51,6 +87,7 @@ def _pull() -> Parser:
         "Bring a value of a live interpreter, as an array, a value of pandas, or plain data; with "
         "--tasks or --type those of several tasks, by task. Without an option it is that of the "
         "first task.",
+        typed=lambda words: [_bare(" ".join(words))] if words else [],
     )
     add = parser.add_argument
     add("expression", metavar="EXPRESSION", help="A variable, or such as history.history.")
@@ -62,6 +99,8 @@ def _pull() -> Parser:
 def mw_pull(session: Session, given: Namespace, _cell: str) -> Any:  # noqa: ANN401 - the user's
     """Return the value; a variable's is stored under its name."""
     live = opened(session)
+    if not _is_expression(given.expression):
+        raise BadArguments(f"`{given.expression}` is not an expression of Python's")
     tasks = chosen(given, live.cluster.tasks)
     if given.tasks is not None or (given.type is not None and given.index is None):
         value = live.pull_all(given.expression, tasks=tasks)

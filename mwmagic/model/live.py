@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CELL_BYTES",
+    "FREED",
     "LIVE_SCRIPT",
     "PARTNERS",
     "PROGRAM_CELL",
@@ -33,6 +34,9 @@ PARTNERS = ("chief:", "worker:")
 PROGRAM_CELL: int = 0
 """The number of a program in place of a cell's: its processes may stay, and then take cells."""
 
+FREED = "freed by mwmagic, as another task does not come to this collective"
+"""What TensorFlow says of a collective that was ended."""
+
 CELL_BYTES = 200_000
 """The longest packet to a task; the system's sockets take 212,992 bytes at once."""
 
@@ -52,6 +56,7 @@ class What(str, Enum):
     became of their state (see `mwmagic.cells.events.Freed` and `Recovered`). ``done``: it is over,
     ``why`` (see
     `mwmagic.cells.events.End`), and the tasks that are ``unanswered`` did not answer.
+    ``stopped``: a ``task`` is stopped by a signal; its ``pid``, and the machine if it is ``away``.
     ``looked``: what a task ``found`` of a name, or None where no task is idle.
     """
 
@@ -62,6 +67,7 @@ class What(str, Enum):
     ANSWER = "answer"
     LOOKED = "looked"
     WAITS = "waits"
+    STOPPED = "stopped"
     REFUSED = "refused"
     FREED = "freed"
     RECOVERED = "recovered"

@@ -55,7 +55,7 @@ _REQUESTS: dict[str, Fields] = {
         "keep": bool,
         "answered": bool,
     },
-    "cell": {"tasks": list, "name": str, "source": str},
+    "cell": {"tasks": list, "name": str, "source": str, "alone": bool},
     "look": {"tasks": list, "wanted": str, "text": str},
     "interrupt": {"cell": int},
     "reply": {"task": str, "text": wire.MAYBE_STR},

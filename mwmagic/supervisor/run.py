@@ -30,10 +30,11 @@ from .exits import Exits
 from .furthest import Comparison
 from .limits import job_limits
 from .measurements import Measurements
+from .packets import is_live
 from .process import is_over
 from .processes import Processes
 from .reports import TooLate
-from .session import LiveSession, is_live
+from .session import LiveSession
 from .stalls import Stalls
 from .timers import Timers
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections import deque
 from dataclasses import dataclass, field, fields, replace
@@ -12,9 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from mwmagic import cells as c
 from mwmagic.agent.wire import parsed
-from mwmagic.errors import BadArguments, SupervisorError
+from mwmagic.errors import SupervisorError
 from mwmagic.model.live import (
-    CELL_BYTES,
     PARTNERS,
     PROGRAM_CELL,
     Answer,
@@ -25,6 +23,8 @@ from mwmagic.model.live import (
 )
 from mwmagic.model.position import Whereabouts
 from mwmagic.model.status import LastRaised, LiveStatus, Question
+
+from .packets import check_fits, kind_of, packet_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     Report = Callable[[What, dict[str, Any]], None]
 
-__all__ = ["LiveSession", "is_live"]
+__all__ = ["LiveSession"]
 
 NOTED_CHARACTERS = 500
 """The most of an exception's text that the record keeps beside the log."""
@@ -54,36 +54,14 @@ UNSAVED_SECONDS = 0.1
 WAITING_CORES = 0.1
 """The processor time per second below which a task only waits; TensorFlow's threads poll."""
 
+STOPPED_LOOKS = 2
+"""How often in a row a task is seen stopped, a second apart, before that is told."""
+
 DEBUGGER_LOOK_SECONDS = 1.0
 """The pause before it is found out which tasks wait for one in the debugger."""
 
 DEBUGGER_LOOKS = 5
 """How often that is done at most while one question waits for its answer."""
-
-
-_HEAD = '{"live": '
-"""How packets begin that are about cells."""
-
-
-def is_live(packet: str) -> bool:
-    """Return whether a packet on a worker's line is about cells."""
-    return packet.startswith(_HEAD)
-
-
-def _packet(order: Message) -> str:
-    """Return an order as a packet, with as few bytes as its text has."""
-    text = json.dumps(order, ensure_ascii=False)
-    try:
-        text.encode()
-    except UnicodeEncodeError:  # a half of a pair of surrogates
-        return json.dumps(order)
-    return text
-
-
-def _check_fits(packet: str, what: str, remedy: str) -> None:
-    size = len(packet.encode())
-    if size > CELL_BYTES:
-        raise BadArguments(f"{what} has {size:,} bytes, and {CELL_BYTES:,} are the limit; {remedy}")
 
 
 def _rejoined(task: str, cell: int, said: Message) -> c.Rejoined:
@@ -142,6 +120,7 @@ class _Cell:
     attempt: int = 0
     waits_told: bool = False
     moments: dict[str, float] = field(default_factory=dict)
+    stopped: dict[str, int] = field(default_factory=dict)  # how often in a row it was seen so
 
     def kept(self, number: int, why: str) -> KeptCell:
         """Return what the record keeps of it."""
@@ -231,7 +210,9 @@ class LiveSession:
 
     # Requests.
 
-    def submit(self, tasks: Sequence[str], name: str, source: str, report: Report) -> None:
+    def submit(
+        self, tasks: Sequence[str], name: str, source: str, report: Report, *, alone: bool
+    ) -> None:
         """Run a cell on some tasks as soon as they can.
 
         Parameters
@@ -242,6 +223,8 @@ class LiveSession:
             The cell's name in tracebacks, and its code.
         report : callable
             Called with what happens to it and the particulars, as `What` says.
+        alone : bool
+            Whether each task runs it for itself, so that an error on one does not part them.
 
         Raises
         ------
@@ -249,11 +232,11 @@ class LiveSession:
             The cell is too long.
         """
         number = self._number + 1
-        packet = _packet({"do": "cell", "cell": number, "name": name, "source": source})
-        _check_fits(packet, "the cell", "put the code in a module and import that")
+        packet = packet_of({"do": "cell", "cell": number, "name": name, "source": source})
+        check_fits(packet, "the cell", "put the code in a module and import that")
         self._number = number
         cell = self._cells[number] = _Cell(tasks, name, source, packet, report)
-        self._handle(c.Submit(number, tuple(tasks)))
+        self._handle(c.Submit(number, tuple(tasks), alone))
         if number in self._cells and not cell.begun:
             report(What.QUEUED, {"cell": number})
 
@@ -296,7 +279,7 @@ class LiveSession:
         if task not in self._asking:
             raise SupervisorError(f"{task} asks nothing")
         order = {"do": "reply", "text": text}
-        _check_fits(_packet(order), "the answer", "let the program read a long text from a file")
+        check_fits(packet_of(order), "the answer", "let the program read a long text from a file")
         self._asked_no_more(task)
         self._tell(task, order)
 
@@ -341,7 +324,7 @@ class LiveSession:
         try:
             self._read(process, event)
         except Exception as error:
-            kind = event["data"].removeprefix(_HEAD).lstrip('"').partition('"')[0]
+            kind = kind_of(event["data"])
             self._unread(process, kind, event["size"], error)
             raise
 
@@ -461,6 +444,21 @@ class LiveSession:
         self._used[task] = (cpu, time)
         idle = time > then and cpu - before < WAITING_CORES * (time - then)
         (self._idle.add if idle else self._idle.discard)(task)
+        self._notice_stop(process)
+
+    def _notice_stop(self, process: TaskProcess) -> None:
+        """Report that a task in a cell is stopped by a signal, once it was seen so twice."""
+        task = str(process.task)
+        cell = self._cells.get(self._machine.busy.get(task, PROGRAM_CELL))
+        if cell is None:
+            return
+        if process.usage.get("state") != "T":
+            cell.stopped.pop(task, None)
+            return
+        cell.stopped[task] = cell.stopped.get(task, 0) + 1
+        if cell.stopped[task] == STOPPED_LOOKS:
+            told = {"task": task, "pid": process.pid, "away": process.away}
+            cell.report(What.STOPPED, told)
 
     def exited(self, process: TaskProcess) -> None:
         """Note that a process has ended, and with it the session if it was one of its tasks."""
@@ -593,7 +591,7 @@ class LiveSession:
             self._doing[task] = replace(self._doing[task], **changes)
 
     def _tell(self, task: str, order: Message, cell: int = 0) -> None:
-        self._processes.tell([self._process(task)], _packet(order), cell)
+        self._processes.tell([self._process(task)], packet_of(order), cell)
 
     def _process(self, task: str) -> TaskProcess:
         return self._processes.named(task)

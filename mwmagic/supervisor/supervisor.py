@@ -543,7 +543,8 @@ class Supervisor:
         run = self._active()
         names = self._names(message["tasks"])
         report = partial(client.tell, message["id"])
-        run.session.submit(names, message["name"], message["source"], report)
+        cell = message["name"], message["source"]
+        run.session.submit(names, *cell, report, alone=message["alone"])
         self._changed()
 
     def _names(self, tasks: list[str]) -> list[str]:

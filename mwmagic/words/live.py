@@ -29,6 +29,7 @@ __all__ = [
     "ranks_words",
     "recovered_words",
     "session_words",
+    "stopped_words",
     "stuck_words",
     "unanswerable_words",
     "unkept_words",
@@ -110,6 +111,15 @@ def waits_words(said: Mapping[str, Any]) -> str:
     """Say which tasks wait inside the framework, for which, and why they are not freed."""
     text, why = _waits(said), BOUND_BY.get(said.get("why") or "")
     return f"{text}; {why}" if why else text
+
+
+def stopped_words(said: Mapping[str, Any]) -> str:
+    """Say that a task is stopped by a signal, and how it goes on."""
+    where = f" on {said['away']}" if said["away"] else ""
+    return (
+        f"{said['task']} is stopped by a signal (SIGSTOP); `kill -CONT {said['pid']}`{where} "
+        "resumes it"
+    )
 
 
 def _waits(said: Mapping[str, Any]) -> str:

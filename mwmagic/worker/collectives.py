@@ -9,22 +9,24 @@ TensorFlow is named in `PRIVATE`. Where one of these names is gone nothing is fr
 from __future__ import annotations
 
 import inspect
+import logging
 import os
 import sys
 import time
+from contextlib import contextmanager
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from mwmagic.model import variables
-from mwmagic.model.live import PARTNERS
+from mwmagic.model.live import FREED, PARTNERS
 from mwmagic.repairs import tracked
 from mwmagic.repairs.imports import after_import
 
 from . import strategies
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from types import FrameType
 
 __all__ = ["FREED", "PRIVATE", "Collectives"]
@@ -50,9 +52,6 @@ PRIVATE = (
     (tracked.KEYS[0], f"{tracked.KEYS[1]}._lock"),
 )
 """The names of TensorFlow's that are used here and in `mwmagic.repairs.commit`: module, name."""
-
-FREED = "freed by mwmagic, as another task does not come to this collective"
-"""What TensorFlow says of a collective that was ended."""
 
 UNAVAILABLE_CODE = 14
 """TensorFlow's code for the error of a collective that was ended."""
@@ -267,7 +266,8 @@ def rejoin(epoch: int) -> dict[str, int] | None:
         return None
     _end_all(found)
     found.executor.clear_error()
-    found.enable_collective_ops(found._collective_ops_server_def)
+    with _unwarned():
+        found.enable_collective_ops(found._collective_ops_server_def)
     first = SKIPPED_KEYS + epoch % KEYED_EPOCHS * EPOCH_KEYS
     for keys in tracked.tracked_keys():
         with keys._lock:
@@ -279,6 +279,21 @@ def rejoin(epoch: int) -> dict[str, int] | None:
 
     count = commit.counters()
     return {} if count is None else count.read()
+
+
+@contextmanager
+def _unwarned() -> Iterator[None]:
+    """Leave out TensorFlow's warning that this may harm tensors made before, which it does not."""
+    logger = logging.getLogger("absl")
+
+    def none_of_it(_record: logging.LogRecord) -> bool:
+        return False
+
+    logger.addFilter(none_of_it)
+    try:
+        yield
+    finally:
+        logger.removeFilter(none_of_it)
 
 
 def _end_all(found: Any) -> None:

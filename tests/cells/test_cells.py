@@ -392,3 +392,21 @@ class Promises(RuleBasedStateMachine):
 
 TestPromises = Promises.TestCase
 TestPromises.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+
+def test_an_error_of_a_task_that_runs_alone_ends_no_collectives():
+    cells = living(partners=TWO)
+    assert kinds(cells.handle(Submit(1, TWO, alone=True))) == [Tell, Tell]
+    assert cells.handle(Answered("worker:1", 1, raised=True)) == [Await(1, 2.0, "look")]
+    assert cells.handle(Answered("worker:0", 1, raised=False)) == [Done(1)]
+
+
+def test_a_task_that_runs_alone_and_waits_in_a_collective_is_freed():
+    cells = living(partners=TWO)
+    assert kinds(cells.handle(Submit(1, ("worker:0",), alone=True))) == [Tell, Await]
+    waiting = frozenset({"worker:0"})
+    assert kinds(looked(cells, waiting, waiting)) == [Await]
+    assert Abort("worker:0", 1) in looked(cells, waiting, waiting)
+    assert Rejoin("worker:1", 1, 1) in cells.handle(
+        Answered("worker:0", 1, raised=True, freed=True)
+    )

@@ -564,3 +564,21 @@ def test_a_task_that_ends_without_a_word_shows_no_other_cells_lines(live):
         live.run("if rank: os._exit(3)")
     assert "worker:1 exited with code 3" in str(failed.value)
     assert "long ago" not in str(failed.value)
+
+
+def test_a_task_that_is_stopped_is_told_within_seconds(live):
+    pid = live.process.status().tasks["worker:1"].pid
+    cell = live.begin("import time\nwhile 'go' not in globals(): time.sleep(0.05)")
+    while not cell.number:
+        cell.news()
+    os.kill(pid, signal.SIGSTOP)
+    until, told = time.monotonic() + 20, []
+    try:
+        while not told and time.monotonic() < until:
+            news = cell.news(0.1)
+            told += [news[1]] if news is not None and news[0] is What.STOPPED else []
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert told == [{"task": "worker:1", "pid": pid, "away": None}]
+    live.interrupt(cell)
+    assert cell.over

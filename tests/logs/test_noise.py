@@ -222,3 +222,26 @@ def test_a_fold_shows_a_line_as_early_as_it_can():
 def test_garbage_never_raises(lines):
     count = sum(part.count if isinstance(part, Hidden) else 1 for part in fold(lines))
     assert count == len(lines)
+
+
+OURS = """\
+E0000 00:00:1795798930.776541   28375 base_collective_executor.cc:252] BaseCollectiveExecutor::\
+StartAbort UNAVAILABLE: freed by mwmagic, as another task does not come to this collective
+E0000 00:00:1795798930.776636   28375 ring_alg.cc:291] Aborting RingReduce with UNAVAILABLE: \
+Collective ops is aborted by: freed by mwmagic, as another task does not come to this collective
+The error could be from a previous operation. Restart your program to reset. [type.googleapis]
+W0000 00:00:1795798930.776677   31916 local_rendezvous.cc:412] Local rendezvous is aborting with \
+status: UNAVAILABLE: Collective ops is aborted by: freed by mwmagic, as another task does not \
+come to this collective
+The error could be from a previous operation. Restart your program to reset.
+\t [[{{node CollectiveReduceV2}}]] [type.googleapis.com/tensorflow.DerivedStatus='']
+"""
+
+
+def test_what_we_have_ended_ourselves_is_folded():
+    noise = Noise()
+    lines = OURS.splitlines()
+    assert [line for line in lines if not noise.hides(line)] == []
+    foreign = [line.replace("freed by mwmagic", "Connection reset by peer") for line in lines]
+    assert foreign[0] in [line for line in foreign if not noise.hides(line)]
+    assert not Noise().hides(lines[2]), "a user may print it"

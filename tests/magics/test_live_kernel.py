@@ -217,6 +217,44 @@ def test_a_session_becomes_a_program_also_in_the_next_kernel(kernel, tmp_path):
     assert (tmp_path / "again.py").read_text() == text
 
 
+TYPED = {
+    "%mw_push s='a b'  # a text": {"s": "a b"},
+    '%mw_push lr="adam" x=[1, 2, 3] --index 1 t=(1, "b c")': {
+        "lr": "adam",
+        "x": [1, 2, 3],
+        "t": (1, "b c"),
+    },
+    "%mw_push d={'a': [1, 2], '$HOME': \"it's\"} n = 1 + 2": {
+        "d": {"a": [1, 2], "$HOME": "it's"},
+        "n": 3,
+    },
+    "%mw_push k e=0 if k else 1 f=max(k, 2)": {"k": 5, "e": 0, "f": 5},
+}
+"""Variables that are pushed as Python writes them, and what they are then."""
+
+
+def test_expressions_are_taken_as_they_are_typed(kernel):
+    kernel.run(DECLARE)
+    kernel.run(RANK)
+    kernel.run("k = 5")
+    for line, expected in TYPED.items():
+        assert kernel.run(line).error is None, line
+        for name, value in expected.items():
+            assert kernel.run(f"%mw_pull {name} --index 1").value == repr(value), line
+    assert kernel.run("%mw_pull d['a'][-1] + k --index 1").value == "7"
+    assert kernel.run("%mw_pull --index 1 {'a b': k}['a b'] # the same").value == "5"
+    assert kernel.run("%mw_pull \"'s' in globals()\" --index 1").value == "True"
+    assert kernel.run("%mw_pull k +").error == (
+        "BadArguments: `k +` is not an expression of Python's"
+    )
+    assert kernel.run("%mw_pull k --idex 1").error.startswith("BadArguments: %mw_pull: unrecog")
+    assert kernel.run("%mw_push x=[1").error.startswith("BadArguments: x=[1: SyntaxError")
+    kernel.run("loop = []; loop.append(loop)")
+    assert kernel.run("%mw_push loop").error == (
+        "BadArguments: loop holds itself, or is nested too deeply"
+    )
+
+
 def test_names_in_live_cells_are_those_of_the_tasks(kernel):
     kernel.run("model = 'the notebook has another one'")
     kernel.run(DECLARE)

@@ -11,6 +11,7 @@ from mwmagic.words.live import (
     freed_words,
     ranks_words,
     recovered_words,
+    stopped_words,
     waits_words,
 )
 
@@ -139,4 +140,11 @@ def test_why_a_cell_failed_in_which_none_raised_of_itself():
     assert failed_words([freed, own], [], "In [7]").startswith("worker:1 raised E: bad (In [7]")
     assert failed_words([freed], [], "In [7]") == (
         "worker:0 waited in a collective for ever. All variables are kept"
+    )
+
+
+@pytest.mark.parametrize(("away", "where"), [(None, ""), ("node2", " on node2")])
+def test_a_task_that_is_stopped_and_how_it_goes_on(away, where):
+    assert stopped_words({"task": "worker:1", "pid": 7, "away": away}) == (
+        f"worker:1 is stopped by a signal (SIGSTOP); `kill -CONT 7`{where} resumes it"
     )
