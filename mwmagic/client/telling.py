@@ -15,9 +15,11 @@ from mwmagic.words.live import (
     recovered_words,
     stopped_words,
     waits_words,
+    widget_words,
 )
 
 from .asking import Asking
+from .flood import Flood
 from .live import LISTEN_SECONDS
 
 if TYPE_CHECKING:
@@ -32,6 +34,9 @@ __all__ = ["Telling", "Voice"]
 _SILENT = (What.BEGUN, What.ANSWER, What.DONE)
 """The news after which no log is read, as that takes time: the first two say nothing of the output,
 and after the last one all logs are read anyway."""
+
+WIDGET = "application/vnd.jupyter.widget-view+json"
+"""The MIME type of a widget, which says only where in its kernel the widget's model is."""
 
 NOTICE_SECONDS = 0.25
 """How long an exception waits for the same of other tasks before it is told."""
@@ -107,6 +112,7 @@ class Telling:
         self._size = len(live.cluster.tasks)
         self._notices = Notices()
         self._asks: dict[str, Question] = {}
+        self._flood = Flood(voice.say)
         self._asking = Asking(voice.say, live.reply)
         self._printed = time.monotonic()
 
@@ -119,7 +125,7 @@ class Telling:
                 self._printed = time.monotonic()
             if what is What.SHOW and isinstance(said["value"], dict):
                 self._head([said["task"]], several=self._size > 1)
-                self._voice.show(said["value"])
+                self._show(said["value"])
             if what is What.ASK:
                 question = Question(said["prompt"], debugger=said["debugger"])
                 self._asks[said["task"]] = question
@@ -140,13 +146,17 @@ class Telling:
     def interrupted(self) -> None:
         """Show what was left to tell when the cell was interrupted."""
         self.lines()
+        self._flood.release()
         if self._cell.recovered is not None:
             self._voice.say(f"─ {recovered_words(self._cell.recovered)}")
 
     def lines(self, *, every: bool = False) -> None:
         """Show the lines that are due, or every one."""
+        self._flood.pass_time(time.monotonic())
         for tasks, text in self._cell.lines(every=every):
-            self._voice.say(text if self._size == 1 else f"[{ranks_words(tasks)}] {text}")
+            self._flood.take(text if self._size == 1 else f"[{ranks_words(tasks)}] {text}")
+        if every or self._cell.over:
+            self._flood.release()
 
     def _head(self, tasks: Sequence[str], *, several: bool) -> None:
         """Name the tasks that what follows comes from, where it may come from others."""
@@ -174,4 +184,12 @@ class Telling:
         for value, tasks in groups:
             if value:
                 self._head(tasks, several=len(groups) > 1)
-                self._voice.show(value)
+                self._show(value)
+
+    def _show(self, value: Mapping[str, Any]) -> None:
+        """Display a value; a widget would load forever, as its model is not in this kernel."""
+        if WIDGET in value:
+            text = widget_words(str(value.get("text/plain", "")))
+            value = {**value, "text/plain": text}
+            del value[WIDGET]
+        self._voice.show(value)

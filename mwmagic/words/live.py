@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from mwmagic.model.text import counted
+
 from .names import names_words
 
 if TYPE_CHECKING:
@@ -29,12 +31,14 @@ __all__ = [
     "ranks_words",
     "recovered_words",
     "session_words",
+    "skipped_words",
     "stopped_words",
     "stuck_words",
     "unanswerable_words",
     "unkept_words",
     "unknown_words",
     "waits_words",
+    "widget_words",
     "withdrawn_words",
 ]
 
@@ -120,6 +124,16 @@ def stopped_words(said: Mapping[str, Any]) -> str:
         f"{said['task']} is stopped by a signal (SIGSTOP); `kill -CONT {said['pid']}`{where} "
         "resumes it"
     )
+
+
+def skipped_words(count: int) -> str:
+    """Say that lines are not shown, as they are too many for a notebook."""
+    return f"… {counted(count, 'line')} left out here; `%mw_logs` shows them"
+
+
+def widget_words(text: str) -> str:
+    """Say what stands for a widget."""
+    return f"{text}\n… a widget, which the notebook cannot show: it lives in the task's process"
 
 
 def _waits(said: Mapping[str, Any]) -> str:

@@ -217,6 +217,22 @@ def test_a_session_becomes_a_program_also_in_the_next_kernel(kernel, tmp_path):
     assert (tmp_path / "again.py").read_text() == text
 
 
+def test_many_lines_and_widgets_are_shown_as_far_as_a_notebook_can(kernel):
+    kernel.run(DECLARE)
+    kernel.run(RANK)
+    result = kernel.run("%%mw_live --index 1\nfor n in range(300_000): print('line', n)", 120)
+    lines = result.text.splitlines()
+    assert (result.error, lines[0], lines[-1]) == (None, "[1] line 0", "[1] line 299999")
+    assert len(result.text) < 500_000
+    assert [line for line in lines if "lines left out here; `%mw_logs` shows them" in line]
+    widget = "class W:\n    def __repr__(self):\n        return 'W()'\n"
+    widget += "    def _repr_mimebundle_(self, **_):\n"
+    widget += "        return {'application/vnd.jupyter.widget-view+json': {'model_id': 'x'}}\nW()"
+    [*_, data] = kernel.run(f"%%mw_live --index 1\n{widget}").shown.values()
+    assert list(data) == ["text/plain"]
+    assert data["text/plain"].startswith("W()\n… a widget, which the notebook cannot show")
+
+
 TYPED = {
     "%mw_push s='a b'  # a text": {"s": "a b"},
     '%mw_push lr="adam" x=[1, 2, 3] --index 1 t=(1, "b c")': {
