@@ -95,7 +95,7 @@ class Client:
     async def launch(self, folder):
         order = {"script": "main.py", "source": TASK, "args": [], "env": dict(os.environ)}
         order |= {"given": {}, "draft": "", "cell": "", "notebook": [], "options": {}}
-        order |= {"live": False, "keep": False, "answered": False}
+        order |= {"live": False, "keep": False, "answered": False, "attributes": {}}
         await self.ask("launch", tasks=[], cwd=str(folder), **order)
 
 

@@ -14,7 +14,7 @@ from speaker import ZYGOTE, state
 BOOTSTRAP = """
 import sys
 
-def preload():
+def preload(*_):
     pass
 
 remember = preload
