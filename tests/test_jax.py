@@ -67,6 +67,7 @@ def test_data_and_model_parallel_and_an_exception(cluster, tmp_path):
     gang = cluster(2, framework="jax", devices=4, warm=True)
     done = gang.run("main.py").wait()
     first, second = (done.logs(index).decode() for index in range(2))
+    assert "proxy" not in first + second, "JAX does not warn of what mwmagic sets"
     losses = re.findall("^losses .*", first, re.MULTILINE)
     assert losses == re.findall("^losses .*", second, re.MULTILINE)
     assert len(losses) == 2

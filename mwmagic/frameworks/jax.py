@@ -36,8 +36,6 @@ class Jax(Xla):
     addresses = ("KERAS_DISTRIBUTION_JOB_ADDRESSES", "JAX_COORDINATOR_ADDRESS")
     keras_backend = "jax"
 
-    # JAX would warn about `no_grpc_proxy`, which mwmagic sets to bypass any proxy.
-    defaults: ClassVar[Mapping[str, str]] = {"JAX_CHECK_PROXY_ENVS": "false"}
     device_variable = "JAX_NUM_CPU_DEVICES"
     early = (*Xla.early, "JAX_")
     imports_set: ClassVar[Mapping[str, str]] = {"TF_CPP_MIN_LOG_LEVEL": "1"}  # jax/__init__.py

@@ -95,6 +95,7 @@ def _install(*, observed: bool) -> None:
     mode = _mode()
     repairs.install(mode, announce)
     after_import("tensorflow", _prepare_tensorflow)
+    after_import("jax", _prepare_jax)
     if mode != "plain":
         for name in _KERAS:
             after_import(name, _prepare_observed if observed else _prepare_keras)
@@ -109,6 +110,14 @@ def _prepare_tensorflow(_: ModuleType) -> None:
         coordination.install(heartbeat)
     iterators.install()
     strategies.install()
+
+
+def _prepare_jax(jax: ModuleType) -> None:
+    """Have JAX not warn of `no_grpc_proxy`, which the supervisor sets to bypass any proxy."""
+    try:  # noqa: SIM105 - `contextlib` takes a while to import
+        jax.config.update("jax_check_proxy_envs", False)  # noqa: FBT003 - JAX reads no variable
+    except AttributeError:  # another version of JAX
+        pass
 
 
 def _prepare_keras(keras: ModuleType) -> None:
