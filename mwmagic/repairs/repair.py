@@ -6,7 +6,7 @@ from __future__ import annotations
 import inspect
 from dataclasses import dataclass
 from enum import Enum
-from functools import cache
+from functools import cache, update_wrapper
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.errors import MwmagicError
@@ -186,9 +186,5 @@ def is_from_keras(one: Any) -> bool:
 
 
 def replace(owner: Any, name: str, replacement: Callable[..., Any]) -> None:
-    """Put a function in another's place, under its name and with its documentation."""
-    original = getattr(owner, name)
-    replacement.__name__ = name
-    replacement.__qualname__ = original.__qualname__
-    replacement.__doc__ = original.__doc__
-    setattr(owner, name, replacement)
+    """Put a function in another's place; to `inspect` and `pickle` it is as the other."""
+    setattr(owner, name, update_wrapper(replacement, getattr(owner, name)))

@@ -20,32 +20,36 @@ if TYPE_CHECKING:
 
 __all__ = ["install"]
 
+_PYTHONS = sys.__unraisablehook__
+
 
 def install() -> None:
     """Print what nothing catches outside the main thread's code."""
     after_import("threading", _watch_threads)
-    sys.unraisablehook = _unraisable
+    sys.unraisablehook = sys.__unraisablehook__ = _unraisable
 
 
 def _watch_threads(module: ModuleType) -> None:
-    vars(module).update(excepthook=_thread)
+    hook = getattr(module, "excepthook", None)
+    if hook is None:  # a module of the user's
+        return
+    from functools import update_wrapper
 
+    def thread(args: threading.ExceptHookArgs) -> None:
+        error, one = args.exc_value, args.thread
+        if isinstance(error, SystemExit) or error is None or one is None or sys.stderr is None:
+            hook(args)
+        else:
+            _print(f"Exception in thread {one.name}:", error, chain=True)
 
-def _thread(args: threading.ExceptHookArgs) -> None:
-    """Print what a thread raised, as `threading` does."""
-    import threading
-
-    error, thread = args.exc_value, args.thread
-    if isinstance(error, SystemExit) or error is None or thread is None or sys.stderr is None:
-        threading.__excepthook__(args)
-    else:
-        _print(f"Exception in thread {thread.name}:", error, chain=True)
+    update_wrapper(thread, hook)
+    vars(module).update(excepthook=thread, __excepthook__=thread)  # by which programs restore it
 
 
 def _unraisable(args: sys.UnraisableHookArgs) -> None:
     """Print what an exit handler or a finalizer raised, as the interpreter does."""
     if args.exc_value is None or sys.stderr is None or sys.is_finalizing():
-        sys.__unraisablehook__(args)
+        _PYTHONS(args)
     else:
         about = "" if args.object is None else f" {_shown(args.object)}"
         title = f"{args.err_msg or 'Exception ignored in'}:{about}"

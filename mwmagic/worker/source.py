@@ -61,10 +61,13 @@ def _keep_lines(script: str, source: bytes, linecache: ModuleType) -> None:
 
     TensorFlow's AutoGraph reads them again before it transforms a function.
     """
+    import functools
+
     update, size, lines = getattr(linecache, "updatecache", None), len(source), _lines(source)
     if update is None:
         return  # a module of the user's own that has this name
 
+    @functools.wraps(update)
     def updatecache(filename: str, module_globals: dict[str, object] | None = None) -> list[str]:
         if filename != script:
             found: list[str] = update(filename, module_globals)

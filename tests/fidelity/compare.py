@@ -118,10 +118,11 @@ class Ways:
             cluster.close()
 
     def _environment(self):
-        """Return what a cold worker inherits, without what is for its own code."""
+        """Return what a cold worker inherits, without what prepares it and its children."""
         cluster = self.clusters["cold"]
         run = cluster.run("main.py", source=ENVIRONMENT, cwd=self._folder).wait(LIMIT_SECONDS)
         env = json.loads(run.logs(0))
+        del env["PYTHONPATH"]
         return {name: value for name, value in env.items() if not name.startswith("MWMAGIC_")}
 
     def outcomes(self, program: Program, *, warm: bool | None = True) -> dict[str, Outcome]:

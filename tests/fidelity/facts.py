@@ -286,6 +286,26 @@ PYTHON = {
 """Programs that need Python only."""
 
 FRAMEWORKS = {
+    "signatures and documentation": """
+        import inspect, keras, linecache, multiprocessing.spawn, sys, tensorflow, threading
+        OF = "keras.", "tensorflow.python.distribute", "linecache", "multiprocessing"
+        said = {}
+        def about(one):
+            if isinstance(one, property): one = one.fget
+            if isinstance(one, (classmethod, staticmethod)): one = one.__func__
+            if not inspect.isfunction(one) or id(one) in said: return
+            try: signature = inspect.signature(one)
+            except (TypeError, ValueError): signature = None
+            said[id(one)] = str((one.__module__, one.__qualname__, one.__name__, signature, one.__doc__))
+        for module in [module for name, module in sorted(sys.modules.items()) if name.startswith(OF)]:
+            for value in [*vars(module).values()]:
+                if isinstance(value, type):
+                    for name, method in [*vars(value).items()]:
+                        if name[0] != '_' or name[:2] == '__': about(method)
+                elif inspect.isfunction(value): about(value)
+        print(threading.excepthook is threading.__excepthook__, sys.unraisablehook is sys.__unraisablehook__)
+        print(*sorted({*said.values()}), sep='\\n')
+    """,
     "seeds": """
         import random, numpy as np, tensorflow as tf, keras
         keras.utils.set_random_seed(3)

@@ -44,8 +44,8 @@ model = build()
 backup = keras.callbacks.BackupAndRestore("backup", save_freq=1)
 options = {"batch_size": 4, "initial_epoch": 2, "epochs": 4, "verbose": 0}
 model.fit(x, y, callbacks=[backup, Notes()], **options)
-module = Trainer._make_function.__module__
-print(json.dumps({"losses": losses, "epochs": epochs, "module": module}))
+file = Trainer._make_function.__code__.co_filename
+print(json.dumps({"losses": losses, "epochs": epochs, "file": file}))
 """
 
 
@@ -73,5 +73,5 @@ def test_numbers_and_files_are_those_of_plain_keras(outcome, case):
 
 
 def test_an_unknown_keras_keeps_its_functions(outcome):
-    assert outcome["repaired"]["module"].startswith("mwmagic.")
-    assert outcome["edited"]["module"].startswith("keras.")
+    assert "/mwmagic/repairs/" in outcome["repaired"]["file"]
+    assert "/keras/src/" in outcome["edited"]["file"]

@@ -123,7 +123,7 @@ import mwmagic.keras
 import tensorflow as tf
 tf.keras.Model
 from mwmagic.repairs.parts import TensorFlowTrainer as Trainer
-print(Trainer.evaluate.__module__, Trainer._make_function.__module__)
+print(Trainer.evaluate.__module__, Trainer._make_function.__code__.co_filename)
 repaired = Trainer._make_function
 from mwmagic import repairs as package
 package.install("auto", print)
@@ -136,7 +136,7 @@ print(Trainer._make_function is repaired)
 def test_keras_is_repaired_once_as_it_is_imported():
     evaluate, steps, once = run(INSTALLED_FIRST).split()
     assert evaluate.startswith("keras.")
-    assert steps.startswith("mwmagic.")
+    assert "/mwmagic/repairs/" in steps
     assert once == "True"
 
 
