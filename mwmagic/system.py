@@ -10,18 +10,7 @@ __all__ = ["check"]
 
 
 def check(platform: str = sys.platform) -> None:
-    """Refuse an operating system that lacks what a gang needs.
-
-    Parameters
-    ----------
-    platform : str
-        As ``sys.platform`` names it.
-
-    Raises
-    ------
-    UnsupportedPlatform
-        It is not Linux.
-    """
+    """Refuse an operating system that lacks what a gang needs."""
     if platform == "win32":
         raise UnsupportedPlatform(
             "mwmagic needs Linux to keep its processes together, and this is Windows; "

@@ -59,13 +59,7 @@ HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH1
 
 
 class Agent:
-    """The loop: commands and exits come in, events go out.
-
-    Parameters
-    ----------
-    folder : str
-        Where clusters that share no disk with this machine keep their files.
-    """
+    """The loop: commands and exits come in, events go out."""
 
     def __init__(self, folder: str = "") -> None:
         self.folder = folder

@@ -47,11 +47,6 @@ class Reads(dict):  # type: ignore[type-arg]
 class Basis:
     """What this process has imported with.
 
-    Parameters
-    ----------
-    started : iterable of str
-        The modules that every Python has imported as it starts.
-
     Attributes
     ----------
     reads : dict of str to set of str

@@ -13,15 +13,7 @@ if TYPE_CHECKING:
 
 
 def piece(path: str, offset: int, count: int) -> dict[str, Any]:
-    """Return a piece of a regular file, at most one chunk, and the size of the file.
-
-    Raises
-    ------
-    OSError
-        It cannot be read.
-    ValueError
-        It is not a regular file, or the piece is impossible.
-    """
+    """Return a piece of a regular file, at most one chunk, and the size of the file."""
     if offset < 0 or count < 0:
         raise ValueError(f"there is no piece of {count} bytes at {offset}")
     # If it is a pipe, neither opening nor reading may wait for the other end.
@@ -42,15 +34,7 @@ FILES_LIMIT = 10_000
 
 
 def below(path: str) -> list[tuple[str, int]]:
-    """Return the files below a directory and their bytes; of a file itself, whose name is empty.
-
-    Raises
-    ------
-    OSError
-        It cannot be read.
-    ValueError
-        It is neither a directory nor a regular file, or there are too many files.
-    """
+    """Return the files below a directory and their bytes; of a file itself, whose name is empty."""
     status = os.stat(path)  # noqa: PTH116 - pathlib is slow to import
     if stat.S_ISREG(status.st_mode):
         return [("", status.st_size)]
@@ -74,15 +58,7 @@ def failed(error: OSError) -> None:
 
 
 def store(path: str, offset: int, data: bytes) -> None:
-    """Write a piece of a private file; the first replaces what was there.
-
-    Raises
-    ------
-    OSError
-        It cannot be written.
-    ValueError
-        The offset is impossible.
-    """
+    """Write a piece of a private file; the first replaces what was there."""
     if offset < 0:
         raise ValueError(f"nothing is stored at {offset}")
     os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)  # noqa: PTH103, PTH120 - pathlib is slow to import
@@ -90,13 +66,7 @@ def store(path: str, offset: int, data: bytes) -> None:
 
 
 def write(path: str, offset: int, data: bytes, more: int = 0) -> None:
-    """Write a piece of a private file; `more` adds to the flags with which it is opened.
-
-    Raises
-    ------
-    OSError
-        It cannot be written.
-    """
+    """Write a piece of a private file; `more` adds to the flags with which it is opened."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
     descriptor = os.open(as_bytes(path), flags | more, 0o600)
     try:

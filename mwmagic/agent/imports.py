@@ -25,15 +25,7 @@ FORK = ctypes.PyDLL(None).fork
 
 
 class Unfit(Exception):
-    """A module does more than a worker that imports it would notice.
-
-    Parameters
-    ----------
-    module : str
-        The module.
-    why : str
-        What it does.
-    """
+    """A module does more than a worker that imports it would notice."""
 
     def __init__(self, module: str, why: str) -> None:
         super().__init__(f"{module}: {why}")

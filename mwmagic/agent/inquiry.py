@@ -26,19 +26,7 @@ ANSWER_BYTES = 4 << 20
 
 
 class Inquiry:
-    """A child process that is asked something.
-
-    Parameters
-    ----------
-    argv : list of str
-        The command.
-    env : dict of str to str
-        Its environment.
-    seconds : float
-        How long it may take.
-    question : bytes
-        What it reads from its standard input.
-    """
+    """A child process that is asked something."""
 
     def __init__(
         self, argv: list[str], env: dict[str, str], seconds: float, question: bytes = b""

@@ -46,13 +46,7 @@ class Meeting:
     # Listening.
 
     def listen(self, port: int, word: bytes) -> None:
-        """Listen at a held port, and tell all that connect a word.
-
-        Raises
-        ------
-        OSError, ValueError
-            The port cannot be bound, or is not held.
-        """
+        """Listen at a held port, and tell all that connect a word."""
         door = self.ports.beside(port)
         door.settimeout(0)
         door.listen(BACKLOG_COUNT)
@@ -94,13 +88,7 @@ class Meeting:
     # Reaching others.
 
     def reach(self, number: int, targets: list[Any], seconds: float) -> None:
-        """Start to find out which addresses can be reached.
-
-        Raises
-        ------
-        ValueError
-            A target is not an address and a word.
-        """
+        """Start to find out which addresses can be reached."""
         if not all(is_target(one) for one in targets):
             raise ValueError("each target must be an address and a word")
         argv = [sys.executable, "-I", "-S", PROGRAM, "reach"]

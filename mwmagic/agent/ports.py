@@ -47,13 +47,7 @@ class Ports:
             return self.bound(socket.AF_INET, "0.0.0.0")  # noqa: S104 - TensorFlow binds it too
 
     def beside(self, port: int) -> socket.socket:
-        """Bind a held port beside its placeholder, as a worker does.
-
-        Raises
-        ------
-        OSError, ValueError
-            It cannot be bound, or is not held.
-        """
+        """Bind a held port beside its placeholder, as a worker does."""
         if port not in self.held:
             raise ValueError(f"port {port} is not held")
         address = self.held[port].getsockname()[0]

@@ -41,12 +41,6 @@ def spawn(
 
     Its standard input and its output are the `ends`. A `worker` has a line, a badge and
     another process's attributes too.
-
-    Returns
-    -------
-    tuple[int, int]
-        The process id, and a pipe that ends without a byte once the command runs, or else has
-        the reason why it does not.
     """
     reply, answer = os.pipe2(os.O_CLOEXEC)
     agent = os.getpid()

@@ -148,16 +148,6 @@ def forked(orders: list[list[int]]) -> tuple[int, list[int]]:
 
     They are forked by an intermediate process, which exits at once, and the agent adopts orphans.
     One such process forks all of them, because each fork copies the page tables of a large process.
-
-    Parameters
-    ----------
-    orders : list of list of int
-        The descriptors of each.
-
-    Returns
-    -------
-    tuple[int, list[int]]
-        In a fork, the id of the intermediate process and its descriptors; otherwise nothing.
     """
     try:
         child = os.fork()
@@ -293,13 +283,7 @@ def prepared(
 
 
 def run(started: frozenset[str]) -> None:
-    """Import and fork; in a worker, do what ``python BOOTSTRAP ...`` would do.
-
-    Parameters
-    ----------
-    started : frozenset of str
-        The modules that Python has imported as it started.
-    """
+    """Import and fork; in a worker, do what ``python BOOTSTRAP ...`` would do."""
     bootstrap, argv = main(started)
     sys.modules["__main__"] = bootstrap
     sys.argv = argv[1:]

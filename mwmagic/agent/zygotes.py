@@ -33,21 +33,7 @@ QUOTED_BYTES = 2000
 
 
 class Zygote:
-    """A process that has imported what workers need and forks them on request.
-
-    Parameters
-    ----------
-    key : str
-        The name by which it is requested.
-    channel : socket.socket
-        The agent's end of its socket.
-    output : int
-        The file that it prints to.
-    reply : int
-        The pipe on which it answers when it has been started.
-    pid : int
-        Its process, once that is known.
-    """
+    """A process that has imported what workers need and forks them on request."""
 
     def __init__(
         self, key: str, channel: socket.socket, output: int, reply: int, pid: int = 0

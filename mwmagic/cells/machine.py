@@ -102,15 +102,6 @@ class Cells:
     ever, and so it is freed; then all tasks rejoin their collectives before the cell is over.
     Where a task cannot be freed, the cell is over when all that have not answered wait, and those
     stay in it.
-
-    Parameters
-    ----------
-    tasks : sequence of str
-        The tasks, in rank order.
-    partners : sequence of str, optional
-        Those that have collectives in common; by default all.
-    program : sequence of str
-        Those that first run a program which ends, if there is one: it counts as a cell.
     """
 
     def __init__(

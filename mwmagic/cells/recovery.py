@@ -28,21 +28,7 @@ __all__ = ["Recovery"]
 
 
 class Recovery:
-    """Has tasks rejoin their collectives, compare their variables and align what differs.
-
-    Parameters
-    ----------
-    cell : int
-        The cell.
-    tasks : sequence of str
-        All tasks that have collectives in common.
-    epoch : int
-        How many recoveries there have been, this one included.
-    preferred : sequence of str
-        Those that stopped by themselves, the first one first.
-    aborted : bool
-        Whether any of them was freed.
-    """
+    """Has tasks rejoin their collectives, compare their variables and align what differs."""
 
     def __init__(
         self,

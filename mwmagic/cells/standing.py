@@ -71,13 +71,6 @@ def leader(standings: Mapping[str, Standing], preferred: Sequence[str]) -> str |
     """Return the task whose state all can go on from; None if no task's is whole.
 
     It is the one with the most whole updates, since each of them holds the part of every task.
-
-    Parameters
-    ----------
-    standings : dict of str to Standing
-        By task.
-    preferred : sequence of str
-        Which tasks to take among equals, such as those that stopped by themselves.
     """
     whole = [task for task, one in standings.items() if one.whole]
 

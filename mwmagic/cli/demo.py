@@ -109,27 +109,7 @@ def _jupyter() -> str:
 
 
 def demo(directory: Path, *, overwrite: bool = False) -> int:
-    """Execute the quickstart in `directory` and print what the workers reached.
-
-    Parameters
-    ----------
-    directory : Path
-        Where the notebook is put.
-    overwrite : bool
-        Whether a notebook that was changed there is replaced.
-
-    Returns
-    -------
-    int
-        The exit code, 0.
-
-    Raises
-    ------
-    NotInstalled
-        A required library is missing.
-    FileTrouble
-        The notebook was changed since it was put there.
-    """
+    """Execute the quickstart in `directory` and print what the workers reached."""
     _check()
     path = directory / DEMO_NOTEBOOK
     if not overwrite:

@@ -47,13 +47,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and return the exit code.
-
-    Parameters
-    ----------
-    argv : sequence of str, optional
-        The arguments; by default the process's own.
-    """
+    """Run the command line and return the exit code."""
     output.prepare()
     try:
         try:

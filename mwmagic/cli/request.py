@@ -23,13 +23,7 @@ _NUMBERS = (signal.SIGTERM, signal.SIGHUP)
 
 
 class Terminated(KeyboardInterrupt):
-    """A signal asks this process to end, as Ctrl-C does.
-
-    Parameters
-    ----------
-    number : int
-        The signal's.
-    """
+    """A signal asks this process to end, as Ctrl-C does."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)

@@ -28,18 +28,7 @@ __all__ = [
 
 
 def add_option(parser: argparse.ArgumentParser, option: Option, **changes: Any) -> None:  # noqa: ANN401 - argparse's
-    """Add an option to a parser; an option that is not typed is absent from the namespace.
-
-    Parameters
-    ----------
-    parser : ArgumentParser
-        The parser.
-    option : Option
-        The option.
-    changes
-        Arguments of ``add_argument`` in place of those that follow from the option;
-        ``flags`` are its positional ones.
-    """
+    """Add an option to a parser; an option that is not typed is absent from the namespace."""
     facts = {"dest": option.name, "default": argparse.SUPPRESS, "help": _help(option)}
     facts |= _FACTS.get(option.kind, _value)(option)
     flags = changes.pop("flags", option.flags or (option.flag,))
@@ -75,13 +64,7 @@ def typed(namespace: argparse.Namespace) -> dict[str, Any]:
 
 
 def read_tasks(text: str) -> tuple[str, ...]:
-    """Return the names in a list such as ``0,2`` or ``worker:0,ps:1``.
-
-    Raises
-    ------
-    ClusterError
-        A name is not one of a task.
-    """
+    """Return the names in a list such as ``0,2`` or ``worker:0,ps:1``."""
     names = tuple(name.strip() for name in text.split(","))
     for name in names:
         Task.parse(name)

@@ -20,18 +20,7 @@ __all__ = ["Asking"]
 
 
 class Asking:
-    """Passes on what tasks ask, and what is typed.
-
-    Parameters
-    ----------
-    say : callable
-        Prints a line.
-    reply : callable
-        Called with a task and the answer.
-    printed : callable, optional
-        Returns the lines that a task has printed since it was last asked; a debugger's are shown
-        where one types.
-    """
+    """Passes on what tasks ask, and what is typed."""
 
     def __init__(
         self,
@@ -45,15 +34,7 @@ class Asking:
         self._turns = Turns()
 
     def ask(self, asks: Mapping[str, Question]) -> str | None:
-        """Ask what the next task asks, and return that task; None if it is not its turn yet.
-
-        Raises
-        ------
-        KeyboardInterrupt
-            Ctrl-C at the prompt.
-        StdinNotImplementedError
-            The notebook is executed without a page.
-        """
+        """Ask what the next task asks, and return that task; None if it is not its turn yet."""
         task = self._turns.next(asks)
         if task is None:
             return None

@@ -25,11 +25,6 @@ class Chorus:
 
     Lines are the same only if every character is. The same line of a task that prints it twice is
     two lines.
-
-    Parameters
-    ----------
-    size : int
-        How many tasks may print.
     """
 
     def __init__(self, size: int) -> None:
@@ -45,18 +40,7 @@ class Chorus:
         self._waiting.setdefault(key, _Line(text, time)).tasks.append(task)
 
     def due(self, time: float | None = None) -> list[tuple[tuple[str, ...], str]]:
-        """Return the lines that wait for no other task, up to the first that does.
-
-        Parameters
-        ----------
-        time : float, optional
-            Now, in seconds; without it all lines are due.
-
-        Returns
-        -------
-        list of tuple
-            The tasks that printed a line, and its text.
-        """
+        """Return the lines that wait for no other task, up to the first that does."""
         found = []
         for key, line in list(self._waiting.items()):
             late = time is None or time - line.since >= HELD_SECONDS

@@ -632,19 +632,7 @@ def running(
     name: str | None = None,
     wake: bool = False,
 ) -> Iterator[Cluster]:
-    """Connect to clusters of this user; see `clusters`.
-
-    Parameters
-    ----------
-    refusals : list of SupervisorError
-        Gets the errors of the supervisors that refuse, or do not answer.
-    directory : path, optional
-        Only those whose record is kept below it.
-    name : str, optional
-        Only those with this name.
-    wake : bool
-        Whether to let supervisors go on that were stopped.
-    """
+    """Connect to clusters of this user; see `clusters`."""
     root = None if directory is None else expanded(directory).resolve()
     paths = sockets.existing(name, None if name is None else root)
     for connection in connections(paths, refusals, owner=False, wake=wake):

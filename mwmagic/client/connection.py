@@ -118,17 +118,7 @@ class Conversation:
         return bool(self._news)
 
     def next(self, seconds: float | None) -> tuple[str, dict[str, Any]]:
-        """Return what is told next, and the particulars.
-
-        Raises
-        ------
-        Empty
-            Nothing is told within some seconds.
-        MwmagicError
-            The supervisor refused.
-        SupervisorLost
-            It is gone.
-        """
+        """Return what is told next, and the particulars."""
         if not self.wait(seconds):
             raise Empty
         news = self._news.popleft()
@@ -146,22 +136,6 @@ LAST = frozenset({What.REFUSED, What.DONE, What.LOOKED})
 
 class Connection:
     """Requests to a supervisor, and the news it sends.
-
-    Parameters
-    ----------
-    path : Path
-        Its socket.
-    owner : bool
-        Whether the cluster ends with this connection.
-    wake : bool
-        Whether to let a supervisor go on that was stopped, which an owner does in any case.
-
-    Raises
-    ------
-    SupervisorLost
-        No supervisor listens there.
-    SupervisorError
-        It refuses, or does not answer.
 
     Attributes
     ----------
@@ -234,24 +208,7 @@ class Connection:
         seconds: float | None = None,
         **fields: Any,  # noqa: ANN401 - JSON values
     ) -> Message:
-        """Send the supervisor a request and return its answer.
-
-        Parameters
-        ----------
-        kind : str
-            The request's type.
-        seconds : float, optional
-            How long to wait for the answer.
-        **fields
-            The request's fields.
-
-        Raises
-        ------
-        MwmagicError
-            It refused; the error is of the class that it raised.
-        SupervisorLost
-            It is gone.
-        """
+        """Send the supervisor a request and return its answer."""
         limit = seconds or (QUERY_SECONDS if kind in LOOKS else ANSWER_SECONDS)
         if kind not in LOOKS:
             self._wake()
@@ -268,13 +225,7 @@ class Connection:
         return dict(answer["result"])
 
     def converse(self, kind: str, **fields: Any) -> Conversation:  # noqa: ANN401 - JSON values
-        """Send a request that is answered by what happens to what it asks for.
-
-        Raises
-        ------
-        SupervisorLost
-            The supervisor is gone.
-        """
+        """Send a request that is answered by what happens to what it asks for."""
         self._wake()
         with self._changed:
             self._next += 1
@@ -285,13 +236,7 @@ class Connection:
         return conversation
 
     def wait(self, done: Callable[[Message], bool], timeout: float | None) -> bool:
-        """Wait until the latest snapshot satisfies `done`; return whether it does.
-
-        Raises
-        ------
-        SupervisorLost
-            The supervisor went away first.
-        """
+        """Wait until the latest snapshot satisfies `done`; return whether it does."""
         with self._changed:
             limit = None if timeout is None else min(timeout, threading.TIMEOUT_MAX)
             self._changed.wait_for(lambda: done(self.news) or self._lost, limit)

@@ -30,13 +30,7 @@ def server_of(framework: str) -> Path:
 
 
 class Coordinator:
-    """Sets the environment variables that make this process the chief of a cluster.
-
-    Parameters
-    ----------
-    framework : str
-        The cluster's framework.
-    """
+    """Sets the environment variables that make this process the chief of a cluster."""
 
     def __init__(self, framework: str) -> None:
         self._framework = framework
@@ -45,13 +39,7 @@ class Coordinator:
         self._lock = Lock()
 
     def meet(self, spec: ClusterSpec) -> None:
-        """Set the variables by which TensorFlow finds the cluster, unless they are set.
-
-        Parameters
-        ----------
-        spec : ClusterSpec
-            The cluster, as placed; call this again when it moves to other ports.
-        """
+        """Set the variables by which TensorFlow finds the cluster, unless they are set."""
         with self._lock:
             wanted = meeting_environment(self._framework, spec, CHIEF, self._inherited())
             if wanted == self._set:

@@ -19,15 +19,7 @@ __all__ = ["declared"]
 
 
 def declared(**options: Any) -> Start:  # noqa: ANN401 - see ClusterOptions
-    """Check a declaration, and add what only this process knows.
-
-    Raises
-    ------
-    ClusterError
-        The declaration is invalid, or asks for what the framework cannot do.
-    NotInstalled
-        A package that it needs is missing.
-    """
+    """Check a declaration, and add what only this process knows."""
     directory = expanded(options.get("directory") or ".").resolve()
     wanted = ClusterOptions.declare(**{**options, "directory": str(directory)})
     framework = framework_for(wanted.framework)

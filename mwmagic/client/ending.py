@@ -34,11 +34,6 @@ class Ending:
 
     Ctrl-C, or a signal that the command line turns into one, has it end without the rest of the
     grace.
-
-    Parameters
-    ----------
-    connection : Connection
-        The connection to its supervisor.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -52,18 +47,7 @@ class Ending:
                 self._listens = True
 
     def complete(self, grace: float) -> None:
-        """Wait for the end, and enforce what does not come by itself.
-
-        Parameters
-        ----------
-        grace : float
-            Seconds that a run may take to end.
-
-        Raises
-        ------
-        SupervisorError
-            A process of the cluster could not be ended.
-        """
+        """Wait for the end, and enforce what does not come by itself."""
         if self._listens:
             with self._hurried(), suppress(SupervisorError):  # gone, which is what was asked for
                 self._connection.wait(lambda _: False, grace + CLOSE_SECONDS)

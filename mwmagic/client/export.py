@@ -255,28 +255,7 @@ def export(
     about: str = "",
     setup: str = "",
 ) -> str:
-    """Return a script that runs a program on every task of a cluster.
-
-    Parameters
-    ----------
-    kind : str
-        ``script`` for the shell and one machine, ``slurm`` for ``sbatch``.
-    shared : Shared
-        The cluster.
-    command : sequence of str
-        The program's file and its arguments.
-    env : mapping of str to str
-        Variables that were given for the workers.
-    about : str
-        Comments for its beginning.
-    setup : str
-        Lines before the tasks are started.
-
-    Raises
-    ------
-    ClusterError
-        The kind is unknown, or such a cluster cannot be run in that way.
-    """
+    """Return a script that runs a program on every task of a cluster."""
     options = shared.options
     framework = framework_for(options.framework)
     if kind not in framework.export_kinds:
@@ -292,13 +271,7 @@ def export(
 
 
 def launched(record: Record) -> tuple[str, list[str], dict[str, str]]:
-    """Return the file that every task of a run was launched with, its arguments and variables.
-
-    Raises
-    ------
-    ClusterError
-        The tasks do not all run the same, or they take live cells.
-    """
+    """Return the file that every task of a run was launched with, its arguments and variables."""
     if record.status.live:
         raise ClusterError(
             f"run {record.number} is a live session, which is no program; "
@@ -393,22 +366,6 @@ def export_record(kind: str, record: Record, folder: Path | None = None) -> str:
     """Return a script that repeats a recorded run, whether or not its cluster still exists.
 
     It runs the code that was recorded.
-
-    Parameters
-    ----------
-    kind : str
-        ``script`` or ``slurm``.
-    record : Record
-        The run.
-    folder : Path, optional
-        Where `Code.copied` was written; by default the script runs the copy in the record.
-
-    Raises
-    ------
-    ClusterError
-        Its cluster cannot be run in that way.
-    NoRun
-        The record does not say enough.
     """
     script, args, env = launched(record)
     info = record.info

@@ -28,20 +28,6 @@ def fetched(
     """Fetch a file, and return how that ended.
 
     What has arrived is removed if the wait is interrupted.
-
-    Parameters
-    ----------
-    connection : Connection
-        The connection to the supervisor.
-    told : callable
-        Called with each new state of it.
-    **request
-        The fields of the supervisor's ``fetch``.
-
-    Raises
-    ------
-    MwmagicError
-        It cannot be had, for the reason in the message.
     """
     key = uuid.uuid4().hex
     connection.request("fetch", key=key, **request)

@@ -30,13 +30,7 @@ LAST_LINES = 100
 
 
 class Flood:
-    """Shows lines as they come; of too many the first and the last, with how many are left out.
-
-    Parameters
-    ----------
-    say : callable
-        Prints a line.
-    """
+    """Shows lines as they come; of too many the first and the last, with how many are left out."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say

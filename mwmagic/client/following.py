@@ -31,29 +31,7 @@ FOLLOW_SECONDS = 0.1
 
 
 class Following:
-    """Follows the logs of a run's tasks through its attempts.
-
-    Parameters
-    ----------
-    run : Run
-        The run.
-    task : int, str or Task, optional
-        Only this task's.
-    raw : bool
-        Whether to keep the framework's notices and all else that a terminal would not show.
-    ansi : bool
-        Whether to keep the colours.
-    grep : str, optional
-        Only lines that match this regular expression.
-    tail : int, optional
-        How many lines of each task to begin with, 0 for all; long lines are then cut off. By
-        default all lines come as they are.
-
-    Raises
-    ------
-    BadArguments
-        `grep` is not a valid regular expression.
-    """
+    """Follows the logs of a run's tasks through its attempts."""
 
     def __init__(
         self,
@@ -124,18 +102,7 @@ def pieces(
     task: TaskName | None = None,
     **how: Any,  # noqa: ANN401 - see Following
 ) -> Iterator[list[tuple[str, str]]]:
-    """Yield what the tasks have printed since the last look, until the run is over.
-
-    Yields
-    ------
-    list of tuple
-        Each line with its task's name; empty if there is nothing new.
-
-    Raises
-    ------
-    SupervisorLost
-        The supervisor went away first.
-    """
+    """Yield what the tasks have printed since the last look, until the run is over."""
     following = Following(run, task, **how)
     over = False
     while not over:

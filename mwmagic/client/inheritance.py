@@ -20,26 +20,12 @@ _LIMITS = tuple(
 
 
 def inherited() -> dict[str, str]:
-    """Return this process's environment, without what the import of a framework set.
-
-    Returns
-    -------
-    dict of str to str
-        Names and values. TensorFlow's log level 1, which JAX's import sets, is never
-        among them, since this process may have it from its parent's import too; any
-        other level is the user's own.
-    """
+    """Return this process's environment, without what the import of a framework set."""
     return set_by_user(os.environ)
 
 
 def attributes() -> dict[str, Any]:
-    """Return what else a process has from the one that starts it.
-
-    Returns
-    -------
-    dict
-        Its ``umask``, its ``nice`` and the soft and hard ``limits`` by name, as JSON values.
-    """
+    """Return what else a process has from the one that starts it."""
     status = Path("/proc/self/status").read_text()  # to ask the system is to change it
     umask = next((one.split()[1] for one in status.splitlines() if one.startswith("Umask:")), None)
     limits = {name: list(resource.getrlimit(getattr(resource, name))) for name in _LIMITS}

@@ -38,11 +38,5 @@ def serve(cluster: Cluster) -> None:
 
 
 def check_end(run: Run, timeout: float | None) -> None:
-    """Refuse to wait for a run that never ends by itself.
-
-    Raises
-    ------
-    ClusterError
-        It is a live session, or this process coordinates its servers.
-    """
+    """Refuse to wait for a run that never ends by itself."""
     run._check_end(timeout)  # noqa: SLF001 - of this package

@@ -25,21 +25,7 @@ def connections(
     wake: bool = False,
     waits: Callable[[], None] = lambda: None,
 ) -> Iterator[Connection]:
-    """Connect to the supervisor behind each socket; wait for the end of one that is ending.
-
-    Parameters
-    ----------
-    paths : iterable of Path
-        The sockets; a dead one is removed.
-    refusals : list of SupervisorError
-        Gets the errors of the supervisors that refuse, or do not answer.
-    owner : bool
-        Whether to become the owner of the cluster.
-    wake : bool
-        Whether to let supervisors go on that were stopped.
-    waits : callable
-        Called before such a wait.
-    """
+    """Connect to the supervisor behind each socket; wait for the end of one that is ending."""
     for path in paths:
         connection = _connection(path, refusals, waits, owner=owner, wake=wake)
         if connection is not None:

@@ -19,20 +19,7 @@ __all__ = ["placed"]
 
 
 def placed(connection: Connection, told: Callable[[str], None]) -> None:
-    """Wait until a cluster has its machines, for as long as that takes.
-
-    Parameters
-    ----------
-    connection : Connection
-        The connection to its supervisor.
-    told : callable
-        Called with each new message of the scheduler.
-
-    Raises
-    ------
-    MwmagicError
-        It cannot have them, for the reason in the message.
-    """
+    """Wait until a cluster has its machines, for as long as that takes."""
     said = ""
     while True:
         connection.wait(partial(_tells, said), None)

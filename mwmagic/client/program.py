@@ -11,13 +11,7 @@ __all__ = ["read_program"]
 
 
 def read_program(path: Path) -> str:
-    """Return a program's text.
-
-    Raises
-    ------
-    FileNotFoundError
-        There is no such file.
-    """
+    """Return a program's text."""
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path} to run")
     # Byte for byte, whatever encoding it declares: the interpreter is to judge that.

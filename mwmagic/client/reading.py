@@ -26,15 +26,7 @@ __all__ = ["add_log_options", "pattern", "read", "recorded"]
 
 
 def add_log_options(parser: ArgumentParser, *, tail: int) -> None:
-    """Add the options that say which logs of a run to show, and how.
-
-    Parameters
-    ----------
-    parser : ArgumentParser
-        The parser of the magic or the command.
-    tail : int
-        How many lines it shows by default; 0 shows all.
-    """
+    """Add the options that say which logs of a run to show, and how."""
     add = parser.add_argument
     add("task", nargs="?", help="1, worker:1 or chief (default: every task).")
     raw = "Include the framework's notices, mwmagic's frames, and every update of a progress bar."
@@ -50,22 +42,7 @@ def add_log_options(parser: ArgumentParser, *, tail: int) -> None:
 
 
 def recorded(record: Record, given: Namespace) -> Iterator[str]:
-    """Yield the lines of a recorded run's logs; a line before each task's names it.
-
-    Parameters
-    ----------
-    record : Record
-        The run.
-    given : Namespace
-        The options that `add_log_options` adds.
-
-    Raises
-    ------
-    ClusterError, NoRun
-        There is no such task, or it was not started.
-    BadArguments
-        The pattern is not a valid regular expression.
-    """
+    """Yield the lines of a recorded run's logs; a line before each task's names it."""
     if given.task is not None:
         yield from _one(record, given.task, given, TAIL_CHARACTERS)
         return
@@ -93,29 +70,7 @@ def read(
     grep: str | None = None,
     limit: int = TAIL_CHARACTERS,
 ) -> list[str]:
-    """Return a log's lines.
-
-    Parameters
-    ----------
-    path : Path
-        The log.
-    raw : bool
-        Show every byte, including the framework's notices and every update of a bar.
-    ansi : bool
-        Keep the colours.
-    tail : int
-        Show only this many lines from the end; 0 shows all. No more of the log is read than
-        necessary.
-    grep : str, optional
-        Show only lines that match this regular expression.
-    limit : int
-        How many characters the last lines may have in total.
-
-    Raises
-    ------
-    BadArguments
-        `grep` is not a valid regular expression.
-    """
+    """Return a log's lines."""
     faults: list[Fault] = []
     cut = tail > 0 or not raw
     view = LogView(path, Guard(faults.append), raw=raw, ansi=ansi, wanted=pattern(grep), cut=cut)
@@ -124,13 +79,7 @@ def read(
 
 
 def pattern(text: str | None) -> re.Pattern[str] | None:
-    """Return what ``--grep`` takes, compiled; None where it was not typed.
-
-    Raises
-    ------
-    BadArguments
-        It is not a valid regular expression.
-    """
+    """Return what ``--grep`` takes, compiled; None where it was not typed."""
     try:
         return None if text is None else re.compile(text)
     except re.error as error:

@@ -32,11 +32,6 @@ def directory() -> Path:
 
     It is the same for a kernel and a shell of the same user, unlike
     ``XDG_RUNTIME_DIR``, and is not removed when the user logs out.
-
-    Raises
-    ------
-    SupervisorError
-        Other users could write there.
     """
     name = f"mwmagic-{os.getuid()}"
     path = Path(tempfile.gettempdir()) / name

@@ -76,24 +76,7 @@ class _Newborn:
 def start_supervisor(
     start: Start, path: Path, meanwhile: Callable[[], None] | None = None
 ) -> subprocess.Popen[bytes]:
-    """Start a cluster's supervisor and wait until it listens.
-
-    Parameters
-    ----------
-    start : Start
-        The cluster.
-    path : Path
-        The socket that it is to create.
-    meanwhile : callable, optional
-        Called while it starts.
-
-    Raises
-    ------
-    SupervisorError
-        It did not start; the message includes what it printed.
-    MwmagicError
-        The supervisor could not start the cluster, for the reason in the message.
-    """
+    """Start a cluster's supervisor and wait until it listens."""
     born = _Newborn()
     try:
         line = json.dumps(str(path)).encode() + b"\n" + start.as_line().encode() + b"\n"
@@ -121,15 +104,7 @@ def _check_ready(answer: dict[str, Any], born: _Newborn, path: Path) -> None:
 
 
 def discard(process: subprocess.Popen[bytes], path: Path) -> None:
-    """Kill a supervisor that is of no use, and remove what it left beside its socket.
-
-    Parameters
-    ----------
-    process : subprocess.Popen
-        The supervisor.
-    path : Path
-        Its socket.
-    """
+    """Kill a supervisor that is of no use, and remove what it left beside its socket."""
     process.kill()
     process.wait()
     sockets.remove(path)

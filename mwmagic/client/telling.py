@@ -90,19 +90,7 @@ class Notices:
 
 
 class Telling:
-    """Tells of one cell.
-
-    Parameters
-    ----------
-    live : Live
-        Its session.
-    cell : LiveCell
-        The cell.
-    name : str
-        Its name in tracebacks.
-    voice : Voice
-        How it is told.
-    """
+    """Tells of one cell."""
 
     def __init__(self, live: Live, cell: LiveCell, name: str, voice: Voice) -> None:
         self._live = live

@@ -58,11 +58,6 @@ def transcript(record: Record) -> str:
     A cell that ran on some tasks is below a condition. One that failed anywhere is commented out,
     with what it raised, as nobody knows how much of it was done. Cells before the last reset are
     left out, since their variables were lost.
-
-    Raises
-    ------
-    NoRun
-        The run is not a session, or has no cells.
     """
     if not record.status.live:
         raise NoRun(

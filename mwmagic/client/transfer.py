@@ -41,15 +41,7 @@ LITERAL_BITS, LITERAL_CHARACTERS = 64, 200
 def pull(
     live: Live, expressions: Sequence[str], tasks: Sequence[TaskName] | None
 ) -> dict[str, dict[str, Any]]:
-    """Return the values of expressions on tasks; by task, and there by expression.
-
-    Raises
-    ------
-    WorkerFailed
-        An expression raises there, or only a pickle could hold its value.
-    BadArguments
-        It is a value of pandas, and this process lacks pandas or pyarrow.
-    """
+    """Return the values of expressions on tasks; by task, and there by expression."""
     from mwmagic.worker import parcel
 
     pairs = ", ".join(f"{text!r}: ({text}\n)" for text in expressions)
@@ -63,13 +55,7 @@ def pull(
 
 
 def push(live: Live, values: Mapping[str, Any], tasks: Sequence[TaskName] | None) -> None:
-    """Set variables on tasks; by default on all.
-
-    Raises
-    ------
-    BadArguments
-        Only a pickle could hold a value.
-    """
+    """Set variables on tasks; by default on all."""
     from mwmagic.worker import parcel
 
     name = f"%mw_push {', '.join(values)}"

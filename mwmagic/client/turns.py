@@ -25,13 +25,7 @@ class Turns:
         self._told: set[str] = set()
 
     def next(self, asks: Mapping[str, Question]) -> str | None:
-        """Return the task whose question is answered next; None if that is not known yet.
-
-        Parameters
-        ----------
-        asks : mapping of str to Question
-            What is asked now, by task, in the order of asking.
-        """
+        """Return the task whose question is answered next; None if that is not known yet."""
         if self._last in asks:
             return self._last
         if self._last is not None and time.monotonic() < self._until:

@@ -29,23 +29,7 @@ TAIL_CHARACTERS = 2**20
 
 
 class LogView:
-    """One way to show a log.
-
-    Parameters
-    ----------
-    path : Path
-        The log; it may not exist yet.
-    guard : Guard
-        Where the faults of parsers are reported.
-    raw : bool
-        Show every byte.
-    ansi : bool
-        Keep the colours.
-    wanted : Pattern, optional
-        Show only lines that match.
-    cut : bool
-        Cut off long lines; the last lines always are.
-    """
+    """One way to show a log."""
 
     def __init__(
         self,
@@ -76,17 +60,7 @@ class LogView:
         return self._shown(self._left())
 
     def last(self, count: int, limit: int, *, growing: bool = False) -> list[str]:
-        """Return the last lines so far, preceded by a note on how many are left out.
-
-        Parameters
-        ----------
-        count : int
-            How many lines.
-        limit : int
-            How many characters they may have in total.
-        growing : bool
-            Leave out the line that has not ended, which `new` then continues.
-        """
+        """Return the last lines so far, preceded by a note on how many are left out."""
         kept, before = self._found(count, growing=growing)
         shown = deque(kept)
         length = sum(map(len, shown))

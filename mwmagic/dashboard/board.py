@@ -63,15 +63,6 @@ class Board:
     It runs on its own thread, because the tasks of the kernel's event loop wait
     while a cell blocks. Messages from the pages arrive on the main thread, or on
     another one while a cell blocks.
-
-    Parameters
-    ----------
-    run : Run
-        The first run to show.
-    widget : Widget
-        The widget that shows it.
-    notice : str
-        What the page says about the run while it is going.
     """
 
     def __init__(self, run: Run, widget: Widget, notice: str = "") -> None:

@@ -76,13 +76,7 @@ LIVE_LINE_CHARACTERS = 300
 
 
 class Feed:
-    """One run, as it is sent to its pages.
-
-    Parameters
-    ----------
-    view : View
-        What the pages show first.
-    """
+    """One run, as it is sent to its pages."""
 
     def __init__(self, view: View) -> None:
         run = view.run
@@ -259,20 +253,7 @@ class Feed:
     # Packets.
 
     def packet(self, at: Cursor, limit: int) -> tuple[dict[str, Any], Cursor] | None:
-        """Return what a page at a position lacks, and its position afterwards.
-
-        Parameters
-        ----------
-        at : Cursor
-            The page's position.
-        limit : int
-            Maximum characters of log text.
-
-        Returns
-        -------
-        tuple or None
-            None if it lacks nothing.
-        """
+        """Return what a page at a position lacks, and its position afterwards."""
         turns = AHEAD_BYTES // TURN_BYTES
         texts, text = self.journal.texts(at.text, limit)
         while turns and text == self.journal.next and self.collect(TURN_BYTES):

@@ -110,22 +110,7 @@ class Journal:
         self._size += size
 
     def texts(self, start: int, limit: int) -> tuple[list[Text], int]:
-        """Return texts, starting at a number.
-
-        Parameters
-        ----------
-        start : int
-            The number of the first text.
-        limit : int
-            Characters after which no further text is added.
-
-        Returns
-        -------
-        texts : list of Text
-            As many as are kept and the limit allows.
-        end : int
-            The number after the last text.
-        """
+        """Return texts, starting at a number."""
         texts: list[Text] = []
         for number in reversed([*takewhile(lambda one: one >= start, reversed(self._texts))]):
             if limit <= 0:

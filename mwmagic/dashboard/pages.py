@@ -133,22 +133,7 @@ class Pages:
         return since > QUESTION_SECONDS or self._unanswered > WINDOW_CHARACTERS // 2
 
     def send(self, position: Cursor, size: int, time: float) -> int:
-        """Record that a packet is sent that takes every page to `position`.
-
-        Parameters
-        ----------
-        position : Cursor
-            The position after the packet.
-        size : int
-            Its size in characters.
-        time : float
-            Now, in seconds.
-
-        Returns
-        -------
-        int
-            The question's number if the pages must answer this packet, else 0.
-        """
+        """Record that a packet is sent that takes every page to `position`."""
         self._unanswered += size
         for page in self._pages.values():
             page.position = position

@@ -57,19 +57,7 @@ The image cannot know the page's theme: its contrast is 4 on white and on Jupyte
 
 
 class Picture:
-    """A chart of each metric, with a legend.
-
-    Parameters
-    ----------
-    points : sequence of Point
-        What is drawn.
-    tasks : sequence of str
-        The tasks' names, in rank order.
-    axis : str
-        What the x values count.
-    brief : bool
-        Whether the legend names no more tasks than it can tell apart.
-    """
+    """A chart of each metric, with a legend."""
 
     def __init__(
         self, points: Sequence[Point], tasks: Sequence[str], axis: str, *, brief: bool = False

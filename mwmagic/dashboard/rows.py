@@ -105,15 +105,7 @@ def _usage(task: TaskStatus, share: float | None) -> str:
 
 
 def row(task: TaskStatus, share: float | None = None) -> dict[str, Any]:
-    """Return what a page shows of a task, as JSON values, rounded so that they change less often.
-
-    Parameters
-    ----------
-    task : TaskStatus
-        Its status.
-    share : float, optional
-        Its CPU load, as a share of one processor.
-    """
+    """Return what a page shows of a task, as JSON, rounded so that it changes less often."""
     part, kind = fraction(task), tone(task)
     return {
         "tone": kind,

@@ -127,15 +127,7 @@ class _Course:
 
 
 class Series:
-    """The points of a run's charts, read from its record as it grows.
-
-    Parameters
-    ----------
-    path : Path
-        The record's ``metrics.jsonl``.
-    tasks : collection of str
-        The run's tasks; entries of any other are damaged.
-    """
+    """The points of a run's charts, read from its record as it grows."""
 
     def __init__(self, path: Path, tasks: Collection[str]) -> None:
         self._path, self._tasks = path, tasks

@@ -52,12 +52,6 @@ def text(run: RunStatus) -> str:
 
     On several hosts each of them has a line, and among many tasks only those that
     need attention.
-
-    Parameters
-    ----------
-    run : RunStatus
-        Its status. What differs from one execution to the next, such as ports
-        and process ids, is left out, so that saved outputs can be compared.
     """
     groups = grouped(run)
     lines = [line for group in groups for line in _group_text(group)] or _task_lines(run.tasks)
@@ -86,21 +80,7 @@ def page(
     live: bool = False,
     note: str = "",
 ) -> str:
-    """Return a run's state as HTML without scripts; everything in it is escaped.
-
-    Parameters
-    ----------
-    run : RunStatus
-        Its status.
-    points : sequence of Point
-        Its metrics.
-    label : str
-        The class by which a page finds the element.
-    live : bool
-        Whether the run is still going.
-    note : str
-        A remark to add.
-    """
+    """Return a run's state as HTML without scripts; everything in it is escaped."""
     head = "⚠ " if run_tone(run) == "stall" else ""
     head += "<b>" + html.escape(headline(run)) + "</b>"
     head += f" <i>(still going at {_now()}, when this was saved)</i>" if live else ""

@@ -59,13 +59,7 @@ STYLES = {"good": "green", "bad": "bold red", "run": "blue", "wait": "yellow", "
 
 
 def table(run: RunStatus) -> Group:
-    """Return a run's state as a rich renderable.
-
-    Parameters
-    ----------
-    run : RunStatus
-        Its status.
-    """
+    """Return a run's state as a rich renderable."""
     grid = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
     cells = _group_cells(run) or [_cells(name, task) for name, task in _worst_first(run.tasks)]
     for column in range(WHOLE_COLUMNS):
@@ -140,11 +134,6 @@ def live(run: Run, console: Console | None = None) -> Iterator[Console]:
     """Keep a live table of a run at the bottom of the terminal; its last state stays there.
 
     If the output is not a terminal, only the last state is printed.
-
-    Yields
-    ------
-    Console
-        Prints above the table.
     """
     console = console or Console()
     if not console.width or not console.height:  # `COLUMNS=0`: rich would show nothing at all

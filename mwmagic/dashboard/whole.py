@@ -18,13 +18,7 @@ PIECE_BYTES = 2**19
 
 
 class Whole:
-    """A snapshot of logs; what is appended later is left out.
-
-    Parameters
-    ----------
-    paths : sequence of Path
-        The files. If there are several, a line before each names it.
-    """
+    """A snapshot of logs; what is appended later is left out."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         several = len(paths) > 1

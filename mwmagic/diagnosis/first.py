@@ -43,20 +43,7 @@ _CRASHES = (signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.
 
 
 def diagnose(exits: Sequence[Exit], options: Mapping[str, str] | None = None) -> Cause | None:
-    """Find the cause among the exits of an attempt.
-
-    Parameters
-    ----------
-    exits : sequence of Exit
-        How the tasks ended.
-    options : mapping of str to str, optional
-        The options of the run that failures and remedies depend on.
-
-    Returns
-    -------
-    Cause or None
-        None when no task failed.
-    """
+    """Find the cause among the exits of an attempt."""
     consequences: list[Exit] = []
     primary: list[Exit] = []
     not_failed: list[Exit] = []

@@ -93,15 +93,7 @@ def _named(end: Exit) -> set[str]:
 
 
 def blamed(consequences: Sequence[Exit], leader: str) -> str | None:
-    """Return the task that failures blame, unless it is one of those that failed.
-
-    Parameters
-    ----------
-    consequences : sequence of Exit
-        Failures that are consequences of another one.
-    leader : str
-        The task that runs the coordination service; it is to blame if that cannot be reached.
-    """
+    """Return the task that failures blame, unless it is one of those that failed."""
     names = {end.task for end in consequences}
     votes = Counter(name for end in consequences for name in sorted(_named(end) - names))
     if votes:

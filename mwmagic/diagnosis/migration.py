@@ -122,21 +122,7 @@ def _removed(
     legacy: bool = True,
     edit: tuple[str, str] | None = None,
 ) -> Known:
-    """Return the entry of something that Keras 3 no longer has.
-
-    Parameters
-    ----------
-    what : str
-        What it is.
-    instead : str
-        What to write instead.
-    *signs : str
-        What Keras and Python say of it.
-    legacy : bool
-        Whether tf-keras still has it.
-    edit : tuple of str or None
-        As in `Known`.
-    """
+    """Return the entry of something that Keras 3 no longer has."""
     return Known(
         f"keras-3-{what}",
         f"`{what}`",

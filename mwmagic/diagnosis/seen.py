@@ -114,13 +114,7 @@ def _noticed(seen: Seen, *, others: bool) -> Iterable[tuple[Finding, str | Findi
 
 
 def remarks(tasks: Sequence[Seen]) -> tuple[Remark, ...]:
-    """Return what the user should know about tasks that are running or have succeeded.
-
-    Parameters
-    ----------
-    tasks : sequence of Seen
-        The tasks that train.
-    """
+    """Return what the user should know about tasks that are running or have succeeded."""
     found: dict[str, Remark] = {}
     for seen in tasks:
         noticed = list(_noticed(seen, others=len(tasks) > 1))
@@ -134,18 +128,7 @@ def remarks(tasks: Sequence[Seen]) -> tuple[Remark, ...]:
 
 
 def why_stalled(tasks: Sequence[Seen]) -> Remark | None:
-    """Return why a gang makes no progress.
-
-    Parameters
-    ----------
-    tasks : sequence of Seen
-        The tasks that train, with their stacks if these could be read.
-
-    Returns
-    -------
-    Remark or None
-        None if no known failure explains it.
-    """
+    """Return why a gang makes no progress."""
     for finding in _stalls(tasks):
         match = recognise(STALLS, [finding])
         if match is not None:

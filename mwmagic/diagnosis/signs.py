@@ -116,17 +116,7 @@ def recognise(
     evidence: Iterable[str | Finding],
     options: Mapping[str, str] | None = None,
 ) -> Match | None:
-    """Return the first entry that matches the first conclusive piece of evidence.
-
-    Parameters
-    ----------
-    table : iterable of Known
-        The entries, in the order in which they are tried.
-    evidence : iterable of str or Finding
-        Foreign text and observations, the most conclusive first.
-    options : mapping of str to str, optional
-        The run's options, as far as they are known.
-    """
+    """Return the first entry that matches the first conclusive piece of evidence."""
     entries = [known for known in table if known.possible(options or {})]
     found = (_match(known, one) for one in evidence for known in entries)
     return next((match for match in found if match is not None), None)

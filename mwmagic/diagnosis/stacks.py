@@ -72,15 +72,7 @@ def _inside(frame: re.Match[str]) -> bool:
 
 
 def parse(text: str, script: str = "") -> Stack:
-    """Parse one dump.
-
-    Parameters
-    ----------
-    text : str
-        What ``faulthandler`` wrote.
-    script : str
-        The path of the user's script.
-    """
+    """Parse one dump."""
     frames = _main_thread(text)
     users = [frame for frame in frames if is_users(frame["file"], script)]
     if not users:
@@ -98,17 +90,7 @@ def positions(
     states: Mapping[str, str],
     deaf: Mapping[str, Whereabouts] | None = None,
 ) -> tuple[Position, ...]:
-    """Return where each task is, the tasks that hold up the others first.
-
-    Parameters
-    ----------
-    stacks : mapping of str to Stack or None
-        The stack of each task; None if it wrote no dump.
-    states : mapping of str to str
-        The state of each process, as in ``/proc/PID/stat`` (``T`` means stopped).
-    deaf : mapping of str to Whereabouts, optional
-        The tasks that cannot be asked for their stack, and why.
-    """
+    """Return where each task is, the tasks that hold up the others first."""
     order = sorted(stacks, key=lambda task: _waits(stacks[task]))
     known = {
         task: Position(task, why) for task, why in (deaf or {}).items() if states.get(task) != "T"

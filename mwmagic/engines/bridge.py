@@ -34,13 +34,7 @@ STRAY_SECONDS = 0.05
 
 
 def check_ray() -> None:
-    """Refuse the engine where there is no Ray; this does not import it.
-
-    Raises
-    ------
-    ClusterError
-        This Python has no Ray.
-    """
+    """Refuse the engine where there is no Ray; this does not import it."""
     if find_spec("ray") is None:
         raise ClusterError(
             f"the engine ray needs Ray, which {sys.executable} does not have; install the version "
@@ -71,17 +65,7 @@ class _Protocol(asyncio.Protocol):
 
 
 class SocketLink:
-    """A socket that is joined to an agent; see `mwmagic.engines.link.Link`.
-
-    Parameters
-    ----------
-    events : Inlet
-        What the agent sends.
-    transport : asyncio.Transport
-        Takes what is sent to it.
-    ended : asyncio.Future
-        Is done once the connection has ended.
-    """
+    """A socket that is joined to an agent; see `mwmagic.engines.link.Link`."""
 
     pid: int | None = None
 
@@ -174,25 +158,7 @@ class Bridge:
     async def ask(
         self, request: dict[str, Any], pending: Callable[[dict[str, Any]], None]
     ) -> dict[int, dict[str, Any]]:
-        """Ask Ray for nodes, in place of those that it gave before, and wait for them.
-
-        Parameters
-        ----------
-        request : dict
-            What `driver.Driver` and, from then on, `driver.Reservation` takes.
-        pending : callable
-            Called with what Ray says while there are none.
-
-        Returns
-        -------
-        dict of int to dict
-            The nodes, by number.
-
-        Raises
-        ------
-        ClusterError
-            Ray does not answer or refuses.
-        """
+        """Ask Ray for nodes, in place of those that it gave before, and wait for them."""
         self._pending = pending
         self._nodes = asyncio.get_running_loop().create_future()
         control = self._control or await self._open()
@@ -201,13 +167,7 @@ class Bridge:
         return await self._nodes
 
     def prepare(self, request: dict[str, Any] | None) -> None:
-        """Have nodes ready that are about to be asked for, or give them back.
-
-        Parameters
-        ----------
-        request : dict or None
-            What `driver.Reservation` takes, and for how many seconds to ``keep`` it.
-        """
+        """Have nodes ready that are about to be asked for, or give them back."""
         if self._control is not None:
             with suppress(OSError):  # it ended, which is noticed; or it is only later
                 self._control.send(json.dumps({"spare": request}).encode())
@@ -227,13 +187,7 @@ class Bridge:
         return self._control
 
     async def join(self, number: int) -> SocketLink:
-        """Return a link to the agent on a node.
-
-        Raises
-        ------
-        OSError
-            The process has ended.
-        """
+        """Return a link to the agent on a node."""
         if self._control is None:
             raise ConnectionError("the process that talks to Ray has ended")
         ours, theirs = socket.socketpair()

@@ -51,13 +51,6 @@ CLOCK_PINGS = 5
 class Channel:
     """A connection to an agent over a link.
 
-    Parameters
-    ----------
-    link : Link
-        Carries the commands and events.
-    host : Host
-        The machine that the agent runs on.
-
     Attributes
     ----------
     listener : callable
@@ -112,23 +105,7 @@ class Channel:
 
     @classmethod
     async def open(cls, host: Host, *, silence: float = 0.0, sample: float = 1.0) -> Channel:
-        """Start the agent on a machine and greet it.
-
-        Parameters
-        ----------
-        host : Host
-            The machine.
-        silence : float
-            Seconds without a command after which the agent ends its workers, because
-            neither side can rely on noticing a broken link; 0 means never.
-        sample : float
-            Seconds between two reports of CPU and memory.
-
-        Raises
-        ------
-        OSError, SupervisorError
-            The agent cannot be started, does not answer, or has another version.
-        """
+        """Start the agent on a machine and greet it."""
         channel = cls(await host.connect(), host)
         channel._greeting = {"silence": silence, "sample": sample}
         channel._greet()
@@ -214,20 +191,7 @@ class Channel:
         seconds: float | None = None,
         **fields: Any,  # noqa: ANN401 - JSON values
     ) -> Message:
-        """Send a command, wait for its answer, and return that.
-
-        Parameters
-        ----------
-        kind, **fields
-            The command, without its number.
-        seconds : float, optional
-            How long to wait; by default `AGENT_ANSWER_SECONDS`.
-
-        Raises
-        ------
-        SupervisorError
-            The agent refuses the command, is gone, or does not answer in time.
-        """
+        """Send a command, wait for its answer, and return that."""
         self._next += 1
         number = self._next
         answer = self._answers[number] = asyncio.get_running_loop().create_future()
@@ -240,13 +204,7 @@ class Channel:
             del self._answers[number]
 
     async def hold(self, count: int) -> list[int]:
-        """Have the agent hold `count` ports on its machine, and return them.
-
-        Raises
-        ------
-        SupervisorError
-            The agent cannot hold them, or is gone.
-        """
+        """Have the agent hold `count` ports on its machine, and return them."""
         answer = await self.request("hold", count=count)
         return [int(port) for port in answer["ports"]]
 

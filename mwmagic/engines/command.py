@@ -31,16 +31,6 @@ class CommandEngine(NamedEngine):
 
     Its standard input and output must be those of the process that it starts on the
     machine. No shell reads it.
-
-    Parameters
-    ----------
-    options : ClusterOptions
-        The cluster, as declared.
-
-    Raises
-    ------
-    ClusterError
-        No machine is named, or the command cannot start an agent.
     """
 
     example = COMMAND_EXAMPLE
@@ -61,13 +51,7 @@ class CommandEngine(NamedEngine):
 
 
 def _template(words: Sequence[str]) -> tuple[str, ...]:
-    """Return a template in which ``{agent}`` alone stands for the agent's whole command.
-
-    Raises
-    ------
-    ClusterError
-        It is empty, has other placeholders, or no place for the agent.
-    """
+    """Return a template in which ``{agent}`` alone stands for the agent's whole command."""
     if not words:
         raise ClusterError(
             f"write the command that reaches a machine after --, as in {COMMAND_EXAMPLE}"

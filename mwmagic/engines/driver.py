@@ -66,13 +66,6 @@ class Holder:
 
     Ray assigns an actor no more than one bundle's GPUs, and its environment says so; that of
     the agent is the node's own, with the GPUs of all bundles there.
-
-    Parameters
-    ----------
-    command : list of str
-        The agent.
-    gpus : list of str
-        The GPUs that it may use.
     """
 
     def __init__(self, command: list[str], gpus: list[str]) -> None:
@@ -136,11 +129,6 @@ def words(error: BaseException) -> str:
 
 class Reservation:
     """Nodes of a placement group, with an actor on each.
-
-    Parameters
-    ----------
-    request : dict
-        ``bundles``, ``strategy``, the ids of nodes to ``avoid``, and the ``command`` of the agent.
 
     Attributes
     ----------
@@ -270,15 +258,7 @@ class Reservation:
 
 
 class Driver:
-    """What Ray calls a driver: it asks for nodes, and its end gives them back.
-
-    Parameters
-    ----------
-    control : socket.socket
-        Leads to the engine.
-    request : dict
-        ``address`` of Ray, and what a `Reservation` takes.
-    """
+    """What Ray calls a driver: it asks for nodes, and its end gives them back."""
 
     def __init__(self, control: socket.socket, request: dict[str, Any]) -> None:
         self.control = control

@@ -40,15 +40,7 @@ class Inlet:
         self._end: Callable[[], None] = lambda: None
 
     def listen(self, take: Callable[[bytes], None], end: Callable[[], None]) -> None:
-        """Hand on what has come, and what comes.
-
-        Parameters
-        ----------
-        take : callable
-            Called with each line, and with what follows the last one.
-        end : callable
-            Called once no more will come, or a line is longer than `MESSAGE_BYTES`.
-        """
+        """Hand on what has come, and what comes."""
         self._take, self._end = take, end
         self._hand_on()
 

@@ -199,15 +199,7 @@ def _last_words(text: str) -> str:
 
 
 class Job:
-    """A job, whose facts are asked for each time.
-
-    Parameters
-    ----------
-    number : str
-        Its id.
-    commands : Queries
-        Runs Slurm's commands.
-    """
+    """A job, whose facts are asked for each time."""
 
     def __init__(self, number: str, commands: Queries) -> None:
         self.number = number
@@ -262,15 +254,7 @@ class Job:
         return f"Slurm job {self.number} waits{reason}{starts}"
 
     async def why(self, node: str, said: Callable[[], str] = str) -> str | None:
-        """Return in words why a node was lost, if Slurm has ended the job or misses the node.
-
-        Parameters
-        ----------
-        node : str
-            Its name.
-        said : callable
-            Returns what the job's step on the node has said until now.
-        """
+        """Return in words why a node was lost, if Slurm has ended the job or misses the node."""
         deadline = time.monotonic() + EXPLAIN_SECONDS
         words = None
         with suppress(asyncio.TimeoutError):

@@ -18,11 +18,6 @@ async def within(seconds: float, awaited: Awaitable[T]) -> T:
 
     Until Python 3.12 `asyncio.wait_for` loses a cancellation that comes just as what it waits for
     is done. A loop that should have been cancelled then goes on for ever.
-
-    Raises
-    ------
-    asyncio.TimeoutError
-        It was not done in time.
     """
     task = asyncio.ensure_future(awaited)
     try:

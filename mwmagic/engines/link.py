@@ -50,17 +50,7 @@ class Link(Protocol):
 
 
 class Pipes:
-    """The pipes of a child process: the agent itself, or a client such as ``ssh`` or ``srun``.
-
-    Parameters
-    ----------
-    process : asyncio.subprocess.Process
-        A process with a pipe as standard input.
-    output, errors : int
-        The ends to read of two more pipes, its standard output and its standard error.
-    stderr : Stderr
-        Takes what the process writes there, which is also passed on to our own standard error.
-    """
+    """The pipes of a child process: the agent itself, or a client such as ``ssh`` or ``srun``."""
 
     def __init__(
         self, process: asyncio.subprocess.Process, output: int, errors: int, stderr: Stderr
@@ -79,13 +69,7 @@ class Pipes:
     async def open(
         cls, command: Sequence[str], env: Mapping[str, str] | None, stderr: Stderr | None = None
     ) -> Pipes:
-        """Start a command; without an environment it inherits this process's.
-
-        Raises
-        ------
-        OSError
-            It cannot be started.
-        """
+        """Start a command; without an environment it inherits this process's."""
         # Not pipes of asyncio's: a process that outlives the command, such as a connection that
         # ssh shares, may keep its own end open, and waiting for the command must not wait for that.
         (output, says), (errors, complains) = os.pipe(), os.pipe()
@@ -142,17 +126,7 @@ class Pipes:
 
 
 class _Pipe:
-    """The end to read of a pipe.
-
-    Parameters
-    ----------
-    descriptor : int
-        The end.
-    take : callable
-        Called with what comes; with nothing at its end.
-    busy : callable, optional
-        Returns whether what comes has to wait.
-    """
+    """The end to read of a pipe."""
 
     def __init__(
         self,

@@ -18,13 +18,7 @@ __all__ = ["LocalEngine"]
 
 
 class LocalEngine:
-    """This machine; see `mwmagic.engines.Engine`.
-
-    Parameters
-    ----------
-    options : ClusterOptions
-        The cluster, as declared.
-    """
+    """This machine; see `mwmagic.engines.Engine`."""
 
     helpers: Collection[int] = ()
 

@@ -47,20 +47,7 @@ class NamedMachine:
 
 
 def named_machines(hosts: Sequence[str], example: str) -> list[NamedMachine]:
-    """Return the machines that a user named.
-
-    Parameters
-    ----------
-    hosts : sequence of str
-        What the user wrote.
-    example : str
-        What to write, for one who named none.
-
-    Raises
-    ------
-    ClusterError
-        There are none, one is named twice, or a name is not valid.
-    """
+    """Return the machines that a user named."""
     if not hosts:
         raise ClusterError(f"name the machines to use, as in {example}")
     found: dict[str, NamedMachine] = {}
@@ -83,13 +70,7 @@ def chosen(
 
 
 class NamedEngine(ABC):
-    """What the engines of named machines have in common; see `mwmagic.engines.Engine`.
-
-    Parameters
-    ----------
-    options : ClusterOptions
-        The cluster, as declared.
-    """
+    """What the engines of named machines have in common; see `mwmagic.engines.Engine`."""
 
     example: ClassVar[str]
     takes: ClassVar[frozenset[str]] = frozenset(
@@ -118,13 +99,7 @@ class NamedEngine(ABC):
 
     @abstractmethod
     async def reach(self, machine: NamedMachine) -> Host:
-        """Return the host that a machine is.
-
-        Raises
-        ------
-        ClusterError
-            It cannot be reached in this way.
-        """
+        """Return the host that a machine is."""
 
     async def why(self, host: Host) -> str | None:
         """Return the last words of the command that reaches a machine."""
@@ -135,25 +110,13 @@ class NamedEngine(ABC):
 
 
 def check_program(name: str, what: str) -> None:
-    """Refuse a command whose program is not installed here.
-
-    Raises
-    ------
-    ClusterError
-        There is no such program.
-    """
+    """Refuse a command whose program is not installed here."""
     if shutil.which(name) is None:
         raise ClusterError(f"there is no program {name!r} on this machine; {what}")
 
 
 def make_it_work(trial: Sequence[str]) -> str:
-    """Return the next step for a user whose machine does not answer.
-
-    Parameters
-    ----------
-    trial : sequence of str
-        What runs Python there as the agent's command does, but harmlessly.
-    """
+    """Return the next step for a user whose machine does not answer."""
     return "First make this work in a terminal, without a question or other output: " + shlex.join(
         trial
     )

@@ -20,11 +20,6 @@ COMMAND_SECONDS = 10.0
 class Queries:
     """Runs a scheduler's commands.
 
-    Parameters
-    ----------
-    env : mapping of str to str
-        Their environment.
-
     Attributes
     ----------
     pids : set of int

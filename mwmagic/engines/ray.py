@@ -52,13 +52,7 @@ class RayHost(Host):
     thread: _Thread = field(kw_only=True)
 
     async def connect(self) -> Link:
-        """Have the bridge join a link to the agent.
-
-        Raises
-        ------
-        OSError
-            The bridge has ended.
-        """
+        """Have the bridge join a link to the agent."""
         self.thread.link = await self.thread.bridge.join(self.thread.number)
         return self.thread.link
 
@@ -68,16 +62,6 @@ class RayEngine:
 
     A placement group holds them, and ends with the process that asked for it: that is the
     bridge, which imports Ray, as this process does not.
-
-    Parameters
-    ----------
-    options : ClusterOptions
-        The cluster, as declared.
-
-    Raises
-    ------
-    ClusterError
-        There is no Ray here, or what a task needs is not written as Ray's resources.
     """
 
     takes: ClassVar[frozenset[str]] = frozenset(
@@ -206,13 +190,7 @@ class RayEngine:
 
 
 def _resources(options: ClusterOptions) -> dict[str, float]:
-    """Return what each task needs: a processor, and what the options say.
-
-    Raises
-    ------
-    ClusterError
-        A resource is not written as NAME=NUMBER.
-    """
+    """Return what each task needs: a processor, and what the options say."""
     found: dict[str, float] = {"CPU": options.threads or 1, "GPU": options.gpus or 0}
     for word in options.scheduler:
         name, _, number = word.partition("=")

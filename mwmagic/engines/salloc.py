@@ -93,13 +93,7 @@ class Grant:
 
 
 class Salloc:
-    """A request for an allocation, and then the allocation.
-
-    Parameters
-    ----------
-    commands : Queries
-        Runs Slurm's commands.
-    """
+    """A request for an allocation, and then the allocation."""
 
     def __init__(self, commands: Queries) -> None:
         self._commands = commands
@@ -121,13 +115,7 @@ class Salloc:
         return self._process is not None and self._process.returncode is None
 
     async def open(self, arguments: Sequence[str], notify: Callable[[str], None]) -> Grant:
-        """Ask for an allocation and wait until it is granted.
-
-        Raises
-        ------
-        ClusterError
-            There is no Slurm, or it refuses.
-        """
+        """Ask for an allocation and wait until it is granted."""
         # Cancelling a start kills the process, which may have its job by then: `close` ends it.
         self._starting = asyncio.create_task(self._started(arguments))
         self._process = process = await asyncio.shield(self._starting)

@@ -49,11 +49,6 @@ class SlurmEngine:
 
     Inside a job it uses that job's nodes. Elsewhere it asks for an allocation, which
     ends with this process.
-
-    Parameters
-    ----------
-    options : ClusterOptions
-        The cluster, as declared.
     """
 
     takes: ClassVar[frozenset[str]] = frozenset(

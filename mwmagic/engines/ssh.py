@@ -39,11 +39,6 @@ class SshEngine(NamedEngine):
 
     The user's configuration, keys, agent and shared connections are used as they
     are. Host keys are always checked, and nothing is asked.
-
-    Parameters
-    ----------
-    options : ClusterOptions
-        The cluster, as declared.
     """
 
     example = SSH_EXAMPLE

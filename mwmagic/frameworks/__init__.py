@@ -41,13 +41,7 @@ def frameworks() -> tuple[Framework, ...]:
 
 
 def framework_for(name: str) -> Framework:
-    """Return the framework of a name.
-
-    Raises
-    ------
-    ClusterError
-        There is no framework of that name.
-    """
+    """Return the framework of a name."""
     if name not in FRAMEWORKS:
         known = ", ".join(FRAMEWORKS)
         raise ClusterError(f"unknown framework {name!r}; the frameworks are {known}")

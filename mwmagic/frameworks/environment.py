@@ -106,25 +106,7 @@ def backend_environment(framework: str, env: Mapping[str, str]) -> dict[str, str
 def meeting_environment(
     framework: str, spec: ClusterSpec, task: Task, env: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the variables that a task needs to meet the others, and no more.
-
-    Parameters
-    ----------
-    framework : str
-        The framework's name.
-    spec : ClusterSpec
-        The cluster with its addresses.
-    task : Task
-        One of its tasks.
-    env : mapping of str to str
-        The environment that the task inherits. Its KERAS_BACKEND is kept, and so are the
-        hosts that gRPC reaches without a proxy.
-
-    Raises
-    ------
-    ClusterError
-        The framework does not support such a task.
-    """
+    """Return the variables that a task needs to meet the others, and no more."""
     return {
         **backend_environment(framework, env),
         **framework_for(framework).holds_port,
@@ -139,17 +121,7 @@ def default_environment() -> dict[str, str]:
 
 
 def option_environment(framework: str, *, keras: str, devices: int) -> dict[str, str]:
-    """Return the variables that follow from the cluster's options, for every task.
-
-    Parameters
-    ----------
-    framework : str
-        The framework's name.
-    keras : str
-        ``legacy`` makes ``tf.keras`` Keras 2.
-    devices : int
-        Virtual CPU devices of each task; 0 leaves the number to the framework.
-    """
+    """Return the variables that follow from the cluster's options, for every task."""
     legacy = _LEGACY if keras == "legacy" else {}
     return {**legacy, **framework_for(framework).settings(devices)}
 
@@ -196,15 +168,7 @@ def _timing() -> tuple[tuple[str, ...], frozenset[str]]:
 
 
 def is_early(name: str, reads: Container[str] = ()) -> bool:
-    """Return whether an import may read a variable.
-
-    Parameters
-    ----------
-    name : str
-        The variable.
-    reads : container of str
-        Those that Python code is known to have asked for.
-    """
+    """Return whether an import may read a variable."""
     prefixes, late = _timing()
     if name in late or name.startswith(_OWN):
         return False
@@ -230,19 +194,7 @@ def differing(
     reads: Container[str] = (),
     sets: Mapping[str, str] = MappingProxyType({}),
 ) -> list[str]:
-    """Return the variables that keep a worker from being forked from a warm process.
-
-    Parameters
-    ----------
-    env : mapping of str to str
-        The environment in which the worker's program would import.
-    warm : mapping of str to str
-        The environment of the warm process.
-    reads : container of str
-        The variables that the imports of the warm process have read.
-    sets : mapping of str to str
-        The variables that these imports have set. A kernel that has imported the same has them.
-    """
+    """Return the variables that keep a worker from being forked from a warm process."""
     names = {name for name in {*env, *warm} if is_early(name, reads)}
     same = {name: {warm.get(name), sets.get(name, warm.get(name))} for name in names}
     return sorted(name for name, values in same.items() if env.get(name) not in values)

@@ -200,23 +200,11 @@ class Framework:
     save_frames: tuple[str, ...] = ()
 
     def environment(self, spec: ClusterSpec, task: Task) -> dict[str, str]:
-        """Return the variables with which `task` finds the other tasks of `spec`.
-
-        Raises
-        ------
-        ClusterError
-            The cluster has no such task, or one that the framework does not support.
-        """
+        """Return the variables with which `task` finds the other tasks of `spec`."""
         raise NotImplementedError
 
     def check(self, tasks: Iterable[Task]) -> None:
-        """Refuse tasks whose type the framework does not support.
-
-        Raises
-        ------
-        ClusterError
-            There are such tasks; the message lists them.
-        """
+        """Refuse tasks whose type the framework does not support."""
         odd = [str(task) for task in tasks if task.type not in self.task_types]
         if odd:
             raise ClusterError(
@@ -225,13 +213,7 @@ class Framework:
             )
 
     def check_devices(self, count: int) -> None:
-        """Refuse a number of virtual devices that tasks cannot have.
-
-        Raises
-        ------
-        ClusterError
-            The framework has one device for the processor.
-        """
+        """Refuse a number of virtual devices that tasks cannot have."""
         if count > 1 and not self.virtual_devices:
             raise ClusterError(
                 f"{self.title} cannot divide a processor into {count} devices; leave out "

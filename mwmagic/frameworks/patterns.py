@@ -28,13 +28,5 @@ def collected(pick: Callable[[Framework], Iterable[str]]) -> list[str]:
 
 
 def either(pick: Callable[[Framework], Iterable[str]], flags: int = 0) -> re.Pattern[str]:
-    """Return an expression that matches any pattern that `pick` selects from the frameworks.
-
-    Parameters
-    ----------
-    pick : callable
-        Returns the patterns of one framework.
-    flags : int
-        Flags for `re.compile`.
-    """
+    """Return an expression that matches any pattern that `pick` selects from the frameworks."""
     return re.compile(alternatives(collected(pick)), flags)

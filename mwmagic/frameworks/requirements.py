@@ -13,13 +13,7 @@ __all__ = ["check_installed"]
 
 
 def check_installed(source: str) -> None:
-    """Refuse code whose framework is missing, before any process starts.
-
-    Raises
-    ------
-    NotInstalled
-        A framework is missing; the message has the command that installs it.
-    """
+    """Refuse code whose framework is missing, before any process starts."""
     wanted = {module: pip for one in frameworks() for module, pip in one.requirements.items()}
     imports = re.compile(rf"^(?:import|from)\s+({'|'.join(wanted)})\b", re.MULTILINE)
     for module in dict.fromkeys(imports.findall(source)):

@@ -45,11 +45,6 @@ def tf_config(spec: ClusterSpec, task: Task) -> str:
     one, ``MultiWorkerMirroredStrategy`` raises a ``KeyError`` in
     ``multi_worker_util.worker_count``, and ``TFConfigClusterResolver.master``
     a ``ValueError``.
-
-    Raises
-    ------
-    ClusterError
-        The cluster has no such task.
     """
     task = spec.find(task)
     own = {task.type: [spec.addresses[task]]} if task.type == "evaluator" else {}

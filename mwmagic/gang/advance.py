@@ -46,15 +46,7 @@ class Advance:
     _last: tuple[TrainingPoint | None, float] | None = field(default=None, init=False)
 
     def failed(self, point: TrainingPoint | None, lasted: float) -> None:
-        """Take an attempt that failed.
-
-        Parameters
-        ----------
-        point : TrainingPoint or None
-            The furthest that any task came, or None if that is unknown.
-        lasted : float
-            Seconds from its start to its failure.
-        """
+        """Take an attempt that failed."""
         self.short = self.short + 1 if self._falls_short(point, lasted) else 0
         new = point is None or self._furthest is None or point > self._furthest
         self.stuck = 0 if new else self.stuck + 1

@@ -73,21 +73,7 @@ class Failure:
 
 
 def find(text: str, script: str) -> Failure | None:
-    """Return the last failure in a log.
-
-    Parameters
-    ----------
-    text : str
-        The log as a terminal shows it; it may contain ANSI codes.
-    script : str
-        The path of the user's script.
-
-    Returns
-    -------
-    Failure or None
-        The last exception of a chain that passed through the user's code. If there is no such
-        chain, the last exception of all.
-    """
+    """Return the last failure in a log."""
     chains = [_owned(chain, script) for chain in _chains(text)]
     users = [last for last in chains if last.own is not None]
     return next(iter([*users[::-1], *chains[::-1]]), None)
@@ -102,15 +88,7 @@ def _owned(chain: list[Failure], script: str) -> Failure:
 
 
 def reported(report: Mapping[str, Any], script: str) -> Failure:
-    """Return the failure that a worker reported; any code there may have written the report.
-
-    Parameters
-    ----------
-    report : mapping
-        ``type``, ``message``, ``where``, and ``origins``, which are such reports.
-    script : str
-        The path of the user's script.
-    """
+    """Return the failure that a worker reported; any code there may have written the report."""
     known = tuple(_reported(one, script) for one in origins(report))
     return replace(_reported(report, script), origins=known)
 

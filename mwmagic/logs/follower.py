@@ -48,19 +48,6 @@ class Follower:
     ----------
     sequel : Path or None
         A file that continues the log, with its first byte at the offset where the log ends.
-
-    Parameters
-    ----------
-    path : Path
-        The log; it may not exist yet.
-    guard : Guard
-        Where the faults of parsers are reported.
-    lag : Lag, optional
-        How far the follower may fall behind before it jumps ahead. By default it never jumps.
-    ansi : bool
-        Keep the colours.
-    raw : bool
-        Keep everything that a terminal would not show, and mark nothing.
     """
 
     def __init__(

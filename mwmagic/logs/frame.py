@@ -54,17 +54,7 @@ class Frame:
 def frames(
     lines: Sequence[str], index: int, *, foreign_lines: int = FOREIGN_LINES
 ) -> tuple[tuple[Frame, ...], int]:
-    """Return the frames of a traceback, and the index of the line that names the exception.
-
-    Parameters
-    ----------
-    lines : sequence of str
-        A text that contains the traceback.
-    index : int
-        The index of its first frame.
-    foreign_lines : int
-        The most lines of others that may be between two frames.
-    """
+    """Return the frames of a traceback, and the index of the line that names the exception."""
     found: list[Frame] = []
     foreign = 0
     for end in range(index, len(lines)):

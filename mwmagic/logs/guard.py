@@ -25,13 +25,7 @@ T = TypeVar("T")
 
 
 class Guard:
-    """Calls parsers; the first exception of each is reported, none is propagated.
-
-    Parameters
-    ----------
-    report : callable
-        Called with the first fault of each parser.
-    """
+    """Calls parsers; the first exception of each is reported, none is propagated."""
 
     def __init__(self, report: Callable[[Fault], None]) -> None:
         self._report = report
@@ -40,17 +34,7 @@ class Guard:
     def call(
         self, parser: str, neutral: T, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Return what a parser returns.
-
-        Parameters
-        ----------
-        parser : str
-            The name under which its faults are reported.
-        neutral : object
-            What to return instead if it raises.
-        read : callable
-            The parser, which is called with the remaining arguments.
-        """
+        """Return what a parser returns."""
         try:
             return read(*args, **kwargs)
         except Exception as error:  # noqa: BLE001 - any exception may cost no more than one line

@@ -105,15 +105,7 @@ def shortened(line: LogLine) -> LogLine:
 
 
 class Lines:
-    """Turns the bytes of one log, which may be split anywhere, into marked lines.
-
-    Parameters
-    ----------
-    guard : Guard
-        Where the faults of the layers are reported.
-    ansi : bool
-        Whether to keep colours in the lines.
-    """
+    """Turns the bytes of one log, which may be split anywhere, into marked lines."""
 
     def __init__(self, guard: Guard, *, ansi: bool = False) -> None:
         self._guard = guard

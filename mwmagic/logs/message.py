@@ -61,15 +61,7 @@ def _telling(lines: list[str]) -> list[str]:
 
 
 def unfold(kind: str, text: str) -> ErrorText:
-    """Take a message apart.
-
-    Parameters
-    ----------
-    kind : str
-        The type of its exception.
-    text : str
-        The message, as ``str`` returns it.
-    """
+    """Take a message apart."""
     text = _DUMP.sub("(PerReplica:{...}", _unquoted(kind, text)).strip()
     if _TRACED in text:
         return _traced(kind, text)

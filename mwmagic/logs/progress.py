@@ -87,21 +87,7 @@ class Progress:
         self._failing = False  # inside a traceback
 
     def write(self, text: str, guard: Guard) -> list[Update]:
-        """Take the next text of the log.
-
-        Parameters
-        ----------
-        text : str
-            The text, which may be split anywhere.
-        guard : Guard
-            Calls the parser of each line.
-
-        Returns
-        -------
-        list of Update
-            One for each finished line that shows any progress, then at most one for the
-            line that is still being redrawn.
-        """
+        """Take the next text of the log."""
         ended = self._drafts.write(text)
         updates = [guard.call("progress", None, self.line, last, first) for first, last in ended]
         self._current = None if ended else self._current
@@ -112,16 +98,7 @@ class Progress:
         return [update for update in updates if update is not None]
 
     def line(self, text: str, first: str = "") -> Update | None:
-        """Read a finished line.
-
-        Parameters
-        ----------
-        text : str
-            The line.
-        first : str
-            The line's first draft, if known. It has the length of the epoch's own bar even
-            if the `evaluate` of a callback was drawn over that.
-        """
+        """Read a finished line."""
         text = plain(text)
         if self._skips(text):
             return None

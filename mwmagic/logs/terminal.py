@@ -54,32 +54,13 @@ def printable(text: str) -> str:
 
 
 def shown(data: bytes, *, ansi: bool) -> list[str]:
-    """Return the lines that a terminal shows after `data`, a whole log.
-
-    Parameters
-    ----------
-    data : bytes
-        The log's raw bytes.
-    ansi : bool
-        Whether to keep colours; each line is then complete in itself.
-
-    Returns
-    -------
-    list of str
-        The lines without newlines; an unfinished last line is included unless it is empty.
-    """
+    """Return the lines that a terminal shows after `data`, a whole log."""
     terminal = Terminal(ansi=ansi)
     return terminal.feed(data) + terminal.close()
 
 
 class Terminal:
     """Turns the bytes of one stream, which may be split anywhere, into finished lines.
-
-    Parameters
-    ----------
-    ansi : bool
-        Whether to keep colours. Each line is then complete in itself: it opens the
-        colours that are on and ends with a reset.
 
     Notes
     -----

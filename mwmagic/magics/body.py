@@ -25,11 +25,6 @@ def check_plain(body: str) -> None:
     """Refuse a body with IPython's own syntax, such as ``!pip``, ``%matplotlib`` or ``x?``.
 
     Any other mistake is left to the workers, whose failure shows it in full.
-
-    Raises
-    ------
-    BadArguments
-        The message names the line of the cell, whose first line is the magic's.
     """
     try:
         ast.parse(body)
@@ -92,15 +87,7 @@ def _is_ipython(line: str) -> bool:
 
 
 def borrowed(body: str, notebook: Collection[str]) -> list[str]:
-    """Return the names that a body reads from its globals but never sets, and that a notebook has.
-
-    Parameters
-    ----------
-    body : str
-        The code.
-    notebook : collection of str
-        The names of the notebook's variables.
-    """
+    """Return the global names that a body reads but never sets, and that a notebook has."""
     try:
         top = symtable.symtable(body, "cell", "exec")
     except (SyntaxError, ValueError):

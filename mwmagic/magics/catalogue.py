@@ -38,13 +38,7 @@ NAMES = tuple(_HOMES)
 
 @cache
 def find(written: str) -> Magic:
-    """Return a magic, such as ``%mw_cluster`` or ``%%mw_worker``.
-
-    Raises
-    ------
-    KeyError
-        There is no such magic.
-    """
+    """Return a magic, such as ``%mw_cluster`` or ``%%mw_worker``."""
     module = import_module(f".{_HOMES[written]}", __package__)
     found: Magic = getattr(module, written.lstrip("%"))
     return found

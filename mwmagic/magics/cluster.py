@@ -101,13 +101,7 @@ def _replace(session: Session, old: Cluster, repetition: Repetition) -> Cluster:
 
 
 def _check_held(session: Session, old: Cluster, why: str) -> None:
-    """Refuse to give back machines that an earlier kernel wanted to keep.
-
-    Raises
-    ------
-    ClusterError
-        It did; magics then act on that cluster.
-    """
+    """Refuse to give back machines that an earlier kernel wanted to keep."""
     name = old.options.name
     if old.options.hold and not session.declared(name):
         session.use(old, declared=False)

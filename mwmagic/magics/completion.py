@@ -43,22 +43,7 @@ _RUN_FLAG = "--run"
 
 
 def candidates(line: str, session: Callable[[], Session]) -> tuple[list[str], str]:
-    """Return what may follow in the line of one of our magics.
-
-    Parameters
-    ----------
-    line : str
-        The text from the start of the line to the cursor.
-    session : callable
-        Returns what there is to name in it.
-
-    Returns
-    -------
-    words : list of str
-        Empty where the line is not one of our magics, or takes anything there.
-    token : str
-        The part of a word before the cursor, which each of them completes.
-    """
+    """Return what may follow in the line of one of our magics."""
     match = _LINE.match(line)
     if match is None or match["magic"] not in NAMES:
         return [], ""
@@ -80,24 +65,7 @@ def _values(parser: Parser, words: list[str], session: Callable[[], Session]) ->
 
 
 def live_candidates(cell: str, at: int, session: Callable[[], Session]) -> tuple[list[str], str]:
-    """Return what completes a name in a live cell, from the variables of its tasks.
-
-    Parameters
-    ----------
-    cell : str
-        The whole cell.
-    at : int
-        Where the cursor is in it.
-    session : callable
-        Returns the session; its cluster is asked, if it has live cells.
-
-    Returns
-    -------
-    words : list of str
-        Each with the names before the last dot.
-    token : str
-        What of it is before the cursor.
-    """
+    """Return what completes a name in a live cell, from the variables of its tasks."""
     head, names = _CELL.match(cell), _NAMES.search(cell[:at])
     if head is None or names is None or at < head.end():
         return [], ""

@@ -76,15 +76,7 @@ class Displays:
         display({"text/plain": text(status), "text/html": html}, raw=True)
 
     def show(self, run: Run, notice: str = "") -> None:
-        """Show a run below the cell that is being executed.
-
-        Parameters
-        ----------
-        run : Run
-            The latest run of its cluster.
-        notice : str
-            What its dashboard adds as long as the run is going.
-        """
+        """Show a run below the cell that is being executed."""
         if not _in_kernel():
             _print(run.status())
             return

@@ -15,15 +15,7 @@ __all__ = ["Entry"]
 
 
 class Entry:
-    """What IPython calls, and whose documentation it shows: that of the magic.
-
-    Parameters
-    ----------
-    written : str
-        The magic as it is written, with its percent signs.
-    session : callable
-        Returns the session that the magic acts on.
-    """
+    """What IPython calls, and whose documentation it shows: that of the magic."""
 
     def __init__(self, written: str, session: Callable[[], Session]) -> None:
         self.written = written

@@ -35,22 +35,10 @@ def add_overwrite(parser: Parser) -> None:
 class OutputFile:
     """A file as a magic's ``--file`` names it.
 
-    Parameters
-    ----------
-    name : str
-        Its path, in which a leading ``~`` stands for a home directory.
-    overwrite : bool
-        Whether it may replace a file that mwmagic did not write.
-
     Attributes
     ----------
     name : str
         Its path as given, without ``~``.
-
-    Raises
-    ------
-    FileTrouble
-        There is no such home directory.
     """
 
     def __init__(self, name: str, *, overwrite: bool) -> None:
@@ -60,20 +48,7 @@ class OutputFile:
 
     @contextmanager
     def draft(self, text: str, mode: int | None = None) -> Iterator[Path]:
-        """Write the new file next to the old one; it is removed unless it is moved there.
-
-        Parameters
-        ----------
-        text : str
-            The new content.
-        mode : int, optional
-            The file's mode; by default the one it has, or that of a new file.
-
-        Raises
-        ------
-        FileTrouble
-            The text cannot be encoded, or the file cannot or must not be written.
-        """
+        """Write the new file next to the old one; it is removed unless it is moved there."""
         data = _encoded(text)
         draft = self._path.with_name(f".{self._path.name[:64]}.{uuid.uuid4().hex}")
         with self._explained():
@@ -139,13 +114,7 @@ def _require_writable(path: Path) -> None:
 
 
 def _encoded(text: str) -> bytes:
-    """Return what a file holds of a text.
-
-    Raises
-    ------
-    FileTrouble
-        It holds half a character.
-    """
+    """Return what a file holds of a text."""
     try:
         return text.encode()
     except UnicodeEncodeError as error:

@@ -148,13 +148,7 @@ def chosen(given: Namespace, known: Sequence[Task]) -> list[str] | None:
 
 
 def opened(session: Session) -> Live:
-    """Return the session of the cluster.
-
-    Raises
-    ------
-    NoRun
-        There is none.
-    """
+    """Return the session of the cluster."""
     run = session.latest()
     if run.over or not (run.kept or run.status().live):
         raise NoRun(none_words(run.status()))

@@ -65,15 +65,7 @@ class Magic:
 def magic(
     parser: Parser, *, shows: bool = False
 ) -> Callable[[Callable[[Session, Namespace, str], Any]], Magic]:
-    """Declare a function as a magic.
-
-    Parameters
-    ----------
-    parser : Parser
-        Its name, arguments and help.
-    shows : bool
-        Whether it prints or displays its output.
-    """
+    """Declare a function as a magic."""
     parser.add_argument("-o", "--out", metavar="VAR", help="Store the result in this variable.")
     parser.add_argument("--quiet", action="store_true", help="Show nothing.")
     return lambda act: Magic(parser, act, shows)

@@ -20,20 +20,7 @@ class HelpShown(Exception):
 
 
 class Parser(ConciseParser):
-    """Parses a magic's line; raises one clear error where argparse would exit.
-
-    Parameters
-    ----------
-    prog : str
-        The magic as it is written: ``%mw_stop``, or ``%%mw_worker`` for a cell magic.
-    description : str
-        What it does.
-    rest : str, optional
-        The argument that also gets the words after ``--``.
-    typed : callable, optional
-        Makes arguments of the words that are neither options nor their values. These are then
-        expressions, taken as they are typed: `words_of` parts them.
-    """
+    """Parses a magic's line; raises one clear error where argparse would exit."""
 
     def __init__(
         self,
@@ -48,15 +35,7 @@ class Parser(ConciseParser):
         self.add_argument("-h", "--help", action=_Help, help="Show this help.")
 
     def read(self, line: str) -> argparse.Namespace:
-        """Parse the line of a magic; what follows ``#`` is a comment.
-
-        Raises
-        ------
-        BadArguments
-            The magic does not take these arguments.
-        HelpShown
-            The line requested the help.
-        """
+        """Parse the line of a magic; what follows ``#`` is a comment."""
         if self.typed is not None:
             return self._read_typed(line, self.typed)
         words = self._split(line)

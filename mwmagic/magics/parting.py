@@ -25,13 +25,6 @@ class Parting:
 
     Programs that execute notebooks pass on what a kernel prints to its standard error. They
     read no output after the last cell.
-
-    Parameters
-    ----------
-    shell : InteractiveShell
-        IPython.
-    watched : callable
-        Returns whether a page shows the runs, which then need no report.
     """
 
     def __init__(self, shell: Any, watched: Callable[[], bool]) -> None:  # noqa: ANN401 - IPython is not typed

@@ -35,19 +35,7 @@ def _text(status: RunStatus, began: float, *, watched: bool) -> str:
 def show_progress(
     run: Run, timeout: float | None, ask: Callable[[], None], watched: Callable[[], bool]
 ) -> None:
-    """Show a run's progress until it is over or kept, or the time is up.
-
-    Parameters
-    ----------
-    run : Run
-        The run.
-    timeout : float or None
-        Time limit in seconds.
-    ask : callable
-        Called while tasks ask.
-    watched : callable
-        Returns whether a page shows the run, which then says more than a line could.
-    """
+    """Show a run's progress until it is over or kept, or the time is up."""
     began = time.time()
     end = None if timeout is None else time.monotonic() + timeout
     shown = _text(run.status(), began, watched=watched())

@@ -48,13 +48,6 @@ _ENDING = (
 class Session:
     """The state behind the magics.
 
-    Parameters
-    ----------
-    shell : InteractiveShell
-        IPython.
-    defaults : callable
-        Returns the current cluster options from ``%config``.
-
     Attributes
     ----------
     quiet : bool
@@ -152,15 +145,7 @@ class Session:
         return cluster is None or cluster.closed
 
     def cluster(self) -> Cluster:
-        """Return the cluster that magics act on.
-
-        Raises
-        ------
-        NoCluster
-            None was declared, or it ended.
-        SupervisorLost
-            Its supervisor was killed during a run.
-        """
+        """Return the cluster that magics act on."""
         cluster = self._clusters.get(self._current)
         if cluster is None:
             raise NoCluster("no cluster was declared; `%mw_cluster 2` declares one of 2 workers")
@@ -244,13 +229,7 @@ class Session:
         return [str(record.number) for record in runs(self.directory)]
 
     def latest(self) -> Run:
-        """Return the latest run.
-
-        Raises
-        ------
-        NoRun
-            Nothing was launched yet.
-        """
+        """Return the latest run."""
         run = self.cluster().latest
         if run is None:
             raise NoRun(
@@ -271,13 +250,7 @@ class Session:
         return Path() if cluster is None else cluster.options.root
 
     def record(self, number: int | None = None) -> Record:
-        """Return the record of the latest run, or of the run with this number.
-
-        Raises
-        ------
-        NoRun
-            There is no such run.
-        """
+        """Return the record of the latest run, or of the run with this number."""
         run = self.run(number)
         if run is not None:
             return run.record

@@ -16,11 +16,6 @@ def silence(result: object) -> None:
 
     A variable that the result was assigned to may still be shown. IPython puts its own hook
     in place for each cell, so what is set here does not outlast the cell.
-
-    Parameters
-    ----------
-    result : object
-        What the magic is about to return.
     """
     show = sys.displayhook
 

@@ -24,13 +24,7 @@ def _size(run: Record) -> str:
 
 
 class StatusTable:
-    """A run's state at one moment.
-
-    Parameters
-    ----------
-    status : RunStatus
-        The status of the run and of each of its tasks.
-    """
+    """A run's state at one moment."""
 
     def __init__(self, status: RunStatus) -> None:
         self.status = status
@@ -43,13 +37,7 @@ class StatusTable:
 
 
 class RunTable(Sequence["Record"]):
-    """The recorded runs, oldest first.
-
-    Parameters
-    ----------
-    records : sequence of Record
-        The runs.
-    """
+    """The recorded runs, oldest first."""
 
     def __init__(self, records: Sequence[Record]) -> None:
         self._records = records

@@ -98,25 +98,7 @@ TaskName = Task | int | str
 def make_tasks(
     workers: int, *, chief: bool = False, ps: int = 0, evaluator: bool = False
 ) -> tuple[Task, ...]:
-    """Return the tasks of a cluster, in rank order.
-
-    Parameters
-    ----------
-    workers, ps : int
-        How many of each type.
-    chief, evaluator : bool
-        Whether there is one.
-
-    Returns
-    -------
-    tuple of Task
-        The chief first, then workers, parameter servers and the evaluator.
-
-    Raises
-    ------
-    ClusterError
-        A count is above 65535, or no task would train.
-    """
+    """Return the tasks of a cluster, in rank order."""
     for what, count in (("workers", workers), ("ps", ps)):
         if count > _TASKS_LIMIT:
             raise ClusterError(f"{what} must be at most {_TASKS_LIMIT}, not {count}")
@@ -272,13 +254,7 @@ class ClusterSpec:
 
 
 def find_task(name: TaskName, tasks: Collection[Task]) -> Task:
-    """Return the task of a name among `tasks`.
-
-    Raises
-    ------
-    ClusterError
-        There is no such task; the message lists the tasks that exist.
-    """
+    """Return the task of a name among `tasks`."""
     try:
         task = Task.parse(name)
     except ClusterError as error:

@@ -96,13 +96,7 @@ A ``cell`` is answered by what happens to it, as `mwmagic.model.live` says, unle
 
 
 def decode(line: bytes) -> Message:
-    """Parse one line.
-
-    Raises
-    ------
-    MessageError
-        The line is not a JSON object with a ``type``.
-    """
+    """Parse one line."""
     try:
         message = wire.parsed(line)
     except ValueError as error:
@@ -113,13 +107,7 @@ def decode(line: bytes) -> Message:
 
 
 def check(message: Message, table: dict[str, Fields]) -> Message:
-    """Check a message against a table of the schema, and return it.
-
-    Raises
-    ------
-    MessageError
-        The type is unknown, or a field is missing or of the wrong type.
-    """
+    """Check a message against a table of the schema, and return it."""
     fault = wire.fault(message, table)
     if fault:
         raise MessageError(fault)

@@ -44,13 +44,7 @@ def encoded(number: float) -> float | str:
 
 
 def decoded(value: object) -> float:
-    """Return the number that a JSON value stands for.
-
-    Raises
-    ------
-    ValueError
-        It does not stand for a number.
-    """
+    """Return the number that a JSON value stands for."""
     if isinstance(value, str) and value in _WORDS:
         return _WORDS[value]
     if isinstance(value, bool) or not isinstance(value, (int, float)):

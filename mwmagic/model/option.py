@@ -105,13 +105,7 @@ class Option:
         return f"--{self.name.replace('_', '-')}"
 
     def check(self, value: object) -> Any:  # noqa: ANN401 - of the option's own type
-        """Return a value in the option's own type.
-
-        Raises
-        ------
-        ClusterError
-            The option does not allow this value.
-        """
+        """Return a value in the option's own type."""
         if value is None and self.optional:
             return None
         try:
@@ -123,13 +117,7 @@ class Option:
         return checked
 
     def read(self, text: str) -> Any:  # noqa: ANN401 - of the option's own type
-        """Parse a value that was typed.
-
-        Raises
-        ------
-        ClusterError
-            The option does not allow this value.
-        """
+        """Parse a value that was typed."""
         if text in self.words:
             return self.words[text]
         try:
@@ -202,20 +190,7 @@ def _variables(value: Any) -> dict[str, str]:  # noqa: ANN401 - checked here
 
 
 def check_seconds(name: str, value: object) -> float:
-    """Return a number of seconds that a function was given.
-
-    Parameters
-    ----------
-    name : str
-        What the function calls it.
-    value : object
-        The number.
-
-    Raises
-    ------
-    ClusterError
-        It is negative, not finite, or not a number.
-    """
+    """Return a number of seconds that a function was given."""
     try:
         return _seconds(value)
     except (TypeError, ValueError, OverflowError):
@@ -223,13 +198,7 @@ def check_seconds(name: str, value: object) -> float:
 
 
 def read_count(text: str) -> int:
-    """Parse a whole number from 0.
-
-    Raises
-    ------
-    ClusterError
-        The text is not one.
-    """
+    """Parse a whole number from 0."""
     try:
         return _count(int(text))
     except ValueError:
@@ -237,13 +206,7 @@ def read_count(text: str) -> int:
 
 
 def read_seconds(text: str) -> float:
-    """Parse a number of seconds.
-
-    Raises
-    ------
-    ClusterError
-        The text is not one.
-    """
+    """Parse a number of seconds."""
     try:
         return _seconds(float(text))
     except ValueError:
@@ -251,13 +214,7 @@ def read_seconds(text: str) -> float:
 
 
 def read_duration(text: str) -> float:
-    """Parse a duration, such as ``90``, ``30m`` or ``1h30m``, as seconds.
-
-    Raises
-    ------
-    ClusterError
-        The text is not one.
-    """
+    """Parse a duration, such as ``90``, ``30m`` or ``1h30m``, as seconds."""
     found = _DURATION.fullmatch(text)
     if found is None:
         return read_seconds(text)
@@ -271,24 +228,12 @@ def read_list(text: str) -> tuple[str, ...]:
 
 
 def read_words(text: str) -> tuple[str, ...]:
-    """Parse words as a shell would.
-
-    Raises
-    ------
-    ValueError
-        A quotation is not closed.
-    """
+    """Parse words as a shell would."""
     return tuple(shlex.split(text))
 
 
 def read_setting(text: str) -> dict[str, str]:
-    """Parse ``NAME=VALUE``.
-
-    Raises
-    ------
-    ClusterError
-        The text has another form.
-    """
+    """Parse ``NAME=VALUE``."""
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise ClusterError(f"{text!r} is not NAME=VALUE")

@@ -292,13 +292,7 @@ class ClusterOptions:
         return Path(self.directory)
 
     def updated(self, changes: Mapping[str, Any]) -> ClusterOptions:
-        """Return the options of the same cluster after an update.
-
-        Raises
-        ------
-        ClusterError
-            An option is unknown or cannot be changed while the cluster is running.
-        """
+        """Return the options of the same cluster after an update."""
         can = [name for name, one in OPTIONS.items() if one.repeated is Repeated.UPDATE]
         _check_known(changes)
         for name in changes:
@@ -320,13 +314,7 @@ class ClusterOptions:
 
     @classmethod
     def declare(cls, **values: Any) -> ClusterOptions:  # noqa: ANN401 - checked
-        """Return the options that the user wrote.
-
-        Raises
-        ------
-        ClusterError
-            There is no such option, or it does not allow that value.
-        """
+        """Return the options that the user wrote."""
         _check_known(values)
         return cls(**values)
 

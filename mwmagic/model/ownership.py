@@ -86,16 +86,7 @@ def _is_zipped(file: str) -> bool:
 
 
 def is_users(file: str, script: str = "") -> bool:
-    """Return whether a file is the user's own code.
-
-    Parameters
-    ----------
-    file : str
-        The file, as a traceback or a stack names it.
-    script : str
-        The path of the user's script. It is the user's wherever it lies, and so is what lies
-        in its folder but for packages that are installed there.
-    """
+    """Return whether a file is the user's own code."""
     if not file or is_ours(file):
         return False
     folder = posixpath.dirname(script).rstrip("/")

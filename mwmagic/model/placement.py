@@ -45,18 +45,6 @@ def spread(tasks: Sequence[Task], slots: Sequence[int | None]) -> list[tuple[Tas
 
     Shares are contiguous, so that neighbouring ranks are on the same machine, and
     as equal as the machines' slots allow.
-
-    Parameters
-    ----------
-    tasks : sequence of Task
-        In rank order.
-    slots : sequence of int or None
-        How many tasks fit on each machine; None for any number.
-
-    Raises
-    ------
-    ClusterError
-        There are more tasks than slots.
     """
     counts = [0] * len(slots)
     for placed in range(len(tasks)):

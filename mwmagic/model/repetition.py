@@ -63,22 +63,6 @@ def repeat(
     changes the options that were typed and keeps the others. Whatever was typed
     always takes effect, and so does a default that was changed since, in a
     declaration of the whole cluster.
-
-    Parameters
-    ----------
-    running : ClusterOptions
-        The running cluster.
-    typed : mapping
-        The options that were typed.
-    defaults : mapping
-        The session's defaults for the other options.
-    before : mapping
-        What they were when the cluster was last declared.
-
-    Raises
-    ------
-    ClusterError
-        The resulting cluster cannot work.
     """
     whole = "workers" in typed
     if whole:

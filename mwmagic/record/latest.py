@@ -20,15 +20,7 @@ PAUSE_RATIO = 4.0
 
 
 class Latest(Generic[T]):
-    """Passes the latest value to a function, on a thread that lives while there is work.
-
-    Parameters
-    ----------
-    write : callable
-        Called with values in the order in which they were put, never concurrently.
-    seconds : float
-        The shortest pause between two calls. Values that are replaced meanwhile are skipped.
-    """
+    """Passes the latest value to a function, on a thread that lives while there is work."""
 
     def __init__(self, write: Callable[[T], None], seconds: float) -> None:
         self._write = write

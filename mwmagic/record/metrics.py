@@ -126,13 +126,7 @@ def metrics(raws: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def history(raws: Iterable[Mapping[str, Any]]) -> dict[str, list[float]]:
-    """Return the history of the last `fit` in the last attempt.
-
-    Raises
-    ------
-    NoRun
-        No `fit` has ended.
-    """
+    """Return the history of the last `fit` in the last attempt."""
     parts = [raw for raw in raws if _is_history(raw)]
     last = max(((one["attempt"], one["fit"]) for one in parts), default=None)
     if last is None:
@@ -173,13 +167,7 @@ def rows(entries: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def data_frame(entries: Iterable[Mapping[str, Any]]) -> Any:  # noqa: ANN401 - pandas may be missing
-    """Return entries as a pandas DataFrame, a column for each metric.
-
-    Raises
-    ------
-    NotInstalled
-        pandas is not installed.
-    """
+    """Return entries as a pandas DataFrame, a column for each metric."""
     try:
         pandas: Any = import_module("pandas")
     except ImportError:

@@ -21,20 +21,7 @@ MODULE_COUNT = 500
 
 
 def beside(source: bytes, script: Path) -> dict[str, Path]:
-    """Return the modules that a program imports from its own folder, and those that these import.
-
-    Parameters
-    ----------
-    source : bytes
-        The program.
-    script : Path
-        Its file, which is not one of its modules.
-
-    Returns
-    -------
-    dict of str to Path
-        Each file, by its path below the folder; of a package all of its modules.
-    """
+    """Return the modules of its own folder that a program imports, directly or through others."""
     folder = script.parent
     found: dict[str, Path] = {}
     sources = [source]

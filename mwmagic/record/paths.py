@@ -57,13 +57,7 @@ _ATTEMPT = re.compile(r"attempt-([1-9]\d{0,8})")
 
 
 def expanded(name: Path | str) -> Path:
-    """Return a path that a user names, in which a leading ``~`` stands for a home directory.
-
-    Raises
-    ------
-    FileTrouble
-        There is no such home directory.
-    """
+    """Return a path that a user names, in which a leading ``~`` stands for a home directory."""
     try:
         return Path(name).expanduser()
     except RuntimeError as error:

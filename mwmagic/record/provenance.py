@@ -20,18 +20,7 @@ _OBJECT = "# branch.oid "
 
 
 def versions(modules: Iterable[str]) -> dict[str, str | None]:
-    """Return the versions of Python, mwmagic and some modules, without importing those.
-
-    Parameters
-    ----------
-    modules : iterable of str
-        The modules' import names.
-
-    Returns
-    -------
-    dict
-        None for a module that is not installed, or does not belong to a package.
-    """
+    """Return the versions of Python, mwmagic and some modules, without importing those."""
     found = {module: _version(module) for module in ("mwmagic", *modules)}
     return {"python": platform.python_version(), **found}
 
@@ -53,12 +42,6 @@ def commit(directory: Path) -> dict[str, Any] | None:
     """Return the commit that is checked out in a directory.
 
     It takes as long as git does, up to `GIT_SECONDS`.
-
-    Returns
-    -------
-    dict or None
-        ``commit``, which is None before the first one, and ``dirty``: whether tracked
-        files differ from it. None without a repository, without git, or on a timeout.
     """
     # Take no lock that the user's own git may need, and start no monitor that keeps running.
     options = ("--no-optional-locks", "-c", "core.fsmonitor=false")

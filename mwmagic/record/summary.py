@@ -24,15 +24,7 @@ def rises(metric: str) -> bool:
 
 
 class Durations:
-    """The seconds that a run spends in each state.
-
-    Parameters
-    ----------
-    state : str
-        The first state.
-    time : float
-        When it began, in monotonic seconds.
-    """
+    """The seconds that a run spends in each state."""
 
     def __init__(self, state: str, time: float) -> None:
         self._state = state

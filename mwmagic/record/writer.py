@@ -47,13 +47,6 @@ FLUSH_SECONDS = 5.0
 class RunDirectory:
     """The directory of one run, as its supervisor writes it.
 
-    Parameters
-    ----------
-    path : Path
-        An existing, empty directory; see `create`.
-    number : int
-        The run's number.
-
     Attributes
     ----------
     paths : RunPaths
@@ -95,15 +88,7 @@ class RunDirectory:
         rmtree(self.path, ignore_errors=True)
 
     def save_source(self, script: str, task: Task | None, source: str) -> Path:
-        """Save the code of all tasks, or of one, and return its file.
-
-        Raises
-        ------
-        OSError
-            It cannot be written.
-        UnicodeEncodeError
-            It has characters that no file can have.
-        """
+        """Save the code of all tasks, or of one, and return its file."""
         path = self.paths.source(script, task)
         replace(path, source.encode("utf-8", "surrogateescape"))
         return path
@@ -136,13 +121,7 @@ class RunDirectory:
         return paths
 
     def write(self, state: dict[str, Any]) -> None:
-        """Replace the run's last known state soon, on a thread.
-
-        Parameters
-        ----------
-        state : dict
-            JSON values, which must not change afterwards.
-        """
+        """Replace the run's last known state soon, on a thread."""
         self._state.put(state)
 
     def end(self) -> None:

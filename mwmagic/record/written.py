@@ -19,13 +19,7 @@ __all__ = ["is_known", "is_own", "note"]
 
 
 def note(path: Path, data: bytes) -> None:
-    """Note that mwmagic wrote `data` to a file.
-
-    Raises
-    ------
-    OSError
-        It cannot be noted.
-    """
+    """Note that mwmagic wrote `data` to a file."""
     mark = mark_file(path)
     make_private(mark.parent)
     keep_from_git(path.parent)

@@ -29,22 +29,6 @@ def install(mode: str, announce: Callable[[str], None]) -> None:
 
     Call it before the user's code runs. It imports neither Keras nor
     TensorFlow; the repairs follow the user's own import.
-
-    Parameters
-    ----------
-    mode : str
-        ``"auto"`` repairs what is defective in the installed Keras 3;
-        ``"plain"`` leaves Keras alone; ``"legacy"`` makes `tf.keras` mean
-        tf-keras (Keras 2).
-    announce : callable
-        Called with one line when a repair first matters.
-
-    Raises
-    ------
-    MwmagicError
-        There is no such mode.
-    NotInstalled
-        ``"legacy"`` without tf-keras.
     """
     if mode not in KERAS_MODES:
         known = ", ".join(KERAS_MODES)

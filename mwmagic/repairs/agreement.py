@@ -48,28 +48,7 @@ SEPARATE = (
 
 
 def agree(model: Any, outputs: Any, weight: Any, updated: Updated) -> tuple[Any, Any]:
-    """Make the model's state and the logs equal on all replicas.
-
-    Parameters
-    ----------
-    model : keras.Model
-        The model in training.
-    outputs : nest
-        What the last step returned on this worker, usually logs by name.
-    weight : tf.Tensor
-        What `outputs` weigh in a mean over the replicas.
-    updated : Updated
-        What the steps have updated on each replica separately.
-
-    Returns
-    -------
-    nest
-        The logs that one process with the whole batch would have, key by key: from a
-        metric's state summed over the replicas, or, where the step has updated no metric
-        of that name, the average over the samples.
-    tf.Tensor
-        The numbers that these metrics are computed from, as `updated.sums` lists them.
-    """
+    """Make the model's state and the logs equal on all replicas."""
     strategy = model.distribute_strategy
     replicas = strategy.num_replicas_in_sync
 
@@ -204,15 +183,7 @@ def local_mean(strategy: Any, outputs: Any, weight: Any) -> tuple[Any, Any]:
 
 
 def as_logs(outputs: Any, step: Step) -> Any:
-    """Return what a step returns as `tf.function` would, with each sample's values of all replicas.
-
-    Parameters
-    ----------
-    outputs : nest
-        Of variables, tensors and numbers, strings or None.
-    step : Step
-        The replica's step that returns them.
-    """
+    """Return what a step returns as `tf.function` would, with the samples of all replicas."""
     return tree.map_structure(lambda value: _as_log(value, step), outputs)
 
 

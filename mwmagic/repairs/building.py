@@ -37,15 +37,7 @@ def _build_layers_outside_the_graph() -> None:
 
 
 def build_optimizer(optimizer: Any, trainable_variables: Any) -> None:
-    """Build an optimizer outside the graph of the step that applies it first.
-
-    Parameters
-    ----------
-    optimizer : keras.optimizers.Optimizer
-        One that may be built already; call it in replica context.
-    trainable_variables : iterable of keras.Variable or None
-        What it updates; None if it has been told.
-    """
+    """Build an optimizer outside the graph of the step that applies it first."""
     if optimizer.built or trainable_variables is None or not _creates_copies():
         return
 

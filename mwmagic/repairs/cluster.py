@@ -109,15 +109,7 @@ def add_up(values: list[Any]) -> list[Any]:
 
 
 def added(strategy: Any, values: list[Any]) -> list[Any]:
-    """Return the sums of what each worker has; call it on every worker.
-
-    Parameters
-    ----------
-    strategy : tf.distribute.Strategy
-        One with one replica on each worker.
-    values : list of tf.Tensor
-        Integers are added as int64, narrow floats as float32.
-    """
+    """Return the sums of what each worker has; call it on every worker."""
     mine = [_reducible(value) for value in values]
     return _run_once(strategy, lambda: add_up(mine))
 

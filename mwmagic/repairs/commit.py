@@ -352,18 +352,7 @@ def settle(done: int | None = None) -> None:
 
 
 def roll_back(done: int) -> bool:
-    """Give small state the values from before a step that has updated no weights.
-
-    Parameters
-    ----------
-    done : int
-        How many updates the weights hold that all tasks go on from.
-
-    Returns
-    -------
-    bool
-        Whether this task was in such a step.
-    """
+    """Give small state the values from before a step that has updated no weights."""
     count = counters()
     if count is None:
         return False

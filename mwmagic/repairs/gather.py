@@ -15,13 +15,7 @@ WIDE = (tf.uint32, tf.uint64)
 
 
 def gathered(value: Any) -> Any:
-    """Return the samples of all replicas, in order; call it in replica context.
-
-    Parameters
-    ----------
-    value : tf.Tensor, tf.RaggedTensor or tf.SparseTensor
-        This replica's samples, which may be fewer than another's.
-    """
+    """Return the samples of all replicas, in order; call it in replica context."""
     if isinstance(value, tf.RaggedTensor):
         outer, *inner = value.nested_row_lengths()
         lengths = [gathered(outer), *map(_gathered_if_any, inner)]

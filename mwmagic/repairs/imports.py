@@ -32,16 +32,6 @@ _PACKAGES = ("jax", "keras", "matplotlib", "tensorflow", "tf_keras", "torch")
 def after_import(name: str, action: Callable[[ModuleType], None]) -> None:
     """Call `action` with a module as soon as that module is imported.
 
-    Parameters
-    ----------
-    name : str
-        The module's full name, such as ``"tensorflow"``.
-    action : callable
-        Called once with the module: now if it is in `sys.modules` already, as it often
-        is in a forked process, else right after its body has run, in the importing
-        thread and before the import statement returns. Several actions for one module
-        run in the order given. The import raises whatever an action raises.
-
     Notes
     -----
     A module whose body is still running counts as imported, so register before the
@@ -127,15 +117,7 @@ def _is_meant(spec: ModuleSpec) -> bool:
 
 
 class Loading:
-    """A module's own loader, with something done around or after it.
-
-    Parameters
-    ----------
-    loader : Loader
-        The module's own.
-    load : callable
-        Takes that loader and the module, and has the loader execute the module.
-    """
+    """A module's own loader, with something done around or after it."""
 
     def __init__(self, loader: Loader, load: Callable[[Loader, ModuleType], None]) -> None:
         self._loader = loader

@@ -109,17 +109,6 @@ def _over_all(step: Step, total: Any, count: Any, equal: bool = False) -> Any:
 
     The optimizer sums the replicas' gradients, so each has to be a part of the whole, but
     metrics and custom steps see the value of the whole.
-
-    Parameters
-    ----------
-    step : Step
-        The step in which the loss is computed.
-    total, count : tf.Tensor
-        The sum of this replica's losses, and what to divide it by.
-    equal : bool
-        Whether the count is the same on every replica, as with shapes that are known
-        before the step. Then it need not be summed, and the replica's own mean stands
-        for the mean over all replicas.
     """
     context = tf.distribute.get_replica_context()
     if equal:

@@ -49,20 +49,7 @@ class State(Enum):
 
 
 class Sign:
-    """What the source of one function of Keras says, whatever its line breaks.
-
-    Parameters
-    ----------
-    owner : type or module
-        Where the function is.
-    name : str
-        The function's (or property's) name.
-    *says : str or tuple of str
-        Phrases that the source contains; of a tuple, one, where releases of Keras differ. Without
-        any, the function need only be there.
-    lacks : str
-        A phrase that it does not contain.
-    """
+    """What the source of one function of Keras says, whatever its line breaks."""
 
     def __init__(
         self, owner: Any, name: str, *says: str | tuple[str, ...], lacks: str = ""

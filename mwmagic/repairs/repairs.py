@@ -57,22 +57,7 @@ _DONE: list[bool] = []
 
 
 def apply() -> tuple[bool, list[Repair]]:
-    """Apply the repairs that the installed Keras needs, once in a process.
-
-    Returns
-    -------
-    repaired : bool
-        Whether something was repaired now.
-    unlike : list of Repair
-        Those of parts that are neither as they are known to be defective nor as they are known to
-        be sound. They are not applied: their uses have to be refused.
-
-    Raises
-    ------
-    UnknownKeras
-        Something that every training needs is so. Then nothing is repaired, because numbers
-        that are partly right look right.
-    """
+    """Apply the repairs that the installed Keras needs, once in a process."""
     if _DONE:
         return False, []
     states = [(repair, repair.state) for repair in REPAIRS]

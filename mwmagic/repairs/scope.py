@@ -90,17 +90,6 @@ def refuse_foreign_weights(model: Any) -> None:
 
     Weights that are not trained may come from outside, such as an adapted
     `Normalization` layer or a frozen base.
-
-    Parameters
-    ----------
-    model : keras.Model
-        A model made in the scope of a multi-worker strategy.
-
-    Raises
-    ------
-    KerasRefused
-        A layer, or the optimizer, was built outside the scope. Its values may differ
-        between the workers, and nothing would combine what they learn.
     """
     optimized = [weight for each in _optimizers(model) for weight in _optimized(each)]
     for weight in (*model.trainable_variables, *optimized):

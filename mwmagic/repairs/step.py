@@ -174,20 +174,7 @@ def current_step() -> Step | None:
 
 @contextmanager
 def running(model: Any, data: Any, updated: Updated, *, specified: bool) -> Iterator[Step]:
-    """Mark what follows as a replica's step on `data`.
-
-    Parameters
-    ----------
-    model : keras.Model
-        The model in training.
-    data : nest
-        This replica's part of a batch.
-    updated : Updated
-        Where to note what the step updates.
-    specified : bool
-        Whether the shapes of `data` come from an element spec that all workers share, if the
-        step is traced. An eager tensor always has the shape of this batch on this replica.
-    """
+    """Mark what follows as a replica's step on `data`."""
     alike = specified and not tf.executing_eagerly()
     size = _size(data) if alike else None
     samples = None if size is not None else _samples(data)

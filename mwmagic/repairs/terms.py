@@ -152,15 +152,7 @@ def _divides(op: Any) -> bool:
 
 
 def _are_changed(gradients: Any, taken: list[Any]) -> bool:
-    """Return whether gradients were changed so that their parts and their sum fare differently.
-
-    Parameters
-    ----------
-    gradients : nest
-        What is applied. What does not come from a tape in this graph counts as unchanged.
-    taken : list of tf.Tensor
-        What tapes gave.
-    """
+    """Return whether gradients were changed so that their parts and their sum fare differently."""
     given = set(map(id, taken))
     dependent = _dependents(taken)
     waiting = [g for g in _floats(gradients) if id(g) in dependent - given]

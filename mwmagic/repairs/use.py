@@ -68,30 +68,14 @@ class Use:
 def ways_in(
     model: Any, optimizer: Any, when: Callable[..., bool] = _over_replicas
 ) -> tuple[Use, ...]:
-    """Return by what all trainings use Keras: a model, or an optimizer in a loop of the user's own.
-
-    Parameters
-    ----------
-    model, optimizer : type
-        Those of Keras.
-    when : callable, optional
-        As that of a `Use`.
-    """
+    """Return by what trainings use Keras: a model, or an optimizer in a loop of the user's."""
     ways = [(model, name) for name in MODEL] + [(optimizer, "apply")]
     owners = (next(each for each in cls.__mro__ if name in vars(each)) for cls, name in ways)
     return tuple(Use(own, name, when) for own, (_, name) in zip(owners, ways, strict=True))
 
 
 def refuse(uses: Iterable[Use], text: str) -> None:
-    """Refuse each of some uses under several replicas.
-
-    Parameters
-    ----------
-    uses : iterable of Use
-        What is refused.
-    text : str
-        What is wrong, and the way out.
-    """
+    """Refuse each of some uses under several replicas."""
 
     def raise_it() -> None:
         raise KerasRefused(text)
@@ -101,17 +85,7 @@ def refuse(uses: Iterable[Use], text: str) -> None:
 
 
 def announce(uses: Iterable[Use], line: str, tell: Callable[[str], None]) -> None:
-    """Call `tell` with a line at the first of some uses under several replicas.
-
-    Parameters
-    ----------
-    uses : iterable of Use
-        What may be the first use.
-    line : str
-        What is to be said.
-    tell : callable
-        Says it.
-    """
+    """Call `tell` with a line at the first of some uses under several replicas."""
     untold = [line]
 
     def say() -> None:

@@ -58,15 +58,7 @@ def says_older(version: str) -> str:
 
 
 def says_unlike(version: str, what: object) -> str:
-    """Return why a Keras is refused whose defects are not the known ones.
-
-    Parameters
-    ----------
-    version : str
-        The installed Keras's.
-    what : object
-        What is different in it.
-    """
+    """Return why a Keras is refused whose defects are not the known ones."""
     return (
         f"mwmagic repairs {TESTED} under MultiWorkerMirroredStrategy, and this Keras {version} is "
         f"different: {what}. Numbers could be wrong without a sign of it. {_install(version)}, "
@@ -75,15 +67,7 @@ def says_unlike(version: str, what: object) -> str:
 
 
 def says_unlike_in_part(version: str, what: str) -> str:
-    """Return why something is refused whose defect is not the known one.
-
-    Parameters
-    ----------
-    version : str
-        The installed Keras's.
-    what : str
-        What the program uses, and what is different in it.
-    """
+    """Return why something is refused whose defect is not the known one."""
     return (
         f"mwmagic repairs {TESTED} under MultiWorkerMirroredStrategy, and this Keras {version} is "
         f"different in something that this program uses: {what}. Do without it, "

@@ -31,15 +31,6 @@ UNDISTURBED_SECONDS = 0.1
 class Account:
     """Collects the facts of a run: what was launched, from which versions, with what result.
 
-    Parameters
-    ----------
-    options : ClusterOptions
-        The cluster, as declared.
-    state : str
-        The run's first state.
-    changed : callable
-        Called when the versions and the git commit are known; git may take seconds.
-
     Attributes
     ----------
     durations : Durations
@@ -82,15 +73,7 @@ class Account:
         self._changed()
 
     def as_json(self, orders: Mapping[Task, Order], *, over: bool) -> dict[str, Any]:
-        """Return the facts as JSON values.
-
-        Parameters
-        ----------
-        orders : mapping of Task to Order
-            What was launched.
-        over : bool
-            Whether the run is in its final state, which lasts no time.
-        """
+        """Return the facts as JSON values."""
         options = self._options.as_json()
         del options["env"]  # `launches` holds the values that were given
         return {

@@ -83,18 +83,7 @@ class Assigned:
 
 
 def assigned(source: bytes, folder: Path, readers: Collection[str]) -> Assigned:
-    """Read what a program sets before its imports.
-
-    Parameters
-    ----------
-    source : bytes
-        Its code. One that is no Python sets nothing.
-    folder : Path
-        Where it lies. The modules of its own that it imports are read as well.
-    readers : collection of str
-        The packages whose import reads variables. From the first import of any package on that is
-        not the program's own, what is set may be too late for some; after all of these, for all.
-    """
+    """Read what a program sets before its imports."""
     scan = _Scan(folder, set(readers))
     scan.read(source, "main.py")
     return scan.found

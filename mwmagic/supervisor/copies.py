@@ -25,13 +25,6 @@ __all__ = ["Copy", "Logs"]
 class Copy:
     """A local copy of a file on another machine.
 
-    Parameters
-    ----------
-    channel : Channel
-        The connection to that machine's agent.
-    path, there : str
-        The path of the copy, and the file's path on the other machine.
-
     Attributes
     ----------
     path : str
@@ -48,13 +41,7 @@ class Copy:
         self._holes: list[tuple[int, int]] = []
 
     def put(self, offset: int, data: bytes) -> None:
-        """Write a piece that the agent sent; `fill` fetches the gap that it may leave before it.
-
-        Raises
-        ------
-        OSError
-            It cannot be written here; `fill` fetches it again.
-        """
+        """Write a piece that the agent sent; `fill` fetches the gap that it may leave before it."""
         if offset > self.size:
             self._holes.append((self.size, offset))
         self.size = max(self.size, offset + len(data))
@@ -69,15 +56,7 @@ class Copy:
         return sum(end - start for start, end in self._holes) + max(0, size - self.size)
 
     async def fill(self, size: int) -> None:
-        """Fetch what is missing of the file's first bytes.
-
-        Raises
-        ------
-        SupervisorError
-            The agent is gone, or cannot read the file.
-        OSError
-            It cannot be written here.
-        """
+        """Fetch what is missing of the file's first bytes."""
         if size > self.size:
             self._holes.append((self.size, size))
             self.size = size
@@ -96,13 +75,7 @@ class Copy:
                 del self._holes[0]
 
     async def pull(self) -> None:
-        """Fetch what was appended to the file since the last call, if the file exists.
-
-        Raises
-        ------
-        OSError
-            It cannot be written here.
-        """
+        """Fetch what was appended to the file since the last call, if the file exists."""
         with suppress(SupervisorError):  # the file does not exist yet, or the agent is gone
             await self.fill(self.size)
             while True:
@@ -133,15 +106,6 @@ class Logs:
     """Copies the logs of another machine's processes; holds exits back until a log is complete.
 
     An event whose bytes cannot be written here says why, as its ``trouble``.
-
-    Parameters
-    ----------
-    channel : Channel
-        The connection to that machine's agent.
-    there : callable
-        Returns the path there of a file of the record.
-    listener : callable
-        Called with each event; with an exit only once the log is here to its last byte.
     """
 
     def __init__(

@@ -30,15 +30,6 @@ ID_CHARACTERS = 12
 class Disk:
     """A machine's disk.
 
-    Parameters
-    ----------
-    channel : Channel
-        The connection to its agent.
-    root : Path
-        The directory that the cluster belongs to, on this machine.
-    shared : bool
-        Whether it is the same directory there.
-
     Attributes
     ----------
     shared : bool
@@ -55,13 +46,7 @@ class Disk:
 
     @classmethod
     async def of(cls, host: Host, channel: Channel, root: Path) -> Disk:
-        """Return a machine's disk, which is looked at unless the engine knows it.
-
-        Raises
-        ------
-        SupervisorError
-            The agent is gone, or cannot make a directory of the cluster's.
-        """
+        """Return a machine's disk, which is looked at unless the engine knows it."""
         shared = await _sees(channel, root) if host.shared is None else host.shared
         disk = cls(channel, root, shared=shared)
         if not shared:
@@ -85,13 +70,6 @@ class Disk:
         """Bring files below the cluster's directory, and directories with all their files.
 
         What is unchanged since it was last brought stays.
-
-        Raises
-        ------
-        ClusterError
-            One of them cannot be read here.
-        SupervisorError
-            One cannot be written there.
         """
         for path in _files(paths) if not self.shared else ():
             try:

@@ -26,15 +26,7 @@ HEARTBEAT_SECONDS = 5.0
 
 
 def base_environment(options: ClusterOptions, env: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment that all workers of a cluster share.
-
-    Parameters
-    ----------
-    options : ClusterOptions
-        The cluster, as declared.
-    env : mapping of str to str
-        What workers inherit.
-    """
+    """Return the environment that all workers of a cluster share."""
     return {
         **default_environment(),
         **inheritable(env),
@@ -58,22 +50,7 @@ def task_environment(
     env: Mapping[str, str],
     share: Mapping[str, str],
 ) -> dict[str, str]:
-    """Return the environment of one task.
-
-    Parameters
-    ----------
-    start : Start
-        The cluster, as declared, and what its owner knows.
-    spec : ClusterSpec
-        The cluster, as placed.
-    task : Task
-        One of its tasks.
-    env : mapping of str to str
-        What workers inherit; the variables that the framework needs to meet the other
-        tasks take precedence, except for ``KERAS_BACKEND``.
-    share : mapping of str to str
-        The variables of its share of the machine.
-    """
+    """Return the environment of one task."""
     base = base_environment(start.options, env)
     meeting = meeting_environment(start.options.framework, spec, task, base)
     return {**base, **_share(start, env, share), **meeting, variables.TASK: str(task)}

@@ -35,15 +35,7 @@ POLL_SECONDS = 0.05
 
 
 class Dump:
-    """Waits for the stack that a process writes when it gets a signal.
-
-    Parameters
-    ----------
-    path : Path
-        The file that ``faulthandler`` appends to.
-    script : str
-        The path of the user's script.
-    """
+    """Waits for the stack that a process writes when it gets a signal."""
 
     def __init__(self, path: Path, script: str = "") -> None:
         self._path = path
@@ -107,17 +99,6 @@ class Listener(Protocol):
 class Examiner:
     """Finds out where the tasks of a run are, and whether they make progress.
 
-    Parameters
-    ----------
-    source : Source
-        The run's processes.
-    listener : Listener
-        What receives the results.
-    patience : float
-        Seconds without progress after which it counts as stalled; 0 is never.
-    guard : Guard
-        Reports a fault in the explanation of a stall.
-
     Attributes
     ----------
     watchdog : Watchdog
@@ -144,15 +125,7 @@ class Examiner:
             self._busy = asyncio.create_task(self._examine())
 
     def judge(self, now: float, *, running: bool) -> None:
-        """Report a stall once, and its end when there is progress again.
-
-        Parameters
-        ----------
-        now : float
-            Monotonic seconds.
-        running : bool
-            Whether the run is in a state in which it should make progress.
-        """
+        """Report a stall once, and its end when there is progress again."""
         self._stalled = running and self.watchdog.stalled(now)
         if not self._stalled:
             self._resume()

@@ -27,17 +27,6 @@ _REMEDIAL = ("keras", "restarts")
 class Exits:
     """The exits of a run's processes.
 
-    Parameters
-    ----------
-    directory : RunDirectory
-        The run's record.
-    roles : mapping of Task to Role
-        The tasks and what the gang needs of them.
-    options : ClusterOptions
-        The run's options, on which remedies depend.
-    guard : Guard
-        Calls the diagnosis, which reads what workers print.
-
     Attributes
     ----------
     setbacks : list of Setback

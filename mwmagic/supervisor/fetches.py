@@ -37,11 +37,6 @@ class Fetches:
     """The files that are being fetched.
 
     A file is written beside its place and moved there as a whole.
-
-    Parameters
-    ----------
-    changed : callable
-        Called when there is news of one.
     """
 
     def __init__(self, changed: Callable[[], None]) -> None:
@@ -54,17 +49,7 @@ class Fetches:
         return {key: asdict(one) for key, one in self._known.items()}
 
     def begin(self, key: str, fetch: Fetch, channel: Channel) -> None:
-        """Begin to fetch a file or a directory; `fetch` says which.
-
-        Parameters
-        ----------
-        key : str
-            The client's name for it.
-        fetch : Fetch
-            Which; nothing travels if it is ``here``.
-        channel : Channel
-            The connection to the machine's agent.
-        """
+        """Begin to fetch a file or a directory; `fetch` says which."""
         for old in [key for key in self._known if key not in self._tasks][:-KEPT_COUNT]:
             del self._known[old]
         self._known[key] = fetch
@@ -141,22 +126,7 @@ async def _listed(channel: Channel, fetch: Fetch) -> list[tuple[str, int]]:
 
 
 def destination(cwd: str, path: str, to: str | None) -> Path:
-    """Return where what is fetched goes.
-
-    Parameters
-    ----------
-    cwd : str
-        Where the task's program runs, on this machine.
-    path : str
-        What is fetched; if it is relative it goes to the same place below `cwd`.
-    to : str, optional
-        Where it is to go instead, or the directory that it is to go into.
-
-    Raises
-    ------
-    FileTrouble
-        It has no name.
-    """
+    """Return where what is fetched goes."""
     plain = PurePosixPath(os.path.normpath(path))
     if plain.name in ("", ".."):
         raise FileTrouble(f"{path} has no name to keep it under; name a file or a directory")
@@ -167,13 +137,7 @@ def destination(cwd: str, path: str, to: str | None) -> Path:
 
 
 def _inside(name: str) -> str:
-    """Return a path that another machine says, which must lead below its directory.
-
-    Raises
-    ------
-    SupervisorError
-        It does not.
-    """
+    """Return a path that another machine says, which must lead below its directory."""
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or "\0" in name:
         raise SupervisorError(f"the agent names a file that is not below its directory: {name!r}")

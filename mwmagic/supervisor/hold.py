@@ -15,11 +15,6 @@ __all__ = ["Hold"]
 class Hold:
     """A timer that runs while a cluster is kept.
 
-    Parameters
-    ----------
-    expired : callable
-        Called when the time is over.
-
     Attributes
     ----------
     since, until : float or None

@@ -19,15 +19,7 @@ WARNING_SECONDS = 300.0
 
 
 def job_limits(machines: Sequence[MachineStatus], now: float) -> tuple[Remark, ...]:
-    """Return a warning for each job that ends soon, with the tasks that end with it.
-
-    Parameters
-    ----------
-    machines : sequence of MachineStatus
-        The machines that a run uses.
-    now : float
-        Seconds of the wall clock.
-    """
+    """Return a warning for each job that ends soon, with the tasks that end with it."""
     near = [one for one in machines if one.until is not None and one.until - now < WARNING_SECONDS]
     jobs = dict.fromkeys((one.job, one.until) for one in near)
     return tuple(

@@ -25,15 +25,7 @@ _STEP = (REPORTED, "train", False)
 
 
 class Measurements:
-    """Records metrics, printed ones and reported ones.
-
-    Parameters
-    ----------
-    directory : RunDirectory
-        The run's record.
-    extremes : Extremes
-        Keeps the last and the best value of each metric.
-    """
+    """Records metrics, printed ones and reported ones."""
 
     def __init__(self, directory: RunDirectory, extremes: Extremes) -> None:
         self._directory = directory

@@ -41,19 +41,6 @@ _PATHS = ("log", "report")
 class Node:
     """A machine with an agent.
 
-    Parameters
-    ----------
-    host : Host
-        The machine.
-    channel : Channel
-        The connection to its agent.
-    disk : Disk
-        Its disk.
-    listener : callable
-        Called with each event of the agent.
-    lost : callable
-        Called once with this node when the agent is gone.
-
     Attributes
     ----------
     address : str
@@ -163,13 +150,7 @@ class Node:
         return self._ports[0]
 
     def choose(self, interface: str) -> None:
-        """Have the other machines reach it at the address of a network interface.
-
-        Raises
-        ------
-        ClusterError
-            It has no such interface with an address.
-        """
+        """Have the other machines reach it at the address of a network interface."""
         own = self.channel.addresses
         if not own.get(interface):
             raise ClusterError(
@@ -263,17 +244,6 @@ class Node:
         While the warm process is importing the framework, the start waits for it: a
         second import at the same time would take longer. It also waits until the
         machine is shared out, and for its files where the disk is another one.
-
-        Parameters
-        ----------
-        environment : callable
-            Returns the process's environment, once that is known.
-        files : sequence of Path
-            What it reads of the cluster's directory.
-        assigned : Assigned
-            The variables that its code sets before it imports.
-        **command
-            The other fields of ``start``.
         """
         env = environment() if self._known else {}
         cold = (

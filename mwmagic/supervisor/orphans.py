@@ -48,13 +48,7 @@ def _adopts() -> bool:
 
 
 def end(agents: Collection[int]) -> None:
-    """Kill and reap the orphans that this process adopted, if it adopts any.
-
-    Parameters
-    ----------
-    agents : collection of int
-        The ids of the children that are not orphans.
-    """
+    """Kill and reap the orphans that this process adopted, if it adopts any."""
     for _ in range(_LOOKS if _adopts() else 0):
         orphans = [child.pid for child in psutil.Process().children() if child.pid not in agents]
         if not orphans:

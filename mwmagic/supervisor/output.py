@@ -34,11 +34,6 @@ TELLING_LINES = 50
 class Output:
     """Reads a process's output once, for its end, its start-up and its progress.
 
-    Parameters
-    ----------
-    guard : Guard
-        Reports the faults of parsers.
-
     Attributes
     ----------
     training : Training
@@ -82,13 +77,7 @@ class Output:
         self.feed("")
 
     def feed(self, data: str) -> tuple[int, list[Update]]:
-        """Take the next output, in which an agent escaped the bytes that are not UTF-8.
-
-        Returns
-        -------
-        int, list of Update
-            How many bytes it was, and the progress that it shows.
-        """
+        """Take the next output, in which an agent escaped the bytes that are not UTF-8."""
         if self._older is None:
             return self._fed(data)
         raw, older = as_bytes(data), self._older

@@ -92,19 +92,6 @@ def _together(errors: Sequence[BaseException]) -> BaseException:
 class Place:
     """The machines of a cluster.
 
-    Parameters
-    ----------
-    start : Start
-        The cluster, as declared, and what its owner knows.
-    listener : callable
-        Called with each event of an agent.
-    lost : callable
-        Called once with each `Loss`.
-    changed : callable
-        Called when more is known of a machine.
-    engine : Engine, optional
-        What provides the machines; by default what was declared.
-
     Attributes
     ----------
     spec : ClusterSpec
@@ -201,13 +188,7 @@ class Place:
         return self._of[task].channel
 
     async def open(self) -> None:
-        """Start the agents and hold a port for each task.
-
-        Raises
-        ------
-        MwmagicError, OSError
-            Ports or agents are not available; none is left behind.
-        """
+        """Start the agents and hold a port for each task."""
         try:
             await self._settle()
         except BaseException:
@@ -215,13 +196,7 @@ class Place:
             raise
 
     async def rebind(self) -> None:
-        """Hold other ports; find other machines where one was lost.
-
-        Raises
-        ------
-        MwmagicError, OSError
-            No ports or agents are available; a later call tries again.
-        """
+        """Hold other ports; find other machines where one was lost."""
         if self.broken:
             await self._settle()
         else:
@@ -350,19 +325,7 @@ class Place:
         own: Mapping[str, str],
         **command: Any,  # noqa: ANN401 - JSON values
     ) -> None:
-        """Start a task's process, as soon as its machine is ready.
-
-        Parameters
-        ----------
-        task : Task
-            The task.
-        order : Order
-            What it runs, and the environment that it inherits.
-        own : mapping of str to str
-            The variables that are set for this process alone.
-        **command
-            The other fields of the agent's ``start``.
-        """
+        """Start a task's process, as soon as its machine is ready."""
         node = self._of[task]
         env = order.env if node.host.here else {**self.options.env, **order.given}
         environment = self._preparation.environment

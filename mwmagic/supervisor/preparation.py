@@ -26,13 +26,7 @@ __all__ = ["Preparation"]
 
 
 class Preparation:
-    """Shares machines out between their tasks, and warms them up.
-
-    Parameters
-    ----------
-    start : Start
-        The cluster, as declared and since updated, and what its owner knows.
-    """
+    """Shares machines out between their tasks, and warms them up."""
 
     def __init__(self, start: Start) -> None:
         self.start = start
@@ -47,22 +41,7 @@ class Preparation:
         return bool(self._options.gpus) and VISIBLE not in self._options.env
 
     def prepare(self, node: Node, spec: ClusterSpec, *, alone: bool) -> None:
-        """Make a machine ready to start processes, and start those that wait for that.
-
-        Parameters
-        ----------
-        node : Node
-            The machine, once it is known what it has.
-        spec : ClusterSpec
-            The tasks and their addresses.
-        alone : bool
-            Whether it is the cluster's only machine, which errors need not name.
-
-        Raises
-        ------
-        ClusterError
-            It has fewer GPUs than requested.
-        """
+        """Make a machine ready to start processes, and start those that wait for that."""
         node.share(self._shares(node, alone=alone))
         if self.start.warm:
             env = self.environment(node, spec, node.tasks[0], self.on(node).env)

@@ -81,31 +81,6 @@ def _report(report: Mapping[str, Any] | None) -> dict[str, Any] | None:
 class TaskProcess:
     """What is known of a task's process.
 
-    Parameters
-    ----------
-    task : Task
-        The task.
-    attempt : int
-        The attempt in which it was started.
-    paths : TaskPaths
-        Its log and the files beside it.
-    guard : Guard
-        Reports the faults of parsers of its output.
-    script : str
-        The user's file.
-    cell : str
-        The notebook cell that it comes from, if it comes from one.
-    notebook : frozenset of str
-        The names that it uses and that only the notebook defines.
-    source : Path or None
-        The copy of the file that runs.
-    stays : bool
-        Whether it stays until it is stopped, so that its end is always a failure.
-    address : str
-        Where the other tasks expect its server.
-    logs_start : bool
-        Whether TensorFlow logs its start-up.
-
     Attributes
     ----------
     state : TaskState
@@ -368,15 +343,7 @@ class TaskProcess:
         )
 
     def status(self, address: str, *, importing: Importing | None) -> TaskStatus:
-        """Return the task's status.
-
-        Parameters
-        ----------
-        address : str
-            The task's, which may be newer than this process.
-        importing : Importing or None
-            The import that its start waits for, if it waits for one.
-        """
+        """Return the task's status."""
         end, phase = self._known_end, self._output.phase
         return TaskStatus(
             state=self.state,

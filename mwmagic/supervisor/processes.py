@@ -42,21 +42,7 @@ CREDIT_STEP_BYTES = CREDIT_BYTES // 4
 
 
 class Processes:
-    """The processes of a run; of each task the latest one.
-
-    Parameters
-    ----------
-    directory : RunDirectory
-        The run's record.
-    place : Place
-        The machines that the tasks run on.
-    options : ClusterOptions
-        The framework that they use, and their grace.
-    roles : mapping of Task to Role
-        The tasks and what the gang needs of them.
-    guard : Guard
-        Reports the faults of parsers.
-    """
+    """The processes of a run; of each task the latest one."""
 
     def __init__(
         self,

@@ -22,26 +22,14 @@ REACH_SECONDS = 1.0
 
 
 class Rendezvous:
-    """Has every machine connect to every other, once for the same machines.
-
-    Parameters
-    ----------
-    named : bool
-        Whether the user names the machines.
-    """
+    """Has every machine connect to every other, once for the same machines."""
 
     def __init__(self, *, named: bool) -> None:
         self._named = named
         self._met: frozenset[tuple[str, str]] = frozenset()
 
     async def check(self, nodes: Sequence[Node]) -> None:
-        """Try all pairs at the same time.
-
-        Raises
-        ------
-        ClusterError
-            A machine cannot connect to another; the message has the likely reason.
-        """
+        """Try all pairs at the same time."""
         known = frozenset((node.host.name, node.address) for node in nodes)
         if len(nodes) < 2 or known <= self._met:  # noqa: PLR2004 - a pair
             return

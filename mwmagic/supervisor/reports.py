@@ -77,13 +77,7 @@ Report = Update | History | Imports | TooLate
 
 
 def report_in(data: str) -> Report:
-    """Read a packet.
-
-    Raises
-    ------
-    ValueError
-        It is not a report.
-    """
+    """Read a packet."""
     if len(data) > REPORT_BYTES:
         raise ValueError(f"the report is longer than {REPORT_BYTES} bytes")
     said = parsed(data)

@@ -60,21 +60,7 @@ __all__ = ["LiveRun"]
 
 
 class LiveRun:
-    """One execution of code on a cluster.
-
-    Parameters
-    ----------
-    directory : RunDirectory
-        Where it is recorded.
-    place : Place
-        Where its tasks are.
-    start : Start
-        The cluster, with the options that hold for this run.
-    changed : callable
-        Called whenever the status may have changed.
-    order : Order
-        The first that is launched; whether processes stay, as in all of them.
-    """
+    """One execution of code on a cluster."""
 
     def __init__(
         self,
@@ -168,13 +154,7 @@ class LiveRun:
         self.handle(g.Restart(time.monotonic()))
 
     def signal(self, task: Task, number: int) -> None:
-        """Send a task's process a signal.
-
-        Raises
-        ------
-        SupervisorError
-            It has no process.
-        """
+        """Send a task's process a signal."""
         process = self._processes.of(task)
         if process is None or process.state is not TaskState.RUNNING:
             raise SupervisorError(f"{task} has no process to send a signal to")
@@ -188,13 +168,7 @@ class LiveRun:
 
     @property
     def session(self) -> LiveSession:
-        """Its session of cells.
-
-        Raises
-        ------
-        NoRun
-            It is a program's run.
-        """
+        """Its session of cells."""
         if not self.live and not self._conversing:
             raise NoRun(f"run {self.directory.number} is not live: it runs {self._script}")
         return self._session

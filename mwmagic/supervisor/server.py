@@ -141,16 +141,6 @@ class _Protocol(asyncio.Protocol):
 class Server:
     """Serves one cluster's clients.
 
-    Parameters
-    ----------
-    path : Path
-        The socket to make; its directory must be private.
-    answer : callable
-        Called with each request; returns the reply's result, None if it is answered otherwise,
-        or raises `MwmagicError`.
-    abandoned : callable
-        Called when the owner is gone.
-
     Attributes
     ----------
     ending : bool

@@ -146,25 +146,7 @@ class Programs(Protocol):
 
 
 class LiveSession:
-    """The cells of a run.
-
-    Parameters
-    ----------
-    directory : RunDirectory
-        Where they are recorded.
-    tasks : sequence of str
-        Its tasks, in rank order.
-    processes : Processes
-        Their processes.
-    examine : callable
-        Returns where each task is.
-    guard : Guard
-        Reports what of an answer cannot be read.
-    programs : Programs
-        Is told of programs whose processes stay.
-    program : sequence of str
-        The tasks whose programs end and whose processes stay, if any do.
-    """
+    """The cells of a run."""
 
     def __init__(
         self,
@@ -213,24 +195,7 @@ class LiveSession:
     def submit(
         self, tasks: Sequence[str], name: str, source: str, report: Report, *, alone: bool
     ) -> None:
-        """Run a cell on some tasks as soon as they can.
-
-        Parameters
-        ----------
-        tasks : sequence of str
-            The tasks.
-        name, source : str
-            The cell's name in tracebacks, and its code.
-        report : callable
-            Called with what happens to it and the particulars, as `What` says.
-        alone : bool
-            Whether each task runs it for itself, so that an error on one does not part them.
-
-        Raises
-        ------
-        BadArguments
-            The cell is too long.
-        """
+        """Run a cell on some tasks as soon as they can."""
         number = self._number + 1
         packet = packet_of({"do": "cell", "cell": number, "name": name, "source": source})
         check_fits(packet, "the cell", "put the code in a module and import that")
@@ -241,19 +206,7 @@ class LiveSession:
             report(What.QUEUED, {"cell": number})
 
     def look(self, tasks: Sequence[str], wanted: str, text: str, report: Report) -> None:
-        """Have the first idle task of some say what names mean.
-
-        Parameters
-        ----------
-        tasks : sequence of str
-            The tasks that may be asked.
-        wanted : str
-            ``names`` for those that complete the text, ``help`` for what is known of it.
-        text : str
-            Names with dots between them.
-        report : callable
-            Called with `What.LOOKED` and what was found; None if all are busy.
-        """
+        """Have the first idle task of some say what names mean."""
         idle = [task for task in tasks if self._doing.get(task) == LiveStatus()]
         if not idle:
             report(What.LOOKED, {"task": None, "found": None})
@@ -267,15 +220,7 @@ class LiveSession:
         self._handle(c.Interrupt(cell))
 
     def reply(self, task: str, text: str | None) -> None:
-        """Answer a task's question; None says that no answer will come.
-
-        Raises
-        ------
-        SupervisorError
-            It asks nothing.
-        BadArguments
-            The answer is too long.
-        """
+        """Answer a task's question; None says that no answer will come."""
         if task not in self._asking:
             raise SupervisorError(f"{task} asks nothing")
         order = {"do": "reply", "text": text}
@@ -294,13 +239,7 @@ class LiveSession:
         return bool(self._asking)
 
     async def carry(self, tasks: Sequence[Task], path: Path, *, back: bool) -> None:
-        """Bring a file of the record to the tasks' machines, or back from them.
-
-        Raises
-        ------
-        SupervisorError, ClusterError, OSError
-            It cannot be read or written.
-        """
+        """Bring a file of the record to the tasks' machines, or back from them."""
         for task in tasks:
             process = self._process(str(task))
             if back:

@@ -24,20 +24,7 @@ NONE = "-1"
 
 
 def visible_gpus(machine: Machine, env: Mapping[str, str]) -> tuple[list[str], str | None]:
-    """Return the GPUs that processes with this environment could use.
-
-    Parameters
-    ----------
-    machine : Machine
-        Where they run.
-    env : mapping of str to str
-        CUDA_VISIBLE_DEVICES in it narrows them down.
-
-    Returns
-    -------
-    list of str, str or None
-        As CUDA_VISIBLE_DEVICES names them, and why there are none.
-    """
+    """Return the GPUs that processes with this environment could use."""
     listed = [str(gpu.index) for gpu in machine.gpus]
     if not listed or VISIBLE not in env:
         return listed, machine.why
@@ -97,33 +84,7 @@ def shares(
     gpus: int | None,
     threads: int | None,
 ) -> dict[str, dict[str, str]]:
-    """Share a machine's GPUs and processors out.
-
-    Parameters
-    ----------
-    tasks : sequence of Task
-        The tasks on the machine.
-    machine : Machine
-        What it has.
-    env, given : mapping of str to str
-        What the tasks inherit there, and the part that the user gave, which stays as it is.
-    gpus : int, optional
-        GPUs for each task that trains; by default they are divided evenly, and no task
-        gets one if there are fewer than tasks.
-    threads : int, optional
-        Threads for each task; 0 leaves them to the framework; by default the
-        machine's processors, divided.
-
-    Returns
-    -------
-    dict
-        For each task's name its variables.
-
-    Raises
-    ------
-    ClusterError
-        There are fewer GPUs than that.
-    """
+    """Share a machine's GPUs and processors out."""
     split = [{} for _ in tasks] if VISIBLE in given else _gpus(tasks, machine, env, gpus)
     common = _threads(tasks, machine, env, threads)
     return {str(task): {**common, **part} for task, part in zip(tasks, split, strict=True)}

@@ -30,23 +30,7 @@ EVALUATED_SECONDS = 5.0
 
 
 class Stalls:
-    """Detects the stalls of a run, and acts on them.
-
-    Parameters
-    ----------
-    processes : Processes
-        The run's processes.
-    roles : mapping of Task to Role
-        The tasks and what the gang needs of them.
-    options : ClusterOptions
-        After how long a run counts as stalled, and what is done then.
-    directory : RunDirectory
-        The run's record.
-    changed : callable
-        Called whenever the run's status may have changed.
-    guard : Guard
-        Reports a fault in the explanation of a stall.
-    """
+    """Detects the stalls of a run, and acts on them."""
 
     def __init__(
         self,
@@ -107,13 +91,7 @@ class Stalls:
         self._evaluation.gone(key)
 
     def examine(self) -> None:
-        """Find out where each task is; the record then says.
-
-        Raises
-        ------
-        SupervisorError
-            No task has a process.
-        """
+        """Find out where each task is; the record then says."""
         if not self._processes.alive():
             raise SupervisorError("no task has a process whose stack could be shown")
         self._examiner.examine()

@@ -105,17 +105,7 @@ def _live_run() -> type[LiveRun]:
 
 
 class Supervisor:
-    """The process that owns one cluster's gang.
-
-    Parameters
-    ----------
-    start : Start
-        The cluster, as declared, and what its owner knows.
-    socket : Path
-        Where clients connect.
-    engine : Engine, optional
-        What provides the machines; by default what was declared.
-    """
+    """The process that owns one cluster's gang."""
 
     def __init__(self, start: Start, socket: Path, engine: Engine | None = None) -> None:
         self._own: dict[str, Any] = {}

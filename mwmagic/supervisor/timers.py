@@ -14,13 +14,7 @@ __all__ = ["Timers"]
 
 
 class Timers:
-    """Timers, one for each thing that becomes due.
-
-    Parameters
-    ----------
-    expired : callable
-        Called with what is due when its timer runs out.
-    """
+    """Timers, one for each thing that becomes due."""
 
     def __init__(self, expired: Callable[[Due], None]) -> None:
         self._expired = expired

@@ -21,11 +21,6 @@ __all__ = ["Training"]
 class Training:
     """The training of one process.
 
-    Parameters
-    ----------
-    guard : Guard
-        Reports the faults of parsers.
-
     Attributes
     ----------
     latest : Update or None

@@ -21,17 +21,7 @@ VERSIONS_SECONDS = 5.0
 
 
 async def find_versions(node: Node, framework: Framework, env: Mapping[str, str]) -> None:
-    """Ask a machine which versions of a framework's packages its workers would import.
-
-    Parameters
-    ----------
-    node : Node
-        The machine, which keeps the answer.
-    framework : Framework
-        The framework.
-    env : mapping of str to str
-        The workers' environment there.
-    """
+    """Ask a machine which versions of a framework's packages its workers would import."""
     names = [framework.module, *framework.companions]
     ask = node.channel.request("find", names=names, env=dict(env), seconds=VERSIONS_SECONDS)
     try:
@@ -42,13 +32,7 @@ async def find_versions(node: Node, framework: Framework, env: Mapping[str, str]
 
 
 def check_versions(nodes: Sequence[Node], framework: Framework) -> None:
-    """Refuse machines without the framework, or with another version of it.
-
-    Raises
-    ------
-    ClusterError
-        There are such machines; the message names them.
-    """
+    """Refuse machines without the framework, or with another version of it."""
     missing = [
         one for one in nodes if framework.module in one.versions and not _has(one, framework)
     ]

@@ -30,11 +30,6 @@ Its workers import at first, which would take longer beside the import of the ne
 class WarmProcess:
     """Has a machine's agent keep a process that workers are forked from.
 
-    Parameters
-    ----------
-    channel : Channel
-        The connection to the machine's agent.
-
     Attributes
     ----------
     status : Warm
@@ -73,19 +68,7 @@ class WarmProcess:
         env: Mapping[str, str],
         cwd: str,
     ) -> None:
-        """Start it, unless it is there.
-
-        Parameters
-        ----------
-        command : callable
-            Returns its command, with the modules that it imports ahead.
-        ahead : sequence of str
-            These modules. One that makes it unfit to be forked from is left out next time.
-        env : mapping of str to str
-            Its environment.
-        cwd : str
-            The directory that it runs in.
-        """
+        """Start it, unless it is there."""
         if not self.alive:
             self._command, self._ahead = command, tuple(ahead)
             self._begin(env, cwd)
@@ -101,15 +84,7 @@ class WarmProcess:
         self._channel.send("warm", key=self.key, argv=argv, env=dict(env), cwd=cwd)
 
     def refusal(self, env: Mapping[str, str], assigned: Assigned) -> Finding | None:
-        """Return why a worker is not to be forked from it.
-
-        Parameters
-        ----------
-        env : mapping of str to str
-            The worker's environment.
-        assigned : Assigned
-            What its program sets in that before it imports.
-        """
+        """Return why a worker is not to be forked from it."""
         if self.status.state == "failed":
             return Finding(Symptom.COLD_FAILED, detail=self.status.error)
         names = differing(assigned.applied(env), self._env, self._reads, self._sets)
@@ -121,17 +96,7 @@ class WarmProcess:
         return None
 
     def launched(self, env: Mapping[str, str], cwd: str, why: Finding | None) -> None:
-        """Note with what environment a program imports that was launched, and where it runs.
-
-        Parameters
-        ----------
-        env : mapping of str to str
-            The environment.
-        cwd : str
-            The directory.
-        why : Finding or None
-            Why it was not forked.
-        """
+        """Note with what environment a program imports that was launched, and where it runs."""
         env = {name: env[name] for name in env if name in self._env or not name.startswith("MWM")}
         self._latest = (env, cwd)
         if why is not None and why.symptom is Symptom.COLD_VARIABLE:

@@ -39,19 +39,7 @@ class Watchdog:
     _looked: float = 0.0
 
     def seen(self, task: str, *, time: float, size: int, cpu: float) -> None:
-        """Note what a task did so far.
-
-        Parameters
-        ----------
-        task : str
-            Its name, with its attempt.
-        time : float
-            Monotonic seconds.
-        size : int
-            Bytes that it printed.
-        cpu : float
-            Seconds of CPU that it and its descendants used.
-        """
+        """Note what a task did so far."""
         self._looked = max(self._looked, time)
         last = self._tasks.get(task)
         if last is None:

@@ -181,15 +181,7 @@ _EXITS = (Symptom.EXITED, Symptom.LACKS_NAME, Symptom.KILLED, Symptom.OUT_OF_MEM
 
 
 def ended(finding: Finding, *, ours: bool = False) -> str:
-    """Say briefly how a task's process ended.
-
-    Parameters
-    ----------
-    finding : Finding
-        How it ended.
-    ours : bool
-        Whether mwmagic ended it together with the run, so that the signal does not matter.
-    """
+    """Say briefly how a task's process ended."""
     exited = finding.symptom in _EXITS
     if exited and finding.detail:
         return finding.detail

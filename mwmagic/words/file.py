@@ -29,16 +29,7 @@ _WORDS = {
 
 
 def file_words(error: OSError, path: Path | str | None = None) -> str:
-    """Return why a file cannot be read or written, and what to do.
-
-    Parameters
-    ----------
-    error : OSError
-        What the system says.
-    path : path, optional
-        The file that the user means, where it is not the one in `error`. Without either it
-        is the current directory that is gone.
-    """
+    """Return why a file cannot be read or written, and what to do."""
     meant = str(path or error.filename or "the current directory")
     why = os.strerror(error.errno) if error.errno else str(error)
     text = _WORDS.get(error.errno or 0, "{path} cannot be written or read: {why}")
@@ -60,16 +51,6 @@ def present_words(path: Path | str, other: str) -> str:
 
 
 def kept_words(path: Path | str, other: str, *, known: bool) -> str:
-    """Return why a file of the user's is not replaced, and what to do.
-
-    Parameters
-    ----------
-    path : path
-        The file.
-    other : str
-        What names another file instead.
-    known : bool
-        Whether mwmagic ever wrote it.
-    """
+    """Return why a file of the user's is not replaced, and what to do."""
     why = "was changed since mwmagic wrote it" if known else "is not known to be mwmagic's"
     return f"{path} {why}, and is left as it is; `--overwrite` replaces it, {other}"

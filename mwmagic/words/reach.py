@@ -35,15 +35,7 @@ _LOOP = (
 
 
 def reach_words(obstacles: Sequence[Obstacle], *, named: bool) -> str:
-    """Say which machines cannot connect to each other, why, and what to do.
-
-    Parameters
-    ----------
-    obstacles : sequence of Obstacle
-        The pairs, at least one.
-    named : bool
-        Whether the user names the machines, and so can write addresses.
-    """
+    """Say which machines cannot connect to each other, why, and what to do."""
     groups = list(_groups(obstacles))
     lines = [_group_words(group) for group in groups[:GROUPS_LIMIT]]
     left = sum(map(len, groups[GROUPS_LIMIT:]))

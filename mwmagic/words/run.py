@@ -115,13 +115,6 @@ def remarks(run: RunStatus, *, timed: bool = True) -> list[str]:
     """Say what else a run's user should know, a line each.
 
     Why it makes no progress, what did not go as intended, and what could not be read.
-
-    Parameters
-    ----------
-    run : RunStatus
-        Its status.
-    timed : bool
-        Whether that includes what depends on how fast the machine is.
     """
     seen = [run.stall.why if run.stall else None, *run.remarks]
     said = [one for one in seen if one and (timed or one.finding.symptom not in TIMED)]

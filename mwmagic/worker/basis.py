@@ -51,31 +51,14 @@ _SETS: dict[str, str] = {}
 def remember(
     reads: Mapping[str, set[str]], env: Mapping[str, str], sets: Mapping[str, str]
 ) -> None:
-    """Keep what the imports have read, in the process that workers are forked from.
-
-    Parameters
-    ----------
-    reads : mapping of str to set of str
-        The variables, each with the packages whose import asked for it; the framework is the
-        package without a name.
-    env : mapping of str to str
-        The environment in which they began.
-    sets : mapping of str to str
-        The variables that they have set.
-    """
+    """Keep what the imports have read, in the process that workers are forked from."""
     _READS.update(reads)
     _ENV.update(env)
     _SETS.update(sets)
 
 
 def watch(script: str) -> None:
-    """Look at the variables that are set from now on.
-
-    Parameters
-    ----------
-    script : str
-        The path of the user's script.
-    """
+    """Look at the variables that are set from now on."""
     watched = _Watched(vars(os.environ)["_data"])
     watched.script = script
     for mapping in (os.environ, os.environb):

@@ -41,17 +41,7 @@ def preload() -> None:
 
 
 def remember(reads: dict[str, set[str]], env: dict[str, str], sets: dict[str, str]) -> None:
-    """Take the modules that are there now for those that workers are forked with.
-
-    Parameters
-    ----------
-    reads : dict of str to set of str
-        The variables that their imports have asked for; see `basis.remember` for all three.
-    env : dict of str to str
-        The environment in which these imports began.
-    sets : dict of str to str
-        The variables that they have set.
-    """
+    """Take the modules that are there now for those that workers are forked with."""
     from mwmagic.worker import basis, modules
 
     modules.remember()
@@ -59,13 +49,7 @@ def remember(reads: dict[str, set[str]], env: dict[str, str], sets: dict[str, st
 
 
 def main(argv: list[str]) -> None:
-    """Run ``argv[0]`` as ``__main__`` with the arguments ``argv``; then the interpreter may end.
-
-    Parameters
-    ----------
-    argv : list of str
-        The script's path and its arguments, as ``sys.argv`` shows them to it.
-    """
+    """Run ``argv[0]`` as ``__main__`` with the arguments ``argv``; then the interpreter may end."""
     _find_package()
     from mwmagic.worker.program import main
 
@@ -73,13 +57,7 @@ def main(argv: list[str]) -> None:
 
 
 def run_again(main: dict[str, object]) -> None:
-    """Run the worker's code in a child that it spawned.
-
-    Parameters
-    ----------
-    main : dict
-        The namespace of the child's main module, as `multiprocessing` made it.
-    """
+    """Run the worker's code in a child that it spawned."""
     _find_package()
     from mwmagic.worker.program import run_again
 

@@ -83,14 +83,7 @@ class CollectiveEnded(BaseException):
 
 
 class Collectives:
-    """The collectives of this process.
-
-    Parameters
-    ----------
-    met : callable
-        Called before this process makes a strategy, where nothing may free it, and after it has
-        made another one; returns once the other tasks have come as far.
-    """
+    """The collectives of this process."""
 
     def __init__(self, met: Callable[[], None]) -> None:
         self.ended = False
@@ -148,13 +141,7 @@ class Collectives:
         cls.__init__ = __init__
 
     def free(self) -> str | None:
-        """End all collectives of this process, from any thread.
-
-        Returns
-        -------
-        str or None
-            Why it has collectives that cannot be ended, as `mwmagic.cells.events.BoundBy` says.
-        """
+        """End all collectives of this process, from any thread."""
         found = context()
         if found is None:
             return _unknown()
@@ -248,19 +235,7 @@ def _has_others() -> bool:
 
 
 def rejoin(epoch: int) -> dict[str, int] | None:
-    """Make collectives work again, once all tasks have called this with the same number.
-
-    Parameters
-    ----------
-    epoch : int
-        How many recoveries there have been.
-
-    Returns
-    -------
-    dict of str to int or None
-        Where this task's training stands, as `mwmagic.cells.Standing` says; None if it has no
-        collectives that can be joined again.
-    """
+    """Make collectives work again, once all tasks have called this with the same number."""
     found = context()
     if found is None or _obstacle(found):
         return None
@@ -325,14 +300,7 @@ def settle() -> None:
 
 
 def compare(done: int) -> dict[str, dict[str, str]]:
-    """Undo what a step has done that updated no weights, and digest the variables.
-
-    Returns
-    -------
-    dict of str to dict of str to str
-        The digests of variables that must be equal on all tasks (``shared``), and that are means
-        over the tasks (``means``), by a name that is the same on every task.
-    """
+    """Undo what a step has done that updated no weights, and digest the variables."""
     from mwmagic.repairs import commit
 
     commit.roll_back(done)
@@ -359,17 +327,7 @@ def _digest(array: Any) -> str:
 
 
 def align(own: bool, done: int, names: Iterable[str], averaged: Iterable[str]) -> None:
-    """Take the values of one task, and the means of all tasks' values; call it on all of them.
-
-    Parameters
-    ----------
-    own : bool
-        Whether the values are this task's.
-    done : int
-        How many updates they hold.
-    names, averaged : iterable of str
-        The variables that get one task's values, and all tasks' means.
-    """
+    """Take the values of one task, and the means of all tasks' values; call it on all of them."""
     import tensorflow as tf
 
     from mwmagic.repairs import commit

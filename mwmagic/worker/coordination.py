@@ -38,11 +38,6 @@ def install(seconds: float) -> None:
     """Set a shorter heartbeat timeout as soon as TensorFlow is imported.
 
     Call it before a strategy is made. It imports nothing.
-
-    Parameters
-    ----------
-    seconds : float
-        How long a task may be silent.
     """
     after_import(_CONTEXT, lambda context: configure_heartbeat(seconds, context))
 
@@ -54,13 +49,6 @@ def configure_heartbeat(seconds: float, context: ModuleType) -> None:
     choice, and without a strategy nothing is configured: parameter servers,
     evaluators and work on one machine are left as they are. So is a TensorFlow
     that does not have the setting.
-
-    Parameters
-    ----------
-    seconds : float
-        How long a task may be silent.
-    context : module
-        ``tensorflow.python.eager.context``.
     """
     import inspect
 

@@ -16,11 +16,6 @@ def install(count: int) -> None:
 
     TensorFlow has no environment variable for that. JAX has ``JAX_NUM_CPU_DEVICES``,
     which the supervisor sets.
-
-    Parameters
-    ----------
-    count : int
-        How many devices; below 2 nothing happens.
     """
     if count > 1:
         after_import("tensorflow", lambda module: _split(module, count))

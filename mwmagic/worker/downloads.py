@@ -26,11 +26,6 @@ def install(keras: str) -> None:
     """Make Keras's downloads appear in the cache only when they are complete.
 
     Call it before the user's code uses Keras. It imports nothing.
-
-    Parameters
-    ----------
-    keras : str
-        ``"keras"`` or ``"tf_keras"``.
     """
     after_import(_MODULES[keras], _repair)
 
@@ -42,13 +37,7 @@ def _repair(module: ModuleType) -> None:
 
 
 def whole(retrieve: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that downloads to a private file, and then renames it.
-
-    Parameters
-    ----------
-    retrieve : callable
-        As `urllib.request.urlretrieve`.
-    """
+    """Return a function that downloads to a private file, and then renames it."""
 
     @functools.wraps(retrieve)
     def retrieve_whole(url: str, filename: str, *args: Any, **options: Any) -> tuple[str, Any]:  # noqa: ANN401 - urllib's

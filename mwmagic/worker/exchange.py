@@ -20,15 +20,7 @@ __all__ = ["drop", "give", "take"]
 
 
 def give(places: Sequence[str], values: Mapping[str, Any]) -> None:
-    """Write values to a file of this task's own, at the first place that has room for them.
-
-    Raises
-    ------
-    NotPlain
-        One of them only a pickle could hold.
-    OSError
-        It cannot be written.
-    """
+    """Write values to a file of this task's own, at the first place that has room for them."""
     packed = parcel.Parcel(values)
     chosen = parcel.roomy([_whole(place) for place in places], packed.size)
     packed.write(parcel_name(chosen, live.place()[0]))

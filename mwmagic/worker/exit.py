@@ -100,11 +100,6 @@ def finish_files(process: int) -> None:
     """Have the last exit handler finish what the interpreter would not.
 
     Call it before the user's code runs: handlers run in the reverse order.
-
-    Parameters
-    ----------
-    process : int
-        The worker's own process; another one that runs the handlers is a fork of it.
     """
     atexit.register(_finish, process)
 
@@ -137,22 +132,7 @@ def _forsake_others() -> None:
 
 
 def leave(code: int, process: int, report: Mapping[str, Any] | None = None) -> None:
-    """Let the interpreter end this process; call it last in the main module.
-
-    Parameters
-    ----------
-    code : int
-        The exit code, or a signal's number with a minus.
-    process : int
-        The worker's own process; this one may be a fork of it.
-    report : mapping, optional
-        What the program raised, if that is a failure.
-
-    Raises
-    ------
-    SystemExit, KeyboardInterrupt
-        As the interpreter expects of a program that ends with such a code.
-    """
+    """Let the interpreter end this process; call it last in the main module."""
     well = is_success(code)
     if os.getpid() == process:
         _CODES.append(code)

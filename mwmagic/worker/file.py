@@ -8,13 +8,7 @@ __all__ = ["replace"]
 
 
 def replace(path: str, text: str) -> None:
-    """Write a text in place of what a file holds.
-
-    Raises
-    ------
-    OSError
-        It cannot be written.
-    """
+    """Write a text in place of what a file holds."""
     draft = f"{path}.draft"
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:

@@ -52,22 +52,7 @@ def _installed(module: str) -> Any:  # noqa: ANN401 - a module
 
 
 def packed(value: Any, name: str, inner: Inner) -> dict[str, Any]:  # noqa: ANN401 - pandas's
-    """Return a value of pandas as a JSON value.
-
-    Parameters
-    ----------
-    value : object
-        The value.
-    name : str
-        What an error calls it.
-    inner : callable
-        Takes apart a value with its name, and raises an error where only a pickle could hold it.
-
-    Raises
-    ------
-    NotPlain
-        Arrow cannot hold it, or is not installed.
-    """
+    """Return a value of pandas as a JSON value."""
     pd = _installed("pandas")
     if type(value) is pd.DataFrame:
         columns = [

@@ -33,13 +33,7 @@ LEAST_SECONDS = 0.05
 
 
 def watch(script: str) -> None:
-    """Time imports from now on.
-
-    Parameters
-    ----------
-    script : str
-        The path of the user's script.
-    """
+    """Time imports from now on."""
     sys.meta_path.insert(0, _Finder(script))
 
 

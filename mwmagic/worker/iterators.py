@@ -63,11 +63,6 @@ def settled(seconds: float) -> bool:
 
     A thread that comes back from TensorFlow while the interpreter ends is made to exit there,
     which C++ does not allow: it aborts the process ("FATAL: exception not rethrown").
-
-    Parameters
-    ----------
-    seconds : float
-        How long to wait for what is being freed.
     """
     deadline = time.monotonic() + seconds
     for reaper in _REAPERS:

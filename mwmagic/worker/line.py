@@ -23,13 +23,7 @@ _LINE: list[Line | None] = []
 
 
 class Line:
-    """One end of the line; only the process that opened it can send.
-
-    Parameters
-    ----------
-    descriptor : int
-        A socket of the type SOCK_SEQPACKET.
-    """
+    """One end of the line; only the process that opened it can send."""
 
     def __init__(self, descriptor: int) -> None:
         import socket
@@ -44,20 +38,7 @@ class Line:
         return self._socket is not None
 
     def send(self, packet: bytes, seconds: float = 0.0) -> bool:
-        """Send a packet, or drop it if the line is closed.
-
-        Parameters
-        ----------
-        packet : bytes
-            The packet.
-        seconds : float
-            How long to wait for room.
-
-        Returns
-        -------
-        bool
-            False if there was no room for it.
-        """
+        """Send a packet, or drop it if the line is closed."""
         if self._socket is None:
             return True
         try:

@@ -69,13 +69,7 @@ _AWAIT = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 
 
 def serve() -> None:
-    """Run cells until the other end of the line is closed.
-
-    Raises
-    ------
-    RuntimeError
-        This process has no line.
-    """
+    """Run cells until the other end of the line is closed."""
     names = vars(sys.modules["__main__"])
     names.pop("serve", None)
     names.pop("__file__", None)  # which children of `multiprocessing` would run, and serve again
@@ -83,42 +77,17 @@ def serve() -> None:
 
 
 def ask(prompt: object = "", /) -> str:
-    """Return a line that the user types in the notebook, as `input` does.
-
-    Raises
-    ------
-    EOFError
-        No one can answer.
-    RuntimeError
-        This process has no line.
-    """
+    """Return a line that the user types in the notebook, as `input` does."""
     return _loop().ask(prompt)
 
 
 def stay(end: dict[str, Any]) -> None:
-    """Report how the program ended, then run cells, which find its variables.
-
-    Parameters
-    ----------
-    end : dict
-        Its exit ``code`` or a ``signal``, and the ``report`` of what it raised, if it did.
-
-    Raises
-    ------
-    RuntimeError
-        This process has no line.
-    """
+    """Report how the program ended, then run cells, which find its variables."""
     _loop().run({"live": "answer", "cell": PROGRAM_CELL, **end})
 
 
 def place() -> tuple[str, str]:
-    """Return this task's name, and the folder of its log.
-
-    Raises
-    ------
-    RuntimeError
-        This process has no line.
-    """
+    """Return this task's name, and the folder of its log."""
     return _loop().place
 
 

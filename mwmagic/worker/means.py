@@ -34,13 +34,7 @@ _TOLERANCE_RATIO = 1e-3
 
 
 class Means:
-    """Reads the logs of one `fit`.
-
-    Parameters
-    ----------
-    mean : type
-        Keras's metric that is a mean.
-    """
+    """Reads the logs of one `fit`."""
 
     def __init__(self, mean: type) -> None:
         self._result = mean.result  # type: ignore[attr-defined]
@@ -67,13 +61,6 @@ class Means:
 
         Workers that share a batch may read after different steps: of them it is the last
         step alone, which is the same on all.
-
-        Parameters
-        ----------
-        model : keras.Model
-            The model in training.
-        logs : mapping
-            What callbacks get at the end of a batch.
         """
         if self._found is None:
             self._found = self._by_name(model)

@@ -51,12 +51,6 @@ def imported() -> dict[str, ModuleType]:
 
 
 def users(script: str) -> list[str]:
-    """Return the names of the user's modules.
-
-    Parameters
-    ----------
-    script : str
-        The path of the user's script.
-    """
+    """Return the names of the user's modules."""
     own = [name for name, module in imported().items() if is_users(file_of(module), script)]
     return ["__main__", *_USERS, *own]

@@ -53,15 +53,7 @@ class _Unknown(Exception):
 
 
 def completions(text: str, names: Mapping[str, Any]) -> list[str]:
-    """Return the names that complete the last one in ``model.fi``, sorted.
-
-    Parameters
-    ----------
-    text : str
-        Names with dots between them, of which the last may be incomplete or empty.
-    names : mapping of str to object
-        The interpreter's variables.
-    """
+    """Return the names that complete the last one in ``model.fi``, sorted."""
     owner, dot, begun = text.rpartition(".")
     try:
         known = dir(_value(owner, names)) if dot else _everywhere(names)

@@ -41,11 +41,6 @@ class Outbox:
     a newer message with the same key replaces it. A thread sends what waits: the last value
     of a fast loop must not wait for the end of a slow validation. The thread also reads
     tensors, so that the training loop need not wait for their values.
-
-    Parameters
-    ----------
-    to : Line
-        Where they go.
     """
 
     def __init__(self, to: Line) -> None:
@@ -69,17 +64,7 @@ class Outbox:
         return time.monotonic() - self._sent >= GAP_SECONDS
 
     def put(self, key: Hashable, message: Mapping[str, Any], metrics: Mapping[str, Any]) -> None:
-        """Send a message, or let it wait.
-
-        Parameters
-        ----------
-        key : hashable
-            What the message is about; a newer one with the same key replaces it.
-        message : mapping
-            The rest of it, as JSON values.
-        metrics : mapping
-            Its numbers, of any type that `float` takes.
-        """
+        """Send a message, or let it wait."""
         if not self.open:
             return
         with self._adding:

@@ -23,15 +23,7 @@ SHORT_CHARACTERS = 1_000
 
 
 class Packets:
-    """Sends messages, each a JSON object.
-
-    Parameters
-    ----------
-    line : socket
-        The worker's line.
-    report : str
-        The file of the worker's failures, beside which long messages are left.
-    """
+    """Sends messages, each a JSON object."""
 
     def __init__(self, line: socket.socket, report: str) -> None:
         self._line = line

@@ -34,17 +34,6 @@ _LENGTH_BYTES = 8
 class Parcel:
     """Values on their way to a file.
 
-    Parameters
-    ----------
-    values : mapping of str to object
-        Arrays (also masked and structured ones, and tensors of the frameworks), numbers, texts,
-        bytes, None, DataFrames, Series and indexes of pandas, and lists, tuples and dicts of these.
-
-    Raises
-    ------
-    NotPlain
-        A value is something else.
-
     Attributes
     ----------
     size : int
@@ -84,15 +73,7 @@ def write(path: str, values: Mapping[str, Any]) -> None:
 
 
 def read(path: str) -> dict[str, Any]:
-    """Return the values in a file.
-
-    Raises
-    ------
-    NotPlain
-        pandas or pyarrow is missing.
-    ValueError
-        It is damaged.
-    """
+    """Return the values in a file."""
     with open(path, "rb") as file:  # noqa: PTH123 - a worker need not import pathlib for this
         data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
     size = int.from_bytes(data.read(_LENGTH_BYTES), "little")

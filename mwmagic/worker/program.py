@@ -38,15 +38,7 @@ def preload() -> None:
 
 
 def main(argv: list[str], started: frozenset[str]) -> None:
-    """Run ``argv[0]`` as ``__main__`` with the arguments ``argv``; then the interpreter may end.
-
-    Parameters
-    ----------
-    argv : list of str
-        The script's path and its arguments, as ``sys.argv`` shows them to it.
-    started : frozenset of str
-        The modules that Python has imported as it started.
-    """
+    """Run ``argv[0]`` as ``__main__`` with the arguments ``argv``; then the interpreter may end."""
     stacks.enable()
     prepare()
     after_import("matplotlib.pyplot", _keep_figures)
@@ -193,13 +185,7 @@ def _flush_standard() -> None:
 
 
 def run_again(main: dict[str, object]) -> None:
-    """Run the worker's code in a child that it spawned.
-
-    Parameters
-    ----------
-    main : dict
-        The namespace of the child's main module, as `multiprocessing` made it.
-    """
+    """Run the worker's code in a child that it spawned."""
     script = os.path.normpath(os.environ[variables.SCRIPT])  # as `multiprocessing` has it
     leave_name(os.path.dirname(script))  # noqa: PTH120 - `pathlib` takes a while to import
     main.update(__file__=script, __doc__=None)

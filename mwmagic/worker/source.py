@@ -32,18 +32,7 @@ _SPAWNERS = ("multiprocessing.spawn", "loky.backend.spawn", "joblib.externals.lo
 
 
 def read(script: str) -> bytes:
-    """Return the code to run, and make whatever reads it again get the same.
-
-    Parameters
-    ----------
-    script : str
-        The absolute path of the user's file, which need not exist where there is a copy.
-
-    Raises
-    ------
-    OSError
-        It cannot be read.
-    """
+    """Return the code to run, and make whatever reads it again get the same."""
     copy = os.environ.get(variables.SOURCE)
     with open(copy or script, "rb") as file:  # noqa: PTH123 - as above
         source = file.read()

@@ -24,13 +24,7 @@ _ROOMS = ("agent", "errors", "frameworks", "model", "repairs", "worker")
 
 
 def standard(name: str) -> Any:  # noqa: ANN401 - a module
-    """Import one of Python's modules, also where the user's folder holds one of that name.
-
-    Parameters
-    ----------
-    name : str
-        The module's name, without a dot.
-    """
+    """Import one of Python's modules, also where the user's folder holds one of that name."""
     known = sys.modules.get(name)
     if known is not None and _is_pythons(known):
         return known
@@ -46,11 +40,6 @@ def standard(name: str) -> Any:  # noqa: ANN401 - a module
 
 def leave_name(folder: str) -> None:
     """Have `import mwmagic` find a module of the user's with that name, if there is one.
-
-    Parameters
-    ----------
-    folder : str
-        The program's folder.
 
     Notes
     -----

@@ -35,11 +35,6 @@ def bundle(value: object, *, none: bool = False) -> dict[str, Any] | None:
 
     None is shown only if `none` says so; otherwise None is returned for it. A method that raises,
     or returns what JSON cannot hold, is left out, as IPython does.
-
-    Raises
-    ------
-    BaseException
-        Whatever the value's ``__repr__`` raises.
     """
     if value is None and not none:
         return None

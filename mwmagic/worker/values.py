@@ -33,13 +33,7 @@ def local(value: Any) -> Any:  # noqa: ANN401 - of any framework
 
 
 def number(value: Any) -> float:  # noqa: ANN401 - of any framework
-    """Return a value as a number.
-
-    Raises
-    ------
-    Exception
-        It is not a number: whatever ``float`` or the value's own type raises.
-    """
+    """Return a value as a number."""
     part = local(value)
     try:
         return float(part)

@@ -78,15 +78,7 @@ class StepChoice:
         self._chosen = self._seen = 0.0
 
     def takes(self, now: float, moment: Callable[[], float | None]) -> bool:
-        """Return whether to report a step.
-
-        Parameters
-        ----------
-        now : float
-            Monotonic seconds.
-        moment : callable
-            Returns the shared time, if there is one; reading it waits for the step's end.
-        """
+        """Return whether to report a step."""
         self._count += 1
         due = self._count % self._stride == 0
         if self._count % max(self._stride // CLOCK_LOOKS, 1) == 0:
@@ -113,11 +105,6 @@ class StepChoice:
 
 class Fits:
     """All calls of `fit` in this process.
-
-    Parameters
-    ----------
-    mean : type
-        Keras's metric that is a mean.
 
     Attributes
     ----------
