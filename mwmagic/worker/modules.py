@@ -9,13 +9,11 @@ from __future__ import annotations
 import sys
 from itertools import islice, takewhile
 
-from mwmagic.model.ownership import file_of, is_users
-
 TYPE_CHECKING = False  # a worker starts without `typing`
 if TYPE_CHECKING:
     from types import ModuleType
 
-__all__ = ["forked", "imported", "remember", "users"]
+__all__ = ["forked", "imported", "remember"]
 
 FIRST_COUNT = 64
 """How many of the newest modules are looked at first."""
@@ -23,15 +21,11 @@ FIRST_COUNT = 64
 _NEWEST: set[str] = set()
 """The newest module that this process had when it was forked, if it was."""
 
-_USERS: list[str] = []
-"""The user's modules that it had then."""
-
 
 def remember() -> None:
     """Take the modules that are there now for those that workers have from the beginning."""
     _NEWEST.clear()
     _NEWEST.add(next(reversed(sys.modules)))
-    _USERS[:] = [name for name, module in list(sys.modules.items()) if is_users(file_of(module))]
 
 
 def forked() -> bool:
@@ -48,9 +42,3 @@ def imported() -> dict[str, ModuleType]:
         names = list(islice(reversed(sys.modules), count))
     own = [*takewhile(lambda name: name not in _NEWEST, names)]
     return {name: sys.modules[name] for name in reversed(own) if name in sys.modules}
-
-
-def users(script: str) -> list[str]:
-    """Return the names of the user's modules."""
-    own = [name for name, module in imported().items() if is_users(file_of(module), script)]
-    return ["__main__", *_USERS, *own]

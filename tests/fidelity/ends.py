@@ -150,30 +150,34 @@ OPEN = {
         s['x'] = 1
     """,
     "threads at work": """
-        import threading, time
+        import threading
         f = open('out.txt', 'w')
         def work():
-            for i in range(3):
-                time.sleep(.02)
-                f.write(str(i))
+            threading.main_thread().join()
+            f.write('012')
             print('worked')
         threading.Thread(target=work).start()
     """,
     "a thread that starts another": """
-        import threading, time
-        def second(): time.sleep(.4); print('second')
-        def first(): time.sleep(.4); threading.Thread(target=second).start()
+        import threading
+        def second(): print('second')
+        def first():
+            threading.main_thread().join()
+            threading.Thread(target=second).start()
         threading.Thread(target=first).start()
     """,
     "a pool of threads": """
         from concurrent.futures import ThreadPoolExecutor
-        import time
+        import threading, time
+        def until_the_end():  # of the main thread's code, as what it raised is printed before
+            while not threading._SHUTTING_DOWN: time.sleep(.01)
         pool = ThreadPoolExecutor(1)
-        for i in range(3): pool.submit(lambda i=i: (time.sleep(.3), print('done', i, flush=True)))
+        pool.submit(until_the_end)
+        for i in range(3): pool.submit(print, 'done', i, flush=True)
     """,
     "a timer": """
         import threading
-        threading.Timer(.5, print, ['late']).start()
+        threading.Timer(.1, lambda: open('late.txt', 'w').write('late')).start()
     """,
     "an event loop": """
         import asyncio
@@ -203,7 +207,7 @@ OPEN = {
         import multiprocessing as m, time
         def f():
             time.sleep(.05)
-            print('child', flush=True)
+            open('child.txt', 'w').write('child')
         m.get_context('fork').Process(target=f).start()
     """,
     "a daemonic child": """

@@ -184,6 +184,13 @@ PYTHON = {
         print(sys.excepthook, sys.breakpointhook, sys.int_info, sys.getdlopenflags())
     """,
     "hooks of sys": "import sys; print(sys.excepthook is sys.__excepthook__, sys.displayhook is sys.__displayhook__, sys.stdout is sys.__stdout__)",
+    "modules that are not to be imported": """
+        import sys
+        for name in ('jax', 'tensorflow', 'keras', 'torch', 'numpy', 'json', 'nothing'):
+            sys.modules[name] = None
+            try: __import__(name)
+            except ImportError as e: print(type(e).__name__, e, e.name, e.path)
+    """,
     "garbage collection": "import gc; print(gc.isenabled(), gc.get_threshold(), gc.get_debug(), gc.garbage, gc.callbacks)",
     "numbers that are seeded": """
         import random, hashlib
@@ -403,6 +410,15 @@ FRAMEWORKS = {
     "jax": """
         import jax, jax.numpy as jnp
         print(jax.random.normal(jax.random.key(0), (2,)), jax.jit(lambda x: x * 2)(3.), jax.grad(jnp.sin)(1.), jax.devices())
+    """,
+    "Keras without JAX": """
+        import sys
+        sys.modules['jax'] = None
+        import keras, numpy as np
+        keras.utils.set_random_seed(1)
+        m = keras.Sequential([keras.layers.Dense(1)]); m.compile('sgd', 'mse')
+        print(m.fit(np.ones((4, 2)), np.ones(4), verbose=0).history)
+        import jax
     """,
     "a process pool with TensorFlow": """
         import multiprocessing as m

@@ -16,7 +16,6 @@ from mwmagic.worker import bootstrap, modules
 def forked(monkeypatch):
     """Take what is imported now for what this process was forked with."""
     monkeypatch.setattr(modules, "_NEWEST", set())
-    monkeypatch.setattr(modules, "_USERS", [])
     monkeypatch.setattr(sys, "modules", dict(sys.modules))
     return modules.remember
 
@@ -46,19 +45,6 @@ def test_what_is_imported_again_is_new(forked):
     assert imports("old", "new") == list(modules.imported())
     del sys.modules["newest"]  # then nothing tells old ones from new ones
     assert {"old", "new", "sys"} < set(modules.imported())
-
-
-def test_the_users_modules_are_those_of_the_process_and_of_the_fork(forked, tmp_path):
-    imports("theirs", "before")
-    sys.modules["before"].__file__ = str(tmp_path / "before.py")
-    sys.modules["theirs"].__file__ = "/usr/lib/python3/dist-packages/theirs.py"
-    forked()
-    imports("after", "other", "nowhere")
-    sys.modules["after"].__file__ = str(tmp_path / "site-packages" / "after.py")
-    sys.modules["other"].__file__ = "/usr/lib/python3/dist-packages/other.py"
-    found = set(modules.users(str(tmp_path / "site-packages" / "main.py")))
-    assert found & {"theirs", "before", "after", "other", "nowhere"} == {"before", "after"}
-    assert "__main__" in found
 
 
 ENDING = """
