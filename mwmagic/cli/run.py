@@ -11,7 +11,8 @@ from mwmagic.client.arguments import add_cluster_options, typed
 from mwmagic.client.cluster import Cluster
 from mwmagic.client.following import pieces
 from mwmagic.errors import BadArguments, WorkerFailed
-from mwmagic.words.run import lacking, remarks
+from mwmagic.model.variables import ANNOUNCED
+from mwmagic.words.run import again_words, lacking, remarks, setback_words
 
 from .output import say
 from .request import INTERRUPTED_CODE, Terminated, listening
@@ -69,24 +70,45 @@ def _program(words: list[str], options: dict[str, Any]) -> list[str]:
 
 def _lines(run: Run, *, raw: bool) -> None:
     """Print the lines of a run until it ends."""
-    label, said = _labels(run), set[str]()
+    label, news = _labels(run), _News(run)
     for lines in pieces(run, raw=raw):
         for task, line in lines:
             print(label[task], line, flush=True)
-        for remark in [one for one in remarks(run.status()) if one not in said]:
-            said.add(remark)
-            say(remark)
+        for line in news.new():
+            say(line)
 
 
 def _table(run: Run, *, raw: bool) -> None:
     """Print the lines of a run until it ends, above a live table of its tasks."""
     from mwmagic.dashboard.terminal import live
 
-    label = _labels(run)
+    label, news = _labels(run), _News(run)
     with live(run) as console:
-        for lines in filter(None, pieces(run, raw=raw)):
-            text = "\n".join(f"{label[task]} {line}" for task, line in lines)
-            console.out(text, highlight=False)
+        for lines in pieces(run, raw=raw):
+            texts = [f"{label[task]} {line}" for task, line in lines]
+            texts += [f"{ANNOUNCED}{line}" for line in news.new()]
+            if texts:
+                console.out("\n".join(texts), highlight=False)
+
+
+class _News:
+    """What is to be said of a run beside its output, once: failures that it survives, remarks."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._said: set[str | int] = set()
+
+    def new(self) -> list[str]:
+        """Return the lines that were not there at the last call."""
+        run = self._run.status()
+        news: list[tuple[str | int, str]] = [
+            *((one.attempt, setback_words(run, one)) for one in run.setbacks),
+            (f"attempt {run.attempt}", again_words(run)),
+            *((one, one) for one in remarks(run)),
+        ]
+        new = {key: line for key, line in news if line and key not in self._said}
+        self._said.update(new)
+        return list(new.values())
 
 
 def _finish(run: Run, show: Callable[..., None], *, raw: bool) -> int:

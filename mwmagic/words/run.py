@@ -18,9 +18,11 @@ from .log import fault_words
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from mwmagic.model.status import Reached, RunStatus, TaskStatus
+    from mwmagic.model.cause import Cause
+    from mwmagic.model.status import Reached, RunStatus, Setback, TaskStatus
 
 __all__ = [
+    "again_words",
     "attempt_words",
     "axis",
     "blame",
@@ -37,6 +39,7 @@ __all__ = [
     "reached",
     "remarks",
     "run_tone",
+    "setback_words",
     "spent",
     "task_words",
     "tone",
@@ -162,6 +165,31 @@ def exhausted(run: RunStatus) -> str:
     return f"{many} had been used up"
 
 
+def setback_words(run: RunStatus, setback: Setback) -> str:
+    """Say in a line why the attempt failed that the current one follows."""
+    cause, follows = setback.cause, f"attempt {setback.attempt + 1} follows"
+    why = f": {failure.headline(cause)}" if cause else ""
+    if _resumes(cause):
+        return f"attempt {setback.attempt} is to start again{why}; {follows}"
+    raised = (cause.exception or "").partition("\n")[0] if cause else ""
+    what = f"attempt {setback.attempt} failed{why}{f': {raised}' if raised else ''}"
+    return f"{what}; {follows}, restart {run.restarts} of {run.limit}"
+
+
+def again_words(run: RunStatus) -> str:
+    """Say that an attempt which is not the first trains, and where it is; nothing if it does not.
+
+    The first time that there is something, it says where the attempt resumed.
+    """
+    at = [task.progress for task in run.tasks.values() if task.progress]
+    where = " ".join(_counted(at[0])) if at else ""
+    return f"attempt {run.attempt} trains, at {where}" if run.attempt > 1 and where else ""
+
+
+def _resumes(cause: Cause | None) -> bool:
+    return cause is not None and cause.finding.code == RESUME_CODE
+
+
 def attempt_words(run: RunStatus) -> str:
     """Name the attempt where it is not the first."""
     return f"attempt {run.attempt}" if run.attempt > 1 else ""
@@ -249,7 +277,7 @@ def _ending(run: RunStatus) -> str:
 def _backoff(run: RunStatus) -> str:
     cause = run.setbacks[-1].cause if run.setbacks else None
     why = f": {failure.headline(cause)}" if cause else ""
-    if cause and cause.finding.code == RESUME_CODE:
+    if _resumes(cause):
         return f"starting again{why}"
     return f"restarting {run.restarts} of {run.limit}{_delay(run)}{why}"
 

@@ -387,6 +387,34 @@ def test_a_full_disk_costs_the_record_not_the_output_nor_the_end(tmp_path):
     assert json.loads((tmp_path / "run.json").read_text())["state"] == "finished"
 
 
+RESUMES = """
+import pathlib, time
+from mwmagic.worker import report
+done = pathlib.Path("done")
+for epoch in (3, 4) if done.exists() else (1, 2):
+    report(epoch=epoch, epochs=4)
+if not done.exists():
+    done.touch()
+    raise ValueError("broke\\nin two lines")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shown", [[], ["--dashboard"]])
+def test_a_failure_that_a_run_survives_is_said_with_what_follows(script, shown):
+    script(RESUMES)
+    command = [*COMMAND, "run", "-n", "1", "--restarts", "2", *shown, "main.py"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    said = [one for one in (done.stdout + done.stderr).splitlines() if one.startswith("mwmagic: ")]
+    assert [re.sub(r"epoch [34]", "epoch N", line) for line in said] == [
+        (
+            "mwmagic: attempt 1 failed: worker:0 exited with code 1: ValueError: broke; "
+            "attempt 2 follows, restart 1 of 2"
+        ),
+        "mwmagic: attempt 2 trains, at epoch N/4",
+    ]
+
+
 @pytest.mark.slow
 def test_nothing_that_acts_on_a_terminal_is_printed(script):
     script("raise ValueError('\\x1b]0;owned\\x07\\x1b[2J\\x9b31m red')")

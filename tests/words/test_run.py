@@ -32,6 +32,7 @@ from mwmagic.model.symptom import Finding, Symptom
 from mwmagic.words.failure import remark
 from mwmagic.words.parting import parting
 from mwmagic.words.run import (
+    again_words,
     axis,
     blame,
     buttons,
@@ -46,6 +47,7 @@ from mwmagic.words.run import (
     reached,
     remarks,
     run_tone,
+    setback_words,
     spent,
     task_words,
     tone,
@@ -382,3 +384,25 @@ def test_every_view_of_a_failure_says_that_its_restarts_had_been_used_up():
     assert blame(STUCK)[-1].startswith("  This was attempt 5: no progress: ")
     once = replace(SPENT, given_up=None)
     assert not [one for one in (static.page(once), parting(once)) if "used up" in one]
+
+
+def test_what_a_run_survives_is_said_in_a_line():
+    told = replace(CAUSE, exception="ValueError: broke\nin two lines")
+    again = run("running", task(), attempt=2, limit=3, restarts=1)
+    assert setback_words(again, Setback(1, told)) == (
+        "attempt 1 failed: worker:1 exited with code 1: ValueError: broke; "
+        "attempt 2 follows, restart 1 of 3"
+    )
+    assert setback_words(again, Setback(1, RESUMES)) == (
+        "attempt 1 is to start again: worker:1 exited with code 42; attempt 2 follows"
+    )
+    assert setback_words(again, Setback(1)) == (
+        "attempt 1 failed; attempt 2 follows, restart 1 of 3"
+    )
+
+
+def test_a_later_attempt_says_where_it_trains():
+    at = task(progress=Reached("report", epoch=4, epochs=9))
+    assert again_words(run("running", at, attempt=2)) == "attempt 2 trains, at epoch 4/9"
+    assert again_words(run("running", at)) == ""
+    assert again_words(run("running", task(), attempt=2)) == ""
