@@ -12,7 +12,7 @@ import pytest
 from executing import NBVAL, NOTEBOOKS, SHARING, execute
 from processes import command, eventually, labelled
 
-LEFT = r"cluster +2 tasks +detached +run \d+: .*\n +\S+\n"
+LEFT = r"cluster +2 tasks +detached, idle since \S+, \S.* +run \d+: .*\n +\S+\n"
 
 pytestmark = [pytest.mark.slow, pytest.mark.tensorflow, pytest.mark.timeout(900)]
 
