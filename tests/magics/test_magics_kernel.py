@@ -349,7 +349,8 @@ def test_what_cannot_be_updated_replaces_the_cluster_or_is_refused(kernel):
     assert "`%mw_stop` the run first, or give the new cluster a --name" in error
     kernel.run("%mw_stop")
     replaced = kernel.run("%mw_cluster --chief --ps 2")
-    assert replaced.text == "replaced the cluster 'cluster': chief, ps 2 (was 0)\n"
+    # Before it stands how many CPUs five tasks share, where there are fewer.
+    assert replaced.text.endswith("replaced the cluster 'cluster': chief, ps 2 (was 0)\n")
     tasks = ["chief:0", "worker:0", "worker:1", "ps:0", "ps:1"]
     assert [line.split()[0] for line in replaced.value.splitlines()[1:]] == tasks
     assert kernel.run(DECLARE).text == "replaced the cluster 'cluster': no chief, ps 0 (was 2)\n"
