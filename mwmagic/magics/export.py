@@ -27,7 +27,7 @@ __all__ = ["mw_export"]
 PUBLIC_MODE = 0o755
 PRIVATE_MODE = 0o700
 
-PRIVATE_NOTE = ", which only you can read: it holds the values of --env"
+PRIVATE_NOTE = "; only you can read it, as it holds the values of --env"
 """What is added where a script is private."""
 
 LIVE = "live"

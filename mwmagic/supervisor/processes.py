@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,6 +34,12 @@ __all__ = ["Processes"]
 
 WORTH_SECONDS = 0.5
 """How long imports take, at least, that are worth an option."""
+
+WRITTEN_SECONDS = 0.5
+"""How long an end waits, at most, for a process that was asked where it is."""
+
+LOOK_SECONDS = 0.02
+"""Pause between two looks at what it has written."""
 
 CREDIT_BYTES = 2**20
 """Bytes of a worker's output that may be on their way to the supervisor."""
@@ -179,8 +186,23 @@ class Processes:
         process.ending(time.monotonic())
         if self._place.withdraw(self.key(process)):
             return process.withdrawn(time.monotonic())
-        self._send_end(process, grace)
+        self._end_once_written(process, grace, time.monotonic() + WRITTEN_SECONDS)
         return None
+
+    def _end_once_written(self, process: TaskProcess, grace: float, until: float) -> None:
+        """End a process once it has written where it is, if it was asked for that.
+
+        Of two signals that wait for a process, the kernel prepares the handler of the first and
+        then, before the handler's first instruction, ends the process by the second.
+        """
+        place = process.place
+        written = place is None or place.complete() or process.state is TaskState.ENDED
+        if written or time.monotonic() >= until:
+            self._send_end(process, grace)
+        else:
+            asyncio.get_running_loop().call_later(
+                LOOK_SECONDS, self._end_once_written, process, grace, until
+            )
 
     def kill(self, process: TaskProcess) -> None:
         """Kill a process for its own fault: unlike with `end`, its exit is a failure."""

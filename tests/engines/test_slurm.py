@@ -693,9 +693,10 @@ Path(f"shown-{task}.json").write_text(json.dumps([os.uname().nodename, own]))
 
 
 def test_an_exported_script_runs_on_the_nodes_that_sbatch_gets(slurm, cluster, tmp_path):
-    run = cluster(3).run("main.py", source="print('up')")
+    run = cluster(3).run("main.py", source=SHOW)
     run.wait(30)
-    tmp_path.joinpath("main.py").write_text(SHOW)
+    for path in tmp_path.glob("shown-*.json"):
+        path.unlink()
     tmp_path.joinpath("job.sh").write_text(run.export("slurm"))
     said = slurm.ask(
         "sbatch", "--wait", "--nodes=2", f"--export=ALL,PYTHON={sys.executable}", "job.sh"

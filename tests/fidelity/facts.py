@@ -191,7 +191,7 @@ PYTHON = {
             try: __import__(name)
             except ImportError as e: print(type(e).__name__, e, e.name, e.path)
     """,
-    "garbage collection": "import gc; print(gc.isenabled(), gc.get_threshold(), gc.get_debug(), gc.garbage, gc.callbacks)",
+    "garbage collection": "import gc; print(gc.isenabled(), gc.get_threshold(), gc.get_debug(), gc.garbage)",
     "numbers that are seeded": """
         import random, hashlib
         random.seed(7); print(random.random(), random.choice('abc'), random.getstate()[1][:3])

@@ -75,10 +75,10 @@ def test_what_is_recorded_is_found_after_another_declaration_and_from_elsewhere(
     assert kernel.run("%mw_status").value.startswith("run 1: finished")
     assert kernel.run("%mw_logs 1").text == "hello\n"
     assert kernel.run("%mw_logs 1 --follow").text == "hello\n", "it is over"
-    told = "wrote main.sh, which only you can read: it holds the values of --env\n"
-    assert kernel.run("%mw_export script").text == told
+    told = "wrote main.sh, which runs the code in main-run-1; only you can read it, as it holds "
+    assert kernel.run("%mw_export script").text == f"{told}the values of --env\n"
     script = (tmp_path / "main.sh").read_text()
-    assert '"$PYTHON" main.py a b\n' in script
+    assert '"$PYTHON" main-run-1/main.py a b\n' in script
     assert "GIVEN=yes" in script
     assert "start worker-1" in script
     assert "launched on this cluster yet" in kernel.run("%mw_wait").error
