@@ -60,7 +60,8 @@ def _export() -> Parser:
 def mw_export(session: Session, given: Namespace, _cell: str) -> Path:
     """Write a script that repeats a run."""
     record = session.record(given.run)
-    name = Path(record.status.script).with_suffix(_SUFFIXES[given.kind]).name
+    script = record.status.script or "main.py"  # of a record that is gone, as is said below
+    name = Path(script).with_suffix(_SUFFIXES[given.kind]).name
     file = OutputFile(given.file or name, overwrite=given.overwrite)
     if given.kind == LIVE:
         file.write(transcript(record))
