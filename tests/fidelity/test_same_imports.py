@@ -190,6 +190,7 @@ import mwmagic, mwmagic.part
 def shown(): print(mwmagic.OWN, mwmagic.part.OWN, mwmagic.__file__, flush=True)
 if __name__ == "__main__":
     shown()
+    keras.utils.set_random_seed(1)
     model = keras.Sequential([keras.layers.Input((1,)), keras.layers.Dense(1, "relu")])
     model.compile("sgd", "mse", metrics=["mae"])
     model.fit(np.ones((4, 1)), np.ones(4), verbose=0)
@@ -219,7 +220,10 @@ def test_one_that_cannot_be_the_programs_is_reported(ways):
     assert line.startswith("mwmagic: your mwmagic.model is not what a worker imports")
 
 
-def test_one_that_a_live_cell_sets_is_an_error_until_the_session_is_reset(ways):
+def test_one_that_a_live_cell_sets_is_an_error_until_the_session_is_reset(
+    ways, monkeypatch, tmp_path
+):
+    monkeypatch.chdir(tmp_path)  # as this package beside a program makes each start cold
     ways.compare("print(1)")  # a warm process that the session's interpreter is forked from
     live = ways.clusters["warm"].live()
     try:
