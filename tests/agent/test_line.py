@@ -262,7 +262,7 @@ line.recv(10)
     for pid in zygotes:  # its own socket to the agent only
         assert sum(one.startswith("socket:") for one in descriptors(pid)) == 1
     for name in "abc":
-        agent.say("tell", processes=[name], data="end")
+        agent.say("tell", cell=0, processes=[name], data="end")
         agent.wait("exited", process=name, code=0)
 
 

@@ -113,7 +113,7 @@ def test_a_run_that_waits_for_tasks_is_stopped(cluster):
 def test_a_busy_cluster_refuses_another_run(cluster):
     one = cluster(1)
     one.run("main.py", source=SLEEP)
-    with pytest.raises(RunActive, match=r"run 1 is still going \(.+\); wait for it, or stop it"):
+    with pytest.raises(RunActive, match=r"run 1 is still going \(.+\); wait for it, stop it, or "):
         one.run("main.py", source=SLEEP)
     assert len(list((one.options.root / ".mwmagic/runs").glob("0*"))) == 1
 
