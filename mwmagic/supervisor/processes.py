@@ -38,7 +38,7 @@ WORTH_SECONDS = 0.5
 WRITTEN_SECONDS = 0.5
 """How long an end waits, at most, for a process that was asked where it is."""
 
-LOOK_SECONDS = 0.02
+WRITTEN_LOOK_SECONDS = 0.02
 """Pause between two looks at what it has written."""
 
 CREDIT_BYTES = 2**20
@@ -201,7 +201,7 @@ class Processes:
             self._send_end(process, grace)
         else:
             asyncio.get_running_loop().call_later(
-                LOOK_SECONDS, self._end_once_written, process, grace, until
+                WRITTEN_LOOK_SECONDS, self._end_once_written, process, grace, until
             )
 
     def kill(self, process: TaskProcess) -> None:

@@ -16,7 +16,7 @@ from _frozen_importlib_external import SourceFileLoader  # `importlib.machinery`
 from mwmagic.model import variables
 from mwmagic.repairs.imports import after_import
 
-from . import basis, imports, modules, stacks
+from . import imports, modules, stacks
 from .preparation import prepare
 from .source import read
 from .standard import leave_name, standard
@@ -52,6 +52,8 @@ def main(argv: list[str], started: frozenset[str]) -> None:
     from .exit import finish_files, leave
 
     if modules.forked():
+        from . import basis  # 37 modules and 11 ms, which a cold worker has no use for
+
         _begin_anew()
         imports.watch(script)
         basis.watch(script)
