@@ -9,7 +9,6 @@ from .wire import CHUNK_BYTES, as_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .log import Log
     from .loop import Loop
     from .outlet import Outlet
     from .process import Process
@@ -46,20 +45,20 @@ class Relay:
 
     def watch(self, process: Process) -> None:
         """Start to watch a worker's output and line."""
-        self.loop.watch(process.log.reader, lambda: self.tee(process.name, process.log))
+        self.loop.watch(process.log.reader, lambda: self.tee(process))
         self.listen_to(process)
 
     def listen_to(self, process: Process) -> None:
         """Receive a worker's packets from now on."""
         self.loop.watch(process.line.near.fileno(), lambda: self.listen(process))
 
-    def tee(self, name: str, log: Log) -> None:
+    def tee(self, process: Process) -> None:
         """Move a worker's output to its log file."""
-        before = log.rest
+        log, before = process.log, process.log.rest
         self.taken = max(self.taken, log.tee())
         if log.rest != before:
             path = f"/proc/{os.getpid()}/fd/{log.rest}"
-            fields = {"process": name, "size": log.kept, "path": path, "error": log.error}
+            fields = {"process": process.name, "size": log.kept, "path": path, "error": log.error}
             self.outlet.emit("unwritten", **fields)
         if log.ended:
             self.loop.unwatch(log.reader)
@@ -109,9 +108,7 @@ class Relay:
         if not packet:
             return packet is not None
         if not process.log.ended:
-            self.tee(
-                process.name, process.log
-            )  # so that it holds everything printed before the packet
+            self.tee(process)  # so that it holds everything printed before the packet
         fields = {"size": process.log.size, "data": as_text(packet)}
         self.outlet.emit("said", process=process.name, time=time.monotonic(), **fields)
         return True

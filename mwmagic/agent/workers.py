@@ -73,8 +73,7 @@ class Workers:
         name = command["process"]
         if name in self.processes:
             raise ValueError(f"{name} is still alive")
-        while self.rests and self.rests[0][0] < time.monotonic() - REST_SECONDS:
-            os.close(self.rests.pop(0)[1])
+        self.close_rests(time.monotonic())
         left = descriptors_left()
         if left < SPARE_DESCRIPTORS:
             text = f"too many open files: the agent has {left} descriptors left (see ulimit -n)"
@@ -159,12 +158,21 @@ class Workers:
 
     def failed(self, process: Process, **why: Any) -> None:  # noqa: ANN401 - JSON values
         """Report a worker that could not be started."""
-        self.family.mains.pop(process.pid, None)
+        self.forget(process)
+        self.outlet.emit("exited", **no_exit(process.name, **why))
+
+    def forget(self, process: Process) -> None:
+        """Close what is open for a worker that is gone, but the rest of its log only later."""
         process.close()
         if process.log.rest >= 0:
             self.rests.append((time.monotonic(), process.log.rest))
         del self.processes[process.name]
-        self.outlet.emit("exited", **no_exit(process.name, **why))
+        self.family.mains.pop(process.pid, None)
+
+    def close_rests(self, now: float) -> None:
+        """Close what could not be written of logs, once it was readable for long enough."""
+        while self.rests and self.rests[0][0] < now - REST_SECONDS:
+            os.close(self.rests.pop(0)[1])
 
     # While they are alive
 
@@ -293,7 +301,7 @@ class Workers:
     def drained(self, process: Process) -> bool:
         """Return whether nothing of a dead worker is left to wait for."""
         if not process.log.ended:
-            self.relay.tee(process.name, process.log)
+            self.relay.tee(process)
         return process.log.ended and self.reaper.cleared(process.name)
 
     def finish(self, process: Process) -> None:
@@ -311,9 +319,7 @@ class Workers:
         own |= {"usage": {"cpu": process.cpu, "memory": process.memory, "state": process.state}}
         own |= {"dropped": process.line.dropped}
         self.report({**no_exit(process.name), **own, **how, **error})
-        process.close()
-        del self.processes[process.name]
-        del self.family.mains[process.pid]
+        self.forget(process)
 
     def report(self, exited: dict[str, Any]) -> None:
         """Report an exit; one that the agent's own end causes only when the others may end too."""

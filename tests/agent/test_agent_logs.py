@@ -9,12 +9,16 @@ import signal
 import socket
 import stat
 import subprocess
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 from processes import eventually
 from speaker import AGENT, PYTHON, state
+
+from mwmagic.agent.workers import REST_SECONDS, Workers
 
 CHUNK = 64 << 10
 FLOOD = 200 << 20
@@ -249,6 +253,21 @@ def test_a_full_disk_is_told_and_stops_nobody(agent):
     assert exited["size"] == len(Path(unwritten["path"]).read_bytes()) == 100 * 10001
 
 
+def test_what_a_full_disk_did_not_take_is_let_go_some_time_after_the_exit():
+    rest = os.memfd_create("rest")
+    process = SimpleNamespace(name="a", pid=7, log=SimpleNamespace(rest=rest), close=lambda: None)
+    own = SimpleNamespace(mains={7: "a"})
+    workers = SimpleNamespace(processes={"a": process}, family=own, rests=[])
+    Workers.forget(workers, process)
+    assert not workers.processes
+    assert not own.mains
+    Workers.close_rests(workers, time.monotonic())
+    os.fstat(rest)
+    Workers.close_rests(workers, time.monotonic() + REST_SECONDS + 1)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(rest)
+
+
 @pytest.mark.slow
 def test_a_stranger_that_holds_the_log_delays_the_exit_only_so_long(agent):
     agent.start("a", "import time; print('up'); time.sleep(100)")
@@ -288,6 +307,8 @@ def test_a_reader_that_pauses_loses_no_event(agent):
 def test_it_sleeps_when_there_is_nothing_to_do(agent):
     agent.start("a", "import os, time; os.close(1); os.close(2); time.sleep(100)", credit=0)
     agent.wait("started")
+    agent.say("ping", n=1)
+    agent.wait("pong")  # it has nothing left to do with the start
 
     def used():
         fields = Path(f"/proc/{agent.pid}/stat").read_text().rsplit(")", 1)[1].split()
