@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["TEXT_BYTES", "beside", "digest"]
+__all__ = ["TEXT_BYTES", "beside", "digest", "is_changed"]
 
 TEXT_BYTES = 2**20
 """How much text of modules a record holds in total; of the others it holds hashes."""
@@ -20,34 +20,35 @@ MODULE_COUNT = 500
 """The most modules that are looked at."""
 
 
-def beside(source: bytes, script: Path) -> dict[str, Path]:
-    """Return the modules of its own folder that a program imports, directly or through others."""
+def beside(source: bytes, script: Path) -> dict[str, bytes]:
+    """Return the modules of its own folder that a program imports, directly or through others.
+
+    By their paths there, with what they hold. Raises OSError if one cannot be read.
+    """
     folder = script.parent
-    found: dict[str, Path] = {}
+    found: dict[str, bytes] = {}
     sources = [source]
     while sources and len(found) < MODULE_COUNT:
         names = sorted(set(_imported(sources.pop())))
         for path in (path for name in names for path in _files(folder, name)):
             key = str(path.relative_to(folder))
             if key not in found and path != script and len(found) < MODULE_COUNT:
-                found[key] = path
-                sources.append(_read(path))
+                found[key] = path.read_bytes()
+                sources.append(found[key])
     return found
 
 
-def digest(path: Path) -> str | None:
-    """Return the hash of a file; None if it cannot be read."""
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError:
-        return None
+def digest(data: bytes) -> str:
+    """Return the hash of what a module holds."""
+    return hashlib.sha256(data).hexdigest()
 
 
-def _read(path: Path) -> bytes:
+def is_changed(path: Path, was: str) -> bool:
+    """Return whether a file no longer has a hash, or cannot be read any more."""
     try:
-        return path.read_bytes()
+        return digest(path.read_bytes()) != was
     except OSError:
-        return b""
+        return True
 
 
 def _imported(source: bytes) -> Iterator[str]:

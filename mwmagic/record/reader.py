@@ -14,7 +14,7 @@ from mwmagic.model.position import Examination
 from mwmagic.model.status import RunStatus
 
 from .metrics import history, metrics
-from .modules import digest
+from .modules import is_changed
 from .paths import RunPaths, expanded, numbered
 
 if TYPE_CHECKING:
@@ -184,18 +184,24 @@ class Record:
     def changed_modules(self) -> list[str]:
         """Return the modules beside the code that are no longer as they were at the launch."""
         folder = self.folder
-        known = self.modules().items() if folder is not None else ()
-        return [name for name, was in known if folder and digest(folder / name) != was]
+        known = self.modules().items()
+        return [name for name, was in known if folder and is_changed(folder / name, was)]
 
     @property
     def folder(self) -> Path | None:
         """The folder of the file that was launched."""
-        launches = self.info.get("launches")
-        for one in launches.values() if isinstance(launches, dict) else ():
-            cwd, script = (one.get("cwd"), one.get("script")) if isinstance(one, dict) else ("", "")
+        for one in self.launches:
+            cwd, script = one.get("cwd"), one.get("script")
             if isinstance(cwd, str) and isinstance(script, str) and script:
                 return Path(cwd, script).parent
         return None
+
+    @property
+    def launches(self) -> list[dict[str, Any]]:
+        """What each task was launched with."""
+        known = self.info.get("launches")
+        found = known.values() if isinstance(known, dict) else ()
+        return [one for one in found if isinstance(one, dict)]
 
     def metrics(self) -> list[dict[str, Any]]:
         """Return the tasks' metrics, in order: from their reports, else from their logs."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import json
 import os
 import time
@@ -16,7 +15,7 @@ from mwmagic.model.text import finite
 from .file import keep_from_git, make_private, replace, reserve, save_new
 from .latest import Latest
 from .metrics import metric_line
-from .modules import TEXT_BYTES, beside
+from .modules import TEXT_BYTES, beside, digest
 from .paths import RunPaths, lock_file, runs_folder
 
 if TYPE_CHECKING:
@@ -96,9 +95,11 @@ class RunDirectory:
     def save_modules(self, source: Path, script: Path) -> None:
         """Save the modules that code imports from the folder of its file, with their hashes."""
         with self._writing():
-            for name, path in beside(source.read_bytes(), script).items():
-                data = path.read_bytes()
-                self._hashes[name] = hashlib.sha256(data).hexdigest()
+            for name, data in beside(source.read_bytes(), script).items():
+                found = digest(data)
+                if self._hashes.get(name) == found:  # the task before imports it too
+                    continue
+                self._hashes[name] = found
                 self._room -= len(data)
                 if self._room >= 0:
                     kept = self.paths.modules / name

@@ -507,12 +507,16 @@ class Supervisor:
             )
         options = self.options.updated(self._own)
         with self._recorded(None, old.status().script) as directory:
+            programs = {
+                order.source: Path(order.cwd, order.script) for order in old.orders.values()
+            }
+            copies = {source: directory.copy_source(source) for source in programs}
+            for source, script in programs.items():
+                directory.save_modules(copies[source], script)
             orders = {
-                task: replace(order, source=directory.copy_source(order.source))
+                task: replace(order, source=copies[order.source])
                 for task, order in old.orders.items()
             }
-            for order in orders.values():
-                directory.save_modules(order.source, Path(order.cwd, order.script))
         self._begin(directory, options, self._own, orders)
 
     @staticmethod
