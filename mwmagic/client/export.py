@@ -295,10 +295,7 @@ def launched(record: Record) -> tuple[str, list[str], dict[str, str]]:
 
 def has_values(record: Record) -> bool:
     """Return whether an exported script holds values of variables that the user gave."""
-    launches = record.info.get("launches")
-    kept = launches.values() if isinstance(launches, dict) else ()
-    declared = any(isinstance(one, dict) and one.get("given") for one in kept)
-    return declared or bool(launched(record)[2])
+    return any(one.get("given") for one in record.launches) or bool(launched(record)[2])
 
 
 @dataclass(frozen=True)
@@ -325,9 +322,7 @@ class Code:
     @classmethod
     def of(cls, record: Record) -> Code | None:
         """Return the code of a run whose tasks run the same; None if its record lacks it."""
-        launches = record.info.get("launches")
-        known = launches.values() if isinstance(launches, dict) else ()
-        names = [one.get("source") for one in known if isinstance(one, dict)]
+        names = [one.get("source") for one in record.launches]
         if not names or not isinstance(names[0], str) or not (record.path / names[0]).is_file():
             return None
         copies = {name: record.paths.modules / name for name in record.modules()}
@@ -372,10 +367,11 @@ def export_record(kind: str, record: Record, folder: Path | None = None) -> str:
     options, shares, launches = (info.get(name) for name in ("options", "shares", "launches"))
     if not (isinstance(options, dict) and isinstance(shares, dict) and isinstance(launches, dict)):
         raise NoRun(f"the record of run {record.number} does not say what it ran on; run it again")
-    given = [one.get("given") for one in launches.values() if isinstance(one, dict)]
+    given = [one.get("given") for one in record.launches]
     declared: dict[str, str] = next((one for one in given if isinstance(one, dict)), {})
     shared = Shared(ClusterOptions.from_json(options), shares)
-    code, about = Code.of(record), _about(record, Code.of(record))
+    code = Code.of(record)
+    about = _about(record, code)
     if code is None:
         return export(kind, shared, [script, *args], {**declared, **env}, about=about)
     paths = [str(code.folder or Path.cwd())]
