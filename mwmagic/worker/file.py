@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import os
 
-__all__ = ["replace"]
+__all__ = ["replace", "save"]
 
 
 def replace(path: str, text: str) -> None:
     """Write a text in place of what a file holds."""
     draft = f"{path}.draft"
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
-        file.write(text)
+    save(draft, text.encode(errors="backslashreplace"))
     os.replace(draft, path)  # noqa: PTH105 - both are strings
+
+
+def save(path: str, data: bytes) -> None:
+    """Write a file that nobody reads before this has returned."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 from typing import TYPE_CHECKING, Any
+
+from .file import save
 
 if TYPE_CHECKING:
     import socket
@@ -49,9 +50,7 @@ class Packets:
         if not self._beside:
             raise FileNotFoundError("its log is not known")
         path = f"{self._beside}.said-{next(self._numbers)}.json"
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(packet)
+        save(path, packet)
         return json.dumps({"live": message["live"], "cell": message["cell"], "file": path}).encode()
 
 

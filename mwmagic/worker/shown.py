@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from mwmagic.model import variables
 
+from .file import save
+
 if TYPE_CHECKING:
     from types import ModuleType
 
@@ -42,13 +44,11 @@ class _Folder:
         figure.savefig(file, format="png", bbox_inches="tight")
         self._full = self._count >= FIGURES_LIMIT or self._size + file.tell() > FIGURES_BYTES
         if self._full:
-            _say(f"further figures are not kept, after {self._count} of this task; use savefig")
+            _say(f"further figures are not kept after {self._count} of this task; use savefig")
             return
         self._count, self._size = self._count + 1, self._size + file.tell()
         path = f"{self._log}.figure-{self._count}.png"
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "wb") as picture:
-            picture.write(file.getvalue())
+        save(path, file.getvalue())
         _say(f"plt.show() has no window here; the figure is in {os.path.relpath(path)}")
 
 
