@@ -116,10 +116,10 @@ def _install_matcher(matchers: list[Any], session: Callable[[], Session]) -> Cal
     @completer.context_matcher()
     def mwmagic_matcher(context: Any) -> dict[str, Any]:  # noqa: ANN401 - IPython is not typed
         first = context.cursor_line == 0 or not context.full_text.lstrip().startswith("%%")
-        line = context.line_with_cursor[: context.cursor_position] if first else ""
-        words, token = candidates(line, session)
-        words.sort(key=_natural)
-        if not first:
+        if first:
+            words, token = candidates(context.line_with_cursor[: context.cursor_position], session)
+            words.sort(key=_natural)
+        else:
             words, token = live_candidates(*_place(context), session)
         completions = [completer.SimpleCompletion(word, type="param") for word in words]
         # IPython's own token ends at the colon of a task's name.

@@ -133,18 +133,17 @@ _DIVERGED = (
 def _diverged(run: RunStatus) -> list[str]:
     """Say which loss is not a number any more, which no exception tells."""
     lost = [
-        (metric, name)
+        (metric, name, value)
         for name, task in run.tasks.items()
         for metric, value in (task.progress.metrics if task.progress else {}).items()
         if "loss" in metric and not math.isfinite(value)
     ]
     if not lost:
         return []
-    metric = lost[0][0]
-    tasks = [name for one, name in lost if one == metric]
+    metric, _, value = lost[0]
+    tasks = [name for one, name, _ in lost if one == metric]
     where = "" if len(tasks) == len(run.tasks) else f" on {failure.listed(tasks)}"
-    value = f"{run.tasks[tasks[0]].progress.metrics[metric]:g}"  # type: ignore[union-attr]
-    return [f"{metric} is {value}{where}: {_DIVERGED}"]
+    return [f"{metric} is {value:g}{where}: {_DIVERGED}"]
 
 
 def blame(run: RunStatus) -> list[str]:
