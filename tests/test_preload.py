@@ -52,7 +52,7 @@ with open(sys.argv[1], "w") as file:
 """Shows what a plain import of TensorFlow imports, and what a warm process has imported before."""
 
 
-LEFT = "what --preload names is left out, and each worker imports it itself:"
+LEFT = "--preload names modules that each worker has to import itself:"
 
 
 @pytest.fixture

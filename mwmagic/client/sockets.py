@@ -63,7 +63,7 @@ def _pattern(name: str, root: Path | None) -> str:
         except UnicodeEncodeError as error:  # frameworks and JSON have no such paths
             raise ClusterError(
                 f"the path of the directory {encodable(str(root))} is not UTF-8, so no cluster can "
-                "belong to it; rename the directory, or use another"
+                "be kept in it; rename the directory, or use another"
             ) from error
         digest = hashlib.sha256(key).hexdigest()[:8]
     return f"{slug}-{digest}-{'?' * 8}.sock"

@@ -100,7 +100,7 @@ def mw_pull(session: Session, given: Namespace, _cell: str) -> Any:  # noqa: ANN
     """Return the value; a variable's is stored under its name."""
     live = opened(session)
     if not _is_expression(given.expression):
-        raise BadArguments(f"`{given.expression}` is not an expression of Python's")
+        raise BadArguments(f"`{given.expression}` is not a Python expression")
     tasks = chosen(given, live.cluster.tasks)
     if given.tasks is not None or (given.type is not None and given.index is None):
         value = live.pull_all(given.expression, tasks=tasks)

@@ -271,7 +271,7 @@ class LiveSession:
         """Take what cannot be read as an error of the task: something waits for each answer."""
         task, current = str(process.task), self._machine.current
         if kind == "answer" and task in self._machine.busy:
-            why = f"what it answered cannot be read: {error}"
+            why = f"its answer cannot be read: {error}"
             self._failed(task, self._machine.busy[task], size, error, why)
         elif kind in _RECOVERED and current is not None:
             self._handle(c.Unable(task, current))
@@ -286,7 +286,7 @@ class LiveSession:
         """Take that the process did not accept an order which something waits for, if not 0."""
         task = str(process.task)
         if cell and self._machine.busy.get(task) == cell:
-            said = f"the process did not take the cell: {why}"
+            said = f"the process did not accept the cell: {why}"
             self._failed(task, cell, self._ends[task], OSError(), said)
         elif cell and self._machine.current == cell:
             self._handle(c.Unable(task, cell))

@@ -39,7 +39,7 @@ def visible_gpus(machine: Machine, env: Mapping[str, str]) -> tuple[list[str], s
 def _too_few(trains: int, each: int, have: Sequence[str], why: str | None) -> ClusterError:
     names = f"{len(have)} ({', '.join(have)})" if have else f"none: {why}"
     return ClusterError(
-        f"{counted(trains, 'task')} with a GPU count of {each}: that is "
+        f"{counted(trains, 'task')} with a GPU count of {each} would take "
         f"{counted(each * trains, 'GPU')}, and there are {names}; ask for fewer of either, "
         "or for --gpus none"
     )

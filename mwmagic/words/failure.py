@@ -150,7 +150,7 @@ _OBSERVED: dict[Symptom, Callable[[Finding], str]] = {
         f"process has imported ({f.detail or '...'}); under other names they would start warm"
     ),
     Symptom.LEFT_OUT: lambda f: (
-        f"what --preload names is left out, and each worker imports it itself: {f.detail or '...'}"
+        f"--preload names modules that each worker has to import itself: {f.detail or '...'}"
     ),
     Symptom.IMPORTED_LONG: lambda f: (
         f"spent {f.seconds or 0.0:.1f} s on imports; declare the cluster with --preload "

@@ -87,10 +87,10 @@ def lacking(run: RunStatus) -> str:
 
 def changed_words(number: int, modules: Sequence[str]) -> str:
     """Say that modules beside a run's code were changed since it was launched."""
-    verb = "is not as it was" if len(modules) == 1 else "are not as they were"
+    verb = "has" if len(modules) == 1 else "have"
     return (
-        f"{failure.listed(modules)} {verb} when run {number} was launched, which recorded the text "
-        "then; the restart imports what there is now"
+        f"{failure.listed(modules)} {verb} changed since run {number} was launched; the restart "
+        "imports the new version, and the record of that run keeps the old one"
     )
 
 
@@ -104,7 +104,7 @@ def waiting_words(run: RunStatus, began: float) -> str:
     since = time.strftime("%H:%M:%S", time.localtime(began))
     return (
         f"waiting for run {run.number} since {since}. Its dashboard does not need this cell: "
-        "interrupt it to go on, and the run continues"
+        "interrupt the cell to use the notebook, and the run continues"
     )
 
 
@@ -169,7 +169,7 @@ def setback_words(run: RunStatus, setback: Setback) -> str:
     cause, follows = setback.cause, f"attempt {setback.attempt + 1} follows"
     why = f": {failure.headline(cause)}" if cause else ""
     if _resumes(cause):
-        return f"attempt {setback.attempt} is to start again{why}; {follows}"
+        return f"attempt {setback.attempt} asked to be started again{why}; {follows}"
     raised = (cause.exception or "").partition("\n")[0] if cause else ""
     what = f"attempt {setback.attempt} failed{why}{f': {raised}' if raised else ''}"
     return f"{what}; {follows}, restart {run.restarts} of {run.limit}"
@@ -182,7 +182,7 @@ def again_words(run: RunStatus) -> str:
     """
     at = [task.progress for task in run.tasks.values() if task.progress]
     where = " ".join(_counted(at[0])) if at else ""
-    return f"attempt {run.attempt} trains, at {where}" if run.attempt > 1 and where else ""
+    return f"attempt {run.attempt} is training, at {where}" if run.attempt > 1 and where else ""
 
 
 def _resumes(cause: Cause | None) -> bool:

@@ -97,15 +97,17 @@ def _changed(name: str, value: str | None, script: str) -> None:
     to = line()
     if to is not None:
         to.send(json.dumps({"kind": "late", "name": name, "at": at}).encode(), _SEND_SECONDS)
-    late = f"{at} sets {name} in a way that cannot be known before it runs, and this process"
+    late = f"{at} sets {name} in a way that cannot be known before it runs"
+    what = ", ".join(sorted(one or "the framework" for one in readers))
     if decides(name):
         raise ClusterError(
-            f"{late} has imported with {'another value' if was else 'none'}; launch it again, and "
-            "it starts cold (%mw_reset in a live session), or give the variable with --env"
+            f"{late}, and this process has imported {what} "
+            f"{'with another value' if was else 'without it'}; launch it again, and it starts cold "
+            "(%mw_reset in a live session), or give the variable with --env"
         )
     sys.stderr.write(
-        f"{ANNOUNCED}{late} has already imported what reads it; the next run of this program "
-        "starts cold\n"
+        f"{ANNOUNCED}{late}, and this process has imported {what}, which reads it; the next run of "
+        "this program starts cold\n"
     )
     _SETS[name] = value or ""  # which is reported once
 

@@ -56,8 +56,8 @@ def leave_name(folder: str) -> None:
         for room in _ROOMS:
             if any(os.path.exists(f"{folder}/mwmagic/{room}{end}") for end in ends):  # noqa: PTH110 - as above
                 sys.stderr.write(
-                    f"{ANNOUNCED}your mwmagic.{room} is not what a worker imports, which has a "
-                    "module of that name itself; rename the folder mwmagic beside the program\n"
+                    f"{ANNOUNCED}a worker imports its own mwmagic.{room}, not yours; rename the "
+                    "folder mwmagic beside the program\n"
                 )
 
 

@@ -411,7 +411,7 @@ def test_a_failure_that_a_run_survives_is_said_with_what_follows(script, shown):
             "mwmagic: attempt 1 failed: worker:0 exited with code 1: ValueError: broke; "
             "attempt 2 follows, restart 1 of 2"
         ),
-        "mwmagic: attempt 2 trains, at epoch N/4",
+        "mwmagic: attempt 2 is training, at epoch N/4",
     ]
 
 
@@ -465,7 +465,7 @@ def test_a_folder_whose_path_is_not_utf8_is_refused_in_a_sentence(here):
         told = process.stderr.read()
         assert process.wait(30) == 2
     assert told.startswith("mwmagic: the path of the directory ")
-    assert told.endswith("can belong to it; rename the directory, or use another\n")
+    assert told.endswith("can be kept in it; rename the directory, or use another\n")
     assert told.count("\n") == 1
 
 

@@ -427,7 +427,7 @@ def test_an_answer_that_cannot_be_read_is_an_error_of_its_cell(live):
     broken += "    def write(self, data):\n        self.file.write(data[:100])\n"
     live.run(broken, [0])
     [answer] = answers(live, "os.fdopen = Half; kept = 1; 'x' * 90_000", tasks=[0]).values()
-    assert "what it answered cannot be read" in answer.raised.message
+    assert "its answer cannot be read" in answer.raised.message
     live.run("os.fdopen = dumped; assert kept == 1", [0])
 
 
@@ -518,7 +518,7 @@ def test_a_cell_that_a_process_does_not_take_is_answered(live):
         [answer] = answers(live, "1", tasks=[0]).values()
     finally:
         os.kill(pid, signal.SIGCONT)
-    assert "the process did not take the cell" in answer.raised.message
+    assert "the process did not accept the cell" in answer.raised.message
 
 
 CHILDREN = """

@@ -217,7 +217,9 @@ def test_one_that_cannot_be_the_programs_is_reported(ways):
     files = {"mwmagic/__init__.py": "", "mwmagic/model.py": "OWN = 1\n"}
     found = ways.outcomes(Program("from mwmagic import model\n", files=files), warm=False)
     [line] = found["cold"].output
-    assert line.startswith("mwmagic: your mwmagic.model is not what a worker imports")
+    assert line.startswith(
+        "mwmagic: a worker imports its own mwmagic.model, not yours; rename the folder"
+    )
 
 
 def test_one_that_a_live_cell_sets_is_an_error_until_the_session_is_reset(

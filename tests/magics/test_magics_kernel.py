@@ -389,7 +389,7 @@ def test_modules_beside_the_code_are_recorded_and_a_restart_says_which_changed(k
     kernel.run("%mw_wait")
     (tmp_path / "helper.py").write_text("value = 2\n")
     told = kernel.run("%mw_restart").text
-    assert told.startswith("helper.py is not as it was when run 2 was launched")
+    assert told.startswith("helper.py has changed since run 2 was launched")
     kernel.run("%mw_wait")
     first, second, third = runs(tmp_path)
     assert [*first.modules()] == [*second.modules()] == ["helper.py", "pack/__init__.py", "deep.py"]

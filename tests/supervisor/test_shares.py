@@ -73,7 +73,13 @@ def test_by_default_no_task_has_a_gpu_where_there_are_too_few():
 @pytest.mark.parametrize(
     ("count", "message"),
     [
-        (1, r"2 tasks with a GPU count of 1: that is 2 GPUs, and there are 1 \(0\); ask for fewer"),
+        (
+            1,
+            (
+                r"2 tasks with a GPU count of 1 would take 2 GPUs, and "
+                r"there are 1 \(0\); ask for fewer"
+            ),
+        ),
         (0, "none: nvidia-smi lists none; ask"),
     ],
 )
@@ -148,7 +154,7 @@ def test_tasks_get_their_share_unless_it_is_set_later(driver, cluster, tmp_path)
 @pytest.mark.slow
 def test_too_few_gpus_fail_the_declaration(driver, cluster):
     driver(1)
-    with pytest.raises(ClusterError, match=r"^2 tasks with a GPU count of 1: that is 2 GPUs"):
+    with pytest.raises(ClusterError, match=r"^2 tasks with a GPU count of 1 would take 2 GPUs"):
         cluster(2, gpus=1)
     driver(0, "echo NVIDIA-SMI has failed; exit 9\n")
     with pytest.raises(ClusterError, match=r"none: NVIDIA-SMI has failed; ask for fewer"):

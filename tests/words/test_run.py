@@ -394,7 +394,7 @@ def test_what_a_run_survives_is_said_in_a_line():
         "attempt 2 follows, restart 1 of 3"
     )
     assert setback_words(again, Setback(1, RESUMES)) == (
-        "attempt 1 is to start again: worker:1 exited with code 42; attempt 2 follows"
+        "attempt 1 asked to be started again: worker:1 exited with code 42; attempt 2 follows"
     )
     assert setback_words(again, Setback(1)) == (
         "attempt 1 failed; attempt 2 follows, restart 1 of 3"
@@ -403,6 +403,6 @@ def test_what_a_run_survives_is_said_in_a_line():
 
 def test_a_later_attempt_says_where_it_trains():
     at = task(progress=Reached("report", epoch=4, epochs=9))
-    assert again_words(run("running", at, attempt=2)) == "attempt 2 trains, at epoch 4/9"
+    assert again_words(run("running", at, attempt=2)) == "attempt 2 is training, at epoch 4/9"
     assert again_words(run("running", at)) == ""
     assert again_words(run("running", task(), attempt=2)) == ""
