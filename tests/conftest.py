@@ -59,19 +59,33 @@ def _apart(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def warm_pair(_apart, tmp_path_factory):
+def hidden(_apart):
+    """Declare clusters that many tests share: what lists clusters lists those of the test alone."""
+    with ExitStack() as stack:
+
+        def hidden(declare):
+            folder = stack.enter_context(temporary_folder())
+            with pytest.MonkeyPatch.context() as patch:
+                put_sockets(folder, patch)
+                return declare()
+
+        yield hidden
+
+
+@pytest.fixture(scope="session")
+def warm_pair(hidden, tmp_path_factory):
     """Two workers with TensorFlow imported, for the tests that leave them to the next as they were.
 
-    The import takes seconds, so few clusters should do it. Nothing may run there after a test. Only
-    this finds the cluster: what lists clusters lists those of the test.
+    The import takes seconds, so few clusters should do it. Nothing may run there after a test.
     """
-    with temporary_folder() as folder:
-        with pytest.MonkeyPatch.context() as patch:
-            put_sockets(folder, patch)
-            options = {"grace": 1.0, "env": {"TMPDIR": "/tmp"}}  # that of each test is another
-            cluster = Cluster(2, directory=tmp_path_factory.mktemp("pair"), **options)
-        with cluster:
-            yield cluster
+    directory = tmp_path_factory.mktemp("pair")
+
+    def declare():
+        env = {"TMPDIR": tempfile.gettempdir()}  # that of each test is another
+        return Cluster(2, directory=directory, grace=1.0, env=env)
+
+    with hidden(declare) as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from textwrap import dedent
@@ -104,7 +105,8 @@ class Ways:
         self._folder = folder
         self._count = 0
         settle_environment()
-        options = {"env": QUIET, "threads": 1, **options}
+        env = QUIET | {"TMPDIR": tempfile.gettempdir()}  # that of each test is another
+        options = {"env": env, "threads": 1, **options}
         self.clusters = {
             way: Cluster(
                 1, warm=way == "warm", directory=made(folder / f"clusters-{way}"), **options

@@ -10,8 +10,8 @@ from compare import Ways  # noqa: E402 - with its assertions rewritten
 
 
 @pytest.fixture(scope="session")
-def ways(_apart, tmp_path_factory):
+def ways(hidden, tmp_path_factory):
     """Run programs plain, cold and warm, each in clusters that all tests share."""
-    ways = Ways(tmp_path_factory.mktemp("ways"))
+    ways = hidden(lambda: Ways(tmp_path_factory.mktemp("ways")))
     yield ways
     ways.close()

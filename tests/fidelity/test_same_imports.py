@@ -81,9 +81,9 @@ NATIVE = r"(?m)^(WARNING: All log messages|[IWE]0000 ).*\n"
 
 
 @pytest.fixture(scope="module")
-def changing(_apart, tmp_path_factory):
+def changing(hidden, tmp_path_factory):
     """Run programs in clusters whose warm process is started again for some of them."""
-    ways = Ways(tmp_path_factory.mktemp("ways"))
+    ways = hidden(lambda: Ways(tmp_path_factory.mktemp("ways")))
     yield ways
     ways.close()
 
