@@ -85,13 +85,13 @@ def _step_aside(folder: str, started: frozenset[str]) -> None:
 
     This package has its own references to them, and `standard` for those that it imports later.
     """
+    leave_name(folder)
     own = {one.partition(".")[0] for one in sys.modules if one not in started} - {"mwmagic"}
     ends = (".py", "/__init__.py")
     beside = {one for one in own if any(os.path.exists(f"{folder}/{one}{end}") for end in ends)}  # noqa: PTH110 - as above
     for name in [one for one in sys.modules if one.partition(".")[0] in beside]:
         if name not in started:
             del sys.modules[name]
-    leave_name(folder)
 
 
 def _execute(script: str, process: int) -> tuple[int, int, dict[str, object] | None]:

@@ -29,13 +29,22 @@ def standard(name: str) -> Any:  # noqa: ANN401 - a module
     if known is not None and _is_pythons(known):
         return known
     sys.modules.pop(name, None)
-    path, sys.path[:] = sys.path[:], [one for one in sys.path if f"{one}/".startswith(_FOLDER)]
     try:
-        return __import__(name)
+        _import(name)
+        return sys.modules[name]
     finally:
-        sys.path[:] = path
         if known is not None:
             sys.modules[name] = known
+
+
+def _import(*names: str) -> None:
+    """Import modules that find no others than Python's."""
+    path, sys.path[:] = sys.path[:], [one for one in sys.path if f"{one}/".startswith(_FOLDER)]
+    try:
+        for name in names:
+            __import__(name)
+    finally:
+        sys.path[:] = path
 
 
 def leave_name(folder: str) -> None:
@@ -50,8 +59,7 @@ def leave_name(folder: str) -> None:
     ends = (".py", "/__init__.py")
     beside = any(os.path.exists(f"{folder}/mwmagic{end}") for end in ends)  # noqa: PTH110 - as above
     if beside and os.path.realpath(f"{folder}/mwmagic") != own:
-        for room in _ROOMS:
-            __import__(f"mwmagic.{room}")
+        _import(*(f"mwmagic.{room}" for room in _ROOMS))
         del sys.modules["mwmagic"]
         for room in _ROOMS:
             if any(os.path.exists(f"{folder}/mwmagic/{room}{end}") for end in ends):  # noqa: PTH110 - as above
