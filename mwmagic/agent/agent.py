@@ -49,7 +49,7 @@ TICK_SECONDS = 60.0
 RETRY_SECONDS = 0.002
 """The interval between attempts to write the last events."""
 
-AGAIN_SECONDS = 0.5
+AGAIN_SECONDS = 1.0
 """How much later a second SIGTERM must come to be another request: Slurm sends each one twice."""
 
 STDIN, STDOUT = 0, 1

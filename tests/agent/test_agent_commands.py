@@ -390,8 +390,10 @@ def test_sigterm_lets_the_workers_save(agent):
     for name in "abc":
         agent.says(name, "up")
     agent.child.terminate()
-    agent.says("a", "saving")
+    agent.say("ping", n=1)
+    agent.wait("pong")
     agent.child.terminate()  # as Slurm does, at once
+    agent.says("a", "saving")
     agent.until(lambda: agent.over)
     assert agent.printed("a") == agent.printed("b") == b"up\nsaving\nsaved\n"
     exits = [(one["process"], one["code"], one["signal"]) for one in agent.all("exited")]
