@@ -180,7 +180,7 @@ def test_a_wait_below_a_dashboard_leaves_nothing_that_is_false_later(kernel, tmp
     began = "waiting for run 1 since "
     kernel.until(lambda: [text for text in texts(kernel) if text.startswith(began)], "the wait")
     [said] = [text for text in texts(kernel) if text.startswith(began)]
-    assert said.endswith("interrupt it to go on, and the run continues")
+    assert said.endswith("interrupt the cell to use the notebook, and the run continues")
     (tmp_path / "go").touch()
     kernel.until(lambda: kernel.replied == kernel.request, "the end of the wait")
     assert [text for text in texts(kernel) if text.startswith(began)] == []
