@@ -13,7 +13,7 @@ import psutil
 from jupyter_client import BlockingKernelClient
 
 TESTS = Path(__file__).parents[1] / "tests"
-sys.path[:0] = [str(TESTS), str(TESTS / "browser")]
+sys.path[:0] = [str(TESTS / "support"), str(TESTS / "browser")]
 
 import cells  # noqa: E402, F401 - what the browser tests use
 from lab import CHROMIUM, QUIET, Notebook, Server  # noqa: E402

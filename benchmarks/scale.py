@@ -1,6 +1,6 @@
 """What grows with the number of tasks and hosts: the supervisor's answers, memory and CPU time.
 
-Tasks "here" are plain Python processes on this machine. The others are tasks of `tests/support`
+Tasks "here" are plain Python processes on this machine. The others are tasks of `fakes`
 on hosts in the supervisor's own process, so that what fake agents and tasks cost is counted as the
 supervisor's. Every task prints its progress once a second while all print. A larger cluster is
 compared with a smaller one of the same kind; `gang` is the state machine alone.
@@ -32,9 +32,9 @@ from mwmagic.supervisor.supervisor import Supervisor
 from .case import Case, Line
 from .ratio import alternated
 
-sys.path.append(str(Path(__file__).parents[1] / "tests"))
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
 
-from support import FakeEngine, FakeMachine
+from fakes import FakeEngine, FakeMachine
 
 SLOTS = 8
 """Tasks on each fake host."""

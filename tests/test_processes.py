@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from processes import running
 
+SUPPORT = Path(__file__).parent / "support"
 SHOWS = "import signal; print(signal.getsignal(signal.SIGHUP) == signal.SIG_DFL)"
 UNDER_NOHUP = f"""
 import os, signal, subprocess, sys
@@ -22,9 +23,7 @@ print(subprocess.run([sys.executable, "-I", "-S", "-c", {SHOWS!r}], stdout=-1).s
 
 def test_under_nohup_only_the_tests_themselves_ignore_that_the_terminal_closes():
     told = ["/bin/sh", "-c", "trap '' HUP; exec \"$@\"", "sh", sys.executable, "-S", "-c"]
-    done = subprocess.run(
-        [*told, UNDER_NOHUP], cwd=Path(__file__).parent, stdout=subprocess.PIPE, check=False
-    )
+    done = subprocess.run([*told, UNDER_NOHUP], cwd=SUPPORT, stdout=subprocess.PIPE, check=False)
     assert (done.returncode, done.stdout) == (0, b"b'True\\n'\n")
 
 

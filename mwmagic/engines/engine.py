@@ -87,7 +87,7 @@ class Host:
 class Engine(Protocol):
     """Decides which machines a cluster gets; the supervisor and the agents do the rest.
 
-    `tests/support/conformance.py` checks that an engine fulfils this contract.
+    `tests/support/fakes/conformance.py` checks that an engine fulfils this contract.
 
     Attributes
     ----------

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from support import FakeEngine, FakeMachine
-from support.conformance import CHECKS, Subject, perform
+from fakes import FakeEngine, FakeMachine
+from fakes.conformance import CHECKS, Subject, perform
 
 from mwmagic.engines import ENGINES, engine_for
 from mwmagic.model.options import ClusterOptions

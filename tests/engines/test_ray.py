@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 from accidents import LOST, agent, had, kill, link, owned, way_back, way_there, worker
+from fakes.conformance import CHECKS, Subject
 from processes import children, command, eventually, labelled, variables
 from pythons import apart, elsewhere, program
 from raylets import GPUS
-from support.conformance import CHECKS, Subject
 from training import assert_it_is_found_elsewhere_on_one, trained
 
 from mwmagic import Cluster

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 from accidents import LOST, agent, clients, had, kill, link, owned, way_back, way_there, worker
+from fakes.conformance import CHECKS, Subject
 from processes import children, eventually, running
 from pythons import apart, elsewhere, program
 from slurm import GPUS
-from support.conformance import CHECKS, Subject
 from training import assert_it_is_found_elsewhere_on_one, trained
 
 from mwmagic import Cluster, clusters

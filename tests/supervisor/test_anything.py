@@ -7,9 +7,9 @@ import json
 import time
 
 import pytest
+from fakes import FakeEngine, FakeMachine
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from support import FakeEngine, FakeMachine
 
 from mwmagic.diagnosis import Exit, diagnose, kind, remarks
 from mwmagic.diagnosis.stacks import parse

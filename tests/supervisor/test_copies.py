@@ -6,7 +6,7 @@ import asyncio
 from errno import ENOSPC
 
 import pytest
-from support import FakeEngine, FakeMachine
+from fakes import FakeEngine, FakeMachine
 
 from mwmagic.agent.wire import LOG_LOST
 from mwmagic.engines.channel import Channel

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from support import FakeEngine, FakeMachine
+from fakes import FakeEngine, FakeMachine
 
 from mwmagic.model.cause import Stall
 from mwmagic.model.options import ClusterOptions

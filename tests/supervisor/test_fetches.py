@@ -6,8 +6,8 @@ import asyncio
 import os
 
 import pytest
+from fakes import FakeEngine, FakeMachine
 from served import Refused, served
-from support import FakeEngine, FakeMachine
 
 from mwmagic.model.options import ClusterOptions
 from mwmagic.model.start import Start

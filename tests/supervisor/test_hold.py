@@ -7,8 +7,8 @@ import time
 from contextlib import asynccontextmanager
 
 import pytest
+from fakes import FakeEngine, FakeMachine
 from served import joined, served
-from support import FakeEngine, FakeMachine
 
 from mwmagic.model.options import ClusterOptions
 from mwmagic.model.start import Start

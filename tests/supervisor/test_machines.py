@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from fakes import FakeEngine, FakeMachine
 from served import served
-from support import FakeEngine, FakeMachine
 
 from mwmagic import gang
 from mwmagic.dashboard.feed import Feed

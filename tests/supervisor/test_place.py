@@ -7,8 +7,8 @@ import dataclasses
 from pathlib import Path
 
 import pytest
-from support import FakeEngine, FakeMachine
-from support import agent as agents
+from fakes import FakeEngine, FakeMachine
+from fakes import agent as agents
 
 from mwmagic.agent.wire import AGENT_LOST
 from mwmagic.engines import channel

@@ -6,8 +6,8 @@ import asyncio
 from contextlib import asynccontextmanager
 
 import pytest
+from fakes import FakeEngine, FakeMachine
 from served import Refused, served
-from support import FakeEngine, FakeMachine
 
 from mwmagic.engines import Host
 from mwmagic.errors import ClusterError, SupervisorError
