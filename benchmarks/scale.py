@@ -21,8 +21,7 @@ from pathlib import Path
 
 import psutil
 
-from mwmagic.client.declaration import declared
-from mwmagic.client.starting import start_supervisor
+from mwmagic.client.starting import declared, start_supervisor
 from mwmagic.engines.limit import within
 from mwmagic.model.messages import MESSAGE_BYTES, VERSION, decode, encode
 from mwmagic.model.options import ClusterOptions

@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING, NoReturn
 
 from mwmagic import __version__
-from mwmagic.client.usage import ConciseParser
+from mwmagic.client.arguments import ConciseParser
 from mwmagic.errors import MwmagicError, RunStopped
 from mwmagic.words.file import file_words
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mwmagic.client.arguments import add_cluster_options, typed
 from mwmagic.client.cluster import Cluster
-from mwmagic.client.following import pieces
+from mwmagic.client.reading import pieces
 from mwmagic.errors import BadArguments, WorkerFailed
 from mwmagic.model.variables import ANNOUNCED
 from mwmagic.words.run import again_words, lacking, remarks, setback_words

@@ -1,4 +1,4 @@
-"""The options of a cluster as arguments on a line, for magics and the command line alike."""
+"""Options as arguments on a line, for magics and the command line alike."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Any
 from mwmagic.errors import ClusterError
 from mwmagic.frameworks import FRAMEWORKS
 from mwmagic.model.cluster import Task
+from mwmagic.model.misspelling import meant
 from mwmagic.model.option import read_setting
 from mwmagic.model.options import OPTIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from mwmagic.model.option import Option
 
 __all__ = [
+    "ConciseParser",
     "add_cluster_options",
     "add_env",
     "add_option",
@@ -123,3 +125,38 @@ def _value(option: Option) -> dict[str, Any]:
 
 
 _FACTS: dict[type, Callable[[Option], dict[str, Any]]] = {bool: _flag, dict: _variables}
+
+
+class ConciseParser(argparse.ArgumentParser):
+    """Reports a line that it cannot parse without listing every option there is."""
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Parse a line, of which nothing may be left over."""
+        given, extra = super().parse_known_args(args, namespace)
+        if extra:
+            hints = dict.fromkeys(filter(None, map(self._meant, extra)))
+            hint = f"; did you mean {' and '.join(hints)}?" if hints else ""
+            self.error(f"unrecognized arguments: {' '.join(extra)}{hint}")
+        return given, extra
+
+    def explained(self, message: str) -> str:
+        """Return an error with the next step."""
+        return f"{self.prog}: {message}\n`{self.prog} --help` lists what it takes"
+
+    def flags(self) -> list[str]:
+        """Return the options, as completion offers them."""
+        return sorted(flag for flag in self._option_string_actions if flag.startswith("--"))
+
+    def _meant(self, word: str) -> str | None:
+        """Return the option that an unknown word was probably meant to be."""
+        name = word.lstrip("-").partition("=")[0]
+        if not word.startswith("-") or not name:
+            return None
+        for action in self._get_positional_actions():
+            if action.dest == name:
+                return f"{action.metavar or action.dest} without a flag"
+        known = {flag.lstrip("-"): flag for flag in self.flags()}
+        found = meant(name, known)
+        return known[found] if found else None

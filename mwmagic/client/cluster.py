@@ -22,16 +22,12 @@ from mwmagic.model.status import RunState
 from mwmagic.record.paths import expanded
 
 from . import sockets
-from .connection import REPLY_SECONDS, Connection
+from .connection import REPLY_SECONDS, Connection, fetched, placed
 from .coordinator import Coordinator, server_of
-from .declaration import declared
-from .fetching import fetched
-from .inheritance import attributes, inherited
 from .lookup import connections, unreachable
-from .placing import placed
 from .program import read_program
 from .run import Run
-from .starting import discard, start_supervisor
+from .starting import attributes, declared, discard, inherited, start_supervisor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""A client's connection to a supervisor."""
+"""A client's connection to a supervisor, and what is waited for over it: machines and files."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ import struct
 import threading
 import time
 import traceback
+import uuid
 from collections import deque
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from mwmagic import errors
+from mwmagic.model.fetch import Fetch
 from mwmagic.model.live import What
 from mwmagic.model.messages import (
     MESSAGE_BYTES,
@@ -27,12 +29,21 @@ from mwmagic.model.messages import (
     decode,
     encode,
 )
+from mwmagic.model.placement import Placing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["CLOSE_SECONDS", "REPLY_SECONDS", "Connection", "Conversation", "error_named"]
+__all__ = [
+    "CLOSE_SECONDS",
+    "REPLY_SECONDS",
+    "Connection",
+    "Conversation",
+    "error_named",
+    "fetched",
+    "placed",
+]
 
 CLOSE_SECONDS = 15.0
 """Time limit for a supervisor to end everything, in addition to a run's grace."""
@@ -338,3 +349,54 @@ class Connection:
         except Exception:  # noqa: BLE001 - a listener's fault must not end the connection
             self._forget(listener)
             traceback.print_exc()
+
+
+def placed(connection: Connection, told: Callable[[str], None]) -> None:
+    """Wait until a cluster has its machines, for as long as that takes."""
+    said = ""
+
+    def tells(news: Message) -> bool:
+        """Return whether there is something new to tell, or nothing more to wait for."""
+        now = Placing(**news["cluster"]["placing"])
+        return now.state != "waiting" or now.said not in ("", said)
+
+    while True:
+        connection.wait(tells, None)
+        now = Placing(**connection.news["cluster"]["placing"])
+        if now.said not in ("", said):
+            said = now.said
+            told(said)
+        if now.state == "failed":
+            raise error_named(now.kind, now.error)
+        if now.state == "placed":
+            return
+
+
+def fetched(
+    connection: Connection,
+    told: Callable[[Fetch], None],
+    **request: Any,  # noqa: ANN401 - the fields of a request
+) -> Fetch:
+    """Fetch a file, and return how that ended.
+
+    What has arrived is removed if the wait is interrupted.
+    """
+    key = uuid.uuid4().hex
+
+    def fetch(news: Message) -> Fetch:
+        return Fetch(**news["cluster"]["fetches"][key])
+
+    connection.request("fetch", key=key, **request)
+    try:
+        now = Fetch("", "", "")
+        while now.state == "going":
+            last = now
+            connection.wait(lambda news: fetch(news) != last, None)  # noqa: B023 - called here
+            now = fetch(connection.news)
+            told(now)
+    finally:
+        with suppress(errors.SupervisorError):
+            connection.request("forget", key=key, seconds=REPLY_SECONDS)
+    if now.state == "failed":
+        raise error_named(now.kind, now.error)
+    return now

@@ -1,28 +1,60 @@
-"""Logs as ``%mw_logs`` and ``mwmagic logs`` show them, and the options that both take."""
+"""Logs as people read them: of recorded runs, and of a run as it goes on."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections import deque
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from mwmagic.errors import BadArguments, NoRun
+from mwmagic.logs.follower import Follower
 from mwmagic.logs.guard import Guard
+from mwmagic.logs.lines import LINE_CHARACTERS, Fold, Hidden
+from mwmagic.logs.terminal import plain
+from mwmagic.model.cluster import find_task
 from mwmagic.model.option import read_count
-from mwmagic.words.log import fault_words
+from mwmagic.model.text import encodable
+from mwmagic.model.variables import ANNOUNCED
+from mwmagic.record import TaskPaths
+from mwmagic.words.log import earlier_words, fault_words, hidden_words
 
 from .arguments import reader
-from .view import TAIL_CHARACTERS, LogView
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Iterable, Iterator, Sequence
 
+    from mwmagic.logs.lines import LogLine
     from mwmagic.model.cluster import TaskName
     from mwmagic.model.fault import Fault
+    from mwmagic.model.status import TaskStatus
     from mwmagic.record import Record
 
-__all__ = ["add_log_options", "pattern", "read", "recorded"]
+    from .run import Run
+
+__all__ = [
+    "TAIL_BYTES",
+    "TAIL_CHARACTERS",
+    "Following",
+    "LogView",
+    "add_log_options",
+    "pattern",
+    "pieces",
+    "read",
+    "recorded",
+]
+
+TAIL_BYTES = (2**18, 2**21, 2**24)
+"""How far before the end of a log to look for its last lines, tried in this order."""
+
+TAIL_CHARACTERS = 2**20
+"""How long the last lines may be in total, of all logs that are shown together."""
+
+
+FOLLOW_SECONDS = 0.1
+"""Pause between two looks at the logs."""
 
 
 def add_log_options(parser: ArgumentParser, *, tail: int) -> None:
@@ -85,3 +117,185 @@ def pattern(text: str | None) -> re.Pattern[str] | None:
     except re.error as error:
         message = f"--grep {text!r} is not a valid regular expression: {error}"
         raise BadArguments(message) from error
+
+
+class Following:
+    """Follows the logs of a run's tasks through its attempts."""
+
+    def __init__(
+        self,
+        run: Run,
+        task: TaskName | None = None,
+        *,
+        raw: bool = False,
+        ansi: bool = False,
+        grep: str | None = None,
+        tail: int | None = None,
+    ) -> None:
+        self._run = run
+        self._wanted = None if task is None else str(find_task(task, run.cluster.tasks))
+        self._faults: list[Fault] = []
+        self._view = partial(
+            LogView,
+            guard=Guard(self._faults.append),
+            raw=raw,
+            ansi=ansi,
+            wanted=pattern(grep),
+            cut=tail is not None and not raw,
+        )
+        self._tail = tail or 0
+        self._views: dict[tuple[str, int], LogView] = {}
+        self._first = run.status().attempt
+        self._current: dict[str, int] = {}
+
+    def new(self) -> list[tuple[str, str]]:
+        """Return the lines that came since the last call, each with its task."""
+        status = self._run.status()
+        lines: list[tuple[str, str]] = []
+        for name, task in status.tasks.items():
+            if task.log and self._wanted in (None, name):
+                found = self._one(name, task, last=status.over)
+                lines += [(name, line) for line in found]
+        self._tail = 0
+        return lines
+
+    def _one(self, name: str, task: TaskStatus, *, last: bool) -> list[str]:
+        """Read the new lines of a task's log, and the rest of those of past attempts."""
+        paths = TaskPaths(Path(task.log or ""))
+        current = self._of(name, paths.attempt, paths.log)
+        current.go_on_in(Path(task.rest.path) if task.rest and task.rest.path else None)
+        lines: list[str] = []
+        for attempt in range(self._current.get(name, self._first), paths.attempt + 1):
+            view = self._of(name, attempt, paths.in_attempt(attempt).log)
+            lines += view.last(self._tail, self._limit, growing=True) if self._tail else view.new()
+            if last or attempt < paths.attempt:
+                lines += view.close()
+        self._current[name] = paths.attempt
+        notes = [f"{ANNOUNCED}{fault_words(fault)}" for fault in self._faults]
+        self._faults.clear()
+        return lines + notes
+
+    @property
+    def _limit(self) -> int:
+        """How many characters the last lines of a task may have."""
+        return TAIL_CHARACTERS // (1 if self._wanted else len(self._run.status().tasks))
+
+    def _of(self, name: str, attempt: int, log: Path) -> LogView:
+        if (name, attempt) not in self._views:
+            self._views[name, attempt] = self._view(log)
+        return self._views[name, attempt]
+
+
+def pieces(
+    run: Run,
+    task: TaskName | None = None,
+    **how: Any,  # noqa: ANN401 - see Following
+) -> Iterator[list[tuple[str, str]]]:
+    """Yield what the tasks have printed since the last look, until the run is over."""
+    following = Following(run, task, **how)
+    over = False
+    while not over:
+        over = run.ended_within(FOLLOW_SECONDS)
+        yield following.new()
+
+
+class LogView:
+    """One way to show a log."""
+
+    def __init__(
+        self,
+        path: Path,
+        guard: Guard,
+        *,
+        raw: bool,
+        ansi: bool,
+        wanted: re.Pattern[str] | None,
+        cut: bool,
+    ) -> None:
+        self._path = path
+        self._follower = Follower(path, guard, ansi=ansi, raw=raw)
+        self._wanted = wanted
+        self._cut = cut
+        self._fold = Fold()
+
+    def go_on_in(self, rest: Path | None) -> None:
+        """Read what the log lacks at its end in another file, if there is one."""
+        self._follower.sequel = rest or self._follower.sequel
+
+    def new(self) -> Iterator[str]:
+        """Yield the lines that have ended since the last call."""
+        return self._shown(self._ended())
+
+    def close(self) -> Iterator[str]:
+        """Yield what has not ended."""
+        return self._shown(self._left())
+
+    def last(self, count: int, limit: int, *, growing: bool = False) -> list[str]:
+        """Return the last lines so far, preceded by a note on how many are left out."""
+        kept, before = self._found(count, growing=growing)
+        shown = deque(kept)
+        length = sum(map(len, shown))
+        while len(shown) > 1 and length > limit:
+            length -= len(shown.popleft())
+        if before is not None:
+            before += len(kept) - len(shown)
+        return [*([] if before == 0 else [earlier_words(before)]), *shown]
+
+    def _found(self, count: int, *, growing: bool) -> tuple[Sequence[str], int | None]:
+        """Return the last lines, and how many precede them, if that is known."""
+        self._follower.begin(0)
+        size = self._follower.behind
+        kept, number, start = deque[str](), 0, 0
+        for span in TAIL_BYTES if self._wanted is None else (size,):
+            start = max(0, size - span)
+            kept, number = _last(map(self._short, self._from(start, growing=growing)), count)
+            if start == 0 or number >= count:
+                break
+        return kept, number - len(kept) if start == 0 else None
+
+    def _from(self, start: int, *, growing: bool) -> Iterator[str]:
+        """Yield all lines from an offset in the log on, however long they are."""
+        self._follower.begin(start)
+        self._fold = Fold()
+        yield from self._ended()
+        if not growing:
+            yield from self._left()
+
+    def _ended(self) -> Iterator[str]:
+        while self._follower.behind > 0:
+            yield from self._texts(self._follower.read())
+
+    def _left(self) -> Iterator[str]:
+        yield from self._texts(self._follower.close())
+        yield from self._chosen(self._fold.close())
+
+    def _texts(self, lines: Sequence[LogLine]) -> Iterator[str]:
+        return self._chosen(self._fold.feed(lines))
+
+    def _chosen(self, texts: Iterable[str | Hidden]) -> Iterator[str]:
+        for text in texts:
+            if isinstance(text, Hidden):
+                if self._wanted is None:
+                    yield hidden_words(text.count)
+            elif self._wanted is None or self._wanted.search(plain(text)):
+                yield text
+
+    def _shown(self, lines: Iterator[str]) -> Iterator[str]:
+        return map(self._short, lines) if self._cut else lines
+
+    def _short(self, line: str) -> str:
+        """Return a line as it is shown: a long one is cut off and names the file."""
+        if len(line) <= LINE_CHARACTERS:
+            return line
+        path = encodable(str(self._path))
+        return f"{line[:LINE_CHARACTERS]} … ({len(line):,} characters; see {path})"
+
+
+def _last(lines: Iterable[str], count: int) -> tuple[deque[str], int]:
+    """Return the last `count` lines, and the number of all lines."""
+    kept: deque[str] = deque(maxlen=count)
+    number = 0
+    for line in lines:
+        kept.append(line)
+        number += 1
+    return kept, number

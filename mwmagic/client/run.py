@@ -1,9 +1,10 @@
-"""Runs, as scripts, magics and the command line use them."""
+"""Runs, and where their tasks are, as scripts, magics and the command line use them."""
 
 from __future__ import annotations
 
 import signal as signals
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,18 +16,18 @@ from mwmagic.errors import (
     WaitTimeout,
     WorkerFailed,
 )
-from mwmagic.model.cause import Cause
 from mwmagic.model.cluster import TaskName, find_task
 from mwmagic.model.option import check_seconds
 from mwmagic.model.options import OPTIONS
+from mwmagic.model.position import Examination
 from mwmagic.model.status import RunState, RunStatus, TaskState
 from mwmagic.record import Record
 from mwmagic.record.metrics import data_frame
+from mwmagic.words.failure import position
 from mwmagic.words.live import kept_words
 from mwmagic.words.run import blame, words
 
 from .connection import CLOSE_SECONDS, REPLY_SECONDS
-from .stacks import Stacks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -36,10 +37,29 @@ if TYPE_CHECKING:
     from .cluster import Cluster
     from .connection import Connection
 
-__all__ = ["Run"]
+__all__ = ["Run", "Stacks"]
 
 EXAMINE_SECONDS = 60.0
 """Time limit for the tasks to be examined."""
+
+
+@dataclass(frozen=True)
+class Stacks(Examination):
+    """Where each task of a run is, those that hold up the others first."""
+
+    @property
+    def lines(self) -> list[str]:
+        """Where each task is, in words."""
+        return [position(one) for one in self.positions]
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines)
+
+    @property
+    def full(self) -> str:
+        """Where each task is, followed by the stacks of all its threads."""
+        texts = (f"--- {task} ---\n{text}" for task, text in self.texts.items())
+        return "\n".join([*self.lines, *texts])
 
 
 class Run:

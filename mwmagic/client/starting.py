@@ -1,32 +1,47 @@
-"""Starts a cluster's supervisor."""
+"""Starts a cluster: checks its declaration, and starts a supervisor with what this process has."""
 
 from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
 import threading
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from mwmagic import errors
+from mwmagic.frameworks import framework_for
+from mwmagic.frameworks.environment import set_by_user
 from mwmagic.logs.frame import FRAME
+from mwmagic.model.module import package_of
+from mwmagic.model.options import ClusterOptions
+from mwmagic.model.start import Start
+from mwmagic.record.paths import expanded
 
 from . import sockets
 from .connection import error_named
+from .coordinator import server_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mwmagic.model.start import Start
-
-__all__ = ["discard", "start_supervisor"]
+__all__ = ["attributes", "declared", "discard", "inherited", "start_supervisor"]
 
 START_SECONDS = 60.0
 """Time limit for a new supervisor to listen."""
+
+_LIMITS = tuple(
+    name
+    for name in dir(resource)
+    if name.startswith("RLIMIT_") and name not in ("RLIMIT_OFILE", "RLIMIT_RTTIME")
+)
+"""The limits that a worker gets: not two names of one, nor the one that agents tell workers by."""
+
 
 _PROGRAM = """\
 import os, sys
@@ -42,6 +57,69 @@ main()
 What PYTHONPATH holds comes after Python's own modules, whose names it may have, and after this
 package, of which it may hold another version.
 """
+
+
+def declared(**options: Any) -> Start:  # noqa: ANN401 - see ClusterOptions
+    """Check a declaration, and add what only this process knows."""
+    directory = expanded(options.get("directory") or ".").resolve()
+    wanted = ClusterOptions.declare(**{**options, "directory": str(directory)})
+    framework = framework_for(wanted.framework)
+    if wanted.coordinator:
+        server_of(wanted.framework)
+    framework.check(wanted.members)
+    framework.check_devices(wanted.devices)
+    _check_keras(wanted.keras)
+    _check_files(wanted)
+    _check_modules(wanted)
+    warm = wanted.warm and find_spec(framework.module) is not None
+    return Start(wanted, env={**inherited(), **wanted.env}, warm=warm)
+
+
+def _check_modules(options: ClusterOptions) -> None:
+    """Refuse to import ahead what is not installed; other machines may have other packages."""
+    for name in options.preload:
+        top = package_of(name)
+        if options.engine == "local" and not _is_installed(top):
+            raise errors.NotInstalled(
+                f"--preload: {top} is not installed here; install it, or leave it out"
+            )
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ValueError:  # it was made, not imported, as a notebook's `__main__`
+        return False
+
+
+def _check_files(options: ClusterOptions) -> None:
+    """Refuse files that cannot be brought to a machine."""
+    for name in options.files:
+        path = expanded(options.root / name).resolve()
+        if not path.exists() or not path.is_relative_to(options.root):
+            raise errors.ClusterError(
+                f"--files: {name} does not exist in {options.root}; name files and directories "
+                "below that"
+            )
+
+
+def _check_keras(mode: str) -> None:
+    if mode == "legacy" and find_spec("tf_keras") is None:
+        raise errors.NotInstalled('Keras 2 is not installed: pip install "tf-keras"')
+
+
+def inherited() -> dict[str, str]:
+    """Return this process's environment, without what the import of a framework set."""
+    return set_by_user(os.environ)
+
+
+def attributes() -> dict[str, Any]:
+    """Return what else a process has from the one that starts it."""
+    status = Path("/proc/self/status").read_text()  # to ask the system is to change it
+    umask = next((one.split()[1] for one in status.splitlines() if one.startswith("Umask:")), None)
+    limits = {name: list(resource.getrlimit(getattr(resource, name))) for name in _LIMITS}
+    found: dict[str, Any] = {"limits": limits, "nice": os.getpriority(os.PRIO_PROCESS, os.getpid())}
+    return found if umask is None else {**found, "umask": int(umask, 8)}
 
 
 class _Newborn:

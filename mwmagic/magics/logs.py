@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mwmagic.client.following import pieces
-from mwmagic.client.reading import add_log_options, recorded
+from mwmagic.client.reading import add_log_options, pieces, recorded
 from mwmagic.errors import BadArguments
 
 from .magic import magic

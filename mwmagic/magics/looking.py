@@ -13,7 +13,7 @@ from .tables import RunTable, StatusTable
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from mwmagic.client.stacks import Stacks
+    from mwmagic.client.run import Stacks
 
     from .session import Session
 

@@ -6,7 +6,7 @@ import argparse
 import shlex
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from mwmagic.client.usage import ConciseParser
+from mwmagic.client.arguments import ConciseParser
 from mwmagic.errors import BadArguments
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from IPython.core.error import StdinNotImplementedError
 
 from mwmagic.client.arguments import add_env, add_option, reader
 from mwmagic.client.asking import Asking
-from mwmagic.client.following import Following
 from mwmagic.client.inside import check_end
+from mwmagic.client.reading import Following
 from mwmagic.errors import BadArguments, WaitInterrupted, WaitTimeout
 from mwmagic.model.cluster import TYPES, Task
 from mwmagic.model.option import read_count, read_seconds

@@ -18,7 +18,7 @@ from processes import alive, eventually, running
 
 from mwmagic import Cluster, Task, __version__, runs
 from mwmagic.cli import main
-from mwmagic.client.view import TAIL_CHARACTERS
+from mwmagic.client.reading import TAIL_CHARACTERS
 from mwmagic.errors import ClusterError
 from mwmagic.model.messages import VERSION
 from mwmagic.record import RunDirectory

@@ -13,7 +13,7 @@ import pytest
 from processes import alive, eventually
 
 from mwmagic import Cluster, ClusterSpec, Task, clusters, runs
-from mwmagic.client import declaration, sockets
+from mwmagic.client import sockets, starting
 from mwmagic.errors import (
     ClusterError,
     FileTrouble,
@@ -51,7 +51,7 @@ def test_a_description_that_cannot_work_starts_nothing(nothing_survives, options
 
 
 def test_keras_2_that_is_not_installed_is_named_with_its_command(monkeypatch):
-    monkeypatch.setattr(declaration, "find_spec", lambda name: None)
+    monkeypatch.setattr(starting, "find_spec", lambda name: None)
     with pytest.raises(NotInstalled, match='pip install "tf-keras"'):
         Cluster(keras="legacy")
 

@@ -11,9 +11,8 @@ from types import SimpleNamespace
 import pytest
 from processes import eventually
 
-from mwmagic.client import view
-from mwmagic.client.following import Following, follow
-from mwmagic.client.reading import read
+from mwmagic.client import reading
+from mwmagic.client.reading import Following, pieces, read
 from mwmagic.errors import ClusterError, SupervisorLost
 from mwmagic.logs.lines import Lines
 from mwmagic.model.status import RunState, RunStatus, TaskStatus
@@ -130,7 +129,7 @@ def test_a_late_follower_begins_with_the_last_lines_of_each_task(run, monkeypatc
     told = "... earlier lines not shown, `--tail 0` shows them"
     last = [("worker:0", line) for line in (told, "line 59998", "line 59999")]
     assert following.new() == [*last, ("worker:1", "one")]
-    assert sum(fed) <= view.TAIL_BYTES[0] + 10
+    assert sum(fed) <= reading.TAIL_BYTES[0] + 10
     run.print("worker:0", b" and half\n" + b"more\n" * 5)
     new = [line for _, line in following.new()]
     assert new == ["half and half", *["more"] * 5]
@@ -142,7 +141,7 @@ def test_what_a_late_follower_begins_with_is_bounded_for_all_tasks_together(run,
     for name in run.names:
         run.print(name, (b"z" * 10_000 + b"\n") * 1000 + b"y" * 5_000_000 + b"\nlast\n")
     lines = Following(run, raw=raw, tail=900).new()
-    assert sum(len(line) for _, line in lines) <= view.TAIL_CHARACTERS + 1000
+    assert sum(len(line) for _, line in lines) <= reading.TAIL_CHARACTERS + 1000
     for name in run.names:
         own = [line for task, line in lines if task == name]
         assert own[0].startswith("... ")
@@ -179,12 +178,12 @@ def test_a_run_is_followed_to_its_end(cluster):
         os._exit(1 if attempt == "1" and os.environ["MWMAGIC_TASK"] == "worker:1" else 0)
     """
     run = one.run("main.py", source=dedent(code))
-    lines = [line for task, line in follow(run, 1) if task == "worker:1"]
+    lines = [line for found in pieces(run, 1) for task, line in found if task == "worker:1"]
     assert lines == ["1 0", "1 1", "1 2", "end", "2 0", "2 1", "2 2", "end"]
     assert run.state == "finished"
-    assert {task for task, _ in follow(run)} == {"worker:0", "worker:1"}
+    assert {task for found in pieces(run) for task, _ in found} == {"worker:0", "worker:1"}
     with pytest.raises(ClusterError, match="worker:7"):
-        next(follow(run, 7))
+        next(pieces(run, 7))
 
 
 @pytest.mark.slow
@@ -192,7 +191,7 @@ def test_a_lost_supervisor_ends_the_following(cluster):
     one = cluster(1)
     run = one.run("main.py", source="import time; print('up', flush=True); time.sleep(600)")
     eventually(lambda: run.status().tasks["worker:0"].size)
-    lines = follow(run)
+    lines = (line for found in pieces(run) for line in found)
     assert next(lines) == ("worker:0", "up")
     os.kill(one._process.pid, signal.SIGKILL)
     with pytest.raises(SupervisorLost):

@@ -7,7 +7,7 @@ import json
 import pytest
 from processes import printed
 
-from mwmagic.client.inheritance import inherited
+from mwmagic.client.starting import inherited
 
 LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mwmagic.client import reading, view
+from mwmagic.client import reading
 from mwmagic.errors import BadArguments
 from mwmagic.logs.lines import LINE_CHARACTERS, Lines
 from mwmagic.logs.noise import Noise
@@ -77,7 +77,7 @@ def test_a_short_tail_reads_only_the_end_of_a_long_log(read, monkeypatch):
         "line 59998",
         "line 59999",
     ]
-    assert sum(fed) <= view.TAIL_BYTES[0]
+    assert sum(fed) <= reading.TAIL_BYTES[0]
     assert len(read(data, tail=50_000)) == 50_001
     assert read(data, tail=50_000)[1] == "line 10000"
 
@@ -100,7 +100,7 @@ def test_a_line_without_end_is_cut_and_its_place_named(read, tmp_path):
 def test_a_tail_is_bounded_in_characters(read):
     line = b"z" * LINE_CHARACTERS + b"\n"
     lines = read(line * 1000, tail=900)
-    assert sum(map(len, lines[1:])) <= view.TAIL_CHARACTERS
+    assert sum(map(len, lines[1:])) <= reading.TAIL_CHARACTERS
     assert lines[0] == f"... {1000 - len(lines[1:])} earlier lines not shown, `--tail 0` shows them"
 
 
