@@ -17,7 +17,7 @@ from statistics import median
 
 import numpy as np
 
-from mwmagic.client.transfer import MEMORY
+from mwmagic.client.live.transfer import MEMORY
 
 from . import environments
 from .case import Case, Line, Skipped

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from mwmagic.model.messages import Message
 
     from .ending import Ending
-    from .live import Live
+    from .live.session import Live
 
 __all__ = ["Cluster", "clusters", "end", "running"]
 
@@ -467,7 +467,7 @@ class Cluster:
         RunActive
             The cluster is busy with a program.
         """
-        from .live import session_of
+        from .live.session import session_of
 
         return session_of(self, self._connection)
 

@@ -52,7 +52,6 @@ TAIL_BYTES = (2**18, 2**21, 2**24)
 TAIL_CHARACTERS = 2**20
 """How long the last lines may be in total, of all logs that are shown together."""
 
-
 FOLLOW_SECONDS = 0.1
 """Pause between two looks at the logs."""
 

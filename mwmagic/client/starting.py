@@ -42,7 +42,6 @@ _LIMITS = tuple(
 )
 """The limits that a worker gets: not two names of one, nor the one that agents tell workers by."""
 
-
 _PROGRAM = """\
 import os, sys
 library, own = os.path.dirname(os.__file__), sys.argv.pop()

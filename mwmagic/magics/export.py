@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from mwmagic.client.arguments import reader
 from mwmagic.client.export import KINDS, Code, export_record, has_values
-from mwmagic.client.transcript import transcript
+from mwmagic.client.live.transcript import transcript
 from mwmagic.errors import FileTrouble
 from mwmagic.model.option import read_count
 from mwmagic.words.file import kept_words

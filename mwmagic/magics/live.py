@@ -9,8 +9,8 @@ from IPython.core.error import StdinNotImplementedError
 from IPython.display import display
 
 from mwmagic.client.arguments import read_tasks, reader
-from mwmagic.client.shield import Shield
-from mwmagic.client.telling import Telling, Voice
+from mwmagic.client.live.cell import Shield
+from mwmagic.client.live.telling import Telling, Voice
 from mwmagic.errors import BadArguments, NoRun, WaitInterrupted
 from mwmagic.model.cluster import TYPES, Task, find_task
 from mwmagic.model.option import read_count
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from mwmagic.client.cluster import Cluster
-    from mwmagic.client.live import Live
+    from mwmagic.client.live.session import Live
     from mwmagic.model.cluster import TaskName
     from mwmagic.model.live import Answer
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from mwmagic.client.cluster import Cluster
-    from mwmagic.client.live import Live
+    from mwmagic.client.live.session import Live
     from mwmagic.client.run import Run
     from mwmagic.errors import SupervisorError
     from mwmagic.record import Record

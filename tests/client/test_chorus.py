@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mwmagic.client.chorus import Chorus
+from mwmagic.client.live.cell import Chorus
 
 BOTH = ("a", "b")
 

@@ -14,8 +14,7 @@ import pytest
 from processes import eventually
 
 from mwmagic import Cluster
-from mwmagic.client import chorus
-from mwmagic.client.live import Live
+from mwmagic.client.live.session import Live
 from mwmagic.errors import BadArguments, ClusterError, NoRun, RunActive, WorkerFailed
 from mwmagic.model.live import What
 
@@ -34,7 +33,7 @@ def cluster(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch):
     """Wait for a line of the other task however late a busy machine has it."""
-    monkeypatch.setattr(chorus, "HELD_SECONDS", 60.0)
+    monkeypatch.setattr("mwmagic.client.live.cell.HELD_SECONDS", 60.0)
 
 
 @pytest.fixture

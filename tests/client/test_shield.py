@@ -9,8 +9,7 @@ import threading
 import pytest
 
 from mwmagic.client.connection import Conversation
-from mwmagic.client.live import LiveCell
-from mwmagic.client.shield import Shield
+from mwmagic.client.live.cell import LiveCell, Shield
 
 
 def pressed(done):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mwmagic import Cluster
-from mwmagic.client.transcript import transcript
+from mwmagic.client.live.transcript import transcript
 from mwmagic.errors import ClusterError, NoRun, WorkerFailed
 from mwmagic.model.live import KeptAnswer, KeptCell
 from mwmagic.record import RunDirectory, runs

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mwmagic import Cluster
-from mwmagic.client import transfer
+from mwmagic.client.live import transfer
 from mwmagic.errors import BadArguments, WorkerFailed
 from mwmagic.worker import parcel
 

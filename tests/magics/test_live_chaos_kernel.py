@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 TASKS = 3
 CELLS = 30
 DECLARE = f"%mw_cluster {TASKS} --no-warm --grace 1 --detach"
-PATIENT = "from mwmagic.client import chorus; chorus.HELD_SECONDS = 60.0"
+PATIENT = "from mwmagic.client.live import cell; cell.HELD_SECONDS = 60.0"
 """Has a line wait for that of the other tasks however late a busy machine has it."""
 
 SETUP = "%%mw_live\nimport os, time; rank = int(os.environ['MWMAGIC_TASK'][-1]); total = 0"

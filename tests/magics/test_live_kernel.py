@@ -8,12 +8,12 @@ from processes import eventually
 pytestmark = pytest.mark.slow
 
 DECLARE = "%mw_cluster 2 --no-warm"
-PATIENT = "from mwmagic.client import chorus; chorus.HELD_SECONDS = 60.0"
+PATIENT = "from mwmagic.client.live import cell; cell.HELD_SECONDS = 60.0"
 """Has a line wait for that of the other task however late a busy machine has it."""
 
 PRESSED = """
 import signal
-from mwmagic.client.live import Live
+from mwmagic.client.live.session import Live
 begin = Live.begin
 def pressed(self, *args, **options):
     cell = begin(self, *args, **options)

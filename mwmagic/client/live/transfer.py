@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from mwmagic.model.cluster import TaskName
 
-    from .live import Live
+    from .session import Live
 
 __all__ = ["EXCHANGE", "pull", "push"]
 

@@ -8,9 +8,6 @@ from queue import Empty
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.errors import BadArguments, NoRun, RunActive, WorkerFailed
-from mwmagic.logs.follower import Follower
-from mwmagic.logs.guard import Guard
-from mwmagic.logs.lines import Mark
 from mwmagic.model.cluster import find_task
 from mwmagic.model.live import LIVE_SCRIPT, Answer, What
 from mwmagic.words.live import (
@@ -18,29 +15,26 @@ from mwmagic.words.live import (
     failed_words,
     lost_words,
     program_words,
-    stuck_words,
     unknown_words,
     withdrawn_words,
 )
 
-from .chorus import Chorus
-from .shield import Shield
+from .cell import LISTEN_SECONDS, LiveCell, Shield
 from .transfer import pull, push
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import TracebackType
 
+    from mwmagic.client.cluster import Cluster
+    from mwmagic.client.connection import Connection
+    from mwmagic.client.run import Run
     from mwmagic.model.cluster import TaskName
     from mwmagic.model.status import LastRaised
 
-    from .cluster import Cluster
-    from .connection import Connection, Conversation
-    from .run import Run
+__all__ = ["Live", "session_of"]
 
-__all__ = ["Live", "LiveCell", "session_of"]
-
-_SESSION = Path(__file__).parents[1] / "worker" / "session.py"
+_SESSION = Path(__file__).parents[2] / "worker" / "session.py"
 """The program that the tasks run."""
 
 COMPLETION_SECONDS = 0.3
@@ -48,9 +42,6 @@ COMPLETION_SECONDS = 0.3
 
 HELP_SECONDS = 5.0
 """How long the documentation of a name may take."""
-
-LISTEN_SECONDS = 0.05
-"""The pause between two looks at the logs."""
 
 DEATH_SECONDS = 60.0
 """How long a session may take to end once a task's process has ended."""
@@ -61,116 +52,6 @@ INTERRUPT_SECONDS = 5.0
 
 def _silent(_task: str, _prompt: str) -> None:
     """Answer nothing."""
-
-
-class LiveCell:
-    """A cell that runs on some tasks.
-
-    Parameters
-    ----------
-    conversation : Conversation
-        Brings what the supervisor tells of it.
-    size : int
-        How many tasks it runs on.
-
-    Attributes
-    ----------
-    number : int
-        Its number in the session, once it is known; 0 before.
-    answers : dict of str to Answer
-        The answers that have come, by task.
-    over : bool
-        Whether no more will come.
-    why : str
-        Why it is over, as `mwmagic.cells.events.End` says.
-    unanswered : tuple of str
-        The tasks that did not answer.
-    freed, recovered : dict or None
-        Which tasks were freed from a collective, and what became of their state, as `What` says.
-    """
-
-    def __init__(self, conversation: Conversation, size: int) -> None:
-        self.number = 0
-        self.answers: dict[str, Answer] = {}
-        self.over = False
-        self.why = ""
-        self.unanswered: tuple[str, ...] = ()
-        self.freed: Mapping[str, Any] | None = None
-        self.recovered: Mapping[str, Any] | None = None
-        self._conversation = conversation
-        self._chorus = Chorus(size)
-        self._places: Mapping[str, Mapping[str, Any]] = {}
-        self._logs: dict[str, Follower] = {}
-
-    def news(self, seconds: float | None = None) -> tuple[What, Mapping[str, Any]] | None:
-        """Return what happens next; None if nothing does within some seconds.
-
-        Raises
-        ------
-        BadArguments
-            The cell is too long.
-        MwmagicError
-            The supervisor refuses it.
-        SupervisorLost
-            It is gone.
-        """
-        with Shield() as shield:
-            with shield.gap:
-                came = self._conversation.wait(seconds)
-            if not came:
-                return None
-            what, said = self._conversation.next(0.0)
-            kind = What(what)
-            self._take(kind, said)
-        return kind, said
-
-    def _take(self, what: What, said: Mapping[str, Any]) -> None:
-        if what is What.QUEUED:
-            self.number = said["cell"]
-        elif what is What.BEGUN:
-            self.number = said["cell"]
-            self._places = said["logs"]
-        elif what is What.ANSWER:
-            answer = Answer.read(said)
-            self.answers[answer.task] = answer
-        elif what is What.FREED:
-            self.freed = said
-        elif what is What.RECOVERED:
-            self.recovered = said
-        elif what is What.REFUSED:
-            raise RunActive(stuck_words(said["stuck"]))
-        elif what is What.DONE:
-            self.over = True
-            self.why = said["why"]
-            self.unanswered = tuple(said["unanswered"])
-
-    @property
-    def tasks(self) -> tuple[str, ...]:
-        """Its tasks, once it has begun."""
-        return tuple(self._places)
-
-    def ranked(self) -> dict[str, Answer]:
-        """Return the answers in the order of the tasks' ranks."""
-        return {task: self.answers[task] for task in self._places if task in self.answers}
-
-    def lines(self, *, every: bool = False) -> list[tuple[tuple[str, ...], str]]:
-        """Return the lines that are due, or every one, each with the tasks that printed it."""
-        for task, log in self._followed().items():
-            lines = log.rest() + (log.close() if self.over else [])
-            for line in lines:
-                if line.mark != Mark.NOISE:
-                    self._chorus.hear(task, line.text, time.monotonic())
-        return self._chorus.due(None if self.over or every else time.monotonic())
-
-    def _followed(self) -> dict[str, Follower]:
-        """Return what reads the logs that have output of the cell, from where it begins."""
-        for task in self._places.keys() - self._logs.keys():
-            where, answer = self._places[task], self.answers.get(task)
-            if answer is not None and answer.end == where["start"]:
-                continue
-            log = self._logs[task] = Follower(Path(where["log"]), Guard(lambda _: None))
-            log.begin(where["start"], exact=True)
-        return {task: self._logs[task] for task in self._places if task in self._logs}
 
 
 class Live:
