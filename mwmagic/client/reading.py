@@ -18,7 +18,7 @@ from mwmagic.model.option import read_count
 from mwmagic.model.text import encodable
 from mwmagic.model.variables import ANNOUNCED
 from mwmagic.record import TaskPaths
-from mwmagic.words.log import earlier_words, fault_words, hidden_words
+from mwmagic.words.run import earlier_words, fault_words, hidden_words
 
 from .arguments import reader
 

@@ -13,9 +13,7 @@ from mwmagic.errors import MwmagicError
 from mwmagic.logs.guard import Guard
 from mwmagic.model.status import RunState
 from mwmagic.model.text import encodable
-from mwmagic.words.log import fault_words
-from mwmagic.words.parting import LEFT
-from mwmagic.words.run import headline, words
+from mwmagic.words.run import ENDS_WITH_KERNEL, fault_words, headline, words
 
 from .feed import Feed
 from .pages import Cursor, Opened, Pages
@@ -160,7 +158,7 @@ class Board:
         """Say what happens to a run that no page shows and that ends with the kernel."""
         options = self.run.cluster.options
         stays = options.detach or options.coordinator or self.run.status().live
-        return "" if stays or self.widget.watched else LEFT
+        return "" if stays or self.widget.watched else ENDS_WITH_KERNEL
 
     def _metadata(self, bundle: Mapping[str, Any]) -> dict[str, Any]:
         return self.widget.view[1] if VIEW in bundle else {}

@@ -13,8 +13,7 @@ from mwmagic.logs.terminal import clipped
 from mwmagic.model.status import TaskState
 from mwmagic.model.text import encodable, sendable
 from mwmagic.record import RunPaths
-from mwmagic.words.log import fault_words, left_out_words
-from mwmagic.words.run import axis
+from mwmagic.words.run import axis, fault_words, left_out_words
 
 from .groups import folded, grouped
 from .journal import Journal

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mwmagic.words.fetch import fetch_words
+from mwmagic.words.host import fetch_words
 
 from .magic import magic
 from .parser import Parser

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from mwmagic.client.inside import judged
 from mwmagic.logs.terminal import plain
 from mwmagic.model.variables import ANNOUNCED
-from mwmagic.words.parting import parting
+from mwmagic.words.run import exit_notice
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,7 +49,7 @@ class Parting:
             return
         for run in self._runs.values():
             if not judged(run) and not _stays(run):
-                self._tell(parting(run.status()))
+                self._tell(exit_notice(run.status()))
 
     def _tell(self, text: str) -> None:
         if not text:

@@ -12,7 +12,7 @@ from mwmagic.engines.channel import Channel
 from mwmagic.errors import ClusterError, MwmagicError, SupervisorError
 from mwmagic.model.machine import Machine, MachineStatus, Warm
 from mwmagic.model.symptom import Finding, Symptom
-from mwmagic.words.reach import interface_words
+from mwmagic.words.host import interface_words
 
 from .copies import Copy, Logs
 from .disk import Disk

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from mwmagic.errors import ClusterError, SupervisorError
 from mwmagic.model.obstacle import Obstacle
-from mwmagic.words.reach import reach_words
+from mwmagic.words.host import reach_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mwmagic.errors import ClusterError, SupervisorError
-from mwmagic.words.names import names_words
+from mwmagic.words.failure import names_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

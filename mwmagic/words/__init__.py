@@ -1,4 +1,4 @@
-"""Puts what is known of runs into words; no other room does."""
+"""Describes what is known of runs, hosts and files in sentences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Failures, notices and stalls in words."""
+"""Failures, notices and stalls in words, and lists of tasks and names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mwmagic.model.position import Whereabouts
 from mwmagic.model.symptom import Symptom
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from mwmagic.diagnosis.known import Known
     from mwmagic.model.cause import Cause, Location, Origin, Peer, Remark, Stall
@@ -24,6 +24,7 @@ __all__ = [
     "explain",
     "headline",
     "listed",
+    "names_words",
     "observed",
     "position",
     "remark",
@@ -352,3 +353,16 @@ def stalled(stall: Stall) -> str:
     if stall.why is not None:
         return f"stalled: {sentence(stall.why.finding)}"
     return f"stalled: {position(stall.positions[0])}" if stall.positions else "stalled"
+
+
+NAMED_LIMIT = 6
+"""How many names are told."""
+
+
+def names_words(names: Iterable[str]) -> str:
+    """List names: ``a, b and c``; of very many only the first, and the number of others."""
+    every = list(names)
+    told = every if len(every) <= NAMED_LIMIT else every[: NAMED_LIMIT - 1]
+    left = len(every) - len(told)
+    *first, last = [*told, *([f"{left} others"] if left else [])]
+    return " and ".join([", ".join(first), last]) if first else last

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from mwmagic.model.text import counted
 
-from .names import names_words
+from .failure import names_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""A run's status in words and numbers, the same wherever a run is shown."""
+"""A run's status in words and numbers, the same wherever a run is shown, and what logs omit."""
 
 from __future__ import annotations
 
@@ -13,25 +13,31 @@ from mwmagic.model.variables import RESUME_CODE
 
 from . import failure
 from .live import doing_words, session_words
-from .log import fault_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from mwmagic.model.cause import Cause
+    from mwmagic.model.fault import Fault
     from mwmagic.model.status import Reached, RunStatus, Setback, TaskStatus
 
 __all__ = [
+    "ENDS_WITH_KERNEL",
     "again_words",
     "attempt_words",
     "axis",
     "blame",
     "buttons",
     "clock",
+    "earlier_words",
     "exhausted",
+    "exit_notice",
+    "fault_words",
     "fraction",
     "headline",
+    "hidden_words",
     "left",
+    "left_out_words",
     "line",
     "longest",
     "metrics",
@@ -484,3 +490,49 @@ def clock(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+_ADVICE = "end the notebook with `%mw_wait`"
+
+ENDS_WITH_KERNEL = f"The run is stopped when the kernel ends; {_ADVICE}, which waits for the run."
+"""What is said of a run that is going, as long as no page shows it."""
+
+
+def exit_notice(run: RunStatus) -> str:
+    """Say what the end of the kernel means for a run that nothing waited for, if anything."""
+    if run.result in (RunState.FAILED, RunState.LOST):
+        return (
+            f"{_end(run)}; nothing waited for it, so the notebook did not fail with it; {_ADVICE}"
+        )
+    if not run.settled:
+        number, where = run.number, words(run)
+        return f"the kernel ended while run {number} was going ({where}), and stopped it; {_ADVICE}"
+    return ""
+
+
+def _end(run: RunStatus) -> str:
+    if run.cause is None:
+        return headline(run)
+    why = f"run {run.number} failed: {failure.explain(run.cause)[0]}"
+    return "; ".join(filter(None, [why, exhausted(run)]))
+
+
+def fault_words(fault: Fault) -> str:
+    """Say that a parser failed."""
+    return f"mwmagic's {fault.parser} parser failed and left something out: {fault.error}"
+
+
+def hidden_words(count: int) -> str:
+    """Say that some lines are not shown because they mean nothing to a user."""
+    return f"{counted(count, 'line')} of framework notices hidden, `--raw` shows them"
+
+
+def left_out_words(count: int) -> str:
+    """Say that some lines are not shown because a page could not keep up with them."""
+    return f"{counted(count, 'line')} left out here; the file has the whole log"
+
+
+def earlier_words(count: int | None) -> str:
+    """Say that some lines are not shown because they come before the last ones."""
+    what = "earlier lines" if count is None else counted(count, "earlier line")
+    return f"... {what} not shown, `--tail 0` shows them"

@@ -7,13 +7,13 @@ import json
 import pytest
 from processes import eventually
 
-from mwmagic.words.parting import LEFT
+from mwmagic.words.run import ENDS_WITH_KERNEL
 
 pytestmark = pytest.mark.slow
 
 DECLARE = "%mw_cluster 2 --no-warm --grace 0.2"
 SLEEP = "%%mw_worker -o run\nimport time\nprint('up', flush=True)\ntime.sleep(600)\n"
-RUNNING = f"run 1: running\n{LEFT}"
+RUNNING = f"run 1: running\n{ENDS_WITH_KERNEL}"
 
 
 def texts(kernel):

@@ -30,13 +30,13 @@ from mwmagic.model.status import (
 )
 from mwmagic.model.symptom import Finding, Symptom
 from mwmagic.words.failure import remark
-from mwmagic.words.parting import parting
 from mwmagic.words.run import (
     again_words,
     axis,
     blame,
     buttons,
     clock,
+    exit_notice,
     fraction,
     headline,
     left,
@@ -378,12 +378,12 @@ def test_every_view_of_a_failure_says_that_its_restarts_had_been_used_up():
     used = "all 2 restarts had been used up"
     assert blame(SPENT)[-1] == f"  This was attempt 3: {used} (--restarts)."
     assert used in header(View(SPENT))["cause"]
-    assert used in parting(SPENT)
+    assert used in exit_notice(SPENT)
     for view in (static.text, static.page):
         assert used in view(SPENT)
     assert blame(STUCK)[-1].startswith("  This was attempt 5: no progress: ")
     once = replace(SPENT, given_up=None)
-    assert not [one for one in (static.page(once), parting(once)) if "used up" in one]
+    assert not [one for one in (static.page(once), exit_notice(once)) if "used up" in one]
 
 
 def test_what_a_run_survives_is_said_in_a_line():
