@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from .exit import Exit
-from .first import diagnose, involves_others
-from .kind import kind
+from .first import diagnose, involves_others, kind
 from .seen import Seen, is_telling, remarks, why_stalled
 
 __all__ = [

@@ -1,16 +1,18 @@
-"""A known failure."""
+"""Known failures: what an entry of the table says, and how it is recognised."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
+from mwmagic.model.symptom import Finding
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-    from mwmagic.model.symptom import Finding
-
-__all__ = ["AT_LINES", "Choice", "Known"]
+__all__ = ["AT_LINES", "Choice", "Known", "pattern", "recognise"]
 
 AT_LINES = "lines"
 """Not an option, but known with them: whether the tasks were at ``same`` or ``different`` lines."""
@@ -92,3 +94,101 @@ class Known:
         """Return what to try, given the run's options: never what is in force."""
         offered = [choice.text for choice in self.choices if choice.applies(options)]
         return "; ".join([self.remedy, *offered])
+
+
+GAP = "..."
+"""The placeholder for any text in a sign."""
+
+GAP_CHARACTERS = 4000
+"""The longest text between two parts of a sign."""
+
+CLASSES = {
+    "{model}": ("Functional", "Model", "Sequential"),
+    "{optimizer}": (
+        "Adadelta",
+        "Adafactor",
+        "Adagrad",
+        "Adam",
+        "AdamW",
+        "Adamax",
+        "Ftrl",
+        "Lamb",
+        "Lion",
+        "LossScaleOptimizer",
+        "Nadam",
+        "RMSprop",
+        "SGD",
+    ),
+    "{layer}": (
+        "Activation",
+        "Add",
+        "AveragePooling[123]D",
+        "BatchNormalization",
+        "Bidirectional",
+        "Concatenate",
+        "Conv[123]D(?:Transpose)?",
+        "Dense",
+        "Dropout",
+        "Embedding",
+        "Flatten",
+        "GRU",
+        "GlobalAveragePooling[123]D",
+        "GlobalMaxPooling[123]D",
+        "InputLayer",
+        "LSTM",
+        "LayerNormalization",
+        "MaxPooling[123]D",
+        "MultiHeadAttention",
+        "Reshape",
+    ),
+}
+"""The names of Keras's classes, as regular expressions: other people's have such methods too."""
+
+
+@cache
+def pattern(sign: str) -> re.Pattern[str]:
+    """Return the regular expression of a sign, with a group for each gap.
+
+    A gap at the end matches the rest of the line, others as little as possible.
+    """
+    head, *tail = map(_escaped, sign.split(GAP))
+    gaps = [rf"(.{{0,{GAP_CHARACTERS}}}?){part}" if part else r"([^\n]*)" for part in tail]
+    return re.compile(head + "".join(gaps), re.DOTALL)
+
+
+def _escaped(text: str) -> str:
+    """Return the regular expression of a part of a sign that has no gap."""
+    for name, classes in CLASSES.items():
+        before, found, after = text.partition(name)
+        if found:
+            return f"{_escaped(before)}(?:{'|'.join(classes)}){_escaped(after)}"
+    return re.escape(text)
+
+
+@dataclass(frozen=True)
+class _Match:
+    """An entry that was recognised, and the text in the gaps of its sign."""
+
+    known: Known
+    gaps: tuple[str, ...] = ()
+
+
+def _match(known: Known, evidence: str | Finding) -> _Match | None:
+    if isinstance(evidence, Finding):
+        return _Match(known) if any(one.matches(evidence) for one in known.symptoms) else None
+    for sign in known.signs:
+        match = pattern(sign).search(evidence)
+        if match is not None:
+            return _Match(known, tuple(word.strip() for word in match.groups()))
+    return None
+
+
+def recognise(
+    table: Iterable[Known],
+    evidence: Iterable[str | Finding],
+    options: Mapping[str, str] | None = None,
+) -> _Match | None:
+    """Return the first entry that matches the first conclusive piece of evidence."""
+    entries = [known for known in table if known.possible(options or {})]
+    found = (_match(known, one) for one in evidence for known in entries)
+    return next((match for match in found if match is not None), None)

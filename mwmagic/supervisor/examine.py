@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Protocol
 
 from mwmagic.diagnosis import why_stalled
-from mwmagic.diagnosis.stacks import parse, positions
+from mwmagic.diagnosis.seen import parse, positions
 from mwmagic.model.cause import Stall
 from mwmagic.model.position import Examination, Whereabouts
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mwmagic.diagnosis import Seen
-    from mwmagic.diagnosis.stacks import Stack
+    from mwmagic.diagnosis.seen import Stack
     from mwmagic.logs.guard import Guard
     from mwmagic.model.cause import Remark
     from mwmagic.model.position import Position

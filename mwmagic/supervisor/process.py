@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from mwmagic.diagnosis.stacks import Stack
+    from mwmagic.diagnosis.seen import Stack
     from mwmagic.logs.frame import Frame
     from mwmagic.logs.guard import Guard
     from mwmagic.logs.progress import Update

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from mwmagic.diagnosis import Exit, Seen
-    from mwmagic.diagnosis.stacks import Stack
+    from mwmagic.diagnosis.seen import Stack
     from mwmagic.engines.channel import Channel
     from mwmagic.logs.guard import Guard
     from mwmagic.model.cluster import Task

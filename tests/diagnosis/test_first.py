@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from mwmagic.diagnosis import Exit, diagnose, kind
-from mwmagic.diagnosis.kind import is_consequence
-from mwmagic.diagnosis.known import Known
-from mwmagic.diagnosis.signs import recognise
+from mwmagic.diagnosis.first import is_consequence
+from mwmagic.diagnosis.known import Known, recognise
 from mwmagic.diagnosis.table import ENTRIES, KNOWN, REMARKS, STALLS
 from mwmagic.gang import FailureKind
 from mwmagic.model.cause import Cause

@@ -15,7 +15,7 @@ from provocations import CASES, GANG, NOTED, PLAIN, STUCK
 
 from mwmagic import Cluster
 from mwmagic.diagnosis import Exit, diagnose
-from mwmagic.diagnosis.signs import recognise
+from mwmagic.diagnosis.known import recognise
 from mwmagic.diagnosis.table import ENTRIES
 from mwmagic.errors import WorkerFailed
 from mwmagic.model.symptom import Finding, Symptom

@@ -10,8 +10,8 @@ import sys
 import pytest
 from provocations import LACKING
 
+from mwmagic.diagnosis.known import pattern, recognise
 from mwmagic.diagnosis.migration import REMOVED
-from mwmagic.diagnosis.signs import pattern, recognise
 from mwmagic.diagnosis.table import KNOWN
 
 FAILING = """

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from mwmagic.diagnosis import Exit, diagnose, kind, remarks
-from mwmagic.diagnosis.stacks import parse
+from mwmagic.diagnosis.seen import parse
 from mwmagic.engines.channel import Channel
 from mwmagic.logs import failure, prints
 from mwmagic.logs.drafts import Drafts

@@ -10,7 +10,7 @@ import pytest
 from golden import GOLDEN, golden
 
 import mwmagic
-from mwmagic.diagnosis.signs import recognise
+from mwmagic.diagnosis.known import recognise
 from mwmagic.diagnosis.table import ENTRIES, REMARKS
 from mwmagic.model.cause import Remark
 from mwmagic.model.symptom import Finding, Symptom
