@@ -26,8 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mwmagic import runs
-from mwmagic.model.cause import Cause
-from mwmagic.model.symptom import Finding, Symptom
+from mwmagic.model.findings import Cause, Finding, Symptom
 from mwmagic.words import headline
 
 from .case import Case, Line

@@ -23,9 +23,8 @@ import psutil
 
 from mwmagic.client.starting import declared, start_supervisor
 from mwmagic.engines.limit import within
-from mwmagic.model.messages import MESSAGE_BYTES, VERSION, decode, encode
+from mwmagic.model.messages import MESSAGE_BYTES, VERSION, Start, decode, encode
 from mwmagic.model.options import ClusterOptions
-from mwmagic.model.start import Start
 from mwmagic.supervisor.supervisor import Supervisor
 
 from .case import Case, Line

@@ -161,7 +161,7 @@ class WorkerFailed(RunFailed):
     run : object, optional
         The run that ended, as `mwmagic.Run`.
     cause : object, optional
-        The first failure, as `mwmagic.model.cause.Cause`.
+        The first failure, as `mwmagic.model.findings.Cause`.
     """
 
     def __init__(self, message: str, *, run: object = None, cause: object = None) -> None:

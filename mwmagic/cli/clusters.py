@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from mwmagic.client.cluster import end, running
 from mwmagic.client.lookup import unreachable
 from mwmagic.errors import NoCluster
-from mwmagic.model.text import counted
+from mwmagic.model.values import counted
 from mwmagic.words.host import idle_words, jobs_words, left_words
 from mwmagic.words.run import headline, longest
 

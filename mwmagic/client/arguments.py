@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from mwmagic.errors import ClusterError
 from mwmagic.frameworks import FRAMEWORKS
 from mwmagic.model.cluster import Task
-from mwmagic.model.misspelling import meant
-from mwmagic.model.option import read_setting
+from mwmagic.model.option import meant, read_setting
 from mwmagic.model.options import OPTIONS
 
 if TYPE_CHECKING:

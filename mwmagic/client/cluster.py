@@ -16,8 +16,7 @@ from mwmagic.frameworks import tf_config
 from mwmagic.frameworks.requirements import check_installed
 from mwmagic.model.cluster import ClusterSpec, Task, TaskName, find_task
 from mwmagic.model.machine import MachineStatus
-from mwmagic.model.options import OPTIONS, ClusterOptions
-from mwmagic.model.signature import parameters, signature
+from mwmagic.model.options import OPTIONS, ClusterOptions, parameters, signature
 from mwmagic.model.status import RunState
 from mwmagic.record.paths import expanded
 
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from types import TracebackType
 
-    from mwmagic.model.fetch import Fetch
+    from mwmagic.model.machine import Fetch
     from mwmagic.model.messages import Message
 
     from .ending import Ending
@@ -310,7 +309,7 @@ class Cluster:
         overwrite : bool
             Whether it replaces what is there.
         told : callable, optional
-            Called with the `mwmagic.model.fetch.Fetch` while it is on its way.
+            Called with the `mwmagic.model.machine.Fetch` while it is on its way.
 
         Returns
         -------

@@ -16,8 +16,8 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from mwmagic import errors
-from mwmagic.model.fetch import Fetch
 from mwmagic.model.live import What
+from mwmagic.model.machine import Fetch, Placing
 from mwmagic.model.messages import (
     MESSAGE_BYTES,
     REPLIES,
@@ -29,7 +29,6 @@ from mwmagic.model.messages import (
     decode,
     encode,
 )
-from mwmagic.model.placement import Placing
 
 if TYPE_CHECKING:
     from collections.abc import Callable

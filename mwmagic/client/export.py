@@ -17,7 +17,7 @@ from mwmagic.gang import Role, roles
 from mwmagic.logs.terminal import printable
 from mwmagic.model.cluster import ClusterSpec
 from mwmagic.model.options import ClusterOptions
-from mwmagic.model.text import counted
+from mwmagic.model.values import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -15,7 +15,7 @@ from mwmagic.logs.lines import LINE_CHARACTERS, Fold, Hidden
 from mwmagic.logs.terminal import plain
 from mwmagic.model.cluster import find_task
 from mwmagic.model.option import read_count
-from mwmagic.model.text import encodable
+from mwmagic.model.values import encodable
 from mwmagic.model.variables import ANNOUNCED
 from mwmagic.record import TaskPaths
 from mwmagic.words.run import earlier_words, fault_words, hidden_words
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
     from mwmagic.logs.lines import LogLine
     from mwmagic.model.cluster import TaskName
-    from mwmagic.model.fault import Fault
-    from mwmagic.model.status import TaskStatus
+    from mwmagic.model.status import Fault, TaskStatus
     from mwmagic.record import Record
 
     from .run import Run

@@ -17,9 +17,9 @@ from mwmagic.errors import (
     WorkerFailed,
 )
 from mwmagic.model.cluster import TaskName, find_task
+from mwmagic.model.findings import Examination
 from mwmagic.model.option import check_seconds
 from mwmagic.model.options import OPTIONS
-from mwmagic.model.position import Examination
 from mwmagic.model.status import RunState, RunStatus, TaskState
 from mwmagic.record import Record
 from mwmagic.record.metrics import data_frame
@@ -32,7 +32,7 @@ from .connection import CLOSE_SECONDS, REPLY_SECONDS
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from mwmagic.model.cause import Cause
+    from mwmagic.model.findings import Cause
 
     from .cluster import Cluster
     from .connection import Connection

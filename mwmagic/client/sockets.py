@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mwmagic.errors import ClusterError, SupervisorError
-from mwmagic.model.text import encodable
+from mwmagic.model.values import encodable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,9 +18,9 @@ from mwmagic import errors
 from mwmagic.frameworks import framework_for
 from mwmagic.frameworks.environment import set_by_user
 from mwmagic.logs.frame import FRAME
-from mwmagic.model.module import package_of
+from mwmagic.model.messages import Start
 from mwmagic.model.options import ClusterOptions
-from mwmagic.model.start import Start
+from mwmagic.model.ownership import package_of
 from mwmagic.record.paths import expanded
 
 from . import sockets

@@ -12,7 +12,7 @@ from mwmagic.client.inside import listen
 from mwmagic.errors import MwmagicError
 from mwmagic.logs.guard import Guard
 from mwmagic.model.status import RunState
-from mwmagic.model.text import encodable
+from mwmagic.model.values import encodable
 from mwmagic.words.run import ENDS_WITH_KERNEL, fault_words, headline, words
 
 from .feed import Feed

@@ -11,7 +11,7 @@ from mwmagic.logs.guard import Guard
 from mwmagic.logs.lines import LogLine, Mark, shortened
 from mwmagic.logs.terminal import clipped
 from mwmagic.model.status import TaskState
-from mwmagic.model.text import encodable, sendable
+from mwmagic.model.values import encodable, sendable
 from mwmagic.record import RunPaths
 from mwmagic.words.run import axis, fault_words, left_out_words
 

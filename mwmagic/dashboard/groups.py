@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mwmagic.words.run import tone
 
 if TYPE_CHECKING:
-    from mwmagic.model.host import HostStatus
+    from mwmagic.model.machine import HostStatus
     from mwmagic.model.status import RunStatus, TaskStatus
 
 __all__ = ["HostGroup", "folded", "grouped"]

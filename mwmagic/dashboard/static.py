@@ -7,7 +7,7 @@ import html
 import time
 from typing import TYPE_CHECKING
 
-from mwmagic.model.text import encodable
+from mwmagic.model.values import encodable
 from mwmagic.words.host import host_progress, host_tone, host_usage, host_words
 from mwmagic.words.run import (
     axis,

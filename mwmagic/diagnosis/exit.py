@@ -10,8 +10,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.logs.failure import find, origins, raised_at, reported
-from mwmagic.model.cause import Location, Origin, Peer
-from mwmagic.model.symptom import Finding, Symptom
+from mwmagic.model.findings import Finding, Location, Origin, Peer, Symptom
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

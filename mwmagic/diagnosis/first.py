@@ -20,8 +20,7 @@ from mwmagic.frameworks.patterns import collected, either
 from mwmagic.gang import FailureKind
 from mwmagic.logs.frame import Ours
 from mwmagic.logs.noise import Noise
-from mwmagic.model.cause import Cause
-from mwmagic.model.symptom import Finding, Symptom
+from mwmagic.model.findings import Cause, Finding, Symptom
 from mwmagic.model.variables import ANNOUNCED
 
 from .known import recognise
@@ -30,7 +29,7 @@ from .table import AT_LINES, KNOWN
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from mwmagic.model.cause import Peer
+    from mwmagic.model.findings import Peer
 
     from .exit import Exit
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from mwmagic.model.symptom import Finding
+from mwmagic.model.findings import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

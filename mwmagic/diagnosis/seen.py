@@ -16,10 +16,8 @@ from typing import TYPE_CHECKING
 from mwmagic.frameworks.patterns import alternatives, collected, either
 from mwmagic.logs.frame import Frame
 from mwmagic.logs.phases import Phase
-from mwmagic.model.cause import Remark
+from mwmagic.model.findings import Finding, Position, Remark, Symptom, Whereabouts
 from mwmagic.model.ownership import is_users
-from mwmagic.model.position import Position, Whereabouts
-from mwmagic.model.symptom import Finding, Symptom
 
 from .known import pattern, recognise
 from .table import REMARKS, STALLS

@@ -13,7 +13,7 @@ import signal
 from errno import ENOSPC
 
 from mwmagic.gang import Policy
-from mwmagic.model.symptom import Finding, Symptom
+from mwmagic.model.findings import Finding, Symptom
 from mwmagic.model.variables import RESUME_CODE
 
 from .known import AT_LINES, Choice, Known

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from mwmagic.errors import ClusterError
-from mwmagic.model.placement import spread
+from mwmagic.model.machine import spread
 
 from .bridge import Bridge, SocketLink, check_ray
 from .engine import Host, agent_command

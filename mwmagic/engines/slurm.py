@@ -9,8 +9,8 @@ import time
 from typing import TYPE_CHECKING, ClassVar
 
 from mwmagic.errors import ClusterError
-from mwmagic.model.placement import spread
-from mwmagic.model.text import counted
+from mwmagic.model.machine import spread
+from mwmagic.model.values import counted
 
 from .engine import Host, agent_command
 from .job import Job, placed_tasks

@@ -10,8 +10,8 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from mwmagic.model.fault import Fault
-from mwmagic.model.text import encodable
+from mwmagic.model.status import Fault
+from mwmagic.model.values import encodable
 
 if TYPE_CHECKING:
     from collections.abc import Callable

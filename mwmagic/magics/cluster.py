@@ -8,7 +8,7 @@ from mwmagic.client.arguments import add_cluster_options, typed
 from mwmagic.client.cluster import Cluster
 from mwmagic.client.inside import serve
 from mwmagic.errors import BadArguments, ClusterError, RunActive
-from mwmagic.model.repetition import Change, Outcome, Repetition, repeat
+from mwmagic.model.options import Change, Outcome, Repetition, repeat
 from mwmagic.words.host import crowded_words, jobs_words
 
 from .magic import magic

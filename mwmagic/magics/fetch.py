@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from pathlib import Path
 
-    from mwmagic.model.fetch import Fetch
+    from mwmagic.model.machine import Fetch
 
     from .session import Session
 

@@ -14,7 +14,7 @@ from mwmagic.client.live.telling import Telling, Voice
 from mwmagic.errors import BadArguments, NoRun, WaitInterrupted
 from mwmagic.model.cluster import TYPES, Task, find_task
 from mwmagic.model.option import read_count
-from mwmagic.model.text import counted
+from mwmagic.model.values import counted
 from mwmagic.words.live import (
     debug_words,
     flawless_words,

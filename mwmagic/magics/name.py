@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mwmagic.model.options import OPTIONS
-from mwmagic.model.text import encodable
+from mwmagic.model.values import encodable
 from mwmagic.model.variables import SESSION
 
 if TYPE_CHECKING:

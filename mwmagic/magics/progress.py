@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from IPython.display import display
 
-from mwmagic.model.text import encodable
+from mwmagic.model.values import encodable
 from mwmagic.words.run import line, remarks, waiting_words
 
 if TYPE_CHECKING:

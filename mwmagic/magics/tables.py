@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, overload
 
 from mwmagic.dashboard.static import page, text
-from mwmagic.model.text import counted
+from mwmagic.model.values import counted
 
 if TYPE_CHECKING:
     from mwmagic.model.status import RunStatus

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from mwmagic.errors import ClusterError
 
-from .text import counted
+from .values import counted
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -9,11 +9,15 @@ package.
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.agent import wire
 from mwmagic.agent.wire import COMMANDS, EVENTS, MESSAGE_BYTES, VERSION, LineBuffer, encode
 from mwmagic.errors import MessageError
+
+from .options import ClusterOptions
 
 if TYPE_CHECKING:
     from mwmagic.agent.wire import Fields
@@ -27,6 +31,7 @@ __all__ = [
     "VERSION",
     "LineBuffer",
     "Message",
+    "Start",
     "check",
     "decode",
     "encode",
@@ -112,3 +117,32 @@ def check(message: Message, table: dict[str, Fields]) -> Message:
     if fault:
         raise MessageError(fault)
     return message
+
+
+@dataclass(frozen=True)
+class Start:
+    """A cluster's declaration, and what only its owner can know.
+
+    Parameters
+    ----------
+    options : ClusterOptions
+        The declaration.
+    env : mapping of str to str
+        The environment that workers inherit: the owner's, with the declared variables.
+    warm : bool
+        Whether to keep a warm process: the user wants one, and the framework is installed.
+    """
+
+    options: ClusterOptions
+    env: dict[str, str] = field(default_factory=dict)
+    warm: bool = False
+
+    def as_line(self) -> str:
+        """Return one line of JSON."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_line(cls, line: str) -> Start:
+        """Parse what `as_line` returned."""
+        values = json.loads(line)
+        return cls(**{**values, "options": ClusterOptions.from_json(values["options"])})

@@ -7,18 +7,20 @@ import operator
 import re
 import shlex
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.errors import ClusterError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
 __all__ = [
     "Option",
     "Repeated",
     "check_seconds",
+    "meant",
     "read_count",
     "read_duration",
     "read_list",
@@ -269,3 +271,14 @@ _ALLOWED = {
     tuple: "texts that are not blank",
     dict: "a mapping from the names of variables to their values",
 }
+
+
+CLOSE_LIMIT = 0.65
+"""How alike two names must be, from 0 to 1, for one to be a misspelling of the other."""
+
+
+def meant(name: str, known: Collection[str]) -> str | None:
+    """Return the known name that `name` begins, or else the one most like it, if any is."""
+    begun = [one for one in known if one.startswith(name)]
+    found = begun or get_close_matches(name, known, 1, CLOSE_LIMIT)
+    return found[0] if found else None

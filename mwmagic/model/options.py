@@ -1,25 +1,40 @@
-"""A cluster's declaration: every option is declared once, here."""
+"""A cluster's declaration: every option is declared once, here.
+
+`repeat` says what a repeated declaration does to the running cluster, and `signature` and
+`parameters` show the options in Python's terms.
+"""
 
 from __future__ import annotations
 
+import textwrap
 import types
 from dataclasses import MISSING, asdict, dataclass, field, fields, replace
+from enum import Enum
 from functools import cached_property
+from inspect import Parameter, Signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 
 from mwmagic.errors import ClusterError
 
 from .cluster import Task, make_tasks
-from .misspelling import meant
-from .module import is_module_name
-from .option import Option, Repeated, read_duration, read_words
+from .option import Option, Repeated, meant, read_duration, read_words
+from .ownership import is_module_name
 from .variables import KERAS_MODES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["OPTIONS", "ClusterOptions"]
+__all__ = [
+    "OPTIONS",
+    "Change",
+    "ClusterOptions",
+    "Outcome",
+    "Repetition",
+    "parameters",
+    "repeat",
+    "signature",
+]
 
 
 def _option(default: object, help: str, repeated: Repeated, **facts: Any) -> Any:  # noqa: A002, ANN401 - it makes a field
@@ -29,6 +44,9 @@ def _option(default: object, help: str, repeated: Repeated, **facts: Any) -> Any
         return field(default_factory=dict, metadata=given)
     return field(default=default, metadata=given)
 
+
+_TEXT_COLUMNS = 92
+"""The width of the options in a docstring."""
 
 _ENGINES: dict[str, Any] = {"configurable": True, "engines": True}
 
@@ -369,3 +387,120 @@ def _options() -> dict[str, Option]:
 
 OPTIONS = _options()
 """Every option of a cluster, by name."""
+
+
+def signature() -> Signature:
+    """Return the signature of a callable that takes the options, all but the first by keyword."""
+    first, *others = OPTIONS.values()
+    return Signature(
+        [
+            Parameter(
+                option.name,
+                Parameter.POSITIONAL_OR_KEYWORD if option is first else Parameter.KEYWORD_ONLY,
+                default=option.default,
+                annotation=option.annotation,
+            )
+            for option in (first, *others)
+        ]
+    )
+
+
+def parameters() -> str:
+    """Return the options as entries of a docstring's Parameters section."""
+    entries = (
+        f"{option.name} : {option.annotation.replace(' | ', ' or ')}, default {option.default!r}\n"
+        + textwrap.indent(textwrap.fill(option.help, _TEXT_COLUMNS), "    ")
+        for option in OPTIONS.values()
+    )
+    return textwrap.indent("\n".join(entries), "    ")
+
+
+class Outcome(Enum):
+    """What becomes of the running cluster."""
+
+    REUSE = "reuse"
+    UPDATE = "update"
+    REPLACE = "replace"
+
+
+@dataclass(frozen=True)
+class Change:
+    """One option whose value changes."""
+
+    name: str
+    old: Any
+    new: Any
+
+
+@dataclass(frozen=True)
+class Repetition:
+    """The effect of a repeated declaration.
+
+    Parameters
+    ----------
+    outcome : Outcome
+        What becomes of the running cluster.
+    options : ClusterOptions
+        The options afterwards.
+    changes : tuple of Change
+        What is updated, or why the cluster must be replaced.
+    """
+
+    outcome: Outcome
+    options: ClusterOptions
+    changes: tuple[Change, ...] = ()
+
+
+def repeat(
+    running: ClusterOptions,
+    typed: Mapping[str, Any],
+    defaults: Mapping[str, Any],
+    before: Mapping[str, Any],
+) -> Repetition:
+    """Decide what a repeated declaration does.
+
+    With a number of workers it describes the whole cluster; without one, it
+    changes the options that were typed and keeps the others. Whatever was typed
+    always takes effect, and so does a default that was changed since, in a
+    declaration of the whole cluster.
+    """
+    whole = "workers" in typed
+    if whole:
+        typed = {**_changed(before, defaults), **typed}
+    same = {name: getattr(running, name) for name in _named(Repeated.IGNORED)}
+    base = defaults if whole else {**running.as_json()}
+    env = {} if whole else running.env
+    asked = {**typed, "env": {**env, **typed.get("env", {})}}
+    wanted = ClusterOptions(**{**base, **asked, **same})
+    compared = [one.name for one in OPTIONS.values() if _must_match(one, typed, whole=whole)]
+    conflicts = _changes(running, wanted, compared)
+    if conflicts:
+        return Repetition(Outcome.REPLACE, wanted, conflicts)
+    updates = {name: getattr(wanted, name) for name in _named(Repeated.UPDATE) if name in typed}
+    if "env" in updates:
+        updates["env"] = {**running.env, **wanted.env}
+    updated = running.updated(updates)
+    changes = _changes(running, updated, list(updates))
+    return Repetition(Outcome.UPDATE if changes else Outcome.REUSE, updated, changes)
+
+
+def _changed(before: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the defaults that are not what they were."""
+    own = {name: one.default for name, one in OPTIONS.items()}
+    return {name: value for name, value in defaults.items() if value != {**own, **before}[name]}
+
+
+def _named(repeated: Repeated) -> list[str]:
+    return [one.name for one in OPTIONS.values() if one.repeated is repeated]
+
+
+def _must_match(option: Option, typed: Mapping[str, Any], *, whole: bool) -> bool:
+    """Return whether a different value of an option requires a new cluster."""
+    if option.repeated is Repeated.MUST_MATCH:
+        return whole or option.name in typed
+    return option.repeated is Repeated.MUST_MATCH_IF_TYPED and option.name in typed
+
+
+def _changes(old: ClusterOptions, new: ClusterOptions, names: list[str]) -> tuple[Change, ...]:
+    changes = (Change(name, getattr(old, name), getattr(new, name)) for name in names)
+    return tuple(change for change in changes if change.old != change.new)

@@ -1,4 +1,4 @@
-"""Whose code a file is: the user's, mwmagic's, or what is installed.
+"""Whose code a file is: the user's, mwmagic's, or what is installed; and names of modules.
 
 A worker asks this as it exits, when importing `re` could import modules of the user's that have the
 names of Python's own.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import posixpath
 
-__all__ = ["attribute", "file_of", "is_ours", "is_users"]
+__all__ = ["attribute", "file_of", "is_module_name", "is_ours", "is_users", "package_of"]
 
 _ROOMS = ("agent", "frameworks", "model", "repairs", "worker")
 """The rooms that run inside a worker."""
@@ -51,10 +51,11 @@ def is_ours(file: str) -> bool:
     A project of the user's may lie in a folder of that name and have rooms of the same names.
     """
     folder, _, name = file.removesuffix(".py").rpartition("/")
-    home, _, room = folder.rpartition("/")
     if not file.endswith(".py") or not name.replace("_", "a").isalnum():
         return False
-    return _is_home(home) if room in _ROOMS else name == "keras" and _is_home(folder)
+    room, wing = folder.rpartition("/"), folder.rpartition("/")[0].rpartition("/")
+    inside = any(name in _ROOMS and _is_home(home) for home, _, name in (room, wing))
+    return inside or (name == "keras" and _is_home(folder))
 
 
 def _is_home(folder: str) -> bool:
@@ -92,3 +93,13 @@ def is_users(file: str, script: str = "") -> bool:
     folder = posixpath.dirname(script).rstrip("/")
     inside = file[len(folder) :] if folder and file.startswith(f"{folder}/") else file
     return file == script or not _is_installed(inside)
+
+
+def is_module_name(text: str) -> bool:
+    """Return whether a text may be the name of a module, as ``import`` has it."""
+    return all(part.isidentifier() for part in text.split("."))
+
+
+def package_of(module: str) -> str:
+    """Return the topmost package of a module's name, or the name itself."""
+    return module.partition(".")[0]

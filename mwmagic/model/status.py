@@ -6,15 +6,19 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Literal
 
-from .cause import Cause, Remark, Stall  # noqa: TC001 - read to know how a status is read back
-from .fault import Fault  # noqa: TC001 - read to know how a status is read back
-from .host import HostStatus  # noqa: TC001 - read to know how a status is read back
+from .findings import (  # noqa: TC001 - read to know how a status is read back
+    Cause,
+    Finding,
+    Remark,
+    Stall,
+)
+from .machine import HostStatus  # noqa: TC001 - read to know how a status is read back
 from .stored import Measured, Stored
-from .symptom import Finding  # noqa: TC001 - read to know how a status is read back
 
 __all__ = [
     "STUCK_TRIES",
     "Delay",
+    "Fault",
     "GivenUp",
     "Importing",
     "LastRaised",
@@ -29,6 +33,23 @@ __all__ = [
     "TaskStatus",
     "UpdateKind",
 ]
+
+
+@dataclass(frozen=True)
+class Fault(Stored):
+    """An exception that a parser raised.
+
+    Parameters
+    ----------
+    parser : str
+        The parser's name.
+    error : str
+        The exception, with the line of code that raised it.
+    """
+
+    parser: str = ""
+    error: str = ""
+
 
 PhaseName = Literal["starting", "server", "waiting", "connected", "training"]
 """The furthest milestone of a task's start-up."""

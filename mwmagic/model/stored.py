@@ -10,7 +10,7 @@ from functools import cache
 from types import NoneType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
-from .numbers import decoded, encoded
+from .values import decoded, encoded
 
 if TYPE_CHECKING:
     from collections.abc import Callable

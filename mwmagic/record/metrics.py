@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.errors import NoRun, NotInstalled
-from mwmagic.model.numbers import decoded, encoded, encoded_all
+from mwmagic.model.values import decoded, encoded, encoded_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

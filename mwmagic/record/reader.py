@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from mwmagic.errors import ClusterError, NoRun
 from mwmagic.model.cluster import Task, TaskName, find_task
+from mwmagic.model.findings import Examination
 from mwmagic.model.live import KeptCell
-from mwmagic.model.position import Examination
 from mwmagic.model.status import RunStatus
 
 from .metrics import history, metrics

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from shutil import rmtree
 from typing import TYPE_CHECKING, Any
 
-from mwmagic.model.text import finite
+from mwmagic.model.values import finite
 
 from .file import keep_from_git, make_private, replace, reserve, save_new
 from .latest import Latest
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mwmagic.model.cluster import Task
+    from mwmagic.model.findings import Examination
     from mwmagic.model.live import KeptCell
-    from mwmagic.model.position import Examination
 
     from .paths import TaskPaths
 

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from mwmagic.errors import MwmagicError
-from mwmagic.model.start import Start
+from mwmagic.model.messages import Start
 
 from . import orphans
 from .supervisor import Supervisor

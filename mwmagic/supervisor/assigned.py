@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from mwmagic.frameworks.environment import is_settable
-from mwmagic.model.module import package_of
+from mwmagic.model.ownership import package_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mwmagic.model.cluster import ClusterSpec, Task
+    from mwmagic.model.messages import Start
     from mwmagic.model.options import ClusterOptions
-    from mwmagic.model.start import Start
 
 __all__ = ["base_environment", "task_environment"]
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from mwmagic.diagnosis import why_stalled
 from mwmagic.diagnosis.seen import parse, positions
-from mwmagic.model.cause import Stall
-from mwmagic.model.position import Examination, Whereabouts
+from mwmagic.model.findings import Examination, Stall, Whereabouts
 
 from .watchdog import Watchdog
 
@@ -20,8 +19,7 @@ if TYPE_CHECKING:
     from mwmagic.diagnosis import Seen
     from mwmagic.diagnosis.seen import Stack
     from mwmagic.logs.guard import Guard
-    from mwmagic.model.cause import Remark
-    from mwmagic.model.position import Position
+    from mwmagic.model.findings import Position, Remark
 
     from .process import TaskProcess
 

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from mwmagic.diagnosis import Exit
     from mwmagic.logs.guard import Guard
-    from mwmagic.model.cause import Cause
     from mwmagic.model.cluster import Task
+    from mwmagic.model.findings import Cause
     from mwmagic.model.options import ClusterOptions
     from mwmagic.record import RunDirectory
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mwmagic.engines.channel import Channel
-    from mwmagic.model.fetch import Fetch
+    from mwmagic.model.machine import Fetch
 
 __all__ = ["Fetches", "destination"]
 

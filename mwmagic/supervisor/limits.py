@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mwmagic.model.cause import Remark
-from mwmagic.model.symptom import Finding, Symptom
+from mwmagic.model.findings import Finding, Remark, Symptom
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

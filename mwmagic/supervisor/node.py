@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from mwmagic.agent.wire import AGENT_LOST, NOT_STARTED
 from mwmagic.engines.channel import Channel
 from mwmagic.errors import ClusterError, MwmagicError, SupervisorError
+from mwmagic.model.findings import Finding, Symptom
 from mwmagic.model.machine import Machine, MachineStatus, Warm
-from mwmagic.model.symptom import Finding, Symptom
 from mwmagic.words.host import interface_words
 
 from .copies import Copy, Logs

@@ -16,9 +16,8 @@ from mwmagic.engines.limit import within
 from mwmagic.errors import MwmagicError, SupervisorError
 from mwmagic.frameworks import framework_for
 from mwmagic.model.cluster import CHIEF, ClusterSpec
-from mwmagic.model.fetch import Fetch
-from mwmagic.model.placement import Placing, spread
-from mwmagic.model.text import counted
+from mwmagic.model.machine import Fetch, Placing, spread
+from mwmagic.model.values import counted
 
 from . import orphans
 from .commands import worker_command
@@ -34,9 +33,8 @@ if TYPE_CHECKING:
     from mwmagic.engines.channel import Channel
     from mwmagic.model.cluster import Task
     from mwmagic.model.machine import MachineStatus
-    from mwmagic.model.messages import Message
+    from mwmagic.model.messages import Message, Start
     from mwmagic.model.options import ClusterOptions
-    from mwmagic.model.start import Start
 
     from .order import Order
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mwmagic.model.cluster import ClusterSpec, Task
+    from mwmagic.model.messages import Start
     from mwmagic.model.options import ClusterOptions
-    from mwmagic.model.start import Start
 
     from .node import Node
 

@@ -11,7 +11,7 @@ from mwmagic.agent.wire import AGENT_LOST
 from mwmagic.diagnosis import Exit, Seen
 from mwmagic.model import variables
 from mwmagic.model.status import LastRaised, Reached, Rest, TaskState, TaskStatus
-from mwmagic.model.text import sendable
+from mwmagic.model.values import sendable
 
 from .output import Output
 
@@ -24,10 +24,9 @@ if TYPE_CHECKING:
     from mwmagic.logs.guard import Guard
     from mwmagic.logs.progress import Update
     from mwmagic.model.cluster import Task
+    from mwmagic.model.findings import Finding, Whereabouts
     from mwmagic.model.messages import Message
-    from mwmagic.model.position import Whereabouts
     from mwmagic.model.status import Importing, Question
-    from mwmagic.model.symptom import Finding
     from mwmagic.record import TaskPaths
 
     from .examine import Dump

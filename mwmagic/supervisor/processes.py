@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from mwmagic import gang as g
 from mwmagic.frameworks import framework_for
 from mwmagic.model import variables
-from mwmagic.model.cause import Remark
+from mwmagic.model.findings import Finding, Remark, Symptom
 from mwmagic.model.status import Importing, TaskState
-from mwmagic.model.symptom import Finding, Symptom
 
 from .process import TaskProcess
 

@@ -7,7 +7,7 @@ import secrets
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.errors import ClusterError, SupervisorError
-from mwmagic.model.obstacle import Obstacle
+from mwmagic.model.machine import Obstacle
 from mwmagic.words.host import reach_words
 
 if TYPE_CHECKING:

@@ -7,9 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from mwmagic.agent.wire import parsed
 from mwmagic.logs.progress import Update
-from mwmagic.model.module import is_module_name
-from mwmagic.model.numbers import METRICS_LIMIT, NAME_CHARACTERS, REPORT_BYTES, decoded, decoded_all
-from mwmagic.model.text import encodable
+from mwmagic.model.ownership import is_module_name
+from mwmagic.model.values import (
+    METRICS_LIMIT,
+    NAME_CHARACTERS,
+    REPORT_BYTES,
+    decoded,
+    decoded_all,
+    encodable,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

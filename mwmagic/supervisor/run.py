@@ -14,8 +14,8 @@ from mwmagic.agent.wire import parsed
 from mwmagic.diagnosis import involves_others, remarks
 from mwmagic.errors import MwmagicError, NoRun, SupervisorError
 from mwmagic.logs.guard import Guard
-from mwmagic.model.host import several
-from mwmagic.model.position import Whereabouts
+from mwmagic.model.findings import Whereabouts
+from mwmagic.model.machine import several
 from mwmagic.model.status import (
     Delay,
     RunState,
@@ -42,14 +42,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from mwmagic.diagnosis import Exit
-    from mwmagic.model.cause import Cause, Remark
     from mwmagic.model.cluster import Task
-    from mwmagic.model.fault import Fault
-    from mwmagic.model.host import HostStatus
-    from mwmagic.model.messages import Message
-    from mwmagic.model.position import Position
-    from mwmagic.model.start import Start
-    from mwmagic.model.status import GivenUp
+    from mwmagic.model.findings import Cause, Position, Remark
+    from mwmagic.model.machine import HostStatus
+    from mwmagic.model.messages import Message, Start
+    from mwmagic.model.status import Fault, GivenUp
     from mwmagic.record import RunDirectory
 
     from .order import Order

@@ -17,7 +17,7 @@ from mwmagic.engines.inlet import Inlet
 from mwmagic.errors import ClusterEnding, ClusterOwned, MwmagicError, SupervisorError
 from mwmagic.model.live import What
 from mwmagic.model.messages import REQUESTS, VERSION, Message, check, decode, encode
-from mwmagic.model.text import encodable
+from mwmagic.model.values import encodable
 from mwmagic.model.variables import SESSION
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from mwmagic import cells as c
 from mwmagic.agent.wire import parsed
 from mwmagic.errors import SupervisorError
+from mwmagic.model.findings import Whereabouts
 from mwmagic.model.live import (
     PARTNERS,
     PROGRAM_CELL,
@@ -21,7 +22,6 @@ from mwmagic.model.live import (
     Raised,
     What,
 )
-from mwmagic.model.position import Whereabouts
 from mwmagic.model.status import LastRaised, LiveStatus, Question
 
 from .packets import check_fits, kind_of, packet_of
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from mwmagic.logs.guard import Guard
     from mwmagic.model.cluster import Task
+    from mwmagic.model.findings import Position
     from mwmagic.model.messages import Message
-    from mwmagic.model.position import Position
     from mwmagic.record import RunDirectory
 
     from .process import TaskProcess

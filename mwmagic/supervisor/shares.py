@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from mwmagic.errors import ClusterError
 from mwmagic.frameworks.environment import thread_environment
-from mwmagic.model.text import counted
+from mwmagic.model.values import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -14,10 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from mwmagic.logs.guard import Guard
-    from mwmagic.model.cause import Stall
     from mwmagic.model.cluster import Task
+    from mwmagic.model.findings import Examination, Position, Stall
     from mwmagic.model.options import ClusterOptions
-    from mwmagic.model.position import Examination, Position
     from mwmagic.record import RunDirectory
 
     from .process import TaskProcess

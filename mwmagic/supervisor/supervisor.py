@@ -24,7 +24,7 @@ from mwmagic.errors import (
 )
 from mwmagic.frameworks import framework_for
 from mwmagic.model.cluster import Task, find_task
-from mwmagic.model.module import package_of
+from mwmagic.model.ownership import package_of
 from mwmagic.model.status import RunState
 from mwmagic.model.stored import as_json
 from mwmagic.record import RunDirectory
@@ -43,9 +43,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from mwmagic.engines import Engine
-    from mwmagic.model.messages import Message
+    from mwmagic.model.messages import Message, Start
     from mwmagic.model.options import ClusterOptions
-    from mwmagic.model.start import Start
 
     from .place import Loss
     from .run import LiveRun

@@ -6,9 +6,9 @@ import time
 from typing import TYPE_CHECKING
 
 from mwmagic.frameworks.environment import differing, is_early, is_settable
+from mwmagic.model.findings import Finding, Symptom
 from mwmagic.model.machine import Warm
-from mwmagic.model.module import package_of
-from mwmagic.model.symptom import Finding, Symptom
+from mwmagic.model.ownership import package_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

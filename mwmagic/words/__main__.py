@@ -8,8 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mwmagic.diagnosis.table import KNOWN, REMARKS, STALLS
-from mwmagic.model.position import Position, Whereabouts
-from mwmagic.model.symptom import Symptom
+from mwmagic.model.findings import Position, Symptom, Whereabouts
 
 from .failure import sentence
 
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from mwmagic.diagnosis.known import Known
-    from mwmagic.model.symptom import Finding
+    from mwmagic.model.findings import Finding
 
 __all__ = ["page"]
 

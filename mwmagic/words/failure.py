@@ -8,16 +8,22 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
-from mwmagic.model.position import Whereabouts
-from mwmagic.model.symptom import Symptom
+from mwmagic.model.findings import Symptom, Whereabouts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from mwmagic.diagnosis.known import Known
-    from mwmagic.model.cause import Cause, Location, Origin, Peer, Remark, Stall
-    from mwmagic.model.position import Position
-    from mwmagic.model.symptom import Finding
+    from mwmagic.model.findings import (
+        Cause,
+        Finding,
+        Location,
+        Origin,
+        Peer,
+        Position,
+        Remark,
+        Stall,
+    )
 
 __all__ = [
     "ended",

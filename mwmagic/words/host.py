@@ -7,9 +7,9 @@ from collections import Counter
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from mwmagic.model import obstacle
+from mwmagic.model import machine
 from mwmagic.model.status import TaskState
-from mwmagic.model.text import counted
+from mwmagic.model.values import counted
 
 from .failure import names_words
 from .run import clock, progress_words, task_words, tone
@@ -17,10 +17,7 @@ from .run import clock, progress_words, task_words, tone
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from mwmagic.model.fetch import Fetch
-    from mwmagic.model.host import HostStatus
-    from mwmagic.model.machine import MachineStatus
-    from mwmagic.model.obstacle import Obstacle
+    from mwmagic.model.machine import Fetch, HostStatus, MachineStatus, Obstacle
     from mwmagic.model.status import Reached, TaskStatus
 
 __all__ = [
@@ -181,13 +178,13 @@ GROUPS_LIMIT = 3
 """How many groups of pairs are told."""
 
 _REASONS = {
-    obstacle.UNRESOLVED: "{source} does not know the name {name} ({error})",
-    obstacle.SILENT: "nothing answers in time: a firewall that drops packets, or another network",
-    obstacle.REFUSED: "{error}, although {target} listens there: a firewall, or the address of "
+    machine.UNRESOLVED: "{source} does not know the name {name} ({error})",
+    machine.SILENT: "nothing answers in time: a firewall that drops packets, or another network",
+    machine.REFUSED: "{error}, although {target} listens there: a firewall, or the address of "
     "another machine",
-    obstacle.UNROUTABLE: "{error}: another network, or a firewall",
-    obstacle.STRANGER: "what answers there is not {target} but a proxy or another machine",
-    obstacle.FAILED: "{error}",
+    machine.UNROUTABLE: "{error}: another network, or a firewall",
+    machine.STRANGER: "what answers there is not {target} but a proxy or another machine",
+    machine.FAILED: "{error}",
 }
 _LOOP = (
     "on {source} the name {name} means {at}, which is {source} itself; Debian's installer writes "
@@ -229,7 +226,7 @@ def _group_words(group: Sequence[Obstacle]) -> str:
     one = group[0]
     sources = names_words(dict.fromkeys(each.source for each in group))
     targets = names_words({f"{each.target} at {each.address}": None for each in group})
-    template = _LOOP if one.loops and one.why != obstacle.UNRESOLVED else _REASONS[one.why]
+    template = _LOOP if one.loops and one.why != machine.UNRESOLVED else _REASONS[one.why]
     host = one.address.rpartition(":")[0]
     reason = template.format(
         source=one.source, target=one.target, name=host, at=", ".join(one.at), error=one.error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mwmagic.model.text import counted
+from mwmagic.model.values import counted
 
 from .failure import names_words
 

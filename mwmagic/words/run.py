@@ -6,9 +6,9 @@ import math
 import time
 from typing import TYPE_CHECKING
 
+from mwmagic.model.findings import Symptom
 from mwmagic.model.status import STUCK_TRIES, GivenUp, RunState, TaskState
-from mwmagic.model.symptom import Symptom
-from mwmagic.model.text import counted
+from mwmagic.model.values import counted
 from mwmagic.model.variables import RESUME_CODE
 
 from . import failure
@@ -17,9 +17,8 @@ from .live import doing_words, session_words
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from mwmagic.model.cause import Cause
-    from mwmagic.model.fault import Fault
-    from mwmagic.model.status import Reached, RunStatus, Setback, TaskStatus
+    from mwmagic.model.findings import Cause
+    from mwmagic.model.status import Fault, Reached, RunStatus, Setback, TaskStatus
 
 __all__ = [
     "ENDS_WITH_KERNEL",

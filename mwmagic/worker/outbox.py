@@ -9,8 +9,7 @@ import time
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from mwmagic.model.numbers import REPORT_BYTES
-from mwmagic.model.text import counted
+from mwmagic.model.values import REPORT_BYTES, counted
 
 from .line import line
 from .values import Values

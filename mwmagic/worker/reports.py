@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from mwmagic.model.numbers import METRICS_LIMIT, NAME_CHARACTERS
-from mwmagic.model.text import counted
+from mwmagic.model.values import METRICS_LIMIT, NAME_CHARACTERS, counted
 
 from .outbox import outbox
 from .values import Values, number

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from mwmagic.model.numbers import NAME_CHARACTERS, encoded
+from mwmagic.model.values import NAME_CHARACTERS, encoded
 from mwmagic.model.variables import ANNOUNCED
 
 if TYPE_CHECKING:

@@ -14,10 +14,9 @@ from mwmagic.dashboard.feed import Feed
 from mwmagic.dashboard.pages import Cursor, Opened
 from mwmagic.dashboard.rows import View
 from mwmagic.dashboard.widget import Widget
-from mwmagic.model.cause import Cause
-from mwmagic.model.host import HostStatus
+from mwmagic.model.findings import Cause, Finding, Symptom
+from mwmagic.model.machine import HostStatus
 from mwmagic.model.status import Reached, RunState, RunStatus, TaskState, TaskStatus
-from mwmagic.model.symptom import Finding, Symptom
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
 

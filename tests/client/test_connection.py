@@ -20,8 +20,8 @@ from mwmagic.client import sockets
 from mwmagic.client.connection import Connection
 from mwmagic.client.starting import start_supervisor
 from mwmagic.errors import ClusterError, MwmagicError, SupervisorError, SupervisorLost
+from mwmagic.model.messages import Start
 from mwmagic.model.options import ClusterOptions
-from mwmagic.model.start import Start
 
 
 class Pretender:

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from mwmagic.dashboard.static import page
 from mwmagic.dashboard.terminal import table
-from mwmagic.model.cause import Stall
+from mwmagic.model.findings import Stall
 from mwmagic.model.status import RunState, RunStatus, TaskState, TaskStatus
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("nothing_survives")]

@@ -22,10 +22,9 @@ from mwmagic.dashboard.rows import View, header, host_row
 from mwmagic.dashboard.series import Key, Point
 from mwmagic.dashboard.static import page, text
 from mwmagic.dashboard.terminal import table
-from mwmagic.model.cause import Cause, Stall
-from mwmagic.model.host import HostStatus
+from mwmagic.model.findings import Cause, Finding, Stall, Symptom
+from mwmagic.model.machine import HostStatus
 from mwmagic.model.status import Reached, RunState, RunStatus, TaskState, TaskStatus
-from mwmagic.model.symptom import Finding, Symptom
 
 NOT_A_TAG = "<b onload=alert(1)>"
 FAILED = TaskStatus(TaskState.ENDED, finding=Finding(Symptom.EXITED, code=1))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from dataclasses import dataclass
 
-from mwmagic.model.symptom import Finding, Symptom
+from mwmagic.model.findings import Finding, Symptom
 
 STRATEGY = """
 import tensorflow as tf

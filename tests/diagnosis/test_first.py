@@ -13,8 +13,7 @@ from mwmagic.diagnosis.first import is_consequence
 from mwmagic.diagnosis.known import Known, recognise
 from mwmagic.diagnosis.table import ENTRIES, KNOWN, REMARKS, STALLS
 from mwmagic.gang import FailureKind
-from mwmagic.model.cause import Cause
-from mwmagic.model.symptom import Finding, Symptom
+from mwmagic.model.findings import Cause, Finding, Symptom
 from mwmagic.words.__main__ import page
 from mwmagic.words.failure import explain
 

@@ -18,7 +18,7 @@ from mwmagic.diagnosis import Exit, diagnose
 from mwmagic.diagnosis.known import recognise
 from mwmagic.diagnosis.table import ENTRIES
 from mwmagic.errors import WorkerFailed
-from mwmagic.model.symptom import Finding, Symptom
+from mwmagic.model.findings import Finding, Symptom
 from mwmagic.words.failure import remark
 
 pytestmark = [pytest.mark.slow, pytest.mark.tensorflow]
@@ -50,7 +50,7 @@ group = Path(sys.argv[1])
 (group / "cgroup.procs").write_text(str(os.getpid()))
 from mwmagic import Cluster
 from mwmagic.errors import WorkerFailed
-from mwmagic.model.symptom import Finding, Symptom
+from mwmagic.model.findings import Finding, Symptom
 from mwmagic.words.failure import remark
 with Cluster(2, warm=False, grace=0.1) as cluster:
     try:

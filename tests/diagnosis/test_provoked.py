@@ -6,7 +6,7 @@ from provocations import CASES, NOTED, PLAIN, STUCK
 
 from mwmagic.diagnosis.migration import REMOVED
 from mwmagic.diagnosis.table import ENTRIES
-from mwmagic.model.symptom import Finding, Symptom
+from mwmagic.model.findings import Finding, Symptom
 
 
 def test_every_sign_is_provoked():

@@ -1,5 +1,5 @@
 from mwmagic.diagnosis.seen import Stack, parse, positions
-from mwmagic.model.position import Position, Whereabouts
+from mwmagic.model.findings import Position, Whereabouts
 
 COLLECTIVE = """Thread 0x00007f3c2a7fc6c0 (most recent call first):
   File "/usr/lib/python3.11/threading.py", line 324 in wait

@@ -18,8 +18,8 @@ from mwmagic.engines import agent_command, engine_for
 from mwmagic.engines.channel import Channel
 from mwmagic.errors import ClusterError, SupervisorError
 from mwmagic.model.cluster import make_tasks
+from mwmagic.model.findings import Symptom
 from mwmagic.model.options import ClusterOptions
-from mwmagic.model.symptom import Symptom
 
 pytestmark = pytest.mark.usefixtures("nothing_survives")
 

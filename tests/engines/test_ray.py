@@ -24,9 +24,9 @@ from mwmagic.engines.channel import Channel
 from mwmagic.engines.delivery import CODE
 from mwmagic.errors import ClusterError, SupervisorError
 from mwmagic.model.cluster import make_tasks
+from mwmagic.model.findings import Symptom
 from mwmagic.model.machine import Machine
 from mwmagic.model.options import ClusterOptions
-from mwmagic.model.symptom import Symptom
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("rays", "nothing_survives", "idle")]
 

@@ -28,9 +28,9 @@ from mwmagic.engines.channel import Channel
 from mwmagic.engines.delivery import CODE
 from mwmagic.errors import ClusterError, WorkerFailed
 from mwmagic.model.cluster import make_tasks
+from mwmagic.model.findings import Symptom
 from mwmagic.model.machine import Machine
 from mwmagic.model.options import ClusterOptions
-from mwmagic.model.symptom import Symptom
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("slurm", "nothing_survives", "idle")]
 

@@ -22,8 +22,8 @@ from mwmagic.engines import engine_for
 from mwmagic.engines.channel import Channel
 from mwmagic.errors import ClusterError, NoRun, SupervisorError, WorkerFailed
 from mwmagic.model.cluster import make_tasks
+from mwmagic.model.findings import Symptom
 from mwmagic.model.options import ClusterOptions
-from mwmagic.model.symptom import Symptom
 
 pytestmark = [pytest.mark.usefixtures("nothing_survives"), pytest.mark.slow]
 

@@ -9,9 +9,9 @@ import pytest
 
 from mwmagic.errors import ClusterError
 from mwmagic.model.cluster import make_tasks
+from mwmagic.model.messages import Start
 from mwmagic.model.option import Repeated, read_seconds
 from mwmagic.model.options import OPTIONS, ClusterOptions
-from mwmagic.model.start import Start
 
 OTHER = {
     "workers": 3,

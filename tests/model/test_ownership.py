@@ -41,7 +41,7 @@ def test_what_lies_anywhere_is_the_users(file):
         "/usr/lib/python311.zip/json/decoder.py",
         "/tmp/__autograph_generated_filebcmjy713.py",
         "pandas/_libs/index.pyx",
-        *(str(path) for room in ROOMS for path in (PACKAGE / room).glob("*.py")),
+        *(str(path) for room in ROOMS for path in (PACKAGE / room).rglob("*.py")),
     ],
 )
 def test_what_is_installed_or_generated_is_not(file):
@@ -57,6 +57,7 @@ def test_a_project_may_lie_in_a_folder_like_that_of_a_library():
 
 def test_what_is_mwmagics_own():
     assert is_ours(str(PACKAGE / "repairs/fit.py"))
+    assert is_ours(str(PACKAGE / "agent/wing/module.py"))
     assert is_ours("/opt/site-packages/mwmagic/worker/bootstrap.py")
     assert is_ours(str(PACKAGE / "keras.py"))
     assert is_ours(f"/home/ann/.cache/mwmagic/code-{'0' * 64}/mwmagic/agent/spawn.py")

@@ -7,8 +7,7 @@ from test_options import OTHER
 
 from mwmagic.errors import ClusterError
 from mwmagic.model.option import Repeated
-from mwmagic.model.options import OPTIONS, ClusterOptions
-from mwmagic.model.repetition import Outcome, repeat
+from mwmagic.model.options import OPTIONS, ClusterOptions, Outcome, repeat
 
 DEFAULTS = {"framework": "tensorflow", "restarts": 0, "grace": 3.0, "warm": True, "name": "c"}
 TWO = ClusterOptions(2)

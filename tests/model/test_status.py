@@ -9,8 +9,16 @@ import pytest
 from hypothesis import given
 from statuses import RELAXED, json_values
 
-from mwmagic.model.cause import Cause, Location, Remark, Stall
-from mwmagic.model.position import Position, Whereabouts
+from mwmagic.model.findings import (
+    Cause,
+    Finding,
+    Location,
+    Position,
+    Remark,
+    Stall,
+    Symptom,
+    Whereabouts,
+)
 from mwmagic.model.status import (
     Delay,
     GivenUp,
@@ -21,7 +29,6 @@ from mwmagic.model.status import (
     TaskState,
     TaskStatus,
 )
-from mwmagic.model.symptom import Finding, Symptom
 
 NAN, INF = float("nan"), float("inf")
 AT = (Position("worker:1", Whereabouts.IN_USER_CODE, "main.py:3 in f"),)

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from mwmagic import Cluster, Task, runs
 from mwmagic.errors import ClusterError, MwmagicError, NoRun
-from mwmagic.model.position import Examination, Position, Whereabouts
+from mwmagic.model.findings import Examination, Position, Whereabouts
 from mwmagic.record import FORMAT_VERSION, Record, RunDirectory
 
 WORKER = Task("worker", 0)

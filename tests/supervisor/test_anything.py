@@ -22,10 +22,10 @@ from mwmagic.logs.noise import Noise
 from mwmagic.logs.phases import Phases
 from mwmagic.logs.progress import Progress
 from mwmagic.logs.terminal import Terminal
-from mwmagic.model.cause import Cause
 from mwmagic.model.cluster import Task
+from mwmagic.model.findings import Cause
 from mwmagic.model.status import RunStatus
-from mwmagic.model.text import finite
+from mwmagic.model.values import finite
 from mwmagic.record import TaskPaths
 from mwmagic.supervisor.process import TaskProcess
 

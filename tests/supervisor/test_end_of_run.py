@@ -7,9 +7,9 @@ import asyncio
 import pytest
 from fakes import FakeEngine, FakeMachine
 
-from mwmagic.model.cause import Stall
+from mwmagic.model.findings import Stall
+from mwmagic.model.messages import Start
 from mwmagic.model.options import ClusterOptions
-from mwmagic.model.start import Start
 from mwmagic.model.status import RunState
 from mwmagic.record import Record, RunDirectory
 from mwmagic.supervisor import run as module

@@ -6,8 +6,8 @@ import pytest
 
 from mwmagic.frameworks.environment import differing
 from mwmagic.model.cluster import ClusterSpec, make_tasks
+from mwmagic.model.messages import Start
 from mwmagic.model.options import ClusterOptions
-from mwmagic.model.start import Start
 from mwmagic.supervisor.environment import task_environment
 
 TASKS = make_tasks(2)

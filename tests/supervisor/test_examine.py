@@ -6,7 +6,7 @@ import asyncio
 from types import SimpleNamespace
 
 from mwmagic.logs.guard import Guard
-from mwmagic.model.position import Examination, Position, Whereabouts
+from mwmagic.model.findings import Examination, Position, Whereabouts
 from mwmagic.supervisor.examine import Dump, Examiner
 
 SLEEPING = """Current thread 0x00007f3c36082b80 (most recent call first):

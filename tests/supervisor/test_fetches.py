@@ -9,8 +9,8 @@ import pytest
 from fakes import FakeEngine, FakeMachine
 from served import Refused, served
 
+from mwmagic.model.messages import Start
 from mwmagic.model.options import ClusterOptions
-from mwmagic.model.start import Start
 from mwmagic.supervisor import fetches
 
 pytestmark = pytest.mark.usefixtures("nothing_survives")

@@ -10,8 +10,8 @@ import pytest
 from fakes import FakeEngine, FakeMachine
 from served import joined, served
 
+from mwmagic.model.messages import Start
 from mwmagic.model.options import ClusterOptions
-from mwmagic.model.start import Start
 from mwmagic.supervisor import supervisor
 
 pytestmark = pytest.mark.usefixtures("nothing_survives")

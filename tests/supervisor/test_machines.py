@@ -20,9 +20,9 @@ from mwmagic.dashboard.pages import Cursor
 from mwmagic.dashboard.rows import View
 from mwmagic.dashboard.static import text
 from mwmagic.engines import channel
-from mwmagic.model.host import HostStatus
+from mwmagic.model.machine import HostStatus
+from mwmagic.model.messages import Start
 from mwmagic.model.options import ClusterOptions
-from mwmagic.model.start import Start
 from mwmagic.model.status import RunStatus
 from mwmagic.supervisor import node, supervisor
 from mwmagic.words.run import words

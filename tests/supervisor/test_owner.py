@@ -20,8 +20,8 @@ from mwmagic import Cluster, Task, runs
 from mwmagic.client import sockets
 from mwmagic.client.inside import attach
 from mwmagic.errors import ClusterEnding, NoCluster, SupervisorError, SupervisorLost, WorkerFailed
+from mwmagic.model.messages import Start
 from mwmagic.model.options import ClusterOptions
-from mwmagic.model.start import Start
 
 SLEEP = "import time; print('up', flush=True); time.sleep(600)"
 

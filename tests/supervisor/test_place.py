@@ -14,9 +14,9 @@ from mwmagic.agent.wire import AGENT_LOST
 from mwmagic.engines import channel
 from mwmagic.errors import ClusterError, SupervisorError
 from mwmagic.model.cluster import ClusterSpec
+from mwmagic.model.findings import Symptom
+from mwmagic.model.messages import Start
 from mwmagic.model.options import ClusterOptions
-from mwmagic.model.start import Start
-from mwmagic.model.symptom import Symptom
 from mwmagic.supervisor import place as module
 from mwmagic.supervisor.order import Order
 from mwmagic.supervisor.place import Place

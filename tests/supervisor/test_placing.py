@@ -11,8 +11,8 @@ from served import Refused, served
 
 from mwmagic.engines import Host
 from mwmagic.errors import ClusterError, SupervisorError
+from mwmagic.model.messages import Start
 from mwmagic.model.options import ClusterOptions
-from mwmagic.model.start import Start
 from mwmagic.supervisor.place import Place
 
 pytestmark = pytest.mark.usefixtures("nothing_survives")

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 from processes import eventually
 
-from mwmagic.model.messages import REPLIES, REQUESTS, VERSION, check, encode
+from mwmagic.model.messages import REPLIES, REQUESTS, VERSION, Start, check, encode
 from mwmagic.model.options import ClusterOptions
-from mwmagic.model.start import Start
 from mwmagic.supervisor.supervisor import Supervisor
 
 pytestmark = pytest.mark.slow

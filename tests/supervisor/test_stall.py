@@ -9,8 +9,7 @@ from processes import eventually
 
 from mwmagic.client.cluster import Cluster
 from mwmagic.errors import NoRun, SupervisorError, WorkerFailed
-from mwmagic.model.position import Position, Whereabouts
-from mwmagic.model.symptom import Symptom
+from mwmagic.model.findings import Position, Symptom, Whereabouts
 from mwmagic.supervisor.watchdog import Watchdog
 
 STUCK = """

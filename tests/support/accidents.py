@@ -15,7 +15,7 @@ import psutil
 from processes import alive, command, eventually, running, variables
 
 from mwmagic.errors import NoRun
-from mwmagic.model.symptom import Symptom
+from mwmagic.model.findings import Symptom
 from mwmagic.record import runs
 
 MARK = "MWMAGIC_TEST_ACCIDENT"

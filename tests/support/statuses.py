@@ -8,9 +8,17 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from mwmagic.diagnosis.table import ENTRIES
-from mwmagic.model.cause import Cause, Location, Remark, Stall
-from mwmagic.model.host import HostStatus
-from mwmagic.model.position import Position, Whereabouts
+from mwmagic.model.findings import (
+    Cause,
+    Finding,
+    Location,
+    Position,
+    Remark,
+    Stall,
+    Symptom,
+    Whereabouts,
+)
+from mwmagic.model.machine import HostStatus
 from mwmagic.model.status import (
     Importing,
     Reached,
@@ -20,7 +28,6 @@ from mwmagic.model.status import (
     TaskState,
     TaskStatus,
 )
-from mwmagic.model.symptom import Finding, Symptom
 
 KINDS = (
     Cause,

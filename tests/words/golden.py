@@ -5,9 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from mwmagic.model.cause import Cause, Location, Origin, Peer, Remark, Stall
-from mwmagic.model.position import Position, Whereabouts
-from mwmagic.model.symptom import Finding, Symptom
+from mwmagic.model.findings import (
+    Cause,
+    Finding,
+    Location,
+    Origin,
+    Peer,
+    Position,
+    Remark,
+    Stall,
+    Symptom,
+    Whereabouts,
+)
 from mwmagic.words.failure import ended, explain, headline, position, remark, sentence, stalled
 
 GOLDEN = Path(__file__).with_name("golden.txt")

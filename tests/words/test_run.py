@@ -14,8 +14,7 @@ from statuses import RELAXED, json_values
 from mwmagic.dashboard import static
 from mwmagic.dashboard.rows import View, header, row
 from mwmagic.dashboard.terminal import table
-from mwmagic.model.cause import Cause, Remark, Stall
-from mwmagic.model.position import Position, Whereabouts
+from mwmagic.model.findings import Cause, Finding, Position, Remark, Stall, Symptom, Whereabouts
 from mwmagic.model.status import (
     Delay,
     GivenUp,
@@ -28,7 +27,6 @@ from mwmagic.model.status import (
     TaskState,
     TaskStatus,
 )
-from mwmagic.model.symptom import Finding, Symptom
 from mwmagic.words.failure import remark
 from mwmagic.words.run import (
     again_words,

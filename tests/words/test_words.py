@@ -12,8 +12,7 @@ from golden import GOLDEN, golden
 import mwmagic
 from mwmagic.diagnosis.known import recognise
 from mwmagic.diagnosis.table import ENTRIES, REMARKS
-from mwmagic.model.cause import Remark
-from mwmagic.model.symptom import Finding, Symptom
+from mwmagic.model.findings import Finding, Remark, Symptom
 from mwmagic.words.failure import _OBSERVED, observed, remark
 
 ROOM = Path(mwmagic.__file__).parent

@@ -11,7 +11,7 @@ import pytest
 from reports import packets, run, worker
 
 from mwmagic.dashboard.static import text
-from mwmagic.model.numbers import METRICS_LIMIT, NAME_CHARACTERS
+from mwmagic.model.values import METRICS_LIMIT, NAME_CHARACTERS
 from mwmagic.words.run import fraction
 from mwmagic.worker import report
 from mwmagic.worker.line import Line

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any
 from mwmagic.agent.wire import unpacked
 from mwmagic.errors import MwmagicError
 from mwmagic.model.cluster import ClusterSpec
-from mwmagic.model.machine import Machine
-from mwmagic.model.placement import spread
+from mwmagic.model.machine import Machine, spread
 
 from .subject import (
     SMALL_CREDIT_BYTES,

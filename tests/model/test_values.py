@@ -7,9 +7,8 @@ import math
 
 import pytest
 
-from mwmagic.model.numbers import decoded, decoded_all, encoded, encoded_all
 from mwmagic.model.stored import as_json
-from mwmagic.model.text import finite, sendable
+from mwmagic.model.values import decoded, decoded_all, encoded, encoded_all, finite, sendable
 
 
 @pytest.mark.parametrize("number", [0.0, -1.5, 1e300, 5e-324, math.inf, -math.inf, 3])

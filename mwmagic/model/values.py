@@ -1,4 +1,4 @@
-"""Numbers as JSON carries them, and the limits of what a task may report.
+"""Numbers and text as JSON carries them, and the limits of what a task may report.
 
 JSON has no literals for NaN and the infinities. Python writes some anyway, which other
 readers reject, so they are written as strings, as in protobuf's JSON mapping.
@@ -7,19 +7,24 @@ readers reject, so they are written as strings, as in protobuf's JSON mapping.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 __all__ = [
     "METRICS_LIMIT",
     "NAME_CHARACTERS",
     "REPORT_BYTES",
+    "counted",
     "decoded",
     "decoded_all",
+    "encodable",
     "encoded",
     "encoded_all",
+    "finite",
+    "sendable",
 ]
 
 NAME_CHARACTERS = 100
@@ -30,6 +35,8 @@ METRICS_LIMIT = 100
 
 REPORT_BYTES = 32 * 2**10
 """The largest report that is sent to the supervisor."""
+
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 _WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
@@ -63,3 +70,39 @@ def encoded_all(metrics: Mapping[str, float]) -> dict[str, float | str]:
 def decoded_all(metrics: Mapping[str, object]) -> dict[str, float]:
     """Return the metrics that JSON values stand for; see `decoded` for the error."""
     return {name: decoded(value) for name, value in metrics.items()}
+
+
+def counted(number: int, what: str) -> str:
+    """Return a number of things in words: ``1 task``, ``2,000 tasks``."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def encodable(text: str) -> str:
+    """Return `text` with every lone surrogate replaced, since no encoder accepts those."""
+    return text if text.isascii() else _LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def finite(value: Any) -> Any:  # noqa: ANN401 - JSON values
+    """Return JSON values with the numbers that JSON lacks spelled as `encoded` spells them."""
+    return _mapped(value, _number)
+
+
+def sendable(value: Any) -> Any:  # noqa: ANN401 - JSON values
+    """Return JSON values that any encoder and any reader accepts: `finite` and `encodable`."""
+    return _mapped(value, _leaf)
+
+
+def _number(value: Any) -> Any:  # noqa: ANN401 - a JSON value
+    return encoded(value) if isinstance(value, float) else value
+
+
+def _leaf(value: Any) -> Any:  # noqa: ANN401 - a JSON value
+    return encodable(value) if isinstance(value, str) else _number(value)
+
+
+def _mapped(value: Any, leaf: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - JSON values
+    if isinstance(value, dict):
+        return {leaf(key): _mapped(one, leaf) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_mapped(one, leaf) for one in value]
+    return leaf(value)
