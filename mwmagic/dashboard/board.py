@@ -16,10 +16,10 @@ from mwmagic.model.values import encodable
 from mwmagic.words.run import ENDS_WITH_KERNEL, fault_words, headline, words
 
 from .feed import Feed
+from .journal import DOWNLOAD_BYTES, Whole
 from .pages import Cursor, Opened, Pages
 from .rows import View
 from .static import page, text
-from .whole import DOWNLOAD_BYTES, Whole
 from .widget import VIEW, Widget
 
 if TYPE_CHECKING:

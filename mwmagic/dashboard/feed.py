@@ -15,21 +15,18 @@ from mwmagic.model.values import encodable, sendable
 from mwmagic.record import RunPaths
 from mwmagic.words.run import axis, fault_words, left_out_words
 
-from .groups import folded, grouped
-from .journal import Journal
+from .journal import Journal, Whole
 from .pages import NOTHING_OPEN, Cursor
-from .rows import Load, header, host_row, row
+from .rows import Load, folded, grouped, header, host_row, row
 from .series import Series
-from .whole import Whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from mwmagic.model.status import RunStatus
 
-    from .groups import HostGroup
     from .pages import Opened
-    from .rows import View
+    from .rows import HostGroup, View
     from .series import Point
 
 __all__ = ["Feed"]

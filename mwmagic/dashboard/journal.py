@@ -1,4 +1,4 @@
-"""The latest lines of each task, merged into numbered texts."""
+"""The logs that a page gets: the latest lines as numbered texts, and whole files to download."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from itertools import groupby, takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
 
     from mwmagic.logs.lines import LogLine
 
-__all__ = ["Journal", "Text"]
+__all__ = ["DOWNLOAD_BYTES", "PIECE_BYTES", "Journal", "Text", "Whole"]
 
 KEPT_LINES = 10_000
 """How many lines of each task are kept, here and in the page."""
@@ -132,3 +133,40 @@ def _cut(lines: Iterable[str]) -> Iterator[str]:
             held, size = [], 0
     if held:
         yield "\n".join(held)
+
+
+DOWNLOAD_BYTES = 200 * 2**20
+"""Maximum that a page downloads."""
+
+PIECE_BYTES = 2**19
+"""How much is sent to a page at a time."""
+
+
+class Whole:
+    """A snapshot of logs; what is appended later is left out."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        several = len(paths) > 1
+        self._parts = [
+            (f"==> {path.name} <==\n".encode() if several else b"", path, path.stat().st_size)
+            for path in paths
+            if path.exists()
+        ]
+
+    @property
+    def size(self) -> int:
+        """Total size in bytes."""
+        return sum(len(head) + size for head, _, size in self._parts)
+
+    def piece(self, start: int) -> bytes:
+        """Return a piece that starts at an offset; it is empty at the end."""
+        for head, path, size in self._parts:
+            if start < len(head):
+                return head[start:]
+            start -= len(head)
+            if start < size:
+                with path.open("rb") as file:
+                    file.seek(start)
+                    return file.read(min(PIECE_BYTES, size - start))
+            start -= size
+        return b""

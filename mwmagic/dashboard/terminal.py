@@ -30,7 +30,7 @@ from mwmagic.words.run import (
     tone,
 )
 
-from .groups import grouped
+from .rows import grouped
 from .static import text
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from mwmagic.client.run import Run
     from mwmagic.model.status import RunStatus, TaskStatus
 
-    from .groups import HostGroup
+    from .rows import HostGroup
 
 __all__ = ["live", "table"]
 

@@ -15,12 +15,17 @@ from rich.console import Console
 from mwmagic.dashboard import board
 from mwmagic.dashboard import feed as module
 from mwmagic.dashboard.feed import Feed
-from mwmagic.dashboard.groups import MOST_RAISED_TASKS, MOST_UNFOLDED_TASKS, grouped
 from mwmagic.dashboard.pages import Cursor, Opened
-from mwmagic.dashboard.picture import DISTINCT_CURVES
-from mwmagic.dashboard.rows import View, header, host_row
+from mwmagic.dashboard.rows import (
+    MOST_RAISED_TASKS,
+    MOST_UNFOLDED_TASKS,
+    View,
+    grouped,
+    header,
+    host_row,
+)
 from mwmagic.dashboard.series import Key, Point
-from mwmagic.dashboard.static import page, text
+from mwmagic.dashboard.static import DISTINCT_CURVES, page, text
 from mwmagic.dashboard.terminal import table
 from mwmagic.model.findings import Cause, Finding, Stall, Symptom
 from mwmagic.model.machine import HostStatus

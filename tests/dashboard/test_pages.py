@@ -5,9 +5,11 @@ from __future__ import annotations
 from mwmagic.dashboard.journal import (
     KEPT_CHARACTERS,
     KEPT_LINES,
+    PIECE_BYTES,
     TEXT_CHARACTERS,
     TEXT_LINES,
     Journal,
+    Whole,
 )
 from mwmagic.dashboard.pages import (
     LEAST_CHARACTERS,
@@ -18,7 +20,6 @@ from mwmagic.dashboard.pages import (
     Cursor,
     Pages,
 )
-from mwmagic.dashboard.whole import PIECE_BYTES, Whole
 from mwmagic.logs.lines import LogLine, Mark
 
 

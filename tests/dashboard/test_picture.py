@@ -7,7 +7,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from mwmagic.dashboard.picture import (
+from mwmagic.dashboard.series import SPEED, Key, Point
+from mwmagic.dashboard.static import (
     INK,
     LEFT_PIXELS,
     MOST_POINTS,
@@ -15,7 +16,6 @@ from mwmagic.dashboard.picture import (
     WIDTH_PIXELS,
     Picture,
 )
-from mwmagic.dashboard.series import SPEED, Key, Point
 
 TASKS = ["worker:0", "<b>worker:1"]
 
