@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from threading import TIMEOUT_MAX
 from typing import TYPE_CHECKING
 
 from IPython.core.getipython import get_ipython
 from IPython.display import display
 
-from .progress import show_progress
+from .progress import LOOK_AT_PAGES_SECONDS, answer_pages, show_progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,10 +43,22 @@ class Displays:
         self._boards: dict[Cluster, Board] = {}
         self._spare: Widget | None = None
 
+    def _widgets(self) -> list[Widget]:
+        spare = [] if self._spare is None else [self._spare]
+        return [*spare, *(board.widget for board in self._boards.values())]
+
     def watched(self) -> bool:
         """Return whether a page has loaded a dashboard."""
-        widgets = [self._spare, *(board.widget for board in self._boards.values())]
-        return any(widget.watched for widget in widgets if widget is not None)
+        return any(widget.watched for widget in self._widgets())
+
+    def stirred_within(self, run: Run, seconds: float) -> bool:
+        """Wait as `Run.stirred_within` does, and answer the notebook's pages meanwhile."""
+        end = time.monotonic() + seconds
+        while not run.stirred_within(max(0.0, min(LOOK_AT_PAGES_SECONDS, end - time.monotonic()))):
+            if time.monotonic() >= end:
+                return False
+            answer_pages({widget.model_id for widget in self._widgets()})
+        return True
 
     def prepare(self) -> None:
         """Have the page load the widget, and report what it can do, before there is a run."""
@@ -98,7 +111,7 @@ class Displays:
         `ask` is called while tasks ask.
         """
         if _in_kernel():
-            show_progress(run, timeout, ask, self.watched)
+            show_progress(run, timeout, ask, self.watched, partial(self.stirred_within, run))
             return
         from mwmagic.dashboard.terminal import live
 

@@ -221,7 +221,7 @@ def _answer_all(session: Session, run: Run, timeout: float | None) -> None:
     ask = _answering(session, run)
     end = time.monotonic() + (TIMEOUT_MAX if timeout is None else timeout)
     while not run.status().settled and time.monotonic() < end:
-        run.stirred_within(max(0.0, end - time.monotonic()))
+        session.displays.stirred_within(run, max(0.0, end - time.monotonic()))
         if run.status().asks:
             ask()
 

@@ -94,6 +94,23 @@ def test_a_run_is_live_through_a_reload_and_in_two_views(notebook, shot):
 
 
 @both
+def test_a_page_that_is_reloaded_while_a_cell_waits_is_live(notebook, shot):
+    notebook.write(cells.declare(), cells.counting(STEPS), "%mw_wait").open().start()
+    eventually(lambda: done(notebook) == 50, "progress, until the workers wait")
+    notebook.save()
+    notebook.load()
+    eventually(lambda: numbers(notebook) == counted(STEPS // 2), "all lines")
+    shot(notebook, "reloaded-while-waiting", whole=True)
+    notebook.button("Stacks").click()
+    stacks = notebook.board.get_by_role("region", name="Where each worker is")
+    notebook.see(stacks.get_by_text("worker:1 is at main.py"))
+    (notebook.folder / "go").touch()
+    notebook.state("finished")
+    eventually(lambda: numbers(notebook) == counted(STEPS), "all lines")
+    keeps(notebook, 1, "run 1: finished")
+
+
+@both
 def test_a_finished_run_stays_in_the_saved_notebook(notebook, shot):
     notebook.write(cells.declare(), cells.counting(STEPS))
     (notebook.folder / "go").touch()
