@@ -12,7 +12,8 @@ TYPE_CHECKING = False  # a worker starts without `typing`
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from .client.cluster import Cluster, clusters
+    from .client.cluster import Cluster
+    from .client.lookup import clusters
     from .client.run import Run
     from .model.cluster import ClusterSpec, Task
     from .record import runs
@@ -25,7 +26,7 @@ __version__ = "0.1.0"
 __all__ = ["Cluster", "ClusterSpec", "Run", "Task", "__version__", "clusters", "runs"]
 __all__ += errors.__all__
 
-_HOMES = dict.fromkeys(("Cluster", "clusters"), "client.cluster")
+_HOMES = {"Cluster": "client.cluster", "clusters": "client.lookup"}
 _HOMES |= dict.fromkeys(("ClusterSpec", "Task"), "model.cluster")
 _HOMES |= {"Run": "client.run", "runs": "record"}
 

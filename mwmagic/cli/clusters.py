@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mwmagic.client.cluster import end, running
-from mwmagic.client.lookup import unreachable
+from mwmagic.client.cluster import end
+from mwmagic.client.lookup import running, unreachable
 from mwmagic.errors import NoCluster
 from mwmagic.model.values import counted
 from mwmagic.words.host import idle_words, jobs_words, left_words

@@ -6,7 +6,6 @@ import atexit
 import logging
 import os
 import subprocess
-import warnings
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,13 +22,12 @@ from mwmagic.record.paths import expanded
 from . import sockets
 from .connection import REPLY_SECONDS, Connection, fetched, placed
 from .coordinator import Coordinator, server_of
-from .lookup import connections, unreachable
-from .program import read_program
 from .run import Run
+from .sockets import connections
 from .starting import attributes, declared, discard, inherited, start_supervisor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from types import TracebackType
 
     from mwmagic.model.machine import Fetch
@@ -38,7 +36,7 @@ if TYPE_CHECKING:
     from .ending import Ending
     from .live.session import Live
 
-__all__ = ["Cluster", "clusters", "end", "running"]
+__all__ = ["Cluster", "end"]
 
 _LOGGER = logging.getLogger("mwmagic")
 
@@ -419,7 +417,7 @@ class Cluster:
         """
         folder = expanded(cwd or ".").resolve()
         tasks = [] if task is None else [str(find_task(task, self.tasks))]
-        text = read_program(folder / script) if source is None else source
+        text = _program(folder / script) if source is None else source
         check_installed(text)
         if keep:
             self._check_kept(restarts)
@@ -600,37 +598,14 @@ def end(which: Iterable[Cluster]) -> None:
             stack.callback(cluster._end, ending)  # noqa: SLF001 - of this module
 
 
-def clusters(directory: Path | str | None = None) -> Iterator[Cluster]:
-    """Connect to each cluster of this user that is running, without owning it.
-
-    Parameters
-    ----------
-    directory : path, optional
-        Only those whose record is kept below it.
-    """
-    refusals: list[SupervisorError] = []
-    yield from running(refusals, directory=directory)
-    for refusal in refusals:
-        warnings.warn(unreachable(refusal), stacklevel=2)
+def _program(path: Path) -> str:
+    """Return a program's text, byte for byte: its encoding is for the interpreter to judge."""
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path} to run")
+    return path.read_bytes().decode("utf-8", "surrogateescape")
 
 
 def _is_going(run: Run) -> bool:
     """Return whether a run is a program that is going, with all of its tasks launched."""
     status = run.status()
     return not (status.settled or status.live or status.state is RunState.FORMING)
-
-
-def running(
-    refusals: list[SupervisorError],
-    *,
-    directory: Path | str | None = None,
-    name: str | None = None,
-    wake: bool = False,
-) -> Iterator[Cluster]:
-    """Connect to clusters of this user; see `clusters`."""
-    root = None if directory is None else expanded(directory).resolve()
-    paths = sockets.existing(name, None if name is None else root)
-    for connection in connections(paths, refusals, owner=False, wake=wake):
-        found = Cluster._of(connection, owner=False)  # noqa: SLF001 - of this module
-        if root in (None, found.options.root) and name in (None, found.options.name):
-            yield found

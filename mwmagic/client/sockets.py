@@ -1,4 +1,4 @@
-"""Where supervisors listen: a private directory of unix sockets."""
+"""Where supervisors listen, a private directory of unix sockets, and connections to them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mwmagic.errors import ClusterError, SupervisorError
+from mwmagic.errors import ClusterEnding, ClusterError, SupervisorError, SupervisorLost
+from mwmagic.model.options import ClusterOptions
 from mwmagic.model.values import encodable
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from .connection import CLOSE_SECONDS, Connection
 
-__all__ = ["directory", "existing", "fresh", "remove"]
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+__all__ = ["connections", "directory", "existing", "fresh", "remove"]
 
 PATH_BYTES = 100
 """The longest path of a socket; the kernel takes 107 (``sun_path``)."""
@@ -84,3 +87,54 @@ def remove(path: Path) -> None:
     for suffix in (".log", ".new", ".sock"):
         with suppress(OSError):
             path.with_suffix(suffix).unlink()
+
+
+def connections(
+    paths: Iterable[Path],
+    refusals: list[SupervisorError],
+    *,
+    owner: bool,
+    wake: bool = False,
+    waits: Callable[[], None] = lambda: None,
+) -> Iterator[Connection]:
+    """Connect to the supervisor behind each socket; wait for the end of one that is ending."""
+    for path in paths:
+        connection = _connection(path, refusals, waits, owner=owner, wake=wake)
+        if connection is not None:
+            yield connection
+
+
+def _connection(
+    path: Path,
+    refusals: list[SupervisorError],
+    waits: Callable[[], None],
+    *,
+    owner: bool,
+    wake: bool,
+) -> Connection | None:
+    try:
+        return Connection(path, owner=owner, wake=wake)
+    except SupervisorLost:
+        remove(path)
+    except ClusterEnding as error:
+        waits()
+        if not _ends(path):
+            refusals.append(error)
+    except SupervisorError as error:
+        refusals.append(error)
+    return None
+
+
+def _ends(path: Path) -> bool:
+    """Wait for the end of a cluster for as long as it may take; return whether it has come."""
+    try:
+        connection = Connection(path, owner=False)
+    except SupervisorLost:
+        return True
+    options = ClusterOptions.from_json(connection.news["cluster"]["options"])
+    try:
+        return connection.wait(lambda _: False, options.grace + CLOSE_SECONDS)
+    except SupervisorLost:
+        return True
+    finally:
+        connection.close()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.display import display
 
-from mwmagic.client.inside import listen
+from mwmagic.client.lookup import listen
 from mwmagic.errors import MwmagicError
 from mwmagic.logs.guard import Guard
 from mwmagic.model.status import RunState

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from mwmagic.client.arguments import add_cluster_options, typed
 from mwmagic.client.cluster import Cluster
-from mwmagic.client.inside import serve
+from mwmagic.client.lookup import serve
 from mwmagic.errors import BadArguments, ClusterError, RunActive
 from mwmagic.model.options import Change, Outcome, Repetition, repeat
 from mwmagic.words.host import crowded_words, jobs_words

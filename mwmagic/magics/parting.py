@@ -7,7 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from mwmagic.client.inside import judged
+from mwmagic.client.lookup import judged
 from mwmagic.logs.terminal import plain
 from mwmagic.model.variables import ANNOUNCED
 from mwmagic.words.run import exit_notice

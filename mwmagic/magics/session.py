@@ -8,9 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mwmagic.client.cluster import end, running
-from mwmagic.client.inside import attach
-from mwmagic.client.lookup import unreachable
+from mwmagic.client.cluster import end
+from mwmagic.client.lookup import attach, running, unreachable
 from mwmagic.errors import (
     ClusterOwned,
     MwmagicError,

@@ -11,7 +11,7 @@ from IPython.core.error import StdinNotImplementedError
 
 from mwmagic.client.arguments import add_env, add_option, reader
 from mwmagic.client.asking import Asking
-from mwmagic.client.inside import check_end
+from mwmagic.client.lookup import check_end
 from mwmagic.client.reading import Following
 from mwmagic.errors import BadArguments, WaitInterrupted, WaitTimeout
 from mwmagic.model.cluster import TYPES, Task

@@ -18,7 +18,7 @@ from processes import LINGERS, agents_of, alive, children, eventually
 
 from mwmagic import Cluster, Task, runs
 from mwmagic.client import sockets
-from mwmagic.client.inside import attach
+from mwmagic.client.lookup import attach
 from mwmagic.errors import ClusterEnding, NoCluster, SupervisorError, SupervisorLost, WorkerFailed
 from mwmagic.model.messages import Start
 from mwmagic.model.options import ClusterOptions
