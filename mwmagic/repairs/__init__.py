@@ -59,23 +59,22 @@ def _repair(keras: ModuleType, announce: Callable[[str], None]) -> None:
     """Repair what is defective in a Keras that runs on TensorFlow."""
     if not _concerns(keras):
         return
-    from . import use, versions
-    from .repair import UnknownKeras
+    from . import repair as known
 
     version = keras.__version__
-    ways = use.ways_in(keras.Model, keras.optimizers.Optimizer)
-    if versions.is_older(version):
-        use.refuse(ways, versions.says_older(version))
+    ways = known.ways_in(keras.Model, keras.optimizers.Optimizer)
+    if known.is_older(version):
+        known.refuse(ways, known.says_older(version))
         return
     try:
         from . import repairs
 
         repaired, unlike = repairs.apply()
-    except (ImportError, UnknownKeras) as what:
-        use.refuse(ways, versions.says_unlike(version, what))
+    except (ImportError, known.UnknownKeras) as what:
+        known.refuse(ways, known.says_unlike(version, what))
         return
     if repaired:
         features = [repair.feature for repair in unlike]
-        use.announce(ways, versions.says_repaired(version, features), announce)
+        known.announce(ways, known.says_repaired(version, features), announce)
     for repair in unlike:
-        use.refuse(repair.uses, versions.says_unlike_in_part(version, repair.unlike))
+        known.refuse(repair.uses, known.says_unlike_in_part(version, repair.unlike))

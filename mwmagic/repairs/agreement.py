@@ -18,8 +18,7 @@ from mwmagic.model.variables import ANNOUNCED
 
 from .cluster import add_up, divides_batches, first_local, in_one_of_several_replicas
 from .commit import note_mean
-from .gather import gathered
-from .metrics import leaves
+from .metrics import gathered, leaves
 from .parts import (
     BackendVariable,
     BaseTrainer,
@@ -27,9 +26,8 @@ from .parts import (
     StatelessScope,
     tree,
 )
-from .repair import Repair, Sign, is_from_keras, replace
+from .repair import Repair, Sign, Use, is_from_keras, replace
 from .step import Step, Updated, current_step
-from .use import Use
 
 __all__ = ["REPAIRS", "agree", "as_logs", "local_mean", "point_out_separate_state"]
 

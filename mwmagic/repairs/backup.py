@@ -1,35 +1,161 @@
 # ruff: noqa: ANN401, SLF001 - Keras has no annotations, and its defects are in its private parts
-"""One backup for all workers: the chief writes and reads it, and tells the others."""
+"""One backup for all workers: the chief writes and reads it, and the others get it from there.
+
+A note holds what the weights do not, to resume in mid-epoch. Its name contains the version of
+the weights, and the file of the weights has the same number as a mark. So after a fault a note is
+never matched with weights that it does not belong to.
+"""
 
 from __future__ import annotations
 
+import io
 import json
-from dataclasses import astuple
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import astuple, dataclass
 from dataclasses import replace as replaced
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import tensorflow as tf
 
-from .cluster import divides_batches, is_chief, of_chief
-from .commit import count_from
-from .mark import keep_marks, marking
-from .note import (
-    Note,
-    all_metric_variables,
-    iterations,
-    no_metric_state,
-    seed_state,
-    set_metric_state,
-)
+from .cluster import divides_batches, is_chief, of_chief, scratch
+from .commit import committed, count_from
 from .parts import BackupAndRestore, H5IOStore, file_utils
-from .repair import Repair, Sign, replace
+from .repair import Repair, Sign, Use, replace
 from .resume import ResumePoint, current_fit
-from .scratch import scratch
-from .use import Use
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 __all__ = ["REPAIRS"]
+
+POINT_FILE = "point-{}.npz"
+
+
+@dataclass(frozen=True)
+class Note:
+    """Where a training is, and the state that a file of weights does not hold.
+
+    Parameters
+    ----------
+    version : int
+        That of the weights.
+    point : ResumePoint
+        Where the training is.
+    seeds, metrics : list of array
+        The state of random layers, and of the metrics, over all replicas.
+    """
+
+    version: int
+    point: ResumePoint
+    seeds: list[Any]
+    metrics: list[Any]
+
+    @classmethod
+    def of(cls, model: Any, point: ResumePoint) -> Note:
+        """Return a note on a model at a point of its training; call it on every worker."""
+        seeds = [variable.numpy() for variable in seed_state(model)]
+        metrics = metric_state(model) if point.seen else []
+        return cls(_version(model), point, seeds, metrics)
+
+    @classmethod
+    def read(cls, directory: str, model: Any, version: int) -> Note | None:
+        """Return the note on a version of a model's weights, or None if there is none."""
+        path = file_utils.join(directory, POINT_FILE.format(version))
+        if not file_utils.exists(path):
+            return None
+        with tf.io.gfile.GFile(path, "rb") as file, np.load(io.BytesIO(file.read())) as saved:
+            arrays = dict(saved)
+        point = ResumePoint(*map(int, arrays["point"]))
+        seeds, metrics = (
+            [arrays[f"{kind}/{i}"] for i in range(len(arrays)) if f"{kind}/{i}" in arrays]
+            for kind in ("seed", "metric")
+        )
+        fits = list(map(np.shape, metrics)) == [v.shape for v in _metric_variables(model)]
+        return cls(version, point, seeds, metrics if fits else [])
+
+    def write(self, directory: str) -> None:
+        """Write to a backup's directory, atomically."""
+        arrays = {"point": np.array(astuple(self.point))}
+        for kind, values in (("seed", self.seeds), ("metric", self.metrics)):
+            arrays.update({f"{kind}/{i}": value for i, value in enumerate(values)})
+        buffer = io.BytesIO()
+        np.savez(buffer, **arrays)  # type: ignore[arg-type]
+        path = file_utils.join(directory, POINT_FILE.format(self.version))
+        tf.io.gfile.makedirs(directory)
+        with tf.io.gfile.GFile(f"{path}.draft", "wb") as file:
+            file.write(buffer.getvalue())
+        tf.io.gfile.rename(f"{path}.draft", path, overwrite=True)
+
+    def remove_others(self, directory: str, versions: set[int | None]) -> None:
+        """Remove the notes on all versions but these."""
+        kept = {POINT_FILE.format(version) for version in versions}
+        for name in file_utils.listdir(directory):
+            if name.startswith(POINT_FILE.partition("{")[0]) and name not in kept:
+                file_utils.remove(file_utils.join(directory, name))
+
+
+def _version(model: Any) -> int:
+    """Return the number of whole updates that a model's weights hold.
+
+    `optimizer.iterations` is no such number after an update that was cut short, or where a step
+    has several optimizers. It serves where nothing counts whole updates: in programs, which write
+    nothing once a step has failed.
+    """
+    done = committed()
+    return iterations(model) if done is None else done
+
+
+def iterations(model: Any) -> int:
+    """Return how many updates a model's optimizer has begun; 0 if it has none."""
+    return int(model.optimizer.iterations.numpy()) if model.optimizer is not None else 0
+
+
+def seed_state(model: Any) -> list[Any]:
+    """Return the state of a model's random layers, which no file of weights holds."""
+    known = {id(variable) for variable in (*model.weights, *all_metric_variables(model))}
+    return [variable for variable in model.variables if id(variable) not in known]
+
+
+def all_metric_variables(model: Any) -> list[Any]:
+    """Return the state of a model's metrics, whether or not it can be summed."""
+    return [variable for metric in model.metrics for variable in metric.variables]
+
+
+def _metric_variables(model: Any) -> list[Any]:
+    """Return the variables of all metrics, if it is known how to combine them."""
+    variables = all_metric_variables(model)
+    return variables if all(v.aggregation != "none" for v in variables) else []
+
+
+def metric_state(model: Any) -> list[Any]:
+    """Return the metrics' state over all replicas; call it on every worker."""
+    return [tf.convert_to_tensor(variable) for variable in _metric_variables(model)]
+
+
+def no_metric_state(model: Any) -> list[Any]:
+    """Return zeros in the shape of the metrics' state."""
+    return [tf.zeros(variable.shape, variable.dtype) for variable in _metric_variables(model)]
+
+
+def set_metric_state(model: Any, values: list[Any]) -> None:
+    """Give the metrics the state that all replicas had together."""
+    if not values:
+        return
+    strategy = model.distribute_strategy
+
+    def replica() -> None:
+        first = tf.distribute.get_replica_context().replica_id_in_sync_group == 0
+        for variable, value in zip(_metric_variables(model), values, strict=True):
+            total = tf.cast(value, variable.dtype)
+            if variable.aggregation == "sum":
+                total = tf.where(first, total, tf.zeros_like(total))
+            variable.assign(total)
+
+    tf.function(lambda: strategy.run(replica), autograph=False)()
 
 
 def _back_up_on_chief() -> None:
@@ -56,7 +182,7 @@ def _back_up_on_chief() -> None:
 
     replace(BackupAndRestore, "_save_model", _save_model)
     replace(BackupAndRestore, "on_train_end", delete_on_chief)
-    keep_marks()
+    _keep_marks()
 
 
 def _note(callback: Any) -> Note | None:
@@ -182,6 +308,49 @@ def _saved_variables(model: Any) -> list[Any]:
     metrics = {id(variable) for variable in all_metric_variables(model)}
     own = [variable for variable in model.variables if id(variable) not in metrics]
     return own + (model.optimizer.variables if model.optimizer is not None else [])
+
+
+VERSION_ATTRIBUTE = "mwmagic_version"
+
+
+@dataclass
+class Marked:
+    """What the files of weights say that are written, or said that were read; None is nothing."""
+
+    number: int | None = None
+
+
+_MARK: ContextVar[Marked | None] = ContextVar("mark", default=None)
+
+
+@contextmanager
+def marking(number: int | None = None) -> Iterator[Marked]:
+    """Mark the files of weights that are written from now on, and note what those read say."""
+    mark = Marked(number)
+    token = _MARK.set(mark)
+    try:
+        yield mark
+    finally:
+        _MARK.reset(token)
+
+
+def _keep_marks() -> None:
+    """Let files of weights have marks.
+
+    They are written before the file gets its name, so that no fault comes in between.
+    """
+    original = H5IOStore.close
+
+    def close(self: Any) -> None:
+        mark = _MARK.get()
+        if mark is not None and self.mode == "r":
+            found = self.h5_file.attrs.get(VERSION_ATTRIBUTE)
+            mark.number = None if found is None else int(found)
+        elif mark is not None and mark.number is not None:
+            self.h5_file.attrs[VERSION_ATTRIBUTE] = mark.number
+        original(self)
+
+    replace(H5IOStore, "close", close)
 
 
 REPAIRS = (

@@ -1,5 +1,8 @@
 # ruff: noqa: ANN401 - TensorFlow has no annotations
-"""Whether the strategy in use has several replicas or workers, and which of them this is."""
+"""Whether the strategy in use has several replicas or workers, and which of them this is.
+
+Also what they add up together, and the folder for what only the chief's copy is kept of.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ import json
 import math
 import os
 from typing import TYPE_CHECKING, Any
+
+from mwmagic.model import variables
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +27,7 @@ __all__ = [
     "in_one_of_several_replicas",
     "is_chief",
     "of_chief",
+    "scratch",
     "spans_workers",
 ]
 
@@ -150,3 +156,15 @@ def _reducible(value: Any) -> Any:
     if value.dtype in {tf.float32, tf.float64}:
         return value
     return tf.cast(value, tf.float32 if value.dtype.is_floating else tf.int64)
+
+
+def scratch() -> str | None:
+    """Return the folder that the agent removes after this process; None without an agent."""
+    folder = os.environ.get(variables.SCRATCH)
+    if folder is None:
+        return None
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)  # noqa: PTH103 - it is a string
+    except OSError:
+        return None  # then Python finds one that can be written
+    return folder

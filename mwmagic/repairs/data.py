@@ -29,9 +29,8 @@ from .parts import (
     TFEpochIterator,
     tree,
 )
-from .repair import Repair, Sign, replace
+from .repair import Repair, Sign, Use, replace
 from .step import OWN_SIZES
-from .use import Use
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

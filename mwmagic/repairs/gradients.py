@@ -1,19 +1,23 @@
-# ruff: noqa: ANN401 - Keras has no annotations, and its defects are in its private parts
-"""Gradients are summed over the replicas first, then clipped, accumulated and applied."""
+# ruff: noqa: ANN401, SLF001 - Keras has no annotations, and its defects are in its private parts
+"""Gradients are summed over the replicas first, then clipped, accumulated and applied.
+
+What such a step builds in a worker with several devices is created at once, not in its graph.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from .building import build_optimizer
-from .cluster import in_one_of_several_replicas
+from .cluster import has_several_devices, in_one_of_several_replicas
 from .commit import updating
-from .parts import BaseOptimizer, LossScaleOptimizer, TFOptimizer
-from .repair import Repair, Sign, replace
+from .parts import BaseOptimizer, Layer, LossScaleOptimizer, Model, TFOptimizer, name_scope
+from .repair import Repair, Sign, Use, replace, ways_in
 from .terms import watch_applied
-from .use import Use
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["REPAIRS"]
 
@@ -71,7 +75,7 @@ def _add_before_applying() -> None:
         if not in_one_of_several_replicas():
             original(self, grads, trainable_variables)
             return
-        build_optimizer(self, trainable_variables)
+        _build_optimizer(self, trainable_variables)
         if getattr(self, ADDED, 0):
             update(self, grads, trainable_variables)
             return
@@ -119,7 +123,7 @@ def _check_added_gradients() -> None:
         if not in_one_of_several_replicas():
             original(self, grads, trainable_variables)
             return
-        build_optimizer(self, trainable_variables)
+        _build_optimizer(self, trainable_variables)
         added = _add(grads)
         inner = self.inner_optimizer
         setattr(inner, ADDED, getattr(inner, ADDED, 0) + 1)
@@ -130,6 +134,53 @@ def _check_added_gradients() -> None:
             setattr(inner, ADDED, getattr(inner, ADDED) - 1)
 
     replace(LossScaleOptimizer, "apply", apply)
+
+
+def _build_layers_outside_the_graph() -> None:
+    """Create a layer's variables outside the graph of the step that calls it first.
+
+    Where the graph creates them, it copies the initial values from a worker's first device to its
+    others. TensorFlow then has to put the graph into a `tf.cond`, in which the keys of collectives
+    are placeholders that nothing feeds.
+    """
+    original = Layer._maybe_build
+
+    def _maybe_build(self: Any, call_spec: Any) -> None:
+        if self.built or not _creates_copies():
+            original(self, call_spec)
+            return
+        _run_outside_the_graph(lambda: original(self, call_spec))
+
+    replace(Layer, "_maybe_build", _maybe_build)
+
+
+def _build_optimizer(optimizer: Any, trainable_variables: Any) -> None:
+    """Build an optimizer outside the graph of the step that applies it first."""
+    if optimizer.built or trainable_variables is None or not _creates_copies():
+        return
+
+    def build() -> None:
+        with name_scope(optimizer.name, caller=optimizer):
+            optimizer.build(list(trainable_variables))
+        optimizer.built = True
+
+    _run_outside_the_graph(build)
+
+
+def _creates_copies() -> bool:
+    """Return whether this is a replica's part of a graph, and its worker has several replicas."""
+    in_graph = not tf.executing_eagerly() and in_one_of_several_replicas()
+    return in_graph and has_several_devices(tf.distribute.get_strategy())
+
+
+def _run_outside_the_graph(build: Callable[[], None]) -> None:
+    """Run a function once for all replicas of this worker, in the strategy's scope."""
+
+    def once(strategy: Any) -> None:
+        with tf.init_scope(), strategy.scope():
+            build()
+
+    tf.distribute.get_replica_context().merge_call(once)
 
 
 REPAIRS = (
@@ -157,5 +208,19 @@ REPAIRS = (
         ),
         _check_added_gradients,
         uses=(Use(LossScaleOptimizer, "apply"),),
+    ),
+    Repair(
+        "building in a step, with several devices",
+        "layers/layer.py#L1539",
+        (
+            Sign(
+                Layer,
+                "_maybe_build",
+                "if self.built:",
+                ("self.build(**shapes_dict)", "self._build_from_call_spec(call_spec)"),
+            ),
+        ),
+        _build_layers_outside_the_graph,
+        uses=ways_in(Model, BaseOptimizer, has_several_devices),
     ),
 )

@@ -6,24 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import (
-    agreement,
-    backup,
-    building,
-    callbacks,
-    data,
-    execution,
-    fit,
-    gradients,
-    losses,
-    refusals,
-    regularization,
-    resume,
-    saving,
-    scalars,
-    scope,
-    stop,
-)
+from . import agreement, backup, callbacks, data, execution, fit, gradients, losses, resume, saving
 from .parts import traceback_utils
 from .repair import State, UnknownKeras
 
@@ -37,18 +20,12 @@ REPAIRS: tuple[Repair, ...] = (
     *execution.REPAIRS,
     *agreement.REPAIRS,
     *losses.REPAIRS,
-    *regularization.REPAIRS,
-    *building.REPAIRS,
     *gradients.REPAIRS,
     *data.REPAIRS,
-    *scope.REPAIRS,
-    *scalars.REPAIRS,
     *saving.REPAIRS,
     *callbacks.REPAIRS,
     *backup.REPAIRS,
     *resume.REPAIRS,
-    *stop.REPAIRS,
-    *refusals.REPAIRS,
 )
 
 

@@ -12,8 +12,7 @@ import tensorflow as tf
 
 from .cluster import divides_batches
 from .parts import BackupAndRestore, BaseTrainer, TensorFlowTrainer, TFEpochIterator
-from .repair import Repair, Sign, replace
-from .use import Use
+from .repair import Repair, Sign, Use, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

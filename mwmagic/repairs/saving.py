@@ -18,8 +18,7 @@ from tensorflow.python.saved_model import save as saved_model
 
 from .cluster import in_cluster
 from .parts import Model, legacy_h5_format, saving_lib
-from .repair import Repair, Sign, replace
-from .use import Use
+from .repair import Repair, Sign, Use, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

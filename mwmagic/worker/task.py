@@ -20,7 +20,7 @@ from mwmagic.errors import ClusterError
 from mwmagic.frameworks import frameworks
 from mwmagic.model import variables
 from mwmagic.model.cluster import Task
-from mwmagic.repairs.scratch import scratch
+from mwmagic.repairs.cluster import scratch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -129,7 +129,7 @@ def test_a_parser_that_raises_costs_its_line_and_is_named(read, monkeypatch):
 
 def test_frames_of_mwmagics_own_are_shown_only_by_raw(read):
     ours = [
-        '  File "/opt/lib/python3.11/site-packages/mwmagic/repairs/scope.py", line 121, in fit',
+        '  File "/opt/lib/python3.11/site-packages/mwmagic/repairs/fit.py", line 121, in fit',
         "    return original(self, *args, **kwargs)",
         "           ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^",
     ]

@@ -163,7 +163,7 @@ def picture(html):
 
 def test_a_page_shows_no_frames_of_mwmagics_own(view):
     frame_of = (
-        '  File "/opt/site-packages/mwmagic/repairs/scope.py", line 1, in fit\n    original()\n'
+        '  File "/opt/site-packages/mwmagic/repairs/fit.py", line 1, in fit\n    original()\n'
     )
     Path(view.run.tasks["worker:0"].log).write_text(f"one\n{frame_of}two\n")
     lines = [line for one in packet(Feed(view))["texts"] for line in one.text.split("\n")]

@@ -15,8 +15,8 @@ from processes import printed
 
 from mwmagic import repairs as package
 from mwmagic.errors import MwmagicError, NotInstalled
-from mwmagic.repairs import versions
-from mwmagic.repairs.versions import FIRST_COVERED
+from mwmagic.repairs import repair
+from mwmagic.repairs.repair import FIRST_COVERED
 
 PAGE = Path(__file__).parents[2] / "docs" / "keras.md"
 
@@ -144,7 +144,7 @@ IMPORTED_FIRST = """
 import json, linecache, os, sys, types
 import keras
 from mwmagic import repairs as package
-from mwmagic.repairs import refusals, repair, repairs, use
+from mwmagic.repairs import callbacks, repair, repairs
 from mwmagic.repairs.parts import TensorFlowTrainer, TFEpochIterator
 
 said = {"idle": [r.feature for r in repairs.REPAIRS if r.state is not repair.State.DEFECTIVE]}
@@ -164,7 +164,7 @@ if not pid:
 said["forked"] = os.waitpid(pid, 0)[1]
 
 several = lambda strategy: strategy == "several"
-use.divides_batches = refusals.spans_workers = several
+repair.divides_batches = callbacks.spans_workers = several
 user = types.SimpleNamespace(distribute_strategy="several")
 fit, own = TensorFlowTrainer.fit, repairs
 for case in ("3.3.3", "3.12.0", "3.99.0", "3.99.0 made otherwise"):
@@ -247,11 +247,9 @@ def test_an_older_keras_is_refused(imported_first, version):
 
 
 def test_the_remedy_for_an_older_keras_names_the_python_that_it_needs(monkeypatch):
-    assert "Python" not in versions.says_older("3.12.4")
-    monkeypatch.setattr(versions, "sys", SimpleNamespace(version_info=(3, 10)))
-    assert "pip install -U keras (it needs Python 3.11 or later; it" in versions.says_older(
-        "3.12.4"
-    )
+    assert "Python" not in repair.says_older("3.12.4")
+    monkeypatch.setattr(repair, "sys", SimpleNamespace(version_info=(3, 10)))
+    assert "pip install -U keras (it needs Python 3.11 or later; it" in repair.says_older("3.12.4")
 
 
 @pytest.mark.slow

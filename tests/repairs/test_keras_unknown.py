@@ -15,7 +15,7 @@ EDITED = """
 import contextlib, inspect, json, os, sys, types
 import keras
 from mwmagic import repairs as package
-from mwmagic.repairs import repairs, use
+from mwmagic.repairs import repair as known, repairs
 from mwmagic.repairs.repair import Sign, State
 
 def edited(*args, **kwargs):
@@ -42,9 +42,9 @@ def changed(sign, into):
 
 def refused():
     "Tell what each public way into Keras says where there are several workers."
-    use.divides_batches = lambda strategy: strategy == "several"
+    known.divides_batches = lambda strategy: strategy == "several"
     user = types.SimpleNamespace(distribute_strategy="several")
-    ways = use.ways_in(keras.Model, keras.optimizers.Optimizer)
+    ways = known.ways_in(keras.Model, keras.optimizers.Optimizer)
     for way in (getattr(one.owner, one.name) for one in ways):
         try:
             way(user, [])
@@ -170,11 +170,11 @@ import types
 import keras
 from keras.src.trainers import data_adapters
 from mwmagic import repairs as package
-from mwmagic.repairs import use
+from mwmagic.repairs import repair
 
 del data_adapters.ArrayDataAdapter
 package.install("auto", print)
-use.divides_batches = lambda strategy: strategy == "several"
+repair.divides_batches = lambda strategy: strategy == "several"
 try:
     keras.Model.fit(types.SimpleNamespace(distribute_strategy="several"))
 except Exception as error:
