@@ -34,7 +34,7 @@ from .events import (
     Waits,
 )
 from .machine import Cells
-from .standing import Digest, Standing
+from .recovery import Digest, Standing
 
 __all__ = [
     "Abort",

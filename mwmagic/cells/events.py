@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from .standing import Digest, Standing
+    from .recovery import Digest, Standing
 
 __all__ = [
     "Abort",

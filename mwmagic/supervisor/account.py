@@ -1,4 +1,4 @@
-"""What a run's record holds besides its status."""
+"""What a run's record holds besides its status: its provenance, measurements and exits."""
 
 from __future__ import annotations
 
@@ -10,22 +10,41 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
+from mwmagic import gang as g
+from mwmagic.diagnosis import diagnose, kind
 from mwmagic.frameworks import framework_for
+from mwmagic.logs.progress import Update
+from mwmagic.model.status import Setback
+from mwmagic.record.metrics import HISTORY, LOGGED, REPORTED
 from mwmagic.record.provenance import commit, versions
 from mwmagic.record.summary import Durations, Extremes
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+from .training import History
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from mwmagic.diagnosis import Exit
+    from mwmagic.logs.guard import Guard
     from mwmagic.model.cluster import Task
+    from mwmagic.model.findings import Cause
     from mwmagic.model.options import ClusterOptions
+    from mwmagic.record import RunDirectory
 
     from .order import Order
+    from .process import TaskProcess
+    from .training import Report
 
-__all__ = ["Account"]
+__all__ = ["Account", "Exits", "Measurements"]
 
 UNDISTURBED_SECONDS = 0.1
 """How long the processes of a run have the processors to themselves before git is asked."""
+
+_STEP = (REPORTED, "train", False)
+"""The source, kind and finality of what Keras reports of a step."""
+
+_REMEDIAL = ("keras", "restarts")
+"""The options that remedies recommend."""
 
 
 class Account:
@@ -91,3 +110,111 @@ class Account:
         given = {**self._options.env, **order.given}
         what = {"script": order.script, "source": order.source.name, "cell": order.cell}
         return {**what, "args": list(order.args), "cwd": order.cwd, "given": given}
+
+
+class Measurements:
+    """Records metrics, printed ones and reported ones."""
+
+    def __init__(self, directory: RunDirectory, extremes: Extremes) -> None:
+        self._directory = directory
+        self._extremes = extremes
+        self._noted: set[tuple[str, int]] = set()
+
+    def printed(self, process: TaskProcess, updates: Iterable[Update]) -> None:
+        """Record what a process printed."""
+        for update in updates:
+            if update.metrics:
+                self._record(process, LOGGED, vars(update))
+
+    def reported(self, process: TaskProcess, report: Report | None) -> None:
+        """Record what a process reported beside its log; note once what cannot be read."""
+        if report is None:
+            self._note_unreadable(process)
+        elif isinstance(report, History):
+            self._record(process, REPORTED, {"kind": HISTORY, **vars(report)})
+        elif isinstance(report, Update) and report.metrics:
+            self._record(process, REPORTED, vars(report))
+
+    def _note_unreadable(self, process: TaskProcess) -> None:
+        key = (str(process.task), process.attempt)
+        if process.unreadable is None or key in self._noted:
+            return
+        self._noted.add(key)
+        task, attempt = key
+        self._directory.event("unreadable", task=task, attempt=attempt, error=process.unreadable)
+
+    def _record(self, process: TaskProcess, source: str, entry: dict[str, Any]) -> None:
+        entry = {"source": source, "attempt": process.attempt, **entry}
+        self._directory.metric(task=str(process.task), **entry)
+        # Of what Keras reports the best is that of an epoch, not of one step.
+        if entry["kind"] != HISTORY and (source, entry["kind"], entry["final"]) != _STEP:
+            self._extremes.take(str(process.task), entry)
+
+
+class Exits:
+    """The exits of a run's processes.
+
+    Attributes
+    ----------
+    setbacks : list of Setback
+        The attempts that failed and were followed by another, each with its cause.
+    """
+
+    def __init__(
+        self,
+        directory: RunDirectory,
+        roles: Mapping[Task, g.Role],
+        options: ClusterOptions,
+        guard: Guard,
+    ) -> None:
+        self._directory = directory
+        self._auxiliary = {str(task) for task, role in roles.items() if role is g.Role.AUXILIARY}
+        self._options = {name: str(getattr(options, name)) for name in _REMEDIAL}
+        self._guard = guard
+        self.setbacks: list[Setback] = []
+        self._exits: list[Exit] = []
+
+    def add(self, end: Exit, *, gone: bool = True) -> g.FailureKind:
+        """Record an exit and return what kind of failure it is.
+
+        If the process is not gone yet, it is its program's end, whose place its exit takes.
+        """
+        self._drop(end.task, end.attempt)
+        self._exits.append(end)
+        self._directory.event(
+            "exited" if gone else "over",
+            task=end.task,
+            attempt=end.attempt,
+            moment=end.moment,
+            code=end.code,
+            signal=end.signal,
+            ended=end.ended,
+            finding=end.finding.as_json(),
+            report=end.report,
+        )
+        return self._guard.call("failure", g.FailureKind.PRIMARY, kind, end)
+
+    def forgive(self, task: Task, attempt: int) -> None:
+        """Forget a failure that the gang survives: it explains no later one."""
+        self._drop(str(task), attempt)
+
+    def _drop(self, task: str, attempt: int) -> None:
+        dropped = (task, attempt)
+        self._exits = [end for end in self._exits if (end.task, end.attempt) != dropped]
+
+    def forget(self, attempt: int) -> None:
+        """Forget the ends of an attempt's programs: they explain no later end of a process."""
+        self._exits = [end for end in self._exits if end.attempt != attempt]
+
+    def cause(self, attempt: int) -> Cause | None:
+        """Return why an attempt failed; an evaluator is never the cause."""
+        ended = [end for end in self._exits if end.attempt == attempt]
+        decisive = [end for end in ended if end.task not in self._auxiliary]
+        return self._guard.call("diagnosis", None, diagnose, decisive, self._options)
+
+    def set_back(self, attempt: int) -> None:
+        """Record why an attempt failed that another one follows."""
+        cause = self.cause(attempt)
+        if cause is not None:
+            self.setbacks.append(Setback(attempt, cause))
+            self._directory.event("setback", **self.setbacks[-1].as_json())

@@ -15,8 +15,7 @@ from mwmagic.agent.wire import CHUNK_BYTES
 from mwmagic.errors import FileTrouble, MwmagicError, SupervisorError
 from mwmagic.words.file import file_words
 
-from .copies import Copy
-from .window import PIECES
+from .files import PIECES, Copy
 
 if TYPE_CHECKING:
     from collections.abc import Callable

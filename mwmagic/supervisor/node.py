@@ -14,8 +14,7 @@ from mwmagic.model.findings import Finding, Symptom
 from mwmagic.model.machine import Machine, MachineStatus, Warm
 from mwmagic.words.host import interface_words
 
-from .copies import Copy, Logs
-from .disk import Disk
+from .files import Copy, Disk, Logs
 from .warm import REPLACE_SECONDS, WarmProcess
 
 if TYPE_CHECKING:
@@ -32,7 +31,6 @@ __all__ = ["Node"]
 
 IMPORT_SECONDS = 1.0
 """How often it is told that starts wait for an import, of which nothing else tells."""
-
 
 _PATHS = ("log", "report")
 """The fields of ``start`` that are paths."""

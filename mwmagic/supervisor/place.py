@@ -20,11 +20,9 @@ from mwmagic.model.machine import Fetch, Placing, spread
 from mwmagic.model.values import counted
 
 from . import orphans
-from .commands import worker_command
 from .node import Node
-from .preparation import Preparation
-from .rendezvous import Rendezvous
-from .versions import check_versions, find_versions
+from .preparation import Preparation, worker_command
+from .rendezvous import Rendezvous, check_versions, find_versions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence

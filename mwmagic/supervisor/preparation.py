@@ -1,4 +1,4 @@
-"""Prepares a machine for its tasks: their shares of it, and its warm process."""
+"""Prepares a machine for its tasks: shares, environments, commands, and the warm process."""
 
 from __future__ import annotations
 
@@ -8,21 +8,38 @@ from typing import TYPE_CHECKING
 
 from mwmagic.errors import ClusterError
 from mwmagic.frameworks import framework_for
-
-from .commands import warm_command
-from .environment import task_environment
-from .shares import VISIBLE, shares
+from mwmagic.frameworks.environment import (
+    default_environment,
+    inheritable,
+    meeting_environment,
+    option_environment,
+    thread_environment,
+)
+from mwmagic.model import variables
+from mwmagic.model.values import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from mwmagic.engines.channel import Channel
     from mwmagic.model.cluster import ClusterSpec, Task
+    from mwmagic.model.machine import Machine
     from mwmagic.model.messages import Start
     from mwmagic.model.options import ClusterOptions
 
     from .node import Node
 
-__all__ = ["Preparation"]
+__all__ = ["Preparation", "shares", "task_environment", "warm_command", "worker_command"]
+
+
+HEARTBEAT_SECONDS = 5.0
+"""Silence after which TensorFlow considers a peer lost."""
+
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
+"""The GPUs that a process may use."""
+
+NONE = "-1"
+"""The value that hides all GPUs: an empty one would look like a mistake."""
 
 
 class Preparation:
@@ -38,7 +55,7 @@ class Preparation:
     @property
     def wants_gpus(self) -> bool:
         """Whether the cluster asks for a number of GPUs."""
-        return bool(self._options.gpus) and VISIBLE not in self._options.env
+        return bool(self._options.gpus) and _VISIBLE not in self._options.env
 
     def prepare(self, node: Node, spec: ClusterSpec, *, alone: bool) -> None:
         """Make a machine ready to start processes, and start those that wait for that."""
@@ -59,7 +76,7 @@ class Preparation:
             raise ClusterError(f"the GPUs on {node.host.name} are unknown: {node.unknown}")
         if machine is None:
             return {}
-        own = {} if node.host.here or machine.visible is None else {VISIBLE: machine.visible}
+        own = {} if node.host.here or machine.visible is None else {_VISIBLE: machine.visible}
         env = {**own, **self.on(node).env}
         counts = {"gpus": self._options.gpus, "threads": self._options.threads}
         try:
@@ -81,3 +98,116 @@ class Preparation:
         if node.host.here:
             return self.start
         return replace(self.start, env=dict(self._options.env))
+
+
+def worker_command(channel: Channel) -> list[str]:
+    """Return the command that runs a user's file; its name and its arguments follow."""
+    return [channel.executable, f"{channel.package}/worker/bootstrap.py"]
+
+
+def warm_command(channel: Channel, modules: Sequence[str], ahead: Sequence[str] = ()) -> list[str]:
+    """Return the command of a process to be forked from, which imports modules before.
+
+    Without those `ahead` it works as well.
+    """
+    python, bootstrap = worker_command(channel)
+    program = f"{channel.package}/agent/__main__.py"
+    return [python, program, "zygote", bootstrap, *modules, "--", *ahead]
+
+
+def _base_environment(options: ClusterOptions, env: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment that all workers of a cluster share."""
+    return {
+        **default_environment(),
+        **inheritable(env),
+        "PYTHONUNBUFFERED": "1",
+        variables.KERAS: options.keras,
+        variables.HEARTBEAT: str(HEARTBEAT_SECONDS),
+        variables.DEVICES: str(options.devices),
+        **option_environment(options.framework, keras=options.keras, devices=options.devices),
+    }
+
+
+def _share(start: Start, env: Mapping[str, str], share: Mapping[str, str]) -> dict[str, str]:
+    """Return a task's share of its machine, without what was set since the declaration."""
+    return {name: value for name, value in share.items() if env.get(name) == start.env.get(name)}
+
+
+def task_environment(
+    start: Start,
+    spec: ClusterSpec,
+    task: Task,
+    env: Mapping[str, str],
+    share: Mapping[str, str],
+) -> dict[str, str]:
+    """Return the environment of one task."""
+    base = _base_environment(start.options, env)
+    meeting = meeting_environment(start.options.framework, spec, task, base)
+    return {**base, **_share(start, env, share), **meeting, variables.TASK: str(task)}
+
+
+def _visible_gpus(machine: Machine, env: Mapping[str, str]) -> tuple[list[str], str | None]:
+    """Return the GPUs that processes with this environment could use."""
+    listed = [str(gpu.index) for gpu in machine.gpus]
+    if not listed or _VISIBLE not in env:
+        return listed, machine.why
+    chosen: list[str] = []
+    for name in env[_VISIBLE].split(","):
+        if not name.strip() or name.strip() == NONE:
+            break  # CUDA ignores what follows
+        chosen.append(name.strip())
+    return chosen, None if chosen else f"{_VISIBLE} is {env[_VISIBLE]!r}"
+
+
+def _too_few(trains: int, each: int, have: Sequence[str], why: str | None) -> ClusterError:
+    names = f"{len(have)} ({', '.join(have)})" if have else f"none: {why}"
+    return ClusterError(
+        f"{counted(trains, 'task')} with a GPU count of {each} would take "
+        f"{counted(each * trains, 'GPU')}, and there are {names}; ask for fewer of either, "
+        "or for --gpus none"
+    )
+
+
+def _gpus(
+    tasks: Sequence[Task], machine: Machine, env: Mapping[str, str], each: int | None
+) -> list[dict[str, str]]:
+    """Return each task's GPUs; those that only serve or evaluate get none."""
+    if each == 0:
+        return [{_VISIBLE: NONE} for _ in tasks]
+    have, why = _visible_gpus(machine, env)
+    trains = [task.type in ("chief", "worker") for task in tasks]
+    if each is None:
+        each = len(have) // max(sum(trains), 1)
+        if not have:
+            return [{} for _ in tasks]
+    elif each * sum(trains) > len(have):
+        raise _too_few(sum(trains), each, have, why)
+    # Unless the user has chosen among them, CUDA counts them in another order than the driver.
+    order = {} if _VISIBLE in env else {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    left = iter(have)
+    parts = [[next(left) for _ in range(each)] if wants else [] for wants in trains]
+    return [{**order, _VISIBLE: ",".join(part) or NONE} for part in parts]
+
+
+def _threads(
+    tasks: Sequence[Task], machine: Machine, env: Mapping[str, str], each: int | None
+) -> dict[str, str]:
+    if each == 0:
+        return {}
+    threads = thread_environment(each or max(1, machine.processors // len(tasks)))
+    return {name: value for name, value in threads.items() if name not in env}
+
+
+def shares(
+    tasks: Sequence[Task],
+    machine: Machine,
+    env: Mapping[str, str],
+    given: Mapping[str, str],
+    *,
+    gpus: int | None,
+    threads: int | None,
+) -> dict[str, dict[str, str]]:
+    """Share a machine's GPUs and processors out."""
+    split = [{} for _ in tasks] if _VISIBLE in given else _gpus(tasks, machine, env, gpus)
+    common = _threads(tasks, machine, env, threads)
+    return {str(task): {**common, **part} for task, part in zip(tasks, split, strict=True)}

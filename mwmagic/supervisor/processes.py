@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mwmagic import gang as g
+from mwmagic.errors import BadArguments
 from mwmagic.frameworks import framework_for
 from mwmagic.model import variables
 from mwmagic.model.findings import Finding, Remark, Symptom
+from mwmagic.model.live import CELL_BYTES
 from mwmagic.model.status import Importing, TaskState
 
 from .process import TaskProcess
@@ -23,13 +26,14 @@ if TYPE_CHECKING:
     from mwmagic.engines.channel import Channel
     from mwmagic.logs.guard import Guard
     from mwmagic.model.cluster import Task
+    from mwmagic.model.messages import Message
     from mwmagic.model.options import ClusterOptions
     from mwmagic.record import RunDirectory
 
     from .order import Order
     from .place import Place
 
-__all__ = ["Processes"]
+__all__ = ["Processes", "check_fits", "is_live", "kind_of", "packet_of"]
 
 WORTH_SECONDS = 0.5
 """How long imports take, at least, that are worth an option."""
@@ -45,6 +49,9 @@ CREDIT_BYTES = 2**20
 
 CREDIT_STEP_BYTES = CREDIT_BYTES // 4
 """Bytes of output after which the agent may send as many more: not for each line."""
+
+_HEAD = '{"live": '
+"""How packets begin that are about cells."""
 
 
 class Processes:
@@ -261,3 +268,30 @@ def _unnamed(took: Mapping[str, float], preload: Sequence[str]) -> dict[str, flo
         for name, one in took.items()
         if not any(f"{name}.".startswith(each) or each.startswith(f"{name}.") for each in named)
     }
+
+
+def is_live(packet: str) -> bool:
+    """Return whether a packet on a worker's line is about cells."""
+    return packet.startswith(_HEAD)
+
+
+def kind_of(packet: str) -> str:
+    """Return what a packet about cells says, even if the rest cannot be read."""
+    return packet.removeprefix(_HEAD).lstrip('"').partition('"')[0]
+
+
+def packet_of(order: Message) -> str:
+    """Return an order as a packet, with as few bytes as its text has."""
+    text = json.dumps(order, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # a half of a pair of surrogates
+        return json.dumps(order)
+    return text
+
+
+def check_fits(packet: str, what: str, remedy: str) -> None:
+    """Raise BadArguments if a packet, which holds ``what``, is too long for a task's line."""
+    size = len(packet.encode())
+    if size > CELL_BYTES:
+        raise BadArguments(f"{what} has {size:,} bytes, and {CELL_BYTES:,} are the limit; {remedy}")

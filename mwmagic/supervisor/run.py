@@ -14,7 +14,7 @@ from mwmagic.agent.wire import parsed
 from mwmagic.diagnosis import involves_others, remarks
 from mwmagic.errors import MwmagicError, NoRun, SupervisorError
 from mwmagic.logs.guard import Guard
-from mwmagic.model.findings import Whereabouts
+from mwmagic.model.findings import Finding, Remark, Symptom, Whereabouts
 from mwmagic.model.machine import several
 from mwmagic.model.status import (
     Delay,
@@ -24,27 +24,22 @@ from mwmagic.model.status import (
     TaskStatus,
 )
 
-from .account import Account
+from .account import Account, Exits, Measurements
 from .assigned import Unknown
-from .exits import Exits
-from .furthest import Comparison
-from .limits import job_limits
-from .measurements import Measurements
-from .packets import is_live
 from .process import is_over
-from .processes import Processes
-from .reports import TooLate
+from .processes import Processes, is_live
 from .session import LiveSession
 from .stalls import Stalls
-from .timers import Timers
+from .training import Comparison, TooLate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from mwmagic.diagnosis import Exit
+    from mwmagic.gang import Due
     from mwmagic.model.cluster import Task
-    from mwmagic.model.findings import Cause, Position, Remark
-    from mwmagic.model.machine import HostStatus
+    from mwmagic.model.findings import Cause, Position
+    from mwmagic.model.machine import HostStatus, MachineStatus
     from mwmagic.model.messages import Message, Start
     from mwmagic.model.status import Fault, GivenUp
     from mwmagic.record import RunDirectory
@@ -54,6 +49,10 @@ if TYPE_CHECKING:
     from .process import TaskProcess
 
 __all__ = ["LiveRun"]
+
+
+WARNING_SECONDS = 300.0
+"""How long before a job's limit it is told."""
 
 
 class LiveRun:
@@ -89,7 +88,7 @@ class LiveRun:
         self._stalls = Stalls(
             self._processes, roles, options, directory, changed, guard=self._guard
         )
-        self._timers = Timers(self._due)
+        self._timers = _Timers(self._due)
         self._waiting: deque[g.Event] = deque()
         self._moving: asyncio.Task[None] | None = None
         self._asking: set[asyncio.Task[None]] = set()
@@ -508,7 +507,7 @@ class LiveRun:
 
     def _limits(self) -> tuple[Remark, ...]:
         """Return a warning for each job that ends soon; each is noted once."""
-        near = () if self.over else job_limits(self._place.machines, time.time())
+        near = () if self.over else _job_limits(self._place.machines, time.time())
         for remark in near:
             if remark not in self._warned:
                 self._warned.append(remark)
@@ -551,3 +550,45 @@ class LiveRun:
 
     def _note(self, event: str, **fields: Any) -> None:  # noqa: ANN401 - JSON values
         self.directory.event(event, **fields)
+
+
+class _Timers:
+    """Timers, one for each thing that becomes due."""
+
+    def __init__(self, expired: Callable[[Due], None]) -> None:
+        self._expired = expired
+        self._handles: dict[Due, asyncio.TimerHandle] = {}
+
+    def set(self, due: Due, seconds: float) -> None:
+        """Set a timer, in place of the one that was set for this before."""
+        self.cancel(due)
+        loop = asyncio.get_running_loop()
+        self._handles[due] = loop.call_later(seconds, self._expire, due)
+
+    def cancel(self, due: Due) -> None:
+        """Cancel a timer, if it is set."""
+        handle = self._handles.pop(due, None)
+        if handle is not None:
+            handle.cancel()
+
+    def clear(self) -> None:
+        """Cancel all timers."""
+        for due in list(self._handles):
+            self.cancel(due)
+
+    def _expire(self, due: Due) -> None:
+        self._handles.pop(due, None)
+        self._expired(due)
+
+
+def _job_limits(machines: Sequence[MachineStatus], now: float) -> tuple[Remark, ...]:
+    """Return a warning for each job that ends soon, with the tasks that end with it."""
+    near = [one for one in machines if one.until is not None and one.until - now < WARNING_SECONDS]
+    jobs = dict.fromkeys((one.job, one.until) for one in near)
+    return tuple(
+        Remark(
+            tasks=tuple(task for one in near if one.job == job for task in one.tasks),
+            finding=Finding(Symptom.JOB_ENDS, job=job or None, until=until),
+        )
+        for job, until in jobs
+    )

@@ -32,7 +32,6 @@ TOGETHER_SECONDS = 0.001
 CLIENT_BACKLOG_BYTES = 2**20
 """Bytes that a client may leave unread before it gets only the latest news."""
 
-
 _GATHERED = frozenset({What.BEGUN, What.ANSWER})
 """What is told of a cell that may wait for `TOGETHER_SECONDS`."""
 

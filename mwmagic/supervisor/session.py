@@ -24,7 +24,7 @@ from mwmagic.model.live import (
 )
 from mwmagic.model.status import LastRaised, LiveStatus, Question
 
-from .packets import check_fits, kind_of, packet_of
+from .processes import check_fits, kind_of, packet_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

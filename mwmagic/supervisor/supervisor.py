@@ -34,7 +34,6 @@ from mwmagic.words.run import words
 
 from .assigned import Assigned, Unknown, assigned
 from .fetches import Fetches, destination
-from .hold import Hold
 from .order import Order
 from .place import Place
 from .server import Client, Server
@@ -68,7 +67,6 @@ LATE_SECONDS = 5.0
 
 BEGINNINGS = frozenset({"launch", "restart", "update", "detach"})
 """The requests that a cluster refuses once it is ending."""
-
 
 PLACED = frozenset({"launch", "restart", "fetch"})
 """The requests that need machines."""
@@ -114,7 +112,7 @@ class Supervisor:
         self._late: dict[int, list[Unknown]] = {}
         self._server = Server(socket, self._answer, self._abandoned)
         self._closed = asyncio.Event()
-        self._hold = Hold(self._begin_end)
+        self._hold = _Hold(self._begin_end)
         self._left = False
         self._hurried = False
         self._stirred = asyncio.Event()
@@ -575,3 +573,32 @@ class Supervisor:
 
     def _forget(self, _client: Client, message: Message) -> None:
         self._fetches.forget(message["key"])
+
+
+class _Hold:
+    """A timer that runs while a cluster is kept.
+
+    Attributes
+    ----------
+    since, until : float or None
+        When the time began and will be over, in seconds of the wall clock; None unless it runs.
+    """
+
+    def __init__(self, expired: Callable[[], None]) -> None:
+        self._expired = expired
+        self._timer: asyncio.TimerHandle | None = None
+        self.since: float | None = None
+        self.until: float | None = None
+
+    def begin(self, seconds: float) -> None:
+        """Begin to wait for an owner."""
+        self.end()
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._expired)
+        self.since = time.time()
+        self.until = self.since + seconds
+
+    def end(self) -> None:
+        """Wait no longer."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self.since = self.until = None

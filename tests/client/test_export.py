@@ -18,7 +18,7 @@ from mwmagic.errors import ClusterError, SupervisorError
 from mwmagic.model.machine import Machine
 from mwmagic.model.options import ClusterOptions
 from mwmagic.record import RunDirectory
-from mwmagic.supervisor.shares import shares
+from mwmagic.supervisor.preparation import shares
 
 MEET = """
 import json, os, socket, sys, time

@@ -14,7 +14,7 @@ from mwmagic.engines import Host, agent_command
 from mwmagic.engines.channel import Channel
 from mwmagic.engines.delivery import CODE, digest
 from mwmagic.errors import SupervisorError
-from mwmagic.supervisor.commands import warm_command, worker_command
+from mwmagic.supervisor.preparation import warm_command, worker_command
 
 pytestmark = pytest.mark.usefixtures("nothing_survives")
 

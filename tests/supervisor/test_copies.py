@@ -11,7 +11,7 @@ from fakes import FakeEngine, FakeMachine
 from mwmagic.agent.wire import LOG_LOST
 from mwmagic.engines.channel import Channel
 from mwmagic.errors import SupervisorError
-from mwmagic.supervisor.copies import Copy, Logs
+from mwmagic.supervisor.files import Copy, Logs
 
 FAR = bytes(range(256)) * 1000
 

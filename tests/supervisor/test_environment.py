@@ -8,7 +8,7 @@ from mwmagic.frameworks.environment import differing
 from mwmagic.model.cluster import ClusterSpec, make_tasks
 from mwmagic.model.messages import Start
 from mwmagic.model.options import ClusterOptions
-from mwmagic.supervisor.environment import task_environment
+from mwmagic.supervisor.preparation import task_environment
 
 TASKS = make_tasks(2)
 SPEC = ClusterSpec.of(TASKS, ["localhost:1111", "node-2:2222"])

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 from mwmagic.logs.guard import Guard
 from mwmagic.model.findings import Examination, Position, Whereabouts
-from mwmagic.supervisor.examine import Dump, Examiner
+from mwmagic.supervisor.stalls import Dump, Examiner
 
 SLEEPING = """Current thread 0x00007f3c36082b80 (most recent call first):
   File "/home/me/data.py", line 7 in load

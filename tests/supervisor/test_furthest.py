@@ -6,8 +6,7 @@ import pytest
 
 from mwmagic.gang import TrainingPoint
 from mwmagic.logs.guard import Guard
-from mwmagic.supervisor.furthest import Comparison
-from mwmagic.supervisor.training import Training
+from mwmagic.supervisor.training import Comparison, Training
 
 
 def train(*said):

@@ -15,7 +15,7 @@ from mwmagic.errors import ClusterError
 from mwmagic.frameworks.environment import differing
 from mwmagic.model.cluster import make_tasks
 from mwmagic.model.machine import Gpu, Machine
-from mwmagic.supervisor.shares import shares
+from mwmagic.supervisor.preparation import shares
 
 ASKED = '[ "${1%%=*}" = --query-gpu ] || exit 9\n'
 

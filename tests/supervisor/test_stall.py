@@ -10,7 +10,7 @@ from processes import eventually
 from mwmagic.client.cluster import Cluster
 from mwmagic.errors import NoRun, SupervisorError, WorkerFailed
 from mwmagic.model.findings import Position, Symptom, Whereabouts
-from mwmagic.supervisor.watchdog import Watchdog
+from mwmagic.supervisor.stalls import Watchdog
 
 STUCK = """
 import json, os, time

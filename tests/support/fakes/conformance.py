@@ -150,7 +150,7 @@ async def a_process_is_ended(subject: Subject) -> None:
 
 async def each_machine_has_a_warm_process(subject: Subject) -> None:
     """A warm process on each machine imports the requested modules."""
-    from mwmagic.supervisor.commands import warm_command
+    from mwmagic.supervisor.preparation import warm_command
 
     async with agents_of(subject) as agents:
         for channel in agents.channels:
