@@ -10,8 +10,7 @@ from mwmagic.client.arguments import ConciseParser
 from mwmagic.errors import MwmagicError, RunStopped
 from mwmagic.words.file import file_words
 
-from . import clusters, demo, logs, output, run
-from .request import INTERRUPTED_CODE, Terminated, die
+from . import clusters, demo, output, run
 
 if TYPE_CHECKING:
     import argparse
@@ -20,10 +19,10 @@ if TYPE_CHECKING:
 __all__ = ["main", "parser"]
 
 _COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
-    "run": ("Run a script on every task of a new cluster.", run.add),
+    "run": ("Run a script on every task of a new cluster.", run.add_run),
     "demo": ("Execute the quickstart notebook, in which two workers train.", demo.add),
     "ps": ("List the running clusters.", clusters.add_ps),
-    "logs": ("Show what the tasks of a recorded run printed.", logs.add),
+    "logs": ("Show what the tasks of a recorded run printed.", run.add_logs),
     "stop": ("End clusters and everything they run.", clusters.add_stop),
 }
 
@@ -75,8 +74,8 @@ def _obey(argv: Sequence[str] | None) -> int:
     except (MwmagicError, FileNotFoundError) as error:
         output.say(str(error))
         return 2
-    except Terminated as request:
-        die(request)
+    except run.Terminated as request:
+        run.die(request)
         return 128 + request.number
     except KeyboardInterrupt:
-        return INTERRUPTED_CODE
+        return run.INTERRUPTED_CODE

@@ -1,33 +1,42 @@
-"""``mwmagic run``: a script on every task of a new cluster."""
+"""``mwmagic run``, a script on every task of a new cluster, and ``mwmagic logs``.
+
+Signals that ask a command to end become exceptions, so that what it started ends too.
+"""
 
 from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
+import threading
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.client.arguments import add_cluster_options, typed
 from mwmagic.client.cluster import Cluster
-from mwmagic.client.reading import pieces
-from mwmagic.errors import BadArguments, WorkerFailed
+from mwmagic.client.reading import add_log_options, pieces, recorded
+from mwmagic.errors import BadArguments, NoRun, WorkerFailed
 from mwmagic.model.variables import ANNOUNCED
+from mwmagic.record import runs
 from mwmagic.words.run import again_words, lacking, remarks, setback_words
 
 from .output import say
-from .request import INTERRUPTED_CODE, Terminated, listening
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+    from types import FrameType
 
     from mwmagic.client.run import Run
+    from mwmagic.record import Record
 
-__all__ = ["add"]
+__all__ = ["INTERRUPTED_CODE", "Terminated", "add_logs", "add_run", "die"]
 
 _COLOURS = (36, 33, 32, 35, 34, 31)
 
 
-def add(command: argparse.ArgumentParser) -> None:
+def add_run(command: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     add_cluster_options(command, notebook=False)
     what = "Show all that the tasks print, with the framework's notices and every update of a bar."
@@ -51,7 +60,7 @@ def _run(given: argparse.Namespace) -> int:
     script, *args = program
     # Each task starts only once, so importing beforehand gains nothing.
     warm = bool(options.get("restarts"))
-    with listening(), Cluster.declare(say, **{"warm": warm, **options}) as cluster:
+    with _listening(), Cluster.declare(say, **{"warm": warm, **options}) as cluster:
         run = cluster.run(script, args=args)
         return _finish(run, _table if given.dashboard else _lines, raw=given.raw)
 
@@ -165,3 +174,65 @@ def _code(run: Run) -> int:
     if task is not None and task.signal:
         return 128 + task.signal
     return (task.code if task is not None else None) or 1
+
+
+INTERRUPTED_CODE = 130
+"""The exit code after Ctrl-C: 128 plus SIGINT's number, as in a shell."""
+
+_NUMBERS = (signal.SIGTERM, signal.SIGHUP)
+"""What schedulers, service managers, containers and closing terminals send."""
+
+
+class Terminated(KeyboardInterrupt):
+    """A signal asks this process to end, as Ctrl-C does."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def _raise(number: int, _frame: FrameType | None) -> None:
+    raise Terminated(number)
+
+
+@contextmanager
+def _listening() -> Iterator[None]:
+    """Raise `Terminated` for these signals, except those that are ignored, as under nohup."""
+    main = threading.current_thread() is threading.main_thread()
+    heard = [one for one in _NUMBERS if main and signal.getsignal(one) is signal.SIG_DFL]
+    for number in heard:
+        signal.signal(number, _raise)
+    try:
+        yield
+    finally:
+        for number in heard:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def die(request: Terminated) -> None:
+    """Die of the signal, so that its sender sees that it was obeyed."""
+    with suppress(OSError):
+        sys.stdout.flush()
+    os.kill(os.getpid(), request.number)
+
+
+def add_logs(command: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    add_log_options(command, tail=0)
+    command.set_defaults(action=_logs)
+
+
+def _logs(given: argparse.Namespace) -> int:
+    for line in recorded(_record(given.run), given):
+        print(line)
+    return 0
+
+
+def _record(number: int | None) -> Record:
+    known = {record.number: record for record in runs()}
+    if not known:
+        raise NoRun(f"no runs are recorded in {Path.cwd()}; `mwmagic run -n 2 main.py` records one")
+    chosen = max(known) if number is None else number
+    if chosen not in known:
+        raise NoRun(f"there is no run {chosen}; the recorded runs are {', '.join(map(str, known))}")
+    return known[chosen]

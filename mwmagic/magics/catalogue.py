@@ -1,4 +1,4 @@
-"""Which magics there are; the module of each is imported when it is first used."""
+"""Which magics there are, as IPython knows them before their modules are imported."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .magic import Magic
+    from collections.abc import Callable
 
-__all__ = ["NAMES", "find"]
+    from .magic import Magic
+    from .session import Session
+
+__all__ = ["NAMES", "Entry", "find"]
 
 _HOMES = {
     "%mw_cluster": "cluster",
@@ -20,15 +23,15 @@ _HOMES = {
     "%mw_pull": "transfer",
     "%mw_debug": "live",
     "%mw_reset": "live",
-    "%mw_status": "looking",
-    "%mw_show": "show",
-    "%mw_logs": "logs",
+    "%mw_status": "status",
+    "%mw_show": "status",
+    "%mw_logs": "status",
     "%mw_stop": "ending",
     "%mw_restart": "worker",
     "%mw_kill": "ending",
-    "%mw_stacks": "looking",
-    "%mw_runs": "looking",
-    "%mw_fetch": "fetch",
+    "%mw_stacks": "status",
+    "%mw_runs": "status",
+    "%mw_fetch": "transfer",
     "%mw_export": "export",
 }
 
@@ -42,3 +45,38 @@ def find(written: str) -> Magic:
     module = import_module(f".{_HOMES[written]}", __package__)
     found: Magic = getattr(module, written.lstrip("%"))
     return found
+
+
+class Entry:
+    """What IPython calls, and whose documentation it shows: that of the magic."""
+
+    def __init__(self, written: str, session: Callable[[], Session]) -> None:
+        self.written = written
+        self._session = session
+
+    def __repr__(self) -> str:
+        return f"<magic {self.written}>"
+
+    def __call__(self, line: str, cell: str = "") -> object:
+        """Do what the magic does with a line, and the cell below it."""
+        return find(self.written).call(self._session(), line, cell)
+
+    @property
+    def name(self) -> str:
+        """Its name, without the leading percent signs."""
+        return self.written.lstrip("%")
+
+    @property
+    def kind(self) -> str:
+        """``cell`` or ``line``."""
+        return "cell" if self.written.startswith("%%") else "line"
+
+    @property
+    def _ipython_magic_no_var_expand(self) -> bool:
+        """Whether IPython leaves braces and dollar signs in the line as they are typed."""
+        return find(self.written).parser.typed is not None
+
+    @property
+    def __doc__(self) -> str:  # type: ignore[override]
+        """Its help."""
+        return find(self.written).parser.format_help()

@@ -11,8 +11,7 @@ from mwmagic.errors import BadArguments, ClusterError, RunActive
 from mwmagic.model.options import Change, Outcome, Repetition, repeat
 from mwmagic.words.host import crowded_words, jobs_words
 
-from .magic import magic
-from .parser import Parser
+from .magic import Parser, magic
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from IPython.core.interactiveshell import InteractiveShell
 
-    from .parser import Parser
+    from .magic import Parser
     from .session import Session
 
 __all__ = ["install"]

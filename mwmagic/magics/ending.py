@@ -10,8 +10,7 @@ from mwmagic.client.arguments import add_option
 from mwmagic.errors import BadArguments, NoCluster, NoRun, SupervisorError, WaitTimeout
 from mwmagic.model.options import OPTIONS
 
-from .magic import magic
-from .parser import Parser
+from .magic import Parser, magic
 
 if TYPE_CHECKING:
     from argparse import Namespace

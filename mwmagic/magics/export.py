@@ -13,8 +13,7 @@ from mwmagic.model.option import read_count
 from mwmagic.words.file import kept_words
 
 from .file import OutputFile, add_overwrite
-from .magic import magic
-from .parser import Parser
+from .magic import Parser, magic
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -17,7 +17,7 @@ from mwmagic.words.file import file_words, kept_words, surrogate_words
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .parser import Parser
+    from .magic import Parser
 
 __all__ = ["OutputFile", "add_overwrite"]
 

@@ -26,8 +26,7 @@ from mwmagic.words.live import (
 )
 
 from .body import check_plain, parted
-from .magic import magic
-from .parser import Parser
+from .magic import Parser, magic
 from .worker import cell_name
 
 if TYPE_CHECKING:

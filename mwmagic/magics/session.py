@@ -1,15 +1,21 @@
-"""What the magics of a notebook share: its clusters, its displays, and its defaults."""
+"""What the magics of a notebook share: its clusters with their names, displays and defaults.
+
+When the kernel ends, runs that nothing waited for are reported beside the notebook.
+"""
 
 from __future__ import annotations
 
+import atexit
+import os
 import shlex
 import sys
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.client.cluster import end
-from mwmagic.client.lookup import attach, running, unreachable
+from mwmagic.client.lookup import attach, judged, running, unreachable
 from mwmagic.errors import (
     ClusterOwned,
     MwmagicError,
@@ -18,14 +24,15 @@ from mwmagic.errors import (
     RunActive,
     SupervisorLost,
 )
+from mwmagic.logs.terminal import plain
 from mwmagic.model.options import OPTIONS
 from mwmagic.model.status import RunState
+from mwmagic.model.values import encodable
+from mwmagic.model.variables import ANNOUNCED, SESSION
 from mwmagic.record import runs
-from mwmagic.words.run import headline
+from mwmagic.words.run import exit_notice, headline
 
 from .display import Displays
-from .name import names
-from .parting import Parting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -57,7 +64,7 @@ class Session:
         self.shell = shell
         self.defaults = defaults
         self.displays = Displays()
-        self.parting = Parting(shell, self.displays.watched)
+        self.exit_notices = _ExitNotices(shell, self.displays.watched)
         self.quiet = False
         self._clusters: dict[str, Cluster] = {}
         self._before: dict[str, dict[str, Any]] = {}
@@ -81,7 +88,7 @@ class Session:
         """End every cluster that is not detached."""
         end(one for one in self._clusters.values() if not one.options.detach)
         self._clusters.clear()
-        self.parting.forget()
+        self.exit_notices.forget()
         self.displays.close()
 
     def say(self, text: str) -> None:
@@ -124,7 +131,7 @@ class Session:
         if configured != OPTIONS["name"].default:
             return configured, self.find(configured)
         taken: ClusterOwned | None = None
-        for name in [self._own] if self._own else names():
+        for name in [self._own] if self._own else _names():
             try:
                 found = self.find(name)
             except ClusterOwned as error:
@@ -277,4 +284,59 @@ class Session:
     @property
     def _name(self) -> str:
         """The name of the cluster that magics act on, or would."""
-        return self._current or next(names())
+        return self._current or next(_names())
+
+
+def _names() -> Iterator[str]:
+    """Yield this notebook's own name for a cluster, and others for where that is taken."""
+    path = Path(os.environ.get(SESSION, ""))
+    own = encodable(path.stem) if path.suffix == ".ipynb" else str(OPTIONS["name"].default)
+    yield own
+    for number in count(2):
+        yield f"{own}-{number}"
+
+
+class _ExitNotices:
+    """Reports, when the kernel ends, the runs that were going or failed unseen.
+
+    Programs that execute notebooks pass on what a kernel prints to its standard error. They
+    read no output after the last cell.
+    """
+
+    def __init__(self, shell: Any, watched: Callable[[], bool]) -> None:  # noqa: ANN401 - IPython is not typed
+        self._kernel = getattr(shell, "kernel", None)
+        self._watched = watched
+        self._home = os.getpid()
+        self._runs: dict[str, Run] = {}
+
+    def expect(self, run: Run) -> None:
+        """Report a run unless it is waited for."""
+        self._runs[str(run.directory)] = run
+        # What is registered last is called first: the run's cluster is not told to end yet.
+        self.forget()
+        atexit.register(self._report)
+
+    def forget(self) -> None:
+        """Report nothing."""
+        atexit.unregister(self._report)
+
+    def _report(self) -> None:
+        if self._watched() or os.getpid() != self._home:  # a fork of the kernel
+            return
+        for run in self._runs.values():
+            if not judged(run) and not _stays(run):
+                self._tell(exit_notice(run.status()))
+
+    def _tell(self, text: str) -> None:
+        if not text:
+            return
+        text = f"{ANNOUNCED}{plain(text)}"
+        if self._kernel is not None:  # whose own standard error is captured for its cells
+            self._kernel.log.warning(text)
+        else:
+            print(text, file=sys.stderr)  # noqa: T201 - the terminal's
+
+
+def _stays(run: Run) -> bool:
+    """Return whether a run is going and outlives the kernel."""
+    return run.cluster.options.detach and not run.over

@@ -21,8 +21,7 @@ from mwmagic.words.run import changed_words
 
 from .body import borrowed, check_plain
 from .file import OutputFile, add_overwrite
-from .magic import magic
-from .parser import Parser
+from .magic import Parser, magic
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -160,7 +159,7 @@ def cell_name(session: Session) -> str:
 
 
 def _show(session: Session, run: Run) -> None:
-    session.parting.expect(run)
+    session.exit_notices.expect(run)
     if not session.quiet:
         session.displays.show(run)
 

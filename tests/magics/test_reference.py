@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from mwmagic.magics.reference import page
+from mwmagic.magics.__main__ import page
 
 
 def test_the_reference_is_current():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mwmagic.magics.tables import RunTable
+from mwmagic.magics.status import RunTable
 from mwmagic.record import RunDirectory, runs
 
 

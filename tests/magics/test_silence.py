@@ -6,7 +6,7 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
-from mwmagic.magics.silence import silence
+from mwmagic.magics.magic import silence
 
 SHOWN = "shown"
 

@@ -1,4 +1,4 @@
-"""The reference page, from the magics' own parsers: ``python -m mwmagic.magics.reference``."""
+"""``python -m mwmagic.magics`` prints the reference page, from the magics' own parsers."""
 
 from __future__ import annotations
 

@@ -1,0 +1,193 @@
+"""The state and output of runs: ``%mw_status``, ``_show``, ``_logs``, ``_stacks``, ``_runs``."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, overload
+
+from mwmagic.client.arguments import reader
+from mwmagic.client.reading import add_log_options, pieces, recorded
+from mwmagic.dashboard.static import page, text
+from mwmagic.errors import BadArguments
+from mwmagic.model.option import read_count
+from mwmagic.model.values import counted
+from mwmagic.record import runs
+
+from .magic import Parser, magic
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from mwmagic.client.run import Run, Stacks
+    from mwmagic.model.status import RunStatus
+    from mwmagic.record import Record
+
+    from .session import Session
+
+__all__ = ["RunTable", "mw_logs", "mw_runs", "mw_show", "mw_stacks", "mw_status"]
+
+
+@magic(Parser("%mw_status", "Show the run and each of its tasks."))
+def mw_status(session: Session, _given: Namespace, _cell: str) -> StatusTable:
+    """Show the run and its tasks."""
+    run = session.run()
+    return StatusTable(session.record().status if run is None else run.status())
+
+
+_STACKS = Parser("%mw_stacks", "Show where each task is, stragglers first.")
+_STACKS.add_argument("--full", action="store_true", help="Include every thread's stack.")
+
+
+@magic(_STACKS, shows=True)
+def mw_stacks(session: Session, given: Namespace, _cell: str) -> Stacks:
+    """Show where each task is."""
+    stacks = session.latest().stacks()
+    session.say(stacks.full if given.full else str(stacks))
+    return stacks
+
+
+@magic(Parser("%mw_runs", "List the recorded runs."))
+def mw_runs(session: Session, _given: Namespace, _cell: str) -> RunTable:
+    """List the runs."""
+    return RunTable(runs(session.directory))
+
+
+_SHOW = Parser(
+    "%mw_show", "Show a run below this cell: its dashboard while it is going, or its final state."
+)
+_SHOW.add_argument(
+    "run",
+    nargs="?",
+    type=reader(read_count),
+    metavar="RUN",
+    help="Its number from %%mw_runs (default: the latest).",
+)
+
+
+@magic(_SHOW, shows=True)
+def mw_show(session: Session, given: Namespace, _cell: str) -> Run | Record:
+    """Show a run below this cell."""
+    run = session.run(given.run)
+    record = session.record(given.run)
+    if session.quiet:
+        return run or record
+    if run is not None:
+        session.displays.show_any(run)
+    else:
+        session.displays.keep(record, record.status)
+    return run or record
+
+
+def _size(run: Record) -> str:
+    """Say how many tasks a run has, and how many attempts; of a session also how many cells."""
+    told = [counted(len(run.tasks), "task"), counted(run.attempts, "attempt")]
+    cells = len(run.cells())
+    return ", ".join([*told, counted(cells, "cell")] if cells else told)
+
+
+class StatusTable:
+    """A run's state at one moment."""
+
+    def __init__(self, status: RunStatus) -> None:
+        self.status = status
+
+    def __repr__(self) -> str:
+        return text(self.status)
+
+    def _repr_html_(self) -> str:
+        return page(self.status)
+
+
+class RunTable(Sequence["Record"]):
+    """The recorded runs, oldest first."""
+
+    def __init__(self, records: Sequence[Record]) -> None:
+        self._records = records
+
+    @overload
+    def __getitem__(self, index: int) -> Record: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Record]: ...
+    def __getitem__(self, index: int | slice) -> Record | Sequence[Record]:
+        return self._records[index]
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def _rows(self) -> list[tuple[str, str, str, str]]:
+        return [
+            (
+                str(run.number),
+                run.name,
+                run.state,
+                _size(run),
+            )
+            for run in self._records
+        ]
+
+    def __repr__(self) -> str:
+        rows = self._rows()
+        if not rows:
+            return "no runs are recorded here"
+        widths = [max(len(row[column]) for row in rows) for column in range(4)]
+        lines = (
+            "  ".join(f"{text:<{width}}" for text, width in zip(row, widths, strict=True))
+            for row in rows
+        )
+        return "\n".join(line.rstrip() for line in lines)
+
+    def _repr_html_(self) -> str:
+        rows = "".join("<td>".join(["<tr>", *map(html.escape, row)]) for row in self._rows())
+        return f"<table><tr><th>run<th>name<th>state<th>{rows}</table>"
+
+
+DEFAULT_TAIL_LINES = 1000
+"""How many lines a cell shows unless you ask for more."""
+
+
+def _logs() -> Parser:
+    parser = Parser("%mw_logs", "Show what a task printed, as a terminal would.")
+    add_log_options(parser, tail=DEFAULT_TAIL_LINES)
+    what = "Print lines as they come, until the run is over."
+    parser.add_argument("--follow", action="store_true", help=what)
+    return parser
+
+
+@magic(_logs(), shows=True)
+def mw_logs(session: Session, given: Namespace, _cell: str) -> str | None:
+    """Show what tasks printed."""
+    run = _going(session, given) if given.follow else None
+    if run is not None:
+        return "\n".join(_follow(session, given, run))
+    text = "\n".join(recorded(session.record(given.run), given))
+    if not given.out:
+        session.say(text)
+    return text
+
+
+def _going(session: Session, given: Namespace) -> Run | None:
+    """Return the run to follow, or None if it is over and its log complete."""
+    if given.attempt is not None:
+        raise BadArguments("--follow shows each attempt as it comes; leave out --attempt")
+    run = session.run(given.run)
+    if run is not None:
+        return run
+    record = session.record(given.run)
+    if not record.status.over:
+        raise BadArguments(
+            f"run {record.number} is not a run of this notebook's cluster, so it cannot be "
+            "followed here; leave out --follow to see its logs so far"
+        )
+    return None
+
+
+def _follow(session: Session, given: Namespace, run: Run) -> list[str]:
+    """Print the last lines so far, then new lines as they come, until the run is over."""
+    how = {"raw": given.raw, "ansi": given.ansi, "grep": given.grep, "tail": given.tail}
+    shown: list[str] = []
+    for lines in filter(None, pieces(run, given.task, **how)):
+        texts = [line if given.task is not None else f"[{task}] {line}" for task, line in lines]
+        session.say("\n".join(texts))
+        shown += texts
+    return shown
