@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from . import events
-from .advance import Advance, TrainingPoint
 from .events import *  # noqa: F403 - every event and action is a word of this room
 from .machine import Gang
-from .policy import PORT_TRIES, REPLACEMENT_TRIES, Policy
-from .roles import Role, roles
+from .policy import PORT_TRIES, REPLACEMENT_TRIES, Advance, Policy, Role, TrainingPoint, roles
 
 __all__ = [
     "PORT_TRIES",

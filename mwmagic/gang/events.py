@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from mwmagic.model.cluster import Task
     from mwmagic.model.status import GivenUp, RunState
 
-    from .advance import TrainingPoint
+    from .policy import TrainingPoint
 
 __all__ = [
     "Action",

@@ -34,7 +34,6 @@ from typing import TYPE_CHECKING
 
 from mwmagic.model.status import STUCK_TRIES, GivenUp, RunState
 
-from .advance import Advance, TrainingPoint
 from .events import (
     Action,
     Backoff,
@@ -59,8 +58,7 @@ from .events import (
     Stop,
     Timer,
 )
-from .policy import PORT_TRIES, REPLACEMENT_TRIES, Policy
-from .roles import Role, roles
+from .policy import PORT_TRIES, REPLACEMENT_TRIES, Advance, Policy, Role, TrainingPoint, roles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,12 +1,45 @@
-"""How a gang reacts to a failure."""
+"""How a gang reacts to a failure: by the task's role, its limits, and how far its attempts come."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING
 
 from mwmagic.model.options import ClusterOptions
 
-__all__ = ["PORT_TRIES", "REPLACEMENT_TRIES", "Policy"]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mwmagic.model.cluster import Task
+
+__all__ = ["PORT_TRIES", "REPLACEMENT_TRIES", "Advance", "Policy", "Role", "TrainingPoint", "roles"]
+
+
+class Role(Enum):
+    """What a task's exit means for the others."""
+
+    PEER = "trains; its failure fails the run, and the run is done when all peers are"
+    SERVANT = "serves until the peers are done; its exit fails the run"
+    REPLACEABLE = "serves; it is restarted without the others and rejoins"
+    AUXILIARY = "its failure does not affect the others"
+
+
+def roles(tasks: Sequence[Task]) -> dict[Task, Role]:
+    """Return each task's role.
+
+    With parameter servers, ``ParameterServerStrategy`` tolerates the loss of a
+    worker but not of a ps; without them, every task is in every collective.
+    """
+    served = any(task.type == "ps" for task in tasks)
+    table = {
+        "chief": Role.PEER,
+        "worker": Role.REPLACEABLE if served else Role.PEER,
+        "ps": Role.SERVANT,
+        "evaluator": Role.AUXILIARY,
+    }
+    return {task: table[task.type] for task in tasks}
+
 
 PORT_TRIES = 3
 """How many times in a row a gang moves to new ports before a taken port counts as a failure."""
@@ -68,3 +101,69 @@ class Policy:
             return 0.0
         doubled = self.backoff * 2.0 ** min(short - 1, _DOUBLINGS_LIMIT)
         return min(doubled, self.backoff_limit)
+
+
+NOTABLE_SECONDS = 1.0
+"""How much longer an attempt must last to count as further: the time of a start varies."""
+
+
+@dataclass(frozen=True, order=True)
+class TrainingPoint:
+    """A place in the training that a later attempt can be compared with.
+
+    Parameters
+    ----------
+    epoch, step : int
+        The epoch and the batches done in it; 0 where training has not begun.
+    """
+
+    epoch: int = 0
+    step: int = 0
+
+
+@dataclass
+class Advance:
+    """Compares each failed attempt with the one before it, and with the furthest of all.
+
+    Attributes
+    ----------
+    short : int
+        How many attempts in a row failed before they got as far as the one before them: by
+        step where both are known, otherwise by time.
+    stuck : int
+        How many in a row made no new step, as far as is known.
+    stepwise : bool
+        Whether the latest comparison was by step.
+    """
+
+    short: int = 0
+    stuck: int = 0
+    stepwise: bool = field(default=False, init=False)
+    _furthest: TrainingPoint | None = field(default=None, init=False)
+    _last: tuple[TrainingPoint | None, float] | None = field(default=None, init=False)
+
+    def failed(self, point: TrainingPoint | None, lasted: float) -> None:
+        """Take an attempt that failed."""
+        self.short = self.short + 1 if self._falls_short(point, lasted) else 0
+        new = point is None or self._furthest is None or point > self._furthest
+        self.stuck = 0 if new else self.stuck + 1
+        self._keep(point, lasted)
+
+    def saved(self, point: TrainingPoint | None, lasted: float) -> None:
+        """Take an attempt that saved what it had done: the next one goes on from there."""
+        self.short = self.stuck = 0
+        self._keep(point, lasted)
+
+    def _falls_short(self, point: TrainingPoint | None, lasted: float) -> bool:
+        if self._last is None:
+            return False
+        before, seconds = self._last
+        self.stepwise = point is not None and before is not None
+        if point is not None and before is not None:
+            return point < before
+        return lasted < seconds + NOTABLE_SECONDS
+
+    def _keep(self, point: TrainingPoint | None, lasted: float) -> None:
+        self._last = (point, lasted)
+        known = [one for one in (point, self._furthest) if one is not None]
+        self._furthest = max(known, default=None)
