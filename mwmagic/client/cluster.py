@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.errors import BadArguments, MwmagicError, NoCluster, SupervisorError
-from mwmagic.frameworks import tf_config
-from mwmagic.frameworks.requirements import check_installed
+from mwmagic.frameworks import check_installed, tf_config
 from mwmagic.model.cluster import ClusterSpec, Task, TaskName, find_task
 from mwmagic.model.machine import MachineStatus
 from mwmagic.model.options import OPTIONS, ClusterOptions, parameters, signature

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
-from mwmagic.frameworks.patterns import collected, either
+from mwmagic.frameworks import collected, either
 from mwmagic.gang import FailureKind
 from mwmagic.logs.frame import Ours
 from mwmagic.logs.noise import Noise

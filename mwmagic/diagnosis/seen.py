@@ -13,7 +13,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mwmagic.frameworks.patterns import alternatives, collected, either
+from mwmagic.frameworks import alternatives, collected, either
 from mwmagic.logs.frame import Frame
 from mwmagic.logs.phases import Phase
 from mwmagic.model.findings import Finding, Position, Remark, Symptom, Whereabouts

@@ -5,17 +5,27 @@ To add a framework, write a subclass of `Framework` in its own module and list i
 
 from __future__ import annotations
 
-from mwmagic.errors import ClusterError
+import re
+from typing import TYPE_CHECKING
+
+from mwmagic.errors import ClusterError, NotInstalled
 
 from .framework import Framework, Milestone
 from .jax import Jax
 from .tensorflow import TensorFlow, tf_config
 from .torch import Torch
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
 __all__ = [
     "FRAMEWORKS",
     "Framework",
     "Milestone",
+    "alternatives",
+    "check_installed",
+    "collected",
+    "either",
     "framework_for",
     "frameworks",
     "register",
@@ -46,3 +56,32 @@ def framework_for(name: str) -> Framework:
         known = ", ".join(FRAMEWORKS)
         raise ClusterError(f"unknown framework {name!r}; the frameworks are {known}")
     return FRAMEWORKS[name]
+
+
+_NOTHING = r"(?!)"
+
+
+def alternatives(patterns: Iterable[str]) -> str:
+    """Return an expression that matches if any of `patterns` does; without any, it never does."""
+    return "|".join(f"(?:{pattern})" for pattern in dict.fromkeys(patterns)) or _NOTHING
+
+
+def collected(pick: Callable[[Framework], Iterable[str]]) -> list[str]:
+    """Return what `pick` selects from each framework, without duplicates."""
+    return list(dict.fromkeys(pattern for one in frameworks() for pattern in pick(one)))
+
+
+def either(pick: Callable[[Framework], Iterable[str]], flags: int = 0) -> re.Pattern[str]:
+    """Return an expression that matches any pattern that `pick` selects from the frameworks."""
+    return re.compile(alternatives(collected(pick)), flags)
+
+
+def check_installed(source: str) -> None:
+    """Refuse code whose framework is missing, before any process starts."""
+    from importlib.util import find_spec  # no worker needs it
+
+    wanted = {module: pip for one in frameworks() for module, pip in one.requirements.items()}
+    imports = re.compile(rf"^(?:import|from)\s+({'|'.join(wanted)})\b", re.MULTILINE)
+    for module in dict.fromkeys(imports.findall(source)):
+        if find_spec(module) is None:
+            raise NotInstalled(f'{module} is not installed: pip install "{wanted[module]}"')

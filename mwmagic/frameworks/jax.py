@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from .framework import Milestone
-from .xla import Xla
+from .framework import Milestone, Xla
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

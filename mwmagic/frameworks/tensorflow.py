@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, ClassVar
 
-from .framework import Milestone
-from .xla import Xla
+from .framework import Milestone, Xla
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from mwmagic.frameworks import frameworks
-from mwmagic.frameworks.patterns import alternatives, collected, either
+from mwmagic.frameworks import alternatives, collected, either, frameworks
 from mwmagic.model.live import FREED
 
 from .terminal import plain

@@ -1,12 +1,13 @@
+import importlib.util
+
 import pytest
 
 from mwmagic.errors import NotInstalled
-from mwmagic.frameworks import requirements
-from mwmagic.frameworks.requirements import check_installed
+from mwmagic.frameworks import check_installed
 
 
 def test_what_is_not_installed_is_named_with_its_command(monkeypatch):
-    monkeypatch.setattr(requirements, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(
         NotInstalled, match=r'tensorflow is not installed: pip install "mwmagic\[tens'
     ):
