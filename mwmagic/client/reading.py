@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.errors import BadArguments, NoRun
-from mwmagic.logs.follower import Follower
 from mwmagic.logs.guard import Guard
-from mwmagic.logs.lines import LINE_CHARACTERS, Fold, Hidden
+from mwmagic.logs.lines import LINE_CHARACTERS, Fold, Follower, Hidden
 from mwmagic.logs.terminal import plain
 from mwmagic.model.cluster import find_task
 from mwmagic.model.option import read_count

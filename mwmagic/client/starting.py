@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any
 from mwmagic import errors
 from mwmagic.frameworks import framework_for
 from mwmagic.frameworks.environment import set_by_user
-from mwmagic.logs.frame import FRAME
+from mwmagic.logs.tracebacks import FRAME
 from mwmagic.model.messages import Start
 from mwmagic.model.options import ClusterOptions
 from mwmagic.model.ownership import package_of

@@ -6,9 +6,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mwmagic.logs.follower import Follower, Lag
 from mwmagic.logs.guard import Guard
-from mwmagic.logs.lines import LogLine, Mark, shortened
+from mwmagic.logs.lines import Follower, Lag, LogLine, Mark, shortened
 from mwmagic.logs.terminal import clipped
 from mwmagic.model.status import TaskState
 from mwmagic.model.values import encodable, sendable

@@ -9,14 +9,13 @@ from functools import cached_property
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from mwmagic.logs.failure import find, origins, raised_at, reported
+from mwmagic.logs.tracebacks import find, origins, raised_at, reported
 from mwmagic.model.findings import Finding, Location, Origin, Peer, Symptom
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mwmagic.logs.failure import Failure
-    from mwmagic.logs.frame import Frame
+    from mwmagic.logs.tracebacks import Failure, Frame
 
 __all__ = ["Exit"]
 

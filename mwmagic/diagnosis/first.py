@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from mwmagic.frameworks import collected, either
 from mwmagic.gang import FailureKind
-from mwmagic.logs.frame import Ours
 from mwmagic.logs.noise import Noise
+from mwmagic.logs.tracebacks import Ours
 from mwmagic.model.findings import Cause, Finding, Symptom
 from mwmagic.model.variables import ANNOUNCED
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mwmagic.frameworks import alternatives, collected, either
-from mwmagic.logs.frame import Frame
 from mwmagic.logs.phases import Phase
+from mwmagic.logs.tracebacks import Frame
 from mwmagic.model.findings import Finding, Position, Remark, Symptom, Whereabouts
 from mwmagic.model.ownership import is_users
 

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mwmagic.diagnosis.seen import Stack
-    from mwmagic.logs.frame import Frame
     from mwmagic.logs.guard import Guard
     from mwmagic.logs.phases import Phase
+    from mwmagic.logs.tracebacks import Frame
     from mwmagic.model.cluster import Task
     from mwmagic.model.findings import Finding, Whereabouts
     from mwmagic.model.messages import Message

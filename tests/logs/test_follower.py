@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mwmagic.logs.follower import Follower, Lag
 from mwmagic.logs.guard import Guard
-from mwmagic.logs.lines import Lines, Mark
+from mwmagic.logs.lines import Follower, Lag, Lines, Mark
 from mwmagic.logs.noise import Noise
 
 NOTICE = "WARNING: All log messages before absl::InitializeLog() is called are written to STDERR"

@@ -14,13 +14,12 @@ from hypothesis import strategies as st
 from mwmagic.diagnosis import Exit, diagnose, kind, remarks
 from mwmagic.diagnosis.seen import parse
 from mwmagic.engines.channel import Channel
-from mwmagic.logs import failure, prints
-from mwmagic.logs.drafts import Drafts
+from mwmagic.logs import prints, tracebacks
 from mwmagic.logs.guard import Guard
 from mwmagic.logs.lines import Lines
 from mwmagic.logs.noise import Noise
 from mwmagic.logs.phases import Phases
-from mwmagic.logs.progress import Progress
+from mwmagic.logs.progress import Drafts, Progress
 from mwmagic.logs.terminal import Terminal
 from mwmagic.model.cluster import Task
 from mwmagic.model.findings import Cause
@@ -90,7 +89,7 @@ def test_parsers_of_bytes(pieces):
 @given(DATA)
 def test_parsers_of_whole_texts(pieces):
     text = b"".join(pieces).decode("utf-8", "replace")
-    found = failure.find(text, "/home/me/main.py")
+    found = tracebacks.find(text, "/home/me/main.py")
     assert found is None or isinstance(found.title, str)
     assert parse(text).text == text
 

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.errors import RunActive
-from mwmagic.logs.follower import Follower
 from mwmagic.logs.guard import Guard
-from mwmagic.logs.lines import Mark
+from mwmagic.logs.lines import Follower, Mark
 from mwmagic.model.live import Answer, What
 from mwmagic.words.live import stuck_words
 

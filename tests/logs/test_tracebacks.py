@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mwmagic.logs.failure import find
-from mwmagic.logs.frame import Frame
 from mwmagic.logs.terminal import shown
+from mwmagic.logs.tracebacks import Frame, find
 
 SCRIPT = "/home/ann/project/main.py"
 NOTICE = "W0000 00:00:1795231644.451560   18289 op_kernel.cc:1845] something happened"
