@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from mwmagic.errors import FileTrouble, MwmagicError, NotInstalled
 from mwmagic.model.status import Reached
-from mwmagic.record import runs, written
+from mwmagic.record import files, runs
 from mwmagic.record.paths import demo_log
 from mwmagic.words.file import kept_words
 from mwmagic.words.run import reached
@@ -63,14 +63,14 @@ def _check() -> None:
 
 def _check_own(path: Path) -> None:
     """Refuse to replace a notebook that is the user's work."""
-    if path.exists() and not written.is_own(path):
+    if path.exists() and not files.is_as_written(path):
         other = "`--directory` names another place"
-        raise FileTrouble(kept_words(path, other, known=written.is_known(path)))
+        raise FileTrouble(kept_words(path, other, known=files.was_written(path)))
 
 
 def _write(path: Path, data: bytes) -> None:
     path.write_bytes(data)
-    written.note(path, data)
+    files.note_written(path, data)
 
 
 def _execute(path: Path) -> None:

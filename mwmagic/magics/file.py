@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mwmagic.errors import FileTrouble
-from mwmagic.record import written
+from mwmagic.record import files
 from mwmagic.record.paths import expanded
 from mwmagic.words.file import file_words, kept_words, surrogate_words
 
@@ -83,9 +83,9 @@ class OutputFile:
             return
         if not self._path.is_file():
             raise FileTrouble(f"{self.name} is not a file; name one with --file")
-        if self._overwrite or self._path.read_bytes() == data or written.is_own(self._path):
+        if self._overwrite or self._path.read_bytes() == data or files.is_as_written(self._path):
             return
-        known = written.is_known(self._path)
+        known = files.was_written(self._path)
         raise FileTrouble(kept_words(self.name, "`--file` names another file", known=known))
 
     def _write(self, draft: Path, data: bytes, mode: int | None) -> None:
@@ -94,8 +94,8 @@ class OutputFile:
             mode = stat.S_IMODE(self._path.stat().st_mode) if mode is None else mode
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode or NEW_MODE)
         try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(data)
+            with os.fdopen(descriptor, "wb") as files:
+                files.write(data)
             if mode is not None:
                 draft.chmod(mode)
         except OSError:
@@ -105,7 +105,7 @@ class OutputFile:
     def _note(self, data: bytes) -> None:
         # The file is written. If this fails, the next cell needs `--overwrite`.
         with suppress(OSError):
-            written.note(self._path, data)
+            files.note_written(self._path, data)
 
 
 def _require_writable(path: Path) -> None:

@@ -14,8 +14,8 @@ from mwmagic.model.live import KeptCell
 from mwmagic.model.status import RunStatus
 
 from .metrics import history, metrics
-from .modules import is_changed
 from .paths import RunPaths, expanded, numbered
+from .provenance import is_changed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,9 +15,8 @@ from mwmagic.diagnosis import diagnose, kind
 from mwmagic.frameworks import framework_for
 from mwmagic.logs.progress import Update
 from mwmagic.model.status import Setback
-from mwmagic.record.metrics import HISTORY, LOGGED, REPORTED
+from mwmagic.record.metrics import HISTORY, LOGGED, REPORTED, Durations, Extremes
 from mwmagic.record.provenance import commit, versions
-from mwmagic.record.summary import Durations, Extremes
 
 from .training import History
 

@@ -6,7 +6,7 @@ import threading
 
 from processes import eventually
 
-from mwmagic.record.latest import Latest
+from mwmagic.record.writer import Latest
 
 
 def test_only_the_newest_is_written_in_order_and_off_the_callers_thread():

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from mwmagic.record.summary import Durations, Extremes, rises
+from mwmagic.record.metrics import Durations, Extremes, rises
 
 
 @pytest.mark.parametrize(

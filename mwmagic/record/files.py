@@ -1,14 +1,28 @@
-"""Files written as a whole, and directories that only their owner reads."""
+"""Files written as a whole, private directories, and which of the user's files mwmagic wrote.
+
+The record in a file's directory keeps a hash of what was written to the file, so that mwmagic
+replaces no others, even after the directory was moved.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import tempfile
 from pathlib import Path
 
-from .paths import ignore_file
+from .paths import ignore_file, mark_file
 
-__all__ = ["keep_from_git", "make_private", "replace", "reserve", "save_new"]
+__all__ = [
+    "is_as_written",
+    "keep_from_git",
+    "make_private",
+    "note_written",
+    "replace",
+    "reserve",
+    "save_new",
+    "was_written",
+]
 
 
 def replace(path: Path, data: bytes) -> None:
@@ -52,3 +66,25 @@ def keep_from_git(root: Path) -> None:
     """Have git ignore the record below `root`, whose directory exists."""
     if not ignore_file(root).exists():
         replace(ignore_file(root), b"*\n")
+
+
+def note_written(path: Path, data: bytes) -> None:
+    """Note that mwmagic wrote `data` to a file."""
+    mark = mark_file(path)
+    make_private(mark.parent)
+    keep_from_git(path.parent)
+    replace(mark, _digest(data))
+
+
+def was_written(path: Path) -> bool:
+    """Return whether mwmagic ever wrote a file of this name."""
+    return mark_file(path).is_file()
+
+
+def is_as_written(path: Path) -> bool:
+    """Return whether a file holds what mwmagic wrote to it, unchanged."""
+    return was_written(path) and mark_file(path).read_bytes() == _digest(path.read_bytes())
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.sha256(data).hexdigest().encode() + b"\n"
