@@ -2,14 +2,15 @@
 
 It needs only the standard library, so that an engine can run it anywhere. Commands arrive on
 standard input and events leave on standard output (see `wire`). The agent ends, and everything it
-started with it, when standard input ends, when the parent that it watches dies, or when no command
-has arrived for too long.
+started with it, when standard input ends, when the parent that it watches dies, or when its lease
+is over, which each ping extends.
 
 It is single-threaded, because the kernel ties a child's death signal to the thread that forked it.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import select
 import signal
@@ -76,9 +77,9 @@ class Agent:
         self.zygotes = Zygotes(self.loop, self.outlet, self.family, self.closing)
         self.workers = Workers(self.loop, self.outlet, self.family, self.zygotes, self.closing)
         self.incoming = wire.LineBuffer()
-        self.silence = self.sample = 0.0
+        self.sample = 0.0
+        self.until = math.inf  # when its lease ends
         self.inherited: dict[str, str] = {}
-        self.heard = time.monotonic()
 
     # The loop
 
@@ -135,8 +136,8 @@ class Agent:
         now = time.monotonic()
         workers = self.workers
         moments = [now + TICK_SECONDS, *workers.moments(now), *self.inquiries.moments()]
-        if self.silence > 0 and self.closing.since is None:
-            moments.append(self.heard + self.silence)
+        if self.closing.since is None:
+            moments.append(self.until)
         if self.zygotes.importing:
             moments.append(now + FORK_CHECK_SECONDS)
         if self.sample > 0 and workers.processes:
@@ -147,7 +148,7 @@ class Agent:
 
     def settle(self, now: float) -> None:
         """Do what is due at a given time."""
-        if self.silence > 0 and now - self.heard > self.silence:
+        if now > self.until:
             self.closing.cause = "which had heard nothing for too long"
             self.close()
         self.inquiries.expire(now)
@@ -208,7 +209,6 @@ class Agent:
         if not data:
             self.loop.unwatch(STDIN)
             self.close()
-        self.heard = time.monotonic()
         for line in self.incoming.lines(data):
             self.obey(line)
         self.zygotes.send()
@@ -240,7 +240,9 @@ class Agent:
         if command["version"] != wire.VERSION:
             self.close(DRAIN_SECONDS)
             raise ValueError(f"this agent speaks version {wire.VERSION}, not {command['version']}")
-        self.silence, self.sample = command["silence"], command["sample"]
+        self.sample = command["sample"]
+        if command["silence"] > 0:
+            self.until = time.monotonic() + command["silence"]
         self.inherited = dict(os.environ) if command["inherit"] else {}
         if command["parent"] is not None:
             self.watch_parent(command["parent"])
@@ -339,7 +341,9 @@ class Agent:
         self.outlet.emit("stored", id=command["id"])
 
     def ping(self, command: dict[str, Any]) -> None:
-        """Answer."""
+        """Answer, and extend the lease."""
+        if command["until"] is not None:
+            self.until = command["until"]
         self.outlet.emit("pong", n=command["n"], time=time.monotonic())
 
 

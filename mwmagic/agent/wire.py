@@ -62,6 +62,7 @@ refused; no route leads there; what answers is not the agent that listens; anoth
 
 NUMBER = (int, float)
 MAYBE_INT = (int, type(None))
+MAYBE_NUMBER = (int, float, type(None))
 MAYBE_STR = (str, type(None))
 
 COMMANDS: dict[str, Fields] = {
@@ -101,7 +102,7 @@ COMMANDS: dict[str, Fields] = {
     "fetch": {"id": int, "path": str, "offset": int, "bytes": int},
     "list": {"id": int, "path": str},
     "put": {"id": int, "path": str, "offset": int, "data": str},
-    "ping": {"n": int},
+    "ping": {"n": int, "until": MAYBE_NUMBER},
     "close": {},
 }
 """What a supervisor sends to an agent.
@@ -111,6 +112,8 @@ COMMANDS: dict[str, Fields] = {
 reports that.
 ``start`` says how long a worker may take to end if the agent is asked to end, and which
 ``attributes`` (``umask``, ``nice``, ``limits``) it has as another process would hand them down.
+``ping`` asks for an answer, and says ``until`` when, by the agent's own clock, the agent may go on
+if no other comes.
 ``look`` asks what the machine has, ``find`` which versions of packages the workers' Python has.
 ``listen`` has the agent listen at a held port until ``unlisten``, and tell all that connect a
 ``word``; ``reach`` asks which ``targets``, each an address and a word, can be reached

@@ -72,6 +72,8 @@ class Exit:
         The machine whose agent disappeared without a message.
     away : str or None
         The machine that it was on, unless that is the supervisor's.
+    unanswered : float
+        For how long that machine had not answered then, or not long before, if that was long.
     stalled : float or None
         Seconds without progress, if mwmagic ended the process because of a stall.
     report : mapping or None
@@ -109,6 +111,7 @@ class Exit:
     lost: bool = False
     host: str | None = None
     away: str | None = None
+    unanswered: float = 0.0
     stalled: float | None = None
     report: Mapping[str, Any] | None = None
     tail: str = ""

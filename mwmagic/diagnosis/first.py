@@ -4,7 +4,8 @@ The earliest failure is the cause, by the monotonic clock of the machine on
 which it happened. But if a task reports that another one is gone, its failure is
 only a consequence, however early it is reported. If all failures are
 consequences, the cause is the task that they blame, although it did not fail
-itself: it stopped responding, or it finished while the others still needed it.
+itself: it stopped responding, or it finished while the others still needed it. If its
+machine had not answered, or that of a task that failed, then the machine or its link is the cause.
 """
 
 from __future__ import annotations
@@ -38,6 +39,9 @@ __all__ = ["diagnose", "involves_others", "is_consequence", "kind"]
 LOG_LINES = 12
 """How many lines from the end of the log a cause shows."""
 
+UNANSWERED_SECONDS = 1.0
+"""How long a machine takes to answer, at least, when its link may make its tasks fail."""
+
 _SAVES = re.compile(r"\.(?:save\w*|export)\(")
 
 _CRASHES = (signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV)
@@ -58,6 +62,11 @@ def diagnose(exits: Sequence[Exit], options: Mapping[str, str] | None = None) ->
     if not consequences:
         return None
     guilty = _guilty(consequences, not_failed)
+    silent = max(exits, key=lambda end: end.unanswered)
+    if silent.unanswered >= UNANSWERED_SECONDS and (
+        guilty is None or (guilty.code != 0 and not guilty.stopped)
+    ):
+        return _cut_off(silent, case)
     return _failed(consequences[0], case) if guilty is None else _blamed(guilty, case)
 
 
@@ -118,6 +127,15 @@ def _blamed(end: Exit, case: _Case) -> Cause:
     finding = Finding(symptom, end.task, peer=first.task)
     cause = _cause(end, finding, (finding,), case)
     return replace(cause, where=needed) if end.code == 0 else cause
+
+
+def _cut_off(end: Exit, case: _Case) -> Cause:
+    """Return the cause if it is a machine that did not answer."""
+    tasks = tuple(one.task for one in case.exits if one.away == end.away)
+    seconds = end.unanswered
+    finding = Finding(Symptom.CUT_OFF, end.task, host=end.away, seconds=seconds, tasks=tasks)
+    cause = _cause(end, finding, (finding,), case)
+    return replace(cause, consequences=tuple(one.task for one in case.consequences))
 
 
 def _cause(end: Exit, finding: Finding, evidence: Iterable[str | Finding], case: _Case) -> Cause:

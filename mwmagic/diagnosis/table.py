@@ -412,6 +412,18 @@ KNOWN = (
         symptoms=(Finding(Symptom.SILENT),),
     ),
     Known(
+        "cut-off",
+        "A machine was cut off",
+        "For that long the machine answered nothing, not even mwmagic's own agent there: its "
+        "network was interrupted or loses packets, or the machine itself hung. The tasks gave each "
+        "other up.",
+        "look at the network between the machines (`ping`, `ip -s link`), and at the load of this "
+        "one",
+        "https://www.tensorflow.org/guide/migrate/fault_tolerance",
+        symptoms=(Finding(Symptom.CUT_OFF),),
+        choices=(_RESTARTS,),
+    ),
+    Known(
         "profiler",
         "A crash of TensorFlow's profiler",
         "When a profile stops, TensorFlow writes to events that it has already freed. Each "

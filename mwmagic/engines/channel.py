@@ -6,6 +6,7 @@ import asyncio
 import os
 import time
 import traceback
+from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +45,12 @@ LEASE_PINGS = 20
 PING_SECONDS = 0.5
 """The longest time between two of them, by which a loss may be told later."""
 
+HELD_UP_SECONDS = 1.0
+"""How long an answer takes, at least, that is remembered: something holds it up."""
+
+HELD_UP_LIMIT = 100
+"""How many of them are remembered."""
+
 CLOCK_PINGS = 5
 """The number of round trips that compare a remote machine's clock; the fastest counts."""
 
@@ -67,7 +74,9 @@ class Channel:
         For how long the agent did not answer when the link was broken for that.
     fenced : float
         Then the time, in monotonic seconds, at which nothing that it had started lives any
-        more: its lease is over, which it heard of with our last ping at the latest.
+        more: its lease is over, which each ping extends to a moment that the ping names.
+    answered : float
+        When the latest ping that was answered had been sent, in monotonic seconds.
     executable, package, folder : str
         The paths there of the Python that runs the agent, of this package, and of the
         folder for files that are brought.
@@ -83,7 +92,7 @@ class Channel:
         self.skew = 0.0
         self.quiet = False
         self.silent = ""
-        self.fenced = 0.0
+        self.fenced = self.answered = 0.0
         self.executable = self.package = self.folder = ""
         self.addresses: dict[str, list[str]] = {}
         self._link = link
@@ -92,6 +101,10 @@ class Channel:
         self._hello: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self._greeting: dict[str, float] = {}
         self._closing = self._over = False
+        self._silence = 0.0
+        self._pinging = asyncio.Lock()
+        self._asked: float | None = None  # when the ping was sent that waits for its answer
+        self._late: deque[tuple[float, float]] = deque(maxlen=HELD_UP_LIMIT)
         self._lease: asyncio.Task[None] | None = None
         self._check: asyncio.Task[None] | None = None
         self._heard_all = asyncio.Event()
@@ -115,7 +128,8 @@ class Channel:
             await channel.close()
             raise
         if silence:
-            channel._lease = asyncio.create_task(channel._renew(silence))
+            channel._silence = silence
+            channel._lease = asyncio.create_task(channel._renew())
         return channel
 
     def _greet(self) -> None:
@@ -128,36 +142,74 @@ class Channel:
         self._link.write(archive())
         self._greet()
 
-    async def _renew(self, silence: float) -> None:
-        """Renew the agent's lease, and break the link if the agent does not answer in time.
+    async def answers(self, since: float) -> None:
+        """Return once the agent has answered a ping sent after a moment, or is lost.
+
+        To hear from a machine is no proof that it hears us: after a break, TCP may
+        resume in one direction many seconds before it does in the other.
+        """
+        while self._silence and self.answered < since and not (self._over or self.silent):
+            await self._ping()
+        if self.silent:
+            await asyncio.wait([self._listening])
+
+    def latest(self, since: float) -> float:
+        """Return the longest time that an answer took, or takes, since a moment; 0.0 if none did.
+
+        Only what took notably long is remembered.
+        """
+        waits = 0.0 if self._asked is None else time.monotonic() - self._asked
+        return max([waits, *(seconds for moment, seconds in self._late if moment >= since)])
+
+    async def _renew(self) -> None:
+        """Renew the agent's lease, and break the link if the agent does not answer in time."""
+        while not self._closing:
+            await asyncio.sleep(min(self._silence / LEASE_PINGS, PING_SECONDS))
+            await self._ping()
+
+    async def _ping(self) -> None:
+        """Extend the agent's lease, and break the link if the agent does not answer in time.
 
         Each ping waits for the answer to the previous one: if only the way back
-        is broken, the agent's lease must expire too.
+        is broken, the agent's lease must expire too. The lease ends at a moment of the agent's
+        clock: a ping that is delivered late does not make it longer.
         """
-        loop = asyncio.get_running_loop()
-        while not self._closing:
-            await asyncio.sleep(min(silence / LEASE_PINGS, PING_SECONDS))
+        async with self._pinging:
+            if self._over or self.silent:
+                return
+            loop, silence = asyncio.get_running_loop(), self._silence
             overdue = loop.call_later(silence / 2, self._hush, True)  # noqa: FBT003 - no keywords
+            self._asked = asked = time.monotonic()
             try:
-                await self._demand(silence + OVERDUE_SECONDS, silence + MARGIN_SECONDS)
+                await self._compare(silence + OVERDUE_SECONDS, until=asked + silence + self.skew)
+            except SupervisorError:
+                if not self._over:
+                    self.fenced = asked + silence + MARGIN_SECONDS
+                    self.silent = f"no answer for {silence + OVERDUE_SECONDS:g} s"
+                self._link.kill()
+            else:
+                self._hear_answer(asked)
             finally:
                 overdue.cancel()
-            if self.quiet and not self._over and not self.silent:
-                self._hush(False)  # noqa: FBT003
+
+    def _hear_answer(self, asked: float) -> None:
+        """Note that a ping was answered."""
+        self.answered, self._asked = asked, None
+        now = time.monotonic()
+        if now - asked >= HELD_UP_SECONDS:
+            self._late.append((now, now - asked))
+        if self.quiet:
+            self._hush(False)  # noqa: FBT003 - no keywords
 
     def _hush(self, quiet: bool) -> None:
         self.quiet = quiet
         self.hushed()
 
-    async def _demand(self, seconds: float, fenced: float = 0.0) -> None:
-        """Break the link if the agent does not answer in time; it is `fenced` after so long."""
-        asked = time.monotonic()
+    async def _demand(self, seconds: float) -> None:
+        """Break the link if the agent does not answer in time."""
         try:
-            await self.request("ping", seconds=seconds)
+            await self.request("ping", seconds=seconds, until=None)
         except SupervisorError:
-            if not self._over:
-                self.fenced = asked + fenced
-                self.silent = f"no answer for {seconds:g} s"
             self._link.kill()
 
     async def _greeted(self) -> None:
@@ -171,14 +223,21 @@ class Channel:
         self.host.stderr.forget()  # a welcome, not why it may end
         if not self.host.here:
             trips = [await self._compare() for _ in range(CLOCK_PINGS)]
-            self.skew = min(trips)[1]
+            least, most = min(trips, key=lambda bounds: bounds[1] - bounds[0])
+            self.skew = (least + most) / 2
 
-    async def _compare(self) -> tuple[float, float]:
-        """Return the duration of a ping, and how far the agent's clock is ahead."""
+    async def _compare(
+        self, seconds: float | None = None, until: float | None = None
+    ) -> tuple[float, float]:
+        """Ping the agent; return how far its clock is ahead, at least and at most.
+
+        Clocks drift apart; `skew` follows once it is proved wrong, so times stay in order.
+        """
         sent = time.monotonic()
-        answer = await self.request("ping")
-        back = time.monotonic()
-        return back - sent, float(answer["time"]) - (sent + back) / 2
+        answer = await self.request("ping", seconds=seconds, until=until)
+        least, most = float(answer["time"]) - time.monotonic(), float(answer["time"]) - sent
+        self.skew = min(max(self.skew, least), most)
+        return least, most
 
     def send(self, kind: str, **fields: Any) -> None:  # noqa: ANN401 - JSON values
         """Send a command; if the agent is gone nothing happens, as `lost` reports that."""
@@ -303,6 +362,7 @@ class Channel:
             return
         if isinstance(answer, SupervisorError):
             future.set_exception(answer)
+            future.exception()  # marks it as retrieved: who asked may have been cancelled
         else:
             future.set_result(answer)
 
@@ -312,7 +372,6 @@ class Channel:
         error = self._failure("ended")
         for future in (self._hello, *self._answers.values()):
             self._settle(future, error)
-        self._hello.cancelled() or self._hello.exception()  # marks it as retrieved
         if not self._closing:
             self.lost()
 

@@ -88,6 +88,7 @@ class Symptom(str, Enum):
     STALLED = "stalled"
     # How it made the other tasks fail without failing itself.
     SILENT = "silent"
+    CUT_OFF = "cut-off"
     STOPPED_BY_SIGNAL = "stopped-by-signal"
     FINISHED_EARLY = "finished-early"
     FINISHED_DURING_SAVE = "finished-during-save"

@@ -44,6 +44,9 @@ GPU_LOOK_SECONDS = 2.0
 TOLD_LIMIT = 4
 """How many of the machines that could not be reached are told with their errors."""
 
+SHOWN_SECONDS = 1.0
+"""How long machines may take to answer before the run's state shows that it waits for them."""
+
 WHY_SECONDS = 0.4
 """Time limit for the scheduler to explain a loss: less than the gang waits for a first cause."""
 
@@ -190,6 +193,33 @@ class Place:
         except BaseException:
             await self.close()
             raise
+
+    def doubtful(self, since: float) -> bool:
+        """Return whether a machine is lost, or has not answered a ping sent after a moment."""
+        away = (node.channel for node in self._nodes if not node.host.here)
+        return self.broken or any(channel.answered < since for channel in away)
+
+    async def confirm(self, since: float) -> None:
+        """Wait until each machine has answered a ping sent after a moment, or is lost."""
+        asked = {
+            asyncio.create_task(node.channel.answers(since)): node.host.name for node in self._nodes
+        }
+        before = self.placing
+        try:
+            _, silent = await asyncio.wait(asked, timeout=SHOWN_SECONDS) if asked else ((), ())
+            if silent:
+                names = ", ".join(sorted(asked[one] for one in silent))
+                self.placing = Placing(said=f"no answer from {names} yet")
+                self._changed()
+                await asyncio.wait(silent)
+        finally:
+            self.placing = before
+            for one in asked:
+                one.cancel()
+
+    def unanswered(self, task: Task, since: float) -> float:
+        """Return for how long a task's machine took to answer, if that was long, since a moment."""
+        return self._of[task].channel.latest(since)
 
     async def rebind(self) -> None:
         """Hold other ports; find other machines where one was lost."""

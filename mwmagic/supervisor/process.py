@@ -94,6 +94,8 @@ class TaskProcess:
     ----------
     state : TaskState
         Its state; never ``absent``.
+    began : float
+        When it was to start, in monotonic seconds.
     exit : Exit or None
         How it ended.
     program : Exit or None
@@ -130,6 +132,7 @@ class TaskProcess:
         stays: bool = False,
         address: str = "",
         logs_start: bool = False,
+        began: float = 0.0,
     ) -> None:
         self.task = task
         self.attempt = attempt
@@ -142,6 +145,7 @@ class TaskProcess:
         self.address = address
         self.logs_start = logs_start
         self.state = TaskState.STARTING
+        self.began = began
         self.exit: Exit | None = None
         self.program: Exit | None = None
         self.asks: Question | None = None

@@ -127,6 +127,7 @@ class Processes:
             stays=order.stays,
             address=self._place.spec.addresses[task],
             logs_start=self._framework.logs_start(order.env),
+            began=time.monotonic(),
         )
         self._named[str(task)] = self._keyed[self.key(process)] = process
         return process

@@ -50,6 +50,9 @@ if TYPE_CHECKING:
 
 __all__ = ["LiveRun"]
 
+LINK_SECONDS = 30.0
+"""For how long an interruption of a connection may have been over when tasks fail by it."""
+
 
 WARNING_SECONDS = 300.0
 """How long before a job's limit it is told."""
@@ -91,6 +94,7 @@ class LiveRun:
         self._timers = _Timers(self._due)
         self._waiting: deque[g.Event] = deque()
         self._moving: asyncio.Task[None] | None = None
+        self._failed = 0.0  # when a process last ended without success
         self._asking: set[asyncio.Task[None]] = set()
         self._started = time.time()
         self._ended: float | None = None
@@ -181,6 +185,8 @@ class LiveRun:
         if self._moving is not None:
             self._waiting.append(event)
             return
+        if isinstance(event, g.Exited) and not event.succeeded:
+            self._failed = time.monotonic()
         before = self.gang.state
         actions = self.gang.handle(event)
         if isinstance(event, g.Exited):
@@ -192,7 +198,7 @@ class LiveRun:
             if self.gang.state is RunState.BACKOFF:
                 self._exits.set_back(self.gang.attempt)
         starts = any(isinstance(action, g.StartTask) for action in actions)
-        if g.Rebind() in actions or (starts and self._place.broken):
+        if g.Rebind() in actions or (starts and self._place.doubtful(self._failed)):
             self._moving = asyncio.create_task(self._move(actions))
         else:
             self._perform(actions)
@@ -203,9 +209,12 @@ class LiveRun:
         self._changed()
 
     async def _move(self, actions: list[g.Action]) -> None:
-        """Hold new ports, then carry out the actions that need them."""
+        """Carry out actions once the machines have answered, or others or new ports are held."""
         try:
-            await self._place.rebind()
+            await self._place.confirm(self._failed)
+            if g.Rebind() in actions or self._place.broken:
+                await self._place.rebind()
+                self._note("moved", addresses=list(self._place.spec.addresses.values()))
         except (MwmagicError, OSError) as error:
             self._moving = None
             self._unplaced(actions, str(error))
@@ -213,7 +222,6 @@ class LiveRun:
             self._moving = None
             self._withdraw(actions)
         else:
-            self._note("moved", addresses=list(self._place.spec.addresses.values()))
             self._moving = None
             self._perform(actions)
         while self._waiting and self._moving is None:
@@ -424,7 +432,7 @@ class LiveRun:
         if end.failed and process is self._processes.of(process.task):
             if involves_others(end):
                 self._stalls.locate()
-            why = self._exits.add(end, gone=False)
+            why = self._exits.add(self._with_link(process, end), gone=False)
             self.handle(self._ended_event(g.Failing, process, end, why))
 
     def _doubt(self, process: TaskProcess, end: Exit) -> None:
@@ -443,10 +451,17 @@ class LiveRun:
     def _exited(self, process: TaskProcess, end: Exit) -> None:
         if self._guard.call("failure", None, involves_others, end):
             self._stalls.locate()
-        why = self._exits.add(end)
+        why = self._exits.add(self._with_link(process, end))
         self._session.exited(process)
         self._stalls.gone(process)
         self.handle(self._ended_event(g.Exited, process, end, why))
+
+    def _with_link(self, process: TaskProcess, end: Exit) -> Exit:
+        """Return an end with what is known of the connection to its machine until then."""
+        since = max(process.began, end.time - LINK_SECONDS)
+        seconds = self._place.unanswered(process.task, since)
+        away = self._place.away(process.task)
+        return replace(end, unanswered=seconds, away=away) if seconds and away else end
 
     def _ended_event(
         self, kind: type[g.Exited], process: TaskProcess, end: Exit, why: g.FailureKind
@@ -460,7 +475,9 @@ class LiveRun:
         self._note("lost", host=loss.host, tasks=list(map(str, loss.tasks)), why=loss.why)
         for task in loss.tasks:
             process = self._processes.of(task)
-            if process is not None and process.state is not TaskState.ENDED:
+            if process is None or process.state is TaskState.ENDED:
+                continue
+            if process.began < loss.time:  # or it is another one, elsewhere
                 process.away = None if loss.here else loss.host
                 self._exited(process, process.lost(loss.host, loss.time, loss.why))
 

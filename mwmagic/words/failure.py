@@ -80,6 +80,12 @@ def _host_lost(finding: Finding) -> str:
     )
 
 
+def _cut_off(finding: Finding) -> str:
+    tasks = span(finding.tasks or (finding.task,))
+    seconds = finding.seconds or 0.0
+    return f"host {finding.host or '(unknown)'} with {tasks} did not answer for {seconds:.1f} s"
+
+
 def _job_ends(finding: Finding) -> str:
     job = f"job {finding.job}" if finding.job else "the scheduler's job"
     try:
@@ -130,6 +136,9 @@ _OBSERVED: dict[Symptom, Callable[[Finding], str]] = {
         f"made no progress for {f.seconds or 0.0:.0f} s, and was ended (--on-stall restart)"
     ),
     Symptom.SILENT: lambda _: "stopped responding to the others, and was ended",
+    Symptom.CUT_OFF: lambda f: (
+        f"was cut off: its host {f.host or '(unknown)'} did not answer for {f.seconds or 0.0:.1f} s"
+    ),
     Symptom.STOPPED_BY_SIGNAL: lambda _: (
         "was stopped by a signal, no longer responded to the others, and was ended"
     ),
@@ -231,6 +240,8 @@ def headline(cause: Cause) -> str:
     finding = cause.finding
     if finding.symptom is Symptom.HOST_LOST:
         return _host_lost(finding) + _why(finding)
+    if finding.symptom is Symptom.CUT_OFF:
+        return _cut_off(finding)
     if finding.symptom is Symptom.AGENT_LOST and len(finding.tasks) > 1:
         return f"{span(finding.tasks)} {_agent_lost(finding, 'their')}"
     return f"{cause.task or 'a task'} {observed(finding)}"

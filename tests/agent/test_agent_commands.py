@@ -72,7 +72,7 @@ def test_a_bad_line_is_refused(agent, line, command, error):
     refused = agent.wait("refused")
     assert refused["command"] == command
     assert error in refused["error"]
-    agent.say("ping", n=7)
+    agent.say("ping", n=7, until=None)
     agent.wait("pong", n=7)
 
 
@@ -102,17 +102,17 @@ def test_commands_for_a_process_that_has_gone_are_no_error(agent):
     agent.say("credit", process="a", bytes=1)
     agent.say("signal", process="a", signal=9)
     agent.say("release", ports=[1])
-    agent.say("ping", n=1)
+    agent.say("ping", n=1, until=None)
     agent.wait("pong")
     assert not agent.all("refused")
 
 
 def test_a_line_may_come_in_pieces(agent):
     agent.write(b'{"type":"pi')
-    agent.say("ping", n=1)  # the rest of a line that is now malformed
+    agent.say("ping", n=1, until=None)  # the rest of a line that is now malformed
     agent.wait("refused")
     agent.write(b'{"type":"ping",')
-    agent.write(b'"n":2}\n{"type":"ping","n":3}\n')
+    agent.write(b'"n":2,"until":null}\n{"type":"ping","n":3,"until":null}\n')
     agent.wait("pong", n=2)
     agent.wait("pong", n=3)
 
@@ -227,7 +227,7 @@ def test_too_few_descriptors_fail_some_workers_and_not_the_agent(agent):
     assert all("too many open files" in event["error"] for event in failed)
     assert "a" not in {event["process"] for event in failed}
     assert 0 < len(failed) < len(names)
-    agent.say("ping", n=1)
+    agent.say("ping", n=1, until=None)
     agent.wait("pong")
 
 
@@ -266,7 +266,7 @@ def test_a_signal_that_asks_something_ends_nothing(agent):
         agent.say("ask", process=name, **ask)
         agent.wait("refused", command="ask", process=name)
     agent.say("ask", process="gone", **ask)
-    agent.say("ping", n=1)
+    agent.say("ping", n=1, until=None)
     agent.wait("pong")
 
 
@@ -390,7 +390,7 @@ def test_sigterm_lets_the_workers_save(agent):
     for name in "abc":
         agent.says(name, "up")
     agent.child.terminate()
-    agent.say("ping", n=1)
+    agent.say("ping", n=1, until=None)
     agent.wait("pong")
     agent.child.terminate()  # as Slurm does, at once
     agent.says("a", "saving")
@@ -422,7 +422,7 @@ def test_an_interrupt_of_its_group_touches_nothing(agent):
     agent.says("a", "up")
     for number in (signal.SIGINT, signal.SIGHUP):
         os.killpg(agent.pid, number)
-    agent.say("ping", n=1)
+    agent.say("ping", n=1, until=None)
     agent.wait("pong")
     assert not gone([agent.wait("started")["pid"]])
 

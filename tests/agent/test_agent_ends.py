@@ -127,7 +127,7 @@ def test_one_that_is_stopped_is_killed(agent):
 def test_a_repeated_end_can_only_hasten(agent):
     started(agent, "a", IGNORING)
     agent.say("end", process="a", grace=1000)
-    agent.say("ping", n=1)
+    agent.say("ping", n=1, until=None)
     agent.wait("pong")
     assert not agent.all("exited")
     agent.say("end", process=None, grace=0.05)

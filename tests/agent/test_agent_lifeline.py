@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 from processes import eventually
@@ -95,15 +96,26 @@ def test_silence(speak):
 
 
 @pytest.mark.slow
-def test_commands_break_the_silence(speak):
+def test_pings_extend_a_lease_until_the_moment_that_they_name(speak):
     agent = speak(silence=1.5)  # longer than a busy machine lets this process wait
     until = agent.hello["time"] + 2.0
-    agent.say("ping", n=0)
+    agent.say("ping", n=0, until=until + 600)
     while agent.all("pong")[-1:] == [] or agent.all("pong")[-1]["time"] < until:
         seen = len(agent.all("pong"))
-        agent.say("ping", n=seen)
+        agent.say("ping", n=seen, until=None)
         agent.until(lambda seen=seen: len(agent.all("pong")) > seen)
     assert agent.child.poll() is None
+    agent.say("ping", n=0, until=agent.hello["time"])  # as one that was delivered late
+    agent.child.wait(10)
+
+
+@pytest.mark.slow
+def test_other_commands_do_not_extend_a_lease(speak):
+    agent = speak(silence=0.3)
+    with suppress(BrokenPipeError):
+        while agent.child.poll() is None:
+            agent.say("release", ports=[])
+    agent.child.wait(10)
 
 
 def test_nobody_left_to_read(agent):
@@ -141,7 +153,7 @@ def test_a_stopped_agent_loses_nothing(agent):
     agent.wait("exited")
     os.kill(agent.pid, signal.SIGSTOP)
     agent.start("b", "print('two')")
-    agent.say("ping", n=1)
+    agent.say("ping", n=1, until=None)
     os.kill(agent.pid, signal.SIGCONT)
     agent.wait("exited", process="b", code=0)
     assert agent.printed("b") == b"two\n"

@@ -87,7 +87,7 @@ def test_pieces_say_where_they_are_from(agent):
 def test_credit_is_what_may_be_sent(agent):
     agent.start("a", "import time; print('y' * 999); time.sleep(100)", credit=10)
     agent.until(lambda: agent.printed("a"))
-    agent.say("ping", n=1)
+    agent.say("ping", n=1, until=None)
     agent.wait("pong")
     assert agent.printed("a") == b"y" * 10
     agent.say("credit", process="a", bytes=20)
@@ -286,7 +286,7 @@ def test_a_stranger_that_holds_the_log_delays_the_exit_only_so_long(agent):
 def test_a_worker_may_close_its_output(agent):
     agent.start("a", "import os, time; print('x'); os.close(1); os.close(2); time.sleep(100)")
     agent.says("a", "x")
-    agent.say("ping", n=1)
+    agent.say("ping", n=1, until=None)
     agent.wait("pong")
     assert not agent.all("exited")
     agent.say("end", process="a", grace=10)
@@ -298,7 +298,7 @@ def test_a_reader_that_pauses_loses_no_event(agent):
     for number in range(50):
         agent.start(f"w{number}", argv=["true"])
     for number in range(2000):
-        agent.say("ping", n=number)
+        agent.say("ping", n=number, until=None)
     agent.until(lambda: len(agent.all("pong")) == 2000)
     agent.until(lambda: len(agent.all("exited", code=0)) == 50)
     assert [event["n"] for event in agent.all("pong")] == list(range(2000))
@@ -307,7 +307,7 @@ def test_a_reader_that_pauses_loses_no_event(agent):
 def test_it_sleeps_when_there_is_nothing_to_do(agent):
     agent.start("a", "import os, time; os.close(1); os.close(2); time.sleep(100)", credit=0)
     agent.wait("started")
-    agent.say("ping", n=1)
+    agent.say("ping", n=1, until=None)
     agent.wait("pong")  # it has nothing left to do with the start
 
     def used():

@@ -55,7 +55,7 @@ def test_the_kernel_gives_a_held_port_to_nobody(agent):
 def test_ports_are_released(agent):
     first, second = held(agent, 1, 2)
     agent.say("release", ports=[first])
-    agent.say("ping", n=1)
+    agent.say("ping", n=1, until=None)
     agent.wait("pong")
     bind(first).close()
     with pytest.raises(OSError, match="Address already in use"):
@@ -151,7 +151,7 @@ def test_one_that_stays_connected_does_not_keep_the_port(agent):
     guests = [socket.create_connection(("127.0.0.1", port), 10) for _ in range(300)]
     assert all(guest.recv(100) == b"the word" for guest in guests)
     agent.say("unlisten")
-    agent.say("ping", n=1)
+    agent.say("ping", n=1, until=None)
     agent.wait("pong")
     states = [line.split()[1:4] for line in Path("/proc/net/tcp6").read_text().splitlines()[1:]]
     assert not [one for one in states if one[0].endswith(f":{port:04X}")]

@@ -86,7 +86,7 @@ def upgrade(agent, argv, packages):
 def test_every_event_of_a_working_agent_is_in_the_schema(speak, tmp_path):
     agent = speak(sample=0.05)
     agent.say("hold", id=1, count=2)
-    agent.say("ping", n=7)
+    agent.say("ping", n=7, until=None)
     [port, _] = agent.wait("held")["ports"]
     agent.say("listen", id=5, port=port, word="w")
     agent.say("reach", id=6, targets=[[f"127.0.0.1:{port}", "w"]], within=10)

@@ -197,7 +197,7 @@ def test_a_worker_that_does_not_listen_is_sent_no_more(agent, start):
     agent.say(
         "tell", cell=0, processes=["a"], data="x"
     )  # no error: its exit may not have been heard
-    agent.say("ping", n=1)
+    agent.say("ping", n=1, until=None)
     agent.wait("pong")
     assert "too long" in agent.all("refused")[-1]["error"]
 
@@ -218,7 +218,7 @@ def test_a_line_that_a_worker_closes_costs_nothing(agent, start, how):
     agent.hear(0.1)
     assert used() - before <= 2
     agent.say("tell", cell=0, processes=["a"], data="hello")
-    agent.say("ping", n=1)
+    agent.say("ping", n=1, until=None)
     agent.wait("pong")
     agent.say("end", process="a", grace=0)
     agent.wait("exited", process="a", signal=signal.SIGKILL, error=None)

@@ -188,7 +188,7 @@ def test_what_cannot_be_fetched_is_refused(agent, tmp_path, name, where, error):
     (tmp_path / "file").write_text("x")
     agent.say("fetch", id=7, path=f"{tmp_path}/{name}", offset=where[0], bytes=where[1])
     assert error in agent.wait("refused", command="fetch", id=7)["error"]
-    agent.say("ping", n=1)
+    agent.say("ping", n=1, until=None)
     agent.wait("pong")
 
 

@@ -166,7 +166,7 @@ def test_a_zygote_killed_while_it_is_asked_costs_only_time(agent, bootstrap, han
     for name in "ab":
         launch(agent, bootstrap, name, f"print('{name}')")
     agent.say("end", process="b", grace=0)
-    agent.say("ping", n=1)
+    agent.say("ping", n=1, until=None)
     agent.wait("pong")
     assert not agent.all("started")
     os.kill(hanging, signal.SIGKILL)
@@ -202,7 +202,7 @@ def test_one_that_is_stopped_is_ended_and_delays_nothing(agent, bootstrap, when)
         pid = agent.wait("warmed")["pid"]
     if when == "while it is asked":
         launch(agent, bootstrap, "a", "print('a')")
-        agent.say("ping", n=1)
+        agent.say("ping", n=1, until=None)
         agent.wait("pong")
     os.kill(pid, signal.SIGSTOP)
     if when == "before":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from mwmagic.diagnosis.table import ENTRIES, KNOWN, REMARKS, STALLS
 from mwmagic.gang import FailureKind
 from mwmagic.model.findings import Cause, Finding, Symptom
 from mwmagic.words.__main__ import page
-from mwmagic.words.failure import explain
+from mwmagic.words.failure import explain, headline
 
 # As TensorFlow 2.21 and JAX 0.10 say it.
 RESET = (
@@ -115,6 +116,29 @@ def test_only_consequences_name_the_task_that_caused_them(message, blamed):
         assert cause.symptom is Symptom.SILENT
         assert cause.known == "silent"
         assert cause.consequences == tuple(f"worker:{index}" for index in others)
+
+
+def test_a_machine_that_did_not_answer_is_the_cause_of_consequences():
+    cut = {"away": "b", "unanswered": 8.0}
+    beside = end(2, signal=9, ended=True, away="b")
+    for ends in (
+        [hurt(0, UNHEALTHY), replace(hurt(1, NO_LEADER), **cut), beside],
+        [hurt(0, UNHEALTHY), end(1, signal=9, ended=True, **cut), beside],
+    ):
+        cause = diagnose(ends)
+        assert (cause.task, cause.known) == ("worker:1", "cut-off")
+        assert cause.consequences[0] == "worker:0"
+        said = "host b with worker:1, worker:2 did not answer for 8.0 s"
+        assert headline(cause) == said
+
+
+def test_a_machine_that_did_not_answer_is_not_the_cause_of_other_failures():
+    late = {"away": "b", "unanswered": 3.0}
+    assert diagnose([hurt(0), end(1, 0, time=0.5, **late)]).symptom is Symptom.FINISHED_EARLY
+    stopped = end(1, signal=9, ended=True, stopped=True, **late)
+    assert diagnose([hurt(0, UNHEALTHY), stopped]).symptom is Symptom.STOPPED_BY_SIGNAL
+    assert diagnose([hurt(0), end(1, 3, **late)]).symptom is Symptom.EXITED
+    assert diagnose([hurt(0), replace(hurt(1), away="b", unanswered=0.9)]).task == "worker:0"
 
 
 def test_a_stopped_process_is_told():

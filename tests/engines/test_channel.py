@@ -54,7 +54,7 @@ def test_an_agent_is_greeted_and_closed():
         heard = asyncio.Queue()
         one.listener = heard.put_nowait
         one.lost = lambda: heard.put_nowait("lost")
-        one.send("ping", n=1)
+        one.send("ping", n=1, until=None)
         hello = (await heard.get())["processes"]
         assert hello == {
             "type": "hello",
@@ -136,7 +136,7 @@ def test_the_next_step_is_told_only_if_the_agent_never_answered():
         argv = (sys.executable, "-I", "-c", dedent(code))
         host = Host("there", "there", argv, here=True, hint="Install it.")
         one = await Channel.open(host)
-        one.send("ping", n=1)
+        one.send("ping", n=1, until=None)
         try:
             await one.hold(1)
         finally:
@@ -160,7 +160,7 @@ def test_a_command_that_says_very_much_is_not_held_up(capfd):
         one = await opened(greet(f"hear(); {much}; {told}; hear()"))
         heard = asyncio.Queue()
         one.listener = heard.put_nowait
-        one.send("ping", n=1)
+        one.send("ping", n=1, until=None)
         await heard.get()
         await one.close()
         said = one.host.stderr.last
@@ -224,7 +224,7 @@ def test_an_agent_that_ends_is_lost_once_and_each_request_that_waits_fails():
         with pytest.raises(SupervisorError, match="the agent on there ended"):
             await one.hold(1)
         await lost.get()
-        one.send("ping", n=1)  # nobody hears it
+        one.send("ping", n=1, until=None)  # nobody hears it
         await one.close()
         assert lost.empty()
 
@@ -239,7 +239,7 @@ def test_an_agent_whose_news_cannot_be_taken_in_is_ended(capfd):
         lost = asyncio.Queue()
         one.lost = lambda: lost.put_nowait("lost")
         one.listener = lambda event: 1 / 0
-        one.send("ping", n=1)
+        one.send("ping", n=1, until=None)
         await lost.get()
         await one.close()
 
@@ -318,7 +318,8 @@ def test_an_agent_that_does_not_answer_for_half_its_lease_is_quiet_until_it_does
         heard = asyncio.Queue()
         one.hushed = lambda: heard.put_nowait(one.quiet)
         one._lease.cancel()
-        one._lease = asyncio.create_task(one._renew(0.1))
+        one._silence = 0.1
+        one._lease = asyncio.create_task(one._renew())
         assert await heard.get()
         one.send("release", ports=[])
         assert not await heard.get()
@@ -341,6 +342,37 @@ def test_an_agent_that_no_longer_answers_is_lost_once(monkeypatch):
         assert await heard.get() == "lost"
         await one.close()
         assert heard.empty()
+
+    run(test())
+
+
+SLOW = """
+while (one := hear())["type"] == "ping":
+    time.sleep(0.01)
+    say(type="pong", n=one["n"], time=0)
+time.sleep(600)
+"""
+
+
+def test_a_question_after_a_moment_is_answered_or_the_agent_is_lost(monkeypatch):
+    monkeypatch.setattr(module, "OVERDUE_SECONDS", 0.05)
+    monkeypatch.setattr(module, "HELD_UP_SECONDS", 0.0)
+
+    async def test():
+        one = await opened(greet(SLOW), here=False)
+        lost = []
+        one.lost = lambda: lost.append("lost")
+        one._silence, since = 60.0, time.monotonic()
+        assert one.latest(since) == 0.0
+        await one.answers(since)
+        assert one.answered >= since
+        assert one.latest(since) >= 0.01
+        assert one.latest(time.monotonic()) == 0.0
+        one.send("release", ports=[])
+        one._silence = 0.05
+        await one.answers(time.monotonic())
+        assert lost == ["lost"]
+        await one.close()
 
     run(test())
 
@@ -384,7 +416,7 @@ def test_refusals_and_other_events_reach_the_listener():
         one = await opened(greet(f"hear()\nsay(**{refusal!r})\nhear()"))
         heard = asyncio.Queue()
         one.listener = heard.put_nowait
-        one.send("ping", n=1)
+        one.send("ping", n=1, until=None)
         assert await heard.get() == json.loads(json.dumps(refusal))
         await one.close()
 

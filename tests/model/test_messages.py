@@ -113,7 +113,7 @@ def test_an_unknown_message_lists_the_known(table):
 
 
 def test_a_message_may_hold_more_than_the_schema_asks_for():
-    message = {"type": "ping", "n": 1, "more": True}
+    message = {"type": "ping", "n": 1, "until": None, "more": True}
     assert check(message, COMMANDS) is message
 
 

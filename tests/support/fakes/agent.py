@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import signal
 import sys
 import time
@@ -49,7 +50,7 @@ class FakeAgent:
         self._wire = wire
         self._script = script
         self._sample = 0.0
-        self._silence = 0.0
+        self._until = math.inf
         self._tasks = {asyncio.create_task(self._serve())}
         machine.agents.add(self)
 
@@ -64,7 +65,7 @@ class FakeAgent:
             task.cancel()
         for worker in self.workers.values():
             worker.vanish()
-        self._wire.kill()
+        self._wire.report(None)
 
     async def _serve(self) -> None:
         while line := await self._command():
@@ -75,10 +76,11 @@ class FakeAgent:
         self._close()
 
     async def _command(self) -> bytes:
-        """Return the next line, or nothing if the supervisor is silent for too long."""
+        """Return the next line, or nothing once the lease is over."""
         line = self._wire.commands.readline()
         try:
-            return await (within(self._silence, line) if self._silence else line)
+            left = self._until - self.machine.time
+            return await (line if left == math.inf else within(max(left, 0.0), line))
         except asyncio.TimeoutError:
             return b""
 
@@ -108,7 +110,9 @@ class FakeAgent:
 
     def hello(self, command: Message) -> None:
         """Greet."""
-        self._sample, self._silence = command["sample"], command["silence"]
+        self._sample = command["sample"]
+        if command["silence"]:
+            self._until = self.machine.time + command["silence"]
         own = {"pid": 0, "host": self.machine.name, "python": self.machine.has.python}
         own |= {"executable": sys.executable, "package": str(CODE), "folder": "/brought"}
         own |= {"addresses": dict(self.machine.has.addresses)}
@@ -248,7 +252,9 @@ class FakeAgent:
                 worker.received.put_nowait(command["data"])
 
     def ping(self, command: Message) -> None:
-        """Answer."""
+        """Answer, and extend the lease."""
+        if command["until"] is not None:
+            self._until = command["until"]
         self.emit("pong", n=command["n"], time=self.machine.time)
 
     async def _measure(self) -> None:

@@ -63,8 +63,11 @@ class FakeMachine:
         Whether it is permanently gone.
     why : str or None
         What the scheduler says about its loss.
-    reachable : bool
-        Whether messages arrive.
+    cut_ways : set of str
+        The directions in which no messages arrive: ``"there"``, ``"back"``.
+    retry_seconds : dict of str to float
+        After how long TCP sends again what a cut held up, for each direction; then after twice as
+        long, and so on.
     load : float
         Its load over a minute.
     used : int
@@ -117,7 +120,8 @@ class FakeMachine:
         self.used = 0
         self.lost = False
         self.why: str | None = None
-        self.reachable = True
+        self.cut_ways: set[str] = set()
+        self.retry_seconds = {"there": 0.2, "back": 0.2}
         self.versions = dict(versions or {})
         self.unreachable: dict[str, dict[str, Any]] = {}
         self.disk: dict[str, bytearray] = {}
@@ -150,13 +154,13 @@ class FakeMachine:
         for agent in list(self.agents):
             agent.vanish()
 
-    def cut(self) -> None:
-        """Let no more messages through, in either direction; this ends no process."""
-        self.reachable = False
+    def cut(self, *ways: str) -> None:
+        """Let no more messages through, in these directions or in both; this ends no process."""
+        self.cut_ways |= set(ways or ("there", "back"))
 
     def mend(self) -> None:
-        """Let messages through again; those sent in the meantime are lost."""
-        self.reachable = True
+        """Let messages through again; those sent meanwhile arrive once TCP sends them again."""
+        self.cut_ways.clear()
 
     def write(self, path: str, data: bytes) -> None:
         """Append to a file on the machine's disk."""

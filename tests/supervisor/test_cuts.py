@@ -1,0 +1,101 @@
+"""Links that are cut for a while, at any moment: whole runs on machines that are made up."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from dataclasses import dataclass
+
+import pytest
+from clock import run_skipping
+from fakes import FakeEngine, FakeMachine
+from served import served
+
+from mwmagic.model.findings import Symptom
+from mwmagic.model.messages import Start
+from mwmagic.model.options import ClusterOptions
+from mwmagic.model.status import RunStatus
+
+LINK = (Symptom.HOST_LOST, Symptom.AGENT_LOST, Symptom.CUT_OFF)
+"""What may be told of a cut: that a machine was lost, or did not answer."""
+
+UNHEALTHY = (
+    "tensorflow.python.framework.errors_impl.UnavailableError: Collective ops is aborted by: "
+    "Task /job:worker/replica:0/task:{} heartbeat timeout: unhealthy"
+)
+
+STEPS = 25
+
+
+@dataclass
+class Cut:
+    """A cut of a machine's link, and the patience of what trains over it."""
+
+    victim: int
+    ways: tuple[str, ...]
+    at: float
+    seconds: float
+    patience: float
+    spare: bool
+    retries: dict[str, float]
+
+    @classmethod
+    def drawn(cls, seed):
+        draw = random.Random(seed)
+        return cls(
+            victim=draw.randrange(2),
+            ways=draw.choice([("there",), ("back",), ("there", "back")]),
+            at=draw.uniform(0.0, 4.0),
+            seconds=draw.uniform(0.5, 20.0),
+            patience=draw.choice([draw.uniform(1.0, 9.0), draw.uniform(1.0, 9.0), 1e9]),
+            spare=draw.random() < 0.7,
+            retries={way: draw.uniform(0.1, 0.4) for way in ("there", "back")},
+        )
+
+
+async def cut_run(folder, cut, restarts=1):
+    """Run two tasks on machines of which one is cut off; return the run's last status."""
+    machines = [FakeMachine(name, shared=False, clock=at * 1e4) for at, name in enumerate("abc")]
+    victim = machines[cut.victim]
+    victim.retry_seconds = cut.retries
+    places = {}
+
+    async def train(worker):
+        used = places.setdefault(worker.attempt, set())
+        used.add(worker.machine)
+        for step in range(STEPS):
+            worker.print(f"step {step}")
+            await worker.sleep(1.0)
+            while victim.cut_ways and len(used) > 1 and victim in used:
+                if time.monotonic() > since + cut.patience:
+                    worker.print(UNHEALTHY.format(cut.victim))
+                    return 1
+                await worker.sleep(0.1)
+        return 0
+
+    there = machines if cut.spare else machines[:2]
+    options = ClusterOptions(2, name="c", directory=str(folder), restarts=restarts, lease=10)
+    engine = FakeEngine(there, train, most=2)
+    async with served(Start(options), folder, engine) as client:
+        await client.placed("placed")
+        await client.launch()
+        await client.state("running")
+        await asyncio.sleep(cut.at)
+        since = time.monotonic()
+        victim.cut(*cut.ways)
+        await asyncio.sleep(cut.seconds)
+        victim.mend()
+        return RunStatus.from_json(await client.state("finished", "failed"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(12))
+def test_a_cut_uses_at_most_one_restart_and_is_named(seed, tmp_path, monkeypatch):
+    cut = Cut.drawn(seed)
+    run = run_skipping(monkeypatch, cut_run(tmp_path, cut))
+    assert run.state.value == "finished", (cut, run.cause, run.setbacks)
+    assert run.attempt <= 2, (cut, run.setbacks)
+    for setback in run.setbacks:
+        assert setback.cause.symptom in LINK, (cut, setback)
+        assert setback.cause.finding.host == "ab"[cut.victim], (cut, setback)
