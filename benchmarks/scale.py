@@ -22,7 +22,7 @@ from pathlib import Path
 import psutil
 
 from mwmagic.client.starting import declared, start_supervisor
-from mwmagic.engines.limit import within
+from mwmagic.engines.link import within
 from mwmagic.model.messages import MESSAGE_BYTES, VERSION, Start, decode, encode
 from mwmagic.model.options import ClusterOptions
 from mwmagic.supervisor.supervisor import Supervisor

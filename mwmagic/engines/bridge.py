@@ -17,8 +17,7 @@ from mwmagic.errors import ClusterError
 
 from . import driver
 from .driver import DATAGRAM_BYTES, UNDO_SECONDS
-from .inlet import Inlet
-from .stderr import Stderr
+from .link import Inlet, Stderr
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from mwmagic.errors import SupervisorError
 from mwmagic.model.messages import COMMANDS, EVENTS, VERSION, Message, check, decode, encode
 
-from .delivery import archive
-from .limit import within
+from .engine import code_archive
+from .link import within
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -139,7 +139,7 @@ class Channel:
 
     def _bring(self) -> None:
         """Send the code to a machine that does not have it, and greet it again."""
-        self._link.write(archive())
+        self._link.write(code_archive())
         self._greet()
 
     async def answers(self, since: float) -> None:

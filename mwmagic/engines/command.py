@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING
 
 from mwmagic.errors import ClusterError
 
-from .engine import Host, agent_command
-from .machines import NamedEngine, check_program, make_it_work
+from .engine import Host, NamedEngine, agent_command, check_program, make_it_work
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mwmagic.model.options import ClusterOptions
 
-    from .machines import NamedMachine
+    from .engine import NamedMachine
 
 __all__ = ["CommandEngine"]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from .limit import within
+from .link import within
 
 if TYPE_CHECKING:
     from collections.abc import Callable

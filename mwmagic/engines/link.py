@@ -1,4 +1,4 @@
-"""Links: the two byte streams between a supervisor and an agent."""
+"""Links: the two byte streams between a supervisor and an agent, and waits that end in time."""
 
 from __future__ import annotations
 
@@ -6,15 +6,80 @@ import asyncio
 import contextlib
 import os
 import signal
-from typing import TYPE_CHECKING, Protocol
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from .inlet import Inlet
-from .stderr import Stderr
+from mwmagic.model.messages import MESSAGE_BYTES, LineBuffer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-__all__ = ["Link", "Pipes"]
+__all__ = ["Inlet", "Link", "Pipes", "Stderr", "within"]
+
+READING_SECONDS = 0.001
+"""How long lines are handed on in a row before others have their turn."""
+
+
+class Inlet:
+    """Takes the bytes of a stream, and hands on its lines as they come.
+
+    A task that awaits `asyncio.StreamReader.readline` gets a line two turns of the event loop after
+    its bytes have come, each of which asks the kernel what else is ready.
+
+    Attributes
+    ----------
+    ended : bool
+        Whether no more bytes come.
+    """
+
+    def __init__(self) -> None:
+        self.ended = False
+        self._buffer = LineBuffer()
+        self._waiting: deque[bytes] = deque()
+        self._due = False
+        self._take: Callable[[bytes], None] | None = None
+        self._end: Callable[[], None] = lambda: None
+
+    def listen(self, take: Callable[[bytes], None], end: Callable[[], None]) -> None:
+        """Hand on what has come, and what comes."""
+        self._take, self._end = take, end
+        self._hand_on()
+
+    def feed(self, data: bytes) -> None:
+        """Take bytes; none are the end."""
+        if self.ended:
+            return
+        self._waiting += self._buffer.lines(data)
+        rest = self._buffer.rest
+        self.ended = not data or len(rest) > MESSAGE_BYTES
+        if self.ended and rest:
+            self._waiting.append(bytes(rest[:MESSAGE_BYTES]))
+        if not self._due:
+            self._hand_on()
+
+    @property
+    def full(self) -> bool:
+        """Whether there are lines that wait for their turn."""
+        return bool(self._waiting)
+
+    def deafen(self) -> None:
+        """Hand on nothing more."""
+        self._take = None
+
+    def _hand_on(self) -> None:
+        self._due = False
+        until = time.monotonic() + READING_SECONDS
+        while self._waiting and self._take is not None:
+            self._take(self._waiting.popleft())
+            if self._waiting and time.monotonic() > until:
+                self._due = True  # a request does not wait for all that hundreds say
+                asyncio.get_running_loop().call_soon(self._hand_on)
+                return
+        if self.ended and self._take is not None:
+            self.deafen()
+            self._end()
+
 
 PIPE_BYTES = 65536
 
@@ -162,3 +227,56 @@ class _Pipe:
             asyncio.get_running_loop().remove_reader(self._descriptor)
             os.close(self._descriptor)
             self._descriptor = None
+
+
+STDERR_BYTES = 8192
+STDERR_LINES = 5
+STDERR_LINE_CHARACTERS = 300
+
+
+class Stderr:
+    """The end of a text that may be anything."""
+
+    def __init__(self) -> None:
+        self._data = b""
+
+    def take(self, data: bytes) -> None:
+        """Add to the text; only its end is kept."""
+        self._data = (self._data + data)[-STDERR_BYTES:]
+
+    def forget(self) -> None:
+        """Begin again."""
+        self._data = b""
+
+    @property
+    def last(self) -> str:
+        """The last lines on one, without what would control a terminal."""
+        lines = map(_plain, self._data.decode(errors="replace").splitlines())
+        return "; ".join([line for line in lines if line][-STDERR_LINES:])
+
+
+def _plain(line: str) -> str:
+    text = "".join(one if one.isprintable() else " " for one in line)
+    return text.strip().removesuffix(".")[:STDERR_LINE_CHARACTERS]
+
+
+T = TypeVar("T")
+
+
+async def within(seconds: float, awaited: Awaitable[T]) -> T:
+    """Return the result of what is awaited; cancel it when the time is up.
+
+    Until Python 3.12 `asyncio.wait_for` loses a cancellation that comes just as what it waits for
+    is done. A loop that should have been cancelled then goes on for ever.
+    """
+    task = asyncio.ensure_future(awaited)
+    try:
+        await asyncio.wait({task}, timeout=seconds)
+    finally:
+        late = not task.done()
+        if late:
+            task.cancel()
+            await asyncio.wait({task})
+    if late and task.cancelled():
+        raise asyncio.TimeoutError
+    return task.result()

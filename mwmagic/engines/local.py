@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from .delivery import CODE
-from .engine import Host
+from .engine import CODE, Host
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from .limit import within
+from .link import within
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

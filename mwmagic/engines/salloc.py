@@ -13,7 +13,7 @@ from mwmagic.agent.system import PR_SET_PDEATHSIG, prctl
 from mwmagic.errors import ClusterError
 
 from .job import Job
-from .limit import within
+from .link import within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING
 
 from mwmagic.errors import ClusterError
 
-from .engine import Host, agent_command
-from .machines import NamedEngine, check_program, make_it_work
-from .stderr import Stderr
+from .engine import Host, NamedEngine, agent_command, check_program, make_it_work
+from .link import Stderr
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .machines import NamedMachine
+    from .engine import NamedMachine
 
 __all__ = ["SshEngine"]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from mwmagic.engines import engine_for
 from mwmagic.engines.engine import PreparingEngine
-from mwmagic.engines.limit import within
+from mwmagic.engines.link import within
 from mwmagic.errors import MwmagicError, SupervisorError
 from mwmagic.frameworks import framework_for
 from mwmagic.model.cluster import CHIEF, ClusterSpec

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import psutil
 
-from mwmagic.engines.inlet import Inlet
+from mwmagic.engines.link import Inlet
 from mwmagic.errors import ClusterEnding, ClusterOwned, MwmagicError, SupervisorError
 from mwmagic.model.live import What
 from mwmagic.model.messages import REQUESTS, VERSION, Message, check, decode, encode

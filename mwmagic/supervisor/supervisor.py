@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mwmagic.engines.limit import within
+from mwmagic.engines.link import within
 from mwmagic.errors import (
     ClusterEnding,
     ClusterError,

@@ -12,7 +12,7 @@ import pytest
 
 from mwmagic.engines import Host, agent_command
 from mwmagic.engines.channel import Channel
-from mwmagic.engines.delivery import CODE, digest
+from mwmagic.engines.engine import CODE, code_digest
 from mwmagic.errors import SupervisorError
 from mwmagic.supervisor.preparation import warm_command, worker_command
 
@@ -72,7 +72,7 @@ def test_code_on_a_shared_disk_is_used_there(tmp_path):
 
 @pytest.mark.slow
 def test_code_that_a_machine_lacks_is_brought_once(tmp_path):
-    kept = tmp_path / ".cache" / "mwmagic" / f"code-{digest()}" / "mwmagic"
+    kept = tmp_path / ".cache" / "mwmagic" / f"code-{code_digest()}" / "mwmagic"
     found, said = tried("/nowhere", tmp_path)
     assert found == str(kept)
     assert said[0] == str(kept / "__init__.py")

@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
-from mwmagic.engines.inlet import Inlet
+from mwmagic.engines.link import Inlet
 from mwmagic.model.messages import MESSAGE_BYTES
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from mwmagic.engines.limit import within
+from mwmagic.engines.link import within
 
 
 def test_what_is_done_in_time_is_returned():
