@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mwmagic.engines.job import Job, JobNode, JobStatus, placed_tasks
+from mwmagic.engines.slurm.job import Job, JobNode, JobStatus, placed_tasks
 
 NOON = datetime(2026, 11, 24, 12)  # noqa: DTZ001 - local time, as Slurm prints it
 
@@ -60,7 +60,7 @@ def test_tasks_are_counted_for_each_node(text, placed):
     ],
 )
 def test_what_a_job_waits_for(line, words, monkeypatch):
-    monkeypatch.setattr("mwmagic.engines.job.datetime", Noon)
+    monkeypatch.setattr("mwmagic.engines.slurm.job.datetime", Noon)
     said = asyncio.run(job(squeue=line).waits())
     assert not said or said.startswith("Slurm job 7")
     assert re.search(words.replace("(", r"\(").replace(")", r"\)"), said)

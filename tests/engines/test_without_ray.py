@@ -17,7 +17,7 @@ from mwmagic.model.options import ClusterOptions
 @pytest.fixture
 def there(monkeypatch):
     """Let the engine find a Ray, which it does not start before it allocates."""
-    monkeypatch.setattr("mwmagic.engines.bridge.find_spec", lambda _: True)
+    monkeypatch.setattr("mwmagic.engines.ray.bridge.find_spec", lambda _: True)
 
 
 def declared(**options):
@@ -53,7 +53,7 @@ def test_a_task_needs_something(there):
 
 def test_the_bridge_needs_nothing_of_this_package():
     code = "import sys, runpy; runpy.run_path(sys.argv[1]); print('mwmagic' in sys.modules)"
-    path = find_spec("mwmagic.engines.driver").origin
+    path = find_spec("mwmagic.engines.ray.driver").origin
     words = [sys.executable, "-I", "-S", "-c", code, path]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

@@ -13,11 +13,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mwmagic.engines.link import Inlet, Stderr
 from mwmagic.errors import ClusterError
 
 from . import driver
 from .driver import DATAGRAM_BYTES, UNDO_SECONDS
-from .link import Inlet, Stderr
 
 if TYPE_CHECKING:
     from collections.abc import Callable

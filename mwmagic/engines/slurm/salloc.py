@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from mwmagic.agent.system import PR_SET_PDEATHSIG, prctl
+from mwmagic.engines.link import within
 from mwmagic.errors import ClusterError
 
 from .job import Job
-from .link import within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from .queries import Queries
+    from .job import Queries
 
 __all__ = ["Grant", "Salloc"]
 

@@ -7,19 +7,18 @@ import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from mwmagic.engines.engine import Host, agent_command
 from mwmagic.errors import ClusterError
 from mwmagic.model.machine import spread
 
 from .bridge import Bridge, SocketLink, check_ray
-from .engine import Host, agent_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
+    from mwmagic.engines.link import Link
     from mwmagic.model.cluster import Task
     from mwmagic.model.options import ClusterOptions
-
-    from .link import Link
 
 __all__ = ["RayEngine"]
 

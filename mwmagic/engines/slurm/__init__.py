@@ -8,13 +8,12 @@ import sys
 import time
 from typing import TYPE_CHECKING, ClassVar
 
+from mwmagic.engines.engine import Host, agent_command
 from mwmagic.errors import ClusterError
 from mwmagic.model.machine import spread
 from mwmagic.model.values import counted
 
-from .engine import Host, agent_command
-from .job import Job, placed_tasks
-from .queries import Queries
+from .job import Job, Queries, placed_tasks
 from .salloc import QUEUE_POLL_SECONDS, Grant, Salloc
 
 if TYPE_CHECKING:
