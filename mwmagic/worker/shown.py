@@ -11,6 +11,7 @@ import os
 import sys
 from functools import wraps
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from mwmagic.model import variables
 
@@ -29,16 +30,17 @@ FIGURES_BYTES = 20_000_000
 
 
 class _Folder:
-    """Where figures are kept, beside the task's log, and how many there are."""
+    """Where figures are kept, beside the task's log, which these are, and how many."""
 
     def __init__(self, log: str) -> None:
         self._log = log
+        self._kept: WeakSet[Any] = WeakSet()
         self._count = self._size = 0
         self._full = False
 
     def keep(self, figure: Any) -> None:
-        """Keep a figure, and say where."""
-        if self._full:
+        """Keep a figure that is new or was changed, and say where."""
+        if self._full or (figure in self._kept and not figure.stale):
             return
         file = io.BytesIO()
         figure.savefig(file, format="png", bbox_inches="tight")
@@ -49,6 +51,8 @@ class _Folder:
         self._count, self._size = self._count + 1, self._size + file.tell()
         path = f"{self._log}.figure-{self._count}.png"
         save(path, file.getvalue())
+        self._kept.add(figure)
+        figure.stale = False  # whatever changes it from now on sets this
         _say(f"plt.show() has no window here; the figure is in {os.path.relpath(path)}")
 
 
@@ -63,8 +67,11 @@ def keep_figures(pyplot: ModuleType) -> None:
     def show(*args: Any, **kwargs: Any) -> Any:
         result = original(*args, **kwargs)
         if pyplot.get_backend().lower() == "agg":
+            current = pyplot.gcf().number if pyplot.get_fignums() else None
             for number in pyplot.get_fignums():
                 _try_keeping(folder, pyplot.figure(number))
+            if current is not None:
+                pyplot.figure(current)
         return result
 
     vars(pyplot).update(show=show)

@@ -13,7 +13,8 @@ import matplotlib.pyplot as plt
 import sys
 plt.plot([1, 2, 4])
 plt.show()
-for _ in range({more}):
+for number in range({more}):
+    plt.title(number)
     plt.show()
 print("open", plt.get_fignums(), plt.get_backend(), plt.show.__name__)
 """
@@ -35,6 +36,29 @@ def test_a_figure_that_is_shown_is_in_the_record(cluster):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         assert "open [1] agg show" in log, "as under `python main.py`"
         assert log.count("mwmagic: ") == 1
+
+
+SEVERAL = """
+import matplotlib.pyplot as plt
+first, axes = plt.subplots()
+second = plt.figure()
+plt.figure(1)
+plt.show()
+assert plt.gcf() is first, "as under `python main.py`"
+plt.show()
+axes.plot([1, 2])
+plt.show()
+plt.close(first)
+plt.figure(1)
+plt.show()
+"""
+
+
+def test_a_figure_that_did_not_change_is_kept_once(cluster):
+    run = cluster(1).run("main.py", source=SEVERAL).wait(60)
+    found = sorted((run.record.path / "attempt-1").glob("*.png"))
+    assert len(found) == 4, "two, the first one with a line, and the new one"
+    assert len({path.read_bytes() for path in found[:1] + found[2:3]}) == 2
 
 
 def test_so_many_figures_are_kept_and_the_rest_is_mentioned_once(cluster):
