@@ -148,7 +148,8 @@ class Board:
         run = self.run.status()
         points, label = self._feed.series.points, self.widget.label
         left = self._left() if live else ""
-        html = page(run, points, label, live=live, note=left)
+        figures = [] if live else self._feed.figures  # a page that is live has them already
+        html = page(run, points, label, figures, live=live, note=left)
         bundle: dict[str, Any] = {"text/plain": _lines(text(run), left), "text/html": html}
         if live and not self.widget.hosted:
             bundle[VIEW] = self.widget.view[0]
@@ -168,7 +169,7 @@ class Board:
         run = self.run.status()
         bundle = {"text/plain": plain or text(run)}
         if plain is None:
-            bundle["text/html"] = page(run, self._feed.series.points)
+            bundle["text/html"] = page(run, self._feed.series.points, figures=self._feed.figures)
         self._update(bundle)
 
     def _update(self, bundle: Mapping[str, Any]) -> None:

@@ -539,7 +539,7 @@ function newView(model) {
   const tasks = h(".tasks", { role: "list" });
   const charts = [newChart(run, "loss", "first"), newChart(run, SPEED, "second")];
   const log = newLog(run, ask, report);
-  const plots = h(".charts", {}, ...charts.map((chart) => chart.el));
+  const plots = h(".charts", {}, ...charts.map((chart) => chart.el)), gallery = h(".charts");
   const head = h("header", {}, title, words, time, h("span.gap"), ...actions);
   const place = h("strong"), stacks = h("pre", { tabIndex: 0, ariaLabel: "The stacks" });
   const panel = h("section", { ariaLabel: "Where each worker is", hidden: true },
@@ -553,6 +553,7 @@ function newView(model) {
     h(".cause", {}, why, button("Show in the log", log.jump), button("Copy its log", log.copy)),
     tasks,
     plots,
+    gallery,
     log.el,
   );
 
@@ -617,10 +618,11 @@ function newView(model) {
   }
 
   function begin(number) {
-    Object.assign(run, { number, at: [0, 0, 0], cards: [], hosts: [], series: {} });
+    Object.assign(run, { number, at: [0, 0, 0], cards: [], hosts: [], series: {}, figures: {} });
+    gallery.replaceChildren();
   }
 
-  function update({ header, hosts = {}, rows = {}, stacks: found }) {
+  function update({ header, hosts = {}, rows = {}, figures, stacks: found }) {
     run.header = { ...run.header, ...header };
     const dealt = !run.cards.length;
     if (dealt) deal(run.header.names);
@@ -628,7 +630,17 @@ function newView(model) {
     for (const [i, host] of Object.entries(hosts)) run.hosts[i].update(host);
     for (const [i, row] of Object.entries(rows)) run.cards[i].update(row);
     if (found !== undefined) open(found);
+    if (figures) exhibit(figures);
     draw();
+  }
+
+  // The last figures that programs showed: their order and captions, and those that are new.
+  function exhibit(figures) {
+    Object.assign(run.figures, figures);
+    gallery.replaceChildren(...(run.figures[""] ?? []).map(([key, text]) => {
+      const src = run.figures[key];
+      return h("figure", {}, ...(src ? [h("img", { src, alt: text })] : []), h("figcaption.dim", {}, text));
+    }));
   }
 
   function deal(names) {

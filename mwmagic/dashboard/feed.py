@@ -14,6 +14,7 @@ from mwmagic.model.values import encodable, sendable
 from mwmagic.record import RunPaths
 from mwmagic.words.run import axis, fault_words, left_out_words
 
+from .figures import last_figures
 from .journal import Journal, Whole
 from .pages import NOTHING_OPEN, Cursor
 from .rows import Load, folded, grouped, header, host_row, row
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from mwmagic.model.status import RunStatus
 
+    from .figures import Figure
     from .pages import Opened
     from .rows import HostGroup, View
     from .series import Point
@@ -76,7 +78,8 @@ class Feed:
     def __init__(self, view: View) -> None:
         run = view.run
         self.number = run.number
-        self.series = Series(RunPaths(Path(run.directory)).metrics, run.tasks)
+        self._paths = RunPaths(Path(run.directory))
+        self.series = Series(self._paths.metrics, run.tasks)
         self.journal = Journal()
         self._guard = Guard(lambda fault: self.say(fault_words(fault)))
         self._names = list(run.tasks)
@@ -85,6 +88,7 @@ class Feed:
         self._stacks = (0, "")
         self._header: Kept = {}
         self._hosts: list[Kept] = []
+        self._figures: Kept = {}
         self._rows: list[Kept] = [{} for _ in run.tasks]
         self._shown: frozenset[int] = frozenset()
         self._opened = NOTHING_OPEN
@@ -116,6 +120,8 @@ class Feed:
         self._note_header(view, groups, version)
         self._note_hosts(groups, version, due=summed)
         self._note_rows(run, groups, version, due=due)
+        if summed:
+            self._guard.call("figures", None, lambda: self._note_figures(version))
         self._follow(run)
 
     def _note_header(self, view: View, groups: Sequence[HostGroup], version: int) -> None:
@@ -146,6 +152,15 @@ class Feed:
                 self._note(self._rows[index], sendable(row(task, share)), version, due=due)
             elif axis(task.progress) != DEFAULT_AXIS:
                 self._note(self._rows[index], {"axis": axis(task.progress)}, version, due=due)
+
+    def _note_figures(self, version: int) -> None:
+        """Record the last figures: their order and captions, and each picture by itself."""
+        figures = self.figures
+        new: dict[str, Any] = {figure.key: figure.source for figure in figures}
+        self._figures = {key: kept for key, kept in self._figures.items() if key in new or not key}
+        new[""] = [[figure.key, figure.caption] for figure in figures]
+        if figures:
+            self._note(self._figures, new, version, due=True)
 
     def _indices(self, run: RunStatus, groups: Sequence[HostGroup]) -> frozenset[int]:
         """Return the tasks whose rows are shown in a page."""
@@ -182,13 +197,19 @@ class Feed:
             "header": _changed(self._header, since),
             "hosts": _all_changed(self._hosts, since),
             "rows": _all_changed(self._rows, since),
+            "figures": _changed(self._figures, since),
             "stacks": stacks,
         }
 
     @property
     def saved(self) -> dict[str, Any]:
-        """The state that a notebook keeps: without the stacks, which are long."""
-        return {**self.state(), "stacks": ""}
+        """The state that a notebook keeps: without the stacks and figures, which are large."""
+        return {**self.state(), "stacks": "", "figures": {}}
+
+    @property
+    def figures(self) -> list[Figure]:
+        """The last figures that programs showed."""
+        return last_figures(self._paths)
 
     # The logs.
 

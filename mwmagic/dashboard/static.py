@@ -25,6 +25,7 @@ from mwmagic.words.run import (
     tone,
 )
 
+from .figures import pictures
 from .rows import grouped
 from .series import SPEED
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from mwmagic.model.status import RunStatus, TaskStatus
 
+    from .figures import Figure
     from .rows import HostGroup
     from .series import Point
 
@@ -78,6 +80,7 @@ def page(
     run: RunStatus,
     points: Sequence[Point] = (),
     label: str = "",
+    figures: Sequence[Figure] = (),
     *,
     live: bool = False,
     note: str = "",
@@ -88,7 +91,7 @@ def page(
     head += f" <i>(still going at {_now()}, when this was saved)</i>" if live else ""
     groups = grouped(run)
     rows = "".join(map(_group_rows, groups)) or _rows(run.tasks)
-    parts = [head, f"<table>{rows}</table>", _picture(run, points), _cause(run)]
+    parts = [head, f"<table>{rows}</table>", _picture(run, points), pictures(figures), _cause(run)]
     said = filter(None, [note, *remarks(run)])
     parts += [f"<p>{html.escape(one)}</p>" for one in said]
     # A page that removes the live view for a moment sets this to its height.

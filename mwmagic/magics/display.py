@@ -79,13 +79,15 @@ class Displays:
         if not _in_kernel():
             _print(status)
             return
+        from mwmagic.dashboard.figures import last_figures
         from mwmagic.dashboard.series import Series
         from mwmagic.dashboard.static import page, text
 
         series = Series(record.paths.metrics, status.tasks)
         while series.read():
             pass
-        html = page(status, series.points, live=not status.over)
+        figures = last_figures(record.paths)
+        html = page(status, series.points, figures=figures, live=not status.over)
         display({"text/plain": text(status), "text/html": html}, raw=True)
 
     def show(self, run: Run, notice: str = "") -> None:

@@ -216,6 +216,11 @@ class RunPaths:
         """Return the directory of an attempt."""
         return self.root / f"attempt-{number}"
 
+    def figures(self) -> list[Path]:
+        """Return the figures that tasks showed, in any attempt, oldest first."""
+        found = [path for path in self.root.glob("attempt-*/*.figure-*.png") if path.is_file()]
+        return sorted(found, key=lambda path: path.stat().st_mtime_ns)
+
     def attempts(self) -> list[int]:
         """Return the numbers of the existing attempts, in order."""
         found = (_ATTEMPT.fullmatch(path.name) for path in self.root.glob("attempt-*"))

@@ -142,6 +142,22 @@ time.sleep(600)
 """
 )
 
+FIGURES = worker(
+    """
+import matplotlib
+matplotlib.use("agg")
+import matplotlib.pyplot as plt
+
+for number in range(2):
+    plt.figure(figsize=(4, 2.5))
+    plt.plot([1, 2, 4 + number * (1 + index)])
+    plt.title(f"what the program shows, {number}")
+    plt.show()
+while not os.path.exists("go"):
+    time.sleep(0.05)
+"""
+)
+
 NAMES = [
     f"{kind}{name}"
     for name in ("binary_accuracy", "auc", "recall", "precision", "loss")

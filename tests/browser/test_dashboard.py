@@ -124,6 +124,30 @@ def test_a_finished_run_stays_in_the_saved_notebook(notebook, shot):
     eventually(lambda: static.locator("img").evaluate(LOADED), "the picture")
 
 
+def test_figures_that_programs_show_are_below_the_charts(notebook, shot):
+    notebook.write(cells.declare(), cells.FIGURES).open().run()
+    image = notebook.board.locator("img")
+    eventually(lambda: image.count() == 3, "the first figure of both, the second of each")
+    captions = ["[0-1] · figure 1", "worker:0 · figure 2", "worker:1 · figure 2"]
+    shown = notebook.board.locator("figcaption").all_text_contents()
+    assert shown[0] == captions[0]
+    assert sorted(shown) == captions
+    for theme in ("Dark", "Light"):
+        notebook.theme(f"JupyterLab {theme}")
+        shot(notebook, f"figures-{theme.lower()}")
+        assert not faint(notebook.board)
+    notebook.save()
+    notebook.load()
+    eventually(lambda: image.count() == 3, "the figures, after a reload")
+    (notebook.folder / "go").touch()
+    notebook.state("finished")
+    keeps(notebook, 1, "run 1: finished")
+    for static in reopened(notebook, shot, "figures", (False,)):
+        assert static.locator("img").count() == 3
+        for each in static.locator("img").all():
+            eventually(lambda each=each: each.evaluate(LOADED), "the picture")
+
+
 def test_buttons_act_while_a_cell_blocks(notebook, shot):
     notebook.write(cells.declare(), cells.SLEEPING, "%mw_wait").open().start()
     eventually(lambda: notebook.lines() == [cells.UP] * 2, "both workers")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import re
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -168,3 +170,59 @@ def test_a_page_shows_no_frames_of_mwmagics_own(view):
     Path(view.run.tasks["worker:0"].log).write_text(f"one\n{frame_of}two\n")
     lines = [line for one in packet(Feed(view))["texts"] for line in one.text.split("\n")]
     assert [line for line in lines if line][:2] == ["one", "two"]
+
+
+def png(folder, name, text, end=b"IEND\xaeB\x60\x82"):
+    (folder / name).write_bytes(b"\x89PNG\r\n\x1a\n" + text.encode() + end)
+    os.utime(folder / name, ns=(0, png.time))
+    png.time += 10**9
+
+
+png.time = 0
+
+
+def exhibited(feed):
+    figures = feed.state()["figures"]
+    return {caption: figures[key] for key, caption in figures.get("", [])}
+
+
+def test_the_last_figures_are_shown_once_each(view, tmp_path):
+    folder = tmp_path / "attempt-1"
+    assert exhibited(Feed(view)) == {}
+    for number in range(1, 8):
+        png(folder, f"worker-0.figure-{number}.png", str(number))
+    png(folder, "worker-1.figure-1.png", "7")
+    png(folder, "worker-0.figure-8.png", "half", end=b"")
+    (folder / "worker-0.figure-9.png").write_bytes(b"<svg onload='alert(1)'>")
+    os.mkfifo(folder / "worker-0.figure-10.png")
+    feed = Feed(view)
+    shown = exhibited(feed)
+    names = [
+        "worker:0 · figure 4",
+        "worker:0 · figure 5",
+        "worker:0 · figure 6",
+        "[0-1] · figure 1",
+    ]
+    assert [*shown] == names
+    assert all(source.startswith("data:image/png;base64,") for source in shown.values())
+    assert page(view.run, figures=feed.figures).count("<img alt=") == 4
+    assert feed.saved["figures"] == {}, "the notebook keeps them as HTML"
+
+
+def test_only_a_new_figure_is_sent(view, tmp_path):
+    png(tmp_path / "attempt-1", "worker-0.figure-1.png", "first")
+    feed = Feed(view)
+    at = feed.packet(Cursor(), 10_000)[1]
+    png(tmp_path / "attempt-1", "worker-0.figure-2.png", "second")
+    feed.update(replace(view, refusal="none"))
+    [order, *sent] = sorted(feed.packet(at, 10_000)[0]["figures"])
+    assert (order, len(sent)) == ("", 1)
+
+
+def test_a_large_figure_is_only_named(view, tmp_path):
+    png(tmp_path / "attempt-1", "worker-0.figure-1.png", "0" * 250_000)
+    feed = Feed(view)
+    [(caption, source)] = exhibited(feed).items()
+    assert "too large to show here" in caption
+    assert source == ""
+    assert "<img" not in page(view.run, figures=feed.figures)
