@@ -13,7 +13,7 @@ PACKAGE = ROOT / "mwmagic"
 MAP = ROOT / "CONTRIBUTING.md"
 
 PURE = {"errors", "model"}
-READERS = PURE | {"gang", "frameworks", "logs", "diagnosis", "words", "record"}
+READERS = PURE | {"experiments", "gang", "frameworks", "logs", "diagnosis", "words", "record"}
 
 MAY_IMPORT = {
     "errors": set(),
@@ -23,6 +23,7 @@ MAY_IMPORT = {
     "cells": {"model"},
     "frameworks": PURE,
     "agent": set(),
+    "experiments": PURE | {"record"},
     "record": PURE,
     "logs": PURE | {"frameworks"},
     "diagnosis": PURE | {"gang", "frameworks", "logs"},

@@ -14,15 +14,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mwmagic.client.arguments import add_cluster_options, typed
-from mwmagic.client.cluster import Cluster
+from mwmagic.client.arguments import add_cluster_options, add_params, typed
+from mwmagic.client.cluster import Cluster, program_text
 from mwmagic.client.reading import add_log_options, pieces, recorded
 from mwmagic.errors import BadArguments, NoRun, WorkerFailed
 from mwmagic.model.variables import ANNOUNCED
 from mwmagic.record import runs
 from mwmagic.words.run import again_words, lacking, remarks, setback_words
 
-from .output import say
+from .output import say, show
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,6 +43,9 @@ def add_run(command: argparse.ArgumentParser) -> None:
     command.add_argument("--raw", action="store_true", help=what)
     what = "Keep a live table of the tasks below their output."
     command.add_argument("--dashboard", action="store_true", help=what)
+    add_params(command)
+    what = "List the program's parameters, which -p sets, and launch nothing."
+    command.add_argument("--params", dest="listed", action="store_true", help=what)
     # One argument for both: argparse would consume a `--` after a separate script argument.
     what = (
         "The file that every task runs, and its arguments; with an engine that has a scheduler, "
@@ -58,11 +61,33 @@ def _run(given: argparse.Namespace) -> int:
     if not program:
         raise BadArguments("there is no script to run: mwmagic run -n 2 main.py")
     script, *args = program
+    if given.listed:
+        return _list(script, args)
     # Each task starts only once, so importing beforehand gains nothing.
     warm = bool(options.get("restarts"))
     with _listening(), Cluster.declare(say, **{"warm": warm, **options}) as cluster:
-        run = cluster.run(script, args=args)
+        run = cluster.run(script, args=args, params=given.params)
         return _finish(run, _table if given.dashboard else _lines, raw=given.raw)
+
+
+def _list(script: str, args: list[str]) -> int:
+    """Print what a program's parameters are, and which of them can be set."""
+    from mwmagic.experiments.parameters import parameters, values
+
+    source = program_text(Path(script))
+    try:
+        known, now = parameters(source), values(source, args, os.environ)
+    except SyntaxError as error:
+        raise BadArguments(f"the parameters of {script} cannot be read: {error}") from error
+    width = max((len(one.name) for one in known), default=0)
+    for one in known:
+        value = repr(now.get(one.name, one.value))
+        how = f"the variable {one.variable}" if one.variable else one.way.flag if one.way else ""
+        facts = [f"line {one.line}", how, f"cannot be set: {one.refusal}" if one.refusal else ""]
+        show(f"{one.name:<{width}}  {value}  ({', '.join(filter(None, facts))})")
+    if not known:
+        print(f"{script} has no parameters that -p could set")
+    return 0
 
 
 def _program(words: list[str], options: dict[str, Any]) -> list[str]:

@@ -21,6 +21,7 @@ __all__ = [
     "add_cluster_options",
     "add_env",
     "add_option",
+    "add_params",
     "choices",
     "read_tasks",
     "reader",
@@ -82,6 +83,20 @@ def reader(read: Callable[[str], Any]) -> Callable[[str], Any]:
             raise argparse.ArgumentTypeError(str(error)) from None
 
     return shown
+
+
+def add_params(parser: argparse.ArgumentParser) -> None:
+    """Add ``-p``, which sets a program's parameters, to a parser of a command that runs one."""
+    parser.add_argument(
+        *("-p", "--param"),
+        dest="params",
+        action=_Merge,
+        type=reader(read_setting),
+        default={},
+        metavar="NAME=VALUE",
+        help="Run the program with another value of one of its parameters: a literal at its top "
+        "level, an argument or a variable that it reads. May be repeated.",
+    )
 
 
 class _Merge(argparse.Action):

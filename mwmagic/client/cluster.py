@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from .ending import Ending
     from .live.session import Live
 
-__all__ = ["Cluster", "end"]
+__all__ = ["Cluster", "end", "program_text"]
 
 _LOGGER = logging.getLogger("mwmagic")
 
@@ -344,6 +344,7 @@ class Cluster:
         *,
         args: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
+        params: Mapping[str, Any] | None = None,
         task: TaskName | None = None,
         source: str | None = None,
         draft: Path | str | None = None,
@@ -366,6 +367,9 @@ class Cluster:
             Its arguments.
         env : mapping of str to str, optional
             Further variables.
+        params : mapping of str to object, optional
+            Values of the program's parameters by name: of literals at its top level, of arguments
+            and of variables that it reads. The file stays as it is; a copy of it runs with them.
         task : int, str or Task, optional
             Launch it on this task only: in the run that waits for it, or in a
             new one that waits for the others.
@@ -406,7 +410,8 @@ class Cluster:
         Raises
         ------
         BadArguments
-            Processes are to be kept that restarts would end.
+            Processes are to be kept that restarts would end; or the program has no such parameter,
+            or it cannot be set to this value.
         ClusterError, FileNotFoundError
             There is no such task, or file.
         NotInstalled
@@ -416,11 +421,17 @@ class Cluster:
         """
         folder = expanded(cwd or ".").resolve()
         tasks = [] if task is None else [str(find_task(task, self.tasks))]
-        text = _program(folder / script) if source is None else source
+        text = program_text(folder / script) if source is None else source
         check_installed(text)
         if keep:
             self._check_kept(restarts)
         given = OPTIONS["env"].check(env or {})
+        args = [str(arg) for arg in args]
+        if params:
+            from mwmagic.experiments.parameters import settings  # which few launches need
+
+            chosen = settings(text, params, args, given)
+            text, args, given = chosen.source, list(chosen.args), {**given, **chosen.env}
         before, replaces = self.latest, self.options.replace if replace is None else replace
         if before is not None and (before.kept if keep else replaces and _is_going(before)):
             before.stop()
@@ -430,7 +441,7 @@ class Cluster:
             script=str(script),
             source=text,
             draft="" if draft is None else str(Path(draft).resolve()),
-            args=[str(arg) for arg in args],
+            args=list(args),
             env={**inherited(), **self.options.env, **given},
             given=given,
             attributes=attributes(),
@@ -597,7 +608,7 @@ def end(which: Iterable[Cluster]) -> None:
             stack.callback(cluster._end, ending)  # noqa: SLF001 - of this module
 
 
-def _program(path: Path) -> str:
+def program_text(path: Path) -> str:
     """Return a program's text, byte for byte: its encoding is for the interpreter to judge."""
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path} to run")

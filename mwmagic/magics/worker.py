@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from IPython.core.error import StdinNotImplementedError
 
-from mwmagic.client.arguments import add_env, add_option, reader
+from mwmagic.client.arguments import add_env, add_option, add_params, reader
 from mwmagic.client.asking import Asking
 from mwmagic.client.lookup import check_end
 from mwmagic.client.reading import Following
@@ -64,6 +64,7 @@ def _worker() -> Parser:
     add_overwrite(parser)
     add("--args", default="", metavar="'A B'", help="The script's arguments, in quotes.")
     add_env(parser, "An environment variable for this run's workers.")
+    add_params(parser)
     add_option(parser, OPTIONS["restarts"], default=None)
     what = "If a run is going, stop it politely first (default: the cluster's)."
     add_option(parser, OPTIONS["replace"], default=None, help=what)
@@ -112,6 +113,7 @@ def _launched(session: Session, cluster: Cluster, given: Namespace, cell: str) -
             source=cell,
             args=shlex.split(given.args),
             env=given.env,
+            params=given.params,
             task=task,
             restarts=given.restarts,
             cell=cell_name(session),
@@ -128,7 +130,18 @@ def _launched(session: Session, cluster: Cluster, given: Namespace, cell: str) -
     return run
 
 
-_LAUNCHING = ("index", "type", "args", "env", "restarts", "replace", "keep", "wait", "timeout")
+_LAUNCHING = (
+    "index",
+    "type",
+    "args",
+    "env",
+    "params",
+    "restarts",
+    "replace",
+    "keep",
+    "wait",
+    "timeout",
+)
 """The options that only a launch uses."""
 
 
@@ -137,7 +150,8 @@ def _check(given: Namespace) -> None:
     if given.no_run:
         for name in _LAUNCHING:
             if getattr(given, name) != _WORKER.get_default(name):
-                raise BadArguments(f"--no-run launches nothing, so leave out --{name}")
+                option = "-p" if name == "params" else f"--{name}"
+                raise BadArguments(f"--no-run launches nothing, so leave out {option}")
     if given.timeout is not None and not given.wait:
         raise BadArguments("--timeout limits how long --wait waits: add --wait, or leave it out")
 

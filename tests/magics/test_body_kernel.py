@@ -62,3 +62,15 @@ def test_a_line_that_is_not_python_is_refused_before_anything_runs(kernel, tmp_p
 def test_a_mistake_in_python_is_left_to_the_workers(kernel):
     kernel.run("%mw_cluster 1 --no-warm")
     assert "SyntaxError" in kernel.run("%%mw_worker --wait\nprint(").error
+
+
+def test_a_cell_runs_with_other_parameters_and_its_file_stays(kernel):
+    kernel.run("%mw_cluster 1 --no-warm")
+    code = "units = 64\nprint(units, open('main.py').read().splitlines()[0])"
+    assert kernel.run(f"%%mw_worker --wait -p units=32\n{code}").error is None
+    assert kernel.run("%mw_logs 0").text == "32 units = 64\n"
+    wrong = kernel.run(f"%%mw_worker -p unit=32\n{code}").error
+    assert wrong.startswith("BadArguments: the program has no parameter 'unit': its parameters are")
+    assert kernel.run(f"%%mw_worker --no-run -p units=32\n{code}").error == (
+        "BadArguments: --no-run launches nothing, so leave out -p"
+    )

@@ -1,0 +1,242 @@
+"""Parameters that a program takes from outside: environment variables and arguments."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from .program import (
+    MISSING,
+    Parameter,
+    Program,
+    Way,
+    dotted,
+    kind_of,
+    last_name,
+    literal,
+    statement_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["absl_flags", "argparse_arguments", "click_options", "fire_defaults", "variables"]
+
+_SYSTEM = {"HOME", "PATH", "PWD", "TF_CONFIG", "TMPDIR", "USER"}
+"""Variables that programs read, and that belong to the system or to the cluster."""
+
+_SYSTEM_PREFIXES = ("MWMAGIC_", "SLURM_")
+
+_CASTS = {"bool": bool, "float": float, "int": int, "str": str}
+
+
+def variables(program: Program) -> Iterator[Parameter]:
+    """Find ``os.environ.get("BATCH_SIZE", 64)``, ``os.getenv`` and ``os.environ["LR"]``."""
+    written = {
+        path.value: node.lineno
+        for node in program.nodes
+        if isinstance(node, ast.Subscript)
+        and isinstance(node.ctx, ast.Store)
+        and last_name(node.value) == "environ"
+        and isinstance(path := node.slice, ast.Constant)
+    }
+    for node in program.nodes:
+        read = _read(node)
+        if read is None:
+            continue
+        name, default = read
+        if name in _SYSTEM or name.startswith(_SYSTEM_PREFIXES):
+            continue
+        value = MISSING if default is None else program.value(default)
+        if isinstance(default, ast.Constant) and default.value is None:
+            value = None
+        cast = program.parents.get(node)
+        kind: type | None = None
+        if isinstance(cast, ast.Call) and node in cast.args and isinstance(cast.func, ast.Name):
+            kind = _CASTS.get(cast.func.id)
+        if kind is not None and value is not MISSING and value is not None:
+            try:
+                value = kind(value)
+            except (TypeError, ValueError):
+                value = MISSING
+        refusal = f"the program sets it in line {written[name]}" if name in written else ""
+        line = statement_of(program, node).lineno
+        yield Parameter(name, value, line, kind or kind_of(value), variable=name, refusal=refusal)
+
+
+def _read(node: ast.AST) -> tuple[str, ast.expr | None] | None:
+    """Return the variable that an expression reads, and its default if it has one."""
+    none = ast.Constant(None)
+    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+        key = node.slice
+        if last_name(node.value) == "environ" and isinstance(key, ast.Constant):
+            return (key.value, None) if isinstance(key.value, str) else None
+    if not isinstance(node, ast.Call) or not node.args:
+        return None
+    spelled = dotted(node.func)
+    reads = spelled in ("os.getenv", "getenv") or spelled.endswith(
+        ("environ.get", "environ.setdefault")
+    )
+    key = node.args[0]
+    if not reads or not isinstance(key, ast.Constant) or not isinstance(key.value, str):
+        return None
+    named = [one.value for one in node.keywords if one.arg == "default"]
+    return key.value, (node.args[1] if len(node.args) > 1 else (named or [none])[0])
+
+
+def keyword(node: ast.Call, name: str) -> ast.expr | None:
+    return next((one.value for one in node.keywords if one.arg == name), None)
+
+
+def _texts(call: ast.Call) -> list[str]:
+    """Return the texts among a call's arguments."""
+    values = [one.value for one in call.args if isinstance(one, ast.Constant)]
+    return [one for one in values if isinstance(one, str)]
+
+
+def argparse_arguments(program: Program) -> Iterator[Parameter]:
+    """Find ``parser.add_argument("--lr", type=float, default=0.1)``."""
+    refusal = ""
+    for name in ("parse_args", "parse_known_args"):
+        for call in program.calls(name):
+            given = call.args[0] if call.args else keyword(call, "args")
+            if given is not None and literal(given) is not MISSING:
+                refusal = f"the program parses arguments of its own in line {call.lineno}"
+    if any(program.calls("add_subparsers")):
+        refusal = "the program has subcommands: give it with the script's arguments"
+    defaults = {
+        one.arg: one.value
+        for call in program.calls("set_defaults")
+        for one in call.keywords
+        if one.arg
+    }
+    for call in program.calls("add_argument"):
+        one = _argument(program, call)
+        if one is not None:
+            if one.name in defaults:
+                one = replace(one, value=program.value(defaults[one.name]))
+            yield replace(one, refusal=one.refusal or refusal)
+
+
+def _argument(program: Program, call: ast.Call) -> Parameter | None:
+    """Return the parameter that a call of `add_argument` declares, if its name can be read."""
+    words = _texts(call)
+    if not words:
+        return None
+    flags = [one for one in words if one.startswith("-")]
+    long = next((one for one in flags if one.startswith("--")), flags[0] if flags else "")
+    named = program.value(keyword(call, "dest"))
+    name = named if isinstance(named, str) else (long or words[0]).lstrip("-").replace("-", "_")
+    default = keyword(call, "default")
+    value = None if default is None else program.value(default)
+    if default is None and program.value(keyword(call, "required")) is True:
+        value = MISSING
+    action = keyword(call, "action")
+    action_name = (
+        action.value if isinstance(action, ast.Constant) else last_name(action or call.func)
+    )
+    if not flags:
+        refusal = "it is positional: give it with the script's arguments"
+        return Parameter(name, value, call.lineno, refusal=refusal)
+    if action_name in ("store_true", "store_false"):
+        on = action_name == "store_true"
+        way = Way(long, on=long if on else "", off="" if on else long)
+        return Parameter(name, (not on) if default is None else value, call.lineno, bool, way=way)
+    if action_name == "BooleanOptionalAction":
+        way = Way(long, on=long, off=f"--no-{long.lstrip('-')}")
+        return Parameter(name, value, call.lineno, bool, way=way)
+    if action_name not in ("add_argument", "store"):
+        refusal = "its action is not to store a value: give it with the script's arguments"
+        return Parameter(name, value, call.lineno, refusal=refusal)
+    kind = _CASTS.get(last_name(keyword(call, "type") or call.func), kind_of(value))
+    many = keyword(call, "nargs") is not None and program.value(keyword(call, "nargs")) != "?"
+    choices = program.value(keyword(call, "choices"))
+    return Parameter(
+        name,
+        value,
+        call.lineno,
+        list if many else kind,
+        way=Way(long, many=many),
+        choices=tuple(choices) if isinstance(choices, list | tuple) else (),
+    )
+
+
+_ABSL = {
+    "DEFINE_bool": bool,
+    "DEFINE_boolean": bool,
+    "DEFINE_enum": str,
+    "DEFINE_float": float,
+    "DEFINE_integer": int,
+    "DEFINE_list": list,
+    "DEFINE_string": str,
+}
+
+
+def absl_flags(program: Program) -> Iterator[Parameter]:
+    """Find ``flags.DEFINE_float("lr", 0.1, "...")``."""
+    for define, kind in _ABSL.items():
+        for call in program.calls(define):
+            name = program.value(call.args[0] if call.args else keyword(call, "name"))
+            if not isinstance(name, str):
+                continue
+            value = program.value(call.args[1] if len(call.args) > 1 else keyword(call, "default"))
+            values = call.args[2] if len(call.args) > 2 else keyword(call, "enum_values")  # noqa: PLR2004 - the third
+            choices = program.value(values) if define == "DEFINE_enum" else ()
+            yield Parameter(
+                name,
+                value,
+                call.lineno,
+                kind,
+                way=Way(f"--{name}", joined=True),
+                choices=tuple(choices) if isinstance(choices, list | tuple) else (),
+            )
+
+
+def click_options(program: Program) -> Iterator[Parameter]:
+    """Find ``@click.option("--lr", default=0.1)``."""
+    for call in program.calls("option"):
+        words = _texts(call)
+        flags = [one for one in words if one.startswith("-")]
+        long = next((one for one in flags if one.startswith("--")), flags[0] if flags else "")
+        if not long or not isinstance(program.parents.get(call), ast.FunctionDef):
+            continue
+        plain = [one for one in words if not one.startswith("-")]
+        on, _, off = long.partition("/")
+        name = (plain or [on.lstrip("-").replace("-", "_")])[0]
+        default = keyword(call, "default")
+        value = None if default is None else program.value(default)
+        if default is None and program.value(keyword(call, "required")) is True:
+            value = MISSING
+        if off or program.value(keyword(call, "is_flag")) is True:
+            way = Way(on, on=on, off=off)
+            yield Parameter(name, bool(value), call.lineno, bool, way=way)
+            continue
+        asked = keyword(call, "type")
+        kind = {"FLOAT": float, "INT": int, "STRING": str, "BOOL": bool, **_CASTS}.get(
+            last_name(asked or call.func), kind_of(value)
+        )
+        choices: Any = ()
+        if isinstance(asked, ast.Call) and last_name(asked.func) == "Choice" and asked.args:
+            choices = program.value(asked.args[0])
+        choices = tuple(choices) if isinstance(choices, list | tuple) else ()
+        yield Parameter(name, value, call.lineno, kind, way=Way(on), choices=choices)
+
+
+def fire_defaults(program: Program) -> Iterator[Parameter]:
+    """Find the defaults of the function in ``fire.Fire(main)``."""
+    functions = {one.name: one for one in program.top if isinstance(one, ast.FunctionDef)}
+    for call in program.calls("Fire"):
+        function = functions.get(last_name(call.args[0]) if call.args else "")
+        if function is None:
+            continue
+        given = function.args
+        names = [*given.posonlyargs, *given.args][-len(given.defaults) :] if given.defaults else []
+        pairs = [
+            *zip(names, given.defaults, strict=True),
+            *zip(given.kwonlyargs, given.kw_defaults, strict=True),
+        ]
+        for argument, default in pairs:
+            value = program.value(default)
+            way = Way(f"--{argument.arg}", joined=True, quoted=True)
+            yield Parameter(argument.arg, value, argument.lineno, kind_of(value), way=way)

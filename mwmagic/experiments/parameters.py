@@ -1,0 +1,345 @@
+"""What a program calls its parameters, what they were in a run, and what they shall be in the next.
+
+Nobody changes code for it: what people write is enough. The user's file stays as it is. What runs
+is its text with other literals in the same lines, or the same text with other arguments or
+variables. So the recorded code, arguments and variables of a run say what its parameters were, and
+no other record of them is kept.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from mwmagic.errors import BadArguments
+from mwmagic.model.option import meant
+
+from .arguments import absl_flags, argparse_arguments, click_options, fire_defaults, variables
+from .literals import attributes, classes, entries, names
+from .program import MISSING, Parameter, Program, literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+__all__ = ["MISSING", "Parameter", "Settings", "listed", "parameters", "settings", "values"]
+
+READ_CHARACTERS = 1 << 20
+"""The longest source that is read; a longer one has no parameters."""
+
+LISTED_LIMIT = 20
+"""How many names an error lists."""
+
+FORMS = (
+    argparse_arguments,
+    absl_flags,
+    click_options,
+    fire_defaults,
+    variables,
+    attributes,
+    entries,
+    classes,
+    names,
+)
+"""The forms of parameters: those that are set from outside before those that the source sets."""
+
+
+def parameters(source: str) -> list[Parameter]:
+    """Return a program's parameters in the order of its lines.
+
+    Those that cannot be set are among them, with the reason.
+
+    Raises
+    ------
+    SyntaxError
+        Python cannot read the source.
+    """
+    if len(source) > READ_CHARACTERS:
+        return []
+    try:
+        program = Program(ast.parse(source))
+    except (ValueError, RecursionError) as error:  # a null byte, bytes that are not UTF-8, ...
+        raise SyntaxError(str(error)) from error
+    known: dict[str, Parameter] = {}
+    for form in FORMS:
+        for one in form(program):
+            before = known.get(one.name)
+            if before is None or (before.refusal and not one.refusal):
+                known[one.name] = one
+    return sorted(known.values(), key=lambda one: one.line)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What runs, once parameters are set.
+
+    Parameters
+    ----------
+    source : str
+        The program's text, with as many lines as before.
+    args : tuple of str
+        Its arguments.
+    env : dict of str to str
+        The environment variables to add.
+    values : dict of str to object
+        What was set, by the parameters' whole names.
+    """
+
+    source: str
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = field(default_factory=dict)
+    values: dict[str, Any] = field(default_factory=dict)
+
+
+def settings(
+    source: str,
+    given: Mapping[str, Any],
+    args: Sequence[str] = (),
+    env: Mapping[str, str] | None = None,
+) -> Settings:
+    """Set parameters of a program.
+
+    Parameters
+    ----------
+    source : str
+        Its text.
+    given : mapping of str to object
+        Values by name. The last part of a dotted name is enough where only one parameter has it. A
+        text is read as the parameter's own value is written.
+    args : sequence of str
+        The arguments that it is given besides.
+    env : mapping of str to str, optional
+        The variables that it is given besides.
+
+    Raises
+    ------
+    BadArguments
+        There is no such parameter, it cannot be set or not to this value, or it is set twice.
+    """
+    try:
+        known = parameters(source)
+    except SyntaxError as error:
+        raise BadArguments(f"the program's parameters cannot be read: {error}") from error
+    texts: list[tuple[Parameter, str]] = []
+    words, more = list(args), {}
+    chosen: dict[str, Any] = {}
+    for name, asked in given.items():
+        one = _named(name, known)
+        if one.name in chosen:
+            raise BadArguments(f"the parameter {one.name} is given twice; leave one out")
+        value = _checked(one, asked)
+        chosen[one.name] = value
+        if one.way is not None:
+            if _stated(one, args) is not MISSING:
+                raise BadArguments(
+                    f"the script's arguments hold {one.way.flag} already; leave it out there, or "
+                    f"leave out the parameter {one.name}"
+                )
+            words += _words(one, value)
+        elif one.variable:
+            if one.variable in (env or {}):
+                raise BadArguments(
+                    f"the variable {one.variable} is given with --env already; leave it out there, "
+                    f"or leave out the parameter {one.name}"
+                )
+            more[one.variable] = _variable(value)
+        else:
+            texts.append((one, _code(value)))
+    return Settings(_written(source, texts), tuple(words), more, chosen)
+
+
+def values(
+    source: str, args: Sequence[str] = (), env: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Return what a program's parameters are with these arguments and variables.
+
+    Those that are assigned again are left out, as nobody knows without running it.
+    """
+    known: dict[str, Any] = {}
+    for one in parameters(source):
+        value = one.value
+        if one.variable and one.variable in (env or {}):
+            value = _cast(one, (env or {})[one.variable])
+        elif one.way is not None and (stated := _stated(one, args)) is not MISSING:
+            value = stated
+        if not one.refusal and value is not MISSING:
+            known[one.name] = value
+    return known
+
+
+def listed(known: Iterable[Parameter]) -> str:
+    """Return the names of parameters that can be set, for an error."""
+    found = [one.name for one in known if not one.refusal]
+    if not found:
+        return "it has none that can be set"
+    more = f" and {len(found) - LISTED_LIMIT} more" if len(found) > LISTED_LIMIT else ""
+    return f"its parameters are {', '.join(found[:LISTED_LIMIT])}{more}"
+
+
+def _named(name: str, known: list[Parameter]) -> Parameter:
+    """Return the parameter of a name, or of the last part of a name."""
+    exact = [one for one in known if one.name == name]
+    short = [one for one in known if one.name.rpartition(".")[2] == name]
+    found = exact or [one for one in short if not one.refusal] or short
+    if len(found) > 1:
+        choices = " or ".join(one.name for one in found)
+        raise BadArguments(f"the program has several parameters {name!r}: write {choices}")
+    if not found:
+        settable = {one.name: one for one in known if not one.refusal}
+        like = meant(name, settable)
+        hint = f"; did you mean {like}?" if like else ""
+        raise BadArguments(f"the program has no parameter {name!r}: {listed(known)}{hint}")
+    [one] = found
+    if one.refusal:
+        raise BadArguments(
+            f"setting {one.name} in line {one.line} would change nothing: {one.refusal}"
+        )
+    return one
+
+
+def _cast(one: Parameter, text: str) -> Any:  # noqa: ANN401 - any literal
+    """Return what the program makes of a variable's text."""
+    try:
+        return text if one.kind is None else one.kind(text)
+    except (TypeError, ValueError):
+        return text
+
+
+_SPELLED = {"true": True, "false": False, "yes": True, "no": False, "on": True, "off": False}
+
+
+def _checked(one: Parameter, value: Any) -> Any:  # noqa: ANN401 - any literal
+    """Return a value as a parameter takes it."""
+    value = _read(one, value) if isinstance(value, str) else value
+    kind = one.kind
+    fits = {
+        bool: isinstance(value, bool),
+        int: isinstance(value, int) and not isinstance(value, bool),
+        float: isinstance(value, int | float) and not isinstance(value, bool),
+        str: isinstance(value, str),
+        list: isinstance(value, list | tuple),
+        tuple: isinstance(value, list | tuple),
+    }
+    if kind is not None and not fits.get(kind, True):
+        words = {bool: "true or false", int: "an integer", float: "a number", str: "text"}
+        what = words.get(kind, "a list, as [1, 2]")
+        hint = ""
+        if kind is int and isinstance(value, float) and one.span:
+            hint = f"; the program gives it {one.value!r} in line {one.line}, write a float there"
+        raise BadArguments(f"the parameter {one.name} takes {what}, not {value!r}{hint}")
+    if kind is float and isinstance(value, int):
+        value = float(value)
+    if kind in (list, tuple) and isinstance(value, list | tuple):
+        value = kind(value)
+    if one.choices and value not in one.choices:
+        choices = ", ".join(map(str, one.choices))
+        raise BadArguments(f"the parameter {one.name} takes one of {choices}, not {value!r}")
+    return value
+
+
+def _read(one: Parameter, text: str) -> Any:  # noqa: ANN401 - any literal
+    """Return the value that a text stands for."""
+    try:
+        value = literal(ast.parse(text.strip(), mode="eval").body)
+    except (SyntaxError, ValueError):
+        value = MISSING
+    if one.kind is str:
+        return value if isinstance(value, str) else text
+    if one.kind is bool and text.strip().lower() in _SPELLED:
+        return _SPELLED[text.strip().lower()]
+    if one.kind in (float, None) and text.strip().lower() in ("inf", "-inf", "nan"):
+        return float(text)
+    if one.kind in (list, tuple) and (value is MISSING or not isinstance(value, list | tuple)):
+        parts = [part.strip() for part in text.split(",")]
+        return [_plain(part) for part in parts]
+    return text if value is MISSING else value
+
+
+def _plain(text: str) -> Any:  # noqa: ANN401 - any literal
+    try:
+        value = literal(ast.parse(text, mode="eval").body)
+    except (SyntaxError, ValueError):
+        return text
+    return text if value is MISSING else value
+
+
+def _code(value: Any) -> str:  # noqa: ANN401 - any literal
+    """Return a value as Python's source has it."""
+    if isinstance(value, tuple | list):
+        inner = ", ".join(map(_code, value))
+        if isinstance(value, list):
+            return f"[{inner}]"
+        return f"({inner},)" if len(value) == 1 else f"({inner})"
+    if isinstance(value, float) and (value != value or abs(value) == float("inf")):  # noqa: PLR0124 - NaN
+        return f'float("{value}")'
+    return repr(value)
+
+
+def _variable(value: Any) -> str:  # noqa: ANN401 - any literal
+    """Return a value as an environment variable holds it; `bool` takes any text for true."""
+    if isinstance(value, bool):
+        return "1" if value else ""
+    return value if isinstance(value, str) else str(value)
+
+
+def _words(one: Parameter, value: Any) -> list[str]:  # noqa: ANN401 - any literal
+    """Return a value as words of a command line."""
+    way = one.way
+    if way is None:
+        return []
+    if way.on or way.off:
+        word = way.on if value else way.off
+        return [word] if word else []
+    if isinstance(value, list | tuple) and way.many:
+        return [way.flag, *map(str, value)]
+    if isinstance(value, list | tuple) and not way.quoted:
+        text = ",".join(map(str, value))
+    elif isinstance(value, bool) and way.joined and not way.quoted:
+        text = str(value).lower()
+    elif way.quoted and isinstance(value, str):
+        text = value if _plain(value) == value else json.dumps(value)
+    else:
+        text = str(value)
+    # A value that begins with a dash is one only in the same word.
+    return [f"{way.flag}={text}"] if way.joined or text.startswith("-") else [way.flag, text]
+
+
+def _stated(one: Parameter, args: Sequence[str]) -> Any:  # noqa: ANN401 - any literal
+    """Return the value that arguments give a parameter; `MISSING` if they do not."""
+    way = one.way
+    found: Any = MISSING
+    if way is None:
+        return found
+    words = list(args)
+    if "--" in words:
+        del words[words.index("--") :]
+    for at, word in enumerate(words):
+        flag, joined, text = word.partition("=")
+        rest = words[at + 1 :]
+        if word in (way.on, way.off):
+            found = word == way.on
+        elif flag == way.flag and joined:
+            found = _read(one, text)
+        elif word == way.flag and rest and way.many:
+            end = next((i for i, more in enumerate(rest) if more.startswith("--")), len(rest))
+            found = [_plain(more) for more in rest[:end]]
+        elif word == way.flag and rest:
+            found = _read(one, rest[0])
+    return found
+
+
+def _written(source: str, texts: list[tuple[Parameter, str]]) -> str:
+    """Return a source with other literals, each in the lines of the one before."""
+    lines = source.encode().split(b"\n")
+    for one, code in sorted(texts, key=lambda pair: pair[0].span or (), reverse=True):
+        if one.span is None:
+            continue
+        first, begin, last, end = one.span
+        blank = "\n" * (last - first)
+        text = code
+        if blank:  # within brackets, where a line may end anywhere
+            text = f"{code[:-1]}{blank}{code[-1]}" if code[-1] in ")]" else f"({code}{blank})"
+        rest = lines[last - 1][end:]
+        lines[first - 1 : last] = (lines[first - 1][:begin] + text.encode() + rest).split(b"\n")
+    return b"\n".join(lines).decode()
