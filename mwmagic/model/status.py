@@ -384,6 +384,8 @@ class RunStatus(Stored):
         machines.
     given_up : GivenUp or None
         Why a run that failed was not restarted any more, if it had been before.
+    unplaced : str or None
+        Why there were no machines for the next attempt of a run that failed.
     started : float
         When the run began, in seconds of the wall clock.
     ended : float or None
@@ -422,6 +424,7 @@ class RunStatus(Stored):
     delay: Delay | None = None
     placing: str | None = None
     given_up: GivenUp | None = None
+    unplaced: str | None = None
     started: float = 0.0
     ended: float | None = None
     tasks: dict[str, TaskStatus] = field(default_factory=dict)

@@ -44,6 +44,15 @@ GPU_LOOK_SECONDS = 2.0
 TOLD_LIMIT = 4
 """How many of the machines that could not be reached are told with their errors."""
 
+REGAIN_SECONDS = 1.0
+"""Pause before machines that were lost are tried again, if there are no others; then doubled."""
+
+REGAIN_LONGEST_SECONDS = 15.0
+"""The longest pause."""
+
+REGAIN_LIMIT_SECONDS = 300.0
+"""For how long they are tried."""
+
 SHOWN_SECONDS = 1.0
 """How long machines may take to answer before the run's state shows that it waits for them."""
 
@@ -122,6 +131,7 @@ class Place:
         self._nodes: list[Node] = []
         self._of: dict[Task, Node] = {}
         self._avoid: set[str] = set()
+        self._missed: frozenset[str] = frozenset()  # those that could not be reached just now
         self._fenced = 0.0  # when nothing runs any more on the machines that fell silent
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -241,7 +251,7 @@ class Place:
         """Get machines, and tell how that goes."""
         self.placing = Placing()
         try:
-            await self._get()
+            await (self._regain() if self.settled else self._get())
         except BaseException as error:
             kind = type(error) if isinstance(error, MwmagicError) else SupervisorError
             self.placing = Placing("failed", kind=kind.__name__, error=str(error))
@@ -249,9 +259,24 @@ class Place:
         self.placing = replace(self.placing, state="placed")
         self.settled = True
 
+    async def _regain(self) -> None:
+        """Get machines in place of lost ones, or wait for those if there are no others."""
+        pause, until = REGAIN_SECONDS, time.monotonic() + REGAIN_LIMIT_SECONDS
+        while True:
+            avoided = frozenset(self._avoid)
+            try:
+                return await self._get()
+            except (MwmagicError, OSError) as error:
+                if not self._missed or (self._missed <= avoided and time.monotonic() > until):
+                    raise
+                self._notify(f"{error}; trying again")
+            if self._missed <= avoided:  # the engine had no others
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, REGAIN_LONGEST_SECONDS)
+
     async def _get(self) -> None:
         """Get machines from the engine, with an agent and ports on each."""
-        self._broken = True
+        self._broken, self._missed = True, frozenset()
         self._avoid |= {node.host.name for node in self._nodes if not node.alive}
         members = self.options.members
         avoid = frozenset(self._avoid)
@@ -289,7 +314,8 @@ class Place:
             for host, one in zip(new, opened, strict=True)
             if isinstance(one, BaseException)
         }
-        self._avoid |= set(failed)
+        self._missed = frozenset(failed)
+        self._avoid |= self._missed
         if failed:
             raise _together(list(failed.values()))
 

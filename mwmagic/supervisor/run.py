@@ -86,6 +86,7 @@ class LiveRun:
         self._comparison = Comparison()
         self._delay: Delay | None = None
         self._given_up: GivenUp | None = None
+        self._unplaced_why: str | None = None
         self._exits = Exits(directory, roles, options, self._guard)
         self._processes = Processes(directory, place, options, roles, self._guard)
         self._stalls = Stalls(
@@ -229,6 +230,7 @@ class LiveRun:
 
     def _unplaced(self, actions: list[g.Action], error: str) -> None:
         """Carry out all actions but starts, which fail for want of a place."""
+        self._unplaced_why = error if self._exits.setbacks else None
         self._perform([action for action in actions if not isinstance(action, g.StartTask)])
         for action in actions:
             if isinstance(action, g.StartTask):
@@ -302,13 +304,19 @@ class LiveRun:
             self._remarks += self._processes.imported()
         self._given_up = action.given_up
         failed = action.state is RunState.FAILED
-        self.cause = self._exits.cause(self.gang.attempt) or self.cause if failed else None
+        self.cause = self._first_cause() if failed else None
         self._look_at_hosts()
         given_up = action.given_up and action.given_up.value
         self.directory.end()
         cause = self.cause and self.cause.as_json()
         self._note("ended", state=action.state.value, cause=cause, given_up=given_up)
         self._ended = time.time()
+
+    def _first_cause(self) -> Cause | None:
+        """Return why the run failed; a restart that found no machines only follows that."""
+        if self._unplaced_why is not None:
+            return self._exits.setbacks[-1].cause
+        return self._exits.cause(self.gang.attempt) or self.cause
 
     def _forgive(self, event: g.Exited) -> None:
         """Forget a failure that the gang survives."""
@@ -498,6 +506,7 @@ class LiveRun:
             delay=self._delay if self.gang.state is RunState.BACKOFF else None,
             placing=self._placing,
             given_up=self._given_up,
+            unplaced=self._unplaced_why,
             started=self._started,
             ended=self._ended,
             tasks={str(task): self._task_status(task) for task in self.gang.tasks},

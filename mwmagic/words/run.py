@@ -154,6 +154,8 @@ def _diverged(run: RunStatus) -> list[str]:
 def blame(run: RunStatus) -> list[str]:
     """Say everything about a run's failure in several lines; nothing where it did not fail."""
     cause = failure.explain(run.cause) if run.cause else []
+    if run.unplaced:
+        return [*cause, f"  Attempt {run.attempt} could not start: {run.unplaced}"]
     used = exhausted(run)
     option = " (--restarts)" if run.given_up is GivenUp.RESTARTS else ""
     return [*cause, f"  This was attempt {run.attempt}: {used}{option}."] if used else cause
@@ -161,6 +163,8 @@ def blame(run: RunStatus) -> list[str]:
 
 def exhausted(run: RunStatus) -> str:
     """Say why a run that failed was not restarted any more, if it had been before."""
+    if run.unplaced:
+        return f"attempt {run.attempt} could not start: {run.unplaced}"
     if run.given_up is GivenUp.PROGRESS:
         return f"no progress: the last {counted(STUCK_TRIES, 'attempt')} made no new step"
     if run.given_up is None:

@@ -61,6 +61,7 @@ RUN = RunStatus(
     delay=Delay(0.5, "step"),
     placing="Slurm job 4711 waits",
     given_up=GivenUp.PROGRESS,
+    unplaced="n2 does not answer",
     started=1.5,
     tasks={
         "worker:0": TASK,

@@ -25,7 +25,7 @@ from mwmagic.model.messages import Start
 from mwmagic.model.options import ClusterOptions
 from mwmagic.model.status import RunStatus
 from mwmagic.supervisor import node, supervisor
-from mwmagic.words.run import words
+from mwmagic.words.run import blame, words
 
 
 @asynccontextmanager
@@ -293,6 +293,11 @@ def test_a_run_fails_when_no_machine_is_left(tmp_path):
         run = await client.state("finished", "failed")
         assert run["state"] == "failed"
         assert "no machine is left" in json.dumps(events(tmp_path))
+        status = RunStatus.from_json(run)
+        first = "host a was lost with worker:0, worker:1"
+        assert words(status) == f"failed: {first}; attempt 2 could not start: no machine is left"
+        assert blame(status)[0] == first
+        assert blame(status)[-1] == "  Attempt 2 could not start: no machine is left"
 
 
 def test_what_failed_first_is_told_by_one_clock(tmp_path):

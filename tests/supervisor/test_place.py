@@ -345,14 +345,55 @@ def test_a_machine_that_does_not_answer_is_avoided_at_the_next_chance():
         scene.engine.allocate = late
         a.lose()
         await scene.losses.get()
-        with pytest.raises(SupervisorError, match="b does not answer"):
-            await scene.place.rebind()
-        assert scene.place.broken
-        b.lost = False
         await scene.place.rebind()
         assert not scene.place.broken
         assert scene.engine.allocations[2] == {"a", "b"}
         assert [name for name, *_ in scene.states()] == ["c"]
+
+
+def test_a_lost_machine_is_tried_until_it_answers_if_there_is_no_other(monkeypatch):
+    monkeypatch.setattr(module, "REGAIN_SECONDS", 0.01)
+
+    @on(lambda: Scene(made("a"), most=1))
+    async def _(scene):
+        [a] = scene.machines
+        a.reboot()
+        await scene.losses.get()
+        host, shown = scene.engine.host, []
+
+        def away(machine):
+            a.lost = len(shown) < 3
+            shown.append(scene.place.placing.said)
+            return host(machine)
+
+        async def allocate(tasks, *, avoid, notify):
+            return [away(a)]
+
+        scene.engine.allocate = allocate
+        await scene.place.rebind()
+        assert not scene.place.broken
+        assert shown == ["", *["a does not answer; trying again"] * 3]
+
+
+def test_a_restart_fails_if_no_machine_answers_in_time(monkeypatch):
+    monkeypatch.setattr(module, "REGAIN_LIMIT_SECONDS", 0.0)
+
+    @on(lambda: Scene(made("a"), most=1))
+    async def _(scene):
+        [a] = scene.machines
+        a.reboot()
+        await scene.losses.get()
+        allocate = scene.engine.allocate
+
+        async def late(tasks, **options):
+            hosts = await allocate(tasks, **options)
+            a.lost = True
+            return hosts
+
+        scene.engine.allocate = late
+        with pytest.raises(SupervisorError, match="a does not answer"):
+            await scene.place.rebind()
+        assert scene.place.broken
 
 
 def test_starts_that_wait_for_a_lost_machine_are_not_kept_for_the_next():

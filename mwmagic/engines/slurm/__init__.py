@@ -80,9 +80,16 @@ class SlurmEngine:
         await self.release()
         try:
             return await self._anew(tasks, notify)
+        except ClusterError as error:
+            await self.release()
+            if not self._bad:
+                raise
+            notify(f"{error}; asking for all nodes")
+            self._bad = frozenset()
         except BaseException:
             await self.release()
             raise
+        return await self.allocate(tasks, avoid=avoid, notify=notify)
 
     async def _again(self, job: Job, tasks: Sequence[Task], avoid: Collection[str]) -> list[Host]:
         """Return nodes of the allocation that were not lost; nothing if there are too few."""
