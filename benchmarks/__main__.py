@@ -6,7 +6,7 @@ import argparse
 import sys
 import time
 
-from . import page, table
+from . import table
 from .case import Plan
 from .catalogue import CASES
 from .machine import shape
@@ -29,7 +29,6 @@ def arguments():
     parser.add_argument("--list", action="store_true", help="name the rows and measure nothing")
     parser.add_argument("--quick", action="store_true", help="about five minutes for everything")
     parser.add_argument("--rounds", type=int, help="how often to measure each row")
-    parser.add_argument("--seed", type=int, default=1, help="of random choices (chaos)")
     parser.add_argument("--write", action="store_true", help="put the rows into the page in docs/")
     return parser.parse_args()
 
@@ -41,7 +40,7 @@ def main():
         print("\n".join(f"{one.name:20} {one.about}" for one in cases))
         return 0
     adopt()
-    plan = Plan(given.quick, given.rounds, given.seed)
+    plan = Plan(given.quick, given.rounds)
     failed = False
     print(f"On {shape()}.\n")
     print("\n".join(table.head()), flush=True)
@@ -51,7 +50,7 @@ def main():
         rows = table.rows(result, time.strftime("%Y-%m-%d"))
         print("\n".join(rows), flush=True)
         if given.write:
-            page.write(rows, [one.name for one in CASES])
+            table.write(rows, [one.name for one in CASES])
     print(f"\n{table.LEGEND}")
     return int(failed)
 

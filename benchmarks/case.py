@@ -23,13 +23,10 @@ class Plan:
         Whether the whole table should take about five minutes.
     asked : int or None
         The number of rounds that the user chose.
-    seed : int
-        What random choices begin with.
     """
 
     quick: bool = False
     asked: int | None = None
-    seed: int = 1
 
     def rounds(self, full, quick=2):
         """Return how often to measure."""
@@ -83,12 +80,9 @@ class Case:
         Measures and returns the lines.
     slow : bool
         Whether ``--quick`` leaves it out unless it is named.
-    environment : str
-        The one of `environments` that it is measured in; "" is the project's own.
     """
 
     name: str
     about: str
     measure: Callable[[Plan], Iterable[Line]]
     slow: bool = False
-    environment: str = ""

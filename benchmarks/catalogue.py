@@ -2,26 +2,9 @@
 
 from __future__ import annotations
 
-from . import (
-    chaos,
-    dashboard,
-    declare,
-    first,
-    flood,
-    gang,
-    keras,
-    launch,
-    live,
-    report,
-    rest,
-    restart,
-    scale,
-    threads,
-    throughput,
-)
-from .peers import cases as peers
+from . import beside, dashboard, declare, first, flood, rest, restart, scale, throughput
 
-TRAINING = (declare, restart, launch, first, throughput, keras, threads)
-SHOWING = (live, report, flood, dashboard)
-GROWING = (rest, scale, gang, chaos, peers)
+TRAINING = (declare, restart, first, throughput)
+SHOWING = (flood, dashboard)
+GROWING = (rest, scale, beside)
 CASES = [case for module in (*TRAINING, *SHOWING, *GROWING) for case in module.CASES]

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import time
 
-from . import environments
 from .case import Case, Line
 from .clusters import cluster, folder
 from .kernels import kernel
@@ -60,11 +59,7 @@ def warm(plan):
     yield Line(what, "s", found["ours"], against, found["theirs"])
 
 
-WARM = Case(
-    "ready", "a new cluster's warm process is ready, against a plain import", warm, slow=True
-)
 CASES = [
     Case("declare", "%load_ext and %mw_cluster 2, against a kernel's own start", measure),
-    WARM,
-    environments.alone(WARM),
+    Case("ready", "a new cluster's warm process is ready, against a plain import", warm, slow=True),
 ]

@@ -1,4 +1,4 @@
-"""Environments for what mwmagic is compared with, and for mwmagic beside TensorFlow alone.
+"""Environments for what mwmagic is compared with.
 
 Each is made once below ``~/.cache/mwmagic-benchmarks`` (or ``$MWMAGIC_BENCHMARKS``), with pinned
 versions. Delete the folder to have them made again.
@@ -12,7 +12,6 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 from .case import Skipped
@@ -20,27 +19,10 @@ from .case import Skipped
 CACHE = "MWMAGIC_BENCHMARKS"
 INSTALL_SECONDS = 1200.0
 
-ALONE = "tensorflow"
-"""The environment without the packages that TensorFlow imports only where they are installed."""
-
-WHERE_ALONE = ", where TensorFlow alone is installed"
-"""What is said of a row that is measured there."""
-
 PINS = {
-    ALONE: (
-        "tensorflow==2.21.0",
-        "ipykernel==7.4.0",
-        "ipywidgets==8.1.9",
-        "anywidget==0.11.0",
-        "psutil==7.2.2",
-        "rich==15.0.0",
-        "nbconvert==7.17.2",
-    ),
     "torchrun": ("torch==2.13.0+cpu", "numpy==2.3.5", "ipykernel==7.4.0"),
     "ipyparallel": ("ipyparallel==9.2.0", "ipykernel==7.4.0"),
     "ray": ("ray[train]==2.60.0", "torch==2.13.0+cpu", "ipykernel==7.4.0"),
-    "monarch": ("torchmonarch==0.7.0", "numpy==2.3.5", "ipykernel==7.4.0"),
-    "jupyter-distributed": ("jupyter-distributed==0.1.1", "torch==2.13.0+cpu", "ipykernel==7.4.0"),
     "nbdistributed": (
         "nbdistributed==0.1.0",
         "torch==2.13.0+cpu",
@@ -49,13 +31,6 @@ PINS = {
     ),
 }
 """What is installed into each. PyTorch's edition for the CPU: the other brings gigabytes."""
-
-
-def alone(case):
-    """Return a case that measures the same in the environment of TensorFlow alone."""
-    about = case.about + WHERE_ALONE
-    name = f"{case.name}-alone"
-    return replace(case, name=name, about=about, slow=True, environment=ALONE)
 
 
 def cache():

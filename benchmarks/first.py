@@ -1,4 +1,4 @@
-"""From Enter to a program's first line, first collective and first trained step, with TensorFlow.
+"""From Enter to a program's first line and first trained step, with TensorFlow.
 
 Two workers. By hand is what the tutorial does: two plain processes with TF_CONFIG.
 """
@@ -16,16 +16,7 @@ from .kernels import kernel
 from .ratio import alternated
 
 IMPORTED = MOMENT + "import tensorflow as tf\n"
-ANOTHER = IMPORTED + "from sklearn.datasets import load_digits\n"
 STRATEGY = IMPORTED + "strategy = tf.distribute.MultiWorkerMirroredStrategy()\n"
-COLLECTIVE = """
-@tf.function
-def total():
-    def one():
-        return tf.distribute.get_replica_context().all_reduce("sum", tf.ones(()))
-    return strategy.run(one)
-assert float(total()) == 2.0
-"""
 STEP = """
 import numpy as np
 x, y = np.ones((64, 8), "float32"), np.ones((64, 1), "float32")
@@ -37,13 +28,10 @@ model.fit(data, epochs=1, steps_per_epoch=1, verbose=0)
 """
 PROGRAMS = {
     "line": (IMPORTED, "the first line with TensorFlow imported"),
-    "import": (ANOTHER, "the first line with scikit-learn imported too, after the first run"),
-    "collective": (STRATEGY + COLLECTIVE, "the first collective"),
     "step": (STRATEGY + STEP.replace("LIBRARY", "tf.keras"), "the first trained step"),
 }
 """By hand, Keras 3 cannot train on several workers: there the step is that of tf_keras."""
 
-SETTLING_SECONDS = 3.0
 AIMS_SECONDS = {"line": 0.06, "step": 0.5}
 
 
@@ -71,11 +59,6 @@ class Notebook:
         self.kernel.run("%mw_wait")
         return max(found.values()) - began
 
-    def settle(self):
-        """Run once, and wait until the warm process has imported what this did."""
-        self.seconds()
-        time.sleep(SETTLING_SECONDS)
-
 
 def from_shell(path, moments):
     began = time.monotonic()
@@ -94,21 +77,14 @@ def measure(name, plan):
         calls = {"hand": partial(from_shell, shell, Moments(shell))}
         for way in ("cold", "warm"):
             notebook = Notebook(stack, stack.enter_context(folder(program)), warm=way == "warm")
-            if (name, way) == ("import", "warm"):
-                notebook.settle()
             calls[way] = notebook.seconds
         found = alternated(plan.rounds(7, 2), **calls)
     for way in ("warm", "cold"):
-        aim = f"aim {AIMS_SECONDS[name]} s" if way == "warm" and name in AIMS_SECONDS else ""
+        aim = f"aim {AIMS_SECONDS[name]} s" if way == "warm" else ""
         yield Line(f"Enter to {what}, {way}", "s", found[way], "by hand", found["hand"], note=aim)
 
 
 CASES = [
-    Case(
-        f"first-{name}",
-        f"Enter to {what}, against by hand",
-        partial(measure, name),
-        slow=name not in AIMS_SECONDS,
-    )
+    Case(f"first-{name}", f"Enter to {what}, against by hand", partial(measure, name))
     for name, (_, what) in PROGRAMS.items()
 ]

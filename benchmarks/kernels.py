@@ -6,6 +6,7 @@ import os
 import subprocess
 import time
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from jupyter_client.kernelspec import KernelSpec
@@ -18,23 +19,14 @@ class Failed(Exception):
     """A cell raised."""
 
 
+@dataclass
 class Answer:
-    """What came of a cell.
+    """What came of a cell: all that it showed, and the bytes that every page got for it."""
 
-    Attributes
-    ----------
-    seconds : float
-        From the request until the kernel was idle again.
-    text : str
-        All that it showed.
-    bytes : int
-        What the kernel sent for it to every page, with Jupyter's own headers.
-    failed : bool
-        Whether it raised.
-    """
-
-    def __init__(self):
-        self.seconds, self.text, self.bytes, self.failed = 0.0, "", 0, False
+    seconds: float = 0.0
+    text: str = ""
+    bytes: int = 0
+    failed: bool = False
 
 
 class Kernel:
@@ -84,10 +76,10 @@ class Kernel:
 
 
 @contextmanager
-def kernel(python, path, *, words=("-m", "ipykernel_launcher"), **env):
+def kernel(python, path, **env):
     """Yield a kernel that runs on a Python, whose programs come first, in a directory."""
     manager = KernelManager()
-    argv = [python, *words, "-f", "{connection_file}"]
+    argv = [python, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
     manager._kernel_spec = KernelSpec(argv=argv, display_name="", language="python")  # noqa: SLF001
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     path_variable = os.pathsep.join((str(Path(python).parent), os.environ["PATH"]))

@@ -88,4 +88,3 @@ CASES = [
     )
     for size in (2, 4, 16)
 ]
-CASES.append(environments.alone(CASES[-1]))

@@ -10,15 +10,16 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import psutil
 
-from . import environments
-from .case import Line, Skipped
-from .load import Load
+from .case import Line, Plan, Skipped
+from .catalogue import CASES
+from .machine import Load
 
 PR_SET_CHILD_SUBREAPER = 36
 CASE_SECONDS = 1800.0
@@ -62,14 +63,17 @@ def adopt():
 
 def run(case, plan):
     """Measure a case."""
-    try:
-        python = environments.python(case.environment) if case.environment else sys.executable
-    except Skipped as reason:
-        return Result(case.name, failure=f"skipped: {reason}")
     with tempfile.TemporaryDirectory(prefix="mwmagic-benchmark-") as folder:
         answer = Path(folder, "answer.json")
         load = Load()
-        command = [python, "-m", "benchmarks.play", case.name, json.dumps(asdict(plan)), answer]
+        command = [
+            sys.executable,
+            "-m",
+            "benchmarks.runner",
+            case.name,
+            json.dumps(asdict(plan)),
+            answer,
+        ]
         process = subprocess.Popen(command, env=environment())
         ended = False
         try:
@@ -80,8 +84,6 @@ def run(case, plan):
             left = end(load)
         found = json.loads(answer.read_text()) if answer.exists() else CRASHED
     lines = [Line(**one) for one in found.get("lines", ())]
-    for line in lines if case.environment else ():
-        line.what += environments.WHERE_ALONE
     failure = found.get("failure", "") or (f"failed: mwmagic left {left}" if left else "")
     return Result(case.name, lines, load.other(), failure)
 
@@ -119,3 +121,20 @@ def end(load):
             os.kill(one.pid, signal.SIGKILL)
     reap(load, None, END_SECONDS)
     return [command for command in commands if "mwmagic/" in command]
+
+
+def played(name, plan):
+    """Return a case's lines, or why there are none."""
+    [case] = [one for one in CASES if one.name == name]
+    try:
+        return {"lines": [line.as_json() for line in case.measure(plan)]}
+    except Skipped as reason:
+        return {"failure": f"skipped: {reason}"}
+    except Exception as error:  # noqa: BLE001 - the other cases go on
+        traceback.print_exc()
+        return {"failure": f"failed: {type(error).__name__}: {error}".splitlines()[0]}
+
+
+if __name__ == "__main__":
+    found = played(sys.argv[1], Plan(**json.loads(sys.argv[2])))
+    Path(sys.argv[3]).write_text(json.dumps(found))

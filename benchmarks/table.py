@@ -1,11 +1,15 @@
-"""Results as Markdown."""
+"""Results as Markdown, in docs/performance.md between two marks."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from statistics import median
 
-from .load import BUSY_CORES
+from .machine import BUSY_CORES, shape
 from .ratio import ratio
+
+PATH = Path(__file__).parents[1] / "docs" / "performance.md"
+BEGIN, END = "<!-- the table: python -m benchmarks --write -->", "<!-- end of the table -->"
 
 HEADS = ("name", "what", "mwmagic", "compared with", "ratio", "half of the rounds", "aim")
 HEADS += ("rounds", "other load", "date")
@@ -48,3 +52,28 @@ def row(line):
     what = f"{line.what} ({line.note})" if line.note else line.what
     aim = "" if line.aim is None else f"{line.aim:g}"
     return what, figure(line.ours, line.unit), against, *parts, aim, len(line.ours)
+
+
+def name(row):
+    """Return the case that a row is about; other lines have none."""
+    return row.split("|")[1].strip().strip("`") if row.startswith("| `") else ""
+
+
+def kept(block, names):
+    """Return a block's rows about other cases, if it was measured on a machine like this one."""
+    same = shape() in block
+    return [row for row in block.splitlines() if same and name(row) and name(row) not in names]
+
+
+def write(new, order):
+    """Put rows into the page, in the order of the cases; it keeps those of other cases."""
+    before, begin, rest = PATH.read_text().partition(BEGIN)
+    block, end, after = rest.partition(END)
+    if not (begin and end):
+        raise SystemExit(f"{PATH} has no {BEGIN} and {END}")
+    every = [*kept(block, {name(one) for one in new}), *new]
+    ordered = sorted(
+        (one for one in every if name(one) in order), key=lambda one: order.index(name(one))
+    )
+    table = "\n".join([*head(), *ordered])
+    PATH.write_text(f"{before}{BEGIN}\n\nOn {shape()}.\n\n{LEGEND}\n\n{table}\n\n{END}{after}")

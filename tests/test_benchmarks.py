@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import page, scale, table
+from benchmarks import scale, table
 from benchmarks.__main__ import chosen
 from benchmarks.case import Line, Plan
 from benchmarks.catalogue import CASES
-from benchmarks.load import BUSY_CORES, busy
+from benchmarks.machine import BUSY_CORES, busy
 from benchmarks.ratio import alternated, percentile, ratio
 from benchmarks.runner import Result
 from mwmagic.model.messages import REQUESTS, check
@@ -69,7 +69,9 @@ def test_what_was_not_measured_says_why():
 def test_names_choose_rows_by_how_they_begin():
     names = [one.name for one in CASES]
     assert len(set(names)) == len(names)
-    assert {one.name for one in chosen(["launch-1", "gang"], quick=True)} == {"launch-16", "gang"}
+    assert {one.name for one in chosen(["scale-1", "flood-1"], quick=True)} == {
+        *("scale-1000-hosts", "flood-1", "flood-1000"),
+    }
     assert {one.name for one in chosen([], quick=True)} < set(names)
     with pytest.raises(SystemExit, match="lunch"):
         chosen(["lunch"], quick=False)
@@ -82,29 +84,29 @@ def test_quick_is_fewer_rounds_unless_the_user_says_how_many():
 
 def test_the_page_keeps_the_rows_that_were_not_measured_again(tmp_path, monkeypatch):
     path = tmp_path / "performance.md"
-    path.write_text(f"before\n{page.BEGIN}\n{page.END}\nafter\n")
-    monkeypatch.setattr(page, "PATH", path)
+    path.write_text(f"before\n{table.BEGIN}\n{table.END}\nafter\n")
+    monkeypatch.setattr(table, "PATH", path)
     order = ["restart-2", "launch-2"]
 
     def write(name, date):
-        page.write(table.rows(Result(name, [LINE]), date), order)
+        table.write(table.rows(Result(name, [LINE]), date), order)
 
     for name, date in (("launch-2", "2026-01-01"), ("restart-2", "2026-01-02")):
         write(name, date)
     write("launch-2", "2026-01-03")
     rows = [line for line in path.read_text().splitlines() if line.startswith("| `")]
-    assert [page.name(line) for line in rows] == order
+    assert [table.name(line) for line in rows] == order
     assert [line.split("|")[-2].strip() for line in rows] == ["2026-01-02", "2026-01-03"]
     assert path.read_text().startswith("before\n")
     assert path.read_text().endswith("after\n")
-    monkeypatch.setattr(page, "shape", lambda: "another machine")
+    monkeypatch.setattr(table, "shape", lambda: "another machine")
     write("launch-2", "2026-01-04")
     assert "2026-01-02" not in path.read_text(), "figures of two machines are not mixed"
 
 
 def test_the_page_has_the_marks():
-    text = page.PATH.read_text()
-    assert text.index(page.BEGIN) < text.index(page.END)
+    text = table.PATH.read_text()
+    assert text.index(table.BEGIN) < text.index(table.END)
 
 
 def test_a_cluster_whose_scale_is_measured_gets_a_launch_that_supervisors_take(tmp_path):
@@ -122,7 +124,7 @@ def test_a_cluster_whose_scale_is_measured_gets_a_launch_that_supervisors_take(t
 @pytest.mark.slow
 def test_one_row_can_be_measured_alone():
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks", "report-call", "--rounds", "2"],
+        [sys.executable, "-m", "benchmarks", "flood-1000", "--rounds", "2"],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
@@ -130,8 +132,9 @@ def test_one_row_can_be_measured_alone():
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    [found] = [line for line in done.stdout.splitlines() if line.startswith("| `")]
-    cells = [cell.strip() for cell in found.split("|")]
-    assert cells[1] == "`report-call`"
+    found = [line for line in done.stdout.splitlines() if line.startswith("| `")]
+    assert len(found) == 2
+    cells = [cell.strip() for cell in found[0].split("|")]
+    assert cells[1] == "`flood-1000`"
     assert float(cells[5]) > 0
     assert cells[8] == "2"

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import signal
 
+import chaos
 import pytest
-
-from benchmarks import chaos
 
 ROUNDS = 12
 

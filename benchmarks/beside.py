@@ -1,4 +1,4 @@
-"""The work that mwmagic and a peer both do, in kernels of their own."""
+"""mwmagic beside each of its peers: two tasks, the same work, in turn, in kernels of their own."""
 
 from __future__ import annotations
 
@@ -9,15 +9,18 @@ import sys
 import tempfile
 import time
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from statistics import median
 from uuid import uuid4
 
-from benchmarks import environments
-from benchmarks.kernels import kernel
-from benchmarks.labels import LABEL, processes
+from labels import LABEL, processes
 
-from .peer import PRINTED_BYTES
+from . import environments, peers
+from .case import Case, Line
+from .kernels import kernel
+from .peers import PRINTED_BYTES
+from .ratio import alternated
 
 TASKS = 2
 TRIPS = 20
@@ -75,7 +78,7 @@ def notebook(peer):
         folder.mkdir()
         env = {LABEL: label, "BENCHMARK_NOTES": str(folder), **peer.env}
         try:
-            with kernel(python, name, words=peer.words, **env) as opened:
+            with kernel(python, name, **env) as opened:
                 for cell in peer.setup:
                     opened.run(cell)
                 yield Notebook(peer, opened, folder, label)
@@ -156,3 +159,59 @@ def restart(peer):
         except TimeoutError:
             return {"restart": NOTE_SECONDS}
         return {"restart": max(moment for _, moment in again.values()) - began}
+
+
+SESSIONS = (peers.IPYPARALLEL, peers.NBDISTRIBUTED)
+PROGRAMS = (peers.TORCHRUN, peers.RAY)
+
+WORKS = {
+    "start": ("start to both tasks' first line", "s"),
+    "trip": ("a cell's round trip in a notebook", "s"),
+    "bytes": ("sent to the page for what tasks print", "byte/byte"),
+    "restart": ("SIGKILL of a task to both running again", "s"),
+    "told": ("SIGKILL of a task until the notebook tells of it", "s"),
+    "left": (f"processes left {LEFT_SECONDS:.0f} s after SIGKILL of the kernel", ""),
+}
+
+
+def worked(peer):
+    """Do all of the work; return what was measured."""
+    found = {}
+    for work in (interactive, blame, left, restart):
+        found |= work(peer)
+    return found
+
+
+def named(side):
+    """Return how often a side named the task that was killed."""
+    return f"{sum(one['named'] for one in side)} of {len(side)}"
+
+
+def measure(own, peer, plan):
+    calls = {"ours": partial(worked, own), "theirs": partial(worked, peer)}
+    found = alternated(plan.rounds(3, 1), **calls)
+    for work, (what, unit) in WORKS.items():
+        ours, theirs = ([one[work] for one in found[side] if work in one] for side in found)
+        if ours and theirs:
+            yield Line(f"{what}, {own.name}", unit, ours, peer.name, theirs, note=said(work, found))
+
+
+def said(work, found):
+    if work != "told":
+        return ""
+    return f"names the task: mwmagic {named(found['ours'])}, the other {named(found['theirs'])}"
+
+
+def case(own, peer):
+    return Case(
+        f"peer-{peer.environment}",
+        f"start, round trip, restart, blame and what is left, against {peer.name}",
+        partial(measure, own, peer),
+        slow=True,
+    )
+
+
+CASES = [
+    *(case(peers.LIVE, peer) for peer in SESSIONS),
+    *(case(peers.PROGRAMS, peer) for peer in PROGRAMS),
+]

@@ -1,7 +1,5 @@
 """Kills and stops each of mwmagic's processes at random moments, and checks what is left.
 
-    python -m benchmarks chaos --rounds 200 --seed 1
-
 A round is a separate process that owns a cluster, as a kernel does, with two workers that print
 numbered lines. Each worker has a child in its own session that prints too. A signal hits one of the
 processes at a random moment. In the end no process may be left, every printed line must be in
@@ -25,12 +23,11 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from labels import LABEL, processes
+
 from mwmagic import runs
 from mwmagic.model.findings import Cause, Finding, Symptom
 from mwmagic.words import headline
-
-from .case import Case, Line
-from .labels import LABEL, processes
 
 GONE_SECONDS = 1.0
 """How long all processes may take to disappear."""
@@ -341,19 +338,3 @@ def played(count, seed):
         if one.faults:
             print(f"round {number}: {one}", file=sys.stderr, flush=True)
         yield one
-
-
-def measure(plan):
-    """Compare the slowest end with what is allowed; any fault is an error."""
-    all_of_them = [*played(plan.rounds(200, 10), plan.seed)]
-    print(table(all_of_them), file=sys.stderr, flush=True)
-    wrong = sum(bool(one.faults) for one in all_of_them)
-    if wrong:
-        raise AssertionError(f"{wrong} of {len(all_of_them)} rounds went wrong")
-    gone = [one.seconds for one in all_of_them]
-    note = "nothing left, no line lost, the cause right"
-    what = "a process of ours killed or stopped: until none of the cluster's is left"
-    yield Line(what, "s", gone, "what is allowed", [GONE_SECONDS] * len(gone), 1.0, note)
-
-
-CASES = [Case("chaos", "processes killed and stopped at random, --rounds of them", measure)]
