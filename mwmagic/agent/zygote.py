@@ -111,8 +111,9 @@ def serve(channel: socket.socket, agent: int, basis: Basis) -> list[str]:
     """Fork workers until the agent is gone; return only in a worker, with its argv."""
     while True:
         orders = gathered(channel)
-        changed = basis.changed()
-        middle, own = forked(orders)
+        reader, writer = os.pipe()
+        middle, own = forked(orders, partial(confirm, basis, writer, len(orders)))
+        os.close(writer)
         for descriptor in (one for order in orders if order is not own for one in order):
             os.close(descriptor)
         if own:
@@ -120,11 +121,20 @@ def serve(channel: socket.socket, agent: int, basis: Basis) -> list[str]:
             reseed()
             channel.close()
             request = requested(own[0])
+            changed = None if os.read(reader, 1) else basis.changed()
             why = changed or basis.differs(request["cwd"], request["argv"][2])
             if why is not None:
                 refuse(own[2], json.dumps({"why": why[0], "what": why[1]}))
             request["env"] = {**basis.sets, **request["env"]}
+            os.close(reader)
             return become(request, own, agent, middle)
+        os.close(reader)
+
+
+def confirm(basis: Basis, writer: int, count: int) -> None:
+    """Write a byte for each worker if all is as it was; if nothing comes, they look themselves."""
+    if basis.changed() is None:
+        os.write(writer, b"=" * count)
 
 
 def gathered(channel: socket.socket) -> list[list[int]]:
@@ -143,8 +153,8 @@ def received(channel: socket.socket) -> list[int]:
     return descriptors
 
 
-def forked(orders: list[list[int]]) -> tuple[int, list[int]]:
-    """Fork processes that become children of the agent.
+def forked(orders: list[list[int]], meanwhile: Callable[[], None]) -> tuple[int, list[int]]:
+    """Fork processes that become children of the agent; this one does something meanwhile.
 
     They are forked by an intermediate process, which exits at once, and the agent adopts orphans.
     One such process forks all of them, because each fork copies the page tables of a large process.
@@ -156,6 +166,7 @@ def forked(orders: list[list[int]]) -> tuple[int, list[int]]:
             decline(order, error)
         return 0, []
     if child:
+        meanwhile()
         os.waitpid(child, 0)
         return 0, []
     middle = os.getpid()

