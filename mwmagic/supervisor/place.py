@@ -6,6 +6,8 @@ import asyncio
 import os
 import time
 import traceback
+from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from mwmagic.engines import engine_for
 from mwmagic.engines.engine import PreparingEngine
 from mwmagic.engines.link import within
-from mwmagic.errors import MwmagicError, SupervisorError
+from mwmagic.errors import ClusterError, MwmagicError, SupervisorError
 from mwmagic.frameworks import framework_for
 from mwmagic.model.cluster import CHIEF, ClusterSpec
 from mwmagic.model.machine import Fetch, Placing, spread
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from mwmagic.engines import Engine, Host
     from mwmagic.engines.channel import Channel
     from mwmagic.model.cluster import Task
-    from mwmagic.model.machine import MachineStatus
+    from mwmagic.model.machine import MachineStatus, Obstacle
     from mwmagic.model.messages import Message, Start
     from mwmagic.model.options import ClusterOptions
 
@@ -132,6 +134,8 @@ class Place:
         self._of: dict[Task, Node] = {}
         self._avoid: set[str] = set()
         self._missed: frozenset[str] = frozenset()  # those that could not be reached just now
+        self._blocked: Counter[str] = Counter()  # how often they could not connect to others
+        self._confirmed = 0.0  # when they were last asked whether they are there
         self._fenced = 0.0  # when nothing runs any more on the machines that fell silent
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -205,12 +209,16 @@ class Place:
             raise
 
     def doubtful(self, since: float) -> bool:
-        """Return whether a machine is lost, or has not answered a ping sent after a moment."""
-        away = (node.channel for node in self._nodes if not node.host.here)
-        return self.broken or any(channel.answered < since for channel in away)
+        """Return whether a machine is lost, or may have been cut off since a moment."""
+        remote = any(not node.host.here for node in self._nodes)
+        return self.broken or (remote and self._confirmed < since)
 
     async def confirm(self, since: float) -> None:
-        """Wait until each machine has answered a ping sent after a moment, or is lost."""
+        """Wait until each machine has answered a ping sent after a moment, or is lost.
+
+        Those that answer but do not reach each other are parted by the next `rebind`.
+        """
+        self._confirmed = time.monotonic()
         asked = {
             asyncio.create_task(node.channel.answers(since)): node.host.name for node in self._nodes
         }
@@ -226,6 +234,18 @@ class Place:
             self.placing = before
             for one in asked:
                 one.cancel()
+        if not self.broken and len(self._nodes) > 1:
+            with suppress(SupervisorError):  # one is lost just now
+                self._part(await self._rendezvous.again(self._nodes))
+
+    def _part(self, obstacles: Sequence[Obstacle]) -> None:
+        """Avoid the machine that most often could not connect; of equals the last one."""
+        if obstacles:
+            self._blocked.update(one for pair in obstacles for one in (pair.source, pair.target))
+            names = [node.host.name for node in reversed(self._nodes)]
+            self._missed = frozenset({max(names, key=lambda name: self._blocked[name])})
+            self._avoid |= self._missed
+            self._broken = True
 
     def unanswered(self, task: Task, since: float) -> float:
         """Return for how long a task's machine took to answer, if that was long, since a moment."""
@@ -347,7 +367,11 @@ class Place:
         framework = framework_for(self.options.framework)
         new = [node for node in self._nodes if not node.host.here and not node.versions]
         asked = [find_versions(node, framework, self._preparation.on(node).env) for node in new]
-        await asyncio.gather(self._rendezvous.check(self._nodes), *asked)
+        try:
+            await asyncio.gather(self._rendezvous.check(self._nodes), *asked)
+        except ClusterError:
+            self._part(self._rendezvous.obstacles)
+            raise
         check_versions(self._nodes, framework)
 
     # Shares and processes.

@@ -23,14 +23,24 @@ __all__ = ["Rendezvous", "check_versions", "find_versions"]
 REACH_SECONDS = 1.0
 """How long a machine may take to connect to another."""
 
+AGAIN_REACH_SECONDS = 4.0
+"""The same after a failure: a link may lose packets, and TCP's third try comes after 3 s."""
+
 VERSIONS_SECONDS = 5.0
 """How long a machine may take to say what it has; a slow one is not waited for."""
 
 
 class Rendezvous:
-    """Has every machine connect to every other, once for the same machines."""
+    """Has every machine connect to every other, once for the same machines.
+
+    Attributes
+    ----------
+    obstacles : list of Obstacle
+        The pairs that could not connect at the latest try.
+    """
 
     def __init__(self, *, named: bool) -> None:
+        self.obstacles: list[Obstacle] = []
         self._named = named
         self._met: frozenset[tuple[str, str]] = frozenset()
 
@@ -39,55 +49,77 @@ class Rendezvous:
         known = frozenset((node.host.name, node.address) for node in nodes)
         if len(nodes) < 2 or known <= self._met:  # noqa: PLR2004 - a pair
             return
-        obstacles = await self._obstacles(nodes)
-        if obstacles:
-            raise ClusterError(reach_words(obstacles, named=self._named))
+        self.obstacles = await _obstacles(nodes, {node: node.port for node in nodes}, REACH_SECONDS)
+        if self.obstacles:
+            raise ClusterError(reach_words(self.obstacles, named=self._named))
         self._met = known
 
-    async def _obstacles(self, nodes: Sequence[Node]) -> list[Obstacle]:
-        """Return the pairs that cannot connect."""
-        words = {node: secrets.token_hex(8) for node in nodes}
+    async def again(self, nodes: Sequence[Node]) -> list[Obstacle]:
+        """Return the pairs that cannot connect now, tried at ports that no task has."""
+        held = await asyncio.gather(*(node.channel.hold(1) for node in nodes))
+        ports = {node: port for node, [port] in zip(nodes, held, strict=True)}
         try:
-            heard = [_listens(node, word) for node, word in words.items()]
-            listen = await asyncio.gather(*heard)
-            doors = {node: words[node] for node, does in zip(nodes, listen, strict=True) if does}
-            found = await asyncio.gather(*(_found(node, doors) for node in nodes))
+            self.obstacles = await _obstacles(nodes, ports, AGAIN_REACH_SECONDS)
         finally:
-            for node in nodes:
-                node.channel.send("unlisten")
-        return [one for own in found for one in own]
+            for node, port in ports.items():
+                node.channel.send("release", ports=[port])
+        if self.obstacles:
+            self._met = frozenset()
+        return self.obstacles
 
 
-async def _listens(node: Node, word: str) -> bool:
-    """Have a machine listen at its first task's port; return whether it does."""
+async def _obstacles(
+    nodes: Sequence[Node], ports: Mapping[Node, int], seconds: float
+) -> list[Obstacle]:
+    """Return the pairs that cannot connect, each machine listening at a port."""
+    words = {node: secrets.token_hex(8) for node in nodes}
     try:
-        await node.channel.request("listen", port=node.port, word=word)
+        heard = [_listens(node, ports[node], word) for node, word in words.items()]
+        listen = await asyncio.gather(*heard)
+        doors = {
+            node: (f"{node.address}:{ports[node]}", words[node])
+            for node, does in zip(nodes, listen, strict=True)
+            if does
+        }
+        found = await asyncio.gather(*(_found(node, doors, seconds) for node in nodes))
+    finally:
+        for node in nodes:
+            node.channel.send("unlisten")
+    return [one for own in found for one in own]
+
+
+async def _listens(node: Node, port: int, word: str) -> bool:
+    """Have a machine listen at a port; return whether it does."""
+    try:
+        await node.channel.request("listen", port=port, word=word)
     except SupervisorError:  # it is lost, which is told elsewhere
         return False
     return True
 
 
-async def _found(node: Node, doors: Mapping[Node, str]) -> list[Obstacle]:
-    """Return what keeps a machine from connecting to the others."""
+async def _found(
+    node: Node, doors: Mapping[Node, tuple[str, str]], seconds: float
+) -> list[Obstacle]:
+    """Return what keeps a machine from connecting to the others, at addresses that say a word."""
     others = [other for other in doors if other is not node]
-    targets = [[f"{other.address}:{other.port}", doors[other]] for other in others]
+    targets = [list(doors[other]) for other in others]
     try:
-        answer = await node.channel.request("reach", targets=targets, within=REACH_SECONDS)
+        answer = await node.channel.request("reach", targets=targets, within=seconds)
     except SupervisorError:  # nothing is known
         return []
-    return list(_read(node, others, answer["results"]))
+    return list(_read(node, {other: doors[other][0] for other in others}, answer["results"]))
 
 
 def _read(
-    node: Node, others: Sequence[Node], results: Sequence[Mapping[str, Any] | None]
+    node: Node, others: Mapping[Node, str], results: Sequence[Mapping[str, Any] | None]
 ) -> Iterable[Obstacle]:
     """Yield what an agent's answer tells."""
-    for other, result in zip(others, results, strict=True):
+    for (other, address), result in zip(others.items(), results, strict=True):
         if result is not None:
             yield Obstacle(
                 node.host.name,
                 other.host.name,
-                f"{other.address}:{other.port}",
+                address,
                 result["why"],
                 tuple(result["at"]),
                 result["error"],

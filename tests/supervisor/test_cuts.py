@@ -99,3 +99,31 @@ def test_a_cut_uses_at_most_one_restart_and_is_named(seed, tmp_path, monkeypatch
     for setback in run.setbacks:
         assert setback.cause.symptom in LINK, (cut, setback)
         assert setback.cause.finding.host == "ab"[cut.victim], (cut, setback)
+
+
+@pytest.mark.slow
+def test_a_cut_between_two_machines_that_both_answer_is_got_around(tmp_path, monkeypatch):
+    a, b, c = (FakeMachine(name, shared=False) for name in "abc")
+    places = {}
+
+    async def train(worker):
+        used = places.setdefault(worker.attempt, set())
+        used.add(worker.machine.name)
+        await worker.sleep(1.0)
+        if {"a", "b"} <= used:
+            silent = {"why": "silent", "at": [], "error": "timed out"}
+            a.unreachable, b.unreachable = {"b": silent}, {"a": silent}
+            worker.print(UNHEALTHY.format(1))
+            return 1
+        return 0
+
+    async def test():
+        options = ClusterOptions(2, name="c", directory=str(tmp_path), restarts=1, lease=10)
+        engine = FakeEngine([a, b, c], train, most=2)
+        async with served(Start(options), tmp_path, engine) as client:
+            await client.placed("placed")
+            await client.launch()
+            return await client.state("finished", "failed")
+
+    assert run_skipping(monkeypatch, test())["state"] == "finished"
+    assert places == {1: {"a", "b"}, 2: {"a", "c"}}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import time
 from pathlib import Path
 
 import pytest
@@ -623,12 +624,43 @@ def test_machines_that_have_met_do_not_meet_again():
         await scene.place.rebind()
         b.lose()
         await scene.losses.get()
-        with pytest.raises(ClusterError, match="a cannot connect to c"):
-            await scene.place.rebind()
-        assert c.agents, "and another attempt may do better"
-        a.unreachable = {}
         await scene.place.rebind()
         assert not scene.place.broken
+        assert [name for name, *_ in scene.states()] == ["a"], "which needs no other"
+        assert not c.agents
+
+
+def test_a_pair_that_no_longer_connects_is_parted_by_a_spare():
+    @on(lambda: Scene(made("a", "b", "c"), most=2))
+    async def _(scene):
+        a, b, _ = scene.machines
+        await scene.place.confirm(time.monotonic())
+        assert not scene.place.broken
+        a.unreachable, b.unreachable = {"b": obstacle("silent")}, {"a": obstacle("silent")}
+        await scene.place.confirm(time.monotonic())
+        assert scene.place.broken
+        await scene.place.rebind()
+        assert [name for name, *_ in scene.states()] == ["a", "c"]
+        [agent] = a.agents
+        assert len(agent.held) == 1, "ports of the check are given back"
+        assert not agent.listening
+
+
+def test_a_pair_that_cannot_be_parted_is_named(monkeypatch):
+    monkeypatch.setattr(module, "REGAIN_LIMIT_SECONDS", 0.0)
+
+    @on(lambda: Scene(made("a", "b", slots=1)))
+    async def _(scene):
+        a, _ = scene.machines
+
+        async def both(tasks, **options):
+            return [scene.engine.host(one) for one in scene.machines]
+
+        scene.engine.allocate = both
+        a.unreachable = {"b": obstacle("silent")}
+        await scene.place.confirm(time.monotonic())
+        with pytest.raises(ClusterError, match="a cannot connect to b"):
+            await scene.place.rebind()
 
 
 def test_an_interface_gives_the_addresses():
