@@ -475,21 +475,28 @@ function newLog(run, ask, chose) {
   return { el, add, arrange, copy, filter, jump, toggle: (chosen) => choose(task === chosen ? -1 : chosen) };
 }
 
+// The texts of a row, and the tooltip of its name, which has all of them.
+function newTexts(name, parts) {
+  const texts = parts.map((part) => [part, h(`span.${part}`)]);
+  return [texts.map(([, node]) => node), (row) => {
+    for (const [part, node] of texts) set(node, row[part]);
+    name.title = parts.map((part) => row[part]).filter(Boolean).join("\n");
+  }];
+}
+
 function newCard(task, index, choose) {
   const row = {};
   const name = h("button.name", { type: "button", onclick: choose }, swatch(index), task);
   const bar = h("progress.bar", { ariaLabel: `Progress of ${task}` });
-  const texts = ["state", "progress", "metrics", "usage"].map((part) => [part, h(`span.${part}`)]);
-  const [state, ...others] = texts.map(([, node]) => node);
+  const [[state, ...others], tell] = newTexts(name, ["state", "progress", "metrics", "usage"]);
   const el = h(".card", { role: "listitem" }, name, state, bar, ...others);
 
   function update(changed) {
     Object.assign(row, changed);
     el.dataset.tone = row.tone;
-    for (const [part, node] of texts) set(node, row[part]);
+    tell(row);
     bar.hidden = row.part === null;
     bar.value = row.part;
-    name.title = texts.map(([part]) => row[part]).filter(Boolean).join("\n");
   }
 
   return { el, row, update };
@@ -499,10 +506,10 @@ function newCard(task, index, choose) {
 function newHost([name, indices], run, open, toggled) {
   const row = { raised: [] };
   const fold = h("button.name", { type: "button", onclick: toggle }, name);
-  const texts = ["state", "progress", "usage"].map((part) => [part, h(`span.${part}`)]);
+  const [texts, tell] = newTexts(fold, ["state", "progress", "usage"]);
   const cards = indices.map((i) => run.cards[i].el);
   const list = h(".tasks", { role: "list", ariaLabel: `Tasks on ${name}` }, ...cards);
-  const el = h(".host", { role: "listitem" }, h(".card.machine", {}, fold, ...texts.map(([, node]) => node)), list);
+  const el = h(".host", { role: "listitem" }, h(".card.machine", {}, fold, ...texts), list);
   list.dataset.size = run.header.size;
   arrange();
 
@@ -520,8 +527,7 @@ function newHost([name, indices], run, open, toggled) {
   function update(changed) {
     Object.assign(row, changed);
     el.dataset.tone = row.tone;
-    for (const [part, node] of texts) set(node, row[part]);
-    fold.title = texts.map(([part]) => row[part]).filter(Boolean).join("\n");
+    tell(row);
     arrange();
   }
 
@@ -536,7 +542,7 @@ function newView(model) {
   const title = h("strong"), time = h("span.dim"), why = h("pre");
   const notice = h("output.notice");
   const words = h("output.words");
-  const tasks = h(".tasks", { role: "list" });
+  const tasks = h(".tasks", { role: "list" }), shared = h("output.shared", { ariaLive: "off" });
   const charts = [newChart(run, "loss", "first"), newChart(run, SPEED, "second")];
   const log = newLog(run, ask, report);
   const plots = h(".charts", {}, ...charts.map((chart) => chart.el)), gallery = h(".charts");
@@ -551,6 +557,7 @@ function newView(model) {
     notice,
     panel,
     h(".cause", {}, why, button("Show in the log", log.jump), button("Copy its log", log.copy)),
+    shared,
     tasks,
     plots,
     gallery,
@@ -662,7 +669,7 @@ function newView(model) {
     tasks.classList.toggle("mw-hosts", several);
     // Of many tasks the charts say more than the cards.
     if (size === "rows") tasks.after(plots);
-    else tasks.before(plots);
+    else shared.before(plots);
   }
 
   // Of many tasks the kernel sends only what is looked at.
@@ -725,6 +732,7 @@ function newView(model) {
       label(one);
     }
     set(notice, header.notice);
+    set(shared, header.shared);
     set(why, header.cause);
     why.parentNode.hidden = !header.cause;
     if (gone) return;

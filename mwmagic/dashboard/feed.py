@@ -17,7 +17,7 @@ from mwmagic.words.run import axis, fault_words, left_out_words
 from .figures import last_figures
 from .journal import Journal, Whole
 from .pages import NOTHING_OPEN, Cursor
-from .rows import Load, folded, grouped, header, host_row, row
+from .rows import EqualMetrics, Load, folded, grouped, header, host_row, row
 from .series import Series
 
 if TYPE_CHECKING:
@@ -50,8 +50,8 @@ PACKET_POINTS = 1000
 MOVING_SECONDS = 0.2
 """Time between two updates of the values that keep changing."""
 
-MOVING = {"part", "progress", "metrics", "usage"}
-"""The parts of a row that keep changing."""
+MOVING = {"part", "progress", "metrics", "usage", "shared"}
+"""The parts of a row, and of the header, that keep changing."""
 
 SUMMARY_SECONDS = 1.0
 """Time between two updates of what is summed up for each host, unless one fails."""
@@ -95,6 +95,7 @@ class Feed:
         self._paced = self._summed = 0.0
         self._taken: tuple[View, tuple[bool, bool]] | None = None
         self._loads = [Load() for _ in run.tasks]
+        self._shared = EqualMetrics()
         self._attempt = 1
         self._behind = 0
         self.update(view)
@@ -117,16 +118,20 @@ class Feed:
         self._paced = now if due else self._paced
         self._summed = now if summed else self._summed
         version, groups = self._state + 1, grouped(run)
-        self._note_header(view, groups, version)
+        if summed:
+            self._shared.update(run)
+        self._note_header(view, groups, version, due=due)
         self._note_hosts(groups, version, due=summed)
         self._note_rows(run, groups, version, due=due)
         if summed:
             self._guard.call("figures", None, lambda: self._note_figures(version))
         self._follow(run)
 
-    def _note_header(self, view: View, groups: Sequence[HostGroup], version: int) -> None:
+    def _note_header(
+        self, view: View, groups: Sequence[HostGroup], version: int, *, due: bool
+    ) -> None:
         before = self._header.get("hosts")
-        self._note(self._header, sendable(header(view)), version, due=True)
+        self._note(self._header, sendable(header(view, self._shared)), version, due=due)
         if self._header["hosts"] != before:  # the pages draw new ones
             self._hosts = [{} for _ in groups]
         if view.stacks != self._stacks[1]:
@@ -149,7 +154,9 @@ class Feed:
             if index in self._shown:
                 self._loads[index].take(task.cpu, now)
                 share = self._loads[index].share if task.state is TaskState.RUNNING else None
-                self._note(self._rows[index], sendable(row(task, share)), version, due=due)
+                shared = self._shared.names if self._header["shared"][1] else ()
+                new = sendable(row(task, share, shared))
+                self._note(self._rows[index], new, version, due=due)
             elif axis(task.progress) != DEFAULT_AXIS:
                 self._note(self._rows[index], {"axis": axis(task.progress)}, version, due=due)
 

@@ -5,11 +5,13 @@ Among many tasks on several hosts, those that need attention are shown, the othe
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.record import inside
 from mwmagic.words.host import host_progress, host_tone, host_usage, host_words, size_words
+from mwmagic.words.live import ranks_words
 from mwmagic.words.run import (
     attempt_words,
     axis,
@@ -28,12 +30,22 @@ from mwmagic.words.run import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Iterable, Sequence
 
     from mwmagic.model.machine import HostStatus
-    from mwmagic.model.status import RunStatus, TaskStatus
+    from mwmagic.model.status import Reached, RunStatus, TaskStatus
 
-__all__ = ["HostGroup", "Load", "View", "folded", "grouped", "header", "host_row", "row"]
+__all__ = [
+    "EqualMetrics",
+    "HostGroup",
+    "Load",
+    "View",
+    "folded",
+    "grouped",
+    "header",
+    "host_row",
+    "row",
+]
 
 MOST_UNFOLDED_TASKS = 16
 """The most tasks of a run on several hosts that are all shown; those of more are summarised."""
@@ -172,7 +184,70 @@ def _usage(task: TaskStatus, share: float | None) -> str:
     return " · ".join(filter(None, told))
 
 
-def row(task: TaskStatus, share: float | None = None) -> dict[str, Any]:
+class EqualMetrics:
+    """The metrics of which all tasks have the same values, as in synchronous training.
+
+    Where there are cards, these metrics stand above them once.
+
+    Attributes
+    ----------
+    names : frozenset of str
+        The metrics.
+    """
+
+    def __init__(self) -> None:
+        self.names: frozenset[str] = frozenset()
+        self._different: frozenset[str] = frozenset()
+
+    def update(self, run: RunStatus) -> None:
+        """Compare what tasks have that are at the same step.
+
+        Reports of one step arrive one after another: what is equal stays shared until it
+        differs twice.
+        """
+        reached = _measured(run)
+        values: dict[str, dict[object, set[str]]] = {}
+        counts: Counter[str] = Counter()
+        compared: set[str] = set()
+        for one in reached.values():
+            for name, value in metrics(one):
+                at = values.setdefault(name, {})
+                compared |= {name} if (one.epoch, one.step) in at else set()
+                at.setdefault((one.epoch, one.step), set()).add(value)
+                counts[name] += 1
+        different = {name for name, at in values.items() if any(len(v) > 1 for v in at.values())}
+        if run.over:  # nobody catches up any more
+            different |= {name for name, at in values.items() if len(set().union(*at.values())) > 1}
+        partial = {name for name, count in counts.items() if count < len(reached)}
+        gone = partial | (different if run.over else different & self._different)
+        self.names = (self.names | (compared - different)) - gone
+        self._different = frozenset(different)
+
+    def words(self, run: RunStatus) -> str:
+        """Return the shared metrics of the task that is furthest."""
+        reached = _measured(run)
+        furthest = max(
+            reached.values(), key=lambda one: (one.epoch or 0, one.step or 0), default=None
+        )
+        told = _values(pair for pair in metrics(furthest) if pair[0] in self.names)
+        return told and f"[{ranks_words(reached)}]   {told}"
+
+
+def _measured(run: RunStatus) -> dict[str, Reached]:
+    """Return how far the tasks are that have metrics."""
+    reached = {name: task.progress for name, task in run.tasks.items()}
+    return {name: one for name, one in reached.items() if one is not None and one.metrics}
+
+
+def _values(values: Iterable[tuple[str, str]]) -> str:
+    return "   ".join(
+        f"{name}{_TIE}{value:{_BLANK}<{VALUE_WIDTH_CHARACTERS}}" for name, value in values
+    ).rstrip()
+
+
+def row(
+    task: TaskStatus, share: float | None = None, shared: Container[str] = ()
+) -> dict[str, Any]:
     """Return what a page shows of a task, as JSON, rounded so that it changes less often."""
     part, kind = fraction(task), tone(task)
     return {
@@ -180,10 +255,7 @@ def row(task: TaskStatus, share: float | None = None) -> dict[str, Any]:
         "state": task_words(task),
         "part": 1.0 if kind == "good" else part and round(part, 3),
         "progress": progress_words(task.progress),
-        "metrics": "   ".join(
-            f"{name}{_TIE}{value:{_BLANK}<{VALUE_WIDTH_CHARACTERS}}"
-            for name, value in metrics(task.progress)
-        ).rstrip(),
+        "metrics": _values(pair for pair in metrics(task.progress) if pair[0] not in shared),
         "usage": _usage(task, share),
         "axis": axis(task.progress),
         "log": task.log and inside(task.log),
@@ -218,10 +290,11 @@ def _size(run: RunStatus, groups: Sequence[HostGroup]) -> str:
     return "cards" if count > MOST_ROWS else "rows"
 
 
-def header(view: View) -> dict[str, Any]:
+def header(view: View, shared: EqualMetrics | None = None) -> dict[str, Any]:
     """Return what a page shows of a run as a whole, as JSON values."""
     run = view.run
     groups = grouped(run)
+    size = _size(run, groups)
     ranks = {name: rank for rank, name in enumerate(run.tasks)}
     return {
         "title": " · ".join(filter(None, [f"Run {run.number}", run.script, attempt_words(run)])),
@@ -233,7 +306,8 @@ def header(view: View) -> dict[str, Any]:
         "started": run.started,
         "ended": run.ended,
         "names": list(run.tasks),
-        "size": _size(run, groups),
+        "size": size,
+        "shared": "" if shared is None or size == "rows" else shared.words(run),
         "hosts": [[group.host.name, [ranks[name] for name in group.tasks]] for group in groups],
         "folded": bool(groups) and folded(run),
         "cause": "\n".join(blame(run)),

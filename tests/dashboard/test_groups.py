@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from copy import copy
 from dataclasses import replace
 from io import StringIO
 from types import SimpleNamespace
@@ -19,10 +20,12 @@ from mwmagic.dashboard.pages import Cursor, Opened
 from mwmagic.dashboard.rows import (
     MOST_RAISED_TASKS,
     MOST_UNFOLDED_TASKS,
+    EqualMetrics,
     View,
     grouped,
     header,
     host_row,
+    row,
 )
 from mwmagic.dashboard.series import Key, Point
 from mwmagic.dashboard.static import DISTINCT_CURVES, page, text
@@ -184,8 +187,8 @@ class Watch:
         message, self.at = found
         self.header |= message.get("header", {})
         for name in ("rows", "hosts"):
-            for index, row in message.get(name, {}).items():
-                getattr(self, name).setdefault(index, {}).update(row)
+            for index, changed in message.get(name, {}).items():
+                getattr(self, name).setdefault(index, {}).update(changed)
         return len(json.dumps(message))
 
     def shown(self):
@@ -307,3 +310,41 @@ def test_a_job_and_its_time_left_are_told():
     assert told(2 * 3600 + 301) == "job 7, 2 h 5 min left"
     assert told(1e300, "").endswith(" min left")
     assert told(-5) == "job 7, 0:00 left"
+
+
+def synchronous(steps, losses):
+    metrics = [{"loss": loss, "acc": 0.1 * index} for index, loss in enumerate(losses)]
+    return {
+        f"worker:{index}": TaskStatus(
+            TaskState.RUNNING, progress=Reached("train", 1, 2, step, 100, values)
+        )
+        for index, (step, values) in enumerate(zip(steps, metrics, strict=True))
+    }
+
+
+def shared(tmp_path, steps, losses, compared=None, state=RunState.RUNNING):
+    """Return what stands above the cards, and what the first card has besides."""
+    compared = compared or EqualMetrics()
+    run = RunStatus(1, str(tmp_path), state=state, tasks=synchronous(steps, losses))
+    compared.update(run)
+    words = header(View(run), compared)["shared"]
+    task = run.tasks["worker:0"]
+    return words.split(), row(task, shared=compared.names)["metrics"].split()
+
+
+def test_what_is_equal_on_all_tasks_is_shown_once(tmp_path):
+    compared = EqualMetrics()
+    assert shared(tmp_path, [8] * 16, [0.5] * 16, compared) == (
+        ["[0-15]", "loss", "0.5"],
+        ["acc", "0"],
+    )
+    at_once = shared(tmp_path, [9, *[8] * 15], [0.4, *[0.5] * 15], compared)[0]
+    assert at_once == ["[0-15]", "loss", "0.4"], "some are a step behind"
+    ended = shared(tmp_path, [9, *[8] * 15], [0.4, *[0.5] * 15], copy(compared), RunState.FAILED)
+    assert ended[0] == [], "they stay a step behind"
+    final = shared(tmp_path, [9] * 16, [0.3, *[0.4] * 15], compared)[0]
+    assert final == ["[0-15]", "loss", "0.3"], "some have not reported the mean yet"
+    assert shared(tmp_path, [9] * 16, [0.3, *[0.4] * 15], compared)[0] == []
+    assert shared(tmp_path, [8] * 16, [0.1 * index for index in range(16)])[0] == []
+    assert shared(tmp_path, [*range(16)], [0.5] * 16)[0] == [], "never at the same step"
+    assert shared(tmp_path, [8] * 2, [0.5] * 2)[0] == [], "rows have room for all"
