@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import dataclasses
 import logging
 import os
 import subprocess
@@ -14,6 +15,7 @@ from mwmagic.errors import BadArguments, MwmagicError, NoCluster, SupervisorErro
 from mwmagic.frameworks import check_installed, tf_config
 from mwmagic.model.cluster import ClusterSpec, Task, TaskName, find_task
 from mwmagic.model.machine import MachineStatus
+from mwmagic.model.messages import Launch
 from mwmagic.model.options import OPTIONS, ClusterOptions, parameters, signature
 from mwmagic.model.status import RunState
 from mwmagic.record.paths import expanded
@@ -347,12 +349,8 @@ class Cluster:
         params: Mapping[str, Any] | None = None,
         task: TaskName | None = None,
         source: str | None = None,
-        draft: Path | str | None = None,
         cwd: Path | str | None = None,
         restarts: int | None = None,
-        cell: str = "",
-        notebook: Sequence[str] = (),
-        live: bool = False,
         keep: bool = False,
         answered: bool = False,
         replace: bool | None = None,
@@ -375,22 +373,11 @@ class Cluster:
             new one that waits for the others.
         source : str, optional
             The code, where it is not to be read from `script`.
-        draft : path, optional
-            A file that takes the place of `script` when the launch is accepted,
-            before anything runs.
         cwd : path, optional
             The directory that it runs in; by default the current one.
         restarts : int, optional
             How many times in a row all tasks restart after a failure; by default
             as declared for the cluster.
-        cell : str
-            The notebook cell that holds `source` below its first line, as
-            ``In [7]``: failures then also name the line in the cell.
-        notebook : sequence of str
-            The names that `source` uses and that only the notebook defines: a
-            failure for want of one then says so.
-        live : bool
-            Whether it is the program that takes cells; `live` launches that.
         keep : bool
             Whether the processes stay with their variables when the file has run, well or not,
             until the run is stopped: `live` then runs cells in them. An earlier run's that are
@@ -419,39 +406,57 @@ class Cluster:
         RunActive
             The cluster is busy.
         """
-        folder = expanded(cwd or ".").resolve()
+        launch = Launch(
+            str(script),
+            args=tuple(map(str, args)),
+            given=env or {},
+            cwd=str(cwd or "."),
+            keep=keep,
+            answered=answered,
+        )
+        return self._launch(launch, source, task, params=params, restarts=restarts, replace=replace)
+
+    def _launch(
+        self,
+        launch: Launch,
+        source: str | None,
+        task: TaskName | None = None,
+        *,
+        params: Mapping[str, Any] | None = None,
+        draft: Path | None = None,
+        restarts: int | None = None,
+        replace: bool | None = None,
+    ) -> Run:
+        """Launch a program; `draft` takes its file's place as soon as the launch is accepted."""
+        launch = dataclasses.replace(launch, cwd=str(expanded(launch.cwd).resolve()))
         tasks = [] if task is None else [str(find_task(task, self.tasks))]
-        text = program_text(folder / script) if source is None else source
+        text = program_text(launch.path) if source is None else source
         check_installed(text)
-        if keep:
+        if launch.keep:
             self._check_kept(restarts)
-        given = OPTIONS["env"].check(env or {})
-        args = [str(arg) for arg in args]
+        args, given = launch.args, OPTIONS["env"].check(launch.given)
         if params:
             from mwmagic.experiments.parameters import settings  # which few launches need
 
             chosen = settings(text, params, args, given)
-            text, args, given = chosen.source, list(chosen.args), {**given, **chosen.env}
+            text, args, given = chosen.source, tuple(chosen.args), {**given, **chosen.env}
+        launch = dataclasses.replace(
+            launch,
+            args=args,
+            env={**inherited(), **self.options.env, **given},
+            given=given,
+            attributes=attributes(),
+        )
         before, replaces = self.latest, self.options.replace if replace is None else replace
-        if before is not None and (before.kept if keep else replaces and _is_going(before)):
+        if before is not None and (before.kept if launch.keep else replaces and _is_going(before)):
             before.stop()
         news = self._connection.request(
             "launch",
             tasks=tasks,
-            script=str(script),
             source=text,
-            draft="" if draft is None else str(Path(draft).resolve()),
-            args=list(args),
-            env={**inherited(), **self.options.env, **given},
-            given=given,
-            attributes=attributes(),
-            cwd=str(folder),
-            cell=cell,
-            notebook=list(notebook),
+            draft="" if draft is None else str(draft.resolve()),
             options={} if restarts is None else {"restarts": restarts},
-            live=live,
-            keep=keep,
-            answered=answered,
+            **launch.as_json(),
         )
         return Run(self, self._connection, news["run"])
 

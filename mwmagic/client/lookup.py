@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mwmagic.record.paths import expanded
 
@@ -15,11 +15,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from mwmagic.errors import SupervisorError
-    from mwmagic.model.messages import Message
+    from mwmagic.model.cluster import TaskName
+    from mwmagic.model.messages import Launch, Message
 
     from .run import Run
 
-__all__ = ["attach", "check_end", "clusters", "judged", "listen", "running", "serve", "unreachable"]
+__all__ = [
+    "attach",
+    "check_end",
+    "clusters",
+    "judged",
+    "launch",
+    "listen",
+    "running",
+    "serve",
+    "unreachable",
+]
 
 
 def clusters(directory: Path | str | None = None) -> Iterator[Cluster]:
@@ -65,6 +76,17 @@ def attach(name: str, waits: Callable[[], None]) -> Cluster:
 def listen(cluster: Cluster, listener: Callable[[Message], None]) -> Callable[[], None]:
     """Call `listener` with each snapshot, on a thread; return a function that ends that."""
     return cluster._connection.listen(listener)  # noqa: SLF001 - of this package
+
+
+def launch(
+    cluster: Cluster,
+    what: Launch,
+    source: str,
+    task: TaskName | None,
+    **how: Any,  # noqa: ANN401 - see Cluster._launch
+) -> Run:
+    """Launch a cell, of which a notebook says more than `Cluster.run` takes."""
+    return cluster._launch(what, source, task, **how)  # noqa: SLF001 - of this package
 
 
 def judged(run: Run) -> bool:

@@ -28,7 +28,7 @@ __all__ = [
     "Failing",
     "FailureKind",
     "Hurry",
-    "Launch",
+    "Launched",
     "ProgramsOver",
     "Rebind",
     "Restart",
@@ -84,7 +84,7 @@ Due = Hurry | Backoff | StartAlone | EndAgain
 
 
 @dataclass(frozen=True)
-class Launch:
+class Launched:
     """A task is launched; a second launch replaces it while the gang is forming."""
 
     task: Task
@@ -155,7 +155,7 @@ class Timer:
     time: float = 0.0
 
 
-Event = Launch | Exited | Failing | Stop | ProgramsOver | Restart | Timer
+Event = Launched | Exited | Failing | Stop | ProgramsOver | Restart | Timer
 
 
 # Actions.

@@ -48,7 +48,7 @@ from .events import (
     Failing,
     FailureKind,
     Hurry,
-    Launch,
+    Launched,
     ProgramsOver,
     Rebind,
     Restart,
@@ -174,7 +174,7 @@ class Gang:
         if self.state.final:
             return []
         self.time = max(self.time, event.time)
-        if isinstance(event, Launch):
+        if isinstance(event, Launched):
             return self._launch(event.task)
         if isinstance(event, Failing):
             return self._failing(event)

@@ -11,10 +11,11 @@ from IPython.core.error import StdinNotImplementedError
 
 from mwmagic.client.arguments import add_env, add_option, add_params, reader
 from mwmagic.client.asking import Asking
-from mwmagic.client.lookup import check_end
+from mwmagic.client.lookup import check_end, launch
 from mwmagic.client.reading import Following
 from mwmagic.errors import BadArguments, WaitInterrupted, WaitTimeout
 from mwmagic.model.cluster import TYPES, Task
+from mwmagic.model.messages import Launch
 from mwmagic.model.option import read_count, read_seconds
 from mwmagic.model.options import OPTIONS
 from mwmagic.words.run import changed_words
@@ -108,21 +109,18 @@ def _launched(session: Session, cluster: Cluster, given: Namespace, cell: str) -
     kept = given.keep and before is not None and before.kept
     going = before is not None and not before.status().settled
     with file.draft(cell) as draft:
-        run = cluster.run(
+        what = Launch(
             file.name,
-            source=cell,
-            args=shlex.split(given.args),
-            env=given.env,
-            params=given.params,
-            task=task,
-            restarts=given.restarts,
+            args=tuple(shlex.split(given.args)),
+            given=given.env,
+            cwd=".",
             cell=cell_name(session),
-            notebook=borrowed(cell, session.names),
-            draft=draft,
+            notebook=tuple(borrowed(cell, session.names)),
             keep=given.keep,
             answered=session.answers,
-            replace=given.replace,
         )
+        how = {"restarts": given.restarts, "replace": given.replace, "params": given.params}
+        run = launch(cluster, what, cell, task, draft=draft, **how)
     if before is not None and going and run.number != before.number:
         session.say(f"stopped run {before.number} ({before.words})")
     if kept and before is not None:

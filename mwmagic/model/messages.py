@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.agent import wire
@@ -20,6 +21,8 @@ from mwmagic.errors import MessageError
 from .options import ClusterOptions
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from mwmagic.agent.wire import Fields
 
 __all__ = [
@@ -29,6 +32,7 @@ __all__ = [
     "REPLIES",
     "REQUESTS",
     "VERSION",
+    "Launch",
     "LineBuffer",
     "Message",
     "Start",
@@ -39,27 +43,82 @@ __all__ = [
 
 Message = dict[str, Any]
 
+
+@dataclass(frozen=True)
+class Launch:
+    """What is launched on a task.
+
+    Parameters
+    ----------
+    script : str
+        The file as the user names it; ``sys.argv[0]`` and tracebacks show it.
+    args : tuple of str
+        The script's arguments.
+    env : mapping of str to str
+        The environment that the process inherits.
+    given : mapping of str to str
+        The variables of `env` that were given with the launch itself.
+    attributes : mapping of str to object
+        The umask, niceness and limits of the process that launched it.
+    cwd : str
+        The directory that it runs in.
+    cell : str
+        The notebook cell that the code comes from, if it comes from one.
+    notebook : tuple of str
+        The names that the code uses and that only the notebook defines.
+    live : bool
+        Whether it is the program that takes cells.
+    keep : bool
+        Whether the process stays when its program is over, and takes cells.
+    answered : bool
+        Whether what the program asks, by `input` or a debugger, can be answered.
+    """
+
+    script: str = ""
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    given: Mapping[str, str] = field(default_factory=dict)
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    cwd: str = ""
+    cell: str = ""
+    notebook: tuple[str, ...] = ()
+    live: bool = False
+    keep: bool = False
+    answered: bool = False
+
+    @property
+    def stays(self) -> bool:
+        """Whether the process stays until it is stopped, so that its end is always a failure."""
+        return self.live or self.keep
+
+    @property
+    def path(self) -> Path:
+        """The path of the script."""
+        return Path(self.cwd, self.script)
+
+    def as_json(self) -> Message:
+        """Return the fields as a request has them."""
+        return {name: _LAUNCH[name](value) for name, value in vars(self).items()}
+
+    @classmethod
+    def read(cls, message: Message) -> Launch:
+        """Return what a request says, which was checked."""
+        own = {name: message[name] for name in _LAUNCH}
+        return cls(**{**own, "args": tuple(own["args"]), "notebook": tuple(own["notebook"])})
+
+
+_JSON: dict[type, type] = {tuple: list}
+"""What JSON has in place of a type."""
+
+_LAUNCH = {name: _JSON.get(type(value), type(value)) for name, value in vars(Launch()).items()}
+"""The fields of a `Launch` in a request, and their types."""
+
+
 _MAYBE_NUMBER = (*wire.NUMBER, type(None))
 
 _REQUESTS: dict[str, Fields] = {
     "hello": {"version": int, "owner": bool},
-    "launch": {
-        "tasks": list,
-        "script": str,
-        "source": str,
-        "draft": str,
-        "args": list,
-        "env": dict,
-        "given": dict,
-        "attributes": dict,
-        "cwd": str,
-        "cell": str,
-        "notebook": list,
-        "options": dict,
-        "live": bool,
-        "keep": bool,
-        "answered": bool,
-    },
+    "launch": {"tasks": list, "source": str, "draft": str, "options": dict, **_LAUNCH},
     "cell": {"tasks": list, "name": str, "source": str, "alone": bool},
     "look": {"tasks": list, "wanted": str, "text": str},
     "interrupt": {"cell": int},

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from mwmagic.model.options import ClusterOptions
     from mwmagic.record import RunDirectory
 
-    from .order import Order
     from .process import TaskProcess
+    from .program import TaskProgram
     from .training import Report
 
 __all__ = ["Account", "Exits", "Measurements"]
@@ -90,25 +90,31 @@ class Account:
         self._provenance = found
         self._changed()
 
-    def as_json(self, orders: Mapping[Task, Order], *, over: bool) -> dict[str, Any]:
+    def as_json(self, programs: Mapping[Task, TaskProgram], *, over: bool) -> dict[str, Any]:
         """Return the facts as JSON values."""
         options = self._options.as_json()
         del options["env"]  # `launches` holds the values that were given
         return {
             "supervisor": self._supervisor,
             "options": options,
-            "launches": {str(task): self._launch(order) for task, order in orders.items()},
-            "env": sorted({name for order in orders.values() for name in order.env}),
+            "launches": {str(task): self._launch(one) for task, one in programs.items()},
+            "env": sorted({name for one in programs.values() for name in one.launch.env}),
             "durations": self.durations.as_json(None if over else time.monotonic()),
             "metrics": self.extremes.as_json(),
             **self._provenance,
         }
 
-    def _launch(self, order: Order) -> dict[str, Any]:
+    def _launch(self, program: TaskProgram) -> dict[str, Any]:
         """Return what was launched, with the values of the variables that the user gave."""
-        given = {**self._options.env, **order.given}
-        what = {"script": order.script, "source": order.source.name, "cell": order.cell}
-        return {**what, "args": list(order.args), "cwd": order.cwd, "given": given}
+        launch = program.launch
+        return {
+            "script": launch.script,
+            "source": program.source.name,
+            "cell": launch.cell,
+            "args": list(launch.args),
+            "cwd": launch.cwd,
+            "given": {**self._options.env, **launch.given},
+        }
 
 
 class Measurements:

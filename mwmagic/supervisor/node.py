@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.agent.wire import AGENT_LOST, NOT_STARTED
 from mwmagic.engines.channel import Channel
 from mwmagic.errors import ClusterError, MwmagicError, SupervisorError
-from mwmagic.model.findings import Finding, Symptom
-from mwmagic.model.machine import Machine, MachineStatus, Warm
+from mwmagic.model.machine import Machine, MachineStatus
 from mwmagic.words.host import interface_words
 
 from .files import Copy, Disk, Logs
-from .warm import REPLACE_SECONDS, WarmProcess
+from .preparation import worker_command
+from .warm import WarmProcess
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,15 +26,38 @@ if TYPE_CHECKING:
     from mwmagic.model.cluster import Task
     from mwmagic.model.messages import Message
 
-    from .assigned import Assigned
+    from .program import TaskProgram
 
-__all__ = ["Node"]
+__all__ = ["Node", "StartCommand"]
 
-IMPORT_SECONDS = 1.0
-"""How often it is told that starts wait for an import, of which nothing else tells."""
 
-_PATHS = ("log", "report")
-"""The fields of ``start`` that are paths."""
+@dataclass(frozen=True)
+class StartCommand:
+    """A process that is to start on a machine; its paths are those of this one.
+
+    Parameters
+    ----------
+    process : str
+        The key that agents know it by.
+    program : TaskProgram
+        What it runs.
+    own : dict of str to str
+        The variables that no other process has.
+    log, report : str
+        The files of its output and of its failure.
+    credit : int
+        Bytes of its output that may be on their way to the supervisor.
+    grace : float
+        Seconds between SIGTERM and SIGKILL.
+    """
+
+    process: str
+    program: TaskProgram
+    own: dict[str, str]
+    log: str
+    report: str
+    credit: int
+    grace: float
 
 
 class Node:
@@ -51,6 +75,8 @@ class Node:
         Ends when the agent has said what the machine has, or why it cannot.
     unknown : str
         Why it is not known what the machine has.
+    warm : WarmProcess
+        The process that workers are forked from there.
     versions : dict
         The versions of the framework's packages there: None for one that it lacks.
     shares : dict
@@ -84,10 +110,7 @@ class Node:
         self._known = False
         self._listener = listener
         self._lost = lost
-        self._warm = WarmProcess(channel)
-        self._cold: dict[str, Finding] = {}
-        self._later: asyncio.TimerHandle | None = None
-        self._ticking: asyncio.TimerHandle | None = None
+        self.warm = WarmProcess(channel, lambda: bool(self._waiting), listener)
         self._ports: list[int] = []
         self._waiting: dict[str, Callable[[], None]] = {}
         self._bringing: dict[str, asyncio.Task[None]] = {}
@@ -127,7 +150,7 @@ class Node:
             self.address,
             names,
             lost=not self.alive,
-            warm=self.warm,
+            warm=self.warm.status,
             machine=self.machine,
             versions=self.versions,
             load=self._used.get("load"),
@@ -136,11 +159,6 @@ class Node:
             job=host.job,
             until=host.until,
         )
-
-    @property
-    def warm(self) -> Warm:
-        """How its warm process is."""
-        return self._warm.status
 
     @property
     def port(self) -> int:
@@ -182,9 +200,7 @@ class Node:
         """End the agent and everything it started."""
         for task in (self.looking, *self._bringing.values()):
             task.cancel()
-        for timer in (self._ticking, self._later):
-            if timer is not None:
-                timer.cancel()
+        self.warm.close()
         await self.channel.close()
 
     # Processes.
@@ -194,48 +210,16 @@ class Node:
         self.shares = shares
         self._known = True
 
-    def warm_up(
-        self,
-        command: Callable[[Sequence[str]], list[str]],
-        ahead: Sequence[str],
-        env: dict[str, str],
-        cwd: str,
-    ) -> None:
-        """Start the warm process, unless there is one; see `WarmProcess.begin`."""
-        self._warm.begin(command, ahead, env, cwd)
-        self._tick()
-
-    def renew(self) -> None:
-        """Start the warm process again, if the latest program could not be forked from it."""
-        if self._later is not None:
-            self._later.cancel()
-            self._later = None
-        self._warm.replace()
-        self._tick()
-
-    def _tick(self) -> None:
-        """Send news each second while starts wait for the warm process to import."""
-        if self._ticking is None and self.warm.state == "importing":
-            loop = asyncio.get_running_loop()
-            self._ticking = loop.call_later(IMPORT_SECONDS, self._ticked)
-
-    def _ticked(self) -> None:
-        self._ticking = None
-        if self._waiting and self.warm.state == "importing":
-            self._listener({"type": "warming"})
-        self._tick()
-
     def importing(self, process: str) -> float | None:
         """Return for how many seconds the import has taken that a start waits for, if one does."""
-        waits = process in self._waiting and self.warm.state == "importing"
-        return time.monotonic() - self._warm.since if waits else None
+        waits = process in self._waiting and self.warm.importing
+        return time.monotonic() - self.warm.since if waits else None
 
     def start(
         self,
+        command: StartCommand,
         environment: Callable[[], dict[str, str]],
         files: Sequence[Path],
-        assigned: Assigned,
-        **command: Any,  # noqa: ANN401 - JSON values
     ) -> None:
         """Start a process, forked from the warm process if their environments allow it.
 
@@ -243,28 +227,34 @@ class Node:
         second import at the same time would take longer. It also waits until the
         machine is shared out, and for its files where the disk is another one.
         """
-        env = environment() if self._known else {}
-        cold = (
-            self._warm.refusal(env, assigned) if self._known and self.warm.state != "off" else None
-        )
-        alike = self._warm.alive and cold is None
-        lacks = self._lacks(command["process"], files)
-        if lacks or not self._known or (alike and self.warm.state == "importing"):
-            self._waiting[command["process"]] = partial(
-                self.start, environment, files, assigned, **command
-            )
+        process, program, there = command.process, command.program, self.disk.there
+        own = {name: there(value) for name, value in command.own.items()}
+        env = {**environment(), **own} if self._known else {}
+        warm = self._known and self.warm.status.state != "off"
+        cold = self.warm.refusal(env, program.assigned) if warm else None
+        alike = self.warm.alive and cold is None
+        lacks = self._lacks(process, [program.source, *files])
+        if lacks or not self._known or (alike and self.warm.importing):
+            self._waiting[process] = partial(self.start, command, environment, files)
             return
         if not self.disk.shared:
-            self._logs.begin(command["process"], command["log"], command["report"])
-        zygote = self._warm.key if alike else None
-        self._warm.launched(assigned.applied(env), command["cwd"], cold)
-        if cold is not None:
-            self._cold[command["process"]] = cold
-            if self._later is None:
-                loop = asyncio.get_running_loop()
-                self._later = loop.call_later(REPLACE_SECONDS, self.renew)
-        there = {name: command[name] and self.disk.there(command[name]) for name in _PATHS}
-        self.channel.send("start", **{**command, **there}, env=env, zygote=zygote)
+            self._logs.begin(process, command.log, command.report)
+        launch, zygote = program.launch, self.warm.key if alike else None
+        cwd = self.disk.folder(launch.cwd)
+        self.warm.launched(process, program.assigned.applied(env), cwd, cold)
+        self.channel.send(
+            "start",
+            process=process,
+            argv=[*worker_command(self.channel), launch.script, *launch.args],
+            env=env,
+            cwd=cwd,
+            attributes=dict(launch.attributes) if self.host.here else {},
+            log=there(command.log),
+            report=there(command.report),
+            zygote=zygote,
+            credit=command.credit,
+            grace=command.grace,
+        )
 
     def _lacks(self, process: str, files: Sequence[Path]) -> bool:
         """Return whether a process's files are still being brought."""
@@ -297,28 +287,22 @@ class Node:
     # What the agent says.
 
     def _take(self, event: Message) -> None:
-        if event.get("key") == self._warm.key:
-            self._warm.take(event)
-            self._tick()
+        if event.get("key") == self.warm.key:
+            self.warm.take(event)
             self.proceed()
         elif event["type"] == "usage":
             self._used = event["machine"]
         elif event.get("reason") == AGENT_LOST:
             self.alive = False  # a restart must not rely on it, even before its line ends
         if event["type"] == "started":
-            event = {**event, "cold": self._why(event), "left_out": self._warm.left_out()}
+            event = {**event, "cold": self.warm.why(event), "left_out": self.warm.left_out()}
         self._listener(event)
-
-    def _why(self, event: Message) -> Finding | None:
-        """Return why a process was not forked from the warm one, if there is one."""
-        own, told = self._cold.pop(event["process"], None), event["cold"]
-        return own if told is None else Finding(Symptom(told["why"]), detail=told["what"] or None)
 
     def _gone(self) -> None:
         self.alive = False
         for task in self._bringing.values():
             task.cancel()
         self._waiting = {}
-        self._warm.status = Warm("failed", error=f"the agent on {self.host.name} ended")
+        self.warm.lost(self.host.name)
         self._logs.flush()
         self._lost(self)

@@ -10,7 +10,7 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mwmagic.engines import engine_for
 from mwmagic.engines.engine import PreparingEngine
@@ -23,11 +23,11 @@ from mwmagic.model.values import counted
 
 from . import orphans
 from .node import Node
-from .preparation import Preparation, worker_command
+from .preparation import Preparation
 from .rendezvous import Rendezvous, check_versions, find_versions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
 
     from mwmagic.engines import Engine, Host
     from mwmagic.engines.channel import Channel
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from mwmagic.model.messages import Message, Start
     from mwmagic.model.options import ClusterOptions
 
-    from .order import Order
+    from .node import StartCommand
 
 __all__ = ["Loss", "Place"]
 
@@ -394,33 +394,20 @@ class Place:
             self._preparation.prepare(node, self.spec, alone=len(self._nodes) == 1)
             self._changed()
 
-    def start(
-        self,
-        task: Task,
-        order: Order,
-        own: Mapping[str, str],
-        **command: Any,  # noqa: ANN401 - JSON values
-    ) -> None:
+    def start(self, task: Task, command: StartCommand) -> None:
         """Start a task's process, as soon as its machine is ready."""
-        node = self._of[task]
-        env = order.env if node.host.here else {**self.options.env, **order.given}
-        environment = self._preparation.environment
-        there = {name: node.disk.there(value) for name, value in own.items()}
-        files = [order.source, *(self.options.root / name for name in self.options.files)]
+        node, launch = self._of[task], command.program.launch
+        env = launch.env if node.host.here else {**self.options.env, **launch.given}
         node.start(
-            lambda: {**environment(node, self.spec, task, env), **there},
-            files,
-            order.assigned,
-            argv=[*worker_command(node.channel), order.script, *order.args],
-            cwd=node.disk.folder(order.cwd),
-            attributes=dict(order.attributes) if node.host.here else {},
-            **command,
+            command,
+            lambda: self._preparation.environment(node, self.spec, task, env),
+            [self.options.root / name for name in self.options.files],
         )
 
     def renew(self) -> None:
         """Start warm processes again that the latest run's program could not be forked from."""
         for node in self._nodes:
-            node.renew()
+            node.warm.renew()
 
     def importing(self, task: Task, process: str) -> float | None:
         """Return for how many seconds the import has taken that a start waits for, if one does."""

@@ -66,7 +66,7 @@ class Preparation:
             command = partial(
                 warm_command, node.channel, framework_for(self._options.framework).warm
             )
-            node.warm_up(command, self._options.preload, env, folder)
+            node.warm.begin(command, self._options.preload, env, folder)
         node.proceed()
 
     def _shares(self, node: Node, *, alone: bool) -> dict[str, dict[str, str]]:

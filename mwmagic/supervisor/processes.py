@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mwmagic import gang as g
@@ -16,10 +15,12 @@ from mwmagic.model.findings import Finding, Remark, Symptom
 from mwmagic.model.live import CELL_BYTES
 from mwmagic.model.status import Importing, TaskState
 
+from .node import StartCommand
 from .process import TaskProcess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from mwmagic.diagnosis import Exit, Seen
     from mwmagic.diagnosis.seen import Stack
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
     from mwmagic.model.options import ClusterOptions
     from mwmagic.record import RunDirectory
 
-    from .order import Order
     from .place import Place
+    from .program import TaskProgram
 
 __all__ = ["Processes", "check_fits", "is_live", "kind_of", "packet_of"]
 
@@ -113,51 +114,52 @@ class Processes:
 
     # Starting.
 
-    def new(self, task: Task, attempt: int, order: Order) -> TaskProcess:
+    def new(self, task: Task, attempt: int, program: TaskProgram) -> TaskProcess:
         """Return a task's next process, which is not started yet."""
+        launch = program.launch
         process = self._latest[task] = TaskProcess(
             task,
             attempt,
             self._directory.task(task, attempt),
             self._guard,
-            script=str(Path(order.cwd, order.script)),
-            cell=order.cell,
-            notebook=order.notebook,
-            source=order.source,
-            stays=order.stays,
+            script=str(launch.path),
+            cell=launch.cell,
+            notebook=frozenset(launch.notebook),
+            source=program.source,
+            stays=launch.stays,
             address=self._place.spec.addresses[task],
-            logs_start=self._framework.logs_start(order.env),
+            logs_start=self._framework.logs_start(launch.env),
             began=time.monotonic(),
         )
         self._named[str(task)] = self._keyed[self.key(process)] = process
         return process
 
-    def start(self, task: Task, attempt: int, order: Order) -> None:
+    def start(self, task: Task, attempt: int, program: TaskProgram) -> None:
         """Start a task's next process."""
-        process = self.new(task, attempt, order)
+        process = self.new(task, attempt, program)
         paths = process.paths
         paths.report.unlink(missing_ok=True)
         own = {
             variables.ATTEMPT: str(attempt),
             variables.FAILURE_REPORT: str(paths.report),
             variables.RUN: str(self._directory.path),
-            variables.SOURCE: str(order.source),
+            variables.SOURCE: str(program.source),
             variables.STACKS: str(paths.stacks),
         }
-        if order.keep:
+        if program.launch.keep:
             own[variables.KEEP] = "1"
-        if order.answered:
+        if program.launch.answered:
             own[variables.ANSWERED] = "1"
-        self._place.start(
-            task,
-            process=self.key(process),
-            order=order,
-            own=own,
+        command = StartCommand(
+            self.key(process),
+            program,
+            own,
             log=str(paths.log),
             report=str(paths.report),
             credit=CREDIT_BYTES,
             grace=self._grace,
         )
+        self._place.start(task, command)
 
     def imported(self) -> tuple[Remark, ...]:
         """Return how long the slowest task took to import what `--preload` could name."""

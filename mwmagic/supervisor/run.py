@@ -25,9 +25,9 @@ from mwmagic.model.status import (
 )
 
 from .account import Account, Exits, Measurements
-from .assigned import Unknown
 from .process import is_over
 from .processes import Processes, is_live
+from .program import Unknown
 from .session import LiveSession
 from .stalls import Stalls
 from .training import Comparison, TooLate
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     from mwmagic.model.status import Fault, GivenUp
     from mwmagic.record import RunDirectory
 
-    from .order import Order
     from .place import Loss, Place
     from .process import TaskProcess
+    from .program import TaskProgram
 
 __all__ = ["LiveRun"]
 
@@ -67,16 +67,16 @@ class LiveRun:
         place: Place,
         start: Start,
         changed: Callable[[], None],
-        order: Order,
+        first: TaskProgram,
     ) -> None:
         self.directory = directory
-        self.keep = keep = order.keep
-        self.live = order.live
-        self._first = order
-        self.orders: dict[Task, Order] = {}
+        self.keep = keep = first.launch.keep
+        self.live = first.launch.live
+        self._first = first
+        self.programs: dict[Task, TaskProgram] = {}
         self.cause: Cause | None = None
         self.options = options = start.options
-        policy = g.Policy(restarts=options.restarts, grace=options.grace, stays=order.stays)
+        policy = g.Policy(restarts=options.restarts, grace=options.grace, stays=first.launch.stays)
         self.gang = g.Gang(options.members, policy, time.monotonic())
         self._place = place
         self._changed = changed
@@ -124,13 +124,14 @@ class LiveRun:
 
     # Requests.
 
-    def launch(self, orders: Mapping[Task, Order]) -> None:
+    def launch(self, programs: Mapping[Task, TaskProgram]) -> None:
         """Launch tasks, or replace their launch while others are missing."""
-        for task, order in orders.items():
-            self.orders[task] = order
-            what = {"script": order.script, "args": list(order.args), "env": dict(order.given)}
+        for task, program in programs.items():
+            self.programs[task] = program
+            launch = program.launch
+            what = {"script": launch.script, "args": list(launch.args), "env": dict(launch.given)}
             self._note("launch", task=str(task), **what)
-            self.handle(g.Launch(task))
+            self.handle(g.Launched(task))
 
     def stop(self, task: Task | None, grace: float | None) -> None:
         """Stop the run, or one task of it."""
@@ -177,7 +178,7 @@ class LiveRun:
     @property
     def _conversing(self) -> bool:
         """Whether its tasks take cells, now or later, or may ask for answers."""
-        return any(one.stays or one.answered for one in self.orders.values())
+        return any(one.launch.stays or one.launch.answered for one in self.programs.values())
 
     # The gang.
 
@@ -234,15 +235,15 @@ class LiveRun:
         self._perform([action for action in actions if not isinstance(action, g.StartTask)])
         for action in actions:
             if isinstance(action, g.StartTask):
-                order = self.orders[action.task]
-                process = self._processes.new(action.task, action.attempt, order)
+                program = self.programs[action.task]
+                process = self._processes.new(action.task, action.attempt, program)
                 self._exited(process, process.failed(error, time.monotonic()))
 
     def _withdraw(self, actions: list[g.Action]) -> None:
         """Carry out all actions but starts, which a request to stop forestalls."""
         starts = [action for action in actions if isinstance(action, g.StartTask)]
         processes = [
-            self._processes.new(one.task, one.attempt, self.orders[one.task]) for one in starts
+            self._processes.new(one.task, one.attempt, self.programs[one.task]) for one in starts
         ]
         self._perform([action for action in actions if not isinstance(action, g.StartTask)])
         while self._waiting:
@@ -256,7 +257,7 @@ class LiveRun:
 
     @_do.register
     def _(self, action: g.StartTask) -> None:
-        self._processes.start(action.task, action.attempt, self.orders[action.task])
+        self._processes.start(action.task, action.attempt, self.programs[action.task])
 
     @_do.register
     def _(self, action: g.EndTask) -> None:
@@ -429,7 +430,7 @@ class LiveRun:
             report = process.said(event)
             if isinstance(report, TooLate):
                 found = Unknown(report.name, report.at)
-                self.orders[process.task].assigned.late.append(found)
+                self.programs[process.task].assigned.late.append(found)
             self._measurements.reported(process, report)
         self._changed()
 
@@ -529,7 +530,7 @@ class LiveRun:
 
     @property
     def _script(self) -> str:
-        return next(iter(self.orders.values()), self._first).script
+        return next(iter(self.programs.values()), self._first).launch.script
 
     def _limits(self) -> tuple[Remark, ...]:
         """Return a warning for each job that ends soon; each is noted once."""
@@ -561,7 +562,7 @@ class LiveRun:
 
         `status` is the status as JSON values, where it is known.
         """
-        account = self._account.as_json(self.orders, over=self.over)
+        account = self._account.as_json(self.programs, over=self.over)
         shares = self._place.shares  # for a script that repeats the run
         known = self.status().as_json() if status is None else status
         self.directory.write({**known, **account, "shares": shares})

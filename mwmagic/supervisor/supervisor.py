@@ -24,6 +24,7 @@ from mwmagic.errors import (
 )
 from mwmagic.frameworks import framework_for
 from mwmagic.model.cluster import Task, find_task
+from mwmagic.model.messages import Launch
 from mwmagic.model.ownership import package_of
 from mwmagic.model.status import RunState
 from mwmagic.model.stored import as_json
@@ -32,10 +33,9 @@ from mwmagic.words.file import file_words, present_words, surrogate_words
 from mwmagic.words.live import kept_words
 from mwmagic.words.run import words
 
-from .assigned import Assigned, Unknown, assigned
 from .fetches import Fetches, destination
-from .order import Order
 from .place import Place
+from .program import Assigned, TaskProgram, Unknown, assigned
 from .server import Client, Server
 
 if TYPE_CHECKING:
@@ -86,12 +86,12 @@ def _troubles(what: str, path: Path | None = None) -> Iterator[None]:
         raise ClusterError(surrogate_words(error)) from error
 
 
-def _accept(message: Message) -> None:
+def _accept(draft: str, script: Path) -> None:
     """Put a launch's draft in its place: it is accepted, and nothing that could read it runs."""
-    if message["draft"]:
-        target = Path(message["cwd"], message["script"]).resolve()
+    if draft:
+        target = script.resolve()
         with _troubles("the cell cannot be written", target):
-            Path(message["draft"]).replace(target)
+            Path(draft).replace(target)
 
 
 def _live_run() -> type[LiveRun]:
@@ -384,41 +384,25 @@ class Supervisor:
         members = self.options.members
         tasks = [self._task(name) for name in message["tasks"]] or list(members)
         alone = tasks[0] if len(tasks) == 1 and len(members) > 1 else None
-        run = self._forming(message["options"], keep=message["keep"])
+        launch = Launch.read(message)
+        run = self._forming(message["options"], keep=launch.keep)
         options = self.options.updated(message["options"])
-        with self._recorded(run, message["script"]) as directory:
-            source = directory.save_source(message["script"], alone, message["source"])
-            directory.save_modules(source, Path(message["cwd"], message["script"]))
-            _accept(message)
-        order = self._order(message, source)
-        orders = dict.fromkeys(tasks, order)
+        with self._recorded(run, launch.script) as directory:
+            source = directory.save_source(launch.script, alone, message["source"])
+            directory.save_modules(source, launch.path)
+            _accept(message["draft"], launch.path)
+        found = self._assigned(launch, source) if self.options.warm else Assigned()
+        programs = dict.fromkeys(tasks, TaskProgram(launch, source, found))
         if run is None:
-            self._begin(directory, options, message["options"], orders)
+            self._begin(directory, options, message["options"], programs)
         else:
-            run.launch(orders)
+            run.launch(programs)
 
-    def _order(self, message: Message, source: Path) -> Order:
-        return Order(
-            script=message["script"],
-            source=source,
-            args=tuple(message["args"]),
-            env=message["env"],
-            cwd=message["cwd"],
-            cell=message["cell"],
-            notebook=frozenset(message["notebook"]),
-            given=message["given"],
-            attributes=message["attributes"],
-            live=message["live"],
-            keep=message["keep"],
-            answered=message["answered"],
-            assigned=self._assigned(message, source) if self.options.warm else Assigned(),
-        )
-
-    def _assigned(self, message: Message, source: Path) -> Assigned:
+    def _assigned(self, launch: Launch, source: Path) -> Assigned:
         """Read which variables a program sets before it imports."""
         readers = (*framework_for(self.options.framework).warm, *self.options.preload)
-        folder, code = Path(message["cwd"], message["script"]).parent, source.read_bytes()
-        found = assigned(code, folder, [*map(package_of, readers)])
+        code = source.read_bytes()
+        found = assigned(code, launch.path.parent, [*map(package_of, readers)])
         found.late = self._late.setdefault(hash(code), found.late)
         return found
 
@@ -476,13 +460,13 @@ class Supervisor:
         directory: RunDirectory,
         options: ClusterOptions,
         own: dict[str, Any],
-        orders: Mapping[Task, Order],
+        programs: Mapping[Task, TaskProgram],
     ) -> None:
-        """Begin a run with its first orders; `own` are the options that are not the cluster's."""
-        start, first = replace(self._place.declared, options=options), next(iter(orders.values()))
+        """Begin a run with its first programs; `own` are the options that are not the cluster's."""
+        start, first = replace(self._place.declared, options=options), next(iter(programs.values()))
         self._own = own
         self.run = run = _live_run()(directory, self._place, start, self._changed, first)
-        run.launch(orders)
+        run.launch(programs)
         run.write()  # while the processes start
         directory.flush()  # its owner may ask for a log as soon as it knows of the run
 
@@ -491,30 +475,27 @@ class Supervisor:
         self._active().stop(task, message["grace"])
 
     def _restart(self, _client: Client, _message: Message) -> None:
-        if self.run is None or not self.run.orders:
+        if self.run is None or not self.run.programs:
             raise NoRun("nothing ran on this cluster yet, so there is nothing to restart")
         if not self.run.over:
             self._start_again(self.run)
             return
         old = self.run
-        if not all(order.source.is_file() for order in old.orders.values()):
+        if not all(one.source.is_file() for one in old.programs.values()):
             raise NoRun(
                 f"the code of run {old.directory.number} is gone from {old.directory.path}; "
                 "launch it again from its cell or file"
             )
         options = self.options.updated(self._own)
         with self._recorded(None, old.status().script) as directory:
-            programs = {
-                order.source: Path(order.cwd, order.script) for order in old.orders.values()
-            }
-            copies = {source: directory.copy_source(source) for source in programs}
-            for source, script in programs.items():
+            scripts = {one.source: one.launch.path for one in old.programs.values()}
+            copies = {source: directory.copy_source(source) for source in scripts}
+            for source, script in scripts.items():
                 directory.save_modules(copies[source], script)
-            orders = {
-                task: replace(order, source=copies[order.source])
-                for task, order in old.orders.items()
+            programs = {
+                task: replace(one, source=copies[one.source]) for task, one in old.programs.items()
             }
-        self._begin(directory, options, self._own, orders)
+        self._begin(directory, options, self._own, programs)
 
     @staticmethod
     def _start_again(run: LiveRun) -> None:
@@ -563,8 +544,8 @@ class Supervisor:
 
     def _fetch(self, _client: Client, message: Message) -> None:
         task, path = self._task(message["task"]), message["path"]
-        order = None if self.run is None else self.run.orders.get(task)
-        cwd = self.options.directory if order is None else order.cwd
+        program = None if self.run is None else self.run.programs.get(task)
+        cwd = self.options.directory if program is None else program.launch.cwd
         to = destination(cwd, path, message["to"])
         fetch = self._place.fetch(task, cwd, path, to)
         if fetch.state != "here" and to.exists() and not message["overwrite"]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import TYPE_CHECKING
 
@@ -16,9 +17,12 @@ if TYPE_CHECKING:
     from mwmagic.engines.channel import Channel
     from mwmagic.model.messages import Message
 
-    from .assigned import Assigned
+    from .program import Assigned
 
-__all__ = ["REPLACE_SECONDS", "WarmProcess"]
+__all__ = ["WarmProcess"]
+
+IMPORT_SECONDS = 1.0
+"""How often it is told that starts wait for an import, of which nothing else tells."""
 
 REPLACE_SECONDS = 10.0
 """How long after a launch that it was not for another one is begun, if its run is not over before.
@@ -40,11 +44,15 @@ class WarmProcess:
         When its imports began.
     """
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(
+        self, channel: Channel, waits: Callable[[], bool], listener: Callable[[Message], None]
+    ) -> None:
         self.status = Warm()
         self.key = ""
         self.since = 0.0
         self._channel = channel
+        self._waits = waits
+        self._listener = listener
         self._command: Callable[[Sequence[str]], list[str]] = lambda _: []
         self._ahead: tuple[str, ...] = ()
         self._env: Mapping[str, str] = {}
@@ -55,11 +63,19 @@ class WarmProcess:
         self._count = 0
         self._wanted: tuple[Mapping[str, str], str] | None = None
         self._latest: tuple[Mapping[str, str], str] | None = None
+        self._cold: dict[str, Finding] = {}
+        self._replacing: asyncio.TimerHandle | None = None
+        self._ticking: asyncio.TimerHandle | None = None
 
     @property
     def alive(self) -> bool:
         """Whether it is there, or will be."""
         return self.status.state in ("importing", "ready")
+
+    @property
+    def importing(self) -> bool:
+        """Whether it imports, which starts wait for."""
+        return self.status.state == "importing"
 
     def begin(
         self,
@@ -82,6 +98,19 @@ class WarmProcess:
         self._reads, self._sets = frozenset(), {}
         argv = self._command(self._ahead)
         self._channel.send("warm", key=self.key, argv=argv, env=dict(env), cwd=cwd)
+        self._tick()
+
+    def _tick(self) -> None:
+        """Send news each second while starts wait for the import."""
+        if self._ticking is None and self.importing:
+            loop = asyncio.get_running_loop()
+            self._ticking = loop.call_later(IMPORT_SECONDS, self._ticked)
+
+    def _ticked(self) -> None:
+        self._ticking = None
+        if self._waits() and self.importing:
+            self._listener({"type": "warming"})
+        self._tick()
 
     def refusal(self, env: Mapping[str, str], assigned: Assigned) -> Finding | None:
         """Return why a worker is not to be forked from it."""
@@ -95,12 +124,22 @@ class WarmProcess:
                 return Finding(Symptom.COLD_UNKNOWN, at=one.line, detail=one.name)
         return None
 
-    def launched(self, env: Mapping[str, str], cwd: str, why: Finding | None) -> None:
-        """Note with what environment a program imports that was launched, and where it runs."""
+    def launched(self, process: str, env: Mapping[str, str], cwd: str, why: Finding | None) -> None:
+        """Note with what environment a process imports that starts, and why it is not forked."""
         env = {name: env[name] for name in env if name in self._env or not name.startswith("MWM")}
         self._latest = (env, cwd)
         if why is not None and why.symptom is Symptom.COLD_VARIABLE:
             self._wanted = self._latest
+        if why is not None:
+            self._cold[process] = why
+            if self._replacing is None:
+                loop = asyncio.get_running_loop()
+                self._replacing = loop.call_later(REPLACE_SECONDS, self.renew)
+
+    def why(self, event: Message) -> Finding | None:
+        """Return why a process that started was not forked from it, if there was one."""
+        own, told = self._cold.pop(event["process"], None), event["cold"]
+        return own if told is None else Finding(Symptom(told["why"]), detail=told["what"] or None)
 
     def left_out(self) -> Finding | None:
         """Return what it lacks of what it was to import, each module once."""
@@ -112,11 +151,24 @@ class WarmProcess:
         for why in whys:
             self._left.setdefault(why.partition("\n")[0], False)
 
-    def replace(self) -> None:
-        """Start it again for the program that it was not for, if there was one."""
+    def renew(self) -> None:
+        """Start it again for the latest program that could not be forked from it, if any."""
+        if self._replacing is not None:
+            self._replacing.cancel()
+            self._replacing = None
         if self._wanted is not None and self.alive:
             self._channel.send("cool", key=self.key)
             self._begin(*self._wanted)
+
+    def lost(self, host: str) -> None:
+        """Note that it ended with its agent."""
+        self.status = Warm("failed", error=f"the agent on {host} ended")
+
+    def close(self) -> None:
+        """Stop the timers."""
+        for timer in (self._ticking, self._replacing):
+            if timer is not None:
+                timer.cancel()
 
     def take(self, event: Message) -> None:
         """Take what becomes of it; start another one if that can be better."""

@@ -16,7 +16,7 @@ from mwmagic.gang import (
     FailureKind,
     Gang,
     Hurry,
-    Launch,
+    Launched,
     Policy,
     ProgramsOver,
     Rebind,
@@ -50,7 +50,7 @@ def forming(workers=2, *, chief=False, ps=0, evaluator=False, **policy):
 def running(workers=2, **options):
     gang = forming(workers, **options)
     for task in gang.tasks:
-        gang.handle(Launch(task, 100.0))
+        gang.handle(Launched(task, 100.0))
     assert gang.state is RunState.RUNNING
     return gang
 
@@ -109,41 +109,41 @@ def test_backoff_doubles_up_to_its_limit():
 def test_tasks_start_as_they_are_launched_and_the_last_completes_the_gang():
     gang = forming(3)
     assert gang.missing == (W0, W1, W2)
-    assert gang.handle(Launch(W1)) == [StartTask(W1, 1)]
-    assert gang.handle(Launch(W0)) == [StartTask(W0, 1)]
+    assert gang.handle(Launched(W1)) == [StartTask(W1, 1)]
+    assert gang.handle(Launched(W0)) == [StartTask(W0, 1)]
     assert (gang.state, gang.missing, gang.alive) == (RunState.FORMING, (W2,), {W0, W1})
     assert gang.launched(W1)
     assert not gang.launched(W2)
-    assert gang.handle(Launch(W2)) == [StartTask(W2, 1)]
+    assert gang.handle(Launched(W2)) == [StartTask(W2, 1)]
     assert (gang.state, gang.missing) == (RunState.RUNNING, ())
 
 
 def test_a_task_launched_again_while_others_are_missing_is_replaced():
     gang = forming()
-    gang.handle(Launch(W0))
-    assert gang.handle(Launch(W0)) == [EndTask(W0, 1, 0.0), SetTimer(EndAgain(W0), 2.0)]
+    gang.handle(Launched(W0))
+    assert gang.handle(Launched(W0)) == [EndTask(W0, 1, 0.0), SetTimer(EndAgain(W0), 2.0)]
     assert gang.alive == {W0}
     assert gang.handle(Timer(EndAgain(W0))) == [EndTask(W0, 1, 0.0), SetTimer(EndAgain(W0), 2.0)]
     assert exit_(gang, W0, 1) == [StartTask(W0, 1)]
     assert gang.handle(Timer(EndAgain(W0))) == []
-    assert gang.handle(Launch(W1)) == [StartTask(W1, 1)]
+    assert gang.handle(Launched(W1)) == [StartTask(W1, 1)]
     assert gang.state is RunState.RUNNING
 
 
 def test_a_task_that_is_gone_starts_again_when_launched_again():
     gang = forming()
-    gang.handle(Launch(W0))
+    gang.handle(Launched(W0))
     assert exit_(gang, W0, 0) == []
-    assert gang.handle(Launch(W0)) == [StartTask(W0, 1)]
-    gang.handle(Launch(W1))
+    assert gang.handle(Launched(W0)) == [StartTask(W0, 1)]
+    gang.handle(Launched(W1))
     assert exit_(gang, W1, 0) == []
     assert exit_(gang, W0, 0) == [Ended(RunState.FINISHED)]
 
 
 def test_a_replacement_that_the_old_process_outlives_is_judged_by_its_own_exit():
     gang = forming(restarts=1)
-    gang.handle(Launch(W0))
-    gang.handle(Launch(W0))
+    gang.handle(Launched(W0))
+    gang.handle(Launched(W0))
     gang.handle(Stop(time=100.5))
     assert exit_(gang, W0, None, FailureKind.CONSEQUENCE) == [
         CancelTimer(Hurry()),
@@ -153,9 +153,9 @@ def test_a_replacement_that_the_old_process_outlives_is_judged_by_its_own_exit()
 
 def test_a_replacement_is_forgotten_when_the_gang_fails_first():
     gang = forming(3, restarts=2)
-    gang.handle(Launch(W0))
-    gang.handle(Launch(W1))
-    gang.handle(Launch(W0))
+    gang.handle(Launched(W0))
+    gang.handle(Launched(W1))
+    gang.handle(Launched(W0))
     exit_(gang, W1)
     exit_(gang, W0)
     assert gang.handle(Timer(Backoff(), 102.0)) == [StartTask(W0, 2), StartTask(W1, 2)]
@@ -165,24 +165,24 @@ def test_a_replacement_is_forgotten_when_the_gang_fails_first():
 
 def test_a_failure_while_others_are_missing_is_retried_without_them():
     gang = forming(restarts=1)
-    gang.handle(Launch(W0))
+    gang.handle(Launched(W0))
     assert exit_(gang, W0) == [SetTimer(Backoff(), 0.0)]
     assert gang.handle(Timer(Backoff())) == [StartTask(W0, 2)]
     assert gang.state is RunState.FORMING
-    assert gang.handle(Launch(W1)) == [StartTask(W1, 2)]
+    assert gang.handle(Launched(W1)) == [StartTask(W1, 2)]
     assert gang.state is RunState.RUNNING
 
 
 @pytest.mark.parametrize("state", [RunState.ENDING, RunState.BACKOFF])
 def test_a_task_launched_between_attempts_starts_with_the_next(state):
     gang = forming(3, restarts=1)
-    gang.handle(Launch(W0))
-    gang.handle(Launch(W1))
+    gang.handle(Launched(W0))
+    gang.handle(Launched(W1))
     exit_(gang, W0)
     if state is RunState.BACKOFF:
         exit_(gang, W1)
     assert gang.state is state
-    assert gang.handle(Launch(W2)) == []
+    assert gang.handle(Launched(W2)) == []
     exit_(gang, W1)
     assert gang.handle(Timer(Backoff())) == starts(gang, 2)
     assert gang.state is RunState.RUNNING
@@ -190,9 +190,9 @@ def test_a_task_launched_between_attempts_starts_with_the_next(state):
 
 def test_a_launch_while_all_run_changes_nothing():
     gang = running()
-    assert gang.handle(Launch(W0)) == []
+    assert gang.handle(Launched(W0)) == []
     exit_(gang, W0, 0)
-    assert gang.handle(Launch(W0)) == []
+    assert gang.handle(Launched(W0)) == []
     assert gang.alive == {W1}
 
 
@@ -204,7 +204,7 @@ def test_the_run_is_finished_when_every_peer_is():
     assert exit_(gang, W1, 0) == []
     assert gang.state is RunState.RUNNING
     assert exit_(gang, W0, 0) == [Ended(RunState.FINISHED)]
-    assert gang.handle(Stop()) == gang.handle(Restart()) == gang.handle(Launch(W0)) == []
+    assert gang.handle(Stop()) == gang.handle(Restart()) == gang.handle(Launched(W0)) == []
     assert gang.state is RunState.FINISHED
 
 
@@ -244,8 +244,8 @@ def test_a_parameter_server_is_ended_when_training_is_done():
 
 def test_a_run_is_done_without_an_evaluator_that_was_never_launched():
     gang = forming(evaluator=True)
-    gang.handle(Launch(W0))
-    gang.handle(Launch(W1))
+    gang.handle(Launched(W0))
+    gang.handle(Launched(W1))
     exit_(gang, W0, 0)
     assert exit_(gang, W1, 0) == [Ended(RunState.FINISHED)]
 
@@ -283,7 +283,7 @@ def test_a_failure_ends_the_others_at_once_and_the_run_when_they_are_gone():
 @pytest.mark.parametrize("code", [1, 137, -9, None])
 def test_anything_but_0_is_a_failure(code):
     gang = forming(1)
-    gang.handle(Launch(W0))
+    gang.handle(Launched(W0))
     assert exit_(gang, W0, code) == [Ended(RunState.FAILED)]
 
 
@@ -393,10 +393,10 @@ def test_an_attempt_is_as_old_as_its_failure_not_as_its_last_exit():
 
 def test_waiting_for_a_launch_makes_no_attempt_healthy():
     gang = forming(restarts=1, healthy=60.0)
-    gang.handle(Launch(W0, 100.0))
+    gang.handle(Launched(W0, 100.0))
     exit_(gang, W0)
     gang.handle(Timer(Backoff(), 102.0))
-    gang.handle(Launch(W1, 500.0))
+    gang.handle(Launched(W1, 500.0))
     assert fail(gang, time=501.0)[-1] == USED_UP
 
 
@@ -743,11 +743,11 @@ def test_a_worker_beside_parameter_servers_is_stopped_alone():
 
 def test_an_evaluator_stopped_and_launched_while_forming():
     gang = forming(evaluator=True)
-    gang.handle(Launch(EVALUATOR))
+    gang.handle(Launched(EVALUATOR))
     gang.handle(Stop(EVALUATOR))
-    gang.handle(Launch(EVALUATOR))
+    gang.handle(Launched(EVALUATOR))
     assert exit_(gang, EVALUATOR, None) == [StartTask(EVALUATOR, 1)]
-    gang.handle(Launch(EVALUATOR))
+    gang.handle(Launched(EVALUATOR))
     gang.handle(Stop(EVALUATOR))
     assert exit_(gang, EVALUATOR, None) == []
 
@@ -779,13 +779,13 @@ def test_a_restart_in_backoff_does_not_wait():
 
 def test_a_restart_while_forming_starts_the_launched_tasks():
     gang = forming(3)
-    gang.handle(Launch(W0))
-    gang.handle(Launch(W1))
+    gang.handle(Launched(W0))
+    gang.handle(Launched(W1))
     exit_(gang, W1, 0)
     gang.handle(Restart())
     assert exit_(gang, W0, None)[1:] == [StartTask(W0, 2), StartTask(W1, 2)]
     assert gang.state is RunState.FORMING
-    assert gang.handle(Launch(W2)) == [StartTask(W2, 2)]
+    assert gang.handle(Launched(W2)) == [StartTask(W2, 2)]
 
 
 def test_a_restart_overrules_a_failure_and_a_finish():

@@ -94,7 +94,7 @@ class World:
         peers = Role.PEER in self.roles.values()
         if self.gang.missing:
             for task in self.gang.missing:
-                self.later(0.0, self.ask, g.Launch(task))
+                self.later(0.0, self.ask, g.Launched(task))
         else:
             assert not peers, f"it hangs: {self.gang}"
             self.later(0.0, self.ask, g.Stop())
@@ -110,7 +110,7 @@ class World:
                 self.stopped = True
             else:
                 self.retired.add(item.task)
-        elif isinstance(item, g.Launch):
+        elif isinstance(item, g.Launched):
             self.retired.discard(item.task)
         elif isinstance(item, g.Restart) and not self.stopped:
             self.retired.clear()
@@ -300,11 +300,11 @@ def worlds(draw):
     one, grace = st.sampled_from(tasks), st.sampled_from([None, 0.0, 7.0])
     asked = st.one_of(
         st.builds(g.Stop, st.none() | one, grace),
-        st.builds(g.Launch, one),
+        st.builds(g.Launched, one),
         st.builds(g.Restart),
     )
     wait = seconds if draw(st.booleans()) else st.just(0.0)
-    launches = [(draw(wait), g.Launch(task)) for task in tasks if draw(st.integers(0, 9))]
+    launches = [(draw(wait), g.Launched(task)) for task in tasks if draw(st.integers(0, 9))]
     return World(
         tasks,
         draw(policies),
@@ -327,7 +327,7 @@ def test_a_gang_keeps_its_promises_whatever_happens(world):
 def test_a_gang_of_any_size_fails_restarts_and_finishes(size):
     fates = [None] * size + [Fate(0.5, 1)] + [Fate(6.0, None, FailureKind.CONSEQUENCE)] * (size - 1)
     tasks = make_tasks(size)
-    people = [(0.0, g.Launch(task)) for task in tasks]
+    people = [(0.0, g.Launched(task)) for task in tasks]
     restart = [(0.5, g.Restart())]
     world = World(tasks, g.Policy(restarts=1), fates, people=people + restart)
     assert world.run() is RunState.FINISHED
@@ -339,6 +339,6 @@ def test_a_gang_of_any_size_fails_restarts_and_finishes(size):
 def test_a_large_gang_with_servers_replaces_its_workers():
     tasks = make_tasks(1000, chief=True, ps=20, evaluator=True)
     fates = [Fate(40.0)] + [Fate(0.5 + at / 1000, 1) for at in range(1000)]
-    world = World(tasks, g.Policy(), fates, people=[(0.0, g.Launch(task)) for task in tasks])
+    world = World(tasks, g.Policy(), fates, people=[(0.0, g.Launched(task)) for task in tasks])
     assert world.run() is RunState.FINISHED
     assert (world.gang.attempt, world.told) == (1, 1021)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mwmagic.supervisor.assigned import Assigned, assigned
+from mwmagic.supervisor.program import Assigned, assigned
 
 HEAD = "import os, sys\nfrom os import environ\n"
 

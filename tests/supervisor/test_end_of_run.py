@@ -8,13 +8,13 @@ import pytest
 from fakes import FakeEngine, FakeMachine
 
 from mwmagic.model.findings import Stall
-from mwmagic.model.messages import Start
+from mwmagic.model.messages import Launch, Start
 from mwmagic.model.options import ClusterOptions
 from mwmagic.model.status import RunState
 from mwmagic.record import Record, RunDirectory
 from mwmagic.supervisor import run as module
-from mwmagic.supervisor.order import Order
 from mwmagic.supervisor.place import Place
+from mwmagic.supervisor.program import TaskProgram
 from mwmagic.supervisor.run import LiveRun
 
 
@@ -34,10 +34,10 @@ class Scene:
     async def __aenter__(self):
         await self.place.open()
         source = self.directory.save_source("main.py", None, "")
-        order = Order("main.py", source, (), {}, "/")
-        self.run = LiveRun(self.directory, self.place, self._start, self._changed, order)
+        program = TaskProgram(Launch("main.py", cwd="/"), source)
+        self.run = LiveRun(self.directory, self.place, self._start, self._changed, program)
         for task in self._start.options.members:
-            self.run.launch({task: order})
+            self.run.launch({task: program})
         return self
 
     async def __aexit__(self, *_):

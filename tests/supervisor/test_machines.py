@@ -24,7 +24,7 @@ from mwmagic.model.machine import HostStatus
 from mwmagic.model.messages import Start
 from mwmagic.model.options import ClusterOptions
 from mwmagic.model.status import RunStatus
-from mwmagic.supervisor import node, supervisor
+from mwmagic.supervisor import supervisor, warm
 from mwmagic.words.run import blame, words
 
 
@@ -187,7 +187,7 @@ def test_a_new_owner_within_the_moment_after_the_old_ones_end_keeps_the_cluster(
 
 
 def test_a_launch_tells_of_the_import_that_it_waits_for(tmp_path, monkeypatch):
-    monkeypatch.setattr(node, "IMPORT_SECONDS", 0.01)
+    monkeypatch.setattr(warm, "IMPORT_SECONDS", 0.01)
 
     async def train(worker):
         worker.print("well")
@@ -334,7 +334,7 @@ async def told(client, wanted):
 @pytest.mark.slow
 def test_a_run_tells_what_its_machines_use(tmp_path, monkeypatch):
     quick = functools.partial(channel.Channel.open, sample=0.01)
-    monkeypatch.setattr(node.Channel, "open", staticmethod(quick))
+    monkeypatch.setattr(channel.Channel, "open", staticmethod(quick))
     a, b = machines_of("ab", gpus=2, job="7", until=2e9)
     a.load, a.used = 3.5, 5 << 30
 
@@ -434,7 +434,7 @@ def test_a_thousand_tasks_are_told_by_host(tmp_path, monkeypatch):
     monkeypatch.setattr("mwmagic.dashboard.feed.SUMMARY_SECONDS", 0)
     # What machines use comes at moments of its own, and would be in either message.
     unmeasured = functools.partial(channel.Channel.open, sample=0.0)
-    monkeypatch.setattr(node.Channel, "open", staticmethod(unmeasured))
+    monkeypatch.setattr(channel.Channel, "open", staticmethod(unmeasured))
     go = asyncio.Event()
 
     async def train(worker):

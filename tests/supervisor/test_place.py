@@ -16,11 +16,12 @@ from mwmagic.engines import channel
 from mwmagic.errors import ClusterError, SupervisorError
 from mwmagic.model.cluster import ClusterSpec
 from mwmagic.model.findings import Symptom
-from mwmagic.model.messages import Start
+from mwmagic.model.messages import Launch, Start
 from mwmagic.model.options import ClusterOptions
 from mwmagic.supervisor import place as module
-from mwmagic.supervisor.order import Order
+from mwmagic.supervisor.node import StartCommand
 from mwmagic.supervisor.place import Place
+from mwmagic.supervisor.program import TaskProgram
 
 
 class Scene:
@@ -47,9 +48,9 @@ class Scene:
 
     def start(self, index, **env):
         task = self.options.members[index]
-        rest = {"log": f"/dev/null/{index}", "report": None, "credit": 0, "grace": 0}
-        order = Order("x", Path(__file__), (), env, cwd="/", given=env)
-        self.place.start(task, order, own={}, process=f"p{index}", **rest)
+        program = TaskProgram(Launch("x", env=env, given=env, cwd="/"), Path(__file__))
+        file = f"/dev/null/{index}"
+        self.place.start(task, StartCommand(f"p{index}", program, {}, file, file, 0, 0))
 
     async def until(self, kind, **fields):
         """Return the next event that is so."""

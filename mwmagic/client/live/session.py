@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from mwmagic.errors import BadArguments, NoRun, RunActive, WorkerFailed
 from mwmagic.model.cluster import find_task
 from mwmagic.model.live import LIVE_SCRIPT, Answer, What
+from mwmagic.model.messages import Launch
 from mwmagic.words.live import (
     busy_words,
     failed_words,
@@ -407,4 +408,6 @@ def session_of(cluster: Cluster, connection: Connection) -> Live:
     if found is not None:
         return found
     source = _SESSION.read_text(encoding="utf-8")
-    return Live(cluster, cluster.run(LIVE_SCRIPT, source=source, restarts=0, live=True), connection)
+    program = Launch(LIVE_SCRIPT, cwd=".", live=True)
+    run = cluster._launch(program, source, restarts=0)  # noqa: SLF001 - of this package
+    return Live(cluster, run, connection)

@@ -1,9 +1,4 @@
-"""Which environment variables a program sets before it imports, read from its source.
-
-Nothing is run. What the top level of a program sets with literals, before its first import that
-reads variables, is known beforehand: the warm process can import with it. Whatever else may set a
-variable by then is only known when the program runs, so its workers must import themselves.
-"""
+"""What runs on a task: its launch, its code, and what that sets before it imports."""
 
 from __future__ import annotations
 
@@ -19,7 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
     from pathlib import Path
 
-__all__ = ["Assigned", "Unknown", "assigned"]
+    from mwmagic.model.messages import Launch
+
+__all__ = ["Assigned", "TaskProgram", "Unknown", "assigned"]
 
 _CHANGES = ("clear", "pop", "popitem", "setdefault", "update")
 """The methods of `os.environ` that may change it."""
@@ -80,6 +77,25 @@ class Assigned:
             elif not (kept and name in env):
                 env[name] = value
         return env
+
+
+@dataclass(frozen=True)
+class TaskProgram:
+    """What runs on a task.
+
+    Parameters
+    ----------
+    launch : Launch
+        How it was launched.
+    source : Path
+        The copy of its code in the record, which is what runs.
+    assigned : Assigned
+        The variables that it sets before it imports.
+    """
+
+    launch: Launch
+    source: Path
+    assigned: Assigned = field(default_factory=Assigned)
 
 
 def assigned(source: bytes, folder: Path, readers: Collection[str]) -> Assigned:
