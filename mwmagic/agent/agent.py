@@ -19,17 +19,12 @@ import time
 from contextlib import suppress
 
 from . import file, wire
-from .closing import Closing
-from .family import Family
-from .inquiry import Inquiries
-from .loop import Loop
+from .family import Closing, Family
+from .inquiry import Inquiries, Packages
+from .loop import Loop, Outlet
 from .machine import Looks, addresses, python
-from .meeting import Meeting
-from .outlet import Outlet
-from .packages import Packages
-from .ports import Ports
-from .spawn import IGNORED
-from .system import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, clocks, prctl, waiting_in
+from .ports import Meeting, Ports
+from .system import IGNORED, PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, clocks, prctl, waiting_in
 from .workers import DRAIN_SECONDS, FORK_CHECK_SECONDS, Workers
 from .zygotes import Zygotes
 

@@ -1,4 +1,4 @@
-"""Child processes whose output answers a command, while the agent continues."""
+"""Child processes whose output answers a command, such as for the versions of packages."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ import signal
 import sys
 import time
 
-from .spawn import spawn
-from .system import waiting_in
-from .wire import as_text
+from .system import spawn, waiting_in
+from .wire import as_text, parsed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .family import Family
-    from .loop import Loop
+    from .loop import Loop, Outlet
 
 PROGRAM = os.path.abspath(sys.argv[0])  # noqa: PTH100 - pathlib is slow to import
 """The agent's own program, which answers some inquiries."""
@@ -109,3 +108,32 @@ class Inquiries:
     def moments(self) -> list[float]:
         """Return when the inquiries expire."""
         return [inquiry.deadline for inquiry in self.open]
+
+
+FIND_SECONDS = 20.0
+"""How long it may take: the packages may be on a disk across a network."""
+
+
+class Packages:
+    """The `find` commands, each answered by a Python with the workers' environment."""
+
+    def __init__(self, inquiries: Inquiries, outlet: Outlet) -> None:
+        self.inquiries = inquiries
+        self.outlet = outlet
+
+    def find(self, number: int, names: list[str], env: dict[str, str]) -> None:
+        """Start to answer."""
+        argv = [sys.executable, PROGRAM, "versions", *names]
+        inquiry = Inquiry(argv, env, FIND_SECONDS)
+        self.inquiries.make(inquiry, lambda said, why: self.found(number, said, why))
+
+    def found(self, number: int, said: str, why: str | None) -> None:
+        """Report what was found: the last line, as start-up files of Python may print others."""
+        try:
+            versions = parsed(said.rpartition("\n")[2]) if why is None else {}
+        except ValueError as error:
+            why = str(error)
+        if why is None:
+            self.outlet.emit("found", id=number, versions=versions)
+        else:
+            self.outlet.emit("refused", command="find", id=number, reason=None, error=why)

@@ -1,22 +1,23 @@
-"""One worker, as the agent knows it."""
+"""One worker, as the agent knows it: its process, its line, its log, and what passes both on."""
 
 from __future__ import annotations
 
 import os
 import signal
+import socket
 import time
+from contextlib import suppress
 
 from .family import Row
-from .line import LinePair
 from .system import contents
 from .variables import LABEL, LINE, SCRATCH
-from .wire import CHUNK_BYTES, parsed
+from .wire import CHUNK_BYTES, PACKET_BYTES, as_bytes, as_text, parsed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from .log import Log
+    from .loop import Loop, Outlet
 
 
 class Process:
@@ -106,3 +107,263 @@ class Process:
 def scratch_of(env: dict[str, str]) -> str:
     """Return a folder for a worker's temporary files, whose name nobody else can know before."""
     return f"{env.get('TMPDIR') or '/tmp'}/mwmagic-{os.urandom(8).hex()}"  # noqa: S108 - where Python has them
+
+
+CREDENTIALS_BYTES = socket.CMSG_SPACE(12)
+
+
+class LinePair:
+    """A pair of connected sockets that preserve the boundaries of packets.
+
+    A packet that is not read stays in the socket. The kernel thus applies backpressure to a worker
+    that sends too much, and the agent's memory does not grow.
+    """
+
+    def __init__(self) -> None:
+        self.near, self.far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.near.setblocking(False)  # noqa: FBT003 - it has no keywords
+        # The kernel then adds the sender to each packet, so an empty packet differs from the end.
+        self.near.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        self.ended = False
+        self.dropped = 0
+
+    def take(self) -> bytes | None:
+        """Return the next packet, empty if it must not be forwarded, or None if there is none."""
+        try:
+            data, sender, flags, _ = self.near.recvmsg(PACKET_BYTES, CREDENTIALS_BYTES)
+        except BlockingIOError:
+            return None
+        except ConnectionResetError:  # raised once, if the worker left packets of ours unread
+            return self.take()
+        if not sender:
+            self.ended = True
+            return None
+        if flags & socket.MSG_TRUNC:
+            self.dropped += 1
+            return b""
+        return data
+
+    def tell(self, data: bytes) -> None:
+        """Send the worker a packet; raise OSError if it does not accept any."""
+        self.near.send(data, socket.MSG_NOSIGNAL)
+
+    def close(self) -> None:
+        """Close both ends."""
+        self.near.close()
+        self.far.close()
+
+
+LAG_BYTES = 4 << 20
+"""How far a reader may fall behind before the log skips ahead."""
+
+REST_BYTES = 64 << 20
+"""The most output that is held in memory after the file could not be written."""
+
+
+class Log:
+    """One worker's output: a pipe whose bytes go to a file at once, and to a reader by credit.
+
+    Nothing is buffered in memory: what is forwarded is read back from the file. Once that cannot be
+    written, as on a full disk, it is never written again, so that it is the output's beginning. The
+    rest is in a file in memory, at the same offsets; others open it as a file of this process.
+    """
+
+    def __init__(self, path: str, credit: int) -> None:
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOCTTY
+        name = as_bytes(path)
+        folder = os.path.dirname(name) or b"."  # noqa: PTH120 - pathlib costs a third of the start-up
+        with suppress(FileExistsError):
+            os.mkdir(folder, 0o700)  # noqa: PTH102 - the same
+        self.file = os.open(name, flags, 0o600)
+        self.size = self.sent = os.fstat(self.file).st_size
+        self.kept = self.size
+        self.rest = -1
+        self.credit = credit
+        self.error: str | None = None
+        self.errno: int | None = None
+        self.ended = False
+        self.reader, self.writer = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(self.reader, False)
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is output to forward, and credit for it."""
+        return self.size > self.sent and self.credit > 0
+
+    def tee(self) -> int:
+        """Move the contents of the pipe to the file, and return the number of bytes."""
+        try:
+            data = os.read(self.reader, CHUNK_BYTES)
+        except BlockingIOError:
+            return 0
+        taken = len(data)
+        self.ended = not data
+        try:
+            while data and self.rest < 0:
+                count = os.write(self.file, data)
+                data = data[count:]
+                self.size += count
+        except OSError as error:
+            self.rest = os.memfd_create("mwmagic-log")
+            self.kept = self.size
+            self.error = f"the log ends after {self.kept:,} bytes: {error.strerror}"
+            self.errno = error.errno
+        if data:
+            self.hold(data)
+        return taken
+
+    def hold(self, data: bytes) -> None:
+        """Keep output in memory that the file cannot take, as much as there may be of it."""
+        left = self.kept + REST_BYTES - self.size
+        if len(data) > left:
+            self.error = f"the log ends after {self.kept:,} bytes; {REST_BYTES:,} more were shown"
+        self.size += os.pwrite(self.rest, data[: max(0, left)], self.size)
+
+    def launched(self) -> None:
+        """Leave the pipe's other end to the worker."""
+        os.close(self.writer)
+        self.writer = -1
+
+    def piece(self, limit: int) -> tuple[int, bytes]:
+        """Return the offset and the bytes to forward next, at most `limit`."""
+        if self.size - self.sent > LAG_BYTES:
+            self.sent = self.size - CHUNK_BYTES
+        offset = self.sent
+        data = b""
+        with suppress(OSError):  # a file system that cannot be read must not end the training
+            source = self.file if self.rest < 0 or offset < self.kept else self.rest
+            data = os.pread(source, min(limit, CHUNK_BYTES), offset)
+        self.sent = offset + len(data) if data else self.size  # the file may have been truncated
+        self.credit -= len(data)
+        return offset, data
+
+    def close(self) -> None:
+        """Close all that is open, except the rest."""
+        for descriptor in (self.file, self.reader, self.writer):
+            if descriptor >= 0:
+                os.close(descriptor)
+
+
+BACKLOG_BYTES = 8 << 20
+"""While this much waits on standard output, the rest of an exited worker's log is dropped."""
+
+PACE_SECONDS = 0.002
+"""The interval between two rounds of output events."""
+
+TURN_PACKETS = 64
+"""How many packets of one worker are forwarded before the others have their turn."""
+
+LAST_PACKETS = 1024
+"""How many are forwarded once it has exited: more than a socket holds."""
+
+
+class Relay:
+    """Moves output to the log files and to the reader, and packets from the lines to the reader.
+
+    Attributes
+    ----------
+    taken : int
+        Bytes of output that the busiest worker produced in this turn.
+    """
+
+    def __init__(self, loop: Loop, outlet: Outlet, processes: dict[str, Process]) -> None:
+        self.loop = loop
+        self.outlet = outlet
+        self.processes = processes
+        self.muted: list[Process] = []
+        self.taken = 0
+        self.forwarded = 0.0
+
+    def watch(self, process: Process) -> None:
+        """Start to watch a worker's output and line."""
+        self.loop.watch(process.log.reader, lambda: self.tee(process))
+        self.listen_to(process)
+
+    def listen_to(self, process: Process) -> None:
+        """Receive a worker's packets from now on."""
+        self.loop.watch(process.line.near.fileno(), lambda: self.listen(process))
+
+    def tee(self, process: Process) -> None:
+        """Move a worker's output to its log file."""
+        log, before = process.log, process.log.rest
+        self.taken = max(self.taken, log.tee())
+        if log.rest != before:
+            path = f"/proc/{os.getpid()}/fd/{log.rest}"
+            fields = {"process": process.name, "size": log.kept, "path": path, "error": log.error}
+            self.outlet.emit("unwritten", **fields)
+        if log.ended:
+            self.loop.unwatch(log.reader)
+
+    def forward(self, now: float) -> None:
+        """Queue output for which there is credit and room, from the workers in turn.
+
+        Many small prints become one event: the first is sent at once, the others a little later.
+        """
+        if now < self.forwarded + PACE_SECONDS:
+            return
+        while not self.outlet.full:
+            process = next((one for one in self.processes.values() if one.log.ready), None)
+            if process is None:
+                return
+            self.forwarded = now
+            self.processes[process.name] = self.processes.pop(process.name)
+            self.output(process, process.log.credit)
+
+    def output(self, process: Process, limit: int) -> None:
+        """Queue the next piece of a log."""
+        offset, data = process.log.piece(limit)
+        self.outlet.emit("output", process=process.name, offset=offset, data=as_text(data))
+
+    def listen(self, process: Process) -> None:
+        """Forward a worker's packets; those for which there is no room stay in the socket."""
+        for _ in range(TURN_PACKETS):
+            if self.outlet.full:
+                self.loop.unwatch(process.line.near.fileno())
+                self.muted.append(process)
+                return
+            if not self.said(process):
+                return
+
+    def unmute(self) -> None:
+        """Listen again to the workers for whose packets there was no room."""
+        if self.muted and not self.outlet.full:
+            muted, self.muted = self.muted, []
+            for process in muted:
+                self.listen_to(process)
+
+    def said(self, process: Process) -> bool:
+        """Forward one packet from a worker's line, and return whether there was one."""
+        packet = process.line.take()
+        if process.line.ended:
+            self.loop.unwatch(process.line.near.fileno())
+        if not packet:
+            return packet is not None
+        if not process.log.ended:
+            self.tee(process)  # so that it holds everything printed before the packet
+        fields = {"size": process.log.size, "data": as_text(packet)}
+        self.outlet.emit("said", process=process.name, time=time.monotonic(), **fields)
+        return True
+
+    def hang_up(self, process: Process) -> None:
+        """Forward what is left in a dead worker's line, and stop listening to it."""
+        for _ in range(LAST_PACKETS):
+            if not self.said(process):
+                break
+        self.loop.unwatch(process.line.near.fileno())
+        if process in self.muted:
+            self.muted.remove(process)
+        self.loop.unwatch(process.log.reader)
+
+    def rest(self, process: Process) -> None:
+        """Queue the rest of a dead worker's log, or only its end if that is too much."""
+        log = process.log
+        while log.ready and len(self.outlet.waiting) < BACKLOG_BYTES:
+            self.output(process, log.credit)
+        if log.sent < log.size:
+            log.sent = max(log.sent, log.size - CHUNK_BYTES)
+            self.output(process, CHUNK_BYTES)
+
+    def moments(self, now: float) -> list[float]:
+        """Return when something is due if nothing happens and the reader takes more."""
+        ready = any(one.log.ready for one in self.processes.values())
+        return [max(now, self.forwarded + PACE_SECONDS)] if ready else []

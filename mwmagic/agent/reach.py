@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 
-from .meeting import ABORT
+from .ports import ABORT
 from .system import reason_of
 from .wire import FAILED, REFUSED, SILENT, STRANGER, UNRESOLVED, UNROUTABLE, as_bytes
 

@@ -7,24 +7,18 @@ import resource
 import signal
 import time
 
-from .cgroup import Oom
-from .log import Log
-from .machine import usage
-from .process import Process
-from .reaper import Reaper
-from .relay import Relay
-from .spawn import spawn
-from .system import catches, clocks, has_open, number_of, reason_of, waiting_in
+from .family import Reaper
+from .machine import Oom, usage
+from .process import Log, Process, Relay
+from .system import catches, clocks, has_open, number_of, reason_of, spawn, waiting_in
 from .wire import COLD_MODULE, COLD_STOPPED, LOG_LOST, NOT_STARTED, REMAINS, as_text, parsed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from .closing import Closing
-    from .family import Family
-    from .loop import Loop
-    from .outlet import Outlet
+    from .family import Closing, Family
+    from .loop import Loop, Outlet
     from .zygotes import Zygote, Zygotes
 
 DRAIN_SECONDS = 2.0

@@ -10,8 +10,7 @@ import time
 from contextlib import suppress
 
 from .family import Row
-from .spawn import spawn
-from .system import contents, waiting_in
+from .system import contents, spawn, waiting_in
 from .variables import LABEL, LABEL_BYTES
 from .wire import CHUNK_BYTES, parsed
 
@@ -19,10 +18,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from .closing import Closing
-    from .family import Family
-    from .loop import Loop
-    from .outlet import Outlet
+    from .family import Closing, Family
+    from .loop import Loop, Outlet
     from .process import Process
 
 STOPPED = "T"

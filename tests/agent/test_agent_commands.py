@@ -14,7 +14,7 @@ from speaker import PYTHON, gone
 
 import mwmagic
 from mwmagic.agent import agent as module
-from mwmagic.agent.cgroup import Oom
+from mwmagic.agent.machine import Oom
 from mwmagic.model import messages
 
 IGNORING = """

@@ -11,7 +11,7 @@ from processes import children, eventually
 from pythons import executable
 from speaker import state
 
-from mwmagic.agent import cgroup
+from mwmagic.agent import machine
 from mwmagic.agent import machine as module
 from mwmagic.agent.wire import CHUNK_BYTES, unpacked
 
@@ -74,17 +74,17 @@ def test_what_is_used_of_a_machine_is_what_no_process_could_get():
     assert 10 << 20 < used["memory"] < module.memory_total()
 
 
-@pytest.mark.parametrize("names", cgroup.USED.items(), ids=["v2", "v1"])
+@pytest.mark.parametrize("names", machine.USED.items(), ids=["v2", "v1"])
 def test_a_group_with_a_limit_tells_what_it_uses_itself(tmp_path, monkeypatch, names):
     limit, (current, cache) = names
     files = {limit: "1000\n", current: "900\n", "memory.stat": f"a b\n\n{cache.decode()} 300\n"}
     for name, text in files.items():
         (tmp_path / name).write_text(text)
-    monkeypatch.setattr(cgroup, "files", lambda *_: [str(tmp_path / limit)])
-    assert cgroup.memory_used(2000) == 600
-    assert cgroup.memory_used(1000) is None
+    monkeypatch.setattr(machine, "files", lambda *_: [str(tmp_path / limit)])
+    assert machine.memory_used(2000) == 600
+    assert machine.memory_used(1000) is None
     (tmp_path / current).write_text("max")
-    assert cgroup.memory_used(2000) is None
+    assert machine.memory_used(2000) is None
 
 
 @pytest.mark.parametrize(

@@ -13,15 +13,15 @@ import pytest
 from processes import running
 from speaker import state
 
-from mwmagic.agent.family import Family as Descendants
-from mwmagic.agent.family import Row
-from mwmagic.agent.reaper import (
+from mwmagic.agent.family import (
     AWAITED_RESCAN_SECONDS,
     FIRST_RESCAN_SECONDS,
     HELPER_SECONDS,
     LATER_RESCAN_SECONDS,
     Reaper,
+    Row,
 )
+from mwmagic.agent.family import Family as Descendants
 
 
 class Family:

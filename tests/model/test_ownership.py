@@ -60,7 +60,7 @@ def test_what_is_mwmagics_own():
     assert is_ours(str(PACKAGE / "agent/wing/module.py"))
     assert is_ours("/opt/site-packages/mwmagic/worker/bootstrap.py")
     assert is_ours(str(PACKAGE / "keras.py"))
-    assert is_ours(f"/home/ann/.cache/mwmagic/code-{'0' * 64}/mwmagic/agent/spawn.py")
+    assert is_ours(f"/home/ann/.cache/mwmagic/code-{'0' * 64}/mwmagic/agent/system.py")
     assert is_ours("/home/ann/.cache/mwmagic/new-a_b1c2d3/mwmagic/worker/task.py")
 
 
