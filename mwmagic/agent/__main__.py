@@ -26,7 +26,7 @@ def make_package() -> None:
 STARTED = frozenset(sys.modules)
 make_package()
 if sys.argv[1:2] == ["zygote"]:
-    from _mwmagic_agent.zygote import run  # type: ignore[import-not-found]
+    from _mwmagic_agent.fork_server.zygote import run  # type: ignore[import-not-found]
 
     run(STARTED)
 elif sys.argv[1:2] == ["versions"]:

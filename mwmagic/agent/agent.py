@@ -20,13 +20,13 @@ from contextlib import suppress
 
 from . import file, wire
 from .family import Closing, Family
+from .fork_server.zygotes import Zygotes
 from .inquiry import Inquiries, Packages
 from .loop import Loop, Outlet
 from .machine import Looks, addresses, python
 from .ports import Meeting, Ports
 from .system import IGNORED, PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, clocks, prctl, waiting_in
 from .workers import DRAIN_SECONDS, FORK_CHECK_SECONDS, Workers
-from .zygotes import Zygotes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

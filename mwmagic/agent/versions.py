@@ -10,7 +10,7 @@ import sys
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from importlib.util import find_spec
 
-from .zygote import hide_folder
+from .fork_server.zygote import hide_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

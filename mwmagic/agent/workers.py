@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .family import Closing, Family
+    from .fork_server.zygotes import Zygote, Zygotes
     from .loop import Loop, Outlet
-    from .zygotes import Zygote, Zygotes
 
 DRAIN_SECONDS = 2.0
 """How long to wait, after an exit, for processes that still have the log open."""

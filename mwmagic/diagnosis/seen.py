@@ -194,7 +194,7 @@ def _missing(tasks: Sequence[Seen]) -> Iterable[Finding]:
 
 _FRAME = re.compile(r'  File "(?P<file>.+)", line (?P<line>\d+) in (?P<function>.+)')
 _THREAD = re.compile(r"^(?:Current thread|Thread) 0x[0-9a-f]+.*$", re.MULTILINE)
-_ENTRIES = ("/mwmagic/worker/bootstrap.py", "/mwmagic/agent/zygote.py")
+_ENTRIES = ("/mwmagic/worker/bootstrap.py", "/mwmagic/agent/fork_server/zygote.py")
 """The files that run the user's file, in the thread that does."""
 
 

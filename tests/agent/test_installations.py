@@ -8,7 +8,7 @@ import sys
 import pytest
 from warming import run, warm
 
-from mwmagic.agent.installations import Installations
+from mwmagic.agent.fork_server.basis import Installations
 
 LOOK = "import pack; print(pack.VERSION)"
 

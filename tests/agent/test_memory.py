@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mwmagic.agent import memory
-from mwmagic.agent.memory import release, uncollected, unwritten
+from mwmagic.agent.fork_server import imports
+from mwmagic.agent.fork_server.imports import release, uncollected, unwritten
 
 SMAPS = """\
 {}                               {}
@@ -55,8 +55,8 @@ def test_given_back_pages_are_there_when_they_are_read(tmp_path):
 
 
 def test_without_a_list_of_pages_nothing_is_given_back(tmp_path, monkeypatch):
-    monkeypatch.setattr(memory, "Path", lambda _: tmp_path / "missing")
-    monkeypatch.setattr(memory.LIBC, "madvise", None)
+    monkeypatch.setattr(imports, "Path", lambda _: tmp_path / "missing")
+    monkeypatch.setattr(imports.LIBC, "madvise", None)
     release()
 
 

@@ -14,9 +14,9 @@ from processes import children, eventually
 from speaker import HELPER, gone, state
 from warming import launch, run, warm
 
-from mwmagic.agent import zygote as module
+from mwmagic.agent.fork_server import zygote as module
 
-BOOTSTRAP = Path(module.__file__).parents[1] / "worker" / "bootstrap.py"
+BOOTSTRAP = Path(module.__file__).parents[2] / "worker" / "bootstrap.py"
 LOOK = """
 import gc, json, os, random, signal, sys
 print(json.dumps({

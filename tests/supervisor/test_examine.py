@@ -13,7 +13,7 @@ SLEEPING = """Current thread 0x00007f3c36082b80 (most recent call first):
   File "/home/me/data.py", line 7 in load
   File "/home/me/main.py", line 12 in <module>
   File "/home/me/src/mwmagic/worker/bootstrap.py", line 186 in _execute
-  File "/home/me/src/mwmagic/agent/zygote.py", line 219 in <module>
+  File "/home/me/src/mwmagic/agent/fork_server/zygote.py", line 219 in <module>
 """
 
 

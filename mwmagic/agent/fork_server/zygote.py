@@ -27,12 +27,19 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..system import LIBC, PR_SET_PDEATHSIG, inherit, show_command, wear
+from ..variables import LABEL, LINE
+from ..wire import ORDER_DESCRIPTORS, as_bytes
 from .basis import Basis
-from .imports import Unfit, check_forkable, flush, import_ahead, import_all
-from .memory import release, uncollected
-from .system import LIBC, PR_SET_PDEATHSIG, inherit, show_command, wear
-from .variables import LABEL, LINE
-from .wire import ORDER_DESCRIPTORS, as_bytes
+from .imports import (
+    Unfit,
+    check_forkable,
+    flush,
+    import_ahead,
+    import_all,
+    release,
+    uncollected,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,8 +59,8 @@ def take_socket() -> socket.socket:
 
 
 def hide_folder() -> None:
-    """Remove this file's folder from the import path, where the interpreter has put it."""
-    if sys.path and sys.path[0] == str(Path(__file__).resolve().parent):
+    """Remove the agent's folder from the import path, where the interpreter has put it."""
+    if sys.path and sys.path[0] == str(Path(__file__).resolve().parents[1]):
         del sys.path[0]
 
 
@@ -93,7 +100,7 @@ def settle() -> None:
     Nor are there modules of this program left, which a worker of it would have to drop, or pages
     of files.
     """
-    package = __package__ or ""
+    package = (__package__ or "").partition(".")[0]
     for name in [name for name in sys.modules if name.partition(".")[0] == package]:
         del sys.modules[name]
     flush()

@@ -9,18 +9,18 @@ import socket
 import time
 from contextlib import suppress
 
-from .family import Row
-from .system import contents, spawn, waiting_in
-from .variables import LABEL, LABEL_BYTES
-from .wire import CHUNK_BYTES, parsed
+from ..family import Row
+from ..system import contents, spawn, waiting_in
+from ..variables import LABEL, LABEL_BYTES
+from ..wire import CHUNK_BYTES, parsed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from .family import Closing, Family
-    from .loop import Loop, Outlet
-    from .process import Process
+    from ..family import Closing, Family
+    from ..loop import Loop, Outlet
+    from ..process import Process
 
 STOPPED = "T"
 """The state of a process that a signal has stopped, and no debugger."""

@@ -10,10 +10,9 @@ from __future__ import annotations
 import os
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
-from .installations import Installations
-from .wire import COLD_FILE, COLD_INSTALLED, COLD_MODULE
+from ..wire import COLD_FILE, COLD_INSTALLED, COLD_MODULE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -153,3 +152,43 @@ def modules_in(folder: str) -> set[str]:
     except OSError:
         pass
     return found
+
+
+INSTALLED = "-packages"
+"""The end of the names of the folders that packages are installed in."""
+
+DISTRIBUTIONS = (".dist-info", ".egg-info", ".egg-link", ".pth")
+"""The ends of the names of what installers write there for each distribution."""
+
+Listing = frozenset[tuple[str, int]]
+
+
+class Installations:
+    """The distributions in the folders where this process finds packages.
+
+    Once one of them is upgraded, removed or new, a plain process would import something else, even
+    from packages that are the same: what is optional to them.
+    """
+
+    def __init__(self) -> None:
+        folders = [path for path in sys.path if path.rstrip(os.sep).endswith(INSTALLED)]
+        self._known = {folder: (modified(folder), distributions(folder)) for folder in folders}
+
+    @property
+    def changed(self) -> bool:
+        """Whether there are other distributions by now."""
+        # Whatever is installed touches the folder; but so does Python, when it compiles a module.
+        return any(
+            modified(folder) != then and distributions(folder) != before
+            for folder, (then, before) in self._known.items()
+        )
+
+
+def distributions(folder: str) -> Listing:
+    """Return the distributions in a folder, each with the time when it was installed."""
+    found = set()
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.endswith(DISTRIBUTIONS):
+                found.add((entry.name, entry.stat().st_mtime_ns))
+    return frozenset(found)
