@@ -9,6 +9,9 @@ import pytest
 from compare import Program
 from ends import ENDS, OPEN
 from processes import eventually
+from programs import FINISHED, LEFT_OPEN, finished
+
+from mwmagic.errors import WorkerFailed
 
 pytestmark = [pytest.mark.slow, pytest.mark.tensorflow]
 
@@ -103,3 +106,60 @@ def test_an_asynchronous_checkpoint_is_not_cut_and_a_line_says_what_is_waited_fo
         assert rest == found["plain"].output
         said = "mwmagic: the program is over, and its process waits for the thread saver, in save"
         assert line.startswith(said)
+
+
+MEETS = {
+    "TensorFlow": """
+import tensorflow as tf
+strategy = tf.distribute.MultiWorkerMirroredStrategy()
+def total():
+    add = lambda: tf.distribute.get_replica_context().all_reduce("sum", tf.constant(1.0))
+    return float(strategy.run(add))
+""",
+    "JAX": """
+import jax
+from jax.experimental.multihost_utils import process_allgather
+workers = json.loads(os.environ["TF_CONFIG"])["cluster"]["worker"]
+jax.distributed.initialize(workers[0], len(workers), task["index"])
+def total():
+    return float(process_allgather(jax.numpy.ones(())).sum())
+""",
+}
+"""How two tasks meet, and compute together."""
+
+LEADS = """
+import time
+assert total() == 2.0
+if task["index"]:
+    while not os.path.exists("worker-0.closed"): time.sleep(0.01)
+"""
+"""The leader's interpreter has torn down its main module before the other task ends."""
+
+
+@pytest.mark.parametrize("framework", MEETS)
+def test_tasks_of_a_gang_end_as_programs_do(warm_pair, tmp_path, framework):
+    (tmp_path / "main.py").write_text(LEFT_OPEN + MEETS[framework] + "assert total() == 2.0\n")
+    run = warm_pair.run("main.py", cwd=tmp_path).wait()
+    assert run.state == "finished", run.logs()
+    for own in ("worker-0", "worker-1"):
+        assert finished(tmp_path, own) == FINISHED, own
+
+
+@pytest.mark.parametrize("framework", MEETS)
+def test_one_that_fails_while_the_other_waits_for_it_ends_as_a_program_does(
+    warm_pair, tmp_path, framework
+):
+    fails = "total()\nif task['index']: raise ValueError('mine')\ntotal()\n"
+    (tmp_path / "main.py").write_text(LEFT_OPEN + MEETS[framework] + fails)
+    run = warm_pair.run("main.py", cwd=tmp_path)
+    with pytest.raises(WorkerFailed, match="worker:1 exited with code 1: ValueError: mine"):
+        run.wait()
+    assert finished(tmp_path, "worker-1") == FINISHED
+
+
+def test_a_leader_that_ends_long_before_the_others_does_not_disturb_them(warm_pair, tmp_path):
+    (tmp_path / "main.py").write_text(LEFT_OPEN + MEETS["TensorFlow"] + LEADS)
+    run = warm_pair.run("main.py", cwd=tmp_path).wait()
+    assert run.state == "finished", run.logs()
+    for own in ("worker-0", "worker-1"):
+        assert finished(tmp_path, own) == FINISHED, own
