@@ -7,6 +7,7 @@ import signal
 import time
 
 import pytest
+from programs import FINISHED, LEFT_OPEN, finished
 
 from mwmagic.errors import WorkerFailed
 
@@ -81,7 +82,7 @@ def both(run):
 
 
 def test_each_kind_of_task_has_its_own_rule(cluster, tmp_path):
-    (tmp_path / "main.py").write_text(MAIN)
+    (tmp_path / "main.py").write_text(LEFT_OPEN + MAIN)
     tasks = cluster(2, ps=1, chief=True, evaluator=True, warm=True, grace=1.0)
 
     run = tasks.run("main.py")
@@ -97,6 +98,8 @@ def test_each_kind_of_task_has_its_own_rule(cluster, tmp_path):
     (tmp_path / "enough").touch()
     assert run.wait().state == "finished", "the end of the chief is that of the servers"
     assert run.logs("chief").endswith(b"trained\n")
+    for own in ("chief-0", "evaluator-0"):
+        assert finished(tmp_path, own) == FINISHED, own
 
     (tmp_path / "enough").unlink()
     run = tasks.run("main.py")
