@@ -265,9 +265,9 @@ def reseed() -> None:
         generators.seed()
 
 
-def main(started: frozenset[str]) -> tuple[ModuleType, list[str]]:
+def main(basis: Basis) -> tuple[ModuleType, list[str]]:
     """Import, then fork workers; return only in a worker."""
-    agent, basis = os.getppid(), Basis(started)
+    agent = os.getppid()
     channel = take_socket()
     hide_folder()
     _, _, bootstrap, *names = sys.argv
@@ -302,7 +302,8 @@ def prepared(
 
 def run(started: frozenset[str]) -> None:
     """Import and fork; in a worker, do what ``python BOOTSTRAP ...`` would do."""
-    bootstrap, argv = main(started)
+    basis = Basis(started)  # never freed: that would copy the pages of thousands of strings
+    bootstrap, argv = main(basis)
     sys.modules["__main__"] = bootstrap
     sys.argv = argv[1:]
     sys.path.insert(0, os.path.dirname(os.path.realpath(argv[1])))  # noqa: PTH120 - `pathlib` is slow
