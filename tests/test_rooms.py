@@ -27,7 +27,7 @@ MAY_IMPORT = {
     "record": PURE,
     "logs": PURE | {"frameworks"},
     "diagnosis": PURE | {"gang", "frameworks", "logs"},
-    "words": PURE | {"diagnosis"},
+    "words": PURE | {"diagnosis", "experiments", "record"},
     "repairs": PURE,
     "worker": PURE | {"frameworks", "repairs"},
     "keras": {"model", "repairs"},

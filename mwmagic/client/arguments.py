@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from mwmagic.errors import ClusterError
 from mwmagic.frameworks import FRAMEWORKS
 from mwmagic.model.cluster import Task
-from mwmagic.model.option import meant, read_setting
+from mwmagic.model.option import meant, read_count, read_list, read_setting
 from mwmagic.model.options import OPTIONS
 
 if TYPE_CHECKING:
@@ -22,9 +22,11 @@ __all__ = [
     "add_env",
     "add_option",
     "add_params",
+    "add_table_options",
     "choices",
     "read_tasks",
     "reader",
+    "table_options",
     "typed",
 ]
 
@@ -97,6 +99,33 @@ def add_params(parser: argparse.ArgumentParser) -> None:
         help="Run the program with another value of one of its parameters: a literal at its top "
         "level, an argument or a variable that it reads. May be repeated.",
     )
+
+
+def add_table_options(parser: argparse.ArgumentParser) -> None:
+    """Add what chooses, sorts and measures the runs of a table."""
+    add = parser.add_argument
+    what = "Only runs of which this is true, as 'units>=64 and state==finished'."
+    add("--where", metavar="FILTER", help=what)
+    add("--sort", metavar="NAME", help="Sort by a column, a parameter or a metric.")
+    add("--reverse", action="store_true", help="Turn the order round.")
+    add("--best", metavar="METRIC", help="Show the run with the best value of a metric first.")
+    what = "Only the latest runs."
+    add("--last", type=reader(_read_some), metavar="N", help=what)
+    what = "The metrics to show, separated by commas (default: a loss and an accuracy)."
+    add("--metric", dest="metrics", type=read_list, default=(), metavar="NAME", help=what)
+
+
+def table_options(namespace: argparse.Namespace) -> dict[str, Any]:
+    """Return what `add_table_options` has read."""
+    names = ("where", "sort", "reverse", "best", "last", "metrics")
+    return {name: getattr(namespace, name) for name in names}
+
+
+def _read_some(text: str) -> int:
+    number = read_count(text)
+    if not number:
+        raise ClusterError("0 runs are none: give how many to show")
+    return number
 
 
 class _Merge(argparse.Action):

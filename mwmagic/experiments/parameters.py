@@ -21,7 +21,7 @@ from .literals import attributes, classes, entries, names
 from .program import MISSING, Parameter, Program, literal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
 __all__ = ["MISSING", "Parameter", "Settings", "listed", "parameters", "settings", "values"]
 
@@ -150,14 +150,20 @@ def settings(
 
 
 def values(
-    source: str, args: Sequence[str] = (), env: Mapping[str, str] | None = None
+    source: str,
+    args: Sequence[str] = (),
+    env: Mapping[str, str] | None = None,
+    hidden: Collection[str] = (),
 ) -> dict[str, Any]:
     """Return what a program's parameters are with these arguments and variables.
 
-    Those that are assigned again are left out, as nobody knows without running it.
+    Those that are assigned again are left out, as nobody knows without running it; so are the
+    variables that are `hidden`: set, but nobody knows to what.
     """
     known: dict[str, Any] = {}
     for one in parameters(source):
+        if one.variable in hidden and one.variable:
+            continue
         value = one.value
         if one.variable and one.variable in (env or {}):
             value = _cast(one, (env or {})[one.variable])

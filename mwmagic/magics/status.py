@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import html
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING
 
-from mwmagic.client.arguments import reader
+from mwmagic.client.arguments import add_table_options, reader, table_options
 from mwmagic.client.reading import add_log_options, pieces, recorded
 from mwmagic.dashboard.static import page, text
 from mwmagic.errors import BadArguments
 from mwmagic.model.option import read_count
-from mwmagic.model.values import counted
 from mwmagic.record import runs
+from mwmagic.words.table import RunTable
 
 from .magic import Parser, magic
 
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
 
     from .session import Session
 
-__all__ = ["RunTable", "mw_logs", "mw_runs", "mw_show", "mw_stacks", "mw_status"]
+__all__ = ["mw_logs", "mw_runs", "mw_show", "mw_stacks", "mw_status"]
 
 
 @magic(Parser("%mw_status", "Show the run and each of its tasks."))
@@ -47,10 +45,14 @@ def mw_stacks(session: Session, given: Namespace, _cell: str) -> Stacks:
     return stacks
 
 
-@magic(Parser("%mw_runs", "List the recorded runs."))
-def mw_runs(session: Session, _given: Namespace, _cell: str) -> RunTable:
+_RUNS = Parser("%mw_runs", "Show the recorded runs in a table, with the parameters that differ.")
+add_table_options(_RUNS)
+
+
+@magic(_RUNS)
+def mw_runs(session: Session, given: Namespace, _cell: str) -> RunTable:
     """List the runs."""
-    return RunTable(runs(session.directory))
+    return RunTable(runs(session.directory), **table_options(given))
 
 
 _SHOW = Parser(
@@ -79,13 +81,6 @@ def mw_show(session: Session, given: Namespace, _cell: str) -> Run | Record:
     return run or record
 
 
-def _size(run: Record) -> str:
-    """Say how many tasks a run has, and how many attempts; of a session also how many cells."""
-    told = [counted(len(run.tasks), "task"), counted(run.attempts, "attempt")]
-    cells = len(run.cells())
-    return ", ".join([*told, counted(cells, "cell")] if cells else told)
-
-
 class StatusTable:
     """A run's state at one moment."""
 
@@ -97,49 +92,6 @@ class StatusTable:
 
     def _repr_html_(self) -> str:
         return page(self.status)
-
-
-class RunTable(Sequence["Record"]):
-    """The recorded runs, oldest first."""
-
-    def __init__(self, records: Sequence[Record]) -> None:
-        self._records = records
-
-    @overload
-    def __getitem__(self, index: int) -> Record: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Record]: ...
-    def __getitem__(self, index: int | slice) -> Record | Sequence[Record]:
-        return self._records[index]
-
-    def __len__(self) -> int:
-        return len(self._records)
-
-    def _rows(self) -> list[tuple[str, str, str, str]]:
-        return [
-            (
-                str(run.number),
-                run.name,
-                run.state,
-                _size(run),
-            )
-            for run in self._records
-        ]
-
-    def __repr__(self) -> str:
-        rows = self._rows()
-        if not rows:
-            return "no runs are recorded here"
-        widths = [max(len(row[column]) for row in rows) for column in range(4)]
-        lines = (
-            "  ".join(f"{text:<{width}}" for text, width in zip(row, widths, strict=True))
-            for row in rows
-        )
-        return "\n".join(line.rstrip() for line in lines)
-
-    def _repr_html_(self) -> str:
-        rows = "".join("<td>".join(["<tr>", *map(html.escape, row)]) for row in self._rows())
-        return f"<table><tr><th>run<th>name<th>state<th>{rows}</table>"
 
 
 DEFAULT_TAIL_LINES = 1000

@@ -212,7 +212,7 @@ def test_a_session_becomes_a_program_also_in_the_next_kernel(kernel, tmp_path):
     assert "# %% In [4], left out: worker:0 raised ZeroDivisionError: division by zero" in text
     assert kernel.run("%mw_export script").error.startswith("ClusterError: run 1 is a live session")
     kernel.restart(now=True)
-    assert "2 tasks, 1 attempt, 2 cells" in kernel.run("%mw_runs").value
+    assert "(2 cells)  2" in kernel.run("%mw_runs").value
     assert kernel.run("%mw_export live --file again.py --run 1").error is None
     assert (tmp_path / "again.py").read_text() == text
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mwmagic.magics.status import RunTable
 from mwmagic.record import RunDirectory, runs
+from mwmagic.words.table import RunTable
 
 
 @pytest.mark.parametrize(
@@ -26,8 +26,9 @@ def test_a_damaged_record_is_listed_with_the_others(tmp_path, data):
     RunDirectory.create(tmp_path, "damaged").paths.state.write_bytes(data)
     RunDirectory.create(tmp_path, "empty")
     table = RunTable(runs(tmp_path))
-    first, second, third = repr(table).splitlines()
-    assert first.split()[:4] == ["1", "whole", "finished", "2"]
+    head, first, second, third = repr(table).splitlines()
+    assert head.split() == ["run", "program", "began", "took", "state", "tasks"]
+    assert first.split() == ["1", "whole", "finished", "2"]
     assert second.split()[:2] == ["2", "damaged"]
     assert third.split()[:3] == ["3", "empty", "lost"]
     assert "damaged" in table._repr_html_()

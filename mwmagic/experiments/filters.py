@@ -1,0 +1,161 @@
+"""Filters such as ``units>=64 and state==finished``: parsed here, and never run as code."""
+
+from __future__ import annotations
+
+import re
+from difflib import get_close_matches
+from operator import eq, ge, gt, le, lt, ne
+from typing import TYPE_CHECKING, Any
+
+from mwmagic.errors import BadArguments
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+__all__ = ["Filter"]
+
+_TOKEN = re.compile(
+    r"""\s*(?:(?P<text>"[^"]*"|'[^']*')|(?P<sign><=|>=|==|!=|=|<|>|\(|\))|(?P<word>[^\s()<>=!"']+))"""
+)
+_SIGNS = {"=": eq, "==": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
+_VALUES = {"true": True, "false": False, "none": None}
+
+NESTING_LIMIT = 50
+"""How deep parentheses may be nested."""
+
+
+class Filter:
+    """A condition on the facts of a run.
+
+    Parameters
+    ----------
+    text : str
+        Comparisons of a name with a value, joined by ``and``, ``or``, ``not`` and parentheses.
+
+    Raises
+    ------
+    BadArguments
+        It is not of this form.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._tokens = _tokens(text)
+        self._at = self._depth = 0
+        self._names: set[str] = set()
+        self._check = self._either()
+        if self._at < len(self._tokens):
+            raise self._wrong(f"at {self._tokens[self._at][1]!r}")
+
+    def check_names(self, known: Collection[str]) -> None:
+        """Refuse names that no run has.
+
+        Raises
+        ------
+        BadArguments
+            It names something else.
+        """
+        for name in sorted(self._names - set(known)):
+            like = get_close_matches(name, known, 1)
+            hint = f"; did you mean {like[0]}?" if like else ""
+            names = ", ".join(sorted(known))
+            raise BadArguments(f"no run here has {name!r}: there are {names}{hint}")
+
+    def __call__(self, facts: Mapping[str, Any]) -> bool:
+        """Return whether a run is to be shown; a comparison with what it lacks is false."""
+        return self._check(facts)
+
+    def _wrong(self, where: str) -> BadArguments:
+        return BadArguments(
+            f"the filter {self._text!r} cannot be read {where}: write comparisons as "
+            "units>=64 and state==finished"
+        )
+
+    def _peek(self) -> tuple[str, str]:
+        return self._tokens[self._at] if self._at < len(self._tokens) else ("", "")
+
+    def _take(self, kind: str, *values: str) -> str | None:
+        """Return the next token if it is of a kind, and one of some values; and go past it."""
+        found, value = self._peek()
+        if found != kind or (values and value.lower() not in values):
+            return None
+        self._at += 1
+        return value
+
+    def _either(self) -> Callable[[Mapping[str, Any]], bool]:
+        sides = [self._both()]
+        while self._take("word", "or"):
+            sides.append(self._both())
+        return lambda facts: any(side(facts) for side in sides)
+
+    def _both(self) -> Callable[[Mapping[str, Any]], bool]:
+        sides = [self._one()]
+        while self._take("word", "and"):
+            sides.append(self._one())
+        return lambda facts: all(side(facts) for side in sides)
+
+    def _one(self) -> Callable[[Mapping[str, Any]], bool]:
+        self._depth += 1
+        if self._depth > NESTING_LIMIT:
+            raise self._wrong("because it is nested too deep")
+        try:
+            if self._take("word", "not"):
+                inner = self._one()
+                return lambda facts: not inner(facts)
+            if self._take("sign", "("):
+                inner = self._either()
+                if not self._take("sign", ")"):
+                    raise self._wrong("for want of a )")
+                return inner
+            return self._comparison()
+        finally:
+            self._depth -= 1
+
+    def _comparison(self) -> Callable[[Mapping[str, Any]], bool]:
+        name = self._take("word")
+        sign = self._take("sign", *_SIGNS) if name else None
+        value = self._value() if sign else None
+        if name is None or sign is None:
+            raise self._wrong(f"at {self._peek()[1]!r}" if self._peek()[1] else "to its end")
+        self._names.add(name)
+        compare = _SIGNS[sign]
+        return lambda facts: name in facts and _compared(compare, facts[name], value)
+
+    def _value(self) -> Any:  # noqa: ANN401 - any literal
+        kind, text = self._peek()
+        if kind not in ("word", "text"):
+            raise self._wrong(f"at {text!r}" if text else "to its end")
+        self._at += 1
+        return text[1:-1] if kind == "text" else _number(text)
+
+
+def _tokens(text: str) -> list[tuple[str, str]]:
+    found, at = [], 0
+    while text[at:].strip():
+        match = _TOKEN.match(text, at)
+        if match is None:
+            raise BadArguments(
+                f"the filter {text!r} cannot be read at {text[at:].strip()[:20]!r}: write "
+                "comparisons as units>=64 and state==finished"
+            )
+        at = match.end()
+        found.append((match.lastgroup or "", match[match.lastgroup or 0]))
+    return found
+
+
+def _number(text: str) -> Any:  # noqa: ANN401 - any literal
+    if text.lower() in _VALUES:
+        return _VALUES[text.lower()]
+    try:
+        return float(text) if "." in text or "e" in text.lower() else int(text)
+    except ValueError:
+        return text
+
+
+def _compared(compare: Callable[[Any, Any], Any], one: object, other: object) -> bool:
+    if isinstance(one, list | tuple):
+        one = str(list(one))
+    try:
+        return bool(compare(one, other))
+    except TypeError:  # a number and a text
+        return compare is ne

@@ -1,0 +1,170 @@
+"""The facts of recorded runs, read once from each record: what is compared, sorted and filtered."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from mwmagic.record.metrics import rises
+
+from .parameters import values
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from mwmagic.model.status import RunStatus
+    from mwmagic.record import Record
+
+__all__ = ["Facts", "best_first", "differing", "facts_of", "usual_metrics"]
+
+_USUAL = ("val_loss", "loss", "val_accuracy", "accuracy")
+"""The metrics that a table shows if nobody chooses: of each pair the one of the validation."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a table shows of a run.
+
+    Parameters
+    ----------
+    number : int
+        The run's.
+    name : str
+        That of its program.
+    state : str
+        One of `RunState`'s values.
+    started : float or None
+        When it began, in seconds since 1970.
+    seconds : float or None
+        How long it took, or has taken when its record was last written.
+    tasks, hosts, attempts : int
+        How many.
+    cause : str
+        The symptom of its first failure, as `mwmagic.model.findings` names it; empty without one.
+    parameters : dict of str to object
+        Its program's parameters, as they were. Those that nobody knows without running it lack.
+    last, best : dict of str to float
+        Its metrics: the last value of each and the best, judged by the metric's name.
+    """
+
+    number: int
+    name: str
+    state: str
+    started: float | None = None
+    seconds: float | None = None
+    tasks: int = 0
+    hosts: int = 1
+    attempts: int = 0
+    cause: str = ""
+    parameters: dict[str, Any] = field(default_factory=dict)
+    last: dict[str, float] = field(default_factory=dict)
+    best: dict[str, float] = field(default_factory=dict)
+
+    def values(self) -> dict[str, Any]:
+        """Return all facts by the names that filters and columns have; metrics as the best."""
+        own = {"run": self.number, "program": self.name, "state": self.state, "tasks": self.tasks}
+        own |= {"began": self.started, "took": self.seconds, "hosts": self.hosts}
+        own |= {"attempts": self.attempts, "cause": self.cause}
+        short: dict[str, Any] = {}
+        for name, value in self.parameters.items():
+            short.setdefault(name.rpartition(".")[2], value)
+        return {**short, **self.parameters, **self.best, **own}
+
+
+def facts_of(record: Record) -> Facts:
+    """Read a record's facts; what is damaged or missing lacks."""
+    info = record.info
+    status = record.status
+    started, ended = (_real(info.get(name)) for name in ("started", "ended"))
+    seconds = ended - started if ended is not None and started is not None else None
+    if seconds is None:
+        durations = info.get("durations")
+        seconds = _real(durations.get("total")) if isinstance(durations, dict) else None
+    last, best = _metrics(info.get("metrics"))
+    return Facts(
+        number=record.number,
+        name=record.name,
+        state=status.state.value,
+        started=started,
+        seconds=seconds,
+        tasks=len(record.tasks),
+        hosts=max(len(status.hosts), 1),
+        attempts=record.attempts,
+        cause=_cause(status),
+        parameters=_parameters(record, info),
+        last=last,
+        best=best,
+    )
+
+
+def _cause(status: RunStatus) -> str:
+    return status.cause.symptom.value if status.cause else ""
+
+
+def _real(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(value)
+
+
+def _metrics(known: object) -> tuple[dict[str, float], dict[str, float]]:
+    """Return the last and the best values of the first task that has each metric."""
+    last: dict[str, float] = {}
+    best: dict[str, float] = {}
+    for metrics in known.values() if isinstance(known, dict) else ():
+        for name, reaches in metrics.items() if isinstance(metrics, dict) else ():
+            for into, key in ((last, "last"), (best, "best")):
+                reached = reaches.get(key) if isinstance(reaches, dict) else None
+                value = _real(reached.get("value")) if isinstance(reached, dict) else None
+                if value is not None:
+                    into.setdefault(name, value)
+    return last, best
+
+
+def _parameters(record: Record, info: Mapping[str, Any]) -> dict[str, Any]:
+    """Read the parameters from the recorded code, arguments and variables.
+
+    A variable that the launching process had, and that was not given, is known by its name alone:
+    the record keeps no values of those, and so such a parameter lacks.
+    """
+    for launch in record.launches:
+        source, args, given = (launch.get(name) for name in ("source", "args", "given"))
+        if not isinstance(source, str) or "/" in source:
+            continue
+        try:
+            text = (record.path / source).read_bytes().decode("utf-8", "surrogateescape")
+            args = [str(one) for one in args] if isinstance(args, list) else []
+            given = given if isinstance(given, dict) else {}
+            names = info.get("env")
+            hidden = set(names if isinstance(names, list) else ()) - set(given)
+            return values(text, args, given, hidden)
+        except (OSError, SyntaxError):
+            return {}
+    return {}
+
+
+def differing(runs: Sequence[Facts]) -> tuple[list[str], dict[str, Any]]:
+    """Return the parameters that differ between runs, and those that are the same in all."""
+    found: dict[str, list[Any]] = {}
+    for run in runs:
+        for name, value in run.parameters.items():
+            found.setdefault(name, []).append(value)
+    other = [name for name, seen in found.items() if any(one != seen[0] for one in seen)]
+    same = {name: seen[0] for name, seen in found.items() if name not in other}
+    return other, same
+
+
+def usual_metrics(runs: Iterable[Facts]) -> list[str]:
+    """Return the metrics to show if none are chosen: a loss and an accuracy, where there are."""
+    there = {name for run in runs for name in run.best}
+    chosen = [one for one in _USUAL if one in there]
+    loss = [one for one in chosen if "loss" in one][:1]
+    accuracy = [one for one in chosen if "accuracy" in one][:1]
+    return loss + accuracy or sorted(there)[:1]
+
+
+def best_first(runs: Iterable[Facts], metric: str) -> list[Facts]:
+    """Return runs by the best value of a metric; those without it come last."""
+    sign = -1 if rises(metric) else 1
+    return sorted(runs, key=lambda run: sign * run.best.get(metric, sign * math.inf))

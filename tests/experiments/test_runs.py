@@ -1,0 +1,165 @@
+"""The table of runs: what differs, what is best, and what a filter chooses."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import pytest
+
+from mwmagic.cli import main
+from mwmagic.errors import BadArguments
+from mwmagic.experiments.filters import Filter
+from mwmagic.experiments.runs import best_first, differing, facts_of, usual_metrics
+from mwmagic.record import RunDirectory, runs
+from mwmagic.words.table import RunTable
+
+PROGRAM = "units = {units}\nlr = 0.1\nopt = {{'decay': 0.5}}\nbatch = int(os.getenv('BATCH', 8))\n"
+
+
+def reached(value):
+    return {"value": value, "attempt": 1, "epoch": 1, "step": 1}
+
+
+def record(folder, units=64, *, state="finished", args=(), env=(), given=(), **metrics):
+    """Write the record of a run."""
+    run = RunDirectory.create(folder, "main")
+    (run.paths.root / "main.py").write_text(PROGRAM.format(units=units))
+    launch = {"script": "main.py", "source": "main.py", "args": list(args), "given": dict(given)}
+    known = {name: {"last": reached(last), "best": reached(best)}
+             for name, (last, best) in metrics.items()}  # fmt: skip
+    run.write(
+        {
+            "state": state,
+            "started": 1e9,
+            "ended": 1e9 + (units if isinstance(units, int) else 1),
+            "tasks": {"worker:0": {}, "worker:1": {}},
+            "launches": {"worker:0": launch, "worker:1": launch},
+            "env": [*env],
+            "metrics": {"worker:0": known, "worker:1": {}},
+        }
+    )
+    run.flush()
+
+
+@pytest.fixture
+def three(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    record(tmp_path, 64, val_loss=(0.31, 0.3), loss=(0.2, 0.2), accuracy=(0.9, 0.9))
+    record(tmp_path, 128, val_loss=(0.27, 0.27), loss=(0.1, 0.1), accuracy=(0.95, 0.95))
+    record(tmp_path, 32, state="stopped")
+    return tmp_path
+
+
+def test_the_facts_of_a_record(three):
+    first = facts_of(runs(three)[0])
+    assert (first.number, first.name, first.state, first.seconds) == (1, "main", "finished", 64.0)
+    assert first.parameters == {"units": 64, "lr": 0.1, "opt.decay": 0.5, "BATCH": 8}
+    assert (first.last["val_loss"], first.best["val_loss"]) == (0.31, 0.3)
+
+
+def test_a_variable_that_was_not_given_is_not_guessed(tmp_path):
+    record(tmp_path, env=["BATCH"])
+    record(tmp_path, env=["BATCH"], given={"BATCH": "16"})
+    hidden, given = map(facts_of, runs(tmp_path))
+    assert "BATCH" not in hidden.parameters
+    assert given.parameters["BATCH"] == 16
+
+
+def test_only_what_differs_has_a_column(three):
+    facts = [facts_of(one) for one in runs(three)]
+    other, same = differing(facts)
+    assert (other, same) == (["units"], {"lr": 0.1, "opt.decay": 0.5, "BATCH": 8})
+    assert usual_metrics(facts) == ["val_loss", "accuracy"]
+    assert [one.number for one in best_first(facts, "val_loss")] == [2, 1, 3]
+    assert [one.number for one in best_first(facts, "accuracy")] == [2, 1, 3]
+
+
+def test_the_table_shows_what_a_reader_asks_first(three):
+    lines = repr(RunTable(runs(three))).splitlines()
+    assert lines[0].split() == [
+        *("run", "program", "began", "took", "state", "tasks", "units", "val_loss", "accuracy")
+    ]
+    assert lines[1].split()[-6:] == ["2", "64", "0.31", "(best", "0.3)", "0.9"]
+    assert lines[3].split()[-3:] == ["stopped", "2", "32"]
+    assert lines[4] == "the same in all: lr=0.1, opt.decay=0.5, BATCH=8"
+    page = RunTable(runs(three))._repr_html_()
+    assert "<th>units<th>val_loss" in page
+    assert "<caption>the same in all: lr=0.1" in page
+
+
+def test_nothing_in_a_page_is_markup(tmp_path):
+    record(tmp_path, units="'<img src=x>'")
+    record(tmp_path, units="'<b>'")
+    page = RunTable(runs(tmp_path))._repr_html_()
+    assert "<img" not in page
+    assert "&lt;b&gt;" in page
+
+
+def numbers(table):
+    return [one.number for one in table]
+
+
+def test_runs_are_chosen_and_sorted(three):
+    every = runs(three)
+    assert numbers(RunTable(every, where="units>=64 and state==finished")) == [1, 2]
+    assert numbers(RunTable(every, where="not (units<64 or val_loss<0.3)")) == [1]
+    assert numbers(RunTable(every, where="opt.decay==0.5 and decay=0.5", last=2)) == [2, 3]
+    assert numbers(RunTable(every, sort="units")) == [3, 1, 2]
+    assert numbers(RunTable(every, sort="took", reverse=True)) == [2, 1, 3]
+    assert numbers(RunTable(every, sort="val_loss")) == [2, 1, 3], "those without it come last"
+    assert numbers(RunTable(every, best="accuracy")) == [2, 1, 3]
+    assert repr(RunTable(every, where="units>1000")) == "no run here is as the filter asks"
+    assert RunTable(every, where="units>1").metrics == ["val_loss", "accuracy"]
+    assert RunTable(every, metrics=["loss"]).metrics == ["loss"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"where": "unit>1"}, "no run here has 'unit': there are .*; did you mean units?"),
+        ({"where": "units>"}, "cannot be read to its end: write comparisons as"),
+        ({"where": "units"}, "cannot be read to its end"),
+        ({"where": "(units>1"}, r"for want of a \)"),
+        ({"where": "units>1 units<2"}, "cannot be read at 'units'"),
+        ({"where": "units>'1"}, 'cannot be read at "\'1"'),
+        ({"where": "(" * 99}, "nested too deep"),
+        ({"sort": "lerning"}, "no run here has 'lerning': there are "),
+        ({"best": "f1"}, "no run here has 'f1'"),
+        ({"metrics": ["f1"]}, "no run here has 'f1'"),
+        ({"best": "loss", "sort": "units"}, "a table has one order: leave out --sort or --best"),
+    ],
+)
+def test_what_cannot_be_shown_is_one_clear_error(three, options, said):
+    with pytest.raises(BadArguments, match=said):
+        RunTable(runs(three), **options)
+
+
+def test_a_filter_compares_what_can_be_compared():
+    assert Filter("name=='a b' or n!=1")({"name": "a b"})
+    assert not Filter("n<text")({"n": 1})
+    assert Filter("n!=text")({"n": 1})
+    assert not Filter("n!=text")({}), "what a run lacks is not compared"
+    assert Filter("flag==true and x==none and y==1e-3")({"flag": True, "x": None, "y": 0.001})
+    assert Filter("sizes=='[1, 2]'")({"sizes": [1, 2]})
+
+
+def test_a_shell_prints_the_table_for_people_and_for_programs(three, capsys):
+    assert main(["runs", "--best", "val_loss", "--last", "2"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:3]] == ["2", "3"]
+    assert main(["runs", "--json", "--where", "units==64"]) == 0
+    [one] = json.loads(capsys.readouterr().out)
+    assert (one["number"], one["parameters"]["units"]) == (1, 64)
+    assert one["best"] == {"val_loss": 0.3, "loss": 0.2, "accuracy": 0.9}
+    assert main(["runs", "--csv"]) == 0
+    rows = list(csv.DictReader(capsys.readouterr().out.splitlines()))
+    assert [row["units"] for row in rows] == ["64", "128", "32"]
+    assert [row["best val_loss"] for row in rows] == ["0.3", "0.27", ""]
+    assert main(["runs", "--where", "unit==64"]) == 2
+    assert "did you mean units?" in capsys.readouterr().err
+
+
+def test_a_folder_without_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["runs", "--where", "units>1", "--sort", "x"]) == 0
+    assert capsys.readouterr().out == "no runs are recorded here\n"
