@@ -46,6 +46,14 @@ def reserve(path: Path, size: int) -> None:
         os.close(descriptor)
 
 
+def fill(reserved: Path, path: Path, data: bytes) -> None:
+    """Replace a file by one that took up space for this: no other process can take it meanwhile."""
+    with reserved.open("r+b") as file:
+        file.write(data)
+        file.truncate()
+    reserved.replace(path)
+
+
 def save_new(path: Path, data: bytes) -> None:
     """Write a new file that is not read before this has returned; `replace` takes longer."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)

@@ -8,13 +8,13 @@ import os
 import threading
 import time
 import traceback
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from shutil import rmtree
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from mwmagic.model.values import finite
 
-from .files import keep_from_git, make_private, replace, reserve, save_new
+from .files import fill, keep_from_git, make_private, replace, reserve, save_new
 from .metrics import metric_line
 from .paths import RunPaths, lock_file, runs_folder
 from .provenance import TEXT_BYTES, beside, digest
@@ -38,7 +38,7 @@ STATE_SECONDS = 0.25
 """The minimum time between two writes of a run's state."""
 
 RESERVE_BYTES = 2**16
-"""Space that is kept for the last state, besides twice the size of the first."""
+"""Space that is kept for the last events, and as much for the last state."""
 
 FLUSH_SECONDS = 5.0
 """How long the supervisor waits for the last state to be written."""
@@ -61,7 +61,7 @@ class RunDirectory:
         self.number = number
         self.trouble: str | None = None
         self._state = Latest(self._write_state, STATE_SECONDS)
-        self._reserved = False
+        self._reserved = self._over = False
         self._hashes: dict[str, str] = {}
         self._room = TEXT_BYTES
         self._sources: dict[int, str] = {}
@@ -127,10 +127,11 @@ class RunDirectory:
         self._state.put(state)
 
     def end(self) -> None:
-        """Give what ends the record the space that was kept for it."""
-        self._reserved = True
-        with self._writing():
-            self.paths.reserve.unlink(missing_ok=True)
+        """Give the last events the space that was kept for them."""
+        self._reserved = self._over = True
+        with self._writing(), suppress(FileNotFoundError):
+            size = self.paths.reserve.stat().st_size
+            os.truncate(self.paths.reserve, max(size - RESERVE_BYTES, 0))
 
     def flush(self) -> None:
         """Save the cells, and wait until the latest state is written."""
@@ -141,10 +142,13 @@ class RunDirectory:
     def _write_state(self, state: dict[str, Any]) -> None:
         with self._writing():
             text = _json({"format": FORMAT_VERSION, **state})
+            if self._over and self.paths.reserve.exists():
+                fill(self.paths.reserve, self.paths.state, text.encode() + b"\n")
+                return
             replace(self.paths.state, text.encode() + b"\n")
             if not self._reserved:
                 self._reserved = True
-                reserve(self.paths.reserve, RESERVE_BYTES + 2 * len(text))
+                reserve(self.paths.reserve, 2 * (RESERVE_BYTES + len(text)))
 
     def save_stacks(self, found: Examination) -> None:
         """Save where each task is."""

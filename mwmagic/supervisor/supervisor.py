@@ -297,7 +297,10 @@ class Supervisor:
         began, self._told_stage = time.monotonic(), self._stage
         news = self.snapshot()
         if self.run is not None:
+            known = self.run.directory.trouble
             self.run.write(news["run"])
+            if self.run.directory.trouble != known:  # no other news would say so
+                news = self.snapshot()
         self._server.broadcast({"type": "snapshot", **news})
         self._told_at = time.monotonic()
         self._told_seconds = self._told_at - began

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from contextlib import suppress
 
 import pytest
@@ -89,8 +90,9 @@ def test_a_parent_that_is_dead_already(speak):
 
 @pytest.mark.slow
 def test_silence(speak):
-    agent = speak(silence=0.3)
+    agent = speak(silence=600)
     pids = family(agent)
+    agent.say("ping", n=0, until=time.monotonic() + 0.3)
     agent.child.wait(10)
     assert gone(pids)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
@@ -309,3 +310,31 @@ def whole(path):
     lines = path.read_bytes().split(b"\n") if path.exists() else [b""]
     for line in lines[:-1]:
         json.loads(line)
+
+
+def full(*_):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_the_last_state_is_written_where_space_was_kept_for_it(tmp_path, monkeypatch):
+    directory = RunDirectory.create(tmp_path, "main")
+    directory.write({"state": "running", "more": "x" * 9000})
+    directory.flush()
+    kept = directory.paths.reserve.stat().st_size
+    monkeypatch.setattr("mwmagic.record.writer.replace", full)
+    directory.end()
+    assert 0 < directory.paths.reserve.stat().st_size < kept
+    directory.write({"state": "finished"})
+    directory.flush()
+    assert json.loads(directory.paths.state.read_text())["state"] == "finished"
+    assert not directory.paths.reserve.exists()
+    assert directory.trouble is None
+
+
+def test_a_run_that_ends_at_once_keeps_no_space(tmp_path):
+    directory = RunDirectory.create(tmp_path, "main")
+    directory.end()
+    directory.write({"state": "finished"})
+    directory.flush()
+    assert directory.trouble is None
+    assert not directory.paths.reserve.exists()

@@ -253,6 +253,25 @@ def test_a_full_disk_costs_the_log_of_another_machine_and_not_its_agent(tmp_path
         assert machine.agents
 
 
+def test_a_last_state_that_cannot_be_written_is_in_the_last_news(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError("no space left")
+
+    go = asyncio.Event()
+
+    async def train(worker):
+        await go.wait()
+
+    @on(tmp_path, machines_of("a"), train, tasks=1, restarts=0)
+    async def _(client):
+        await client.launch()
+        monkeypatch.setattr("mwmagic.record.writer.replace", full)
+        monkeypatch.setattr("mwmagic.record.writer.fill", full)
+        go.set()
+        run = await client.state("finished")
+        assert run["trouble"] == "no space left"
+
+
 @pytest.mark.slow
 def test_a_machine_that_cannot_be_reached_lets_go_before_it_is_replaced(tmp_path, monkeypatch):
     monkeypatch.setattr(channel, "OVERDUE_SECONDS", 0.0)
