@@ -1,4 +1,5 @@
-# Two commands do everything on a fresh machine with Python 3.10+, make and git:
+# Three commands do everything on a fresh machine with Python 3.10+, make and git:
+#   make quick   installs what needs no TensorFlow into .venv-quick, and tests that
 #   make demo    installs into .venv and trains with two workers
 #   make test    installs into .venv and passes all the tests
 
@@ -20,10 +21,16 @@ PACKAGES = chromium:chromium iproute2:ip munge:munged openssh-client:ssh openssh
 # processes would compile what it imports.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test check lint unit others colab ray nightly next gpu docs words lab clean
+.PHONY: demo quick test check fix lint unit others colab ray nightly next gpu docs words lab clean
 
 demo: .venv/demo
 	.venv/bin/mwmagic demo
+
+# The rooms without processes, which need no TensorFlow: a first look at the project.
+QUICK = $(addprefix tests/,model gang cells logs record words diagnosis test_rooms.py test_public.py)
+quick: FILES = 2
+quick: .venv-quick/test
+	.venv-quick/bin/$(PYTEST) -m "not slow" $(QUICK)
 
 test:
 	+$(MAKE) --jobs packages .torch/tried .venv/test
@@ -38,6 +45,12 @@ others:
 # Style, types and the fast tests: for after each edit.
 check: lint
 	.venv/bin/$(PYTEST) -m "not slow"
+
+# Formats, corrects what ruff can correct, and writes what is generated from the code.
+fix: .venv/test
+	.venv/bin/ruff check --fix-only --exit-zero .
+	.venv/bin/ruff format .
+	+$(MAKE) docs words
 
 lint: .venv/test
 	.venv/bin/ruff check .
@@ -112,6 +125,12 @@ lab: .venv/demo
 	$(INSTALL)
 	touch .venv/demo $@
 
+.venv-quick/test: WANTED = --editable . hypothesis numpy pytest pytest-timeout pytest-xdist tqdm
+.venv-quick/test: .venv/bin/uv pyproject.toml
+	$(PYTHON) -m venv .venv-quick
+	$(INSTALL)
+	touch $@
+
 .venv-colab/test: WANTED = --constraint tests/colab/constraints.txt --editable ".[tensorflow,demo]" \
 	hypothesis nbval pytest pytest-timeout pytest-xdist
 .venv-colab/test: .venv/bin/uv tests/colab/constraints.txt pyproject.toml
@@ -165,4 +184,4 @@ packages:
 	  (echo "the tests need$$missing: install and try again" && exit 1)
 
 clean:
-	rm -rf .venv .venv-colab .venv-ray .venv-next .venv-newest .venv-gpu .torch mwmagic-demo
+	rm -rf .venv .venv-quick .venv-colab .venv-ray .venv-next .venv-newest .venv-gpu .torch mwmagic-demo
