@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING
 
 from mwmagic.model.live import PROGRAM_CELL
 
@@ -38,7 +38,7 @@ from .events import (
 from .recovery import Recovery
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from .events import BoundBy, End
 
@@ -148,10 +148,29 @@ class Cells:
             one for one in self._tasks if self._busy.get(one, self.current) != self.current
         )
 
-    def handle(self, event: CellEvent) -> list[CellAction]:
+    def handle(self, event: CellEvent) -> list[CellAction]:  # noqa: C901, PLR0911 - a case an event
         """Take an event, and return what is to be done about it, in order."""
-        take = self._TAKE[type(event)]
-        return take(self, event)
+        match event:
+            case Ready():
+                return self._take_ready(event)
+            case Submit():
+                return self._take_submit(event)
+            case Answered():
+                return self._take_answered(event)
+            case Elapsed():
+                return self._take_elapsed(event)
+            case Found():
+                return self._take_found(event)
+            case Bound():
+                return self._take_bound(event)
+            case Arrived():
+                return self._take_arrived(event)
+            case Interrupt():
+                return self._take_interrupt(event)
+            case Rejoined() | Compared() | Aligned() | Unable():
+                return self._take_rejoined(event)
+            case Gone():
+                return self._take_gone(event)
 
     def _take_ready(self, event: Ready) -> list[CellAction]:
         self._ready.add(event.task)
@@ -363,20 +382,3 @@ class Cells:
         partial = absent and not absent.issuperset(self._partners)
         timer = self._look(self._current, PATIENCE_SECONDS) if partial else []
         return [*(Tell(task, submit.cell) for task in submit.tasks), *timer]
-
-    # A table, as `singledispatchmethod` makes a function for each call.
-    _TAKE: ClassVar[dict[type, Callable[[Cells, Any], list[CellAction]]]] = {
-        Ready: _take_ready,
-        Submit: _take_submit,
-        Answered: _take_answered,
-        Elapsed: _take_elapsed,
-        Found: _take_found,
-        Bound: _take_bound,
-        Arrived: _take_arrived,
-        Interrupt: _take_interrupt,
-        Rejoined: _take_rejoined,
-        Compared: _take_rejoined,
-        Aligned: _take_rejoined,
-        Unable: _take_rejoined,
-        Gone: _take_gone,
-    }

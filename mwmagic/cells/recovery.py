@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import singledispatchmethod
 from typing import TYPE_CHECKING
 
 from .events import (
@@ -143,33 +142,21 @@ class Recovery:
         """End it, since some task does not answer or could not carry out its order."""
         return self._end("failed")
 
-    @singledispatchmethod
     def handle(self, event: Rejoined | Compared | Aligned | Unable) -> list[CellAction]:
         """Take a task's answer, and return what is next."""
-        raise TypeError(event)
-
-    @handle.register
-    def _(self, event: Rejoined) -> list[CellAction]:
         self._left.discard(event.task)
-        if event.standing is not None:
-            self._standings[event.task] = event.standing
-        return [] if self._left else self._compare()
-
-    @handle.register
-    def _(self, event: Compared) -> list[CellAction]:
-        self._left.discard(event.task)
-        self._digests[event.task] = event.digest
-        return [] if self._left else self._align()
-
-    @handle.register
-    def _(self, event: Aligned) -> list[CellAction]:
-        self._left.discard(event.task)
-        return [] if self._left else self._end("aligned")
-
-    @handle.register
-    def _(self, event: Unable) -> list[CellAction]:
-        self._left.discard(event.task)
-        return self.give_up()
+        match event:
+            case Rejoined():
+                if event.standing is not None:
+                    self._standings[event.task] = event.standing
+                return [] if self._left else self._compare()
+            case Compared():
+                self._digests[event.task] = event.digest
+                return [] if self._left else self._align()
+            case Aligned():
+                return [] if self._left else self._end("aligned")
+            case Unable():
+                return self.give_up()
 
     def _compare(self) -> list[CellAction]:
         """Compare what may differ: nothing does where all stand alike and none was freed."""

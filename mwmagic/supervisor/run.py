@@ -1,4 +1,4 @@
-"""A live run: carries out the gang's actions, and feeds it with events."""
+"""A run that is going: carries out the gang's actions, and feeds it with events."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections import deque
 from dataclasses import replace
-from functools import singledispatchmethod
 from typing import TYPE_CHECKING, Any, Literal
 
 from mwmagic import gang as g
@@ -251,52 +250,43 @@ class LiveRun:
         for process in processes:
             self._exited(process, process.withdrawn(time.monotonic()))
 
-    @singledispatchmethod
     def _do(self, action: g.Action) -> None:
         """Carry out an action; `Rebind` is done before the others."""
+        match action:
+            case g.StartTask(task, attempt):
+                self._processes.start(task, attempt, self.programs[task])
+            case g.EndTask(task, grace):
+                self._end(self._processes.of(task), grace)
+            case g.EndAll(attempt, grace):
+                for process in self._processes:
+                    if process.state is not TaskState.ENDED and process.attempt == attempt:
+                        self._end(process, grace)
+            case g.SetTimer(due, seconds):
+                self._await_restart(due, seconds)
+                self._timers.set(due, seconds)
+            case g.CancelTimer(due):
+                self._timers.cancel(due)
+            case g.Ended():
+                self._end_run(action)
 
-    @_do.register
-    def _(self, action: g.StartTask) -> None:
-        self._processes.start(action.task, action.attempt, self.programs[action.task])
-
-    @_do.register
-    def _(self, action: g.EndTask) -> None:
-        process = self._processes.of(action.task)
-        if process is not None:
-            self._end(process, action.grace)
-
-    @_do.register
-    def _(self, action: g.EndAll) -> None:
-        for process in self._processes:
-            if process.state is not TaskState.ENDED and process.attempt == action.attempt:
-                self._end(process, action.grace)
-
-    def _end(self, process: TaskProcess, grace: float) -> None:
-        if process.finishing(time.monotonic()):
-            return  # the gang asks again
+    def _end(self, process: TaskProcess | None, grace: float) -> None:
+        if process is None or process.finishing(time.monotonic()):
+            return  # the gang asks again for one that finishes
         withdrawn = self._processes.end(process, grace)
         if withdrawn is not None:
             asyncio.get_running_loop().call_soon(self._exited, process, withdrawn)
 
-    @_do.register
-    def _(self, action: g.SetTimer) -> None:
-        if action.due == g.Backoff():
-            self._await_restart(action.seconds)
-        self._timers.set(action.due, action.seconds)
-
-    def _await_restart(self, seconds: float) -> None:
-        """Note why there is a wait before the next attempt."""
+    def _await_restart(self, due: g.Due, seconds: float) -> None:
+        """Note why there is a wait before the next attempt, if that is due."""
+        if due != g.Backoff():
+            return
         by: Literal["step", "time"] = "step" if self.gang.advance.stepwise else "time"
         self._delay = Delay(seconds, by) if seconds else None
         if self._delay is not None:
             self._note("delay", **self._delay.as_json())
 
-    @_do.register
-    def _(self, action: g.CancelTimer) -> None:
-        self._timers.cancel(action.due)
-
-    @_do.register
-    def _(self, action: g.Ended) -> None:
+    def _end_run(self, action: g.Ended) -> None:
+        """Note how the run ended."""
         self._timers.clear()
         self._account.learn()
         self._session.end()
@@ -340,26 +330,27 @@ class LiveRun:
             return
         if "trouble" in event:
             self.directory.trouble = event["trouble"]
-        if event["type"] == "output":
-            self._output(process, event)
-        elif event["type"] == "unwritten":
-            process.away = self._place.away(process.task)
-            process.unwritten(event)
-            self.directory.trouble = f"{process.paths.log}: {event['error']}"
-            self._changed()
-        elif event["type"] == "said":
-            self._said(process, event)
-        elif event["type"] == "started":
-            process.started(event)
-            self._note("started", task=str(process.task), pid=process.pid, warm=process.warm)
-            self._changed()
-        elif event["type"] == "exited":
-            bare = {**event, "report": None}
-            process.away = self._place.away(process.task)
-            end = self._guard.call("report", None, process.exited, event)
-            self._doubt(process, end or process.exited(bare))
-        elif event["type"] == "refused":
-            self._refused(process, event)
+        match event["type"]:
+            case "output":
+                self._output(process, event)
+            case "unwritten":
+                process.away = self._place.away(process.task)
+                process.unwritten(event)
+                self.directory.trouble = f"{process.paths.log}: {event['error']}"
+                self._changed()
+            case "said":
+                self._said(process, event)
+            case "started":
+                process.started(event)
+                self._note("started", task=str(process.task), pid=process.pid, warm=process.warm)
+                self._changed()
+            case "exited":
+                bare = {**event, "report": None}
+                process.away = self._place.away(process.task)
+                end = self._guard.call("report", None, process.exited, event)
+                self._doubt(process, end or process.exited(bare))
+            case "refused":
+                self._refused(process, event)
 
     def _refused(self, process: TaskProcess, event: Message) -> None:
         """Handle an agent's refusal of a command for a process."""

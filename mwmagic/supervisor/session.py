@@ -7,7 +7,7 @@ import time
 from collections import deque
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from mwmagic import cells as c
 from mwmagic.agent.wire import parsed
@@ -426,10 +426,35 @@ class LiveSession:
         if told:
             self._begin(told[0].cell, [action.task for action in told])
 
-    def _do(self, action: c.CellAction) -> None:
+    def _do(self, action: c.CellAction) -> None:  # noqa: C901, PLR0912 - a case an action
         """Carry out an action."""
-        do = self._DO[type(action)]
-        do(self, action)
+        match action:
+            case c.Signal():
+                self._do_signal(action)
+            case c.Await():
+                self._do_await(action)
+            case c.Examine():
+                self._do_examine(action)
+            case c.Waits():
+                self._do_waits(action)
+            case c.Abort():
+                self._do_abort(action)
+            case c.Meet():
+                self._do_meet(action)
+            case c.Rejoin():
+                self._do_rejoin(action)
+            case c.Compare():
+                self._do_compare(action)
+            case c.Align():
+                self._do_align(action)
+            case c.Freed():
+                self._do_freed(action)
+            case c.Recovered():
+                self._do_recovered(action)
+            case c.Done():
+                self._do_done(action)
+            case c.Refuse():
+                self._do_refuse(action)
 
     def _begin(self, number: int, tasks: Sequence[str]) -> None:
         """Have a cell begin on all its tasks; what else is to be done they need not wait for."""
@@ -569,20 +594,3 @@ class LiveSession:
         task = asyncio.create_task(coroutine)
         self._work.add(task)
         task.add_done_callback(self._work.discard)
-
-    # A table, as `singledispatchmethod` makes a function for each call.
-    _DO: ClassVar[dict[type, Callable[[LiveSession, Any], None]]] = {
-        c.Signal: _do_signal,
-        c.Await: _do_await,
-        c.Examine: _do_examine,
-        c.Waits: _do_waits,
-        c.Abort: _do_abort,
-        c.Meet: _do_meet,
-        c.Rejoin: _do_rejoin,
-        c.Compare: _do_compare,
-        c.Align: _do_align,
-        c.Freed: _do_freed,
-        c.Recovered: _do_recovered,
-        c.Done: _do_done,
-        c.Refuse: _do_refuse,
-    }
