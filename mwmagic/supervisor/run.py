@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from .process import TaskProcess
     from .program import TaskProgram
 
-__all__ = ["LiveRun"]
+__all__ = ["ActiveRun"]
 
 LINK_SECONDS = 30.0
 """For how long an interruption of a connection may have been over when tasks fail by it."""
@@ -57,7 +57,7 @@ WARNING_SECONDS = 300.0
 """How long before a job's limit it is told."""
 
 
-class LiveRun:
+class ActiveRun:
     """One execution of code on a cluster."""
 
     def __init__(

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from mwmagic.model.options import ClusterOptions
 
     from .place import Loss
-    from .run import LiveRun
+    from .run import ActiveRun
 
 __all__ = ["Supervisor"]
 
@@ -94,11 +94,11 @@ def _accept(draft: str, script: Path) -> None:
             Path(draft).replace(target)
 
 
-def _live_run() -> type[LiveRun]:
+def _active_run() -> type[ActiveRun]:
     """Return the class of runs, whose import takes long: no declaration waits for it."""
-    from .run import LiveRun
+    from .run import ActiveRun
 
-    return LiveRun
+    return ActiveRun
 
 
 class Supervisor:
@@ -106,7 +106,7 @@ class Supervisor:
 
     def __init__(self, start: Start, socket: Path, engine: Engine | None = None) -> None:
         self._own: dict[str, Any] = {}
-        self.run: LiveRun | None = None
+        self.run: ActiveRun | None = None
         self._place = Place(start, self._take, self._lost, self._changed, engine)
         self._fetches = Fetches(self._tell_soon)
         self._late: dict[int, list[Unknown]] = {}
@@ -163,7 +163,7 @@ class Supervisor:
             asyncio.get_running_loop().call_later(OWNER_SECONDS, self._begin_end)
         self._changed()
         self._tell()  # the client that declared the cluster waits for just this
-        _live_run()
+        _active_run()
 
     async def serve(self) -> None:
         """Serve until a client closes the cluster or its owner is gone."""
@@ -180,7 +180,7 @@ class Supervisor:
             await loop.run_in_executor(None, self.run.directory.flush)
         await self._server.close()
 
-    async def _end(self, run: LiveRun) -> None:
+    async def _end(self, run: ActiveRun) -> None:
         """Stop a run: with its grace, unless the owner vanished without a word."""
         if not self._hurried:
             run.stop(None, None)
@@ -189,7 +189,7 @@ class Supervisor:
         if not run.over:
             run.stop(None, 0.0)
 
-    async def _quiet(self, run: LiveRun) -> None:
+    async def _quiet(self, run: ActiveRun) -> None:
         """Wait until a run is over, or need not be waited for any longer."""
         while not run.over and not self._hurried:
             self._stirred.clear()
@@ -375,7 +375,7 @@ class Supervisor:
         options = self.options.updated(changes)
         self._place.adopt(replace(self._place.declared, options=options))
 
-    def _active(self) -> LiveRun:
+    def _active(self) -> ActiveRun:
         if self.run is None or self.run.over:
             raise NoRun("nothing is running on this cluster")
         return self.run
@@ -409,7 +409,7 @@ class Supervisor:
         found.late = self._late.setdefault(hash(code), found.late)
         return found
 
-    def _forming(self, own: dict[str, Any], *, keep: bool) -> LiveRun | None:
+    def _forming(self, own: dict[str, Any], *, keep: bool) -> ActiveRun | None:
         """Return the run that waits for tasks, if one does; `own` are a launch's options."""
         if self.run is not None and self.run.gang.state is RunState.FORMING:
             self._check_own(self.run, own)
@@ -427,7 +427,7 @@ class Supervisor:
             )
         return None
 
-    def _check_own(self, run: LiveRun, own: dict[str, Any]) -> None:
+    def _check_own(self, run: ActiveRun, own: dict[str, Any]) -> None:
         """Refuse options that a later launch of a run gives otherwise than the first did."""
         for name, value in own.items():
             first = getattr(run.options, name)
@@ -437,7 +437,7 @@ class Supervisor:
                     f"with {name} {first}; say {name} {value} in its first launch, or leave it out"
                 )
 
-    def _check_keep(self, run: LiveRun, *, keep: bool) -> None:
+    def _check_keep(self, run: ActiveRun, *, keep: bool) -> None:
         """Refuse a launch that keeps its process in a run that does not, or the reverse."""
         if keep != run.keep:
             raise ClusterError(
@@ -446,7 +446,7 @@ class Supervisor:
             )
 
     @contextmanager
-    def _recorded(self, run: LiveRun | None, script: str) -> Iterator[RunDirectory]:
+    def _recorded(self, run: ActiveRun | None, script: str) -> Iterator[RunDirectory]:
         """Yield a run's directory for its code, or a new one, which is removed on an error."""
         name = script.rpartition("/")[2].partition(".")[0]
         with _troubles("the run cannot be recorded"):
@@ -468,7 +468,7 @@ class Supervisor:
         """Begin a run with its first programs; `own` are the options that are not the cluster's."""
         start, first = replace(self._place.declared, options=options), next(iter(programs.values()))
         self._own = own
-        self.run = run = _live_run()(directory, self._place, start, self._changed, first)
+        self.run = run = _active_run()(directory, self._place, start, self._changed, first)
         run.launch(programs)
         run.write()  # while the processes start
         directory.flush()  # its owner may ask for a log as soon as it knows of the run
@@ -501,7 +501,7 @@ class Supervisor:
         self._begin(directory, options, self._own, programs)
 
     @staticmethod
-    def _start_again(run: LiveRun) -> None:
+    def _start_again(run: ActiveRun) -> None:
         if run.gang.stopping:
             raise RunActive(
                 f"run {run.directory.number} is being stopped; restart it when it is over"

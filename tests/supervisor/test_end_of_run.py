@@ -15,7 +15,7 @@ from mwmagic.record import Record, RunDirectory
 from mwmagic.supervisor import run as module
 from mwmagic.supervisor.place import Place
 from mwmagic.supervisor.program import TaskProgram
-from mwmagic.supervisor.run import LiveRun
+from mwmagic.supervisor.run import ActiveRun
 
 
 class Scene:
@@ -35,7 +35,7 @@ class Scene:
         await self.place.open()
         source = self.directory.save_source("main.py", None, "")
         program = TaskProgram(Launch("main.py", cwd="/"), source)
-        self.run = LiveRun(self.directory, self.place, self._start, self._changed, program)
+        self.run = ActiveRun(self.directory, self.place, self._start, self._changed, program)
         for task in self._start.options.members:
             self.run.launch({task: program})
         return self
