@@ -32,7 +32,7 @@ _FOLDER = os.path.dirname(os.path.realpath(__file__))  # noqa: PTH120 - `pathlib
 
 def preload() -> None:
     """Do what workers have in common in a process that they are forked from; see `preparation`."""
-    from . import exit, failure, preparation  # noqa: A004, F401 - two are for workers
+    from . import exit, failure, preparation, shown  # noqa: A004, F401 - most are for workers
 
     preparation.preload()
 
