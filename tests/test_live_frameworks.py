@@ -162,7 +162,7 @@ after = total()
 """
 
 
-def test_a_task_that_waits_for_a_program_which_raised_is_told_and_the_other_looked_into(
+def test_a_task_that_waits_for_a_program_which_raised_is_reported_and_the_other_looked_into(
     warm_pair, tmp_path
 ):
     run = warm_pair.run("main.py", source=KEPT, cwd=tmp_path, keep=True)

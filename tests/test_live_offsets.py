@@ -234,7 +234,7 @@ def test_wherever_a_step_is_cut_it_is_whole_or_undone(live, trained):
 @with_optimizers("adam")
 @pytest.mark.parametrize("lost", [False, True])
 @pytest.mark.usefixtures("trained")
-def test_what_one_task_has_of_a_step_all_get(live, lost):
+def test_all_tasks_get_what_one_knows_of_a_step(live, lost):
     _, recovered = run(live, f"late({lost})")
     assert recovered["outcome"] == "aligned"
     assert recovered["differed"] >= (20 if lost else 4), "moving statistics, or weights too"

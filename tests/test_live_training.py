@@ -49,7 +49,7 @@ context.Context.list_logical_devices = with_gpu
 """What makes collectives such that nothing ends them, as `mwmagic.cells.events.BoundBy` says."""
 
 
-def test_what_cannot_be_freed_is_told_once_and_the_session_is_reset(warm_pair):
+def test_what_cannot_be_freed_is_reported_once_and_the_session_is_reset(warm_pair):
     with warm_pair.live() as live:
         live.run(BUILD)
         fit = "round(model.fit(data, epochs=2, verbose=0).history['loss'][-1], 6)"

@@ -149,7 +149,7 @@ def test_a_name_in_use_is_refused(agent):
         ({"env": {"A=B": "c"}}, "illegal environment variable name"),
     ],
 )
-def test_what_cannot_be_started_is_an_exit(agent, fields, error):
+def test_a_process_that_cannot_be_started_counts_as_an_exit(agent, fields, error):
     agent.start("a", **fields)
     exited = agent.wait("exited", process="a")
     assert error in exited["error"]
@@ -301,7 +301,7 @@ def test_a_signal_reaches_the_main_process_only(agent):
         ('{"a": "' + "x" * 65536 + '"}', None),
     ],
 )
-def test_the_report_a_worker_leaves_is_told(agent, tmp_path, content, report):
+def test_the_report_a_worker_leaves_is_reported(agent, tmp_path, content, report):
     path = tmp_path / "report.json"
     agent.start("a", f"open({str(path)!r}, 'w').write({content!r})", report=str(path))
     assert agent.wait("exited", code=0)["report"] == report

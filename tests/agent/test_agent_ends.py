@@ -79,7 +79,7 @@ def test_exits_keep_their_order(agent, order):
         assert first["time"] < second["time"]
 
 
-def test_an_exit_is_told_when_it_happened_though_its_log_is_held(agent):
+def test_an_exit_is_reported_when_it_happened_though_its_log_is_held(agent):
     helper = """
     import os, time
     if not os.fork():
@@ -238,7 +238,7 @@ def test_many_end_at_once(agent):
     agent.until(lambda: len(agent.all("exited", signal=signal.SIGKILL)) == 32)
 
 
-def test_codes_and_signals_are_told(agent):
+def test_codes_and_signals_are_reported(agent):
     for name, how, expected in [
         ("a", "os._exit(0)", (0, None)),
         ("b", "os._exit(255)", (255, None)),

@@ -120,7 +120,7 @@ def test_other_commands_do_not_extend_a_lease(speak):
     agent.child.wait(10)
 
 
-def test_nobody_left_to_read(agent):
+def test_an_agent_without_a_reader_ends_with_its_workers(agent):
     pids = family(agent)
     agent.child.stdout.close()
     agent.child.wait(10)
@@ -162,7 +162,7 @@ def test_a_stopped_agent_loses_nothing(agent):
     agent.wait("pong")
 
 
-def test_orphans_of_nobody_end_with_the_agent(agent):
+def test_orphans_without_a_worker_end_with_the_agent(agent):
     agent.start(
         "a",
         """

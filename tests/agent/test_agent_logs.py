@@ -97,7 +97,7 @@ def test_credit_is_what_may_be_sent(agent):
     assert agent.printed("a") == b"y" * 999 + b"\n"  # at the end the rest comes without credit
 
 
-def test_what_is_behind_skips_ahead(agent):
+def test_a_reader_far_behind_skips_ahead(agent):
     agent.start(
         "a",
         """
@@ -244,7 +244,7 @@ def test_a_truncated_log_goes_on(agent):
     assert agent.log("a").read_bytes() == b"y\n"
 
 
-def test_a_full_disk_is_told_and_stops_nobody(agent):
+def test_a_full_disk_is_reported_and_stops_no_task(agent):
     agent.start("a", "for _ in range(100): print('x' * 10000)", log="/dev/full")
     exited = agent.wait("exited", code=0)
     assert "No space left on device" in exited["error"]

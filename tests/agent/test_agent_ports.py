@@ -101,7 +101,7 @@ def test_a_worker_listens_beside_the_placeholder_and_gets_every_connection(agent
         bind(port)
 
 
-def test_nobody_is_connected_to_a_placeholder(agent):
+def test_no_client_reaches_a_placeholder_of_a_port(agent):
     [port] = held(agent, 1, 1)
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port), 10)
@@ -129,7 +129,7 @@ def test_an_agent_that_listens_is_reached_and_known(agent, speak):
     assert reached(agent, number=11) == []
 
 
-def test_why_an_address_is_not_reached_is_told(agent):
+def test_why_an_address_is_not_reached_is_reported(agent):
     [port] = held(agent, 1, 1)
     targets = [f"localhost:{port}", "nowhere.invalid:1", "localhost:none", "[:1"]
     refused, *others = reached(agent, *([one, "w"] for one in targets))

@@ -86,7 +86,7 @@ def test_what_was_said_last_comes_before_the_exit(agent, start, end):
         assert agent.events.index(exited) > agent.events.index(agent.all("said", process=name)[-1])
 
 
-def test_what_was_printed_before_is_within_the_size_that_is_told(agent, start):
+def test_what_was_printed_before_is_within_the_size_that_is_reported(agent, start):
     start(
         "a",
         """
@@ -165,7 +165,7 @@ def test_a_stopped_agent_blocks_no_worker(agent, start):
     assert [int(data[:7]) for data in said(agent, "a")] == list(range(sent))
 
 
-def test_a_worker_is_told_packets(agent, start):
+def test_a_worker_receives_packets(agent, start):
     start("a", "while (data := line.recv(1 << 20)) != b'end': line.send(data[::-1][:100])")
     agent.say("tell", cell=0, processes=["a"], data="\xe9")
     agent.say("tell", cell=0, processes=["a"], data="\udcff")
@@ -243,7 +243,7 @@ def test_descriptors_sent_over_the_line_go_nowhere(agent, start):
     eventually(lambda: len(descriptors(agent.pid)) <= before)
 
 
-def test_nobody_else_inherits_a_line(agent, start):
+def test_no_other_process_inherits_a_line(agent, start):
     code = """
 import subprocess
 sockets = lambda: [one for one in os.listdir("/proc/self/fd") if one.isdigit() and

@@ -34,7 +34,7 @@ def looked(agent, number=1):
     return agent.wait("looked", id=number)["machine"]
 
 
-def test_a_machine_is_told_as_it_is(speak, monkeypatch, tool):
+def test_a_machine_is_reported_as_it_is(speak, monkeypatch, tool):
     tool("print('0, NVIDIA H100 80GB HBM3, 81559 MiB')\nprint('1, NVIDIA GB10, [N/A]')")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
     agent = speak()
@@ -96,7 +96,7 @@ def test_a_group_with_a_limit_tells_what_it_uses_itself(tmp_path, monkeypatch, n
         ("import os; os.abort()", "nvidia-smi exits with -6"),
     ],
 )
-def test_why_there_are_no_gpus_is_told(speak, tool, code, why):
+def test_why_there_are_no_gpus_is_reported(speak, tool, code, why):
     tool(code)
     machine = looked(speak())
     assert machine["gpus"] == []

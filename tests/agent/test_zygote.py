@@ -124,7 +124,7 @@ def test_one_that_cannot_get_warm_is_cold(agent, bootstrap, name, fields, error)
 
 
 @pytest.mark.parametrize("content", ["1/0", "(", None])
-def test_a_bootstrap_that_cannot_be_loaded_is_told(agent, tmp_path, content):
+def test_a_bootstrap_that_cannot_be_loaded_is_reported(agent, tmp_path, content):
     path = tmp_path / "broken.py"
     if content:
         path.write_text(content)
@@ -133,7 +133,7 @@ def test_a_bootstrap_that_cannot_be_loaded_is_told(agent, tmp_path, content):
     assert any(kind in error for kind in ("ZeroDivision", "SyntaxError", "FileNotFound"))
 
 
-def test_a_killed_zygote_takes_nobody_along(agent, bootstrap):
+def test_workers_survive_their_killed_zygote(agent, bootstrap):
     warm(agent, bootstrap, "json")
     pid = agent.wait("warmed")["pid"]
     launch(agent, bootstrap, "a", "import sys; print('up', flush=True)\nwhile True: pass")
@@ -288,7 +288,7 @@ def test_a_zygote_ends_with_its_agent(speak, bootstrap):
     assert not agents[0].all("cooled")
 
 
-def test_warming_twice_is_told_twice_and_done_once(agent, bootstrap):
+def test_warming_twice_is_reported_twice_and_done_once(agent, bootstrap):
     warm(agent, bootstrap, "json")
     warm(agent, bootstrap, "json")
     first = agent.wait("warmed")

@@ -238,7 +238,7 @@ def test_a_slip_ends_no_run(notebook):
 
 
 @both
-def test_what_a_worker_prints_is_no_formula(notebook):
+def test_output_of_workers_is_not_typeset_as_a_formula(notebook):
     formula = "from IPython.display import HTML\nHTML('$x$')"
     notebook.write(formula, cells.declare(), cells.SLEEPING).open().run()
     formulas = notebook.page.locator("mjx-container")
@@ -562,7 +562,7 @@ def told(chart, what):
     return chart.locator(".mw-plot").get_attribute(f"aria-{what}") or ""
 
 
-def test_the_keys_tell_a_charts_values(notebook):
+def test_keys_read_out_the_values_of_a_chart(notebook):
     notebook.write(cells.declare(), cells.EPOCHS).open().run()
     chart = notebook.board.locator("figure").first
     eventually(lambda: told(chart, "label").count("step 30: ") == 2, lambda: told(chart, "label"))

@@ -244,11 +244,11 @@ def test_where_the_first_stands_after_a_step_its_means_are_those_of_all():
     assert last == [Align(task, 1, "worker:1", 7, ("w", "m"), ()) for task in TWO]
 
 
-def test_torn_everywhere_is_said():
+def test_a_state_torn_on_every_task_is_reported():
     assert recovering(TORN_8, TORN_8)[1] == [Recovered(1, "torn", None), Done(1)]
 
 
-def test_part_of_a_step_is_said():
+def test_a_partial_step_is_reported():
     cut = Standing(begun=8, done=8, before=7, entered=5, left=4, usual=2)
     cells, _ = recovering(cut, cut)
     for task in TWO:
@@ -259,7 +259,7 @@ def test_part_of_a_step_is_said():
     )
 
 
-def test_a_recovery_that_fails_is_told_and_what_hangs_in_it_is_stuck():
+def test_a_recovery_that_fails_is_reported_and_what_hangs_in_it_is_stuck():
     cells, _ = recovering(DONE_8, IN_8)
     assert kinds(cells.handle(Unable("worker:0", 1))) == [Recovered, Done]
     assert cells.stuck == ("worker:1",)

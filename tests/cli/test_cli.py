@@ -69,7 +69,7 @@ def test_a_run_takes_what_its_engine_needs_before_the_script(script):
 
 
 @pytest.mark.slow
-def test_what_goes_otherwise_than_meant_is_said_at_the_end(script, capsys):
+def test_surprises_are_reported_at_the_end(script, capsys):
     script("print('Enabled NCCL communication but no GPUs detected/specified')")
     assert main(["run", "-n", "2", "main.py"]) == 0
     assert re.search(r"mwmagic: worker:0, worker:1: NCCL .* Try: .*RING", capsys.readouterr().err)
@@ -401,7 +401,7 @@ if not done.exists():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shown", [[], ["--dashboard"]])
-def test_a_failure_that_a_run_survives_is_said_with_what_follows(script, shown):
+def test_a_failure_that_a_run_survives_is_reported_with_what_follows(script, shown):
     script(RESUMES)
     command = [*COMMAND, "run", "-n", "1", "--restarts", "2", *shown, "main.py"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -528,7 +528,7 @@ def test_the_end_of_one_cluster_wakes_no_other(asleep, capsys):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("args", [["ps"], ["stop"], ["stop", "mine"]])
-def test_a_cluster_of_another_version_is_told_with_its_process(capsys, monkeypatch, args):
+def test_a_cluster_of_another_version_is_reported_with_its_process(capsys, monkeypatch, args):
     with Cluster(1, warm=False, name="mine") as mine:
         monkeypatch.setattr("mwmagic.client.connection.VERSION", VERSION + 1)
         assert main(args) == 2

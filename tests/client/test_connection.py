@@ -186,7 +186,7 @@ def test_a_supervisor_that_breaks_shows_its_last_words(tmp_path, nothing_survive
     assert not list(sockets.directory().iterdir())
 
 
-def test_an_interpreter_that_does_not_start_is_told(tmp_path, monkeypatch, nothing_survives):
+def test_an_interpreter_that_does_not_start_is_reported(tmp_path, monkeypatch, nothing_survives):
     monkeypatch.setattr(sys, "executable", "/bin/false")
     big = start(tmp_path, env={"X": "x" * 200_000})
     with pytest.raises(SupervisorError, match="did not start"):
@@ -228,7 +228,7 @@ def test_a_supervisor_that_cannot_be_reached_is_ended(tmp_path, monkeypatch, not
 
 
 @pytest.mark.slow
-def test_files_named_like_standard_modules_harm_nobody(cluster, tmp_path):
+def test_files_named_like_standard_modules_do_no_harm(cluster, tmp_path):
     for name in ("json", "asyncio", "signal", "random", "psutil", "socket", "types", "mwmagic"):
         (tmp_path / f"{name}.py").write_text("raise RuntimeError('the wrong file')\n")
     assert cluster(1).run("main.py", source="print('well')").wait(30).logs(0) == b"well\n"

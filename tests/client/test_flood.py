@@ -27,7 +27,7 @@ def test_a_few_lines_are_shown_at_once(lines, said):
     assert said == expected
 
 
-def test_of_too_many_the_first_and_the_last_are_shown(lines, said):
+def test_the_first_and_the_last_of_too_many_are_shown(lines, said):
     for number in range(300_000):
         lines.take(f"line {number}")
     first = len(said)

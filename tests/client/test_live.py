@@ -498,7 +498,7 @@ def test_an_answer_that_is_too_long_is_refused_and_can_be_given_again(live):
     assert texts(cell.answers) == {"worker:1": "190000"}
 
 
-def test_a_cell_that_waits_for_another_is_withdrawn(live):
+def test_a_cell_that_waits_for_another_is_cancelled(live):
     first = live.begin("import time; time.sleep(600)", [0])
     second = live.begin("late = 1", [0])
     live.interrupt(second)
@@ -565,7 +565,7 @@ def test_a_task_that_ends_without_a_word_shows_no_other_cells_lines(live):
     assert "long ago" not in str(failed.value)
 
 
-def test_a_task_that_is_stopped_is_told_within_seconds(live):
+def test_a_task_that_is_stopped_is_reported_within_seconds(live):
     pid = live.process.status().tasks["worker:1"].pid
     cell = live.begin("import time\nwhile 'go' not in globals(): time.sleep(0.05)")
     while not cell.number:

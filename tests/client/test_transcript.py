@@ -100,7 +100,7 @@ def test_a_string_over_several_lines_is_not_indented(session):
 
 
 @pytest.mark.parametrize("source", ["1 +", "await f()\nfrom os import *", "\0"])
-def test_what_is_no_program_is_a_comment(session, source):
+def test_a_cell_that_is_not_a_program_becomes_a_comment(session, source):
     assert all(line.startswith("#") or not line for line in code(session((source, BOTH, FINE))))
 
 

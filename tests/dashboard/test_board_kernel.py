@@ -100,7 +100,7 @@ Run.stacks = refuse
 """
 
 
-def test_why_an_action_was_refused_is_told_as_long_as_it_is_true(kernel):
+def test_why_an_action_was_refused_is_reported_as_long_as_it_is_true(kernel):
     kernel.run(DECLARE)
     kernel.run(SLEEP)
     kernel.run(REFUSE)
@@ -238,7 +238,7 @@ sys.modules |= {{"google.colab": colab, "google.colab.output": output}}
     kernel.run("assert enabled == [True]")
 
 
-def test_a_supervisor_that_is_killed_is_told(kernel):
+def test_a_supervisor_that_is_killed_is_reported(kernel):
     kernel.run(DECLARE)
     kernel.run(SLEEP)
     page = kernel.page("page")

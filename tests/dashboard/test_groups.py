@@ -223,7 +223,7 @@ def test_a_page_gets_the_rows_of_what_it_opened():
 
 
 @pytest.mark.usefixtures("unpaced")
-def test_hosts_that_are_replaced_are_told_anew():
+def test_replaced_hosts_are_reported_again():
     page = Watch(FEW)
     page.take()
     before = page.hosts
@@ -298,7 +298,7 @@ def test_a_board_sends_each_page_what_it_opened(tmp_path, monkeypatch):
         shown.close()
 
 
-def test_a_job_and_its_time_left_are_told():
+def test_a_job_and_its_time_left_are_reported():
     def told(seconds, job="7"):
         until = None if seconds is None else time.time() + seconds
         host = HostStatus("a", ("worker:0",), job=job, until=until)

@@ -130,7 +130,7 @@ def test_earlier_attempts_are_faint():
     assert [curve["opacity"] for curve in curves] == ["0.4", "1"]
 
 
-def test_nothing_is_drawn_of_values_that_are_no_numbers():
+def test_values_that_are_not_numbers_are_not_drawn():
     assert Picture(points("loss", None), TASKS, "step").metrics == []
 
 

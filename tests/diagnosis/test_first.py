@@ -94,7 +94,7 @@ def test_a_task_that_says_why_it_ends_may_be_ended_before_it_has():
     assert diagnose([killed, end(1, 3)]).task == "worker:1"
 
 
-def test_what_does_not_fit_together_is_nobodys_consequence():
+def test_a_mismatch_is_never_a_consequence():
     cause = diagnose([end(1, report=raised("InternalError", MISMATCH))])
     assert (cause.task, cause.known) == ("worker:1", "uneven-steps")
 
@@ -141,7 +141,7 @@ def test_a_machine_that_did_not_answer_is_not_the_cause_of_other_failures():
     assert diagnose([hurt(0), replace(hurt(1), away="b", unanswered=0.9)]).task == "worker:0"
 
 
-def test_a_stopped_process_is_told():
+def test_a_stopped_process_is_reported():
     stopped = end(1, signal=9, ended=True, stopped=True)
     cause = diagnose([hurt(0, UNHEALTHY), stopped])
     assert (cause.symptom, cause.known) == (Symptom.STOPPED_BY_SIGNAL, "stopped")
@@ -282,7 +282,7 @@ def test_a_task_that_failed_before_it_was_ended_is_said_to_have_failed(report, c
     assert found == Finding(Symptom.EXITED, "worker:0", code=code)
 
 
-def test_an_exception_is_told_without_dumps():
+def test_an_exception_is_reported_without_dumps():
     message = (
         "Attempt to convert a value (PerReplica:{\n  0: <tf.Tensor: shape=(2, 4), numpy=\n"
         "array([[0., 0.]])>\n}) with an unsupported type (<class 'PerReplica'>) to a Tensor."
@@ -300,7 +300,7 @@ def test_an_exception_is_told_without_dumps():
     assert end(0, report=raised("SystemExit", "no data")).exception == "SystemExit: no data"
 
 
-def test_an_exception_is_told_whole_up_to_a_few_lines():
+def test_an_exception_is_reported_whole_up_to_a_few_lines():
     told = end(0, report=raised("ValueError", "one\n\n  two\nthree")).exception
     assert told == "ValueError: one\n  two\nthree"
     long = end(0, report=raised("ValueError", "\n".join(map(str, range(99))))).exception
@@ -316,7 +316,7 @@ def chained(**fields):
     return {**raised("RuntimeError", "no data"), "origins": [origin]}
 
 
-def test_what_an_exception_came_from_is_told_with_its_line():
+def test_what_an_exception_came_from_is_reported_with_its_line():
     cause = diagnose([end(0, report=chained())])
     assert explain(cause) == [
         "worker:0 exited with code 1: RuntimeError: no data",
@@ -357,7 +357,7 @@ def test_without_a_report_the_log_tells():
     assert (cause.where.file, cause.where.line) == ("/home/me/main.py", 2)
 
 
-def test_a_line_of_a_cell_is_told_as_the_notebook_counts_it():
+def test_a_line_of_a_cell_is_reported_as_the_notebook_counts_it():
     report = raised("ValueError", "bad")
     told = diagnose([end(0, report=report, script="main.py", cell="In [7]")])
     assert explain(told)[1] == "  at main.py, line 9 (In [7], line 10), in <module>"

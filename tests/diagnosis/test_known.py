@@ -167,7 +167,7 @@ def test_what_keras_lacks_is_recognised(plain, launch, case):
 
 
 @pytest.mark.parametrize("case", NOTED, ids=str)
-def test_what_ends_well_but_not_as_meant_is_noticed(gang, launch, case):
+def test_a_success_with_an_unintended_outcome_is_noticed(gang, launch, case):
     run = launch(gang, case.script)
     run.wait(60)
     noticed = {remark.known: remark for remark in run.status().remarks}
@@ -185,7 +185,7 @@ def test_a_program_without_the_framework_is_not_said_to_train_alone(gang, launch
 
 
 @pytest.mark.parametrize("case", STUCK, ids=str)
-def test_what_a_stalled_gang_waits_for_is_told(gang, launch, case):
+def test_what_a_stalled_gang_waits_for_is_reported(gang, launch, case):
     run = launch(gang, case.script)
     gang._connection.wait(lambda _: run.over or run.status().stall, 60)
     assert not run.over, run.cause
@@ -232,7 +232,7 @@ def test_a_silent_task_is_named_by_the_tasks_that_it_made_fail(gang, launch):
     assert diagnose(ends).task == "worker:1"
 
 
-def test_a_crash_of_the_profiler_is_told(gang, launch):
+def test_a_crash_of_the_profiler_is_reported(gang, launch):
     """The profiler spoils its own memory: a process crashes, gets through, or rarely hangs."""
     for _ in range(50):
         run = launch(gang, PROFILED)
@@ -243,7 +243,7 @@ def test_a_crash_of_the_profiler_is_told(gang, launch):
     assert (run.cause.task, run.cause.known) == ("worker:1", "profiler")
 
 
-def test_a_lost_agent_is_told(tmp_path, launch):
+def test_a_lost_agent_is_reported(tmp_path, launch):
     said = {
         signal.SIGKILL: {"host": "localhost"},
         signal.SIGTERM: {"detail": "which got SIGTERM"},
@@ -275,7 +275,7 @@ def cgroup():
     group.rmdir()
 
 
-def test_the_out_of_memory_killer_is_told(tmp_path, cgroup):
+def test_the_out_of_memory_killer_is_reported(tmp_path, cgroup):
     (tmp_path / "main.py").write_text(HUNGRY)
     command = [sys.executable, "-c", IN_A_CGROUP, str(cgroup)]
     said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
@@ -292,7 +292,7 @@ def own_mounts():
     return words
 
 
-def test_a_disk_without_room_for_a_log_is_told(tmp_path, own_mounts):
+def test_a_disk_without_room_for_a_log_is_reported(tmp_path, own_mounts):
     command = [*own_mounts, sys.executable, "-c", ON_A_SMALL_DISK, str(tmp_path), FILLING]
     said = subprocess.run(command, cwd="/", capture_output=True, text=True, check=False)
     assert said.stdout.startswith("disk-full"), said

@@ -48,14 +48,14 @@ def sample(name):
         ),
     ],
 )
-def test_what_is_raised_inside_is_told_with_the_inner_line(name, words, place, source):
+def test_what_is_raised_inside_is_reported_with_the_inner_line(name, words, place, source):
     first, where, line, *_ = sample(name)
     assert first.startswith(words)
     assert where == f"  at {SCRIPT}, line {place[0]}, in {place[1]}"
     assert line == f"    {source}"
 
 
-def test_what_an_operation_says_is_told_with_the_line_that_defined_it():
+def test_what_an_operation_says_is_reported_with_the_line_that_defined_it():
     assert sample("graph") == [
         "InvalidArgumentError: indices[0] = 101 is not in [0, 8)",
         f"  at {SCRIPT}, line 8, in call",
@@ -212,7 +212,7 @@ def test_the_error_of_a_run_says_what_tensorflow_and_keras_say(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.tensorflow
-def test_a_worker_that_skips_what_another_calls_is_told_with_that_line(warm_pair, tmp_path):
+def test_a_worker_that_skips_what_another_calls_is_reported_with_that_line(warm_pair, tmp_path):
     script = tmp_path / "main.py"
     run, lines = fails(warm_pair, tmp_path, SKIPS)
     assert lines[0].endswith("worker:1 finished while worker:0 still needed it")

@@ -13,7 +13,7 @@ MISMATCH = f"{TASK} Heartbeat: Incarnation ID mismatch: expecting 13278007 but g
 
 
 @pytest.mark.parametrize("refusal", [ANOTHER, MISMATCH, f"{IN_ERROR} Existing error: {MISMATCH}"])
-def test_a_second_process_is_told_by_the_leaders_refusal(refusal):
+def test_a_second_process_is_reported_by_the_leaders_refusal(refusal):
     why = why_stalled([Seen("worker:0", log=f"Epoch 1/3\n{refusal}\n"), Seen("worker:1")])
     assert why is not None
     assert (why.known, why.tasks) == ("stalled-second-process", ("worker:1",))

@@ -90,7 +90,7 @@ def test_an_agent_of_another_version_is_refused():
         ('print(\'{"type": "dance"}\', flush=True); import time; time.sleep(600)', "ended"),
     ],
 )
-def test_what_is_no_agent_is_ended(code, said):
+def test_a_program_that_is_not_an_agent_is_ended(code, said):
     async def test():
         with pytest.raises(SupervisorError, match=said):
             await opened(code)
@@ -131,7 +131,7 @@ def test_an_error_has_what_the_command_said_last(capfd):
     assert capfd.readouterr().err == "no\nway\r\n\33[1m."
 
 
-def test_the_next_step_is_told_only_if_the_agent_never_answered():
+def test_the_next_step_is_reported_only_if_the_agent_never_answered():
     async def test(code):
         argv = (sys.executable, "-I", "-c", dedent(code))
         host = Host("there", "there", argv, here=True, hint="Install it.")
@@ -275,7 +275,7 @@ while True:
 """
 
 
-def test_times_of_another_machine_are_told_in_our_own():
+def test_times_of_another_machine_are_reported_in_our_own():
     async def test():
         one = await opened(greet(AHEAD), here=False)
         heard = asyncio.Queue()

@@ -167,7 +167,7 @@ def test_a_request_that_waits_tells_why_and_can_be_cancelled(rays):
     run(test())
 
 
-def test_why_there_is_no_ray_is_told(rays):
+def test_why_there_is_no_ray_is_reported(rays):
     async def test():
         engine = declared(rays, address="nonsense")
         with pytest.raises(ClusterError, match=r"Ray at 'nonsense': .*nonsense"):
@@ -177,7 +177,7 @@ def test_why_there_is_no_ray_is_told(rays):
     run(test())
 
 
-def test_why_an_agent_does_not_start_is_told(rays):
+def test_why_an_agent_does_not_start_is_reported(rays):
     async def test():
         async with allocated(rays, 1, python="/no/python") as (_, [host]):
             with pytest.raises(
@@ -189,7 +189,7 @@ def test_why_an_agent_does_not_start_is_told(rays):
     run(test())
 
 
-def test_a_bridge_that_is_killed_is_told_and_its_nodes_are_not_to_blame(rays):
+def test_a_bridge_that_is_killed_is_reported_and_its_nodes_are_not_to_blame(rays):
     async def test():
         async with allocated(rays, 3, nodes=3) as (engine, hosts):
             channels = await asyncio.gather(*map(Channel.open, hosts))

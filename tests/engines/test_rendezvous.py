@@ -75,7 +75,7 @@ def test_a_network_that_drops_packets_is_named_and_another_is_chosen(lab, networ
     assert said == [networks[name] for name in lab.names[:2]]
 
 
-def test_a_name_that_a_host_has_for_itself_is_told(lab, tmp_path, monkeypatch):
+def test_a_name_that_a_host_has_for_itself_is_reported(lab, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     one, two = lab.names[:2]
     hosts = lab.folder / "hosts"

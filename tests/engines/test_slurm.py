@@ -96,7 +96,7 @@ async def ended(channel):
     await lost.wait()
 
 
-def test_machines_are_told_when_they_are_granted(slurm):
+def test_machines_are_reported_when_they_are_granted(slurm):
     async def test():
         engine, said = declared(nodes=2, scheduler=["--time=60"]), []
         try:
@@ -206,7 +206,7 @@ def test_a_stray_message_to_salloc_is_no_refusal(slurm, disturbed):
     assert len(tries.read_text()) == 3
 
 
-def test_stray_messages_without_end_are_told(slurm, disturbed):
+def test_stray_messages_without_end_are_reported(slurm, disturbed):
     tries = disturbed(strays=9)
     with pytest.raises(ClusterError, match="received spurious message type: 6003"):
         run(ask(declared(nodes=2)))
@@ -297,7 +297,7 @@ def test_lost_nodes_are_asked_for_again_if_there_are_too_few_others(slurm):
     run(test())
 
 
-def test_a_cancelled_job_is_told_and_its_nodes_are_not_to_blame(slurm):
+def test_a_cancelled_job_is_reported_and_its_nodes_are_not_to_blame(slurm):
     async def test():
         async with allocated(3, nodes=3) as (engine, hosts):
             [job] = slurm.jobs()
@@ -310,7 +310,7 @@ def test_a_cancelled_job_is_told_and_its_nodes_are_not_to_blame(slurm):
     run(test())
 
 
-def test_a_node_that_is_down_is_told(slurm):
+def test_a_node_that_is_down_is_reported(slurm):
     async def test():
         async with allocated(nodes=2) as (engine, [first, second]):
             with down(slurm, second.name):
@@ -574,7 +574,7 @@ def wait_for_memory(slurm, job):
     ],
     ids=["cancelled", "preempted", "node", "memory"],
 )
-def test_the_end_of_a_job_is_told_in_words_of_slurm(slurm, cluster, end, state, words):
+def test_the_end_of_a_job_is_reported_in_words_of_slurm(slurm, cluster, end, state, words):
     one = cluster(2, engine="slurm", nodes=2, scheduler=words)
     [job] = slurm.jobs()
     training = one.run("main.py", source=EATS if end is wait_for_memory else STAYS)

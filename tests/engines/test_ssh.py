@@ -201,7 +201,7 @@ def test_a_client_that_is_killed(lab, tmp_path):
     run(test())
 
 
-def test_a_daemon_that_is_killed_is_told_in_words_of_ssh(lab, tmp_path):
+def test_a_daemon_that_is_killed_is_reported_in_words_of_ssh(lab, tmp_path):
     async def test():
         host = lab.hosts[1]
         async with worker_on(lab, host, tmp_path) as (engine, channel, lost):
@@ -217,7 +217,7 @@ def test_a_daemon_that_is_killed_is_told_in_words_of_ssh(lab, tmp_path):
     run(test())
 
 
-def test_a_link_that_is_cut_ends_the_workers_before_the_loss_is_told(lab, tmp_path):
+def test_a_link_that_is_cut_ends_the_workers_before_the_loss_is_reported(lab, tmp_path):
     async def test():
         host = lab.hosts[2]
         async with worker_on(lab, host, tmp_path, silence=LEASE_SECONDS) as (_, _, lost):
@@ -440,7 +440,7 @@ ROUNDS = 2
 
 
 @pytest.mark.parametrize("task", ["worker:0", "worker:1"])
-def test_the_first_failure_is_told_across_hosts_whose_clocks_differ(lab, cluster, tmp_path, task):
+def test_the_first_failure_is_found_across_hosts_whose_clocks_differ(lab, cluster, tmp_path, task):
     given = {"engine": "ssh", "hosts": lab.names, "scheduler": ["-F", str(lab.config)]}
     one = cluster(2, **given)  # on the host that is ahead, and on one that is not
     for _ in range(ROUNDS):

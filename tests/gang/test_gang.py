@@ -634,7 +634,7 @@ def test_workers_without_a_coordinator_of_their_own_serve_until_stopped():
 
 
 @pytest.mark.parametrize("code", [0, 1, None])
-def test_an_evaluators_exit_hurts_nobody(code):
+def test_an_evaluators_exit_ends_no_other_task(code):
     gang = running(evaluator=True)
     assert exit_(gang, EVALUATOR, code) == []
     assert gang.state is RunState.RUNNING

@@ -48,7 +48,7 @@ def test_a_leader_of_three_names_the_missing_tasks(sample):
     assert phases[-1] == Phase(server=True, joined=True, connected=True, training=True)
 
 
-def test_another_worker_of_three_tells_less(sample):
+def test_another_worker_of_three_shows_less(sample):
     phases = passed(sample("three-1"))
     assert words(sample("three-1")) == ["starting", "server", "training"]
     assert phases[-2] == Phase(server=True, joined=True)
@@ -83,7 +83,7 @@ def test_progress_on_a_line_that_goes_on():
     assert phases.feed("anything").training
 
 
-def test_what_a_user_prints_is_no_phase():
+def test_a_users_print_is_not_read_as_a_phase():
     phases = Phases()
     for line in ["Started server with target: x", "Waiting for 1/2 tasks to connect.", "connected"]:
         assert phases.feed(line) == Phase()

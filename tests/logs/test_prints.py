@@ -96,7 +96,7 @@ def test_places(text, place):
 @pytest.mark.parametrize(
     "text", ["Start of epoch 2", "Epoch 2", "==== Epoch: 2/5 ====", "Starting epoch 2..."]
 )
-def test_heralds(text):
+def test_a_line_that_announces_another_is_recognised(text):
     assert said(text).herald
     assert said(text).epoch == 2
 

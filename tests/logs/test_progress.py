@@ -169,7 +169,7 @@ def test_numbers():
     ],
 )
 @pytest.mark.parametrize("bar", [BAR, LEGACY])
-def test_what_is_glued_to_a_bar_makes_no_number(bar, glued):
+def test_text_next_to_a_bar_is_not_read_as_a_number(bar, glued):
     progress = Progress()
     progress.line("Epoch 1/2")
     update = progress.line(f"{bar} - accuracy: 0.9000{glued}")

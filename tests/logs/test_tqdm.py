@@ -104,7 +104,7 @@ def test_evaluation_is_apart():
         "| a | 3/4 [x]",
     ],
 )
-def test_what_is_no_bar_of_training(line):
+def test_other_bars_are_not_training(line):
     assert Progress().line(line) is None
 
 

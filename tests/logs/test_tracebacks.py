@@ -122,7 +122,7 @@ def test_a_chain_tells_what_ended_it_and_what_that_came_from(sample):
     assert not origin.handled
 
 
-def test_an_exception_from_installed_code_is_told_with_the_users_line(tmp_path):
+def test_an_exception_from_installed_code_is_reported_with_the_users_line(tmp_path):
     failure, _ = run(tmp_path, "import json\njson.loads('{')\n")
     assert failure.type == "json.decoder.JSONDecodeError"
     code = """
@@ -212,7 +212,7 @@ def test_what_python_ignores_at_its_end_is_no_failure(tmp_path):
     assert failure is None
 
 
-def test_of_several_tracebacks_the_last_counts(tmp_path):
+def test_the_last_of_several_tracebacks_counts(tmp_path):
     code = """
         import traceback
         try: 1 / 0

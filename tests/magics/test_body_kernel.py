@@ -17,7 +17,7 @@ print(scaled(2))
 """
 
 
-def test_a_variable_that_only_the_notebook_has_is_told_with_how_to_pass_it(kernel):
+def test_a_variable_that_only_the_notebook_has_is_reported_with_how_to_pass_it(kernel):
     kernel.run("%mw_cluster 1 --no-warm")
     kernel.run("rate = 0.5")
     error = kernel.run(USES.lstrip()).error
@@ -29,7 +29,7 @@ def test_a_variable_that_only_the_notebook_has_is_told_with_how_to_pass_it(kerne
     assert "0.5 0.5" in kernel.run("%mw_logs 0").text
 
 
-def test_a_name_that_the_notebook_lacks_too_is_told_as_it_is(kernel):
+def test_a_name_that_the_notebook_lacks_too_is_reported_as_it_is(kernel):
     kernel.run("%mw_cluster 1 --no-warm")
     error = kernel.run(USES.lstrip()).error
     assert "NameError: name 'rate' is not defined" in error

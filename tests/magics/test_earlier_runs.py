@@ -22,7 +22,7 @@ def texts(kernel):
     return [data["text/plain"] for data in kernel.shown.values()]
 
 
-def test_a_run_is_shown_again_while_it_goes_on_and_after(kernel):
+def test_a_run_is_shown_again_while_it_continues_and_after(kernel):
     kernel.run(DECLARE)
     kernel.run(SLEEP)
     assert kernel.run(SLEEP).error.startswith("RunActive: run 1 is still going")

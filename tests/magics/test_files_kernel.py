@@ -190,7 +190,7 @@ def finished(kernel, directory):
 
 
 @pytest.mark.parametrize("odd", ['"text"', "[]", '{"tasks": "x"}', "{", ""])
-def test_of_a_damaged_record_is_shown_what_it_has(kernel, tmp_path, odd):
+def test_a_damaged_record_shows_what_can_be_read(kernel, tmp_path, odd):
     finished(kernel, tmp_path).write_text(odd)
     head, row = kernel.run("%mw_runs").value.splitlines()
     assert head.split()[:2] == ["run", "program"]
@@ -199,7 +199,7 @@ def test_of_a_damaged_record_is_shown_what_it_has(kernel, tmp_path, odd):
     assert kernel.run("%mw_logs").text == "--- worker:0 ---\nhi\n"
 
 
-def test_a_record_that_is_gone_is_told_with_the_next_step(kernel, tmp_path):
+def test_a_record_that_is_gone_is_reported_with_the_next_step(kernel, tmp_path):
     finished(kernel, tmp_path)
     shutil.rmtree(tmp_path / ".mwmagic")
     assert kernel.run("%mw_runs").value == "no runs are recorded here"
@@ -211,7 +211,7 @@ def test_a_record_that_is_gone_is_told_with_the_next_step(kernel, tmp_path):
     assert kernel.run("%mw_logs 0").text == "hi\n"
 
 
-def test_a_record_that_cannot_be_kept_is_told_with_the_next_step(kernel, tmp_path):
+def test_a_record_that_cannot_be_kept_is_reported_with_the_next_step(kernel, tmp_path):
     kernel.run(DECLARE)
     (tmp_path / ".mwmagic").write_text("")
     error = kernel.run("%%mw_worker\nprint(1)").error

@@ -49,7 +49,7 @@ def test_cells_live_on_every_task(kernel):
     assert "stopped" in kernel.run("%mw_stop").text
 
 
-def test_a_failure_is_told_with_the_line_of_the_cell(kernel):
+def test_a_failure_is_reported_with_the_line_of_the_cell(kernel):
     kernel.run(DECLARE)
     kernel.run(RANK)
     failed = kernel.run("%%mw_live\nif rank:\n    raise ValueError('bad batch')")
@@ -156,7 +156,7 @@ def test_values_go_to_the_tasks_and_come_back(kernel):
     assert kernel.run("%mw_push 2x=1").error.startswith("BadArguments: '2x' is not a variable's")
 
 
-def test_the_end_of_a_process_is_explained_and_the_next_cell_begins_anew(kernel):
+def test_the_end_of_a_process_is_explained_and_the_next_cell_starts_new_ones(kernel):
     kernel.run(DECLARE)
     kernel.run(RANK)
     lost = kernel.run("%%mw_live\nif rank: os._exit(3)").error

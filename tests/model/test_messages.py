@@ -93,7 +93,7 @@ def test_any_line_is_a_message_or_a_message_error(line):
     "line",
     [b"", b"\n", b"{", b"[]", b"1", b"null", b'"hello"', b"{}", b'{"type": 1}', b"\xff\xfe", b"\0"],
 )
-def test_what_is_no_message(line):
+def test_text_that_is_not_a_message_is_refused(line):
     with pytest.raises(MessageError, match="not a message"):
         decode(line)
     assert issubclass(MessageError, MwmagicError)

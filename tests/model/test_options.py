@@ -76,13 +76,13 @@ def test_every_option_is_described():
 @pytest.mark.parametrize(
     "value", [float("inf"), float("nan"), -1, -0.1, "3", True, None, 10**400, [], b"3"]
 )
-def test_what_is_no_time(name, value):
+def test_text_that_is_not_a_time_is_refused(name, value):
     with pytest.raises(ClusterError, match=f"^{name} must be a finite number from 0, not .*; the"):
         ClusterOptions(**{name: value})
 
 
 @pytest.mark.parametrize("value", ["a,b", b"a", [""], ["a", 2], [" "], 3, None, {"a": 1}.items()])
-def test_what_are_no_hosts(value):
+def test_values_that_are_not_hosts_are_refused(value):
     with pytest.raises(ClusterError, match=r"^hosts must be texts that are not blank, not .*; the"):
         ClusterOptions(hosts=value)
 

@@ -23,7 +23,7 @@ ROOMS = ("agent", "repairs", "worker")
         "/home/ann/shared/helper.py",
     ],
 )
-def test_what_lies_anywhere_is_the_users(file):
+def test_a_module_at_any_other_place_is_the_users(file):
     assert is_users(file, SCRIPT)
 
 

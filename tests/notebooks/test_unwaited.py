@@ -61,7 +61,7 @@ def test_what_nothing_waited_for_is_told_of_in_the_notebook_and_beside_it(execut
     assert "\x1b" not in said
 
 
-def test_nothing_is_told_of_runs_that_were_waited_for_stopped_or_detached(execute, tmp_path):
+def test_runs_waited_for_stopped_or_detached_are_not_reported(execute, tmp_path):
     seen = "try:\n    %mw_wait\nexcept Exception as error:\n    print(type(error).__name__)"
     kept = "%mw_cluster 1 --no-warm --name kept --detach"
     said, shown = execute("nbclient", DECLARE, RAISE, seen, SLEEP, "%mw_stop", kept, SLEEP)

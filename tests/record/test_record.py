@@ -143,7 +143,7 @@ def test_a_log_that_is_not_there_is_said_to_be(run):
         record.log("ps")
 
 
-def test_stacks_that_nobody_looked_for_are_said_to_be_missing(run):
+def test_stacks_that_were_not_collected_are_reported_missing(run):
     run.write({"state": "finished"})
     run.flush()
     with pytest.raises(NoRun, match="no stacks of run 1"):

@@ -73,5 +73,5 @@ def test_a_package_that_is_preloaded_reads_until_it_is_imported(scan):
     assert (one.name, one.line) == ("PANDAS_X", "main.py:4")
 
 
-def test_nothing_is_set_where_nothing_is_read():
+def test_no_variable_is_set_if_none_is_read():
     assert Assigned().applied({"A": "b"}) == {"A": "b"}

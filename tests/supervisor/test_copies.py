@@ -77,7 +77,7 @@ def exited(size):
     return {"type": "exited", "process": "p", "size": size, "error": None, "report": None}
 
 
-def test_an_exit_is_told_once_its_log_is_here_or_its_machine_gone(tmp_path):
+def test_an_exit_is_reported_once_its_log_is_here_or_its_machine_gone(tmp_path):
     path = str(tmp_path / "log")
 
     async def body(channel, machine):
@@ -99,7 +99,7 @@ def test_an_exit_is_told_once_its_log_is_here_or_its_machine_gone(tmp_path):
     on(body, **{path: b"abc"})
 
 
-def test_a_report_is_here_before_the_exit_is_told(tmp_path):
+def test_a_report_is_here_before_the_exit_is_reported(tmp_path):
     log, report = str(tmp_path / "log"), str(tmp_path / "report")
 
     async def body(channel, machine):
@@ -136,7 +136,7 @@ def test_a_log_that_finds_no_space_is_fetched_once_there_is_some(tmp_path):
 
 
 @pytest.mark.parametrize("full", ["log", "report"])
-def test_an_exit_is_told_even_if_its_files_find_no_space(tmp_path, full):
+def test_an_exit_is_reported_even_if_its_files_find_no_space(tmp_path, full):
     paths = {"log": str(tmp_path / "log"), "report": str(tmp_path / "report"), full: FULL}
 
     async def body(channel, machine):

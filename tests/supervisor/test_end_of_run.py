@@ -87,7 +87,7 @@ def test_a_stalled_run_that_ends_is_over_with_its_cause(tmp_path):
     assert events.index("resumed") < events.index("ended")
 
 
-def test_a_fault_met_at_the_end_is_told_with_the_end(tmp_path, monkeypatch):
+def test_a_fault_met_at_the_end_is_reported_with_the_end(tmp_path, monkeypatch):
     def faulty(seen):
         raise ValueError("a parser's fault")
 

@@ -96,7 +96,7 @@ def test_the_next_owner_has_the_same_machines(goes, tmp_path, monkeypatch):
         await owner.ask("close")
 
 
-def test_machines_are_given_back_when_nobody_came(tmp_path, monkeypatch):
+def test_machines_are_given_back_if_no_owner_came(tmp_path, monkeypatch):
     monkeypatch.setattr(supervisor, "SIGNAL_SECONDS", 0.01)
 
     @on(tmp_path, hold=0.05)

@@ -157,7 +157,7 @@ def test_tasks_on_machines_with_disks_of_their_own_are_found(tmp_path):
         assert path.read_text().count("data.py:7") == 2
 
 
-def test_what_is_lost_of_a_log_is_said(tmp_path):
+def test_lost_parts_of_a_log_are_reported(tmp_path):
     async def train(worker):
         worker.write(b"a" * 99_999)
         worker.machine.disk.clear()
@@ -319,7 +319,7 @@ def test_a_run_fails_when_no_machine_is_left(tmp_path):
         assert blame(status)[-1] == "  Attempt 2 could not start: no machine is left"
 
 
-def test_what_failed_first_is_told_by_one_clock(tmp_path):
+def test_what_failed_first_is_reported_by_one_clock(tmp_path):
     first = asyncio.Event()
 
     async def train(worker):
@@ -374,7 +374,7 @@ def test_a_run_tells_what_its_machines_use(tmp_path, monkeypatch):
         assert (machine["load"], machine["used"]) == (3.5, 5 << 30)
 
 
-def test_a_worker_that_a_scheduler_ends_is_told_in_its_words(tmp_path):
+def test_a_worker_that_a_scheduler_ends_is_reported_in_its_words(tmp_path):
     """Its signal reaches the workers before the agents are gone."""
     a, b = machines_of("ab", job="7")
 
@@ -392,7 +392,7 @@ def test_a_worker_that_a_scheduler_ends_is_told_in_its_words(tmp_path):
         assert run.cause.finding.signal == signal.SIGTERM
 
 
-def test_a_job_that_ends_soon_is_told(tmp_path):
+def test_a_job_that_ends_soon_is_reported(tmp_path):
     soon = time.time() + 200
     machines = [FakeMachine("a", job="7", until=soon), FakeMachine("b", job="7", until=soon)]
     machines += [FakeMachine("c", job="8", until=soon + 3600), FakeMachine("d")]
@@ -425,7 +425,7 @@ async def forever(worker):
 
 
 @pytest.mark.slow
-def test_a_lost_machine_is_told_as_one_with_its_tasks(tmp_path):
+def test_a_lost_machine_is_reported_as_one_with_its_tasks(tmp_path):
     a, b = machines_of("ab", slots=3)
 
     @on(tmp_path, [a, b], forever, tasks=6, restarts=0)
@@ -449,7 +449,7 @@ def test_a_lost_machine_is_told_as_one_with_its_tasks(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_thousand_tasks_are_told_by_host(tmp_path, monkeypatch):
+def test_a_thousand_tasks_are_reported_by_host(tmp_path, monkeypatch):
     monkeypatch.setattr("mwmagic.dashboard.feed.SUMMARY_SECONDS", 0)
     # What machines use comes at moments of its own, and would be in either message.
     unmeasured = functools.partial(channel.Channel.open, sample=0.0)

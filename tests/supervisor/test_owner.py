@@ -175,7 +175,7 @@ def test_workers_end_when_the_supervisor_is_killed(own):
 
 
 @pytest.mark.slow
-def test_a_lost_supervisor_is_told(cluster):
+def test_a_lost_supervisor_is_reported(cluster):
     one = cluster()
     run = one.run("main.py", source=SLEEP)
     os.kill(one._process.pid, signal.SIGKILL)

@@ -218,7 +218,7 @@ def test_without_a_warm_process_in_the_end_the_starts_are_cold(event):
         assert not (await scene.until("started"))["warm"]
 
 
-def test_a_start_that_waits_is_withdrawn():
+def test_a_start_that_waits_is_cancelled():
     @on(lambda: Scene(made("a", warm_seconds=0.05), config=WARMING))
     async def _(scene):
         scene.start(0)
@@ -265,7 +265,7 @@ def test_tasks_are_spread_by_slots():
     assert not any(machine.agents for machine in machines)
 
 
-def test_a_lost_machine_is_told_once_with_its_tasks_and_replaced_at_the_next_chance():
+def test_a_lost_machine_is_reported_once_with_its_tasks_and_replaced_at_the_next_chance():
     @on(lambda: Scene(made("a", "b", "c"), most=2, config=WARMING))
     async def _(scene):
         place, (worker0, worker1) = scene.place, scene.options.members
@@ -591,7 +591,7 @@ def test_a_pair_that_cannot_connect_is_named_with_the_reason():
     assert "--hosts" not in error
 
 
-def test_a_name_that_means_the_machine_itself_is_told():
+def test_a_name_that_means_the_machine_itself_is_reported():
     a, b = [FakeMachine(name, interfaces={"eth0": ["10.0.0.7"]}) for name in "ab"]
     b.unreachable = {"a": obstacle("refused", "127.0.1.1", error="Connection refused")}
     error = refusal([a, b], hosts=("a", "b"))
@@ -599,7 +599,7 @@ def test_a_name_that_means_the_machine_itself_is_told():
     assert "write the address to use (--hosts a=10.0.0.7)" in error
 
 
-def test_many_pairs_are_told_by_what_they_have_in_common():
+def test_many_pairs_are_reported_by_what_they_have_in_common():
     machines = made(*(f"n{number}" for number in range(9)))
     silent = obstacle("silent", "10.0.0.9", error="timed out")
     for machine in machines[1:]:
@@ -711,7 +711,7 @@ def test_versions_that_fit_or_are_unknown_are_no_trouble():
         assert found == ["2.20.0", "2.20.1", ""]
 
 
-def test_a_machine_that_cannot_tell_is_believed(monkeypatch):
+def test_a_machine_that_cannot_check_is_assumed_to_be_fine(monkeypatch):
     def refuse(*_):
         raise ValueError("no Python")
 

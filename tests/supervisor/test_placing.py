@@ -80,7 +80,7 @@ def test_a_cluster_that_waits_is_there_and_says_what_the_scheduler_says(tmp_path
         await client.launch()
 
 
-def test_that_there_are_machines_is_told_without_the_pause_between_news(tmp_path, monkeypatch):
+def test_that_there_are_machines_is_reported_without_the_pause_between_news(tmp_path, monkeypatch):
     monkeypatch.setattr("mwmagic.supervisor.supervisor.NEWS_SECONDS", 3600.0)
 
     @on(tmp_path, "ab")

@@ -130,7 +130,7 @@ def test_42_means_resume(cluster):
     assert run.status().attempt == 2
 
 
-def test_why_the_others_run_on_after_42_is_told(cluster):
+def test_why_the_others_run_on_after_42_is_reported(cluster):
     code = """
         import os, pathlib, sys, time
         print("up", flush=True)
@@ -411,7 +411,7 @@ def test_a_run_outlives_its_record(cluster, tmp_path):
     assert one.run("main.py", source="print('next')").wait(30).logs(0) == b"next\n"
 
 
-def test_a_directory_that_cannot_be_written_is_told(cluster, tmp_path):
+def test_a_directory_that_cannot_be_written_is_reported(cluster, tmp_path):
     one = cluster(1)
     (tmp_path / ".mwmagic").write_text("a file, where a folder should be")
     with pytest.raises(FileTrouble, match=r"cannot be recorded: .*\.mwmagic cannot be written"):

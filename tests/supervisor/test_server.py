@@ -115,7 +115,7 @@ def test_lines_that_are_no_messages_are_refused_and_the_next_ones_heard(wire, on
     assert one.run("main.py", source="").wait(30).state == "finished"
 
 
-def test_a_client_that_leaves_in_mid_line_harms_nobody(wire, one):
+def test_a_client_that_leaves_within_a_line_harms_no_other(wire, one):
     wire.greet()
     wire.write(b'{"type": "clo')
     wire.close()

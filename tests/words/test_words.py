@@ -30,7 +30,7 @@ def test_every_symptom_has_words():
     assert set(_OBSERVED) == set(Symptom)
 
 
-def test_what_is_noticed_when_a_run_is_over_is_told_in_the_past():
+def test_what_is_noticed_when_a_run_is_over_is_reported_in_the_past():
     noticed = [
         Remark(one.name, ("worker:1",), one.symptoms[0] if one.symptoms else Finding())
         for one in REMARKS

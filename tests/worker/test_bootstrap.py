@@ -66,7 +66,7 @@ def timeless(data):
 
 
 @pytest.mark.parametrize("imported", ["", "import json, traceback"])
-def test_the_users_modules_do_not_stand_in_for_pythons_where_a_failure_is_told(folder, imported):
+def test_the_users_modules_do_not_replace_pythons_when_a_failure_is_reported(folder, imported):
     for name in ("json", "linecache", "threading", "tokenize", "traceback"):
         write(folder / f"{name}.py", "own = True")
     main = write(folder / "main.py", f"{imported}\n1 / 0")

@@ -99,7 +99,7 @@ def test_a_sitecustomize_of_the_users_that_fails_fails_as_by_hand(compare):
     assert ours[0]["prepared"]
 
 
-def test_a_failure_after_an_exec_is_told_with_its_line(tmp_path):
+def test_a_failure_after_an_exec_is_reported_with_its_line(tmp_path):
     code = """
 import os, sys
 if "PYTHONHASHSEED" not in os.environ:

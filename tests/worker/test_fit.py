@@ -61,7 +61,7 @@ FIT = (
 @pytest.mark.slow
 @pytest.mark.tensorflow
 @pytest.mark.parametrize("backend", ["tensorflow", "jax", "torch", "legacy"])
-def test_each_step_is_told_as_a_loop_by_hand_has_it(tmp_path, backend):
+def test_each_step_is_reported_as_a_loop_by_hand_has_it(tmp_path, backend):
     if backend == "torch" and not TORCH.exists():
         pytest.skip("needs PyTorch")
     keras = "tf_keras" if backend == "legacy" else "keras"

@@ -43,7 +43,7 @@ def test_a_report_goes_out_at_once(ends):
     assert take(ours) == {"kind": "report", "step": 3, "metrics": {"loss": 0.5}}
 
 
-def test_of_fast_reports_the_newest_goes_out_and_soon(ends):
+def test_the_newest_of_fast_reports_is_sent_soon(ends):
     outbox, ours = ends
     began = time.monotonic()
     for step in range(1000):
@@ -74,7 +74,7 @@ def test_tensors_are_read_when_they_are_sent(ends):
     assert Tensor.read < 10
 
 
-def test_a_full_line_holds_up_nobody_and_keeps_the_newest(ends):
+def test_a_full_line_blocks_no_task_and_keeps_the_newest(ends):
     outbox, ours = ends
     sent = 0
     while outbox._line.send(b"{}"):
@@ -138,7 +138,7 @@ def test_a_full_line_delays_no_worker_for_long(tmp_path):
 
 
 @pytest.mark.slow
-def test_what_is_bad_costs_itself_alone(tmp_path):
+def test_a_bad_entry_is_dropped_alone(tmp_path):
     code = f"""
 class Bad:
     def __float__(self): raise RuntimeError("no")

@@ -35,7 +35,7 @@ def test_a_value_is_shown_in_all_its_ways():
     assert bundle(Chart()) == {"text/plain": "its own", "application/x": {"a": 1}}
 
 
-def test_nothing_is_shown_of_none_and_only_the_text_of_a_class():
+def test_none_is_not_shown_and_a_class_only_as_text():
     assert bundle(None) is None
     assert bundle(None, none=True) == {"text/plain": "None"}
     assert set(bundle(Table)) == {"text/plain"}
