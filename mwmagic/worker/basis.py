@@ -20,7 +20,7 @@ from mwmagic.frameworks.environment import decides, is_early, is_settable
 from mwmagic.model.ownership import is_users
 from mwmagic.model.variables import ANNOUNCED
 
-from . import modules
+from . import imports
 from .line import line
 
 TYPE_CHECKING = False  # a worker starts without `typing`
@@ -117,7 +117,7 @@ def _held() -> set[str]:
 
     They are in `sys.modules` in any case.
     """
-    spaces = [vars(module) for module in modules.imported().values() if _is_others(module)]
+    spaces = [vars(module) for module in imports.imported().values() if _is_others(module)]
     spaces += [frame.f_locals for frame in _frames() if frame.f_code.co_name != "<module>"]
     spaces.append(vars(sys.modules.get("__main__")) if "__main__" in sys.modules else {})
     return {_package(value) for space in spaces for value in list(space.values())}

@@ -42,9 +42,9 @@ def preload() -> None:
 
 def remember(reads: dict[str, set[str]], env: dict[str, str], sets: dict[str, str]) -> None:
     """Take the modules that are there now for those that workers are forked with."""
-    from mwmagic.worker import basis, modules
+    from . import basis, imports
 
-    modules.remember()
+    imports.remember()
     basis.remember(reads, env, sets)
 
 

@@ -86,9 +86,9 @@ def _flush_texts() -> None:
 
 def send_reports() -> None:
     """Send the last reports, if there are any."""
-    outbox = sys.modules.get("mwmagic.worker.outbox")
-    if outbox is not None:
-        outbox.farewell()
+    reports = sys.modules.get("mwmagic.worker.reports")
+    if reports is not None:
+        reports.farewell()
 
 
 def is_success(code: object) -> bool:
@@ -109,12 +109,12 @@ def _finish(process: int) -> None:
     send_reports()
     if os.getpid() != process or not _CODES or "tensorflow" not in sys.modules:
         return
-    from . import coordination, iterators
+    from . import runtime
 
     [code] = _CODES
     if is_success(code):
-        coordination.take_leave()
-    if not iterators.settled(FREE_SECONDS):  # or the interpreter's own end could abort
+        runtime.take_leave()
+    if not runtime.settled(FREE_SECONDS):  # or the interpreter's own end could abort
         flush()
         os._exit(_status(code))
 

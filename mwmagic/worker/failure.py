@@ -8,8 +8,7 @@ import time
 from mwmagic.model.ownership import is_ours, is_users
 
 from .exit import exit_code
-from .file import replace
-from .group import grouped, members, notes_of
+from .line import replace_file
 from .preparation import announce
 from .standard import standard
 
@@ -17,7 +16,7 @@ TYPE_CHECKING = False  # `standard` imports Python's own modules
 if TYPE_CHECKING:
     from types import TracebackType
 
-__all__ = ["report", "show"]
+__all__ = ["MEMBERS_LIMIT", "report", "show", "summary"]
 
 MESSAGE_CHARACTERS = 6000
 """The most of an exception's text that the report holds."""
@@ -50,7 +49,7 @@ def _origins(error: BaseException) -> list[tuple[BaseException, bool]]:
     found: list[tuple[BaseException, bool]] = []
     seen = {id(error)}
     while len(found) < ORIGIN_LIMIT:
-        inner = members(error)
+        inner = _members(error)
         nearest = [(one, False) for one in inner] if inner else [_origin(error)]
         new = [(one, handled) for one, handled in nearest if one and id(one) not in seen]
         if not new:
@@ -71,7 +70,7 @@ def _origin(error: BaseException) -> tuple[BaseException | None, bool]:
 def _message(error: BaseException, characters: int) -> str:
     """Return an error's text; TensorFlow names the cause at the end of a long one."""
     try:
-        text, half = "\n".join([grouped(error, str(error)), *notes_of(error)]), characters // 2
+        text, half = "\n".join([_grouped(error, str(error)), *_notes_of(error)]), characters // 2
         return text if len(text) <= characters else f"{text[:half]}\n...\n{text[-half:]}"
     except Exception:  # noqa: BLE001 - the user's own `__str__` may raise anything
         return "<its text is not available>"
@@ -103,7 +102,7 @@ def _write(path: str | None, told: dict[str, object]) -> None:
     # Without it the exit code and the log remain; the record may be gone.
     with standard("contextlib").suppress(OSError):
         # Escapes would make it six times as long.
-        replace(path, standard("json").dumps(told, ensure_ascii=False))
+        replace_file(path, standard("json").dumps(told, ensure_ascii=False))
 
 
 def _without_own(error: BaseException) -> TracebackType | None:
@@ -132,3 +131,42 @@ def show(error: BaseException) -> int:
         announce("\nOriginal exception was:")
         traceback.print_exception(type(error), error, trace)
     return 1
+
+
+MEMBERS_LIMIT = 5
+"""Maximum number of a group's exceptions in its message."""
+
+
+def _members(error: BaseException) -> list[BaseException]:
+    """Return the exceptions in a group, those of groups in it instead of these; else none."""
+    left, found = [error], list[BaseException]()
+    while left and len(found) <= MEMBERS_LIMIT:
+        one = left.pop(0)
+        inner = getattr(one, "exceptions", None)  # which `exceptiongroup` gives Python 3.10
+        if isinstance(inner, tuple) and inner and all(isinstance(e, BaseException) for e in inner):
+            left[:0] = inner
+        elif one is not error:
+            found.append(one)
+    return found
+
+
+def _notes_of(error: BaseException) -> list[str]:
+    """Return what `add_note` added to an error."""
+    notes = getattr(error, "__notes__", ())
+    return [note for note in notes if isinstance(note, str)] if isinstance(notes, list) else []
+
+
+def summary(error: BaseException) -> str:
+    """Return an error's text in a line, with its notes and, of a group, its exceptions."""
+    text = str(error.msg if isinstance(error, SyntaxError) else error)
+    first = _grouped(error, text.strip().partition("\n")[0])
+    notes = "; ".join(note.strip().partition("\n")[0] for note in _notes_of(error))
+    return f"{first} ({notes})" if notes else first
+
+
+def _grouped(error: BaseException, text: str) -> str:
+    """Return a group's text with its exceptions; another error's as it is."""
+    inner = _members(error)
+    told = [f"{type(one).__name__}: {summary(one)}".strip(": ") for one in inner[:MEMBERS_LIMIT]]
+    more = ["..."] if len(inner) > MEMBERS_LIMIT else []
+    return f"{text}: {'; '.join(told + more)}" if told else text

@@ -1,8 +1,11 @@
-"""How long the user's code takes to import what the warm process has not imported.
+"""What a warm worker's program imports besides what its process was forked with.
 
-A warm worker reports it on its line, as only the user can say that the next workers should find
-a package imported: `--preload` names those. Each import is timed that no other import makes, of a
-module that is neither Python's nor the user's own.
+It was forked with thousands of modules. To look at each would copy the pages that they lie in,
+which takes several times as long as a short program.
+
+A warm worker reports on its line how long the others take, as only the user can say that the next
+workers should find a package imported: `--preload` names those. Each import is timed that no other
+import makes, of a module that is neither Python's nor the user's own.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import sys
 import time
 from _thread import get_ident
+from itertools import islice, takewhile
 
 from mwmagic.model.ownership import is_users
 from mwmagic.repairs.imports import Loading, found_after
@@ -23,7 +27,36 @@ if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
     from types import ModuleType
 
-__all__ = ["watch"]
+__all__ = ["forked", "imported", "remember", "watch"]
+
+FIRST_COUNT = 64
+"""How many of the newest modules are looked at first."""
+
+_NEWEST: set[str] = set()
+"""The newest module that this process had when it was forked, if it was."""
+
+
+def remember() -> None:
+    """Take the modules that are there now for those that workers have from the beginning."""
+    _NEWEST.clear()
+    _NEWEST.add(next(reversed(sys.modules)))
+
+
+def forked() -> bool:
+    """Return whether this process was forked from one that had imported modules."""
+    return bool(_NEWEST)
+
+
+def imported() -> dict[str, ModuleType]:
+    """Return the modules that this process has imported itself, in their order."""
+    count, names = 0, [""]
+    while len(names) >= count and _NEWEST.isdisjoint(names):
+        count = 2 * count or FIRST_COUNT
+        # In one step, as other threads may import meanwhile.
+        names = list(islice(reversed(sys.modules), count))
+    own = [*takewhile(lambda name: name not in _NEWEST, names)]
+    return {name: sys.modules[name] for name in reversed(own) if name in sys.modules}
+
 
 REPORTED_SECONDS = 0.5
 """How long all these imports must have taken together before they are reported."""

@@ -1,6 +1,7 @@
-"""The private line from a worker to its supervisor, beside the log.
+"""The private line from a worker to its supervisor, beside the log, and files of the record.
 
-It is a socket of packets, one JSON object each. Sending must never delay or break training:
+Files are written for their owner alone.
+The line is a socket of packets, one JSON object each. Sending must never delay or break training:
 if the socket is full the packet is refused, and if the other end is gone it is dropped.
 """
 
@@ -14,8 +15,7 @@ TYPE_CHECKING = False  # a worker that reports nothing starts without `typing` a
 if TYPE_CHECKING:
     import socket
 
-__all__ = ["Line", "descriptor", "line"]
-
+__all__ = ["Line", "descriptor", "line", "replace_file", "save_file"]
 
 _DESCRIPTOR: list[int | None] = []
 _LINE: list[Line | None] = []
@@ -99,3 +99,17 @@ def _opened(number: int | None) -> Line | None:
         return None if number is None else Line(number)
     except OSError:
         return None  # the descriptor is something else
+
+
+def replace_file(path: str, text: str) -> None:
+    """Write a text in place of what a file holds."""
+    draft = f"{path}.draft"
+    save_file(draft, text.encode(errors="backslashreplace"))
+    os.replace(draft, path)  # noqa: PTH105 - both are strings
+
+
+def save_file(path: str, data: bytes) -> None:
+    """Write a file that nobody reads before this has returned."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)

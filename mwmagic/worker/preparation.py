@@ -1,7 +1,8 @@
 """Prepares a worker for the frameworks that the user's code may import.
 
 It imports no framework, and what is for one only once the user's code has imported that: a
-worker that needs none starts in half the time.
+worker that needs none starts in half the time. Small parts of that are here too: virtual CPU
+devices, and downloads that several workers of a machine start at once.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from mwmagic.repairs.imports import after_import
 
 from .line import descriptor
 
-TYPE_CHECKING = False  # a worker starts without `typing`
+TYPE_CHECKING = False  # a worker starts without `typing` and `pathlib`
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import ModuleType
+    from typing import Any
 
-__all__ = ["announce", "preload", "prepare", "prepare_child"]
-
+__all__ = ["announce", "preload", "prepare", "prepare_child", "split_devices", "whole"]
 
 _KERAS = ("keras", "tf_keras")
 
@@ -43,8 +45,6 @@ def preload() -> None:
     Its modules are imported by then, and its workers are of one cluster: what depends on the
     environment is the same for all of them. It runs no operation of a framework.
     """
-    from . import coordination, devices, downloads, fit, iterators, strategies, watch  # noqa: F401
-
     if _mode() == "auto":
         import linecache
 
@@ -57,18 +57,14 @@ def prepare() -> None:
     line = descriptor()  # which the processes of the user's code are not to inherit
     if not _INSTALLED:
         _install(observed=line is not None)
-    _split_devices()
-    if variables.ANSWERED in os.environ:
-        from . import questions
-
-        questions.install()
+    split_devices(int(os.environ.get(variables.DEVICES, "0")))
     _pass_on()
 
 
 def prepare_child() -> None:
     """Do the same in a Python that a worker started, which has no line of its own."""
     _install(observed=False)
-    _split_devices()
+    split_devices(int(os.environ.get(variables.DEVICES, "0")))
 
 
 def _pass_on() -> None:
@@ -76,14 +72,6 @@ def _pass_on() -> None:
     if "TF_CONFIG" in os.environ:
         others = filter(None, [os.environ.get("PYTHONPATH")])
         os.environ["PYTHONPATH"] = os.pathsep.join([_CHILD, *others])
-
-
-def _split_devices() -> None:
-    count = int(os.environ.get(variables.DEVICES, "0"))
-    if count:
-        from . import devices
-
-        devices.install(count)
 
 
 def _mode() -> str:
@@ -103,12 +91,12 @@ def _install(*, observed: bool) -> None:
 
 
 def _prepare_tensorflow(_: ModuleType) -> None:
-    from . import coordination, iterators, strategies
+    from . import runtime, strategies
 
     heartbeat = float(os.environ.get(variables.HEARTBEAT, "0"))
     if heartbeat:
-        coordination.install(heartbeat)
-    iterators.install()
+        runtime.shorten_heartbeat(heartbeat)
+    runtime.free_iterators_later()
     strategies.install()
 
 
@@ -121,13 +109,61 @@ def _prepare_jax(jax: ModuleType) -> None:
 
 
 def _prepare_keras(keras: ModuleType) -> None:
-    from . import downloads
-
-    downloads.install(keras.__name__)
+    """Make Keras's downloads appear in the cache only when they are complete."""
+    after_import(_DOWNLOADING[keras.__name__], _complete_downloads)
 
 
 def _prepare_observed(keras: ModuleType) -> None:
-    from . import fit
+    from . import watch
 
     _prepare_keras(keras)
-    fit.observe(keras)
+    watch.observe(keras)
+
+
+def split_devices(count: int) -> None:
+    """Give TensorFlow `count` logical CPUs as soon as user code imports it.
+
+    TensorFlow has no environment variable for that. JAX has ``JAX_NUM_CPU_DEVICES``,
+    which the supervisor sets.
+    """
+    if count > 1:
+        after_import("tensorflow", lambda module: _split(module, count))
+
+
+def _split(tensorflow: ModuleType, count: int) -> None:
+    config = tensorflow.config
+    cpu = config.list_physical_devices("CPU")[0]
+    logical = [config.LogicalDeviceConfiguration() for _ in range(count)]
+    config.set_logical_device_configuration(cpu, logical)
+
+
+_DOWNLOADING = {"keras": "keras.src.utils.file_utils", "tf_keras": "tf_keras.src.utils.data_utils"}
+
+
+def _complete_downloads(module: ModuleType) -> None:
+    retrieve = getattr(module, "urlretrieve", None)
+    if retrieve is not None:
+        vars(module)["urlretrieve"] = whole(retrieve)
+
+
+def whole(retrieve: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that downloads to a private file, and then renames it.
+
+    Keras writes a download straight to its place in the cache. A worker that looks there in the
+    meantime mistakes a part for the whole, or writes into the same file.
+    """
+    import functools
+
+    @functools.wraps(retrieve)
+    def retrieve_whole(url: str, filename: str, *args: Any, **options: Any) -> tuple[str, Any]:  # noqa: ANN401 - urllib's
+        from pathlib import Path
+
+        part = Path(f"{filename}.{os.getpid()}.part")
+        try:
+            _, headers = retrieve(url, str(part), *args, **options)
+            part.replace(filename)
+        finally:
+            part.unlink(missing_ok=True)
+        return filename, headers
+
+    return retrieve_whole

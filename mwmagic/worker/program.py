@@ -8,6 +8,7 @@ imports, Python's own modules are imported where they are needed.
 from __future__ import annotations
 
 import builtins
+import faulthandler
 import os
 import sys
 import time
@@ -16,12 +17,12 @@ from _frozen_importlib_external import SourceFileLoader  # `importlib.machinery`
 from mwmagic.model import variables
 from mwmagic.repairs.imports import after_import
 
-from . import imports, modules, stacks
+from . import imports
 from .preparation import prepare
 from .source import read
 from .standard import leave_name, standard
 
-TYPE_CHECKING = False  # a worker starts without what it may never need
+TYPE_CHECKING = False  # a worker starts without `typing`, and without `signal`
 if TYPE_CHECKING:
     from types import ModuleType
 
@@ -39,8 +40,10 @@ def preload() -> None:
 
 def main(argv: list[str], started: frozenset[str]) -> None:
     """Run ``argv[0]`` as ``__main__`` with the arguments ``argv``; then the interpreter may end."""
-    stacks.enable()
+    _dump_stacks_on_request()
     prepare()
+    if variables.ANSWERED in os.environ:
+        _ask_in_the_notebook()
     after_import("matplotlib.pyplot", _keep_figures)
     sys.argv, sys.orig_argv = list(argv), [sys.orig_argv[0], *argv]
     folder = os.path.dirname(os.path.realpath(argv[0]))  # noqa: PTH120 - as above
@@ -51,7 +54,7 @@ def main(argv: list[str], started: frozenset[str]) -> None:
     script = argv[0] if argv[0].startswith("/") else f"{os.getcwd()}/{argv[0]}"  # noqa: PTH109 - as above
     from .exit import finish_files, leave
 
-    if modules.forked():
+    if imports.forked():
         from . import basis  # 37 modules and 11 ms, which a cold worker has no use for
 
         _begin_anew()
@@ -78,6 +81,21 @@ def _keep_figures(pyplot: ModuleType) -> None:
     from .shown import keep_figures
 
     keep_figures(pyplot)
+
+
+def _ask_in_the_notebook() -> None:
+    """Have `input`, and with it Python's debugger, ask in the notebook; but not in children."""
+    home, plain = os.getpid(), builtins.input
+
+    def ask(prompt: object = "", /) -> str:
+        if os.getpid() != home:
+            return plain(prompt)
+        from .live.cells import ask
+
+        return ask(prompt)
+
+    ask.__name__ = "input"
+    builtins.input = ask
 
 
 def _step_aside(folder: str, started: frozenset[str]) -> None:
@@ -138,8 +156,8 @@ def _stays(process: int) -> bool:
 
 def _keep(error: BaseException | None, script: str) -> int:
     """Report how the user's file ended, then run live cells until the worker may end."""
-    from . import live
     from .exit import flush, send_reports
+    from .live import cells
 
     # Not in the file, which tells at the process's end what that came from.
     report = _report(error, script, None) if error is not None and _failed(error) else None
@@ -148,7 +166,7 @@ def _keep(error: BaseException | None, script: str) -> int:
     send_reports()
 
     end = {"code": code} if code >= 0 else {"code": None, "signal": -code}
-    live.stay({"ok": report is None, **end, "report": report})
+    cells.stay({"ok": report is None, **end, "report": report})
     return code
 
 
@@ -193,3 +211,41 @@ def run_again(main: dict[str, object]) -> None:
     main.update(__file__=script, __doc__=None)
     sys.argv[0] = script
     exec(compile(read(script), script, "exec", dont_inherit=True), main)  # noqa: S102 - the point
+
+
+def _dump_stacks_on_request() -> None:
+    """Dump every thread's stack on a signal; works inside a blocked collective too."""
+    faulthandler.enable()
+    path = os.environ.get(variables.STACKS)
+    if path:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        faulthandler.register(variables.STACKS_SIGNAL, file=descriptor, all_threads=True)
+        file = os.fstat(descriptor)
+        after_import("signal", lambda signal: _give_way(signal, descriptor, file))
+
+
+def _give_way(signal: ModuleType, descriptor: int, file: os.stat_result) -> None:
+    """Close the file of stacks when user code takes its signal.
+
+    The open file marks the handler as ours.
+    """
+    import contextlib
+    import functools
+
+    take = getattr(signal, "signal", None)
+    if take is None:  # a module of the user's
+        return
+
+    @functools.wraps(take)
+    def signal_(signalnum: int, handler: object) -> object:
+        import threading
+
+        main = threading.current_thread() is threading.main_thread()  # others may set none
+        if signalnum == variables.STACKS_SIGNAL and main:
+            faulthandler.unregister(signalnum)
+            with contextlib.suppress(OSError):  # user code closed it, or has another in its place
+                if os.path.samestat(file, os.fstat(descriptor)):
+                    os.close(descriptor)
+        return take(signalnum, handler)
+
+    vars(signal).update(signal=signal_)

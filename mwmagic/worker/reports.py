@@ -1,16 +1,29 @@
-"""Reports numbers from any code, beside what it prints."""
+"""Reports numbers from any code, beside what it prints.
+
+Of values that come too fast, the newest are sent.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+import sys
+import threading
+import time
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mwmagic.model.values import METRICS_LIMIT, NAME_CHARACTERS, counted
+from mwmagic.model.values import METRICS_LIMIT, NAME_CHARACTERS, REPORT_BYTES, counted, encoded
+from mwmagic.model.variables import ANNOUNCED
 
-from .outbox import outbox
-from .values import Values, number
+from .line import line
 
-__all__ = ["report"]
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Mapping, Sequence
+
+    from .line import Line
+
+__all__ = ["GAP_SECONDS", "Outbox", "Values", "is_distributed", "number", "outbox", "report"]
 
 
 @cache
@@ -81,3 +94,211 @@ def _bounded(values: Values, metrics: dict[str, Any]) -> dict[str, Any]:
         else:
             kept[name] = value
     return kept
+
+
+GAP_SECONDS = 0.05
+"""Seconds between two rounds of packets."""
+
+LAST_SECONDS = 0.5
+"""Time limit for sending what is left at the end."""
+
+WAITING_LIMIT = 500
+"""The most messages that wait; beyond that the oldest are dropped."""
+
+Outgoing = tuple["Mapping[str, Any]", "Mapping[str, Any]"]
+
+
+class Outbox:
+    """Messages on their way out.
+
+    A message that comes within `GAP_SECONDS` of the last round waits for the next one, and
+    a newer message with the same key replaces it. A thread sends what waits: the last value
+    of a fast loop must not wait for the end of a slow validation. The thread also reads
+    tensors, so that the training loop need not wait for their values.
+    """
+
+    def __init__(self, to: Line) -> None:
+        self._line = to
+        self._process = os.getpid()
+        self._values = Values()
+        self._waiting: dict[Hashable, Outgoing] = {}
+        self._adding = threading.RLock()  # a signal's handler may report, too
+        self._sending = threading.RLock()
+        self._due = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._sent = 0.0
+
+    @property
+    def open(self) -> bool:
+        """Whether anything reaches the supervisor from this process."""
+        return self._line.open and os.getpid() == self._process
+
+    def due(self) -> bool:
+        """Return whether a message would be sent at once."""
+        return time.monotonic() - self._sent >= GAP_SECONDS
+
+    def put(self, key: Hashable, message: Mapping[str, Any], metrics: Mapping[str, Any]) -> None:
+        """Send a message, or let it wait."""
+        if not self.open:
+            return
+        with self._adding:
+            self._waiting.pop(key, None)  # the newest goes last
+            self._waiting[key] = (message, metrics)
+            if len(self._waiting) > WAITING_LIMIT:
+                del self._waiting[next(iter(self._waiting))]
+        if self.due() and all(type(value) in (int, float) for value in metrics.values()):
+            self.flush()
+        if self._waiting and not self._due.is_set():
+            self._wake()
+
+    def flush(self, seconds: float = 0.0) -> None:
+        """Send what waits, unless another thread is doing so; wait that long for room in total."""
+        if not self.open or not self._sending.acquire(timeout=seconds):
+            return
+        try:
+            with self._adding:
+                waiting, self._waiting = self._waiting, {}
+            self._sent = time.monotonic()
+            for key, message in waiting.items():
+                left = self._sent + seconds - time.monotonic()
+                self._send(key, message, max(left, 0.0))
+        finally:
+            self._sending.release()
+
+    def _send(self, key: Hashable, message: Outgoing, seconds: float) -> None:
+        said, metrics = message
+        packet = _packet({**said, "metrics": self._values.numbers(metrics)})
+        if len(packet) > REPORT_BYTES:
+            self._refuse(len(metrics), len(packet))
+        elif not self._line.send(packet, seconds):
+            with self._adding:
+                self._waiting.setdefault(key, message)  # unless there is a newer one by now
+
+    def _refuse(self, count: int, size: int) -> None:
+        self._values.refuse(
+            f"a set of {counted(count, 'metric')}",
+            f"they take {size} bytes, and a report holds {REPORT_BYTES}; shorten their names, "
+            "or report fewer at once",
+        )
+
+    def _wake(self) -> None:
+        self._due.set()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="mwmagic-report", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        while self.open:
+            self._due.wait()
+            time.sleep(max(0.0, self._sent + GAP_SECONDS - time.monotonic()))
+            self._due.clear()
+            self.flush()
+            if self._waiting:  # the line was full
+                time.sleep(GAP_SECONDS)
+                self._due.set()
+
+
+def _packet(message: Mapping[str, Any]) -> bytes:
+    """Return a message as one packet."""
+    return json.dumps(message, separators=(",", ":"), allow_nan=False).encode()
+
+
+@cache
+def outbox() -> Outbox | None:
+    """Return this process's outbox; None if it has no line."""
+    to = line()
+    return None if to is None else Outbox(to)
+
+
+def farewell() -> None:
+    """Send what still waits, at the end of a worker."""
+    one = outbox()
+    if one is not None:
+        one.flush(LAST_SECONDS)
+
+
+def is_distributed(value: Any) -> bool:  # noqa: ANN401 - of any framework
+    """Return whether TensorFlow holds a value on several replicas."""
+    return type(value).__module__.startswith("tensorflow.python.distribute")
+
+
+def _local(value: Any) -> Any:  # noqa: ANN401 - of any framework
+    """Return this process's part of a value, or of a Keras variable.
+
+    TensorFlow would sum or average a distributed variable over all workers, in a
+    collective in which the others do not take part.
+    """
+    if type(value).__module__.startswith("keras.src.backend"):
+        value = getattr(value, "_value", value)
+    if is_distributed(value) and getattr(value, "values", None):
+        return value.values[0]
+    return value
+
+
+def number(value: Any) -> float:  # noqa: ANN401 - of any framework
+    """Return a value as a number."""
+    part = _local(value)
+    try:
+        return float(part)
+    except TypeError:
+        if not hasattr(part, "numpy"):
+            raise
+        return float(part.numpy())  # TensorFlow's variables
+
+
+def _held(value: Any) -> Any:  # noqa: ANN401 - of any framework
+    """Return the form in which a value is kept until it is sent.
+
+    A tensor is kept as it is, since reading takes long and most are never sent; a
+    NumPy array is read at once, since the loop may change it in place later.
+    """
+    if type(value) in (int, float):
+        return value
+    if type(value).__module__.partition(".")[0] == "numpy":
+        return float(value)
+    part = _local(value)
+    if hasattr(part, "assign"):  # a variable
+        return number(part)
+    detach = getattr(part, "detach", None)  # PyTorch's would keep the graph
+    return part if detach is None else detach()
+
+
+class Values:
+    """Reads metrics; a bad one is dropped, with one line on standard error."""
+
+    def __init__(self) -> None:
+        self._refused: set[str] = set()
+
+    def held(self, metrics: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the metrics as they are kept until they are sent."""
+        return self._each(metrics, _held)
+
+    def read(self, metrics: Mapping[str, Any]) -> dict[str, float]:
+        """Return the metrics' numbers, read now."""
+        return self._each(metrics, number)
+
+    def listed(self, name: str, values: Sequence[Any]) -> list[float | str]:
+        """Return the numbers of one metric, as JSON values; NaN for a bad one."""
+        return [self.numbers({name: value}).get(name, "NaN") for value in values]
+
+    def numbers(self, metrics: Mapping[str, Any]) -> dict[str, float | str]:
+        """Return the metrics' numbers, as JSON values."""
+        return self._each(metrics, lambda value: encoded(number(value)))
+
+    def _each(self, metrics: Mapping[str, Any], of: Any) -> dict[str, Any]:  # noqa: ANN401
+        found = {}
+        for name, value in metrics.items():
+            try:
+                found[name] = of(value)
+            except Exception as error:  # noqa: BLE001, PERF203 - a user's type may raise anything
+                self.refuse(name, f"{type(value).__name__} is not a number ({error})"[:200])
+        return found
+
+    def refuse(self, name: str, why: str) -> None:
+        """Say, once for each name, that something is not reported."""
+        name = name[:NAME_CHARACTERS]
+        if name in self._refused or len(self._refused) > NAME_CHARACTERS:
+            return
+        self._refused.add(name)
+        if sys.stderr is not None:
+            sys.stderr.write(f"{ANNOUNCED}{name} is not reported: {why}\n")

@@ -15,7 +15,7 @@ from weakref import WeakSet
 
 from mwmagic.model import variables
 
-from .file import save
+from .line import save_file
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -50,7 +50,7 @@ class _Folder:
             return
         self._count, self._size = self._count + 1, self._size + file.tell()
         path = f"{self._log}.figure-{self._count}.png"
-        save(path, file.getvalue())
+        save_file(path, file.getvalue())
         self._kept.add(figure)
         figure.stale = False  # whatever changes it from now on sets this
         _say(f"plt.show() has no window here; the figure is in {os.path.relpath(path)}")

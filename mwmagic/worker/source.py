@@ -5,20 +5,24 @@ In the code, ``__file__`` is the user's file, as under ``python main.py``, so th
 of another launch. Whatever reads the code again therefore gets the copy: tracebacks, `inspect`
 and TensorFlow's AutoGraph, which read its lines, and the children of `multiprocessing`'s
 ``spawn`` and ``forkserver``, and of loky's ``loky_init_main``, which run the main module again.
-`hooks` has the interpreter's own tracebacks do so too.
+The interpreter's own tracebacks, of what nothing catches in a thread, an exit handler or a
+finalizer, show the lines of the file as it is now; hooks print the same through `traceback`, unless
+user code sets others.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 
 from mwmagic.model import variables
 from mwmagic.repairs.imports import after_import
 
-from . import hooks
+from .standard import standard
 
-TYPE_CHECKING = False  # a worker starts without `typing`, `linecache` and `pathlib`
+TYPE_CHECKING = False  # a worker starts without `threading` and `traceback`
 if TYPE_CHECKING:
+    import threading
     from types import ModuleType
     from typing import Any
 
@@ -39,7 +43,7 @@ def read(script: str) -> bytes:
     after_import("linecache", lambda module: _keep_lines(script, source, module))
     if copy:
         os.environ[variables.SCRIPT] = script
-        hooks.install()
+        _hook_exceptions()
         for name in _SPAWNERS:
             after_import(name, lambda module: _hand_down(script, module))
     return source
@@ -96,3 +100,54 @@ def _hand_down(script: str, spawn: ModuleType) -> None:
         return data
 
     vars(spawn).update(get_preparation_data=get_preparation_data)
+
+
+_PYTHONS = sys.__unraisablehook__
+
+
+def _hook_exceptions() -> None:
+    """Print what nothing catches outside the main thread's code."""
+    after_import("threading", _watch_threads)
+    sys.unraisablehook = sys.__unraisablehook__ = _unraisable
+
+
+def _watch_threads(module: ModuleType) -> None:
+    hook = getattr(module, "excepthook", None)
+    if hook is None:  # a module of the user's
+        return
+    from functools import update_wrapper
+
+    def thread(args: threading.ExceptHookArgs) -> None:
+        error, one = args.exc_value, args.thread
+        if isinstance(error, SystemExit) or error is None or one is None or sys.stderr is None:
+            hook(args)
+        else:
+            _print(f"Exception in thread {one.name}:", error, chain=True)
+
+    update_wrapper(thread, hook)
+    vars(module).update(excepthook=thread, __excepthook__=thread)  # by which programs restore it
+
+
+def _unraisable(args: sys.UnraisableHookArgs) -> None:
+    """Print what an exit handler or a finalizer raised, as the interpreter does."""
+    if args.exc_value is None or sys.stderr is None or sys.is_finalizing():
+        _PYTHONS(args)
+    else:
+        about = "" if args.object is None else f" {_shown(args.object)}"
+        title = f"{args.err_msg or 'Exception ignored in'}:{about}"
+        _print(title, args.exc_value, chain=False)
+
+
+def _shown(value: object) -> str:
+    try:
+        return repr(value)
+    except Exception:  # noqa: BLE001 - the user's own `__repr__` may raise anything
+        return "<object repr() failed>"
+
+
+def _print(title: str, error: BaseException, *, chain: bool) -> None:
+    """Print in one piece, between the lines of other threads."""
+    traceback = standard("traceback")
+    lines = traceback.format_exception(type(error), error, error.__traceback__, chain=chain)
+    sys.stderr.write("".join([f"{title}\n", *lines]))
+    sys.stderr.flush()

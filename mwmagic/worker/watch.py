@@ -1,23 +1,40 @@
-# ruff: noqa: ANN401 - Keras has no annotations
-"""Reports the progress of one `fit` or `evaluate`, as its callbacks receive it."""
+# ruff: noqa: ANN401 - Keras has no annotations, and its state in a step is private
+"""Reports what Keras computes in `fit`, without parsing text or changing the user's code.
+
+Every backend's `fit` calls `CallbackList` when a batch or an epoch ends, so that class is
+observed: the user's callbacks, their order, their logs and Keras's choice to call them
+in another thread stay as they are.
+
+Keras gives its callbacks the mean over the epoch so far. Two such means and their sample
+counts yield the mean of the steps between them: for two readings in a row, the value of
+one step. Metrics that are not means, such as precision, stay as Keras gives them. Where workers
+share a batch, Keras gives the mean over all of them, but each worker holds the count of its own
+samples. A repaired step returns the sums and the counts of all workers.
+"""
 
 from __future__ import annotations
 
+import sys
 import time
 from contextlib import suppress
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.errors import MwmagicError
+from mwmagic.model.variables import ANNOUNCED
+from mwmagic.repairs.cluster import METRIC_SUMS
 
-from .means import Means
-from .outbox import outbox
+from .reports import Values, is_distributed, number, outbox
 from .task import is_chief
-from .values import Values
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+    from types import ModuleType
 
-__all__ = ["CALLBACKS", "Fits", "Watch"]
+    State = Callable[[Any], tuple[float, float]]
+    Shared = tuple[tuple[int, ...], Any]
+
+__all__ = ["Means", "observe"]
 
 HISTORY_VALUES = 1000
 """The values of a history that one packet carries."""
@@ -303,3 +320,195 @@ CALLBACKS: dict[str, tuple[Any, Any]] = {
     "on_test_end": (Watch.test_end, None),
 }
 """What a watch does before and after the callbacks get an event."""
+
+
+_ATTRIBUTE = "_mwmagic_watch"
+
+
+def observe(keras: ModuleType) -> None:
+    """Report each `fit` of Keras or tf-keras from now on."""
+    callbacks = getattr(getattr(keras, "callbacks", None), "CallbackList", None)
+    if callbacks is None or not all(hasattr(callbacks, name) for name in CALLBACKS):
+        return  # an unknown Keras: its progress bars are read instead
+    fits = Fits(keras.metrics.Mean)
+    for name, (before, after) in CALLBACKS.items():
+        _observe(callbacks, name, before, after, fits)
+    _hide_from_tracebacks(keras.__name__)
+
+
+def _observe(callbacks: Any, name: str, before: Any, after: Any, fits: Any) -> None:
+    """Notify a watch of an event before the callbacks get it, and again after them."""
+    original: Callable[..., Any] = getattr(callbacks, name)
+
+    @wraps(original)
+    def observed(self: Any, *args: Any, **kwargs: Any) -> Any:
+        watch = vars(self).get(_ATTRIBUTE)
+        if watch is None:
+            watch = vars(self)[_ATTRIBUTE] = fits.watch(self)
+        _notify(watch, before, args, kwargs)
+        fits.depth += 1
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            fits.depth -= 1
+            _notify(watch, after, args, kwargs)
+
+    setattr(callbacks, name, observed)
+
+
+def _notify(watch: Watch, method: Any, args: Any, kwargs: Any) -> None:
+    """Notify a watch of an event; if that fails, training continues without the watch."""
+    if method is None or not watch.awake:
+        return
+    try:
+        method(watch, *args, **kwargs)
+    except Exception as error:  # noqa: BLE001 - an unknown Keras may do anything
+        watch.awake = False
+        text = f"{ANNOUNCED}this fit is no longer reported: {type(error).__name__}: {error}"
+        if sys.stderr is not None:
+            sys.stderr.write(text[:500] + "\n")
+
+
+def _hide_from_tracebacks(package: str) -> None:
+    """Leave this file's frames out of tracebacks, as Keras leaves out its own."""
+    module: Any = sys.modules.get(f"{package}.src.utils.traceback_utils")
+    paths = getattr(module, "_EXCLUDED_PATHS", None)
+    if isinstance(paths, tuple):
+        module._EXCLUDED_PATHS = (*paths, __file__)  # noqa: SLF001 - there is no other way
+
+
+NOTHING: Shared = ((), ())
+"""What no step has left: identities of metrics' state, and its numbers."""
+
+_TOLERANCE_RATIO = 1e-3
+"""The largest relative difference between a log and the mean that it comes from."""
+
+
+class Means:
+    """Reads the logs of one `fit`."""
+
+    def __init__(self, mean: type) -> None:
+        self._result = mean.result  # type: ignore[attr-defined]
+        self._legacy = mean.__module__.startswith("tf_keras")
+        self._before: dict[int, tuple[float, float]] = {}
+        self._shared = self._earlier = NOTHING
+        self._found: dict[str, list[Any]] | None = None
+
+    def reset(self) -> None:
+        """Begin an epoch: the metrics are reset."""
+        self._before = {}
+        self._shared = self._earlier = NOTHING
+
+    def take(self, model: Any) -> None:
+        """Take in that a step is done, whose numbers may be read."""
+        self._earlier, self._shared = self._shared, getattr(model, METRIC_SUMS, NOTHING)
+
+    def moment(self) -> float | None:
+        """When the step ended, in seconds of the last hour, if all workers agree on it."""
+        return _known(self._shared).get(0)
+
+    def read(self, model: Any, logs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the means since the last reading, and what is not a number as it is.
+
+        Workers that share a batch may read after different steps: of them it is the last
+        step alone, which is the same on all.
+        """
+        if self._found is None:
+            self._found = self._by_name(model)
+        apart = _apart(model)
+        own = self._legacy and apart
+        state: State = partial(_state, model)
+        earlier: State = self._read_before
+        if apart and not own:
+            state, earlier = _reading(self._shared), _reading(self._earlier)
+        means: dict[str, Any] = {}
+        for name, value in logs.items():
+            try:
+                mean = self._since(name, value, state, earlier, own=own)
+            except Exception:  # noqa: BLE001, PERF203 - of any type; `Values` refuses it
+                means[name] = value
+            else:
+                means.update({} if mean is None else {name: mean})
+        return means
+
+    def _read_before(self, metric: Any) -> tuple[float, float]:
+        return self._before.get(id(metric), (0.0, 0.0))
+
+    def _since(
+        self, name: str, value: Any, state: State, earlier: State, *, own: bool
+    ) -> float | None:
+        """Return one metric's mean; None if Keras gives nothing sensible.
+
+        With several workers tf-keras adds up the workers' values until the epoch ends, so
+        in that case this is the mean of this worker's own samples.
+        """
+        given = 0.0 if own else number(value)
+        for metric in (self._found or {}).get(name, ()):
+            total, count = state(metric)
+            if count > 0 and (own or _are_close(total / count, given)):
+                before, count_before = earlier(metric)
+                self._before[id(metric)] = total, count
+                if count <= count_before:
+                    return total / count
+                return (total - before) / (count - count_before)
+        return None if own else given
+
+    def _by_name(self, model: Any) -> dict[str, list[Any]]:
+        """Return the metrics of a model that are plain means."""
+        found: dict[str, list[Any]] = {}
+        for metric in _leaves(getattr(model, "metrics", ())):
+            if getattr(type(metric), "result", None) is self._result:
+                found.setdefault(metric.name, []).append(metric)
+        return found
+
+
+def _leaves(metrics: Any) -> Iterator[Any]:
+    """Return the metrics within metrics."""
+    for metric in metrics:
+        inner = getattr(metric, "metrics", None)
+        if inner and isinstance(inner, (list, tuple)):  # tf-keras's have an empty one
+            yield from _leaves(inner)
+        else:
+            yield metric
+
+
+def _apart(model: Any) -> bool:
+    """Return whether other workers hold a part of the metrics' state."""
+    extended = getattr(getattr(model, "distribute_strategy", None), "extended", None)
+    spans = getattr(extended, "_in_multi_worker_mode", None)
+    return spans is not None and bool(spans())
+
+
+def _are_close(mean: float, given: float) -> bool:
+    return abs(mean - given) <= _TOLERANCE_RATIO * abs(given) + 1e-9
+
+
+def _known(shared: Shared) -> dict[int, float]:
+    """Return numbers by the identities of what holds them."""
+    identities, numbers = shared
+    return dict(zip(identities, map(float, numbers), strict=False))
+
+
+def _reading(shared: Shared) -> State:
+    """Return what reads a metric's sum and count over all workers, as a step left them."""
+    known = _known(shared)
+    return lambda metric: (known.get(id(metric.total), 0.0), known.get(id(metric.count), 0.0))
+
+
+def _state(model: Any, metric: Any) -> tuple[float, float]:
+    """Return the sum and the count that a mean is made of, on this worker."""
+    state = getattr(model, "_jax_state", None)  # while JAX trains, variables are not updated
+    if not state or "metrics_variables" not in state:
+        return _local_sum(metric.total), _local_sum(metric.count)
+    indices = {id(variable): at for at, variable in enumerate(model.metrics_variables)}
+    values = state["metrics_variables"]
+    return number(values[indices[id(metric.total)]]), number(values[indices[id(metric.count)]])
+
+
+def _local_sum(variable: Any) -> float:
+    """Return a variable's sum over this worker's own replicas; it takes no collective."""
+    # TensorFlow looks up what its distributed variables lack in their value over all workers.
+    value = variable if is_distributed(variable) else getattr(variable, "_value", variable)
+    if is_distributed(value):
+        return sum(number(part) for part in value.values)
+    return number(value)

@@ -13,7 +13,7 @@ import pytest
 from mwmagic import Cluster
 from mwmagic.client.live import transfer
 from mwmagic.errors import BadArguments, WorkerFailed
-from mwmagic.worker import parcel
+from mwmagic.worker.live import parcel
 
 pytestmark = pytest.mark.slow
 

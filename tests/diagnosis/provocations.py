@@ -16,7 +16,7 @@ GANG = """
 import os
 import tensorflow as tf
 from tensorflow.python.eager import context
-from mwmagic.worker.coordination import configure_heartbeat
+from mwmagic.worker.runtime import configure_heartbeat
 configure_heartbeat(1.0, context)
 strategy = tf.distribute.MultiWorkerMirroredStrategy()
 first = os.environ["MWMAGIC_TASK"] == "worker:0"

@@ -95,7 +95,7 @@ def test_a_failed_run_recommends_by_its_own_options(tmp_path, keras, restarts):
 @pytest.mark.tensorflow
 def test_an_unrepaired_process_is_not_told_to_use_the_mode_that_it_is_in(tmp_path):
     """Another Python program that it starts, without what mwmagic repairs."""
-    child = GANG.replace("from mwmagic.worker.coordination import configure_heartbeat\n", "")
+    child = GANG.replace("from mwmagic.worker.runtime import configure_heartbeat\n", "")
     child = child.replace("configure_heartbeat(1.0, context)\n", "").replace(
         "import os\n", "import os, keras\n"
     )

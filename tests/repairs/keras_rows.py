@@ -25,9 +25,9 @@ import tensorflow as tf
 from tensorflow.python.distribute.collective_all_reduce_strategy import CollectiveAllReduceExtended
 from tensorflow.python.eager import context
 
-from mwmagic.worker import iterators
-from mwmagic.worker.coordination import configure_heartbeat
-from mwmagic.worker.means import Means
+from mwmagic.worker import runtime
+from mwmagic.worker.runtime import configure_heartbeat
+from mwmagic.worker.watch import Means
 
 KERAS2 = os.environ.get("ROWS_KERAS") == "tf_keras"
 if KERAS2:
@@ -38,7 +38,7 @@ else:
 
     import mwmagic.keras  # noqa: F401 - for its effect
 
-iterators.install()  # as workers do
+runtime.free_iterators_later()  # as workers do
 layers = keras.layers
 BATCH = 12
 SIZE = 48

@@ -8,10 +8,10 @@ import os
 import sys
 from pathlib import Path
 
-from mwmagic.worker import coordination
+from mwmagic.worker import runtime
 
 directory, seconds = Path(sys.argv[1]), float(sys.argv[2])
-coordination.install(seconds)
+runtime.shorten_heartbeat(seconds)
 assert "tensorflow" not in sys.modules
 
 from tensorflow.python.eager import context  # noqa: E402 - the point is to import it afterwards

@@ -11,8 +11,8 @@ y = x @ np.array([[1.0], [-2.0], [0.5]], "float32")
 """
 
 SETUP = """
-import mwmagic.worker.outbox, mwmagic.worker.watch
-mwmagic.worker.outbox.GAP_SECONDS = mwmagic.worker.watch.STEP_SECONDS = 0.0  # every step is sent
+import mwmagic.worker.reports, mwmagic.worker.watch
+mwmagic.worker.reports.GAP_SECONDS = mwmagic.worker.watch.STEP_SECONDS = 0.0  # every step is sent
 
 def build(**options):
     model = keras.Sequential([keras.layers.Dense(1, use_bias=False, kernel_initializer="zeros")])

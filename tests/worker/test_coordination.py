@@ -8,7 +8,7 @@ import pytest
 from gangs import Gang
 
 from mwmagic.worker import bootstrap
-from mwmagic.worker.coordination import configure_heartbeat
+from mwmagic.worker.runtime import configure_heartbeat
 
 SCRIPT = Path(__file__).parent / "coordinated_worker.py"
 PARTING = SCRIPT.with_name("parting_worker.py")

@@ -29,8 +29,8 @@ def test_tensorflow_shows_so_many_devices_once_it_is_imported(tmp_path, count, s
     code = f"""
 import sys
 sys.path[:1] = [{str(tmp_path)!r}, {str(Path(mwmagic.__file__).parents[1])!r}]
-from mwmagic.worker.devices import install
-install({count})
+from mwmagic.worker.preparation import split_devices
+split_devices({count})
 assert "tensorflow" not in sys.modules
 import tensorflow
 """

@@ -10,7 +10,7 @@ from urllib.request import urlretrieve
 
 import pytest
 
-from mwmagic.worker.downloads import whole
+from mwmagic.worker.preparation import whole
 
 
 def test_a_download_comes_to_its_place_as_a_whole(tmp_path):
@@ -33,9 +33,8 @@ def test_a_download_that_fails_leaves_what_was_there(tmp_path):
 
 
 KERAS = """
-from mwmagic.worker import downloads
-downloads.install("keras")
-downloads.install("tf_keras")
+from mwmagic.worker import preparation
+preparation.prepare_child()
 import tf_keras
 from keras.src.utils import file_utils
 from tf_keras.src.utils import data_utils

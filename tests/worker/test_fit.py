@@ -111,7 +111,7 @@ try:
 except ZeroDivisionError as error:
     import traceback
     print([frame.filename for frame in traceback.extract_tb(error.__traceback__)
-           if "mwmagic/worker/fit" in frame.filename])
+           if "mwmagic/worker/watch" in frame.filename])
 one.fit(x, y, batch_size=8, epochs=8, shuffle=False, verbose=0)
 """,
 )

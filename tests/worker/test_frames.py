@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from mwmagic.worker.parcel import NotPlain, read, write
+from mwmagic.worker.live.parcel import NotPlain, read, write
 
 pd = pytest.importorskip("pandas")
 pytest.importorskip("pyarrow")

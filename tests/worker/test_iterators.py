@@ -10,7 +10,7 @@ import threading
 import pytest
 from processes import eventually
 
-from mwmagic.worker import iterators
+from mwmagic.worker import runtime
 
 NAME = "tensorflow.python.data.ops.iterator_ops"
 CACHE = "tensorflow.python.data.ops.cache_op"
@@ -46,7 +46,7 @@ def modules(monkeypatch):
         monkeypatch.setitem(sys.modules, name, made[name])
     other = "tensorflow.python.data.ops.multi_device_iterator_ops"
     monkeypatch.setitem(sys.modules, other, type(sys)(other))  # a version without that class
-    iterators.install()
+    runtime.free_iterators_later()
     return made
 
 
@@ -56,9 +56,9 @@ def test_a_program_that_drops_an_iterator_goes_on(modules):
     iterator = modules[NAME].OwnedIterator(resource)
     del resource, iterator
     assert by == []
-    assert not iterators.settled(0.01), "it is being freed"
+    assert not runtime.settled(0.01), "it is being freed"
     woken.set()
-    assert iterators.settled(60)
+    assert runtime.settled(60)
     assert by
 
 
@@ -75,7 +75,7 @@ def test_a_cache_in_a_file_is_unlocked_at_once(modules, filename, at_once):
 
 
 def test_a_program_that_makes_many_iterators_waits_for_some(modules):
-    resources = [Resource() for _ in range(iterators.WAITING_COUNT + 2)]
+    resources = [Resource() for _ in range(runtime.WAITING_COUNT + 2)]
     first, *others = [one.woken for one in resources]
     by = [one.by for one in resources]
     owned = [modules[NAME].OwnedIterator(one) for one in resources]
@@ -90,11 +90,11 @@ def test_a_program_that_makes_many_iterators_waits_for_some(modules):
 
 PIPELINE = """
 import os
-from mwmagic.worker import iterators
+from mwmagic.worker import runtime
 taken = []
-take = iterators._Reaper.take
-iterators._Reaper.take = lambda self, values: (taken.append(len(values)), take(self, values))
-iterators.install()
+take = runtime._Reaper.take
+runtime._Reaper.take = lambda self, values: (taken.append(len(values)), take(self, values))
+runtime.free_iterators_later()
 import tensorflow as tf
 strategy = tf.distribute.MirroredStrategy(["CPU:0"])
 data = tf.data.Dataset.range(8).batch(2)
@@ -102,19 +102,19 @@ for made in (data, strategy.experimental_distribute_dataset(data)):
     taken.clear()
     assert len(list(iter(made))) == 4
     assert taken
-if not iterators.settled(0.5):  # as a worker ends
+if not runtime.settled(0.5):  # as a worker ends
     os._exit(0)
 """
 
 
 FORK = """
 import os, types, sys
-from mwmagic.worker import iterators
+from mwmagic.worker import runtime
 module = sys.modules["tensorflow.python.data.ops.iterator_ops"] = types.ModuleType(
     "tensorflow.python.data.ops.iterator_ops"
 )
 exec("class OwnedIterator: pass", vars(module))
-iterators.install()
+runtime.free_iterators_later()
 module.OwnedIterator()
 kept = module.OwnedIterator()  # until the interpreter ends
 if child := os.fork():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mwmagic.worker import means
+from mwmagic.worker import watch
 
 
 def test_a_sum_over_workers_is_not_asked_for():
@@ -11,4 +11,4 @@ def test_a_sum_over_workers_is_not_asked_for():
 
     module = "tensorflow.python.distribute.values"
     variable = type("SyncOnRead", (), {"__module__": module, "values": (1, 2), "__getattr__": ask})
-    assert means._local_sum(variable()) == 3.0
+    assert watch._local_sum(variable()) == 3.0

@@ -9,18 +9,18 @@ from types import ModuleType
 
 import pytest
 
-from mwmagic.worker import bootstrap, modules
+from mwmagic.worker import bootstrap, imports
 
 
 @pytest.fixture
 def forked(monkeypatch):
     """Take what is imported now for what this process was forked with."""
-    monkeypatch.setattr(modules, "_NEWEST", set())
+    monkeypatch.setattr(imports, "_NEWEST", set())
     monkeypatch.setattr(sys, "modules", dict(sys.modules))
-    return modules.remember
+    return imports.remember
 
 
-def imports(*names):
+def put(*names):
     for name in names:
         sys.modules.pop(name, None)
         sys.modules[name] = ModuleType(name)
@@ -28,23 +28,23 @@ def imports(*names):
 
 
 def test_a_process_that_was_not_forked_has_imported_all_itself(forked):
-    assert modules.imported() == sys.modules
-    assert list(modules.imported()) == list(sys.modules)
+    assert imports.imported() == sys.modules
+    assert list(imports.imported()) == list(sys.modules)
 
 
-@pytest.mark.parametrize("count", [0, 1, modules.FIRST_COUNT, 5 * modules.FIRST_COUNT])
+@pytest.mark.parametrize("count", [0, 1, imports.FIRST_COUNT, 5 * imports.FIRST_COUNT])
 def test_a_fork_has_imported_what_came_later(forked, count):
     forked()
-    names = imports(*(f"new_{number}" for number in range(count)))
-    assert list(modules.imported()) == names
+    names = put(*(f"new_{number}" for number in range(count)))
+    assert list(imports.imported()) == names
 
 
 def test_what_is_imported_again_is_new(forked):
-    imports("old", "newest")
+    put("old", "newest")
     forked()
-    assert imports("old", "new") == list(modules.imported())
+    assert put("old", "new") == list(imports.imported())
     del sys.modules["newest"]  # then nothing tells old ones from new ones
-    assert {"old", "new", "sys"} < set(modules.imported())
+    assert {"old", "new", "sys"} < set(imports.imported())
 
 
 ENDING = """

@@ -7,7 +7,7 @@ import os
 import numpy as np
 import pytest
 
-from mwmagic.worker.namespace import completions, described
+from mwmagic.worker.live.names import completions, described
 
 
 class Base:

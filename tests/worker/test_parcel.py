@@ -8,7 +8,7 @@ import stat
 import numpy as np
 import pytest
 
-from mwmagic.worker.parcel import NotPlain, read, write
+from mwmagic.worker.live.parcel import NotPlain, read, write
 
 ARRAYS = {
     "strided": np.arange(12).reshape(3, 4)[:, ::2],

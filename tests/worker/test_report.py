@@ -15,7 +15,7 @@ from mwmagic.model.values import METRICS_LIMIT, NAME_CHARACTERS
 from mwmagic.words.run import fraction
 from mwmagic.worker import report
 from mwmagic.worker.line import Line
-from mwmagic.worker.outbox import GAP_SECONDS, Outbox
+from mwmagic.worker.reports import GAP_SECONDS, Outbox
 
 REPORT = "from mwmagic.worker import report\n"
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mwmagic.worker.failure import report
-from mwmagic.worker.group import MEMBERS_LIMIT, summary
+from mwmagic.worker.failure import MEMBERS_LIMIT, report, summary
 
 
 class Group(Exception):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mwmagic.worker.value import bundle
+from mwmagic.worker.live.names import bundle
 
 
 class Table:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Live", "session_of"]
 
-_SESSION = Path(__file__).parents[2] / "worker" / "session.py"
+_SESSION = Path(__file__).parents[2] / "worker" / "live" / "session.py"
 """The program that the tasks run."""
 
 COMPLETION_SECONDS = 0.3

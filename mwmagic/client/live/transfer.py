@@ -29,10 +29,10 @@ __all__ = ["EXCHANGE", "pull", "push"]
 MEMORY = Path("/dev/shm")  # noqa: S108 - in a private directory of it
 """Where files are memory: a value of 100 MB takes 0.1 s there and back."""
 
-EXCHANGE = "mwmagic.worker.exchange"
+EXCHANGE = "mwmagic.worker.live.parcel"
 """The module that cells use which move values; it is in the code of no others."""
 
-_TASK = f"__import__('{EXCHANGE}', fromlist=['exchange'])"
+_TASK = f"__import__('{EXCHANGE}', fromlist=['parcel'])"
 
 LITERAL_BITS, LITERAL_CHARACTERS = 64, 200
 """The largest integers and texts that a push writes in its cell."""
@@ -42,7 +42,7 @@ def pull(
     live: Live, expressions: Sequence[str], tasks: Sequence[TaskName] | None
 ) -> dict[str, dict[str, Any]]:
     """Return the values of expressions on tasks; by task, and there by expression."""
-    from mwmagic.worker import parcel
+    from mwmagic.worker.live import parcel
 
     pairs = ", ".join(f"{text!r}: ({text}\n)" for text in expressions)
     with _meeting(live) as way:
@@ -56,7 +56,7 @@ def pull(
 
 def push(live: Live, values: Mapping[str, Any], tasks: Sequence[TaskName] | None) -> None:
     """Set variables on tasks; by default on all."""
-    from mwmagic.worker import parcel
+    from mwmagic.worker.live import parcel
 
     name = f"%mw_push {', '.join(values)}"
     plain = {one: value for one, value in values.items() if _is_literal(value)}

@@ -22,6 +22,7 @@ import bdb
 import builtins
 import ctypes
 import inspect
+import itertools
 import json
 import linecache
 import os
@@ -40,13 +41,12 @@ from mwmagic.model import variables
 from mwmagic.model.live import CELL_BYTES, PROGRAM_CELL
 from mwmagic.model.ownership import is_ours
 from mwmagic.repairs.imports import after_import
+from mwmagic.worker import collectives
+from mwmagic.worker.collectives import CollectiveEnded, Collectives
+from mwmagic.worker.failure import summary
+from mwmagic.worker.line import descriptor, save_file
 
-from . import collectives
-from .collectives import CollectiveEnded, Collectives
-from .group import summary
-from .line import descriptor
-from .packets import Packets
-from .value import bundle, figures
+from .names import bundle, completions, described, figures
 
 if TYPE_CHECKING:
     from types import FrameType, ModuleType, TracebackType
@@ -163,8 +163,6 @@ class _Loop:
 
     def _looked(self, order: dict[str, Any]) -> dict[str, Any]:
         """Return what names mean, or how the last of them goes on."""
-        from .namespace import completions, described
-
         look = completions if order["wanted"] == "names" else described
         found = None
         with suppress(Exception):  # the user's objects may raise anything
@@ -428,3 +426,60 @@ def _theirs(trace: TracebackType | None) -> TracebackType | None:
     while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
         trace = trace.tb_next
     return trace
+
+
+LONGEST_BYTES = 2**15
+"""The longest message that is sent as a packet; a longer one goes to a file."""
+
+SHORT_CHARACTERS = 1_000
+"""The most of a text in a message that cannot be sent whole; JSON takes up to 12 bytes for each."""
+
+
+class Packets:
+    """Sends messages, each a JSON object."""
+
+    def __init__(self, line: socket.socket, report: str) -> None:
+        self._line = line
+        self._beside = report.removesuffix(".json")
+        self._numbers = itertools.count(1)
+
+    def send(self, message: dict[str, Any]) -> bool:
+        """Send a message, or in short what it says; return whether anybody is there."""
+        try:
+            packet = json.dumps(message, allow_nan=False).encode()
+            if len(packet) > LONGEST_BYTES:
+                packet = self._left(message, packet)
+        except Exception as error:  # noqa: BLE001 - a full disk, or a value that JSON cannot hold
+            packet = json.dumps(_short(message, error)).encode()
+        try:
+            self._line.sendall(packet)
+        except OSError:  # the supervisor is gone, or the user's code closed the line
+            return False
+        return True
+
+    def _left(self, message: dict[str, Any], packet: bytes) -> bytes:
+        """Leave a message in a file, and return the packet that names it."""
+        if not self._beside:
+            raise FileNotFoundError("its log is not known")
+        path = f"{self._beside}.said-{next(self._numbers)}.json"
+        save_file(path, packet)
+        return json.dumps({"live": message["live"], "cell": message["cell"], "file": path}).encode()
+
+
+def _short(message: dict[str, Any], error: Exception) -> dict[str, Any]:
+    """Return what a message says without what cannot be sent, and why not."""
+    why = f"{type(error).__name__}: {error}"[:SHORT_CHARACTERS]
+    if message["live"] == "compared":
+        return {"live": "unable", "cell": message["cell"], "why": why}
+    kept = ("live", "cell", "ok", "freed", "seconds", "look", "code", "signal", "debugger")
+    short = {name: message[name] for name in kept if name in message}
+    if message.get("value"):
+        text = message["value"]["text/plain"][:SHORT_CHARACTERS]
+        short["value"] = {"text/plain": f"{text} … (the rest could not be sent: {why})"}
+    if message.get("raised"):
+        raised = message["raised"]
+        cut = {name: raised[name][-SHORT_CHARACTERS:] for name in ("message", "trace")}
+        short["raised"] = {**raised, **cut}
+    if "prompt" in message:
+        short["prompt"] = message["prompt"][:SHORT_CHARACTERS]
+    return {**short, "found": None, "report": None}

@@ -13,9 +13,12 @@ import json
 import math
 import mmap
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from mwmagic.model.live import parcel_name
 
 from .frames import FRAME_READERS, NotPlain, is_pandas
 from .frames import packed as packed_frame
@@ -23,7 +26,7 @@ from .frames import packed as packed_frame
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["NotPlain", "Parcel", "read", "roomy", "write"]
+__all__ = ["NotPlain", "Parcel", "drop", "give", "read", "roomy", "take", "write"]
 
 ALIGNED_BYTES = 64
 """Arrays begin at multiples of it, as NumPy's own do."""
@@ -220,3 +223,37 @@ _KINDS: dict[str, Callable[[Any, mmap.mmap], Any]] = {
     "recarray": lambda inner, data: _array(inner, data).view(np.recarray),
     "scalar": lambda inner, data: _array(inner, data)[()],
 }
+
+
+# What tasks do to exchange values with a notebook.
+
+
+def give(places: Sequence[str], values: Mapping[str, Any]) -> None:
+    """Write values to a file of this task's own, at the first place that has room for them."""
+    packed = Parcel(values)
+    chosen = roomy([_whole(place) for place in places], packed.size)
+    packed.write(parcel_name(chosen, _place()[0]))
+
+
+def take(place: str) -> dict[str, Any]:
+    """Return the values in a file, which is the same for all tasks."""
+    return read(_whole(place))
+
+
+def drop(place: str) -> None:
+    """Remove what was exchanged at a place beside the log."""
+    for path in (_whole(place), parcel_name(_whole(place), _place()[0])):
+        with suppress(FileNotFoundError):  # another task on the same disk was first
+            os.unlink(path)  # noqa: PTH108 - pathlib is not needed here
+
+
+def _place() -> tuple[str, str]:
+    """Return this task's name, and the folder of its log."""
+    from .cells import place
+
+    return place()
+
+
+def _whole(place: str) -> str:
+    """Return the path of a place, which is beside the task's log if it has no directory."""
+    return os.path.join(_place()[1], place)  # noqa: PTH118 - pathlib is not needed here

@@ -1,5 +1,5 @@
 """The program that the tasks of a session run: it takes cells."""
 
-from mwmagic.worker.live import serve
+from mwmagic.worker.live.cells import serve
 
 serve()
