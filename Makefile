@@ -67,7 +67,7 @@ colab: FILES = 1
 colab: .venv-colab/test
 	.venv-colab/bin/$(PYTEST) -k "not three and not keras2 and not keras_2" \
 	  tests/magics tests/dashboard tests/worker/test_downloads.py tests/worker/test_iterators.py \
-	  tests/worker/test_collectives.py tests/test_live_training.py \
+	  tests/recovery/test_collectives.py tests/test_live_training.py \
 	  "tests/test_live_recovery.py::test_training_goes_on_after[2-an error in batch 3]" \
 	  $(addprefix tests/repairs/test_keras_,install.py unknown.py numbers.py alone.py reading.py saving.py scalars.py) \
 	  "tests/notebooks/test_notebooks.py::test_nbval_passes[quickstart]"

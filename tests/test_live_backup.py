@@ -19,7 +19,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import tensorflow as tf
-from mwmagic.repairs import commit
+from mwmagic.recovery.task import updates
 strategy = tf.distribute.MultiWorkerMirroredStrategy()
 rank = strategy.cluster_resolver.task_id
 last = rank == 1
@@ -138,7 +138,7 @@ def values(live, source):
 @pytest.mark.parametrize("error", ERRORS)
 def test_the_next_fit_goes_on_with_the_last_whole_step_that_was_saved(live, tmp_path, error):
     live.run(f"directory = {str(tmp_path / 'backup')!r}\nbuild()\nkept = backup()")
-    live.run("before = commit.committed()")
+    live.run("before = updates.committed()")
     with pytest.raises(WorkerFailed):
         live.run(ERRORS[error])
     weights, notes = eval(values(live, "versions()")[0])
@@ -154,7 +154,7 @@ def test_the_next_fit_goes_on_with_the_last_whole_step_that_was_saved(live, tmp_
 def test_backups_differ_by_name_also_where_no_update_comes_in_between(live, tmp_path):
     live.run(f"directory = {str(tmp_path / 'backup')!r}\nbuild()\nmodel.trainable = False")
     live.run("model.compile('adam', 'binary_crossentropy')\nkept = backup()")
-    live.run("before = commit.committed()")
+    live.run("before = updates.committed()")
     with pytest.raises(WorkerFailed):
         live.run(ERRORS["between two backups"])
     weights = int(values(live, "before")[0]) + 1

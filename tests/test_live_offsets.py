@@ -20,7 +20,8 @@ import time
 import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager import context
-from mwmagic.repairs import commit, tracked
+from mwmagic.recovery.task import tracked
+from mwmagic.recovery.task import updates as counted
 packs = tf.distribute.experimental.CommunicationOptions(bytes_per_pack=16_384)
 strategy = tf.distribute.MultiWorkerMirroredStrategy(communication_options=packs)
 rank = strategy.cluster_resolver.task_id
@@ -71,10 +72,10 @@ class Pause(tf.keras.metrics.Metric):
 def late(lost):
     '''End all collectives once the weights are updated; one task may have lost the update.'''
     restore()
-    done = int(commit.counters().done.numpy())
+    done = int(counted.counters().done.numpy())
     Pause.seconds = 2.0 * rank
     def watch():
-        while int(commit.counters().done.numpy()) == done:
+        while int(counted.counters().done.numpy()) == done:
             time.sleep(0.01)
         context.context().abort_collective_ops(14, "ended by the test")
     thread = threading.Thread(target=watch)
@@ -90,9 +91,9 @@ def late(lost):
 def undo(done):
     '''Leave this task as if the update had not come to it.'''
     for n, variable in tracked.tracked_variables().items():
-        if n in start and not commit.is_local(variable):
+        if n in start and not counted.is_local(variable):
             variable.values[0].assign(start[n])
-    for one in (commit.counters().begun, commit.counters().done):
+    for one in (counted.counters().begun, counted.counters().done):
         one.assign(done)
 
 def parts():
@@ -164,7 +165,7 @@ def before(operation):
 def writes(operation):
     return operation.type.startswith(("Assign", "ResourceApply"))
 
-graph = max(commit._SEEN, key=lambda one: len(one.get_operations()))
+graph = max(counted._SEEN, key=lambda one: len(one.get_operations()))
 operations = graph.get_operations()
 collectives = [i for i, one in enumerate(operations) if one.type.startswith("CollectiveReduce")]
 late = [
@@ -174,7 +175,7 @@ late = [
     if writes(one) and one.name not in before(operations[i])
 ]
 shared = {
-    id(v.values[0].handle) for v in tracked.tracked_variables().values() if not commit.is_local(v)
+    id(v.values[0].handle) for v in tracked.tracked_variables().values() if not counted.is_local(v)
 }
 weights = {inside.name for outside, inside in graph.captures if id(outside) in shared}
 names = [operations[i].name for i in collectives]

@@ -13,7 +13,7 @@ from livemodel import NETWORK
 
 from mwmagic import Cluster
 from mwmagic.errors import RunFailed, WorkerFailed
-from mwmagic.worker.collectives import EPOCH_KEYS
+from mwmagic.recovery.task.collectives import EPOCH_KEYS
 
 pytestmark = [pytest.mark.slow, pytest.mark.tensorflow]
 
@@ -24,8 +24,7 @@ BUILD = """
 import time
 import numpy as np
 import tensorflow as tf
-from mwmagic.repairs import commit, tracked
-from mwmagic.worker import collectives
+from mwmagic.recovery.task import tracked
 strategy = tf.distribute.MultiWorkerMirroredStrategy()
 rank, tasks = strategy.cluster_resolver.task_id, strategy.num_replicas_in_sync
 last = rank == tasks - 1

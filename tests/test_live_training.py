@@ -34,8 +34,8 @@ model.fit(data, epochs=3, verbose=0, callbacks=[Boom()])
 
 
 BOUND = {
-    "names": "from mwmagic.worker import collectives\n"
-    "collectives.PRIVATE += (('builtins', 'gone'),)",
+    "names": "from mwmagic.recovery.task import private\n"
+    "private.PRIVATE += (('builtins', 'gone'),)",
     "gpu": """
 import threading
 from tensorflow.python.eager import context

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from .events import (
-    Abort,
+from mwmagic.recovery.plan import (
     Align,
     Aligned,
+    Compare,
+    Compared,
+    Digest,
+    Recovered,
+    Rejoin,
+    Rejoined,
+    Standing,
+    Unable,
+)
+
+from .events import (
+    Abort,
     Answered,
     Arrived,
     Await,
     Bound,
     CellAction,
     CellEvent,
-    Compare,
-    Compared,
     Done,
     Elapsed,
     Examine,
@@ -23,18 +32,13 @@ from .events import (
     Interrupt,
     Meet,
     Ready,
-    Recovered,
     Refuse,
-    Rejoin,
-    Rejoined,
     Signal,
     Submit,
     Tell,
-    Unable,
     Waits,
 )
 from .machine import Cells
-from .recovery import Digest, Standing
 
 __all__ = [
     "Abort",

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-if TYPE_CHECKING:
-    from .recovery import Digest, Standing
+from mwmagic.recovery.plan import (
+    Align,
+    Aligned,
+    Compare,
+    Compared,
+    Recovered,
+    Rejoin,
+    Rejoined,
+    Unable,
+)
 
 __all__ = [
     "Abort",
-    "Align",
-    "Aligned",
     "Answered",
     "Arrived",
     "Await",
@@ -19,8 +25,6 @@ __all__ = [
     "BoundBy",
     "CellAction",
     "CellEvent",
-    "Compare",
-    "Compared",
     "Done",
     "Elapsed",
     "End",
@@ -32,15 +36,10 @@ __all__ = [
     "Meet",
     "Purpose",
     "Ready",
-    "Recovered",
-    "RecoveryOutcome",
     "Refuse",
-    "Rejoin",
-    "Rejoined",
     "Signal",
     "Submit",
     "Tell",
-    "Unable",
     "Waits",
 ]
 
@@ -86,40 +85,6 @@ class Bound:
 @dataclass(frozen=True)
 class Arrived:
     """A task waits to make a strategy until its partners are about to make theirs."""
-
-    task: str
-    cell: int
-
-
-@dataclass(frozen=True)
-class Rejoined:
-    """A task's collectives work again; without a standing it has none."""
-
-    task: str
-    cell: int
-    standing: Standing | None
-
-
-@dataclass(frozen=True)
-class Compared:
-    """What a task's variables hold."""
-
-    task: str
-    cell: int
-    digest: Digest
-
-
-@dataclass(frozen=True)
-class Aligned:
-    """A task has the state that all go on from."""
-
-    task: str
-    cell: int
-
-
-@dataclass(frozen=True)
-class Unable:
-    """A task could not carry out an order of a recovery."""
 
     task: str
     cell: int
@@ -225,50 +190,6 @@ class Meet:
 
 
 @dataclass(frozen=True)
-class Rejoin:
-    """Make a task's collectives work again, with the keys of an epoch."""
-
-    task: str
-    cell: int
-    epoch: int
-
-
-@dataclass(frozen=True)
-class Compare:
-    """Undo what a task has done since a number of whole updates, and digest its variables."""
-
-    task: str
-    cell: int
-    done: int
-
-
-@dataclass(frozen=True)
-class Align:
-    """Give a task the values of another for some variables, and all tasks' mean for others.
-
-    Parameters
-    ----------
-    task : str
-        The task.
-    cell : int
-        The cell.
-    root : str
-        The task whose values all get.
-    done : int
-        How many whole updates the state of all holds.
-    names, averaged : tuple of str
-        The variables that get the values of `root`, and those that get the mean of all tasks'.
-    """
-
-    task: str
-    cell: int
-    root: str
-    done: int
-    names: tuple[str, ...]
-    averaged: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class Await:
     """Send `Elapsed` after some seconds."""
 
@@ -310,43 +231,6 @@ class Freed:
     raised: tuple[str, ...]
     finished: tuple[str, ...]
     absent: tuple[str, ...]
-
-
-RecoveryOutcome = Literal["aligned", "torn", "failed"]
-"""What became of the state of training.
-
-All tasks have the same (``aligned``); no task's update was whole (``torn``); or collectives do
-not work again (``failed``).
-"""
-
-
-@dataclass(frozen=True)
-class Recovered:
-    """Tell what a recovery came to.
-
-    Parameters
-    ----------
-    cell : int
-        The cell.
-    outcome : str
-        See `RecoveryOutcome`.
-    root : str or None
-        The task whose state all have.
-    differed, variables : int
-        How many variables differed, and how many there are.
-    counted : bool
-        Whether updates were counted, so that the state is known to be that of whole ones.
-    cut : bool
-        Whether some of the updates of the last step were made, and not the others.
-    """
-
-    cell: int
-    outcome: RecoveryOutcome
-    root: str | None = None
-    differed: int = 0
-    variables: int = 0
-    counted: bool = True
-    cut: bool = False
 
 
 @dataclass(frozen=True)

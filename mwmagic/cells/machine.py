@@ -7,17 +7,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from mwmagic.model.live import PROGRAM_CELL
+from mwmagic.recovery.plan import Aligned, Compared, Recovery, Rejoined, Unable
 
 from .events import (
     Abort,
-    Aligned,
     Answered,
     Arrived,
     Await,
     Bound,
     CellAction,
     CellEvent,
-    Compared,
     Done,
     Elapsed,
     Examine,
@@ -28,14 +27,11 @@ from .events import (
     Meet,
     Ready,
     Refuse,
-    Rejoined,
     Signal,
     Submit,
     Tell,
-    Unable,
     Waits,
 )
-from .recovery import Recovery
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -333,10 +329,10 @@ class Cells:
             del self._busy[event.task]
         return self._advance()
 
-    def _recover(self, one: _Current, actions: list[CellAction]) -> list[CellAction]:
+    def _recover(self, one: _Current, actions: Sequence[CellAction]) -> list[CellAction]:
         """Go on with a recovery; tasks that do not answer stay in the cell."""
         if one.recovery is None or not one.recovery.over:
-            return actions
+            return list(actions)
         self._busy |= dict.fromkeys(one.recovery.left, one.cell)
         return [*actions, *self._end()]
 

@@ -10,7 +10,7 @@ import posixpath
 
 __all__ = ["attribute", "file_of", "is_module_name", "is_ours", "is_users", "package_of"]
 
-_ROOMS = ("agent", "frameworks", "model", "repairs", "worker")
+_ROOMS = ("agent", "frameworks", "hooks", "model", "recovery", "repairs", "worker")
 """The rooms that run inside a worker."""
 
 _HOMES = frozenset(

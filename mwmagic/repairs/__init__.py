@@ -12,9 +12,8 @@ from __future__ import annotations
 import os
 
 from mwmagic.errors import MwmagicError, NotInstalled
+from mwmagic.hooks.imports import after_import
 from mwmagic.model.variables import KERAS_MODES
-
-from .imports import after_import
 
 TYPE_CHECKING = False  # a worker starts without `typing`
 if TYPE_CHECKING:

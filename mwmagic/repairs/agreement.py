@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from mwmagic.hooks.strategy import add_up, divides_batches, first_local, in_one_of_several_replicas
 from mwmagic.model.variables import ANNOUNCED
+from mwmagic.recovery.task.updates import note_mean
 
-from .cluster import add_up, divides_batches, first_local, in_one_of_several_replicas
-from .commit import note_mean
 from .metrics import gathered, leaves
 from .parts import (
     BackendVariable,

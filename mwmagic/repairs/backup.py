@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
-from .cluster import divides_batches, is_chief, of_chief, scratch
-from .commit import committed, count_from
+from mwmagic.hooks.strategy import divides_batches, is_chief, of_chief, scratch
+from mwmagic.recovery.task.updates import committed, count_from
+
 from .parts import BackupAndRestore, H5IOStore, file_utils
 from .repair import Repair, Sign, Use, replace
 from .resume import ResumePoint, current_fit

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 from keras import callbacks
 
-from .cluster import add_up, first_local, is_chief, scratch, spans_workers
+from mwmagic.hooks.strategy import add_up, first_local, is_chief, scratch, spans_workers
+
 from .parts import (
     Callback,
     CallbackList,

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 from tensorflow.python.eager import context
 
+from mwmagic.hooks.strategy import divides_batches, of_chief, spans_workers
 from mwmagic.model.variables import ANNOUNCED
 
-from .cluster import divides_batches, of_chief, spans_workers
 from .parts import (
     ArrayDataAdapter,
     GeneratorDataAdapter,

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
+from mwmagic.hooks.strategy import METRIC_SUMS, divides_batches
 from mwmagic.model.variables import ANNOUNCED
+from mwmagic.recovery.task.updates import enter, leave, within_step
 
 from .agreement import agree, as_logs, local_mean, point_out_separate_state
-from .cluster import METRIC_SUMS, divides_batches
-from .commit import enter, leave, within_step
 from .data import stays_on_host
 from .metrics import watched
 from .parts import TensorFlowTrainer, tree

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from .cluster import has_several_devices, in_one_of_several_replicas
-from .commit import updating
+from mwmagic.hooks.strategy import has_several_devices, in_one_of_several_replicas
+from mwmagic.recovery.task.updates import updating
+
 from .parts import BaseOptimizer, Layer, LossScaleOptimizer, Model, TFOptimizer, name_scope
 from .repair import Repair, Sign, Use, replace, ways_in
 from .terms import watch_applied

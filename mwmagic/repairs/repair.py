@@ -12,9 +12,8 @@ from functools import cache, update_wrapper, wraps
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.errors import MwmagicError
+from mwmagic.hooks.strategy import divides_batches, spans_workers
 from mwmagic.model.variables import ANNOUNCED
-
-from .cluster import divides_batches, spans_workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -50,7 +50,8 @@ def apply() -> tuple[bool, list[Repair]]:
 
 
 def _leave_tracebacks_to_the_user() -> None:
-    """Keep the repairs' frames out of tracebacks, as Keras does with its own."""
-    here = str(Path(__file__).parent)
-    if here not in traceback_utils._EXCLUDED_PATHS:
-        traceback_utils._EXCLUDED_PATHS += (here,)
+    """Keep the frames of the repairs, and of the recovery, out of tracebacks, as Keras does."""
+    here = Path(__file__).parent
+    ours = (str(here), str(here.with_name("recovery")))
+    if ours[0] not in traceback_utils._EXCLUDED_PATHS:
+        traceback_utils._EXCLUDED_PATHS += ours

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 from keras import models, saving
 from tensorflow.python.saved_model import save as saved_model
 
-from .cluster import in_cluster
+from mwmagic.hooks.strategy import in_cluster
+
 from .parts import Model, legacy_h5_format, saving_lib
 from .repair import Repair, Sign, Use, replace
 

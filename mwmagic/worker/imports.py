@@ -15,8 +15,8 @@ import time
 from _thread import get_ident
 from itertools import islice, takewhile
 
+from mwmagic.hooks.imports import Loading, found_after
 from mwmagic.model.ownership import is_users
-from mwmagic.repairs.imports import Loading, found_after
 
 from .line import line
 

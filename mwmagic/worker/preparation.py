@@ -11,8 +11,8 @@ import os
 import sys
 
 from mwmagic import repairs
+from mwmagic.hooks.imports import after_import
 from mwmagic.model import variables
-from mwmagic.repairs.imports import after_import
 
 from .line import descriptor
 
@@ -91,7 +91,9 @@ def _install(*, observed: bool) -> None:
 
 
 def _prepare_tensorflow(_: ModuleType) -> None:
-    from . import runtime, strategies
+    from mwmagic.recovery.task import strategies
+
+    from . import runtime
 
     heartbeat = float(os.environ.get(variables.HEARTBEAT, "0"))
     if heartbeat:

@@ -14,8 +14,8 @@ import sys
 import time
 from _frozen_importlib_external import SourceFileLoader  # `importlib.machinery` is slower
 
+from mwmagic.hooks.imports import after_import
 from mwmagic.model import variables
-from mwmagic.repairs.imports import after_import
 
 from . import imports
 from .preparation import prepare

@@ -22,7 +22,7 @@ import functools
 import sys
 import time
 
-from mwmagic.repairs.imports import after_import
+from mwmagic.hooks.imports import after_import
 
 TYPE_CHECKING = False  # a worker starts without `typing`, `threading` and `queue`
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from __future__ import annotations
 import os
 import sys
 
+from mwmagic.hooks.imports import after_import
 from mwmagic.model import variables
-from mwmagic.repairs.imports import after_import
 
 from .standard import standard
 

@@ -19,7 +19,7 @@ __all__ = ["leave_name", "standard"]
 
 _FOLDER = os.path.dirname(os.__file__) + "/"  # noqa: PTH120 - `pathlib` is one of them
 
-_ROOMS = ("agent", "errors", "frameworks", "model", "repairs", "worker")
+_ROOMS = ("agent", "errors", "frameworks", "hooks", "model", "recovery", "repairs", "worker")
 """The parts of this package that a worker may import more of."""
 
 

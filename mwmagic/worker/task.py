@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from mwmagic.errors import ClusterError
 from mwmagic.frameworks import frameworks
+from mwmagic.hooks.strategy import scratch
 from mwmagic.model import variables
 from mwmagic.model.cluster import Task
-from mwmagic.repairs.cluster import scratch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -21,8 +21,8 @@ from functools import partial, wraps
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.errors import MwmagicError
+from mwmagic.hooks.strategy import METRIC_SUMS
 from mwmagic.model.variables import ANNOUNCED
-from mwmagic.repairs.cluster import METRIC_SUMS
 
 from .reports import Values, is_distributed, number, outbox
 from .task import is_chief

@@ -11,7 +11,7 @@ from mwmagic.model.ownership import is_ours, is_users
 
 SCRIPT = "/home/ann/project/main.py"
 PACKAGE = Path(mwmagic.__file__).parent
-ROOMS = ("agent", "repairs", "worker")
+ROOMS = ("agent", "hooks", "recovery", "repairs", "worker")
 
 
 @pytest.mark.parametrize(

@@ -37,12 +37,12 @@ from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from mwmagic.hooks.imports import after_import
 from mwmagic.model import variables
-from mwmagic.model.live import CELL_BYTES, PROGRAM_CELL
+from mwmagic.model.live import CELL_BYTES, FREED, PROGRAM_CELL
 from mwmagic.model.ownership import is_ours
-from mwmagic.repairs.imports import after_import
-from mwmagic.worker import collectives
-from mwmagic.worker.collectives import CollectiveEnded, Collectives
+from mwmagic.recovery.task import collectives, state
+from mwmagic.recovery.task.collectives import CollectiveEnded, Collectives
 from mwmagic.worker.failure import summary
 from mwmagic.worker.line import descriptor, save_file
 
@@ -231,7 +231,7 @@ class _Loop:
             self._running, self._cell = True, cell
             if cell == self._cancelled:
                 raise KeyboardInterrupt
-        collectives.settle()
+        state.settle()
 
     # Collectives.
 
@@ -241,7 +241,7 @@ class _Loop:
             self._meeting.get()
         self._say({"live": "arrived", "cell": self._cell})
         if self._meeting.get() == "abort":
-            raise CollectiveEnded(collectives.FREED)
+            raise CollectiveEnded(FREED)
 
     def _free(self, cell: int) -> None:
         """Free a cell from the collective in which it waits, while the main thread is in there."""
@@ -371,10 +371,11 @@ def _recovered(order: dict[str, Any]) -> dict[str, Any]:
     """Carry out an order of a recovery, and return what to say."""
     try:
         if order["do"] == "rejoin":
-            return {"live": "rejoined", "standing": collectives.rejoin(order["epoch"])}
+            joined = collectives.rejoin(order["epoch"])
+            return {"live": "rejoined", "standing": state.standing() if joined else None}
         if order["do"] == "compare":
-            return {"live": "compared", **collectives.compare(order["done"])}
-        collectives.align(order["own"], order["done"], order["names"], order["averaged"])
+            return {"live": "compared", **state.compare(order["done"])}
+        state.align(order["own"], order["done"], order["names"], order["averaged"])
     except BaseException as error:  # noqa: BLE001 - whatever it is, the interpreter lives
         return {"live": "unable", "why": f"{type(error).__name__}: {error}"[:RAISED_CHARACTERS]}
     return {"live": "aligned"}

@@ -6,46 +6,34 @@ another's tensors. And each strategy numbers its collectives like the one before
 cannot be used in turn.
 """
 
-# ruff: noqa: ANN401, SLF001 - TensorFlow has no annotations, and numbers collectives privately
+# ruff: noqa: ANN401 - TensorFlow has no annotations
 
 from __future__ import annotations
 
 import functools
-import sys
 
-from mwmagic.repairs.imports import after_import
+from mwmagic.hooks.imports import after_import
+
+from .private import CONTEXT, first_group, number_groups, server_of
 
 TYPE_CHECKING = False  # a worker starts without `typing`
 if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-__all__ = ["MODULE", "NAME", "install", "number_groups"]
-
-MODULE = "tensorflow.python.distribute.collective_all_reduce_strategy"
-"""TensorFlow's module that has the strategy."""
-
-NAME = "CollectiveAllReduceStrategy._collective_key_base"
-"""What a strategy numbers its groups of devices from."""
+__all__ = ["install"]
 
 STRATEGY_KEYS = 10
 """How many numbers each strategy has for these groups; it uses two."""
-
-_CONTEXT = "tensorflow.python.eager.context"
 
 
 def install() -> None:
     """Have tasks meet after they made another strategy, and tell its collectives from the others'.
 
     Call it before the user's code runs. It imports nothing. Live cells meet over a line of their
-    own instead (`mwmagic.worker.collectives`), since nothing frees a task that waits here.
+    own instead (`mwmagic.recovery.task.collectives`), since nothing frees a task that waits here.
     """
-    after_import(_CONTEXT, _meet)
-
-
-def number_groups(start: int) -> None:
-    """Have the next strategy number its groups of devices, and so its collectives, from here."""
-    sys.modules[MODULE].CollectiveAllReduceStrategy._collective_key_base = start
+    after_import(CONTEXT, _meet)
 
 
 def _meet(module: ModuleType) -> None:
@@ -53,11 +41,11 @@ def _meet(module: ModuleType) -> None:
 
     @functools.wraps(original)
     def enable_collective_ops(self: Any, *args: Any, **options: Any) -> None:
-        from mwmagic.repairs import tracked
+        from . import tracked
 
-        replaces = getattr(self, "_collective_ops_server_def", None) is not None
+        replaces = server_of(self) is not None
         original(self, *args, **options)
-        start = sys.modules[MODULE].CollectiveAllReduceStrategy._collective_key_base
+        start = first_group()
         number_groups(start + STRATEGY_KEYS)  # a strategy looks this up before it comes here
         if replaces and self.coordination_service is not None and not tracked.tracks():
             _await_others(self, f"mwmagic/strategies/{start}")
@@ -69,7 +57,7 @@ def _await_others(context: Any, place: str) -> None:
     """Wait until all tasks with collectives have come to a place, as long as it takes."""
     from mwmagic.model.live import PARTNERS
 
-    server = context._collective_ops_server_def
+    server = server_of(context)
     context.set_config_key_value(f"{place}/{server.job_name}/{server.task_index}", "")
     for job in server.cluster.job:
         for index in job.tasks if f"{job.name}:" in PARTNERS else ():

@@ -6,9 +6,11 @@ import importlib
 
 import pytest
 
-from mwmagic.repairs import tracked
-from mwmagic.worker import collectives as ours
-from mwmagic.worker.collectives import FREED, PRIVATE, CollectiveEnded, Collectives, lacking
+from mwmagic.model.live import FREED
+from mwmagic.recovery.task import collectives as ours
+from mwmagic.recovery.task import private, tracked
+from mwmagic.recovery.task.collectives import CollectiveEnded, Collectives
+from mwmagic.recovery.task.private import KEYS, PRIVATE, lacking
 
 pytestmark = [pytest.mark.slow, pytest.mark.tensorflow]
 
@@ -45,7 +47,7 @@ def test_where_a_name_is_gone_nothing_is_followed_and_that_is_said(monkeypatch, 
     ):
         monkeypatch.setattr(owner, name, vars(owner)[name])  # and put it back
     run = strategy.run
-    monkeypatch.setattr(ours, "PRIVATE", (*PRIVATE, (ours.CONTEXT, "Context.gone")))
+    monkeypatch.setattr(private, "PRIVATE", (*PRIVATE, (private.CONTEXT, "Context.gone")))
     tracked.track()
     collectives = Collectives(lambda: None)
     collectives._prepare(tensorflow)
@@ -54,7 +56,7 @@ def test_where_a_name_is_gone_nothing_is_followed_and_that_is_said(monkeypatch, 
     assert collectives.free() == "names"
     monkeypatch.setattr(ours, "context", Device)
     assert collectives.free() == "names"
-    assert ours.rejoin(1) is None
+    assert not ours.rejoin(1)
 
 
 class Device:
@@ -72,11 +74,11 @@ class Device:
 
 def test_on_gpus_collectives_are_neither_ended_nor_joined_again(monkeypatch, known):
     tracked.track()
-    keys = importlib.import_module(tracked.KEYS[0]).CollectiveKeys()
+    keys = importlib.import_module(KEYS[0]).CollectiveKeys()
     tracked._TRACKED[0].note_keys(keys)
     monkeypatch.setattr(ours, "context", lambda: Device("GPU"))
     assert Collectives(lambda: None).free() == "gpu"
-    assert ours.rejoin(1) is None
+    assert not ours.rejoin(1)
     monkeypatch.setattr(ours, "context", Device)
     with pytest.raises(AssertionError, match="abort_collective_ops was used"):
         Collectives(lambda: None).free()

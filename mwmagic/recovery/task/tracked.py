@@ -13,15 +13,15 @@ from functools import wraps
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from .imports import after_import
+from mwmagic.hooks.imports import after_import
+
+from .private import KEYS, VARIABLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import ModuleType
 
 __all__ = [
-    "KEYS",
-    "VARIABLES",
     "forget",
     "renumber",
     "track",
@@ -29,12 +29,6 @@ __all__ = [
     "tracked_variables",
     "tracks",
 ]
-
-VARIABLES = ("tensorflow.python.distribute.values", "DistributedVariable")
-"""The class of every variable of a distribution strategy."""
-
-KEYS = ("tensorflow.python.distribute.cross_device_utils", "CollectiveKeys")
-"""The class of what numbers a strategy's collectives."""
 
 
 @dataclass

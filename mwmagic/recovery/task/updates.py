@@ -1,4 +1,4 @@
-# ruff: noqa: ANN401, SLF001 - TensorFlow has no annotations; operations' kinds are private
+# ruff: noqa: ANN401, SLF001 - TensorFlow has no annotations; Keras's variables are private
 """Makes each update of the weights whole, and counts it, in sessions that outlive an error.
 
 Where one task stops, the others are freed from the collective in which they wait for it. The
@@ -24,7 +24,9 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from .cluster import spans_workers
+from mwmagic.hooks.strategy import spans_workers
+
+from .private import has_effects, plain_variable
 from .tracked import tracked_variables, tracks
 
 if TYPE_CHECKING:
@@ -57,17 +59,9 @@ COPY_BYTES = 4_194_304
 _ENTERED: ContextVar[bool] = ContextVar("entered", default=False)
 
 
-def _plain(value: Any, dtype: Any = None) -> Any:
-    """Return a variable that belongs to no strategy."""
-    from tensorflow.python.ops.resource_variable_ops import ResourceVariable
-
-    with tf.init_scope(), tf.device("CPU:0"):
-        return ResourceVariable(value, trainable=False, dtype=dtype)
-
-
 @dataclass(frozen=True)
 class Counters:
-    """How far this process has come; see `mwmagic.cells.Standing`."""
+    """How far this process has come; see `mwmagic.recovery.plan.Standing`."""
 
     begun: Any
     done: Any
@@ -92,7 +86,7 @@ def counters() -> Counters | None:
 
 def _counters() -> Counters:
     if not _COUNTERS:
-        _COUNTERS.append(Counters(*(_plain(0, tf.int64) for _ in range(7))))
+        _COUNTERS.append(Counters(*(plain_variable(0, tf.int64) for _ in range(7))))
     return _COUNTERS[0]
 
 
@@ -131,7 +125,7 @@ def _so_far() -> list[Any]:
     graph = tf.compat.v1.get_default_graph()
     operations = graph.get_operations()
     seen, _SEEN[graph] = _SEEN.get(graph, 0), len(operations)
-    return [one for one in operations[seen:] if one._is_stateful]
+    return [one for one in operations[seen:] if has_effects(one)]
 
 
 def _flat(tensors: Any) -> list[Any]:
@@ -204,7 +198,7 @@ def _copy(part: Any) -> Any:
     """Return the variable that holds the copy of another."""
     if not hasattr(part, COPY):
         with tf.init_scope():
-            setattr(part, COPY, _plain(tf.zeros(part.shape, part.dtype)))
+            setattr(part, COPY, plain_variable(tf.zeros(part.shape, part.dtype)))
     return getattr(part, COPY)
 
 

@@ -1,27 +1,32 @@
-"""Where each task's training stands, and how tasks come together again after an error."""
+"""Where each task's training stands, and how tasks come together again after an error.
+
+It takes what tasks answer, and returns what they are to do next. ``cell`` is the number of
+whatever the tasks ran, such as a live cell.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from .events import (
-    Align,
-    Aligned,
-    CellAction,
-    Compare,
-    Compared,
-    Recovered,
-    RecoveryOutcome,
-    Rejoin,
-    Rejoined,
-    Unable,
-)
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Digest", "Recovery", "Standing"]
+__all__ = [
+    "Align",
+    "Aligned",
+    "Compare",
+    "Compared",
+    "Digest",
+    "Recovered",
+    "Recovery",
+    "RecoveryOutcome",
+    "RecoveryStep",
+    "Rejoin",
+    "Rejoined",
+    "Standing",
+    "Unable",
+]
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,128 @@ class Digest:
     means: Mapping[str, str]
 
 
+# What tasks answer, and what they are to do.
+
+
+@dataclass(frozen=True)
+class Rejoined:
+    """A task's collectives work again; without a standing it has none."""
+
+    task: str
+    cell: int
+    standing: Standing | None
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What a task's variables hold."""
+
+    task: str
+    cell: int
+    digest: Digest
+
+
+@dataclass(frozen=True)
+class Aligned:
+    """A task has the state that all go on from."""
+
+    task: str
+    cell: int
+
+
+@dataclass(frozen=True)
+class Unable:
+    """A task could not carry out an order of a recovery."""
+
+    task: str
+    cell: int
+
+
+@dataclass(frozen=True)
+class Rejoin:
+    """Make a task's collectives work again, with the keys of an epoch."""
+
+    task: str
+    cell: int
+    epoch: int
+
+
+@dataclass(frozen=True)
+class Compare:
+    """Undo what a task has done since a number of whole updates, and digest its variables."""
+
+    task: str
+    cell: int
+    done: int
+
+
+@dataclass(frozen=True)
+class Align:
+    """Give a task the values of another for some variables, and all tasks' mean for others.
+
+    Parameters
+    ----------
+    task : str
+        The task.
+    cell : int
+        The cell.
+    root : str
+        The task whose values all get.
+    done : int
+        How many whole updates the state of all holds.
+    names, averaged : tuple of str
+        The variables that get the values of `root`, and those that get the mean of all tasks'.
+    """
+
+    task: str
+    cell: int
+    root: str
+    done: int
+    names: tuple[str, ...]
+    averaged: tuple[str, ...]
+
+
+RecoveryOutcome = Literal["aligned", "torn", "failed"]
+"""What became of the state of training.
+
+All tasks have the same (``aligned``); no task's update was whole (``torn``); or collectives do
+not work again (``failed``).
+"""
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """Tell what a recovery came to.
+
+    Parameters
+    ----------
+    cell : int
+        The cell.
+    outcome : str
+        See `RecoveryOutcome`.
+    root : str or None
+        The task whose state all have.
+    differed, variables : int
+        How many variables differed, and how many there are.
+    counted : bool
+        Whether updates were counted, so that the state is known to be that of whole ones.
+    cut : bool
+        Whether some of the updates of the last step were made, and not the others.
+    """
+
+    cell: int
+    outcome: RecoveryOutcome
+    root: str | None = None
+    differed: int = 0
+    variables: int = 0
+    counted: bool = True
+    cut: bool = False
+
+
+RecoveryStep = Rejoin | Compare | Align | Recovered
+"""What a recovery has done next."""
+
+
 def _leader(standings: Mapping[str, Standing], preferred: Sequence[str]) -> str | None:
     """Return the task whose state all can go on from; None if no task's is whole.
 
@@ -134,15 +261,15 @@ class Recovery:
         """The tasks that have not carried out the latest order."""
         return tuple(task for task in self._tasks if task in self._left)
 
-    def begin(self) -> list[CellAction]:
+    def begin(self) -> list[RecoveryStep]:
         """Return the first orders."""
         return [Rejoin(task, self._cell, self._epoch) for task in self._tasks]
 
-    def give_up(self) -> list[CellAction]:
+    def give_up(self) -> list[RecoveryStep]:
         """End it, since some task does not answer or could not carry out its order."""
         return self._end("failed")
 
-    def handle(self, event: Rejoined | Compared | Aligned | Unable) -> list[CellAction]:
+    def handle(self, event: Rejoined | Compared | Aligned | Unable) -> list[RecoveryStep]:
         """Take a task's answer, and return what is next."""
         self._left.discard(event.task)
         match event:
@@ -158,7 +285,7 @@ class Recovery:
             case Unable():
                 return self.give_up()
 
-    def _compare(self) -> list[CellAction]:
+    def _compare(self) -> list[RecoveryStep]:
         """Compare what may differ: nothing does where all stand alike and none was freed."""
         self._tasks = tuple(task for task in self._tasks if task in self._standings)
         stand = set(self._standings.values())
@@ -173,7 +300,7 @@ class Recovery:
         done = self._standings[self._root].done
         return [Compare(task, self._cell, done) for task in self._tasks]
 
-    def _align(self) -> list[CellAction]:
+    def _align(self) -> list[RecoveryStep]:
         digests, root = list(self._digests.values()), self._root or ""
         shared = _differing([one.shared for one in digests])
         means = _differing([one.means for one in digests])
@@ -185,7 +312,7 @@ class Recovery:
         three = stand.done, shared, means
         return [Align(task, self._cell, root, *three) for task in self._tasks]
 
-    def _end(self, outcome: RecoveryOutcome) -> list[CellAction]:
+    def _end(self, outcome: RecoveryOutcome) -> list[RecoveryStep]:
         self.over = True
         digest = next(iter(self._digests.values()), None)
         count = 0 if digest is None else len(digest.shared) + len(digest.means)
