@@ -66,7 +66,7 @@ class LiveCell:
         self.freed: Mapping[str, Any] | None = None
         self.recovered: Mapping[str, Any] | None = None
         self._conversation = conversation
-        self._chorus = Chorus(size)
+        self._merger = LineMerger(size)
         self._places: Mapping[str, Mapping[str, Any]] = {}
         self._logs: dict[str, Follower] = {}
 
@@ -127,8 +127,8 @@ class LiveCell:
             lines = log.rest() + (log.close() if self.over else [])
             for line in lines:
                 if line.mark != Mark.NOISE:
-                    self._chorus.hear(task, line.text, time.monotonic())
-        return self._chorus.due(None if self.over or every else time.monotonic())
+                    self._merger.add(task, line.text, time.monotonic())
+        return self._merger.due(None if self.over or every else time.monotonic())
 
     def _followed(self) -> dict[str, Follower]:
         """Return what reads the logs that have output of the cell, from where it begins."""
@@ -150,7 +150,7 @@ class _Line:
     tasks: list[str] = field(default_factory=list)
 
 
-class Chorus:
+class LineMerger:
     """Gives out each line once with all the tasks that print it, in the order of first lines.
 
     Lines are the same only if every character is. The same line of a task that prints it twice is
@@ -162,7 +162,7 @@ class Chorus:
         self._said: dict[str, Counter[str]] = {}
         self._waiting: dict[tuple[str, int], _Line] = {}
 
-    def hear(self, task: str, text: str, time: float) -> None:
+    def add(self, task: str, text: str, time: float) -> None:
         """Take a line of a task, at a time in seconds."""
         counts = self._said.setdefault(task, Counter())
         counts[text] += 1
