@@ -9,7 +9,7 @@ from IPython.core.error import StdinNotImplementedError
 from IPython.display import display
 
 from mwmagic.client.arguments import read_tasks, reader
-from mwmagic.client.live.cell import Shield
+from mwmagic.client.live.cell import DeferredInterrupt
 from mwmagic.client.live.telling import Telling, Voice
 from mwmagic.errors import BadArguments, NoRun, WaitInterrupted
 from mwmagic.model.cluster import TYPES, Task, find_task
@@ -88,14 +88,14 @@ def _run(
     alone: bool = False,
 ) -> Mapping[str, Answer]:
     """Run a cell, and show all that it shows."""
-    with Shield() as shield:
+    with DeferredInterrupt() as interrupt:
         cell = live.begin(source, tasks, name=name, alone=alone)
         telling = Telling(live, cell, name, _voice(session))
         try:
-            with shield.gap:
+            with interrupt.gap:
                 telling.follow()
         except KeyboardInterrupt:
-            with suppress(KeyboardInterrupt), shield.gap:  # a second one ends the wait
+            with suppress(KeyboardInterrupt), interrupt.gap:  # a second one ends the wait
                 live.interrupt(cell)
             telling.interrupted()
             if cell.why == "withdrawn":
@@ -103,7 +103,7 @@ def _run(
             left = [task for task in cell.tasks if task not in cell.answers]
             raise WaitInterrupted(interrupted_words(left)) from None
         except StdinNotImplementedError:
-            with shield.gap:
+            with interrupt.gap:
                 live.interrupt(cell)
             raise BadArguments(unanswerable_words()) from None
     live.check(cell, name)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.getipython import get_ipython
 from IPython.display import display
 
-from mwmagic.client.live.cell import Shield
+from mwmagic.client.live.cell import DeferredInterrupt
 from mwmagic.model.values import encodable
 from mwmagic.words.run import line, remarks, waiting_words
 
@@ -50,7 +50,7 @@ def answer_pages(ours: Collection[str]) -> None:
     usual = getattr(stream, "_recv_callback", None)
     if usual is None or threading.current_thread() is not threading.main_thread():
         return
-    with Shield():  # Ctrl-C between a message's arrival and its handling would lose it
+    with DeferredInterrupt():  # Ctrl-C between a message's arrival and its handling would lose it
         stream.on_recv(partial(_take, kernel, usual, ours), copy=False)
         try:
             stream.flush()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from mwmagic.client.connection import Conversation
 
-__all__ = ["LISTEN_SECONDS", "LiveCell", "Shield"]
+__all__ = ["LISTEN_SECONDS", "DeferredInterrupt", "LiveCell"]
 
 LISTEN_SECONDS = 0.05
 """The pause between two looks at the logs."""
@@ -82,8 +82,8 @@ class LiveCell:
         SupervisorLost
             It is gone.
         """
-        with Shield() as shield:
-            with shield.gap:
+        with DeferredInterrupt() as interrupt:
+            with interrupt.gap:
                 came = self._conversation.wait(seconds)
             if not came:
                 return None
@@ -181,7 +181,7 @@ class LineMerger:
         return found
 
 
-class Shield:
+class DeferredInterrupt:
     """Keeps SIGINT's handler from being called in a block, but for its `gap`s.
 
     Where the signal came in the meantime, the handler is called in the next gap, or after the
@@ -194,7 +194,7 @@ class Shield:
         self._usual: Callable[[int, FrameType | None], Any] | None = None
         self._late = False
 
-    def __enter__(self) -> Shield:  # noqa: PYI034 - Self needs Python 3.11
+    def __enter__(self) -> DeferredInterrupt:  # noqa: PYI034 - Self needs Python 3.11
         usual = signal.getsignal(signal.SIGINT)
         if callable(usual) and threading.current_thread() is threading.main_thread():
             self._usual = usual
@@ -227,14 +227,14 @@ class Shield:
 
 
 class _Gap:
-    """A block within that of a shield, in which the handler is called."""
+    """A block within that of a deferred interrupt, in which the handler is called."""
 
-    def __init__(self, shield: Shield) -> None:
-        self._shield = shield
+    def __init__(self, interrupt: DeferredInterrupt) -> None:
+        self._interrupt = interrupt
 
     def __enter__(self) -> None:
-        self._shield.open = True
-        self._shield.settle()
+        self._interrupt.open = True
+        self._interrupt.settle()
 
     def __exit__(self, *_: object) -> None:
-        self._shield.open = False
+        self._interrupt.open = False

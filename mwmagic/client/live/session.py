@@ -20,7 +20,7 @@ from mwmagic.words.live import (
     withdrawn_words,
 )
 
-from .cell import LISTEN_SECONDS, LiveCell, Shield
+from .cell import LISTEN_SECONDS, DeferredInterrupt, LiveCell
 from .transfer import pull, push
 
 if TYPE_CHECKING:
@@ -152,13 +152,13 @@ class Live:
         KeyboardInterrupt
             Ctrl-C, which interrupts the cell on all tasks.
         """
-        with Shield() as shield:
+        with DeferredInterrupt() as interrupt:
             cell = self.begin(source, tasks, name=name, alone=alone)
             try:
-                with shield.gap:
+                with interrupt.gap:
                     self._answer(cell, ask)
             except KeyboardInterrupt:
-                with shield.gap:
+                with interrupt.gap:
                     self.interrupt(cell)
                 raise
         self.check(cell, name)

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from mwmagic.client.connection import Conversation
-from mwmagic.client.live.cell import LiveCell, Shield
+from mwmagic.client.live.cell import DeferredInterrupt, LiveCell
 
 
 def pressed(done):
@@ -18,28 +18,28 @@ def pressed(done):
     done.append("all")
 
 
-def shielded_press(done):
-    with Shield():
+def deferred_press(done):
+    with DeferredInterrupt():
         pressed(done)
 
 
 def open_press(done):
-    with Shield() as shield, shield.gap:
+    with DeferredInterrupt() as interrupt, interrupt.gap:
         pressed(done)
 
 
 def press_before_it_opens(done):
-    with Shield() as shield:
+    with DeferredInterrupt() as interrupt:
         signal.raise_signal(signal.SIGINT)
-        with shield.gap:
+        with interrupt.gap:
             done.append("all")
 
 
 @pytest.mark.parametrize(
     ("act", "expected"),
-    [(shielded_press, ["all"]), (open_press, []), (press_before_it_opens, [])],
+    [(deferred_press, ["all"]), (open_press, []), (press_before_it_opens, [])],
 )
-def test_ctrl_c_raises_where_the_shield_is_open_or_at_its_end(act, expected):
+def test_ctrl_c_raises_in_a_gap_or_at_the_end(act, expected):
     done = []
     with pytest.raises(KeyboardInterrupt):
         act(done)
@@ -50,7 +50,7 @@ def test_ctrl_c_raises_where_the_shield_is_open_or_at_its_end(act, expected):
 def test_it_raises_once():
     with pytest.raises(KeyboardInterrupt):
         open_press([])
-    with Shield() as shield, shield.gap:
+    with DeferredInterrupt() as interrupt, interrupt.gap:
         pass
 
 
@@ -58,7 +58,7 @@ def test_a_handler_that_does_not_raise_is_called_each_time():
     heard = []
     kept = signal.signal(signal.SIGINT, lambda *_: heard.append("pressed"))
     try:
-        with Shield() as shield, shield.gap:
+        with DeferredInterrupt() as interrupt, interrupt.gap:
             signal.raise_signal(signal.SIGINT)
             signal.raise_signal(signal.SIGINT)
             assert len(heard) == 2
@@ -70,7 +70,7 @@ def test_a_handler_that_does_not_raise_is_called_each_time():
 def test_a_handler_that_is_no_function_stays(usual):
     kept = signal.signal(signal.SIGINT, usual)
     try:
-        with Shield():
+        with DeferredInterrupt():
             assert signal.getsignal(signal.SIGINT) is usual
     finally:
         signal.signal(signal.SIGINT, kept)
@@ -80,7 +80,7 @@ def test_other_threads_need_none():
     found = []
 
     def look():
-        with Shield():
+        with DeferredInterrupt():
             found.append(signal.getsignal(signal.SIGINT))
 
     thread = threading.Thread(target=look)
