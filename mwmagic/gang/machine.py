@@ -115,7 +115,7 @@ class Gang:
     def __post_init__(self) -> None:
         self._roles = roles(self.tasks)
         self._peers = Counter(self._roles.values())[Role.PEER]
-        self._evaluators = [task for task in self.tasks if self._roles[task] is Role.AUXILIARY]
+        self._evaluators = [task for task in self.tasks if self._roles[task] is Role.EVALUATOR]
         self._launched: set[Task] = set()
         self._alive: dict[Task, float] = {}  # task -> start time
         self._done: set[Task] = set()  # peers that succeeded
@@ -254,7 +254,7 @@ class Gang:
             return []
         if self.state is RunState.ENDING:
             return self._settle() if self._note(event) else []
-        alone = self._roles[task] in (Role.AUXILIARY, Role.REPLACEABLE) or task in self._retired
+        alone = self._roles[task] in (Role.EVALUATOR, Role.REPLACEABLE) or task in self._retired
         if alone or self.policy.stays:
             return []
         self._measure(event)
@@ -262,12 +262,12 @@ class Gang:
 
     def _measure(self, event: Exited) -> None:
         """Note how far the attempt came; an evaluator does not train."""
-        if event.reached is not None and self._roles[event.task] is not Role.AUXILIARY:
+        if event.reached is not None and self._roles[event.task] is not Role.EVALUATOR:
             self._reached = max(event.reached, self._reached or event.reached)
 
     def _judge(self, event: Exited, lived: float) -> list[Action]:
         role = self._roles[event.task]
-        if role is Role.AUXILIARY or event.task in self._retired:
+        if role is Role.EVALUATOR or event.task in self._retired:
             return []
         if role is Role.REPLACEABLE:
             return [] if event.succeeded else self._replace(event, lived)
@@ -351,7 +351,7 @@ class Gang:
         kept = self._failure
         if self._aim is not _Aim.RETRY or event.succeeded or kept is None:
             return False
-        innocent = self._roles[event.task] is Role.AUXILIARY or event.task in self._retired
+        innocent = self._roles[event.task] is Role.EVALUATOR or event.task in self._retired
         if innocent or _weight(event) <= _weight(kept):
             return False
         self._failure = event
@@ -422,7 +422,7 @@ class Gang:
 
     def _stop(self, event: Stop) -> list[Action]:
         grace = self.policy.grace if event.grace is None else event.grace
-        alone = (Role.AUXILIARY, Role.REPLACEABLE)
+        alone = (Role.EVALUATOR, Role.REPLACEABLE)
         if event.task is not None and self._roles[event.task] in alone:
             return self._retire(event.task, grace)
         self._stopping = True

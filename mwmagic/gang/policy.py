@@ -20,9 +20,9 @@ class Role(Enum):
     """What a task's exit means for the others."""
 
     PEER = "trains; its failure fails the run, and the run is done when all peers are"
-    SERVANT = "serves until the peers are done; its exit fails the run"
+    SERVER = "serves until the peers are done; its exit fails the run"
     REPLACEABLE = "serves; it is restarted without the others and rejoins"
-    AUXILIARY = "its failure does not affect the others"
+    EVALUATOR = "its failure does not affect the others"
 
 
 def roles(tasks: Sequence[Task]) -> dict[Task, Role]:
@@ -35,8 +35,8 @@ def roles(tasks: Sequence[Task]) -> dict[Task, Role]:
     table = {
         "chief": Role.PEER,
         "worker": Role.REPLACEABLE if served else Role.PEER,
-        "ps": Role.SERVANT,
-        "evaluator": Role.AUXILIARY,
+        "ps": Role.SERVER,
+        "evaluator": Role.EVALUATOR,
     }
     return {task: table[task.type] for task in tasks}
 

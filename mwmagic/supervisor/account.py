@@ -173,7 +173,7 @@ class Exits:
         guard: Guard,
     ) -> None:
         self._directory = directory
-        self._auxiliary = {str(task) for task, role in roles.items() if role is g.Role.AUXILIARY}
+        self._auxiliary = {str(task) for task, role in roles.items() if role is g.Role.EVALUATOR}
         self._options = {name: str(getattr(options, name)) for name in _REMEDIAL}
         self._guard = guard
         self.setbacks: list[Setback] = []

@@ -466,7 +466,7 @@ class ActiveRun:
     def _ended_event(
         self, kind: type[g.Exited], process: TaskProcess, end: Exit, why: g.FailureKind
     ) -> g.Exited:
-        trains = self._roles[process.task] is not g.Role.AUXILIARY
+        trains = self._roles[process.task] is not g.Role.EVALUATOR
         reached = self._comparison.of(process.furthest) if trains else None
         return kind(process.task, end.attempt, end.own[0], why, end.moment, reached)
 

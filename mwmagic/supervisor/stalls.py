@@ -77,7 +77,7 @@ class Stalls:
         """Note what a process did so far; evaluators count once training is done."""
         watched = {g.Role.PEER: self._examiner.watchdog}
         if evaluating:
-            watched[g.Role.AUXILIARY] = self._evaluation
+            watched[g.Role.EVALUATOR] = self._evaluation
         watchdog = watched.get(self._roles[process.task])
         if watchdog is not None:
             cpu = float(process.usage["cpu"])
@@ -95,7 +95,7 @@ class Stalls:
         """Return the evaluators, once they are idle."""
         if not self._evaluation.stalled(now):
             return []
-        return [task for task, role in self._roles.items() if role is g.Role.AUXILIARY]
+        return [task for task, role in self._roles.items() if role is g.Role.EVALUATOR]
 
     def gone(self, process: TaskProcess) -> None:
         """Forget a process that ended."""

@@ -83,7 +83,7 @@ def test_without_parameter_servers_every_worker_is_a_peer():
         CHIEF: Role.PEER,
         W0: Role.PEER,
         W1: Role.PEER,
-        EVALUATOR: Role.AUXILIARY,
+        EVALUATOR: Role.EVALUATOR,
     }
 
 
@@ -92,7 +92,7 @@ def test_with_parameter_servers_the_coordinator_is_the_only_peer():
         CHIEF: Role.PEER,
         W0: Role.REPLACEABLE,
         W1: Role.REPLACEABLE,
-        PS: Role.SERVANT,
+        PS: Role.SERVER,
     }
 
 

@@ -15,7 +15,7 @@ from mwmagic.gang import FailureKind, Role
 from mwmagic.model.cluster import make_tasks
 from mwmagic.model.status import GivenUp, RunState
 
-SERVES = (Role.SERVANT, Role.REPLACEABLE, Role.AUXILIARY)
+SERVES = (Role.SERVER, Role.REPLACEABLE, Role.EVALUATOR)
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class World:
         """A client asks for something."""
         over = self.gang.state.final
         if isinstance(item, g.Stop) and not over:
-            if item.task is None or self.roles[item.task] in (Role.PEER, Role.SERVANT):
+            if item.task is None or self.roles[item.task] in (Role.PEER, Role.SERVER):
                 self.stopped = True
             else:
                 self.retired.add(item.task)
@@ -121,7 +121,7 @@ class World:
     def tell(self, item):
         if isinstance(item, g.Exited) and self.news(item):
             self.exits = [*self.exits, item] if self.gang.state is RunState.ENDING else [item]
-            if item.reached and self.roles[item.task] is not Role.AUXILIARY:
+            if item.reached and self.roles[item.task] is not Role.EVALUATOR:
                 known = self.points.get(item.attempt, item.reached)
                 self.points[item.attempt] = max(known, item.reached)
         actions = self.gang.handle(item)
@@ -167,7 +167,7 @@ class World:
         assert self.counted <= self.policy.restarts or self.policy.healthy < math.inf
 
     def counts(self, item):
-        return self.roles[item.task] is not Role.AUXILIARY and item.task not in self.retired
+        return self.roles[item.task] is not Role.EVALUATOR and item.task not in self.retired
 
     # From the gang.
 
