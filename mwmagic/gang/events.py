@@ -18,8 +18,8 @@ __all__ = [
     "Action",
     "Backoff",
     "CancelTimer",
+    "Deadline",
     "Due",
-    "EndAgain",
     "EndAll",
     "EndTask",
     "Ended",
@@ -27,13 +27,13 @@ __all__ = [
     "Exited",
     "Failing",
     "FailureKind",
-    "Hurry",
+    "KillAgain",
     "Launched",
     "ProgramsOver",
     "Rebind",
     "Restart",
+    "RestartTask",
     "SetTimer",
-    "StartAlone",
     "StartTask",
     "Stop",
     "Timer",
@@ -53,7 +53,7 @@ class FailureKind(Enum):
 
 
 @dataclass(frozen=True)
-class Hurry:
+class Deadline:
     """The remaining tasks must end now."""
 
 
@@ -63,20 +63,20 @@ class Backoff:
 
 
 @dataclass(frozen=True)
-class StartAlone:
+class RestartTask:
     """A replaceable task restarts, without the others."""
 
     task: Task
 
 
 @dataclass(frozen=True)
-class EndAgain:
+class KillAgain:
     """The request that a task end is repeated."""
 
     task: Task
 
 
-Due = Hurry | Backoff | StartAlone | EndAgain
+Due = Deadline | Backoff | RestartTask | KillAgain
 
 
 # Events. Each has the monotonic time at which it happened, in seconds of the

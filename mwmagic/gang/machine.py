@@ -38,8 +38,8 @@ from .events import (
     Action,
     Backoff,
     CancelTimer,
+    Deadline,
     Due,
-    EndAgain,
     EndAll,
     Ended,
     EndTask,
@@ -47,13 +47,13 @@ from .events import (
     Exited,
     Failing,
     FailureKind,
-    Hurry,
+    KillAgain,
     Launched,
     ProgramsOver,
     Rebind,
     Restart,
+    RestartTask,
     SetTimer,
-    StartAlone,
     StartTask,
     Stop,
     Timer,
@@ -286,7 +286,7 @@ class Gang:
         self._awaited.add(task)
         advance = self._advances[task]
         advance.failed(None, lived)
-        return [SetTimer(StartAlone(task), self.policy.delay(advance.short))]
+        return [SetTimer(RestartTask(task), self.policy.delay(advance.short))]
 
     def _finish(self, task: Task) -> list[Action]:
         """Record a peer's success; the last one ends the run."""
@@ -296,7 +296,7 @@ class Gang:
         if not self._evaluates:
             return self._end_all(_Aim.FINISH, self.policy.grace)
         self._aim, self.state = _Aim.FINISH, RunState.ENDING
-        return [SetTimer(Hurry(), self.policy.evaluation)]
+        return [SetTimer(Deadline(), self.policy.evaluation)]
 
     @property
     def _evaluates(self) -> bool:
@@ -312,7 +312,7 @@ class Gang:
     def _end(self, task: Task, grace: float) -> list[Action]:
         return [
             EndTask(task, self.attempt, grace),
-            SetTimer(EndAgain(task), grace + _END_AGAIN_SECONDS),
+            SetTimer(KillAgain(task), grace + _END_AGAIN_SECONDS),
         ]
 
     def _end_all(self, aim: _Aim, grace: float) -> list[Action]:
@@ -325,7 +325,7 @@ class Gang:
         if deadline >= self._deadline:
             return []
         self._deadline = deadline
-        return [EndAll(self.attempt, grace), SetTimer(Hurry(), grace + _END_AGAIN_SECONDS)]
+        return [EndAll(self.attempt, grace), SetTimer(Deadline(), grace + _END_AGAIN_SECONDS)]
 
     def _settle(self) -> list[Action]:
         """End all tasks now, or wait while they save or the true cause may still arrive."""
@@ -333,15 +333,15 @@ class Gang:
         if self._deadline < math.inf or failure is None:
             return []
         if _weight(failure) == _WEIGHT[FailureKind.CONSEQUENCE]:
-            return [SetTimer(Hurry(), self.policy.settle)]
+            return [SetTimer(Deadline(), self.policy.settle)]
         if failure.saved and _weight(failure) == _WEIGHT[FailureKind.PRIMARY]:
-            return [SetTimer(Hurry(), self.policy.saving)]
+            return [SetTimer(Deadline(), self.policy.saving)]
         return self._end_attempt(0.0)
 
     def _ending(self, event: Exited) -> list[Action]:
         noted = self._note(event)
         if not self._alive:
-            return [CancelTimer(Hurry()), *self._all_gone()]
+            return [CancelTimer(Deadline()), *self._all_gone()]
         if self.evaluating and not self._evaluates:
             return self._end_attempt(self.policy.grace)
         return self._settle() if noted else []
@@ -466,16 +466,16 @@ class Gang:
     def _timer(self, due: Due) -> list[Action]:
         if isinstance(due, Backoff):
             return self._start_all() if self.state is RunState.BACKOFF else []
-        if isinstance(due, Hurry):
+        if isinstance(due, Deadline):
             return self._hurry() if self.state is RunState.ENDING else []
-        if isinstance(due, StartAlone):
+        if isinstance(due, RestartTask):
             return self._start_alone(due.task)
         return self._end_again(due.task)
 
     def _hurry(self) -> list[Action]:
         """End what is left at once, and repeatedly: a message may be lost with its machine."""
         self._deadline = self.time
-        return [EndAll(self.attempt, 0.0), SetTimer(Hurry(), _END_AGAIN_SECONDS)]
+        return [EndAll(self.attempt, 0.0), SetTimer(Deadline(), _END_AGAIN_SECONDS)]
 
     def _start_alone(self, task: Task) -> list[Action]:
         starts = self.state is not RunState.ENDING and task in self._awaited

@@ -7,7 +7,7 @@ from mwmagic.gang import (
     REPLACEMENT_TRIES,
     Backoff,
     CancelTimer,
-    EndAgain,
+    Deadline,
     EndAll,
     Ended,
     EndTask,
@@ -15,15 +15,15 @@ from mwmagic.gang import (
     Failing,
     FailureKind,
     Gang,
-    Hurry,
+    KillAgain,
     Launched,
     Policy,
     ProgramsOver,
     Rebind,
     Restart,
+    RestartTask,
     Role,
     SetTimer,
-    StartAlone,
     StartTask,
     Stop,
     Timer,
@@ -121,11 +121,11 @@ def test_tasks_start_as_they_are_launched_and_the_last_completes_the_gang():
 def test_a_task_launched_again_while_others_are_missing_is_replaced():
     gang = forming()
     gang.handle(Launched(W0))
-    assert gang.handle(Launched(W0)) == [EndTask(W0, 1, 0.0), SetTimer(EndAgain(W0), 2.0)]
+    assert gang.handle(Launched(W0)) == [EndTask(W0, 1, 0.0), SetTimer(KillAgain(W0), 2.0)]
     assert gang.alive == {W0}
-    assert gang.handle(Timer(EndAgain(W0))) == [EndTask(W0, 1, 0.0), SetTimer(EndAgain(W0), 2.0)]
+    assert gang.handle(Timer(KillAgain(W0))) == [EndTask(W0, 1, 0.0), SetTimer(KillAgain(W0), 2.0)]
     assert exit_(gang, W0, 1) == [StartTask(W0, 1)]
-    assert gang.handle(Timer(EndAgain(W0))) == []
+    assert gang.handle(Timer(KillAgain(W0))) == []
     assert gang.handle(Launched(W1)) == [StartTask(W1, 1)]
     assert gang.state is RunState.RUNNING
 
@@ -146,7 +146,7 @@ def test_a_replacement_that_the_old_process_outlives_is_judged_by_its_own_exit()
     gang.handle(Launched(W0))
     gang.handle(Stop(time=100.5))
     assert exit_(gang, W0, None, FailureKind.CONSEQUENCE) == [
-        CancelTimer(Hurry()),
+        CancelTimer(Deadline()),
         Ended(RunState.STOPPED),
     ]
 
@@ -160,7 +160,7 @@ def test_a_replacement_is_forgotten_when_the_gang_fails_first():
     exit_(gang, W0)
     assert gang.handle(Timer(Backoff(), 102.0)) == [StartTask(W0, 2), StartTask(W1, 2)]
     assert gang.state is RunState.FORMING
-    assert exit_(gang, W0, time=103.0) == [EndAll(2, 0.0), SetTimer(Hurry(), 2.0)]
+    assert exit_(gang, W0, time=103.0) == [EndAll(2, 0.0), SetTimer(Deadline(), 2.0)]
 
 
 def test_a_failure_while_others_are_missing_is_retried_without_them():
@@ -210,22 +210,22 @@ def test_the_run_is_finished_when_every_peer_is():
 
 def test_an_evaluator_finishes_when_training_is_done():
     gang = running(**SERVED, evaluator=True, grace=4.0, evaluation=50.0)
-    assert exit_(gang, CHIEF, 0) == [SetTimer(Hurry(), 50.0)]
+    assert exit_(gang, CHIEF, 0) == [SetTimer(Deadline(), 50.0)]
     assert gang.evaluating
     assert exit_(gang, PS, 1) == exit_(gang, W0, 1) == [], "they are needed no more"
-    assert gang.handle(Stop(W1)) == [EndTask(W1, 1, 4.0), SetTimer(EndAgain(W1), 6.0)]
-    assert exit_(gang, EVALUATOR, 0) == [EndAll(1, 4.0), SetTimer(Hurry(), 6.0)]
+    assert gang.handle(Stop(W1)) == [EndTask(W1, 1, 4.0), SetTimer(KillAgain(W1), 6.0)]
+    assert exit_(gang, EVALUATOR, 0) == [EndAll(1, 4.0), SetTimer(Deadline(), 6.0)]
     assert not gang.evaluating
-    assert exit_all(gang) == [CancelTimer(Hurry()), Ended(RunState.FINISHED)]
+    assert exit_all(gang) == [CancelTimer(Deadline()), Ended(RunState.FINISHED)]
 
 
 @pytest.mark.parametrize("stop", [Stop(EVALUATOR, 7.0), Stop(None, 7.0)])
 def test_an_endless_evaluator_is_stopped_or_runs_out_of_time(stop):
     gang = running(evaluator=True)
     assert exit_(gang, W0, 0) == []
-    assert exit_(gang, W1, 0) == [SetTimer(Hurry(), 600.0)]
-    assert gang.handle(stop) == [EndAll(1, 7.0), SetTimer(Hurry(), 9.0)]
-    assert gang.handle(Timer(Hurry(), 110.0)) == [EndAll(1, 0.0), SetTimer(Hurry(), 2.0)]
+    assert exit_(gang, W1, 0) == [SetTimer(Deadline(), 600.0)]
+    assert gang.handle(stop) == [EndAll(1, 7.0), SetTimer(Deadline(), 9.0)]
+    assert gang.handle(Timer(Deadline(), 110.0)) == [EndAll(1, 0.0), SetTimer(Deadline(), 2.0)]
     assert exit_(gang, EVALUATOR, None)[-1] == Ended(RunState.FINISHED)
 
 
@@ -237,9 +237,9 @@ def test_a_stopped_evaluator_holds_up_no_task():
 
 def test_a_parameter_server_is_ended_when_training_is_done():
     gang = running(**SERVED, grace=4.0)
-    assert exit_(gang, CHIEF, 0) == [EndAll(1, 4.0), SetTimer(Hurry(), 6.0)]
-    assert gang.handle(Timer(Hurry(), 107.0)) == [EndAll(1, 0.0), SetTimer(Hurry(), 2.0)]
-    assert exit_all(gang, time=108.0) == [CancelTimer(Hurry()), Ended(RunState.FINISHED)]
+    assert exit_(gang, CHIEF, 0) == [EndAll(1, 4.0), SetTimer(Deadline(), 6.0)]
+    assert gang.handle(Timer(Deadline(), 107.0)) == [EndAll(1, 0.0), SetTimer(Deadline(), 2.0)]
+    assert exit_all(gang, time=108.0) == [CancelTimer(Deadline()), Ended(RunState.FINISHED)]
 
 
 def test_a_run_is_done_without_an_evaluator_that_was_never_launched():
@@ -271,11 +271,11 @@ def test_failures_after_training_is_done_are_nobodys():
 
 def test_a_failure_ends_the_others_at_once_and_the_run_when_they_are_gone():
     gang = running(3)
-    assert exit_(gang, W1) == [EndAll(1, 0.0), SetTimer(Hurry(), 2.0)]
+    assert exit_(gang, W1) == [EndAll(1, 0.0), SetTimer(Deadline(), 2.0)]
     assert exit_(gang, W0, None, FailureKind.CONSEQUENCE) == []
-    assert gang.handle(Timer(Hurry())) == [EndAll(1, 0.0), SetTimer(Hurry(), 2.0)]
+    assert gang.handle(Timer(Deadline())) == [EndAll(1, 0.0), SetTimer(Deadline(), 2.0)]
     assert exit_(gang, W2, None, FailureKind.CONSEQUENCE) == [
-        CancelTimer(Hurry()),
+        CancelTimer(Deadline()),
         Ended(RunState.FAILED),
     ]
 
@@ -426,7 +426,7 @@ def test_exits_of_an_earlier_attempt_and_second_reports_are_ignored():
 
 def test_timers_of_another_time_are_ignored():
     gang = running(**SERVED)
-    dues = (Backoff(), Hurry(), StartAlone(W0), EndAgain(W0))
+    dues = (Backoff(), Deadline(), RestartTask(W0), KillAgain(W0))
     assert [gang.handle(Timer(due)) for due in dues] == [[], [], [], []]
 
 
@@ -435,10 +435,10 @@ def test_timers_of_another_time_are_ignored():
 
 def test_after_a_consequence_the_true_cause_gets_time_to_come():
     gang = running(3, settle=0.4)
-    assert exit_(gang, W0, 1, FailureKind.CONSEQUENCE) == [SetTimer(Hurry(), 0.4)]
+    assert exit_(gang, W0, 1, FailureKind.CONSEQUENCE) == [SetTimer(Deadline(), 0.4)]
     assert exit_(gang, W1, 1, FailureKind.CONSEQUENCE) == []
     assert exit_(gang, W2, 1, FailureKind.PERMANENT) == [
-        CancelTimer(Hurry()),
+        CancelTimer(Deadline()),
         Ended(RunState.FAILED),
     ]
 
@@ -446,13 +446,13 @@ def test_after_a_consequence_the_true_cause_gets_time_to_come():
 def test_the_true_cause_ends_the_wait_for_it():
     gang = running(3)
     exit_(gang, W0, 1, FailureKind.CONSEQUENCE)
-    assert exit_(gang, W1) == [EndAll(1, 0.0), SetTimer(Hurry(), 2.0)]
+    assert exit_(gang, W1) == [EndAll(1, 0.0), SetTimer(Deadline(), 2.0)]
 
 
 def test_a_consequence_alone_is_a_failure_when_no_cause_comes():
     gang = running(restarts=1)
     exit_(gang, W0, 1, FailureKind.CONSEQUENCE)
-    assert gang.handle(Timer(Hurry())) == [EndAll(1, 0.0), SetTimer(Hurry(), 2.0)]
+    assert gang.handle(Timer(Deadline())) == [EndAll(1, 0.0), SetTimer(Deadline(), 2.0)]
     assert exit_all(gang)[-1] == SetTimer(Backoff(), 0.0)
 
 
@@ -460,7 +460,7 @@ def test_an_evaluators_crash_is_not_the_cause():
     gang = running(3, evaluator=True)
     exit_(gang, W0, 1, FailureKind.CONSEQUENCE)
     assert exit_(gang, EVALUATOR) == []
-    assert gang.handle(Timer(Hurry()))
+    assert gang.handle(Timer(Deadline()))
 
 
 # Taken ports.
@@ -468,8 +468,8 @@ def test_an_evaluators_crash_is_not_the_cause():
 
 def test_a_taken_port_moves_the_gang_once_all_are_gone():
     gang = running()
-    assert exit_(gang, W0, 1, FailureKind.PORT) == [EndAll(1, 0.0), SetTimer(Hurry(), 2.0)]
-    assert exit_all(gang) == [CancelTimer(Hurry()), Rebind(), *starts(gang, 2)]
+    assert exit_(gang, W0, 1, FailureKind.PORT) == [EndAll(1, 0.0), SetTimer(Deadline(), 2.0)]
+    assert exit_all(gang) == [CancelTimer(Deadline()), Rebind(), *starts(gang, 2)]
     assert (gang.state, gang.restarts) == (RunState.RUNNING, 0)
 
 
@@ -496,10 +496,10 @@ def test_a_taken_port_decides_over_other_failures():
 
 def test_exit_42_lets_the_others_save_and_resumes_without_counting():
     gang = running(3, resume=5.0, saving=20.0)
-    assert exit_(gang, W0, RESUME_CODE, time=105.0) == [SetTimer(Hurry(), 20.0)]
+    assert exit_(gang, W0, RESUME_CODE, time=105.0) == [SetTimer(Deadline(), 20.0)]
     assert exit_(gang, W1, RESUME_CODE, time=105.5) == []
     assert exit_(gang, W2, RESUME_CODE, time=106.0) == [
-        CancelTimer(Hurry()),
+        CancelTimer(Deadline()),
         SetTimer(Backoff(), 0.0),
     ]
     assert gang.handle(Timer(Backoff(), 106.0)) == starts(gang, 2)
@@ -509,7 +509,7 @@ def test_exit_42_lets_the_others_save_and_resumes_without_counting():
 def test_a_task_that_does_not_save_in_time_is_ended_and_resumed():
     gang = running()
     exit_(gang, W0, RESUME_CODE, time=110.0)
-    assert gang.handle(Timer(Hurry(), 140.0)) == [EndAll(1, 0.0), SetTimer(Hurry(), 2.0)]
+    assert gang.handle(Timer(Deadline(), 140.0)) == [EndAll(1, 0.0), SetTimer(Deadline(), 2.0)]
     assert exit_all(gang, time=140.1)[-1] == SetTimer(Backoff(), 0.0)
 
 
@@ -517,7 +517,7 @@ def test_a_task_that_does_not_save_in_time_is_ended_and_resumed():
 def test_exit_42_is_never_a_consequence_and_gives_time_to_save_also_when_second(failure):
     gang = running(3, saving=20.0)
     exit_(gang, W0, 1, FailureKind.CONSEQUENCE, 110.0)
-    assert exit_(gang, W1, RESUME_CODE, failure, 110.1) == [SetTimer(Hurry(), 20.0)]
+    assert exit_(gang, W1, RESUME_CODE, failure, 110.1) == [SetTimer(Deadline(), 20.0)]
     assert exit_(gang, W2, 1, time=111.0)[-1] == SetTimer(Backoff(), 0.0)
 
 
@@ -533,7 +533,7 @@ def test_what_cannot_succeed_is_not_resumed():
     exit_(gang, W0, RESUME_CODE, time=110.0)
     assert exit_(gang, W1, 1, FailureKind.PERMANENT, 110.1) == [
         EndAll(1, 0.0),
-        SetTimer(Hurry(), 2.0),
+        SetTimer(Deadline(), 2.0),
     ]
     assert exit_(gang, W2, RESUME_CODE, time=111.0)[-1] == Ended(RunState.FAILED)
 
@@ -543,10 +543,10 @@ def test_what_cannot_succeed_is_not_resumed():
 
 def test_a_worker_beside_parameter_servers_is_replaced_alone():
     gang = running(**SERVED)
-    assert exit_(gang, W1, None) == [SetTimer(StartAlone(W1), 0.0)]
+    assert exit_(gang, W1, None) == [SetTimer(RestartTask(W1), 0.0)]
     assert gang.alive == {CHIEF, W0, PS}
-    assert gang.handle(Timer(StartAlone(W1), 101.5)) == [StartTask(W1, 1)]
-    assert gang.handle(Timer(StartAlone(W1), 101.5)) == []
+    assert gang.handle(Timer(RestartTask(W1), 101.5)) == [StartTask(W1, 1)]
+    assert gang.handle(Timer(RestartTask(W1), 101.5)) == []
     assert (gang.state, gang.attempt, gang.restarts) == (RunState.RUNNING, 1, 0)
 
 
@@ -563,7 +563,7 @@ def test_a_worker_that_dies_at_once_for_ever_is_everybodys_failure():
     gang = running(**SERVED)
     assert die_again(gang, W0, 101.0, REPLACEMENT_TRIES) == [0.0, 0.5, 1.0]
     assert die_again(gang, W1, 101.0, REPLACEMENT_TRIES) == [0.0, 0.5, 1.0]
-    assert exit_(gang, W0, None) == [EndAll(1, 0.0), SetTimer(Hurry(), 2.0)]
+    assert exit_(gang, W0, None) == [EndAll(1, 0.0), SetTimer(Deadline(), 2.0)]
     assert exit_all(gang)[-1] == Ended(RunState.FAILED)
 
 
@@ -598,7 +598,7 @@ def test_a_worker_beside_parameter_servers_may_end_well():
 @pytest.mark.parametrize("code", [0, 1])
 def test_a_lost_parameter_server_ends_the_run(code):
     gang = running(**SERVED)
-    assert exit_(gang, PS, code) == [EndAll(1, 0.0), SetTimer(Hurry(), 2.0)]
+    assert exit_(gang, PS, code) == [EndAll(1, 0.0), SetTimer(Deadline(), 2.0)]
     assert exit_all(gang)[-1] == Ended(RunState.FAILED)
 
 
@@ -606,7 +606,7 @@ def test_nobody_is_replaced_in_a_gang_that_ends():
     gang = running(**SERVED)
     exit_(gang, W0, None)
     exit_(gang, CHIEF, 0)
-    assert gang.handle(Timer(StartAlone(W0))) == []
+    assert gang.handle(Timer(RestartTask(W0))) == []
     assert exit_(gang, W1, None) == []
     assert exit_(gang, PS, None)[-1] == Ended(RunState.FINISHED)
 
@@ -616,9 +616,9 @@ def test_a_replacement_does_not_wait_over_into_the_next_attempt():
     exit_(gang, W0, None)
     exit_(gang, PS)
     exit_all(gang)
-    assert gang.handle(Timer(StartAlone(W0), 101.1)) == []
+    assert gang.handle(Timer(RestartTask(W0), 101.1)) == []
     assert gang.handle(Timer(Backoff(), 101.2)) == starts(gang, 2)
-    assert gang.handle(Timer(StartAlone(W0), 101.5)) == []
+    assert gang.handle(Timer(RestartTask(W0), 101.5)) == []
 
 
 def test_workers_without_a_coordinator_of_their_own_serve_until_stopped():
@@ -626,7 +626,7 @@ def test_workers_without_a_coordinator_of_their_own_serve_until_stopped():
     exit_(gang, W0, 0)
     exit_(gang, W1, 0)
     assert gang.state is RunState.RUNNING
-    assert gang.handle(Stop(time=102.0)) == [EndAll(1, 3.0), SetTimer(Hurry(), 5.0)]
+    assert gang.handle(Stop(time=102.0)) == [EndAll(1, 3.0), SetTimer(Deadline(), 5.0)]
     assert exit_(gang, PS, None)[-1] == Ended(RunState.STOPPED)
 
 
@@ -651,9 +651,9 @@ def test_an_evaluator_starts_again_with_the_others():
 
 def test_a_stop_gives_grace_and_then_kills_until_all_are_gone():
     gang = running(grace=3.0)
-    assert gang.handle(Stop(time=101.0)) == [EndAll(1, 3.0), SetTimer(Hurry(), 5.0)]
-    assert gang.handle(Timer(Hurry(), 106.0)) == [EndAll(1, 0.0), SetTimer(Hurry(), 2.0)]
-    assert gang.handle(Timer(Hurry(), 108.0)) == [EndAll(1, 0.0), SetTimer(Hurry(), 2.0)]
+    assert gang.handle(Stop(time=101.0)) == [EndAll(1, 3.0), SetTimer(Deadline(), 5.0)]
+    assert gang.handle(Timer(Deadline(), 106.0)) == [EndAll(1, 0.0), SetTimer(Deadline(), 2.0)]
+    assert gang.handle(Timer(Deadline(), 108.0)) == [EndAll(1, 0.0), SetTimer(Deadline(), 2.0)]
     assert exit_all(gang)[-1] == Ended(RunState.STOPPED)
 
 
@@ -662,7 +662,7 @@ def test_a_second_stop_can_shorten_the_grace_and_not_lengthen_it():
     assert gang.handle(Stop(grace=10.0, time=101.0))[0] == EndAll(1, 10.0)
     assert gang.handle(Stop(grace=20.0, time=102.0)) == []
     assert gang.handle(Stop(grace=9.0, time=102.0)) == []
-    assert gang.handle(Stop(grace=0.0, time=103.0)) == [EndAll(1, 0.0), SetTimer(Hurry(), 2.0)]
+    assert gang.handle(Stop(grace=0.0, time=103.0)) == [EndAll(1, 0.0), SetTimer(Deadline(), 2.0)]
 
 
 @pytest.mark.parametrize("task", [W1, CHIEF, None])
@@ -706,25 +706,25 @@ def test_a_stop_does_not_hide_a_failure_that_ends_the_run_anyway(failure):
 def test_a_stop_does_not_spoil_a_finished_training():
     gang = running(**SERVED)
     exit_(gang, CHIEF, 0)
-    assert gang.handle(Stop(grace=0.0, time=101.5)) == [EndAll(1, 0.0), SetTimer(Hurry(), 2.0)]
+    assert gang.handle(Stop(grace=0.0, time=101.5)) == [EndAll(1, 0.0), SetTimer(Deadline(), 2.0)]
     assert exit_all(gang)[-1] == Ended(RunState.FINISHED)
 
 
 def test_a_stop_ends_the_wait_for_a_cause_gently():
     gang = running(3, restarts=1)
     exit_(gang, W0, 1, FailureKind.CONSEQUENCE)
-    assert gang.handle(Stop(grace=7.0, time=101.1)) == [EndAll(1, 7.0), SetTimer(Hurry(), 9.0)]
+    assert gang.handle(Stop(grace=7.0, time=101.1)) == [EndAll(1, 7.0), SetTimer(Deadline(), 9.0)]
 
 
 def test_an_evaluator_is_stopped_alone_and_stays_so():
     gang = running(evaluator=True, restarts=1)
     assert gang.handle(Stop(EVALUATOR)) == [
         EndTask(EVALUATOR, 1, 3.0),
-        SetTimer(EndAgain(EVALUATOR), 5.0),
+        SetTimer(KillAgain(EVALUATOR), 5.0),
     ]
-    assert gang.handle(Timer(EndAgain(EVALUATOR)))[0] == EndTask(EVALUATOR, 1, 0.0)
+    assert gang.handle(Timer(KillAgain(EVALUATOR)))[0] == EndTask(EVALUATOR, 1, 0.0)
     assert exit_(gang, EVALUATOR, None) == []
-    assert gang.handle(Timer(EndAgain(EVALUATOR))) == []
+    assert gang.handle(Timer(KillAgain(EVALUATOR))) == []
     fail(gang)
     assert gang.handle(Timer(Backoff())) == [StartTask(W0, 2), StartTask(W1, 2)]
     gang.handle(Restart())
@@ -737,7 +737,7 @@ def test_a_worker_beside_parameter_servers_is_stopped_alone():
     assert exit_(gang, W0, None) == []
     exit_(gang, W1, None)
     assert gang.handle(Stop(W1)) == []
-    assert gang.handle(Timer(StartAlone(W1))) == []
+    assert gang.handle(Timer(RestartTask(W1))) == []
     assert gang.state is RunState.RUNNING
 
 
@@ -766,8 +766,8 @@ def test_a_restart_ends_all_and_starts_all_uncounted():
     fail(gang)
     gang.handle(Timer(Backoff()))
     assert gang.restarts == 1
-    assert gang.handle(Restart(103.0)) == [EndAll(2, 0.0), SetTimer(Hurry(), 2.0)]
-    assert exit_all(gang) == [CancelTimer(Hurry()), *starts(gang, 3)]
+    assert gang.handle(Restart(103.0)) == [EndAll(2, 0.0), SetTimer(Deadline(), 2.0)]
+    assert exit_all(gang) == [CancelTimer(Deadline()), *starts(gang, 3)]
     assert (gang.state, gang.restarts) == (RunState.RUNNING, 0)
 
 
@@ -845,7 +845,7 @@ def test_any_exit_of_a_process_that_stays_is_a_failure(code, failure, kept):
     if kept:
         gang.handle(ProgramsOver(failed=False, time=101.0))
     exit_(gang, W1, code, failure, time=102.0)
-    gang.handle(Timer(Hurry(), 103.0))
+    gang.handle(Timer(Deadline(), 103.0))
     assert exit_(gang, W0, None, FailureKind.CONSEQUENCE, 103.0)[-1] == Ended(RunState.FAILED)
 
 
@@ -866,7 +866,7 @@ def failing(gang, task, code=1, failure=FailureKind.PRIMARY, time=101.0):
 
 def test_a_failure_ends_the_others_while_its_process_is_still_ending():
     gang = running(2, restarts=1)
-    assert failing(gang, W0) == [EndAll(1, 0.0), SetTimer(Hurry(), 2.0)]
+    assert failing(gang, W0) == [EndAll(1, 0.0), SetTimer(Deadline(), 2.0)]
     assert gang.state is RunState.ENDING
     assert gang.alive == {W0, W1}
     assert exit_(gang, W0) == []
@@ -878,7 +878,7 @@ def test_a_failure_ends_the_others_while_its_process_is_still_ending():
 
 def test_a_consequence_that_is_still_ending_leaves_time_for_the_cause():
     gang = running(2)
-    assert failing(gang, W0, failure=FailureKind.CONSEQUENCE) == [SetTimer(Hurry(), 0.5)]
+    assert failing(gang, W0, failure=FailureKind.CONSEQUENCE) == [SetTimer(Deadline(), 0.5)]
     assert failing(gang, W1)[0] == EndAll(1, 0.0)
 
 
