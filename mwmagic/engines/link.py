@@ -15,13 +15,13 @@ from mwmagic.model.messages import MESSAGE_BYTES, LineBuffer
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-__all__ = ["Inlet", "Link", "Pipes", "Stderr", "within"]
+__all__ = ["LineReader", "Link", "Pipes", "Stderr", "within"]
 
 READING_SECONDS = 0.001
 """How long lines are handed on in a row before others have their turn."""
 
 
-class Inlet:
+class LineReader:
     """Takes the bytes of a stream, and hands on its lines as they come.
 
     A task that awaits `asyncio.StreamReader.readline` gets a line two turns of the event loop after
@@ -89,13 +89,13 @@ class Link(Protocol):
 
     Attributes
     ----------
-    events : Inlet
+    events : LineReader
         The agent's standard output.
     pid : int or None
         The id of this process's child that carries the link, if there is one.
     """
 
-    events: Inlet
+    events: LineReader
     pid: int | None
 
     def write(self, data: bytes) -> None:
@@ -122,7 +122,7 @@ class Pipes:
     ) -> None:
         if process.stdin is None:
             raise ValueError("the process was started without a pipe")
-        self.events = Inlet()
+        self.events = LineReader()
         self.pid: int | None = process.pid
         self._commands = process.stdin
         self._process = process

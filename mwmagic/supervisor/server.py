@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import psutil
 
-from mwmagic.engines.link import Inlet
+from mwmagic.engines.link import LineReader
 from mwmagic.errors import ClusterEnding, ClusterOwned, MwmagicError, SupervisorError
 from mwmagic.model.live import What
 from mwmagic.model.messages import REQUESTS, VERSION, Message, check, decode, encode
@@ -115,17 +115,17 @@ class _Protocol(asyncio.Protocol):
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        self._inlet = Inlet()
+        self._lines = LineReader()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._client = client = Client(cast("asyncio.Transport", transport))
         client.transport.set_write_buffer_limits(CLIENT_BACKLOG_BYTES)
         self._server.join(client)
         take = partial(self._server.request, client)
-        self._inlet.listen(take, partial(self._server.drop, client))
+        self._lines.listen(take, partial(self._server.drop, client))
 
     def data_received(self, data: bytes) -> None:
-        self._inlet.feed(data)
+        self._lines.feed(data)
 
     def pause_writing(self) -> None:
         self._client.pause()

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mwmagic.engines.link import Inlet, Stderr
+from mwmagic.engines.link import LineReader, Stderr
 from mwmagic.errors import ClusterError
 
 from . import driver
@@ -50,7 +50,7 @@ def _hung_up(end: socket.socket) -> bool:
 class _Protocol(asyncio.Protocol):
     """Ends both ways together, and without an error: the bridge may be killed at any time."""
 
-    def __init__(self, events: Inlet) -> None:
+    def __init__(self, events: LineReader) -> None:
         self._events = events
         self.ended = asyncio.get_running_loop().create_future()
 
@@ -70,7 +70,7 @@ class SocketLink:
 
     def __init__(
         self,
-        events: Inlet,
+        events: LineReader,
         transport: asyncio.Transport,
         ended: asyncio.Future[None],
     ) -> None:
@@ -82,7 +82,7 @@ class SocketLink:
     @classmethod
     async def open(cls, end: socket.socket) -> SocketLink:
         """Return the link over a connected socket."""
-        loop, events = asyncio.get_running_loop(), Inlet()
+        loop, events = asyncio.get_running_loop(), LineReader()
         protocol = _Protocol(events)
         transport, _ = await loop.create_unix_connection(lambda: protocol, sock=end)
         return cls(events, transport, protocol.ended)

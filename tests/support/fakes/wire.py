@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
-from mwmagic.engines.link import Inlet
+from mwmagic.engines.link import LineReader
 from mwmagic.model.messages import MESSAGE_BYTES
 
 if TYPE_CHECKING:
@@ -29,13 +29,13 @@ class Wire:
     ----------
     commands : asyncio.StreamReader
         What the agent reads.
-    events : Inlet
+    events : LineReader
         What the supervisor reads.
     """
 
     def __init__(self, machine: FakeMachine) -> None:
         self.commands = asyncio.StreamReader(limit=MESSAGE_BYTES)
-        self.events = Inlet()
+        self.events = LineReader()
         self.pid: int | None = None
         self._machine = machine
         self._broken = asyncio.Event()
