@@ -22,7 +22,7 @@ from . import file, wire
 from .family import Closing, Family
 from .fork_server.zygotes import Zygotes
 from .inquiry import Inquiries, Packages
-from .loop import Loop, Outlet
+from .loop import EventWriter, Loop
 from .machine import Looks, addresses, python
 from .ports import Meeting, Ports
 from .system import IGNORED, PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, clocks, prctl, waiting_in
@@ -60,17 +60,17 @@ class Agent:
     def __init__(self, folder: str = "") -> None:
         self.folder = folder
         self.loop = Loop()
-        self.outlet = Outlet(STDOUT)
+        self.events = EventWriter(STDOUT)
         self.interest = 0
         self.closing = Closing()
         self.ports = Ports()
         self.family = Family()
         self.inquiries = Inquiries(self.loop, self.family)
-        self.looks = Looks(self.inquiries, self.outlet)
-        self.packages = Packages(self.inquiries, self.outlet)
-        self.meeting = Meeting(self.loop, self.ports, self.inquiries, self.outlet)
-        self.zygotes = Zygotes(self.loop, self.outlet, self.family, self.closing)
-        self.workers = Workers(self.loop, self.outlet, self.family, self.zygotes, self.closing)
+        self.looks = Looks(self.inquiries, self.events)
+        self.packages = Packages(self.inquiries, self.events)
+        self.meeting = Meeting(self.loop, self.ports, self.inquiries, self.events)
+        self.zygotes = Zygotes(self.loop, self.events, self.family, self.closing)
+        self.workers = Workers(self.loop, self.events, self.family, self.zygotes, self.closing)
         self.incoming = wire.LineBuffer()
         self.sample = 0.0
         self.until = math.inf  # when its lease ends
@@ -169,23 +169,23 @@ class Agent:
 
     def leave(self) -> None:
         """Give the reader some time to take the last events."""
-        outlet, deadline = self.outlet, time.monotonic() + self.closing.drain_seconds
-        while outlet.waiting and not outlet.broken and time.monotonic() < deadline:
+        events, deadline = self.events, time.monotonic() + self.closing.drain_seconds
+        while events.waiting and not events.broken and time.monotonic() < deadline:
             select.select([], [STDOUT], [], RETRY_SECONDS)
-            outlet.flush()
+            events.flush()
         # All is over; as the interpreter ends it would let another one kill this process.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
     def writable(self) -> None:
         """Note that the reader is gone if nothing is to be written; otherwise `flush` does."""
-        self.outlet.broken |= not self.interest
+        self.events.broken |= not self.interest
 
     def flush(self) -> None:
         """Write events, and ask to be woken when the reader takes more."""
-        self.outlet.flush()
-        if self.outlet.broken:
+        self.events.flush()
+        if self.events.broken:
             self.close()
-        interest = select.EPOLLOUT if self.outlet.waiting and not self.outlet.broken else 0
+        interest = select.EPOLLOUT if self.events.waiting and not self.events.broken else 0
         if interest != self.interest:
             self.loop.epoll.modify(STDOUT, interest)
             self.interest = interest
@@ -228,7 +228,7 @@ class Agent:
         kind = command.get("type")
         known = {key: command[key] for key in ("process", "id", "key", "cell") if key in command}
         kind = kind if isinstance(kind, str) else None
-        self.outlet.emit("refused", command=kind, reason=reason, error=error, **known)
+        self.events.emit("refused", command=kind, reason=reason, error=error, **known)
 
     def hello(self, command: dict[str, Any]) -> None:
         """Agree on a version, and on when to give up."""
@@ -244,7 +244,7 @@ class Agent:
         own = {"pid": os.getpid(), "host": os.uname().nodename, "python": python()}
         own |= {"executable": sys.executable, "package": HOME, "folder": self.folder}
         own |= {"addresses": addresses()}
-        self.outlet.emit("hello", version=wire.VERSION, **own, **clocks())
+        self.events.emit("hello", version=wire.VERSION, **own, **clocks())
 
     def watch_parent(self, parent: int) -> None:
         """Close when the parent dies: another process may keep our standard input open."""
@@ -274,7 +274,7 @@ class Agent:
     def listen(self, command: dict[str, Any]) -> None:
         """Listen at a held port."""
         self.meeting.listen(command["port"], wire.as_bytes(command["word"]))
-        self.outlet.emit("listening", id=command["id"])
+        self.events.emit("listening", id=command["id"])
 
     def reach(self, command: dict[str, Any]) -> None:
         """Report which addresses can be reached."""
@@ -282,7 +282,7 @@ class Agent:
 
     def hold(self, command: dict[str, Any]) -> None:
         """Hold ports."""
-        self.outlet.emit("held", id=command["id"], ports=self.ports.hold(command["count"]))
+        self.events.emit("held", id=command["id"], ports=self.ports.hold(command["count"]))
 
     def release(self, command: dict[str, Any]) -> None:
         """Give ports back."""
@@ -324,22 +324,22 @@ class Agent:
     def fetch(self, command: dict[str, Any]) -> None:
         """Send a piece of a file."""
         piece = file.piece(command["path"], command["offset"], command["bytes"])
-        self.outlet.emit("fetched", id=command["id"], **piece)
+        self.events.emit("fetched", id=command["id"], **piece)
 
     def list(self, command: dict[str, Any]) -> None:
         """Send the names and sizes of the files below a directory."""
-        self.outlet.emit("listed", id=command["id"], files=file.below(command["path"]))
+        self.events.emit("listed", id=command["id"], files=file.below(command["path"]))
 
     def put(self, command: dict[str, Any]) -> None:
         """Write a piece of a file."""
         file.store(command["path"], command["offset"], wire.unpacked(command["data"]))
-        self.outlet.emit("stored", id=command["id"])
+        self.events.emit("stored", id=command["id"])
 
     def ping(self, command: dict[str, Any]) -> None:
         """Answer, and extend the lease."""
         if command["until"] is not None:
             self.until = command["until"]
-        self.outlet.emit("pong", n=command["n"], time=time.monotonic())
+        self.events.emit("pong", n=command["n"], time=time.monotonic())
 
 
 HANDLERS: dict[str, Callable[[Agent, dict[str, Any]], None]] = {

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .family import Family
-    from .loop import Loop, Outlet
+    from .loop import EventWriter, Loop
 
 PROGRAM = os.path.abspath(sys.argv[0])  # noqa: PTH100 - pathlib is slow to import
 """The agent's own program, which answers some inquiries."""
@@ -117,9 +117,9 @@ FIND_SECONDS = 20.0
 class Packages:
     """The `find` commands, each answered by a Python with the workers' environment."""
 
-    def __init__(self, inquiries: Inquiries, outlet: Outlet) -> None:
+    def __init__(self, inquiries: Inquiries, events: EventWriter) -> None:
         self.inquiries = inquiries
-        self.outlet = outlet
+        self.events = events
 
     def find(self, number: int, names: list[str], env: dict[str, str]) -> None:
         """Start to answer."""
@@ -134,6 +134,6 @@ class Packages:
         except ValueError as error:
             why = str(error)
         if why is None:
-            self.outlet.emit("found", id=number, versions=versions)
+            self.events.emit("found", id=number, versions=versions)
         else:
-            self.outlet.emit("refused", command="find", id=number, reason=None, error=why)
+            self.events.emit("refused", command="find", id=number, reason=None, error=why)

@@ -48,7 +48,7 @@ QUEUE_BYTES = 256 << 10
 """Backpressure: while this much waits on standard output, no logs or packets are queued."""
 
 
-class Outlet:
+class EventWriter:
     """Standard output, written without ever waiting for its reader."""
 
     def __init__(self, descriptor: int) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .inquiry import Inquiries
-    from .loop import Outlet
+    from .loop import EventWriter
 
 TOOL = "nvidia-smi"
 """The driver's own tool: asking a framework would take seconds, and memory on each GPU."""
@@ -103,9 +103,9 @@ def listed(text: str) -> list[dict[str, Any]]:
 class Looks:
     """The `look` commands, which wait for the driver's answer."""
 
-    def __init__(self, inquiries: Inquiries, outlet: Outlet) -> None:
+    def __init__(self, inquiries: Inquiries, events: EventWriter) -> None:
         self.inquiries = inquiries
-        self.outlet = outlet
+        self.events = events
 
     def look(self, number: int) -> None:
         """Start to answer."""
@@ -116,7 +116,7 @@ class Looks:
         """Report what was found."""
         gpus = [] if why else listed(said)
         found = {"gpus": gpus, "why": None if gpus else why or f"{TOOL} lists none"}
-        self.outlet.emit("looked", id=number, machine={**machine(), **found})
+        self.events.emit("looked", id=number, machine={**machine(), **found})
 
 
 def files(second: str, first: str) -> Iterable[str]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .inquiry import Inquiries
-    from .loop import Loop, Outlet
+    from .loop import EventWriter, Loop
 
 PORTS_LIMIT = 4096
 """The most that one command may hold; about 28,000 are free on a machine."""
@@ -100,11 +100,11 @@ ABORT = struct.pack("ii", 1, 0)
 class Meeting:
     """Sockets that listen at held ports, and the `reach` commands."""
 
-    def __init__(self, loop: Loop, ports: Ports, inquiries: Inquiries, outlet: Outlet) -> None:
+    def __init__(self, loop: Loop, ports: Ports, inquiries: Inquiries, events: EventWriter) -> None:
         self.loop = loop
         self.ports = ports
         self.inquiries = inquiries
-        self.outlet = outlet
+        self.events = events
         self.doors: dict[socket.socket, bytes] = {}
         self.guests: set[socket.socket] = set()
 
@@ -168,9 +168,9 @@ class Meeting:
         except ValueError as error:
             why = str(error)
         if why is None:
-            self.outlet.emit("reached", id=number, results=results)
+            self.events.emit("reached", id=number, results=results)
         else:
-            self.outlet.emit("refused", command="reach", id=number, reason=None, error=why)
+            self.events.emit("refused", command="reach", id=number, reason=None, error=why)
 
 
 def is_target(one: object) -> bool:

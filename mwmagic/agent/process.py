@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from .loop import Loop, Outlet
+    from .loop import EventWriter, Loop
 
 
 class Process:
@@ -266,9 +266,9 @@ class Relay:
         Bytes of output that the busiest worker produced in this turn.
     """
 
-    def __init__(self, loop: Loop, outlet: Outlet, processes: dict[str, Process]) -> None:
+    def __init__(self, loop: Loop, events: EventWriter, processes: dict[str, Process]) -> None:
         self.loop = loop
-        self.outlet = outlet
+        self.events = events
         self.processes = processes
         self.muted: list[Process] = []
         self.taken = 0
@@ -290,7 +290,7 @@ class Relay:
         if log.rest != before:
             path = f"/proc/{os.getpid()}/fd/{log.rest}"
             fields = {"process": process.name, "size": log.kept, "path": path, "error": log.error}
-            self.outlet.emit("unwritten", **fields)
+            self.events.emit("unwritten", **fields)
         if log.ended:
             self.loop.unwatch(log.reader)
 
@@ -301,7 +301,7 @@ class Relay:
         """
         if now < self.forwarded + PACE_SECONDS:
             return
-        while not self.outlet.full:
+        while not self.events.full:
             process = next((one for one in self.processes.values() if one.log.ready), None)
             if process is None:
                 return
@@ -312,12 +312,12 @@ class Relay:
     def output(self, process: Process, limit: int) -> None:
         """Queue the next piece of a log."""
         offset, data = process.log.piece(limit)
-        self.outlet.emit("output", process=process.name, offset=offset, data=as_text(data))
+        self.events.emit("output", process=process.name, offset=offset, data=as_text(data))
 
     def listen(self, process: Process) -> None:
         """Forward a worker's packets; those for which there is no room stay in the socket."""
         for _ in range(TURN_PACKETS):
-            if self.outlet.full:
+            if self.events.full:
                 self.loop.unwatch(process.line.near.fileno())
                 self.muted.append(process)
                 return
@@ -326,7 +326,7 @@ class Relay:
 
     def unmute(self) -> None:
         """Listen again to the workers for whose packets there was no room."""
-        if self.muted and not self.outlet.full:
+        if self.muted and not self.events.full:
             muted, self.muted = self.muted, []
             for process in muted:
                 self.listen_to(process)
@@ -341,7 +341,7 @@ class Relay:
         if not process.log.ended:
             self.tee(process)  # so that it holds everything printed before the packet
         fields = {"size": process.log.size, "data": as_text(packet)}
-        self.outlet.emit("said", process=process.name, time=time.monotonic(), **fields)
+        self.events.emit("said", process=process.name, time=time.monotonic(), **fields)
         return True
 
     def hang_up(self, process: Process) -> None:
@@ -357,7 +357,7 @@ class Relay:
     def rest(self, process: Process) -> None:
         """Queue the rest of a dead worker's log, or only its end if that is too much."""
         log = process.log
-        while log.ready and len(self.outlet.waiting) < BACKLOG_BYTES:
+        while log.ready and len(self.events.waiting) < BACKLOG_BYTES:
             self.output(process, log.credit)
         if log.sent < log.size:
             log.sent = max(log.sent, log.size - CHUNK_BYTES)

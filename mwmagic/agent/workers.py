@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from .family import Closing, Family
     from .fork_server.zygotes import Zygote, Zygotes
-    from .loop import Loop, Outlet
+    from .loop import EventWriter, Loop
 
 DRAIN_SECONDS = 2.0
 """How long to wait, after an exit, for processes that still have the log open."""
@@ -43,16 +43,16 @@ class Workers:
     """The workers, from the commands that start them until their exits are reported."""
 
     def __init__(
-        self, loop: Loop, outlet: Outlet, family: Family, zygotes: Zygotes, closing: Closing
+        self, loop: Loop, events: EventWriter, family: Family, zygotes: Zygotes, closing: Closing
     ) -> None:
         self.loop = loop
-        self.outlet = outlet
+        self.events = events
         self.family = family
         self.zygotes = zygotes
         self.closing = closing
         self.processes: dict[str, Process] = {}
         self.reaper = Reaper(family, self.processes, closing)
-        self.relay = Relay(loop, outlet, self.processes)
+        self.relay = Relay(loop, events, self.processes)
         self.oom = Oom()
         self.null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         self.held: list[dict[str, Any]] = []
@@ -71,14 +71,14 @@ class Workers:
         left = descriptors_left()
         if left < SPARE_DESCRIPTORS:
             text = f"too many open files: the agent has {left} descriptors left (see ulimit -n)"
-            self.outlet.emit("exited", **no_exit(name, reason=NOT_STARTED, error=text))
+            self.events.emit("exited", **no_exit(name, reason=NOT_STARTED, error=text))
             return
         try:
             log = Log(command["log"], command["credit"])
         except (OSError, ValueError) as error:
             text = f"cannot write the log {command['log']}: {reason_of(error)}"
             why = {"error": text, "errno": number_of(error)}
-            self.outlet.emit("exited", **no_exit(name, reason=NOT_STARTED, **why))
+            self.events.emit("exited", **no_exit(name, reason=NOT_STARTED, **why))
             return
         process = Process(command, log, self.oom.mark(), self.family.badge(name))
         self.processes[name] = process
@@ -146,14 +146,14 @@ class Workers:
         self.relay.watch(process)
         fields = {"process": process.name, "pid": process.pid, "warm": process.warm}
         fields["cold"] = process.cold
-        self.outlet.emit("started", **fields, **clocks())
+        self.events.emit("started", **fields, **clocks())
         if process.deadline is not None and process.deadline > time.monotonic():
             process.signal(signal.SIGTERM)  # it was asked to end before it had started
 
     def failed(self, process: Process, **why: Any) -> None:  # noqa: ANN401 - JSON values
         """Report a worker that could not be started."""
         self.forget(process)
-        self.outlet.emit("exited", **no_exit(process.name, **why))
+        self.events.emit("exited", **no_exit(process.name, **why))
 
     def forget(self, process: Process) -> None:
         """Close what is open for a worker that is gone, but the rest of its log only later."""
@@ -215,8 +215,8 @@ class Workers:
                 total["state"] = row.state if row.pid == process.pid else total["state"]
         for name, total in processes.items():
             self.processes[name].used(total["cpu"], total["memory"])
-        if processes and not self.outlet.full:
-            self.outlet.emit("usage", time=now, machine=usage(), processes=processes)
+        if processes and not self.events.full:
+            self.events.emit("usage", time=now, machine=usage(), processes=processes)
 
     # Ending
 
@@ -240,7 +240,7 @@ class Workers:
     def doom(self) -> None:
         """Have all workers killed now."""
         for exited in self.held:
-            self.outlet.emit("exited", **exited)
+            self.events.emit("exited", **exited)
         self.held = []
         for process in self.processes.values():
             process.doomed = True
@@ -320,7 +320,7 @@ class Workers:
         if self.closing.waits:
             self.held.append(exited)
         else:
-            self.outlet.emit("exited", **exited)
+            self.events.emit("exited", **exited)
 
     def error(self, process: Process, *, held: bool) -> dict[str, Any]:
         """Return the reason and the error if something is wrong after an exit."""

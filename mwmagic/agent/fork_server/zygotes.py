@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..family import Closing, Family
-    from ..loop import Loop, Outlet
+    from ..loop import EventWriter, Loop
     from ..process import Process
 
 STOPPED = "T"
@@ -149,9 +149,9 @@ class Zygote:
 class Zygotes:
     """All zygotes, by the key with which they were requested."""
 
-    def __init__(self, loop: Loop, outlet: Outlet, family: Family, closing: Closing) -> None:
+    def __init__(self, loop: Loop, events: EventWriter, family: Family, closing: Closing) -> None:
         self.loop = loop
-        self.outlet = outlet
+        self.events = events
         self.family = family
         self.closing = closing
         self.known: dict[str, Zygote] = {}
@@ -202,7 +202,7 @@ class Zygotes:
         zygote = self.known.get(key)
         if zygote is not None and zygote.ready:
             zygote.retire()
-            self.outlet.emit("stale", key=key)
+            self.events.emit("stale", key=key)
 
     def follow(self, zygote: Zygote) -> None:
         """Watch a zygote's message and its end."""
@@ -221,7 +221,7 @@ class Zygotes:
         """Report a zygote that is ready."""
         if zygote.ready:
             fields = {"pid": zygote.pid, "seconds": zygote.seconds, **zygote.basis}
-            self.outlet.emit("warmed", key=zygote.key, **fields)
+            self.events.emit("warmed", key=zygote.key, **fields)
 
     def cooled(self, zygote: Zygote) -> None:
         """Report a zygote's death; its workers live on."""
@@ -239,4 +239,4 @@ class Zygotes:
 
     def lost(self, key: str, error: str, module: str | None = None) -> None:
         """Report that there is no zygote, and which module's import is the reason, if one is."""
-        self.outlet.emit("cooled", key=key, error=error, module=module)
+        self.events.emit("cooled", key=key, error=error, module=module)
