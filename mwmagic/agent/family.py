@@ -8,7 +8,7 @@ import signal
 import time
 from contextlib import suppress
 
-from .system import badge_of, contents
+from .system import contents, tag_of
 from .variables import LABEL
 from .wire import AGENT_LOST, ENDED_EARLY, as_bytes, as_text
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 UNKNOWN_OWNER = "\0"
 """The owner of a process that died before its owner could be determined."""
 
-LEAST_BADGE_MICROSECONDS = 1 << 50
-"""Badges are limits of 35 years and more, which no process reaches."""
+LEAST_TAG_MICROSECONDS = 1 << 50
+"""Tags are limits of 35 years and more, which no process reaches."""
 
-BADGE_COUNT = 1 << 20
-"""How many badges an agent has before it gives the first one out again."""
+TAG_COUNT = 1 << 20
+"""How many tags an agent has before it gives the first one out again."""
 
 ENVIRONMENT_BYTES = 4 << 20
 """How much of a process's environment is searched for its label."""
@@ -83,7 +83,7 @@ class Family:
     """The agent's descendants, each with the name of the worker that it belongs to.
 
     What a worker leaves behind becomes a child of the agent, which is a subreaper. It is recognised
-    by its session, by the badge that it inherits, by the label in its environment, or because it
+    by its session, by the tag that it inherits, by the label in its environment, or because it
     was seen below its worker before.
     """
 
@@ -92,15 +92,15 @@ class Family:
         self.mains: dict[int, str] = {}
         self.helpers: set[int] = set()
         self.seen: dict[tuple[int, int], str] = {}
-        self.badges: dict[int, str] = {}
+        self.tags: dict[int, str] = {}
         self.given = 0
 
-    def badge(self, name: str) -> int:
-        """Return a badge for a worker; those of an agent within a worker are others."""
-        self.given = (self.given + 1) % BADGE_COUNT
-        badge = LEAST_BADGE_MICROSECONDS + self.agent * BADGE_COUNT + self.given
-        self.badges[badge] = name
-        return badge
+    def tag(self, name: str) -> int:
+        """Return a tag for a worker; those of an agent within a worker are others."""
+        self.given = (self.given + 1) % TAG_COUNT
+        tag = LEAST_TAG_MICROSECONDS + self.agent * TAG_COUNT + self.given
+        self.tags[tag] = name
+        return tag
 
     def __contains__(self, pid: int) -> bool:
         return pid in self.mains or pid in self.helpers
@@ -126,7 +126,7 @@ class Family:
         if row.pid in self.helpers:
             return None
         known = self.mains.get(row.pid) or self.mains.get(row.session)
-        known = known or self.badges.get(badge_of(row.pid) or 0) or self.labelled(row.pid)
+        known = known or self.tags.get(tag_of(row.pid) or 0) or self.labelled(row.pid)
         known = known or self.seen.get((row.pid, row.start))
         return known or (UNKNOWN_OWNER if self.dead(row.pid) else None)
 

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 class Process:
     """One worker, from the command that starts it until its exit is reported."""
 
-    def __init__(self, command: dict[str, Any], log: Log, mark: int | None, badge: int) -> None:
+    def __init__(self, command: dict[str, Any], log: Log, mark: int | None, tag: int) -> None:
         self.command = command
         self.name: str = command["process"]
         self.log = log
         self.line = LinePair()
         self.mark = mark
-        self.badge = badge
+        self.tag = tag
         self.pid = 0
         self.pidfd = -1
         self.warm = False

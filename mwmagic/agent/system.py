@@ -32,15 +32,15 @@ def prctl(option: int, value: int) -> None:
         raise OSError(ctypes.get_errno(), "prctl failed")
 
 
-def wear(badge: int) -> None:
+def tag_process(tag: int) -> None:
     """Give this process a number that its descendants inherit, even with another environment.
 
     It is kept in a limit that nothing else uses: the microseconds that a process with a real-time
-    priority may run without a pause. Where limits cannot be set, there is no badge.
+    priority may run without a pause. Where limits cannot be set, there is no tag.
     """
     with suppress(ValueError, OSError):
         hard = resource.getrlimit(resource.RLIMIT_RTTIME)[1]
-        resource.setrlimit(resource.RLIMIT_RTTIME, (badge, hard))
+        resource.setrlimit(resource.RLIMIT_RTTIME, (tag, hard))
 
 
 def show_command(words: list[str]) -> None:
@@ -78,8 +78,8 @@ def inherit(attributes: dict[str, Any]) -> None:
             os.setpriority(os.PRIO_PROCESS, 0, attributes["nice"])
 
 
-def badge_of(pid: int) -> int | None:
-    """Return the number that a process, which may be a zombie, got from `wear`."""
+def tag_of(pid: int) -> int | None:
+    """Return the number that a process, which may be a zombie, got from `tag_process`."""
     for line in (contents(f"/proc/{pid}/limits") or b"").splitlines():
         if line.startswith(b"Max realtime timeout"):
             soft = line.split()[3]
@@ -175,7 +175,7 @@ def spawn(
 ) -> tuple[int, int]:
     """Fork and execute a command in a session of its own that dies with this process.
 
-    Its standard input and its output are the `ends`. A `worker` has a line, a badge and
+    Its standard input and its output are the `ends`. A `worker` has a line, a tag and
     another process's attributes too.
     """
     reply, answer = os.pipe2(os.O_CLOEXEC)
@@ -187,7 +187,7 @@ def spawn(
         if not pid:
             if worker is not None:
                 os.set_inheritable(worker[0], True)  # noqa: FBT003 - it has no keywords
-                wear(worker[1])
+                tag_process(worker[1])
                 inherit(worker[2])
             execute(argv, env, cwd, (*ends, answer, agent))
     except OSError:

@@ -80,7 +80,7 @@ class Workers:
             why = {"error": text, "errno": number_of(error)}
             self.events.emit("exited", **no_exit(name, reason=NOT_STARTED, **why))
             return
-        process = Process(command, log, self.oom.mark(), self.family.badge(name))
+        process = Process(command, log, self.oom.mark(), self.family.tag(name))
         self.processes[name] = process
         self.launch(process, self.zygotes.get(command["zygote"]))
 
@@ -102,7 +102,7 @@ class Workers:
         """Start a worker without a zygote."""
         ends = (self.null, process.log.writer)
         argv, cwd = process.command["argv"], process.command["cwd"]
-        inherited = process.line.far.fileno(), process.badge, process.command["attributes"]
+        inherited = process.line.far.fileno(), process.tag, process.command["attributes"]
         process.pid, reply = spawn(argv, process.environment, cwd, ends, inherited)
         self.family.mains[process.pid] = process.name
         return reply

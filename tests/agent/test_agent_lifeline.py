@@ -185,7 +185,7 @@ def test_orphans_without_a_worker_end_with_the_agent(agent):
     agent.wait("exited")
     assert not gone(
         [lost]
-    )  # in its own session, without a badge or an environment, never seen before
+    )  # in its own session, without a tag or an environment, never seen before
     agent.child.stdin.close()
     agent.child.wait(10)
     assert gone([lost])

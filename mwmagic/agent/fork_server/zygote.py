@@ -27,7 +27,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..system import LIBC, PR_SET_PDEATHSIG, inherit, show_command, wear
+from ..system import LIBC, PR_SET_PDEATHSIG, inherit, show_command, tag_process
 from ..variables import LABEL, LINE
 from ..wire import ORDER_DESCRIPTORS, as_bytes
 from .basis import Basis
@@ -124,7 +124,7 @@ def serve(channel: socket.socket, agent: int, basis: Basis) -> list[str]:
         for descriptor in (one for order in orders if order is not own for one in order):
             os.close(descriptor)
         if own:
-            os.setsid()  # before it has a badge, by which the agent may kill its process group
+            os.setsid()  # before it has a tag, by which the agent may kill its process group
             reseed()
             channel.close()
             request = requested(own[0])
@@ -206,7 +206,7 @@ def requested(letter: int) -> dict[str, Any]:
 def become(request: dict[str, Any], order: list[int], agent: int, middle: int) -> list[str]:
     """Turn a fresh fork into the requested process, and return its argv."""
     letter, output, answer, line = order
-    wear(request["badge"])
+    tag_process(request["tag"])
     python, _, *rest = request["argv"]  # without the bootstrap module
     show_command([python, *rest])
     inherit(request["attributes"])

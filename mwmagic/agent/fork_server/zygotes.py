@@ -89,7 +89,7 @@ class Zygote:
         """Have a worker requested by `send`; return the pipe on which it will answer."""
         words = process.command["argv"]
         request = {"argv": words, "env": process.environment, "cwd": process.command["cwd"]}
-        request |= {"badge": process.badge, "attributes": process.command["attributes"]}
+        request |= {"tag": process.tag, "attributes": process.command["attributes"]}
         letter = os.memfd_create("request")
         try:
             os.write(letter, json.dumps(request).encode("ascii"))
