@@ -37,6 +37,7 @@ __all__ = [
     "WAITING_COUNT",
     "configure_heartbeat",
     "free_iterators_later",
+    "outlast_sleep",
     "settled",
     "shorten_heartbeat",
     "take_leave",
@@ -44,6 +45,12 @@ __all__ = [
 
 LEAVE_SECONDS = 5.0
 """Time limit for a leader's wait for the others to end."""
+
+ASLEEP_SECONDS = 86_400.0
+"""How long a machine may sleep whose session continues."""
+
+_least_seconds: float = 0.0
+"""How long a heartbeat timeout is at least."""
 
 _CONTEXT = "tensorflow.python.eager.context"
 _TIMEOUT = "heartbeat_timeout_in_ms"
@@ -75,10 +82,20 @@ def configure_heartbeat(seconds: float, context: ModuleType) -> None:
     @functools.wraps(configure)
     def with_timeout(self: Any, *args: Any, **options: Any) -> Any:
         if _of_workers(options.get("coordinated_jobs") or ()):
-            options.setdefault(_TIMEOUT, round(seconds * 1000))
+            options.setdefault(_TIMEOUT, round(max(seconds, _least_seconds) * 1000))
         return configure(self, *args, **options)
 
     context.Context.configure_coordination_service = with_timeout
+
+
+def outlast_sleep() -> None:
+    """Have strategies that are made from now on not give each other up while a machine sleeps.
+
+    Of a session mwmagic itself notices a process that ends or is stopped, and a machine that does
+    not answer.
+    """
+    global _least_seconds  # noqa: PLW0603
+    _least_seconds = ASLEEP_SECONDS
 
 
 def take_leave() -> None:

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 from gangs import Gang
 
-from mwmagic.worker import bootstrap
-from mwmagic.worker.runtime import configure_heartbeat
+from mwmagic.worker import bootstrap, runtime
+from mwmagic.worker.runtime import configure_heartbeat, outlast_sleep
 
 SCRIPT = Path(__file__).parent / "coordinated_worker.py"
 PARTING = SCRIPT.with_name("parting_worker.py")
@@ -38,6 +38,14 @@ def test_a_strategy_of_workers_gets_the_timeout(context, names):
         service_type="standalone", coordinated_jobs=jobs(*names)
     )
     assert configured == 2500
+
+
+def test_a_session_outlasts_a_machine_that_sleeps(context, monkeypatch):
+    configure_heartbeat(2.5, context)
+    monkeypatch.setattr(runtime, "_least_seconds", 0.0)
+    outlast_sleep()
+    configure = context.Context().configure_coordination_service
+    assert configure("standalone", coordinated_jobs=jobs("worker")) == 24 * 60 * 60 * 1000
 
 
 def test_parameter_servers_and_the_users_own_choice_are_left_alone(context):

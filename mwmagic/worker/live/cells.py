@@ -45,6 +45,7 @@ from mwmagic.recovery.task import collectives, state
 from mwmagic.recovery.task.collectives import CollectiveEnded, Collectives
 from mwmagic.worker.failure import summary
 from mwmagic.worker.line import descriptor, save_file
+from mwmagic.worker.runtime import outlast_sleep
 
 from .names import bundle, completions, described, figures
 
@@ -73,6 +74,7 @@ def serve() -> None:
     names = vars(sys.modules["__main__"])
     names.pop("serve", None)
     names.pop("__file__", None)  # which children of `multiprocessing` would run, and serve again
+    outlast_sleep()
     _loop().run()
 
 
