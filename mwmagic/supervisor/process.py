@@ -162,6 +162,7 @@ class TaskProcess:
         self.rest: Rest | None = None
         self.spent = 0
         self.hurried = False
+        self._gap = False  # whether some of its output was never read
         self._finishing_since: float | None = None
         self._own: Exit | None = None
         self._ending_since: float | None = None
@@ -178,6 +179,7 @@ class TaskProcess:
 
     def output(self, event: Message) -> list[Update]:
         """Read what it printed and return the progress that it shows."""
+        self._gap |= event["offset"] > self.size
         size, updates = self._output.feed(event["data"])
         self.size = event["offset"] + size
         return updates
@@ -254,6 +256,7 @@ class TaskProcess:
         """Note how it ended."""
         self.state = TaskState.ENDED
         self.asks = None
+        self._gap |= event["size"] > self.size
         self.size = max(self.size, event["size"])
         self._output.close()
         end = replace(self._exit(event), stays=self.stays)
@@ -337,12 +340,13 @@ class TaskProcess:
 
     @property
     def _verbose(self) -> bool:
-        """Whether its framework logs its start-up here, and is at work.
+        """Whether its framework logs its start-up here, is at work, and all its output was read.
 
         A warm process printed what shows the level before it was forked.
         """
         output = self._output
-        return self.logs_start and output.at_work and (self.warm or output.informed)
+        whole = not self._gap and self.rest is None
+        return self.logs_start and output.at_work and whole and (self.warm or output.informed)
 
     def seen(self, stack: Stack | None = None) -> Seen:
         """Return what is observed of it now."""

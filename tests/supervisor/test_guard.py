@@ -57,6 +57,22 @@ def exited(process, **event):
     return process.exited({**given, "reason": None, "report": None, **event})
 
 
+NOTICE = b"2026-11-27 10:00:00.000001: I external/xla/cpu_client.cc:12] ready\n"
+
+
+@pytest.mark.parametrize("lost", ["nothing", "between", "end", "unwritten"])
+def test_nothing_is_concluded_from_a_log_that_is_not_whole(process, lost):
+    process.logs_start = True
+    printed(process, NOTICE * 3)
+    assert process.seen().verbose
+    if lost == "between":
+        process.output({"offset": process.size + 5, "data": "later\n"})
+    if lost == "unwritten":
+        process.unwritten({"size": 0, "path": "/dev/shm/x", "error": "No space left on device"})
+    exited(process, code=0, size=process.size + 5 * (lost == "end"))
+    assert process.seen().verbose is (lost == "nothing")
+
+
 def test_output_is_decoded_however_it_is_cut(process, faults):
     data = "é loss: 1 €\n".encode() + b"\xff\n"
     for index in range(len(data)):
