@@ -42,7 +42,7 @@ def preload() -> None:
 
 def remember(reads: dict[str, set[str]], env: dict[str, str], sets: dict[str, str]) -> None:
     """Take the modules that are there now for those that workers are forked with."""
-    from . import basis, imports
+    from mwmagic.worker import basis, imports
 
     imports.remember()
     basis.remember(reads, env, sets)
