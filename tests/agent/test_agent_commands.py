@@ -369,14 +369,14 @@ def test_sigterm_closes_it(agent):
 
 
 SAVES = """
-import signal, sys, time
+import os, signal, sys, time
 def save(*_):
     print("saving")
     time.sleep(0.2)
     print("saved")
     sys.exit({0})
 signal.signal(signal.SIGTERM, save)
-print("up")
+os.write(1, b"up\\n")  # `save` must not print while this does
 time.sleep(100)
 """
 
