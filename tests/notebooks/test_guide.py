@@ -1,4 +1,4 @@
-"""The guide: its blocks, executed in order as the cells of a notebook."""
+"""The pages whose blocks are executed in order, as the cells of a notebook."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import pytest
 from jupyter_core.utils import run_sync
 from nbclient import NotebookClient
 
-GUIDE = Path(__file__).parents[2] / "docs" / "guide.md"
+DOCS = Path(__file__).parents[2] / "docs"
 BLOCK = re.compile(
     r"^```(python|shell)(?: (raises|restarted))?\n(.*?)^```$", re.MULTILINE | re.DOTALL
 )
 
 
-def cells():
-    """Return the guide's blocks as code cells; each knows what is special about it."""
+def cells(page):
+    """Return a page's blocks as code cells; each knows what is special about it."""
     found = []
-    for language, what, text in BLOCK.findall(GUIDE.read_text(encoding="utf-8")):
+    for language, what, text in BLOCK.findall((DOCS / page).read_text(encoding="utf-8")):
         source = text.rstrip("\n") if language == "python" else f"%%bash -e\n{text.rstrip()}"
         tags = ["raises-exception"] if what == "raises" else []
         cell = nbformat.v4.new_code_cell(source, metadata={"tags": tags, "what": what})
@@ -40,10 +40,11 @@ def failed(cell):
 @pytest.mark.slow
 @pytest.mark.tensorflow
 @pytest.mark.timeout(900)
-def test_every_block_does_what_the_guide_says(tmp_path, monkeypatch, nothing_survives):
+@pytest.mark.parametrize("page", ["experiments.md", "guide.md"])
+def test_every_block_does_what_the_page_says(page, tmp_path, monkeypatch, nothing_survives):
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     kernel = {"kernelspec": {"name": "python3", "display_name": "", "language": "python"}}
-    notebook = nbformat.v4.new_notebook(cells=cells(), metadata=kernel)
+    notebook = nbformat.v4.new_notebook(cells=cells(page), metadata=kernel)
     where = {"metadata": {"path": str(tmp_path)}}
     client = NotebookClient(notebook, timeout=300, kernel_name="python3", resources=where)
     with client.setup_kernel():
