@@ -140,7 +140,8 @@ def had(cluster, hosts, accident):
     began = time.monotonic()
     accident(host, mark)
     try:
-        after = eventually(lambda: run.status().attempt == 2 and placed(run, 2), "second attempt")
+        again = lambda: run.status().attempt == 2 and placed(run, 2)  # noqa: E731 - read with its use
+        after = eventually(again, lambda: f"second attempt: {run.status()}")
         seconds = time.monotonic() - began
         [setback] = run.status().setbacks
     finally:
