@@ -9,6 +9,7 @@ import pytest
 from processes import alive, eventually
 
 from mwmagic import Task
+from mwmagic.client.lookup import launch
 from mwmagic.errors import (
     ClusterError,
     FileTrouble,
@@ -17,6 +18,7 @@ from mwmagic.errors import (
     WaitTimeout,
     WorkerFailed,
 )
+from mwmagic.model.messages import Launch
 
 pytestmark = pytest.mark.slow
 
@@ -164,7 +166,7 @@ def test_a_cell_that_cannot_be_written_leaves_all_as_it_was(cluster, tmp_path):
     (tmp_path / "draft").touch()
     one = cluster(1)
     with pytest.raises(FileTrouble, match=r"the cell cannot be written: .*taken.py is a dir"):
-        one.run("taken.py", source="", draft="draft")
+        launch(one, Launch("taken.py", cwd=str(tmp_path)), "", None, draft=tmp_path / "draft")
     assert one.latest is None
     assert not list(tmp_path.glob(".mwmagic/runs/0*"))
     assert one.run("main.py", source="").wait(30).number == 1
