@@ -182,20 +182,16 @@ def kind_of(value: object) -> type | None:
     return None if value is None or value is MISSING else type(value)
 
 
-def _is_main(node: ast.stmt) -> bool:
+def is_main(node: ast.stmt) -> TypeGuard[ast.If]:
     """Return whether a statement is ``if __name__ == "__main__":``."""
-    test = getattr(node, "test", None)
-    if not isinstance(node, ast.If) or not isinstance(test, ast.Compare):
-        return False
-    sides = [test.left, *test.comparators]
-    names = {getattr(one, "id", getattr(one, "value", None)) for one in sides}
-    return names == {"__name__", "__main__"}
+    spelled = ("__name__ == '__main__'", "'__main__' == __name__")
+    return isinstance(node, ast.If) and ast.unparse(node.test) in spelled
 
 
 def _top(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
     """Yield the statements that always run when the program does."""
     for node in body:
-        if isinstance(node, ast.If) and _is_main(node):
+        if is_main(node):
             yield from _top(node.body)
         else:
             yield node

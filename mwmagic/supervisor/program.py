@@ -7,6 +7,7 @@ import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from mwmagic.experiments.program import is_main
 from mwmagic.frameworks.environment import is_settable
 from mwmagic.model.ownership import package_of
 
@@ -130,7 +131,7 @@ class _Scan:
         if isinstance(statement, (ast.Import, ast.ImportFrom)):
             self._import(statement)
             return
-        if isinstance(statement, ast.If) and _is_main(statement.test):
+        if is_main(statement):
             for one in statement.body:
                 self._take(one, name)
             return
@@ -183,10 +184,6 @@ def _modules(statement: ast.Import | ast.ImportFrom) -> Iterator[str]:
     for name in filter(None, found):
         parts = name.split(".")
         yield from (".".join(parts[: at + 1]) for at in range(len(parts)))
-
-
-def _is_main(test: ast.expr) -> bool:
-    return ast.unparse(test) in ("__name__ == '__main__'", "'__main__' == __name__")
 
 
 def _is_environ(node: ast.AST) -> bool:

@@ -145,6 +145,8 @@ momentum = 0.9
 def local():
     momentum = 0.8
     return momentum
+if __name__ != "__main__":
+    imported = 1
 """
 
 COMPUTED = """
