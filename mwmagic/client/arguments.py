@@ -107,7 +107,7 @@ def add_table_options(parser: argparse.ArgumentParser) -> None:
     what = "Only runs of which this is true, as 'units>=64 and state==finished'."
     add("--where", metavar="FILTER", help=what)
     add("--sort", metavar="NAME", help="Sort by a column, a parameter or a metric.")
-    add("--reverse", action="store_true", help="Turn the order round.")
+    add("--reverse", action="store_true", help="Reverse the order.")
     add("--best", metavar="METRIC", help="Show the run with the best value of a metric first.")
     what = "Only the latest runs."
     add("--last", type=reader(_read_some), metavar="N", help=what)
@@ -124,7 +124,7 @@ def table_options(namespace: argparse.Namespace) -> dict[str, Any]:
 def _read_some(text: str) -> int:
     number = read_count(text)
     if not number:
-        raise ClusterError("0 runs are none: give how many to show")
+        raise ClusterError("0 runs cannot be shown: give at least 1")
     return number
 
 

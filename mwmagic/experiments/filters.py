@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from difflib import get_close_matches
 from operator import eq, ge, gt, le, lt, ne
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.errors import BadArguments
+from mwmagic.model.option import meant
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
-__all__ = ["Filter"]
+__all__ = ["Filter", "check_names"]
 
 _TOKEN = re.compile(
     r"""\s*(?:(?P<text>"[^"]*"|'[^']*')|(?P<sign><=|>=|==|!=|=|<|>|\(|\))|(?P<word>[^\s()<>=!"']+))"""
@@ -22,6 +22,21 @@ _VALUES = {"true": True, "false": False, "none": None}
 
 NESTING_LIMIT = 50
 """How deep parentheses may be nested."""
+
+
+def check_names(names: Iterable[str], known: Collection[str]) -> None:
+    """Refuse names of facts, parameters and metrics that no run has.
+
+    Raises
+    ------
+    BadArguments
+        There is one.
+    """
+    for name in sorted(set(names) - set(known)):
+        like = meant(name, sorted(known))
+        hint = f"; did you mean {like}?" if like else ""
+        there = ", ".join(sorted(known))
+        raise BadArguments(f"no run here has {name!r}: there are {there}{hint}")
 
 
 class Filter:
@@ -55,11 +70,7 @@ class Filter:
         BadArguments
             It names something else.
         """
-        for name in sorted(self._names - set(known)):
-            like = get_close_matches(name, known, 1)
-            hint = f"; did you mean {like[0]}?" if like else ""
-            names = ", ".join(sorted(known))
-            raise BadArguments(f"no run here has {name!r}: there are {names}{hint}")
+        check_names(self._names, known)
 
     def __call__(self, facts: Mapping[str, Any]) -> bool:
         """Return whether a run is to be shown; a comparison with what it lacks is false."""
@@ -97,7 +108,7 @@ class Filter:
     def _one(self) -> Callable[[Mapping[str, Any]], bool]:
         self._depth += 1
         if self._depth > NESTING_LIMIT:
-            raise self._wrong("because it is nested too deep")
+            raise self._wrong("as it is nested too deep")
         try:
             if self._take("word", "not"):
                 inner = self._one()
@@ -105,7 +116,7 @@ class Filter:
             if self._take("sign", "("):
                 inner = self._either()
                 if not self._take("sign", ")"):
-                    raise self._wrong("for want of a )")
+                    raise self._wrong("as a ) is missing")
                 return inner
             return self._comparison()
         finally:
@@ -116,7 +127,7 @@ class Filter:
         sign = self._take("sign", *_SIGNS) if name else None
         value = self._value() if sign else None
         if name is None or sign is None:
-            raise self._wrong(f"at {self._peek()[1]!r}" if self._peek()[1] else "to its end")
+            raise self._wrong(f"at {self._peek()[1]!r}" if self._peek()[1] else "at its end")
         self._names.add(name)
         compare = _SIGNS[sign]
         return lambda facts: name in facts and _compared(compare, facts[name], value)
@@ -124,7 +135,7 @@ class Filter:
     def _value(self) -> Any:  # noqa: ANN401 - any literal
         kind, text = self._peek()
         if kind not in ("word", "text"):
-            raise self._wrong(f"at {text!r}" if text else "to its end")
+            raise self._wrong(f"at {text!r}" if text else "at its end")
         self._at += 1
         return text[1:-1] if kind == "text" else _number(text)
 

@@ -43,7 +43,7 @@ class Facts:
     cause : str
         The symptom of its first failure, as `mwmagic.model.findings` names it; empty without one.
     parameters : dict of str to object
-        Its program's parameters, as they were. Those that nobody knows without running it lack.
+        Its program's parameters, as they were; without those that only a run of it could tell.
     last, best : dict of str to float
         Its metrics: the last value of each and the best, judged by the metric's name.
     """
@@ -73,7 +73,7 @@ class Facts:
 
 
 def facts_of(record: Record) -> Facts:
-    """Read a record's facts; what is damaged or missing lacks."""
+    """Read a record's facts; what is damaged or missing is left out."""
     info = record.info
     status = record.status
     started, ended = (_real(info.get(name)) for name in ("started", "ended"))
@@ -126,7 +126,7 @@ def _parameters(record: Record, info: Mapping[str, Any]) -> dict[str, Any]:
     """Read the parameters from the recorded code, arguments and variables.
 
     A variable that the launching process had, and that was not given, is known by its name alone:
-    the record keeps no values of those, and so such a parameter lacks.
+    the record keeps no values of those, so such a parameter is left out.
     """
     for launch in record.launches:
         source, args, given = (launch.get(name) for name in ("source", "args", "given"))

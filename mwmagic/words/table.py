@@ -12,7 +12,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, overload
 
 from mwmagic.errors import BadArguments
-from mwmagic.experiments.filters import Filter
+from mwmagic.experiments.filters import Filter, check_names
 from mwmagic.experiments.runs import Facts, best_first, differing, facts_of, usual_metrics
 from mwmagic.model.values import counted
 
@@ -67,7 +67,7 @@ class RunTable(Sequence["Record"]):
         metrics: Sequence[str] = (),
     ) -> None:
         if sort and best:
-            raise BadArguments("a table has one order: leave out --sort or --best")
+            raise BadArguments("--sort and --best both set the order: leave one out")
         known = {record.number: record for record in records[-(last or 0) :]}
         facts = [facts_of(record) for record in known.values()]
         values = {one.number: one.values() for one in facts}
@@ -76,12 +76,11 @@ class RunTable(Sequence["Record"]):
             check = Filter(where)
             check.check_names(names) if facts else None
             facts = [one for one in facts if check(values[one.number])]
-        for metric in (*metrics, *([best] if best else [])):
-            _check(metric, {name for one in values.values() for name in one}, bool(known))
+        if known:
+            check_names(filter(None, (*metrics, best, sort)), names)
         if best:
             facts = best_first(facts, best)
         elif sort:
-            _check(sort, names, bool(known))
             facts = _ordered(facts, {key: one.get(sort) for key, one in values.items()})
         if reverse:
             facts.reverse()
@@ -117,7 +116,7 @@ class RunTable(Sequence["Record"]):
         return rows, f"the same in all: {alike}" if alike else ""
 
     def _nothing(self) -> str:
-        return "no run here is as the filter asks" if self._filtered else NO_RUNS
+        return "no run matches the filter" if self._filtered else NO_RUNS
 
     def __repr__(self) -> str:
         if not self.facts:
@@ -160,11 +159,6 @@ class RunTable(Sequence["Record"]):
             reached += [one.best.get(name) for name in metrics]
             writer.writerow([*facts, one.cause, *given, *reached])
         return file.getvalue()
-
-
-def _check(name: str, known: set[str], there: bool) -> None:
-    if there and name not in known:
-        raise BadArguments(f"no run here has {name!r}: there are {', '.join(sorted(known))}")
 
 
 def _ordered(facts: list[Facts], keys: dict[int, Any]) -> list[Facts]:

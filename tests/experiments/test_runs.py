@@ -109,7 +109,7 @@ def test_runs_are_chosen_and_sorted(three):
     assert numbers(RunTable(every, sort="took", reverse=True)) == [2, 1, 3]
     assert numbers(RunTable(every, sort="val_loss")) == [2, 1, 3], "those without it come last"
     assert numbers(RunTable(every, best="accuracy")) == [2, 1, 3]
-    assert repr(RunTable(every, where="units>1000")) == "no run here is as the filter asks"
+    assert repr(RunTable(every, where="units>1000")) == "no run matches the filter"
     assert RunTable(every, where="units>1").metrics == ["val_loss", "accuracy"]
     assert RunTable(every, metrics=["loss"]).metrics == ["loss"]
 
@@ -118,16 +118,16 @@ def test_runs_are_chosen_and_sorted(three):
     ("options", "said"),
     [
         ({"where": "unit>1"}, "no run here has 'unit': there are .*; did you mean units?"),
-        ({"where": "units>"}, "cannot be read to its end: write comparisons as"),
-        ({"where": "units"}, "cannot be read to its end"),
-        ({"where": "(units>1"}, r"for want of a \)"),
+        ({"where": "units>"}, "cannot be read at its end: write comparisons as"),
+        ({"where": "units"}, "cannot be read at its end"),
+        ({"where": "(units>1"}, r"as a \) is missing"),
         ({"where": "units>1 units<2"}, "cannot be read at 'units'"),
         ({"where": "units>'1"}, 'cannot be read at "\'1"'),
         ({"where": "(" * 99}, "nested too deep"),
         ({"sort": "lerning"}, "no run here has 'lerning': there are "),
         ({"best": "f1"}, "no run here has 'f1'"),
         ({"metrics": ["f1"]}, "no run here has 'f1'"),
-        ({"best": "loss", "sort": "units"}, "a table has one order: leave out --sort or --best"),
+        ({"best": "loss", "sort": "units"}, "--sort and --best both set the order: leave one out"),
     ],
 )
 def test_what_cannot_be_shown_is_one_clear_error(three, options, said):
