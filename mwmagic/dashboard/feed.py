@@ -89,6 +89,7 @@ class Feed:
         self._header: Kept = {}
         self._hosts: list[Kept] = []
         self._figures: Kept = {}
+        self._figure_files: list[tuple[Path, int, int]] = []
         self._rows: list[Kept] = [{} for _ in run.tasks]
         self._shown: frozenset[int] = frozenset()
         self._opened = NOTHING_OPEN
@@ -162,7 +163,11 @@ class Feed:
 
     def _note_figures(self, version: int) -> None:
         """Record the last figures: their order and captions, and each picture by itself."""
-        figures = self.figures
+        files = [(path, path.stat()) for path in self._paths.figures()]
+        known = [(path, status.st_mtime_ns, status.st_size) for path, status in files]
+        if known == self._figure_files:
+            return  # the pictures need not be read again
+        self._figure_files, figures = known, self.figures
         new: dict[str, Any] = {figure.key: figure.source for figure in figures}
         self._figures = {key: kept for key, kept in self._figures.items() if key in new or not key}
         new[""] = [[figure.key, figure.caption] for figure in figures]

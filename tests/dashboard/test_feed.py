@@ -15,6 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from statuses import RELAXED
 
+from mwmagic.dashboard import feed as feed_module
 from mwmagic.dashboard.feed import FLOOD_BYTES, Feed
 from mwmagic.dashboard.pages import Cursor
 from mwmagic.dashboard.rows import View
@@ -217,6 +218,18 @@ def test_only_a_new_figure_is_sent(view, tmp_path):
     feed.update(replace(view, refusal="none"))
     [order, *sent] = sorted(feed.packet(at, 10_000)[0]["figures"])
     assert (order, len(sent)) == ("", 1)
+
+
+def test_figures_are_read_only_when_there_are_others(view, tmp_path, monkeypatch):
+    png(tmp_path / "attempt-1", "worker-0.figure-1.png", "first")
+    feed = Feed(view)
+    read = []
+    monkeypatch.setattr(feed_module, "last_figures", lambda paths: read.append(paths) or [])
+    feed.update(replace(view, refusal="once"))
+    assert not read
+    png(tmp_path / "attempt-1", "worker-0.figure-1.png", "another")
+    feed.update(replace(view, refusal="twice"))
+    assert len(read) == 1
 
 
 def test_a_large_figure_is_only_named(view, tmp_path):
