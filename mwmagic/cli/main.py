@@ -23,7 +23,7 @@ _COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "demo": ("Execute the quickstart notebook, in which two workers train.", demo.add),
     "ps": ("List the running clusters.", clusters.add_ps),
     "logs": ("Show what the tasks of a recorded run printed.", run.add_logs),
-    "runs": ("List the recorded runs, and what differs between them.", clusters.add_runs),
+    "runs": ("List the recorded runs, and how they differ.", clusters.add_runs),
     "stop": ("End clusters and everything they run.", clusters.add_stop),
 }
 

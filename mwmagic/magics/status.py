@@ -45,7 +45,7 @@ def mw_stacks(session: Session, given: Namespace, _cell: str) -> Stacks:
     return stacks
 
 
-_RUNS = Parser("%mw_runs", "Show the recorded runs in a table, with the parameters that differ.")
+_RUNS = Parser("%mw_runs", "Show the recorded runs in a table, and how they differ.")
 add_table_options(_RUNS)
 
 
