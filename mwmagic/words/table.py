@@ -8,7 +8,7 @@ import io
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, overload
 
 from mwmagic.errors import BadArguments
@@ -22,11 +22,31 @@ from .run import clock
 if TYPE_CHECKING:
     from mwmagic.record import Record
 
-__all__ = ["RunTable"]
+__all__ = ["Column", "RunTable"]
 
 NO_RUNS = "no runs are recorded here"
 
-_OWN = ("run", "program", "began", "took", "state", "tasks")
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table: its cells as text, and what they are sorted by.
+
+    Parameters
+    ----------
+    name : str
+        What stands above it.
+    texts : list of str
+        The cells, in the order of the rows.
+    keys : list of object
+        A number, a text or None for each cell: what lacks a value comes last.
+    shown : bool
+        Whether the table has it unless a reader chooses otherwise.
+    """
+
+    name: str
+    texts: list[str]
+    keys: list[Any]
+    shown: bool = True
 
 
 class RunTable(Sequence["Record"]):
@@ -101,19 +121,31 @@ class RunTable(Sequence["Record"]):
     def __len__(self) -> int:
         return len(self._records)
 
-    def _rows(self) -> tuple[list[list[str]], str]:
-        """Return the rows, the first with the columns' names; and what is the same in all."""
+    @property
+    def columns(self) -> list[Column]:
+        """The columns: first those that are shown, then those that can be chosen besides."""
+        other, same = self._parameters()
+        metrics = dict.fromkeys([*self.metrics, *(name for one in self.facts for name in one.best)])
+        causes = [_cause(record) for record in self._records]
+        found = [
+            *_own(self.facts, self._records),
+            *(_parameter(self.facts, name, _short(name, other)) for name in other),
+            *(_reached(self.facts, name, shown=name in self.metrics) for name in metrics),
+            Column("cause", causes, causes, shown=any(causes)),
+            *(_parameter(self.facts, name, name, shown=False) for name in same),
+        ]
+        return sorted(found, key=lambda one: not one.shown)
+
+    @property
+    def alike(self) -> str:
+        """The parameters that are the same in all rows, in one line; empty without any."""
+        same = self._parameters()[1]
+        texts = ", ".join(f"{name}={_value(value)}" for name, value in same.items())
+        return f"the same in all: {texts}" if texts else ""
+
+    def _parameters(self) -> tuple[list[str], dict[str, Any]]:
         other, same = differing(self.facts)
-        if len(self.facts) == 1:
-            other, same = list(same), {}
-        why = ["cause"] if any(one.cause for one in self.facts) else []
-        rows = [[*_OWN, *(_short(name, other) for name in other), *self.metrics, *why]]
-        for one, record in zip(self.facts, self._records, strict=True):
-            shown = [_value(one.parameters.get(name, "")) for name in other]
-            shown += [_metric(one, name) for name in self.metrics]
-            rows.append([*_facts(one, record), *shown, *([_cause(record)] if why else [])])
-        alike = ", ".join(f"{name}={_value(value)}" for name, value in same.items())
-        return rows, f"the same in all: {alike}" if alike else ""
+        return (list(same), {}) if len(self.facts) == 1 else (other, same)
 
     def _nothing(self) -> str:
         return "no run matches the filter" if self._filtered else NO_RUNS
@@ -121,23 +153,21 @@ class RunTable(Sequence["Record"]):
     def __repr__(self) -> str:
         if not self.facts:
             return self._nothing()
-        rows, alike = self._rows()
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = [
-            "  ".join(f"{text:<{width}}" for text, width in zip(row, widths, strict=True)).rstrip()
-            for row in rows
-        ]
-        return "\n".join([*lines, *([alike] if alike else [])])
+        shown = [[one.name, *one.texts] for one in self.columns if one.shown]
+        padded = [[f"{text:<{max(map(len, texts))}}" for text in texts] for texts in shown]
+        lines = ["  ".join(row).rstrip() for row in zip(*padded, strict=True)]
+        return "\n".join(filter(None, [*lines, self.alike]))
 
     def _repr_html_(self) -> str:
         if not self.facts:
             return html.escape(self._nothing())
-        rows, alike = self._rows()
-        head = "".join(f"<th>{html.escape(text)}" for text in rows[0])
+        shown = [one for one in self.columns if one.shown]
+        head = "".join(f"<th>{html.escape(one.name)}" for one in shown)
         body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(text)}" for text in row) for row in rows[1:]
+            "<tr>" + "".join(f"<td>{html.escape(text)}" for text in row)
+            for row in zip(*(one.texts for one in shown), strict=True)
         )
-        note = f"<caption>{html.escape(alike)}</caption>" if alike else ""
+        note = f"<caption>{html.escape(self.alike)}</caption>" if self.alike else ""
         return f"<table>{note}<thead><tr>{head}<tbody>{body}</table>"
 
     def as_json(self) -> str:
@@ -171,18 +201,50 @@ def _ordered(facts: list[Facts], keys: dict[int, Any]) -> list[Facts]:
     return having + [one for one in facts if keys[one.number] is None]
 
 
-def _facts(one: Facts, record: Record) -> list[str]:
-    began = "" if one.started is None else time.strftime("%d %b %H:%M", time.localtime(one.started))
-    took = "" if one.seconds is None else _took(one.seconds)
-    on = f" on {counted(one.hosts, 'host')}" if one.hosts > 1 else ""
+def _own(facts: Sequence[Facts], records: Sequence[Record]) -> list[Column]:
+    """Return the columns that every table has."""
+    pairs = list(zip(facts, records, strict=True))
+    return [
+        Column("run", [str(one.number) for one in facts], [one.number for one in facts]),
+        Column("program", [one.name for one in facts], [one.name for one in facts]),
+        Column("began", [_began(one) for one in facts], [one.started for one in facts]),
+        Column("took", [_took(one.seconds) for one in facts], [one.seconds for one in facts]),
+        Column("state", [_state(*pair) for pair in pairs], [one.state for one in facts]),
+        Column("tasks", [_tasks(one) for one in facts], [one.tasks for one in facts]),
+    ]
+
+
+def _parameter(facts: Sequence[Facts], name: str, title: str, *, shown: bool = True) -> Column:
+    values = [one.parameters.get(name) for one in facts]
+    texts = [_value(one.parameters.get(name, "")) for one in facts]
+    keys = [value if isinstance(value, int | float) else text or None
+            for value, text in zip(values, texts, strict=True)]  # fmt: skip
+    return Column(title, texts, keys, shown)
+
+
+def _reached(facts: Sequence[Facts], name: str, *, shown: bool) -> Column:
+    keys = [one.best.get(name, one.last.get(name)) for one in facts]
+    return Column(name, [_metric(one, name) for one in facts], keys, shown)
+
+
+def _began(one: Facts) -> str:
+    return "" if one.started is None else time.strftime("%d %b %H:%M", time.localtime(one.started))
+
+
+def _state(one: Facts, record: Record) -> str:
     cells = len(record.cells())
     more = [f"attempt {one.attempts}"] if one.attempts > 1 else []
     more += [counted(cells, "cell")] if cells else []
-    state = f"{one.state} ({', '.join(more)})" if more else one.state
-    return [str(one.number), one.name, began, took, state, f"{one.tasks}{on}"]
+    return f"{one.state} ({', '.join(more)})" if more else one.state
 
 
-def _took(seconds: float) -> str:
+def _tasks(one: Facts) -> str:
+    return f"{one.tasks} on {counted(one.hosts, 'host')}" if one.hosts > 1 else str(one.tasks)
+
+
+def _took(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
     if seconds >= 60:  # noqa: PLR2004 - a minute
         return clock(seconds)
     return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"  # noqa: PLR2004 - two digits
