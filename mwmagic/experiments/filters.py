@@ -15,9 +15,16 @@ if TYPE_CHECKING:
 __all__ = ["Filter", "check_names"]
 
 _TOKEN = re.compile(
-    r"""\s*(?:(?P<text>"[^"]*"|'[^']*')|(?P<sign><=|>=|==|!=|=|<|>|\(|\))|(?P<word>[^\s()<>=!"']+))"""
+    r"""\s*(?:(?P<text>"[^"]*"|'[^']*')|(?P<sign><=|>=|==|!=|=|<|>|~|\(|\))|(?P<word>[^\s()<>=!~"']+))"""
 )
-_SIGNS = {"=": eq, "==": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
+
+
+def _holds(one: object, other: object) -> bool:
+    """Return whether a text occurs in another one, whatever their case."""
+    return str(other).lower() in str(one).lower()
+
+
+_SIGNS = {"~": _holds, "=": eq, "==": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
 _VALUES = {"true": True, "false": False, "none": None}
 
 NESTING_LIMIT = 50
@@ -164,6 +171,9 @@ def _number(text: str) -> Any:  # noqa: ANN401 - any literal
 
 
 def _compared(compare: Callable[[Any, Any], Any], one: object, other: object) -> bool:
+    if isinstance(one, frozenset):  # of tags: it is compared with each
+        found = any(_compared(eq if compare is ne else compare, each, other) for each in one)
+        return found != (compare is ne)
     if isinstance(one, list | tuple):
         one = str(list(one))
     try:

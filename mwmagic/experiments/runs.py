@@ -6,9 +6,11 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from mwmagic.record.annotations import read_annotations
 from mwmagic.record.metrics import rises
 
 from .parameters import values
+from .spark import points, sparks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -46,6 +48,18 @@ class Facts:
         Its program's parameters, as they were; without those that only a run of it could tell.
     last, best : dict of str to float
         Its metrics: the last value of each and the best, judged by the metric's name.
+    tags : tuple of str
+        The words that its user gave it.
+    note : str
+        The text that its user wrote to it.
+    script : str
+        The whole path of the file that was launched; empty if that is not known.
+    cells : int
+        How many live cells it ran.
+    failure : dict
+        The cause of its failure, as `mwmagic.model.findings.Cause` is stored; empty without one.
+    sparks : dict of str to str
+        A few points of each metric; `curve` reads them.
     """
 
     number: int
@@ -60,12 +74,23 @@ class Facts:
     parameters: dict[str, Any] = field(default_factory=dict)
     last: dict[str, float] = field(default_factory=dict)
     best: dict[str, float] = field(default_factory=dict)
+    tags: tuple[str, ...] = ()
+    note: str = ""
+    script: str = ""
+    cells: int = 0
+    failure: dict[str, Any] = field(default_factory=dict)
+    sparks: dict[str, str] = field(default_factory=dict)
+
+    def curve(self, metric: str) -> list[float]:
+        """Return at most 30 values of a metric in order, for a small line; none without any."""
+        return points(self.sparks.get(metric, ""))
 
     def values(self) -> dict[str, Any]:
         """Return all facts by the names that filters and columns have; metrics as the best."""
         own = {"run": self.number, "program": self.name, "state": self.state, "tasks": self.tasks}
         own |= {"began": self.started, "took": self.seconds, "hosts": self.hosts}
         own |= {"attempts": self.attempts, "cause": self.cause}
+        own |= {"tags": frozenset(self.tags), "note": self.note}
         short: dict[str, Any] = {}
         for name, value in self.parameters.items():
             short.setdefault(name.rpartition(".")[2], value)
@@ -73,9 +98,11 @@ class Facts:
 
 
 def facts_of(record: Record) -> Facts:
-    """Read a record's facts; what is damaged or missing is left out."""
+    """Read a record's facts, each of its files once; what is damaged or missing is left out."""
+    record = record.read_once()
     info = record.info
     status = record.status
+    written = read_annotations(record.paths.annotations)
     started, ended = (_real(info.get(name)) for name in ("started", "ended"))
     seconds = ended - started if ended is not None and started is not None else None
     if seconds is None:
@@ -95,6 +122,12 @@ def facts_of(record: Record) -> Facts:
         parameters=_parameters(record, info),
         last=last,
         best=best,
+        tags=written.tags,
+        note=written.note,
+        script=str(record.script or ""),
+        cells=record.cell_count(),
+        failure=status.cause.as_json() if status.cause else {},
+        sparks=sparks(record.paths.metrics),
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 from collections import defaultdict
 from importlib import import_module
@@ -18,6 +19,7 @@ from mwmagic.model.values import decoded, encoded, encoded_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
 
 __all__ = [
     "HISTORY",
@@ -31,6 +33,7 @@ __all__ = [
     "metric_line",
     "metrics",
     "parsed",
+    "read_few",
     "rises",
     "rows",
 ]
@@ -43,6 +46,12 @@ HISTORY = "history"
 
 COUNT_LIMIT = 2**53
 """The largest count of steps or epochs: JavaScript and floats are exact up to here."""
+
+WHOLE_BYTES = 2**19
+"""The longest file of metrics of which `read_few` reads every line."""
+
+ENTRIES_LIMIT = 5000
+"""The most entries that it reads."""
 
 _COUNTS = ("epoch", "epochs", "step", "steps")
 
@@ -127,6 +136,36 @@ def metrics(raws: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         preference.take(entry)
     left = (preference.left(entry) for entry in entries if entry["metrics"])
     return [entry for entry in left if entry is not None]
+
+
+def read_few(path: Path) -> list[dict[str, Any]]:
+    """Return entries of a file of metrics: all of a short one, some of a long one's first task.
+
+    Those of a validation and of an epoch's end are among them. What cannot be read is left out.
+    """
+    found: list[bytes] = []
+    try:
+        with path.open("rb") as file:
+            stride = 1 + os.fstat(file.fileno()).st_size // WHOLE_BYTES
+            task = b""
+            for number, line in enumerate(file):
+                if stride > 1 and number == 0:
+                    task = line[(at := line.find(b'"task": ')) : line.find(b",", at)]
+                rare = b'"validation"' in line or b'"final": true' in line
+                if number % stride == 0 or (rare and task in line):
+                    found.append(line)
+    except OSError:
+        pass
+    stride = 1 + len(found) // ENTRIES_LIMIT
+    return metrics(raw for line in found[::stride] for raw in _raw(line))
+
+
+def _raw(line: bytes) -> list[dict[str, Any]]:
+    try:
+        raw = json.loads(line)
+    except (ValueError, RecursionError):
+        return []
+    return [raw] if isinstance(raw, dict) else []
 
 
 def history(raws: Iterable[Mapping[str, Any]]) -> dict[str, list[float]]:

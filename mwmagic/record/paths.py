@@ -18,6 +18,7 @@
         cells/0003.py               a live cell, as run
         cells.jsonl                 live cells that are over, one line per cell, append-only
         stacks.json                 where each task was when its stacks were last read
+        notes.json                  the note and the tags that its user gave it
         attempt-1/worker-0.log      the worker's output, byte for byte
         attempt-1/worker-0.json     the worker's report of its uncaught exception
         attempt-1/worker-0.stacks   the stacks that the worker wrote
@@ -205,6 +206,11 @@ class RunPaths:
     def stacks(self) -> Path:
         """Where each task was when its stacks were last read."""
         return self.root / "stacks.json"
+
+    @property
+    def annotations(self) -> Path:
+        """The note and the tags that its user gave it."""
+        return self.root / "notes.json"
 
     def source(self, script: str, task: Task | None) -> Path:
         """Return the copy of the code of all tasks, or of one."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from mwmagic.model.findings import Examination
 from mwmagic.model.live import KeptCell
 from mwmagic.model.status import RunStatus
 
+from .annotations import read_annotations
 from .metrics import history, metrics
 from .paths import RunPaths, expanded, numbered
 from .provenance import is_changed
@@ -65,10 +66,17 @@ class Record:
         The run's directory.
     number : int
         The run's number.
+    known : dict, optional
+        What ``run.json`` held when it was read once, by `read_once`.
     """
 
     path: Path
     number: int
+    known: dict[str, Any] | None = field(default=None, compare=False, repr=False)
+
+    def read_once(self) -> Record:
+        """Return this record as it is now: its state is not read from its file again."""
+        return replace(self, known=self.info)
 
     @property
     def paths(self) -> RunPaths:
@@ -78,7 +86,17 @@ class Record:
     @property
     def info(self) -> dict[str, Any]:
         """The run's last known state; empty if the run never got that far."""
-        return _object(self.paths.state)
+        return _object(self.paths.state) if self.known is None else self.known
+
+    @property
+    def note(self) -> str:
+        """The note that its user wrote to it; empty without one."""
+        return read_annotations(self.paths.annotations).note
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The tags that its user gave it."""
+        return read_annotations(self.paths.annotations).tags
 
     @property
     def name(self) -> str:
@@ -190,10 +208,15 @@ class Record:
     @property
     def folder(self) -> Path | None:
         """The folder of the file that was launched."""
+        return None if self.script is None else self.script.parent
+
+    @property
+    def script(self) -> Path | None:
+        """The file that was launched."""
         for one in self.launches:
             cwd, script = one.get("cwd"), one.get("script")
             if isinstance(cwd, str) and isinstance(script, str) and script:
-                return Path(cwd, script).parent
+                return Path(cwd, script)
         return None
 
     @property
@@ -210,6 +233,14 @@ class Record:
     def cells(self) -> list[KeptCell]:
         """Return the live cells that are over, in order; none of a program's run."""
         return [KeptCell.from_json(line) for line in _lines(self.paths.cells)]
+
+    def cell_count(self) -> int:
+        """Return how many live cells are over."""
+        try:
+            with self.paths.cells.open("rb") as file:
+                return sum(1 for _ in file)
+        except OSError:
+            return 0
 
     def cell_source(self, number: int) -> str:
         """Return the code of a live cell; empty if it is gone."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, overload
 from mwmagic.errors import BadArguments
 from mwmagic.experiments.filters import Filter, check_names
 from mwmagic.experiments.runs import Facts, best_first, differing, facts_of, usual_metrics
+from mwmagic.model.findings import Cause
 from mwmagic.model.values import counted
 
 from .failure import headline
@@ -126,12 +127,16 @@ class RunTable(Sequence["Record"]):
         """The columns: first those that are shown, then those that can be chosen besides."""
         other, same = self._parameters()
         metrics = dict.fromkeys([*self.metrics, *(name for one in self.facts for name in one.best)])
-        causes = [_cause(record) for record in self._records]
+        causes = [_cause(one) for one in self.facts]
+        tags = [", ".join(one.tags) for one in self.facts]
+        notes = [_bounded(" ".join(one.note.split()), CAUSE_CHARACTERS) for one in self.facts]
         found = [
-            *_own(self.facts, self._records),
+            *_own(self.facts),
             *(_parameter(self.facts, name, _short(name, other)) for name in other),
             *(_reached(self.facts, name, shown=name in self.metrics) for name in metrics),
             Column("cause", causes, causes, shown=any(causes)),
+            Column("tags", tags, tags, shown=any(tags)),
+            Column("note", notes, notes, shown=any(notes)),
             *(_parameter(self.facts, name, name, shown=False) for name in same),
         ]
         return sorted(found, key=lambda one: not one.shown)
@@ -201,15 +206,14 @@ def _ordered(facts: list[Facts], keys: dict[int, Any]) -> list[Facts]:
     return having + [one for one in facts if keys[one.number] is None]
 
 
-def _own(facts: Sequence[Facts], records: Sequence[Record]) -> list[Column]:
+def _own(facts: Sequence[Facts]) -> list[Column]:
     """Return the columns that every table has."""
-    pairs = list(zip(facts, records, strict=True))
     return [
         Column("run", [str(one.number) for one in facts], [one.number for one in facts]),
         Column("program", [one.name for one in facts], [one.name for one in facts]),
         Column("began", [_began(one) for one in facts], [one.started for one in facts]),
         Column("took", [_took(one.seconds) for one in facts], [one.seconds for one in facts]),
-        Column("state", [_state(*pair) for pair in pairs], [one.state for one in facts]),
+        Column("state", [_state(one) for one in facts], [one.state for one in facts]),
         Column("tasks", [_tasks(one) for one in facts], [one.tasks for one in facts]),
     ]
 
@@ -231,10 +235,9 @@ def _began(one: Facts) -> str:
     return "" if one.started is None else time.strftime("%d %b %H:%M", time.localtime(one.started))
 
 
-def _state(one: Facts, record: Record) -> str:
-    cells = len(record.cells())
+def _state(one: Facts) -> str:
     more = [f"attempt {one.attempts}"] if one.attempts > 1 else []
-    more += [counted(cells, "cell")] if cells else []
+    more += [counted(one.cells, "cell")] if one.cells else []
     return f"{one.state} ({', '.join(more)})" if more else one.state
 
 
@@ -250,8 +253,8 @@ def _took(seconds: float | None) -> str:
     return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"  # noqa: PLR2004 - two digits
 
 
-def _cause(record: Record) -> str:
-    cause = record.status.cause
+def _cause(one: Facts) -> str:
+    cause = Cause.from_json(one.failure) if one.failure else None
     return _bounded(headline(cause), CAUSE_CHARACTERS) if cause else ""
 
 
@@ -265,7 +268,7 @@ PARAMETER_CHARACTERS = 40
 """How much of a parameter's value a table shows."""
 
 CAUSE_CHARACTERS = 80
-"""How much of a failure."""
+"""How much of a failure, or of a note."""
 
 
 def _value(value: object) -> str:
