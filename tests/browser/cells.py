@@ -13,6 +13,14 @@ def declare(workers=2, *options):
     return f"%load_ext mwmagic\n%mw_cluster {workers} --no-warm --grace 0.2 " + " ".join(options)
 
 
+EVERY_POINT = """
+from mwmagic.dashboard import series
+series.SPACING_SECONDS = 0.0
+"""
+"""Draws every point; else those are left out that the supervisor reads soon after another one,
+which depends on how busy the machine is."""
+
+
 def worker(code, *options):
     return " ".join(["%%mw_worker", *options]) + TASK + code
 
@@ -115,7 +123,6 @@ ALONE = worker(
 for step in range(1, 8):
     loss, acc = 0.5 if step == 4 else float("nan"), 0.5 if step in (3, 7) else 0.0
     print(f"step {step}/7 loss={loss} acc={acc}", flush=True)
-    time.sleep(0.12)
 time.sleep(600)
 """
 )
@@ -126,7 +133,6 @@ for epoch in (1, 2, 3):
     for step in range(1, 11):
         loss = 10.0**-epoch * (1 + step / 10 + index / 10)
         print(f"epoch {epoch} step {step}/10 loss={loss:.6f} acc={step / 10}", flush=True)
-        time.sleep(0.12)
 time.sleep(600)
 """
 )
@@ -137,7 +143,6 @@ for epoch in range(1, 13):
     for step in (1, 2):
         loss, acc = 4e10 * (1 + epoch / 200), 1.2 * 1.3**epoch
         print(f"epoch {epoch} step {step}/2 loss={loss} acc={acc}", flush=True)
-        time.sleep(0.12)
 time.sleep(600)
 """
 )

@@ -15,6 +15,8 @@ import urllib.request
 import nbformat
 from nbconvert import HTMLExporter
 from nbformat.sign import NotebookNotary
+from playwright.sync_api import TimeoutError as TookTooLong
+from processes import eventually
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 QUIET = (
@@ -34,6 +36,9 @@ CLOSE = """() => {
         shown.close();
     }
 }"""
+ASKED_MS = 2_500
+"""A little less than a button waits for its second click."""
+
 OPENINGS = 3
 """How often a notebook is opened whose theme a busy server does not deliver in time."""
 
@@ -46,7 +51,7 @@ def free_port():
 
 def reachable(url):
     try:
-        with urllib.request.urlopen(url, timeout=5) as answer:
+        with urllib.request.urlopen(url, timeout=60) as answer:
             return answer.status == 200
     except OSError:
         return False
@@ -117,13 +122,15 @@ class Server:
         ]
 
     def kernels(self):
-        with urllib.request.urlopen(f"{self.url}/api/kernels", timeout=10) as answer:
+        with urllib.request.urlopen(f"{self.url}/api/kernels", timeout=120) as answer:
             return json.load(answer)
 
     def end_kernels(self):
         for kernel in self.kernels():
             url = f"{self.url}/api/kernels/{kernel['id']}"
-            urllib.request.urlopen(urllib.request.Request(url, method="DELETE"), timeout=20).close()
+            urllib.request.urlopen(
+                urllib.request.Request(url, method="DELETE"), timeout=120
+            ).close()
 
     def trust(self, notebook):
         """Sign a notebook as `jupyter trust` does, without a process."""
@@ -209,9 +216,18 @@ class Notebook:
         return self.board.get_by_role("button", name=name)
 
     def sure(self, name):
-        """Press a button that asks for a second click."""
-        self.button(name).click()
-        self.button(f"{name}? Click again").click()
+        """Press a button that asks for a second click, which Jupyter may render anew meanwhile."""
+        again = self.button(f"{name}? Click again")
+
+        def pressed():
+            if not again.count():
+                self.button(name).click()
+            with contextlib.suppress(TookTooLong):
+                again.click(timeout=ASKED_MS)
+                return True
+            return False
+
+        eventually(pressed, f"second click on {name}")
 
     def lines(self, task=None, page=None):
         return lines(page or self.page, task)
@@ -242,11 +258,11 @@ class Notebook:
             "theme => document.body.dataset.jpThemeName === theme", arg=name
         )
 
-    def see(self, locator, timeout=60_000):
+    def see(self, locator, timeout=120_000):
         locator.wait_for(timeout=timeout)
         return locator
 
-    def state(self, words, timeout=60_000, page=None):
+    def state(self, words, timeout=120_000, page=None):
         """Wait until the header says so."""
         found = (page or self.page).locator(".mw .mw-words", has_text=words)
         found.last.wait_for(timeout=timeout)
