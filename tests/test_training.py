@@ -120,7 +120,7 @@ def test_a_training_run_stops_though_tensorflow_swallows_sigterm(warm_pair):
 
 
 def test_a_program_makes_several_strategies_and_uses_them_in_turn(warm_pair):
-    run = launch(warm_pair, SEVERAL).wait(60)
+    run = launch(warm_pair, SEVERAL).wait(120)
     assert [task.code for task in run.status().tasks.values()] == [0, 0]
 
 

@@ -135,7 +135,7 @@ class Speaker:
         if self.child.poll() is None:
             self.child.stdin.close()
             try:
-                self.child.wait(10)
+                self.child.wait(120)
             except subprocess.TimeoutExpired:
                 os.kill(self.pid, signal.SIGKILL)
                 self.child.wait()

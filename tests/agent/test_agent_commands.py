@@ -22,7 +22,7 @@ import os, signal, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 print("up")
 while True:
-    time.sleep(100)
+    time.sleep(600)
 """
 
 
@@ -118,7 +118,7 @@ def test_a_line_may_come_in_pieces(agent):
 
 
 def test_a_name_in_use_is_refused(agent):
-    agent.start("a", "import time; time.sleep(100)")
+    agent.start("a", "import time; time.sleep(600)")
     agent.wait("started")
     agent.start("a")
     assert agent.wait("refused", command="start", process="a")["error"] == "a is still alive"
@@ -193,7 +193,7 @@ def signals_of(lines):
 
 def test_a_worker_has_no_descriptors_or_signals_of_others(agent):
     agent.say("hold", id=1, count=4)
-    agent.start("b", "import time; time.sleep(100)")
+    agent.start("b", "import time; time.sleep(600)")
     agent.start(
         "a",
         """
@@ -280,7 +280,7 @@ def test_a_signal_reaches_the_main_process_only(agent):
         if child:
             print(f"child={child}")
         while True:
-            time.sleep(100)
+            time.sleep(600)
         """,
     )
     agent.number("a", "child")
@@ -325,7 +325,7 @@ def test_usage_is_sampled_with_descendants(speak):
         if not os.fork():
             while time.process_time() < 0.3:
                 pass
-        time.sleep(100)
+        time.sleep(600)
         """,
     )
 
@@ -348,7 +348,7 @@ def test_usage_is_sampled_with_descendants(speak):
 
 def test_close_ends_all_and_reports_it(agent):
     for name in "abc":
-        agent.start(name, "import time; time.sleep(100)")
+        agent.start(name, "import time; time.sleep(600)")
     agent.until(lambda: len(agent.all("started")) == 3)
     with agent.together():  # it may have ended before it reads a second piece
         agent.say("close")
@@ -360,7 +360,7 @@ def test_close_ends_all_and_reports_it(agent):
 
 
 def test_sigterm_closes_it(agent):
-    agent.start("a", "import time; time.sleep(100)")
+    agent.start("a", "import time; time.sleep(600)")
     agent.wait("started")
     agent.child.terminate()
     exited = agent.wait("exited", code=None, signal=None)
@@ -377,7 +377,7 @@ def save(*_):
     sys.exit({0})
 signal.signal(signal.SIGTERM, save)
 os.write(1, b"up\\n")  # `save` must not print while this does
-time.sleep(100)
+time.sleep(600)
 """
 
 
@@ -386,7 +386,7 @@ def test_sigterm_lets_the_workers_save(agent):
     """The exits are reported together: the first would have the others killed."""
     agent.start("a", SAVES.format(0), grace=50)
     agent.start("b", SAVES.format(42), grace=50)
-    agent.start("c", "print('up'); import time; time.sleep(100)", grace=50)
+    agent.start("c", "print('up'); import time; time.sleep(600)", grace=50)
     for name in "abc":
         agent.says(name, "up")
     agent.child.terminate()
@@ -418,7 +418,7 @@ def test_a_second_sigterm_does_not_wait(agent):
 
 
 def test_an_interrupt_of_its_group_touches_nothing(agent):
-    agent.start("a", "import time; print('up'); time.sleep(100)")
+    agent.start("a", "import time; print('up'); time.sleep(600)")
     agent.says("a", "up")
     for number in (signal.SIGINT, signal.SIGHUP):
         os.killpg(agent.pid, number)
@@ -442,7 +442,7 @@ def test_memory_kills_are_counted_once_each(tmp_path):
 
 
 def test_a_kill_from_elsewhere_is_not_called_out_of_memory(agent):
-    agent.start("a", "import time; time.sleep(100)")
+    agent.start("a", "import time; time.sleep(600)")
     os.kill(agent.wait("started")["pid"], signal.SIGKILL)
     known = Oom().mark() is not None
     assert agent.wait("exited", signal=9)["oom"] is (False if known else None)
@@ -462,7 +462,7 @@ def test_no_process_stays_a_zombie(agent):
         for _ in range(20):
             os.wait()
         print("done")
-        time.sleep(100)
+        time.sleep(600)
         """,
     )
     agent.says("a", "done")

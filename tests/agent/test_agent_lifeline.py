@@ -47,7 +47,7 @@ def family(agent):
 def test_the_end_of_standard_input(agent):
     pids = family(agent)
     agent.child.stdin.close()
-    agent.child.wait(10)
+    agent.child.wait(120)
     assert gone(pids)
 
 
@@ -85,7 +85,7 @@ def test_a_parent_that_is_dead_already(speak):
     parent.wait()
     agent = speak(greet=False)
     agent.say("hello", version=1, parent=parent.pid, silence=0, sample=0, inherit=False)
-    assert agent.child.wait(10) == 0
+    assert agent.child.wait(120) == 0
 
 
 @pytest.mark.slow
@@ -93,7 +93,7 @@ def test_silence(speak):
     agent = speak(silence=600)
     pids = family(agent)
     agent.say("ping", n=0, until=time.monotonic() + 0.3)
-    agent.child.wait(10)
+    agent.child.wait(120)
     assert gone(pids)
 
 
@@ -108,7 +108,7 @@ def test_pings_extend_a_lease_until_the_moment_that_they_name(speak):
         agent.until(lambda seen=seen: len(agent.all("pong")) > seen)
     assert agent.child.poll() is None
     agent.say("ping", n=0, until=agent.hello["time"])  # as one that was delivered late
-    agent.child.wait(10)
+    agent.child.wait(120)
 
 
 @pytest.mark.slow
@@ -117,13 +117,13 @@ def test_other_commands_do_not_extend_a_lease(speak):
     with suppress(BrokenPipeError):
         while agent.child.poll() is None:
             agent.say("release", ports=[])
-    agent.child.wait(10)
+    agent.child.wait(120)
 
 
 def test_an_agent_without_a_reader_ends_with_its_workers(agent):
     pids = family(agent)
     agent.child.stdout.close()
-    agent.child.wait(10)
+    agent.child.wait(120)
     assert gone(pids)
 
 
@@ -146,7 +146,7 @@ def test_an_agent_that_fails_leaves_nothing(speak, tmp_path):
     agent = speak(program=program)
     pids = family(agent)
     agent.say("hello", version=1, parent=None, silence=0, sample=0.01, inherit=False)
-    assert agent.child.wait(10) == 1
+    assert agent.child.wait(120) == 1
     eventually(lambda: gone(pids), "end of what it killed as it ended")
 
 
@@ -187,7 +187,7 @@ def test_orphans_without_a_worker_end_with_the_agent(agent):
         [lost]
     )  # in its own session, without a tag or an environment, never seen before
     agent.child.stdin.close()
-    agent.child.wait(10)
+    agent.child.wait(120)
     assert gone([lost])
 
 

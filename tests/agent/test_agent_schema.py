@@ -106,7 +106,7 @@ def test_every_event_of_a_working_agent_is_in_the_schema(speak, tmp_path):
     agent.start("full", "print('no space')", log="/dev/full")
     agent.wait("unwritten", process="full")
     agent.start("absent", argv=["/nonexistent"])
-    agent.start("stays", "import time; print('up'); time.sleep(100)")
+    agent.start("stays", "import time; print('up'); time.sleep(600)")
     agent.says("stays", "up")
     agent.start("speaks", SPEAKING)
     agent.wait("exited", process="speaks", code=0)

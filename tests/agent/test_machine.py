@@ -120,7 +120,7 @@ def test_a_tool_that_hangs_holds_nothing_up_and_ends(speak, tool):
     [*pids] = children(agent.pid)
     assert len(pids) == 3
     agent.child.stdin.close()
-    agent.child.wait(10)
+    agent.child.wait(120)
     eventually(lambda: all(state(pid) in ("", "Z") for pid in pids))
     assert not agent.all("looked")
 

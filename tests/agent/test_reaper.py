@@ -187,8 +187,8 @@ def test_a_worker_that_just_left_the_zygotes_group_is_killed_without_the_zygote(
             worker.stdin.flush()
             worker.stdout.readline()
             Descendants().kill([row])
-            assert worker.wait(10) == -signal.SIGKILL
+            assert worker.wait(120) == -signal.SIGKILL
         assert state(zygote.pid) == "S"
         zygote.stdin.write("\n")
         zygote.stdin.close()
-        assert zygote.wait(10) == 0
+        assert zygote.wait(120) == 0

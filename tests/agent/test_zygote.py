@@ -192,7 +192,7 @@ def test_one_that_is_stopped_is_ended_and_delays_nothing(agent, bootstrap, when)
     code = {
         "before": "",
         "while it is asked": HANGS,
-        "while it imports": "import time\ntime.sleep(99)",
+        "while it imports": "import time\ntime.sleep(600)",
     }
     (agent.folder / "some.py").write_text(code[when])
     warm(agent, bootstrap, "some", env={"PYTHONPATH": str(agent.folder)})
@@ -268,7 +268,7 @@ time.sleep(1000)
     agent.wait("exited", process="worker:0")
     assert [gone([pid]) for pid in daemons] == [True, False]
     agent.child.stdin.close()
-    agent.child.wait(10)
+    agent.child.wait(120)
     assert gone(daemons)
 
 

@@ -221,7 +221,7 @@ def test_what_asks_the_command_to_end_lets_the_workers_save(script, here, number
     with started("run", "-n", "2", "main.py", start_new_session=True) as process:
         pids = workers(process)
         os.killpg(process.pid, number)  # as a terminal does
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=120)
     assert (process.returncode, out, err) == (code, "", "mwmagic: run 1 stopped\n")
     assert not [pid for pid in pids if alive(pid)]
     assert sorted(path.name for path in here.glob("saved-*")) == [
@@ -251,7 +251,7 @@ def test_what_the_command_was_told_to_ignore_its_processes_ignore(script, here, 
             for name in names:
                 os.kill(pid, getattr(signal, f"SIG{name}"))
         (here / "go").touch()
-        process.communicate(timeout=30)
+        process.communicate(timeout=120)
     assert process.returncode == 0
     assert runs()[-1].state == "finished"
 
@@ -262,7 +262,7 @@ def test_stopping_clusters_lets_the_workers_save(script, here):
     with started("run", "-n", "2", "main.py") as process:
         pids = workers(process)
         assert main(["stop"]) == 0
-        process.communicate(timeout=30)
+        process.communicate(timeout=120)
     assert not [pid for pid in pids if alive(pid)]
     assert len(list(here.glob("saved-*"))) == 2
 
@@ -276,7 +276,7 @@ def test_asked_twice_the_command_does_not_wait(script, number):
         process.send_signal(number)
         eventually(lambda: runs()[-1].info["state"] == "ending")
         process.send_signal(number)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=120)
     assert (process.returncode, err) == (130 if number == signal.SIGINT else -number, "")
     assert not [pid for pid in pids if alive(pid)]
 
@@ -288,7 +288,7 @@ def test_workers_end_with_the_command(script, number):
     with started("run", "-n", "2", "main.py") as process:
         pids = workers(process)
         process.send_signal(number)
-        process.communicate(timeout=30)
+        process.communicate(timeout=120)
     assert process.returncode == -number
     eventually(lambda: not [pid for pid in pids if alive(pid)], "end of the workers")
 
@@ -306,7 +306,7 @@ def test_a_reader_that_closes_the_pipe_ends_the_run(script):
         pid = int(process.stdout.readline().split()[-1])
         process.stdout.close()
         assert process.stderr.read() == ""
-        assert process.wait(30) == 1
+        assert process.wait(120) == 1
     assert not alive(pid)
 
 
@@ -317,7 +317,7 @@ def test_a_terminal_that_lacks_a_character_ends_nothing(script):
     with started(
         "run", "--env", "PYTHONIOENCODING=utf-8:surrogateescape", "main.py", env=env
     ) as run:
-        out, err = run.communicate(timeout=30)
+        out, err = run.communicate(timeout=120)
     assert (run.returncode, out, err) == (0, "[worker:0] ? ? ?\n", "")
 
 
@@ -337,7 +337,7 @@ def test_closed_streams_harm_nothing(script, numbers):
     options = {"stdin": None, "stdout": None, "stderr": subprocess.PIPE}
     with closed(*numbers) as how, started("run", "main.py", **options, **how) as process:
         assert process.stderr.read() == ""
-        assert process.wait(30) == 0
+        assert process.wait(120) == 0
     assert Path("done").read_text() == "well"
 
 
@@ -347,7 +347,7 @@ def test_output_that_finds_no_space_is_one_line(script, args):
     script(SLEEP)
     with Path("/dev/full").open("w") as full, started(*args, stdout=full) as process:
         told = process.stderr.read()
-        assert process.wait(30) == 2
+        assert process.wait(120) == 2
     assert told.startswith("mwmagic: there is no space left for the output: ")
     assert told.count("\n") == 1
 
@@ -420,7 +420,7 @@ def test_nothing_that_acts_on_a_terminal_is_printed(script):
     script("raise ValueError('\\x1b]0;owned\\x07\\x1b[2J\\x9b31m red')")
     with started("run", "main.py") as process:
         told = process.stderr.read()
-        assert process.wait(30) == 1
+        assert process.wait(120) == 1
     assert "ValueError: 31m red\n" in told
     assert not [character for character in told if ord(character) < 32 and character != "\n"]
     assert "\x9b" not in told
@@ -463,7 +463,7 @@ def test_a_folder_whose_path_is_not_utf8_is_refused_in_a_sentence(here):
     (folder / "main.py").write_text("print('well')")
     with started("run", "main.py", cwd=folder) as process:
         told = process.stderr.read()
-        assert process.wait(30) == 2
+        assert process.wait(120) == 2
     assert told.startswith("mwmagic: the path of the directory ")
     assert told.endswith("can be kept in it; rename the directory, or use another\n")
     assert told.count("\n") == 1
@@ -568,7 +568,7 @@ def test_a_reader_that_has_enough_ends_the_logs_without_a_word(recorded):
         assert process.stdout.readline() == "more than a pipe holds\n"
         process.stdout.close()
         assert process.stderr.read() == ""
-        assert process.wait(30) == 1
+        assert process.wait(120) == 1
 
 
 def test_logs_are_shown_task_by_task(recorded, capsys):

@@ -48,7 +48,7 @@ class Pretender:
             self.heard.append("end" if not lines.readline() else "more")
 
     def close(self):
-        self.thread.join(30)
+        self.thread.join(120)
         self.listener.close()
 
 
@@ -86,7 +86,7 @@ def test_answers_are_news_too_as_soon_as_they_are_there(pretend):
     assert connection.request("snapshot") == news(7)
     assert connection.news == news(7)
     connection.close()
-    made[0].thread.join(30)
+    made[0].thread.join(120)
     assert [line["type"] for line in made[0].heard[:2]] == ["hello", "snapshot"]
     assert made[0].heard[2] == "end"  # hung up at once, though a thread still reads
 
@@ -113,7 +113,7 @@ def test_a_refused_client_hangs_up(pretend):
     refusal = {"type": "error", "id": 1, "kind": "SupervisorError", "error": "another version"}
     with pytest.raises(SupervisorError, match="another version"):
         begin(json.dumps(refusal).encode() + b"\n")
-    made[0].thread.join(30)
+    made[0].thread.join(120)
     assert made[0].heard[-1] == "end"
 
 
@@ -135,7 +135,7 @@ def test_a_request_that_no_supervisor_takes_is_not_sent(pretend):
     with pytest.raises(MwmagicError, match="unknown message 'dance'"):
         connection.request("dance")
     connection.close()
-    made[0].thread.join(30)
+    made[0].thread.join(120)
     assert made[0].heard == [made[0].heard[0], "end"]
 
 
@@ -231,7 +231,7 @@ def test_a_supervisor_that_cannot_be_reached_is_ended(tmp_path, monkeypatch, not
 def test_files_named_like_standard_modules_do_no_harm(cluster, tmp_path):
     for name in ("json", "asyncio", "signal", "random", "psutil", "socket", "types", "mwmagic"):
         (tmp_path / f"{name}.py").write_text("raise RuntimeError('the wrong file')\n")
-    assert cluster(1).run("main.py", source="print('well')").wait(30).logs(0) == b"well\n"
+    assert cluster(1).run("main.py", source="print('well')").wait(120).logs(0) == b"well\n"
 
 
 @pytest.mark.slow
@@ -242,7 +242,7 @@ import sys
 sys.path.insert(0, sys.argv[1])
 from mwmagic import Cluster
 with Cluster(1, warm=False) as cluster:
-    print(cluster.run("main.py", source="import sys; print(len(sys.argv))").wait(30).logs(0))
+    print(cluster.run("main.py", source="import sys; print(len(sys.argv))").wait(120).logs(0))
 """
     root = str(Path(mwmagic.__file__).parents[1])
     blank = [sys.executable, "-c", code, root]

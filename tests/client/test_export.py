@@ -115,7 +115,7 @@ def test_a_signal_ends_the_script_and_every_task(tmp_path, nothing_survives, num
     with running(["bash", "-c", text], cwd=tmp_path, env=env) as script:
         eventually(lambda: sum("main.py" in command(pid) for pid in labelled()) >= 4, "tasks")
         script.send_signal(number)
-        assert script.wait(10) == 128 + (15 if number == signal.SIGHUP else number)
+        assert script.wait(120) == 128 + (15 if number == signal.SIGHUP else number)
 
 
 @pytest.mark.slow

@@ -42,7 +42,7 @@ with Cluster(2, grace=1.0) as cluster:
         source="import tensorflow as tf; tf.distribute.MultiWorkerMirroredStrategy()",
         task=0,
     )
-    cluster._connection.wait(lambda _: run.status().tasks["worker:0"].waits, 60)
+    cluster._connection.wait(lambda _: run.status().tasks["worker:0"].waits, 120)
     seen = run.status().tasks["worker:0"]
     print(json.dumps({name: getattr(seen, name) for name in ("warm", "waits")}))
 """

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 def failure(run):
     with pytest.raises(WorkerFailed) as failed:
-        run.wait(30)
+        run.wait(120)
     return str(failed.value)
 
 
@@ -38,4 +38,4 @@ def test_too_few_descriptors_are_named_with_what_limits_them(cluster):
         "run 1 failed: worker:0 could not be started: too many open files: the agent has "
     )
     resource.prlimit(agent, resource.RLIMIT_NOFILE, (hard, hard))
-    one.run("main.py", source="").wait(30)
+    one.run("main.py", source="").wait(120)

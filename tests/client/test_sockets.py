@@ -89,7 +89,7 @@ def test_a_cluster_with_a_long_temporary_directory(tmp_path, monkeypatch, nothin
     monkeypatch.setattr(tempfile, "tempdir", str(long))
     monkeypatch.chdir(long)
     with Cluster(1, warm=False) as cluster:
-        assert cluster.run("main.py", source="print('long')").wait(30).logs(0) == b"long\n"
+        assert cluster.run("main.py", source="print('long')").wait(120).logs(0) == b"long\n"
 
 
 def test_dead_sockets_are_removed(place):

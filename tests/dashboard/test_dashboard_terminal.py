@@ -129,7 +129,7 @@ def in_terminal(command, folder, **size):
             read += chunk
             if b"step 30/30" in read:
                 (folder / "seen").touch()
-        code = process.wait(60)
+        code = process.wait(120)
     os.close(mine)
     shown = read.decode()
     return code, shown, re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown)

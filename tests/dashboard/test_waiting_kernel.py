@@ -30,7 +30,7 @@ def said(kernel, kind, content, **metadata):
 def answered(kernel, request, kind):
     """Wait for the answer to a request, and for the kernel to say that it is handled."""
     while True:
-        reply = kernel.client.get_shell_msg(timeout=20)
+        reply = kernel.client.get_shell_msg(timeout=120)
         if reply["parent_header"]["msg_id"] == request:
             assert reply["msg_type"] == kind
             return reply["content"]
@@ -89,7 +89,7 @@ def test_cells_wait_in_order_and_none_is_lost(kernel, tmp_path, wait):
     (tmp_path / "go").touch()
     replies = []
     while len(replies) < len(sent) + 1:
-        reply = kernel.client.get_shell_msg(timeout=20)
+        reply = kernel.client.get_shell_msg(timeout=120)
         if reply["msg_type"] == "execute_reply":
             assert reply["content"]["status"] == "ok", reply
             replies.append(reply["parent_header"]["msg_id"])
@@ -118,6 +118,6 @@ def test_ctrl_c_ends_the_wait_in_the_middle_of_messages(kernel, tmp_path, wait):
     kernel.error = ""
     left = set(asked)
     while left:
-        left.discard(kernel.client.get_shell_msg(timeout=20)["parent_header"]["msg_id"])
+        left.discard(kernel.client.get_shell_msg(timeout=120)["parent_header"]["msg_id"])
     kernel.run("order.append(1)")
     (tmp_path / "go").touch()

@@ -36,7 +36,7 @@ for number in (signal.SIGUSR2, signal.SIGTERM, signal.SIGQUIT):
     signal.signal(number, fail)
 open(f"{task}-up", "w").close()
 while True:
-    time.sleep(60)
+    time.sleep(600)
 """
 SIGNALS = {
     "SIGKILL": signal.SIGKILL,
@@ -97,7 +97,7 @@ def test_the_first_of_two_is_blamed_every_time(tmp_path, cluster):
         pids = eventually(partial(both, run, tmp_path))
         struck = strike(tmp_path, pids, first, gap, ways)
         with pytest.raises(WorkerFailed):
-            run.wait(60)
+            run.wait(120)
         if known(run, first) > struck:
             late.append((gap, first, ways))
             continue

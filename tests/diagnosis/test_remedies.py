@@ -85,7 +85,7 @@ def test_a_failed_run_recommends_by_its_own_options(tmp_path, keras, restarts):
     with Cluster(1, directory=tmp_path, keras=keras, grace=0.1) as cluster:
         run = cluster.run(tmp_path / "main.py", restarts=restarts)
         with pytest.raises(WorkerFailed) as failed:
-            run.wait(60)
+            run.wait(120)
     text = str(failed.value)
     assert ("--keras legacy" in text) == (keras == "auto")
     assert "--restarts 1" not in text

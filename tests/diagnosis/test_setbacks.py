@@ -18,7 +18,7 @@ if os.environ["MWMAGIC_ATTEMPT"] == "1":
 @pytest.mark.slow
 def test_a_run_keeps_why_it_was_started_again(cluster):
     run = cluster(2, restarts=1).run("main.py", source=ONCE)
-    run.wait(30)
+    run.wait(120)
     [setback] = run.status().setbacks
     assert (setback.attempt, run.status().attempt) == (1, 2)
     assert setback.cause.exception == "OSError: once"

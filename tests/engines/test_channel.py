@@ -44,7 +44,7 @@ async def opened(code, *, here=True, **options):
 
 
 def run(coroutine):
-    return asyncio.run(asyncio.wait_for(coroutine, 60))
+    return asyncio.run(asyncio.wait_for(coroutine, 120))
 
 
 def test_an_agent_is_greeted_and_closed():

@@ -51,7 +51,7 @@ async def package(folder, home, **env):
 
 
 def run(coroutine):
-    return asyncio.run(asyncio.wait_for(coroutine, 60))
+    return asyncio.run(asyncio.wait_for(coroutine, 120))
 
 
 def tried(folder, home, **env):

@@ -54,7 +54,7 @@ def declared(rays, **options):
 
 
 def run(coroutine):
-    return asyncio.run(asyncio.wait_for(coroutine, 60))
+    return asyncio.run(asyncio.wait_for(coroutine, 120))
 
 
 async def ask(engine, tasks=2, avoid=(), notify=lambda _: None):
@@ -260,7 +260,7 @@ def test_a_cluster_moves_off_a_node_whose_lease_ends(rays, cluster, tmp_path):
     finally:
         lost.mend()
     tmp_path.joinpath("go").touch()
-    training.wait(timeout=60)
+    training.wait(timeout=120)
 
 
 def test_a_supervisor_that_is_killed_leaves_nothing(rays, cluster, tmp_path):

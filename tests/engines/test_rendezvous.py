@@ -70,7 +70,7 @@ def test_a_network_that_drops_packets_is_named_and_another_is_chosen(lab, networ
     )
     with cluster(lab, interface="ib0") as found:
         run = found.run("main.py", source=SCRIPT)
-        run.wait(60)
+        run.wait(120)
         said = [run.logs(task).decode().strip() for task in (0, 1)]
     assert said == [networks[name] for name in lab.names[:2]]
 

@@ -34,7 +34,7 @@ TORCH_FOLDER = Path(__file__).parents[2] / ".torch"
 
 
 def run(coroutine):
-    return asyncio.run(asyncio.wait_for(coroutine, 60))
+    return asyncio.run(asyncio.wait_for(coroutine, 120))
 
 
 def made(lab, *, hosts=None, config=None, words=(), **options):
@@ -245,7 +245,7 @@ def master(lab):
         yield config
         assert process.poll() is None  # others may need it
         process.terminate()
-        process.wait(60)
+        process.wait(120)
 
 
 def shared(lab, tmp_path, master, then, **options):
@@ -374,7 +374,7 @@ raise ValueError("on its own disk")
     with Cluster(1, engine="ssh", hosts=far, scheduler=words, warm=False, files=files) as cluster:
         run = cluster.run("main.py", source=source)
         with pytest.raises(WorkerFailed, match="on its own disk") as failure:
-            run.wait(30)
+            run.wait(120)
         first, second, *rest = run.logs(0).decode().splitlines()
         assert first == f"imported 200000 {far[0]}"
         assert second == "x" * 3_000_000
@@ -455,7 +455,7 @@ def test_the_first_failure_is_found_across_hosts_whose_clocks_differ(lab, cluste
         eventually(lambda pids=pids: not any(map(alive, pids.values())), "both ends")
         os.kill(one._process.pid, signal.SIGCONT)
         with pytest.raises(WorkerFailed):
-            run.wait(30)
+            run.wait(120)
         assert run.cause.task == task
         ends = {each["task"]: each["moment"] for each in run.record.events("exited")}
         assert min(ends, key=ends.get) == task

@@ -21,7 +21,7 @@ if units > 100: raise ValueError(units)
 
 def test_the_file_stays_and_the_record_has_what_ran(cluster, tmp_path):
     (tmp_path / "main.py").write_text(PROGRAM)
-    run = cluster(2).run("main.py", params={"units": 32, "lr": "1", "BATCH_SIZE": 8}).wait(30)
+    run = cluster(2).run("main.py", params={"units": 32, "lr": "1", "BATCH_SIZE": 8}).wait(120)
     assert {run.logs(task) for task in (0, 1)} == {b"32 1.0 8 units = 64\n"}
     assert (tmp_path / "main.py").read_text() == PROGRAM
     copy = (runs()[-1].path / "main.py").read_text()
@@ -40,7 +40,7 @@ def test_a_restart_runs_with_the_same_parameters(cluster, tmp_path):
     source = f"{PROGRAM}import pathlib; p = pathlib.Path('again'); there = p.exists(); p.touch()\n"
     source += "assert there\n"
     (tmp_path / "main.py").write_text(source)
-    run = cluster(1).run("main.py", params={"units": 7}, restarts=1).wait(30)
+    run = cluster(1).run("main.py", params={"units": 7}, restarts=1).wait(120)
     assert (run.logs(0), run.status().attempt) == (b"7 0.1 64 units = 64\n", 2)
 
 

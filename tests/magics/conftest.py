@@ -30,10 +30,10 @@ class Kernel:
     def send(self, code):
         return execute(self.client, code)
 
-    def run(self, code, timeout=60):
+    def run(self, code, timeout=120):
         return self.collect(self.send(code), timeout)
 
-    def collect(self, request, timeout=60):
+    def collect(self, request, timeout=120):
         result = Result()
         while True:
             message = self.client.get_iopub_msg(timeout=timeout)
@@ -66,11 +66,11 @@ class Kernel:
         if now:  # Jupyter interrupts it even then, which it may still notice
             os.kill(self.manager.provisioner.pid, signal.SIGKILL)
         self.manager.restart_kernel(now=now)
-        self.client.wait_for_ready(timeout=60)
+        self.client.wait_for_ready(timeout=120)
         assert self.run("%load_ext mwmagic").error is None
 
     def complete(self, code, cursor=None):
-        reply = self.client.complete(code, cursor or len(code), reply=True, timeout=30)
+        reply = self.client.complete(code, cursor or len(code), reply=True, timeout=120)
         return reply["content"]["matches"]
 
 

@@ -96,7 +96,7 @@ def test_the_notebook_coordinates(kernel):
     ask(DECLARE + " --no-warm")
     left = ours(kernel)
     kernel.manager.restart_kernel(now=True)
-    assert not psutil.wait_procs(left, timeout=30)[1]
+    assert not psutil.wait_procs(left, timeout=120)[1]
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,7 @@ def test_nothing_that_is_typed_is_ignored(kernel, tmp_path):
     request = kernel.send("text = %mw_logs 1 --follow --tail 2 --ansi --run 2")
     shown = ""
     while "line 4" not in shown:
-        message = kernel.client.get_iopub_msg(timeout=30)
+        message = kernel.client.get_iopub_msg(timeout=120)
         if message["msg_type"] == "stream":
             shown += message["content"]["text"]
     (tmp_path / "go").touch()

@@ -18,7 +18,7 @@ def test_a_restarted_kernel_waits_for_the_end_of_the_old_cluster_and_gets_a_new_
     eventually((tmp_path / "saving").exists)
     request = kernel.send("%mw_cluster 1 --no-warm")
     said = kernel.client.get_iopub_msg
-    eventually(lambda: "is still ending" in said(timeout=60)["content"].get("text", ""))
+    eventually(lambda: "is still ending" in said(timeout=120)["content"].get("text", ""))
     (tmp_path / "saved").touch()
     declared = kernel.collect(request)
     assert declared.error is None

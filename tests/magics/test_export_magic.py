@@ -52,5 +52,5 @@ def test_a_script_runs_what_its_run_ran_with_two_notebooks_in_a_folder(kernel, n
         ("main.sh", "first notebook, as launched\n"),
         ("other.sh", "second notebook\n"),
     ):
-        subprocess.run(["bash", script], cwd=tmp_path, env=env, check=True, timeout=60)
+        subprocess.run(["bash", script], cwd=tmp_path, env=env, check=True, timeout=120)
         assert (tmp_path / "logs" / "worker-1.log").read_text() == printed

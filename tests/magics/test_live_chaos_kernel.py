@@ -60,7 +60,7 @@ class Chaos:
         """Send a cell, and wait until all of its tasks run it; return the request."""
         request = self.kernel.send(f"%%mw_live\nprint('begun')\n{code}")
         while True:
-            message = self.kernel.client.get_iopub_msg(timeout=60)
+            message = self.kernel.client.get_iopub_msg(timeout=120)
             text = message["content"].get("text", "")
             if message["parent_header"].get("msg_id") == request and "[0-2] begun" in text:
                 return request

@@ -91,7 +91,7 @@ def test_ctrl_c_reaches_the_tasks(kernel):
     kernel.run(RANK)
     begun = "%%mw_live\nhalf = rank\nif rank: print('in')\nimport time; time.sleep(600)"
     request = kernel.send(begun)
-    while kernel.client.get_iopub_msg(timeout=30)["content"].get("text") != "[1] in\n":
+    while kernel.client.get_iopub_msg(timeout=120)["content"].get("text") != "[1] in\n":
         pass
     kernel.manager.interrupt_kernel()
     assert kernel.collect(request).error == (
@@ -169,7 +169,7 @@ def answered(kernel, request, *texts):
     """Type lines when a cell asks for them; return the prompts, and the cell's result."""
     prompts = []
     for text in texts:
-        prompts.append(kernel.client.get_stdin_msg(timeout=60)["content"]["prompt"])
+        prompts.append(kernel.client.get_stdin_msg(timeout=120)["content"]["prompt"])
         kernel.client.input(text)
     return prompts, kernel.collect(request)
 
@@ -289,7 +289,7 @@ def test_names_in_live_cells_are_those_of_the_tasks(kernel):
 
 def qualified(kernel, code):
     """Return what completes a cell; IPython 9 replaces all names, IPython 7 what it tells."""
-    reply = kernel.client.complete(code, len(code), reply=True, timeout=30)["content"]
+    reply = kernel.client.complete(code, len(code), reply=True, timeout=120)["content"]
     begun = code[: reply["cursor_start"]].rpartition("\n")[2].rpartition("(")[2].rpartition(" ")[2]
     return [begun + one for one in reply["matches"]]
 
@@ -300,7 +300,7 @@ def test_the_next_kernel_goes_on_with_a_detached_session(kernel, tmp_path, now):
     kernel.run(RANK)
     wait = "import time\nhalf = rank + 0.5\nwhile not os.path.exists('go'): time.sleep(0.02)"
     request = kernel.send(f"%%mw_live\n{wait}\nlate = 1")
-    while kernel.client.get_iopub_msg(timeout=30)["parent_header"].get("msg_id") != request:
+    while kernel.client.get_iopub_msg(timeout=120)["parent_header"].get("msg_id") != request:
         pass
     run = tmp_path / ".mwmagic" / "runs" / "0001-live" / "run.json"
     eventually(lambda: '"cell": "In [4]"' in run.read_text(), "the cell")
@@ -342,19 +342,19 @@ def test_one_task_at_a_time_is_in_the_debugger(kernel):
     kernel.run(DECLARE)
     kernel.run(RANK)
     request = kernel.send("%%mw_live\nbreakpoint()\nseen = rank")
-    first = kernel.client.get_stdin_msg(timeout=60)["content"]["prompt"]
+    first = kernel.client.get_stdin_msg(timeout=120)["content"]["prompt"]
     one, printed = first[1], []
     waits = f"─ worker:{1 - int(one)} waits for worker:{one}, which is in the debugger"
 
     def told_that_the_other_waits():
         kernel.client.input("p 'a command'")
-        assert kernel.client.get_stdin_msg(timeout=60)["content"]["prompt"] == first
+        assert kernel.client.get_stdin_msg(timeout=120)["content"]["prompt"] == first
         printed.append(kernel.printed())
         return waits in "".join(printed)
 
     eventually(told_that_the_other_waits)
     kernel.client.input("c")
-    other = kernel.client.get_stdin_msg(timeout=60)["content"]["prompt"]
+    other = kernel.client.get_stdin_msg(timeout=120)["content"]["prompt"]
     assert {first, other} == {"[0] (Pdb) ", "[1] (Pdb) "}
     kernel.client.input("q")
     result = kernel.collect(request)
@@ -370,7 +370,7 @@ def test_ctrl_c_at_the_debuggers_prompt_ends_the_cell(kernel):
     kernel.run(DECLARE)
     kernel.run(RANK)
     request = kernel.send("%%mw_live --index 1\nhalf = 1\nbreakpoint()")
-    kernel.client.get_stdin_msg(timeout=60)
+    kernel.client.get_stdin_msg(timeout=120)
     kernel.manager.interrupt_kernel()
     assert kernel.collect(request).error == (
         "WaitInterrupted: interrupted on all tasks; all variables are kept"
@@ -379,9 +379,9 @@ def test_ctrl_c_at_the_debuggers_prompt_ends_the_cell(kernel):
     request = kernel.send(
         "%%mw_live --index 1\nbreakpoint()\nprint('in'); import time; time.sleep(600)"
     )
-    kernel.client.get_stdin_msg(timeout=60)
+    kernel.client.get_stdin_msg(timeout=120)
     kernel.client.input("c")
-    while "in\n" not in kernel.client.get_iopub_msg(timeout=30)["content"].get("text", ""):
+    while "in\n" not in kernel.client.get_iopub_msg(timeout=120)["content"].get("text", ""):
         pass
     kernel.manager.interrupt_kernel()
     assert kernel.collect(request).error.startswith("WaitInterrupted: interrupted on all tasks")

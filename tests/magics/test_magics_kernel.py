@@ -132,7 +132,7 @@ def test_wait_can_be_interrupted_and_the_run_goes_on(kernel):
     kernel.run(DECLARE)
     kernel.run(SLEEP)
     request = kernel.send("%mw_wait")
-    while kernel.client.get_iopub_msg(timeout=30)["msg_type"] != "display_data":
+    while kernel.client.get_iopub_msg(timeout=120)["msg_type"] != "display_data":
         pass  # until it shows what it waits for
     kernel.manager.interrupt_kernel()
     error = kernel.collect(request).error
@@ -190,7 +190,7 @@ def test_a_wait_raises_the_failure_also_if_a_person_answers_too_late(kernel, tmp
     kernel.collect(kernel.client.execute("%%mw_worker\ninput('name? ')", allow_stdin=True))
     eventually(lambda: "ask for input; `%mw_wait` answers" in kernel.run("%mw_status").value)
     request = kernel.client.execute("%mw_wait", allow_stdin=True)
-    assert kernel.client.get_stdin_msg(timeout=60)["content"]["prompt"].endswith("] name? ")
+    assert kernel.client.get_stdin_msg(timeout=120)["content"]["prompt"].endswith("] name? ")
     [record] = runs(tmp_path)
     os.kill(eventually(lambda: record.status.tasks["worker:1"].pid), signal.SIGKILL)
     eventually(lambda: record.status.over)
@@ -214,7 +214,7 @@ def test_what_the_debugger_prints_is_shown_where_one_types(kernel):
     kernel.collect(kernel.client.execute(cell, allow_stdin=True))
     request = kernel.client.execute("%mw_wait", allow_stdin=True)
     for answer in ("p secret", "c"):
-        assert kernel.client.get_stdin_msg(timeout=60)["content"]["prompt"] == "[1] (Pdb) "
+        assert kernel.client.get_stdin_msg(timeout=120)["content"]["prompt"] == "[1] (Pdb) "
         kernel.client.input(answer)
     waited = kernel.collect(request)
     assert waited.error is None
@@ -228,7 +228,7 @@ def test_a_killed_kernel_leaves_nothing(kernel):
     eventually(lambda: len(ours(kernel)) == 4)
     left = everything(kernel)
     os.kill(kernel.manager.provisioner.process.pid, signal.SIGKILL)
-    _, alive = psutil.wait_procs(left, timeout=5)
+    _, alive = psutil.wait_procs(left, timeout=120)
     assert not alive
 
 
@@ -550,7 +550,7 @@ def test_the_extension_is_imported_as_far_as_it_is_used(kernel):
     assert "mwmagic.magics.extension" in loaded
     for unused in ("client.cluster", "magics.session", "record.reader", "dashboard.static"):
         assert f"mwmagic.{unused}" not in loaded
-    told = kernel.client.inspect("%mw_cluster", reply=True, timeout=30)["content"]["data"]
+    told = kernel.client.inspect("%mw_cluster", reply=True, timeout=120)["content"]["data"]
     assert "Number of workers" in told["text/plain"]
     declared = "from mwmagic import Cluster\ncluster = Cluster(1, warm=False)\n"
     shown = kernel.run(f"{declared}run = cluster.run('main.py', source='')\nrun.wait()\nrun")
@@ -631,9 +631,9 @@ def test_a_kernel_that_ends_lets_the_workers_save(kernel, tmp_path, end):
     left = everything(kernel)
     if end == "exit":
         kernel.send("exit")
-        kernel.manager.provisioner.process.wait(30)
+        kernel.manager.provisioner.process.wait(120)
     kernel.manager.shutdown_kernel()
-    _, alive = psutil.wait_procs(left, timeout=30)
+    _, alive = psutil.wait_procs(left, timeout=120)
     assert alive == []
     assert saved(tmp_path) == ["saved-worker:0", "saved-worker:1"]
     assert runs(tmp_path)[-1].state == "stopped"

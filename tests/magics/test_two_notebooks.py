@@ -39,7 +39,7 @@ def test_two_notebooks_in_one_folder(kernel, nursery, tmp_path):
         assert kernel.run("%mw_logs 0").text == "mine\n"
 
         train.manager.restart_kernel(now=True)
-        train.client.wait_for_ready(timeout=60)
+        train.client.wait_for_ready(timeout=120)
         train.run("%load_ext mwmagic")
         assert "reusing the cluster 'train'" in train.run("%mw_cluster").text
         assert train.run("%mw_status").value.startswith("run 1: running")

@@ -142,7 +142,7 @@ def test_a_run_goes_on_and_its_owner_is_told(cluster, tmp_path, monkeypatch, par
     eventually(lambda: len(run.record.events("fault")) == 1)  # both tasks have the same
     eventually(lambda: run.logs(0) == run.logs(1) == b"bad\n")
     going.touch()
-    assert run.wait(60).state == "finished"
+    assert run.wait(120).state == "finished"
     events = run.record.events("fault")
     assert len({event["parser"] for event in events}) == len(events)
     assert all("a parser's fault" in event["error"] for event in events)

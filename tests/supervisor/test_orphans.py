@@ -24,7 +24,7 @@ def run(code):
         [sys.executable, "-c", START + dedent(code)],
         stdout=subprocess.PIPE,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert done.stdout == "well\n"

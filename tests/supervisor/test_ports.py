@@ -36,7 +36,7 @@ def test_eight_clusters_of_eight_at_once_share_no_port(cluster):
     assert len(set(held)) == 64
     code = "import json, os; print(json.loads(os.environ['TF_CONFIG'])['cluster']['worker'])"
     one = clusters[-1]
-    run = one.run("main.py", source=code).wait(30)
+    run = one.run("main.py", source=code).wait(120)
     assert run.logs(7).decode() == f"{list(one.spec.addresses.values())}\n"
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda one: one.close(), clusters))
@@ -49,7 +49,7 @@ def test_the_ports_are_held_between_runs_and_the_same_for_each(cluster):
     one = cluster(2)
     held = ports(one)
     for _ in range(2):
-        run = one.run("main.py", source="import os; print(os.environ['TF_CONFIG'])").wait(30)
+        run = one.run("main.py", source="import os; print(os.environ['TF_CONFIG'])").wait(120)
         assert run.logs(1).decode() == one.tf_config(1) + "\n"
         assert ports(one) == held
     for port in held:
@@ -70,7 +70,7 @@ def test_a_gang_moves_away_from_a_taken_port_and_gives_up_in_the_end(cluster):
     """
     one = cluster(2)
     before = set(ports(one))
-    run = one.run("main.py", source=dedent(code), args=[2]).wait(30)
+    run = one.run("main.py", source=dedent(code), args=[2]).wait(120)
     assert (run.status().attempt, run.status().restarts) == (3, 0)
     assert run.logs(0).decode() == one.tf_config(0) + "\n"
     after = set(ports(one))
@@ -79,7 +79,7 @@ def test_a_gang_moves_away_from_a_taken_port_and_gives_up_in_the_end(cluster):
     for port in before:
         bind(port, shared=False)
     with pytest.raises(WorkerFailed, match="Could not start gRPC server"):
-        one.run("main.py", source=dedent(code), args=[99]).wait(30)
+        one.run("main.py", source=dedent(code), args=[99]).wait(120)
 
 
 PORT = """
@@ -133,7 +133,7 @@ def test_a_warm_gang_of_tensorflow_moves_to_new_ports_and_means_what_python_mean
         assert last == ["devices 2", "replicas 2", one.tf_config(task)]
         assert run.status().tasks[f"worker:{task}"].warm
     (tmp_path / "main.py").write_text(SAME)
-    run = one.run("main.py", args=["a"]).wait(60)
+    run = one.run("main.py", args=["a"]).wait(120)
     assert run.status().tasks["worker:1"].warm
     plain = subprocess.run(
         [sys.executable, "main.py", "a"],

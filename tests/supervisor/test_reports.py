@@ -154,7 +154,7 @@ def test_garbage_never_raises(data):
 @pytest.mark.slow
 def test_a_packet_that_cannot_be_read_is_noted_once_for_each_task(cluster):
     code = "from mwmagic.worker.line import line\nfor _ in range(3):\n    line().send(b'{}')"
-    run = cluster(2).run("main.py", source=code).wait(30)
+    run = cluster(2).run("main.py", source=code).wait(120)
     noted = run.record.events("unreadable")
     assert sorted(event["task"] for event in noted) == ["worker:0", "worker:1"]
     assert all("kind of report" in event["error"] for event in noted)

@@ -156,7 +156,7 @@ def test_workers_that_are_only_starting_survive_being_asked(tmp_path):
         while not run.over:
             with suppress(NoRun, SupervisorError):
                 run.stacks()
-        run.wait(60)
+        run.wait(120)
 
 
 @pytest.mark.slow
@@ -167,7 +167,7 @@ def test_a_stall_that_resolves_is_over(tmp_path):
         run = cluster.run("main.py", cwd=tmp_path)
         assert stalled(run)
         (tmp_path / "go").touch()
-        run.wait(60)
+        run.wait(120)
         assert run.status().stall is None
         assert run.record.status.stall is None
         kinds = [event["event"] for event in run.record.events()]
@@ -179,10 +179,10 @@ def test_a_stall_can_be_made_a_failure(tmp_path):
     (tmp_path / "main.py").write_text(STUCK)
     options = {"warm": False, "stall_timeout": 1.5, "on_stall": "restart", "directory": tmp_path}
     with Cluster(2, restarts=1, **options) as cluster:
-        assert cluster.run("main.py", cwd=tmp_path).wait(60).status().attempt == 2
+        assert cluster.run("main.py", cwd=tmp_path).wait(120).status().attempt == 2
     with Cluster(2, restarts=0, **options) as cluster:
         with pytest.raises(WorkerFailed, match="worker:0 made no progress for") as caught:
-            cluster.run("main.py", cwd=tmp_path).wait(60)
+            cluster.run("main.py", cwd=tmp_path).wait(120)
         assert caught.value.cause.task == "worker:0"
         assert caught.value.cause.symptom is Symptom.STALLED
 

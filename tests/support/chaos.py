@@ -83,7 +83,7 @@ for line in sys.stdin:
             say(closed=True)
             break
         if line == "wait\\n":
-            run.wait(60)
+            run.wait(120)
         say(status=run.status().as_json(), warm=cluster.machines[0].warm.pid)
     except MwmagicError as error:
         say(status=run.status().as_json(), error=type(error).__name__)

@@ -63,7 +63,7 @@ def started(nursery, directory, speak, **env):
     client = manager.client()
     client.start_channels()
     try:
-        client.wait_for_ready(timeout=60)
+        client.wait_for_ready(timeout=120)
         yield speak(manager, client)
     finally:
         client.stop_channels()

@@ -128,7 +128,7 @@ class Slurm:
             capture_output=True,
             text=True,
             check=False,
-            timeout=20,
+            timeout=120,
         )
         return done.stdout.strip()
 
@@ -136,7 +136,7 @@ class Slurm:
         """Return what one of Slurm's commands says is wrong."""
         environment = {**os.environ, **self.environment}
         done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, check=False, timeout=20
+            command, env=environment, capture_output=True, text=True, check=False, timeout=120
         )
         return done.stderr.strip()
 

@@ -44,7 +44,7 @@ def write(path, code):
 def run(*argv, **options):
     """Run a command to its end."""
     return subprocess.run(
-        argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False, **options
+        argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=120, check=False, **options
     )
 
 

@@ -66,7 +66,7 @@ def compare(tmp_path):
         commands = ([sys.executable, *more, "main.py"] for more in ([bootstrap.__file__], []))
         done = [
             subprocess.run(
-                one, cwd=tmp_path, env=env, capture_output=True, text=True, check=True, timeout=60
+                one, cwd=tmp_path, env=env, capture_output=True, text=True, check=True, timeout=120
             )
             for one in commands
         ]
@@ -113,6 +113,6 @@ raise ValueError("after the exec")
     with Cluster(1, directory=tmp_path, warm=False) as cluster:
         run = cluster.run(script)
         with pytest.raises(WorkerFailed, match="ValueError: after the exec") as failed:
-            run.wait(30)
+            run.wait(120)
     assert f"at {script}, line 7, in <module>" in str(failed.value)
     assert b"the hash is" in run.logs(0)

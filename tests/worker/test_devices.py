@@ -35,6 +35,6 @@ assert "tensorflow" not in sys.modules
 import tensorflow
 """
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120
     )
     assert (done.stdout, done.stderr) == (said, "")

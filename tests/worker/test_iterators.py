@@ -23,7 +23,7 @@ class Resource:
         self.woken, self.by = threading.Event(), []
 
     def __del__(self):
-        assert self.woken.wait(60)
+        assert self.woken.wait(120)
         self.by.append(threading.current_thread())
 
 
@@ -128,7 +128,7 @@ else:
 @pytest.mark.parametrize("fork", [True, False], ids=["fork", "alone"])
 def test_a_process_ends_with_iterators_left(fork):
     program = FORK if fork else FORK.partition("if child")[0]
-    subprocess.run([sys.executable, "-c", program], timeout=60, check=True)
+    subprocess.run([sys.executable, "-c", program], timeout=120, check=True)
 
 
 @pytest.mark.slow

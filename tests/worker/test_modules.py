@@ -77,7 +77,7 @@ def test_what_modules_hold_ends_with_a_fork(tmp_path):
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=120,
         cwd=tmp_path,
         env={"PYTHONPATH": str(tmp_path)},
     )

@@ -27,7 +27,7 @@ def no_display(monkeypatch):
 
 
 def test_a_figure_that_is_shown_is_in_the_record(cluster):
-    run = cluster(2).run("main.py", source=SHOWS.format(more=0)).wait(60)
+    run = cluster(2).run("main.py", source=SHOWS.format(more=0)).wait(120)
     for index in (0, 1):
         log = run.logs(index).decode()
         path = run.record.path / "attempt-1" / f"worker-{index}.figure-1.png"
@@ -55,14 +55,14 @@ plt.show()
 
 
 def test_a_figure_that_did_not_change_is_kept_once(cluster):
-    run = cluster(1).run("main.py", source=SEVERAL).wait(60)
+    run = cluster(1).run("main.py", source=SEVERAL).wait(120)
     found = sorted((run.record.path / "attempt-1").glob("*.png"))
     assert len(found) == 4, "two, the first one with a line, and the new one"
     assert len({path.read_bytes() for path in found[:1] + found[2:3]}) == 2
 
 
 def test_so_many_figures_are_kept_and_the_rest_is_mentioned_once(cluster):
-    run = cluster(1).run("main.py", source=SHOWS.format(more=60)).wait(60)
+    run = cluster(1).run("main.py", source=SHOWS.format(more=60)).wait(120)
     log = run.logs(0).decode()
     assert len([*(run.record.path / "attempt-1").glob("*.png")]) == 50
     assert log.count("further figures are not kept") == 1
@@ -70,5 +70,5 @@ def test_so_many_figures_are_kept_and_the_rest_is_mentioned_once(cluster):
 
 def test_what_cannot_be_drawn_ends_no_program(cluster):
     code = SHOWS.format(more=0).replace("plt.show()", "plt.title('$\\\\frac{$'); plt.show()", 1)
-    run = cluster(1).run("main.py", source=code).wait(60)
+    run = cluster(1).run("main.py", source=code).wait(120)
     assert "the figure is not kept" in run.logs(0).decode()
