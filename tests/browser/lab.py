@@ -216,7 +216,7 @@ class Notebook:
         return self.board.get_by_role("button", name=name)
 
     def sure(self, name):
-        """Press a button that asks for a second click, which Jupyter may render anew meanwhile."""
+        """Press a button that asks for a second click; Jupyter may render it again meanwhile."""
         again = self.button(f"{name}? Click again")
 
         def pressed():
