@@ -40,6 +40,12 @@ def _shortened(text: str) -> str:
     return kept if len(lines) <= EXCEPTION_LINES else f"{kept}\n..."
 
 
+def _files(report: Mapping[str, Any]) -> list[str]:
+    """Return the files that a report names, which any code in a worker may have written."""
+    listed = report.get("files")
+    return [f'File "{one}"' for one in listed] if isinstance(listed, list) else []
+
+
 @dataclass(frozen=True)
 class Exit:
     """How a task's process ended.
@@ -208,8 +214,14 @@ class Exit:
 
     @property
     def raised(self) -> tuple[str, ...]:
-        """These exceptions in full, each as ``Type: message``; none without a report."""
-        return tuple(f"{one.get('type', '')}: {one.get('message', '')}" for one in self._raised)
+        """These exceptions in full, each as ``Type: message`` after the files that it came through.
+
+        There are none without a report.
+        """
+        return tuple(
+            "\n".join([*_files(one), f"{one.get('type', '')}: {one.get('message', '')}"])
+            for one in self._raised
+        )
 
     @property
     def types(self) -> set[str]:

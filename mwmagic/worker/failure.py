@@ -27,6 +27,12 @@ ORIGIN_LIMIT = 3
 ORIGIN_CHARACTERS = 2000
 """Maximum length of each one's message."""
 
+FILES_LIMIT = 8
+"""How many of the files through which an exception came a report names: the innermost."""
+
+FILE_CHARACTERS = 300
+"""The most characters of a file's name in a report: the last."""
+
 
 def _where(error: BaseException, script: str) -> dict[str, object] | None:
     """Return the innermost line of the user's own code."""
@@ -77,7 +83,23 @@ def _message(error: BaseException, characters: int) -> str:
 
 
 def _told(error: BaseException, characters: int) -> dict[str, object]:
-    return {"type": type(error).__name__, "message": _message(error, characters)}
+    text = _message(error, characters)
+    return {"type": type(error).__name__, "message": text, "files": _files(error)}
+
+
+def _files(error: BaseException) -> list[str]:
+    """Return the files through which an error came, the innermost last.
+
+    If the process is killed before it has printed the traceback, only these show it.
+    """
+    files: dict[str, None] = {}
+    trace = error.__traceback__
+    while trace is not None:
+        name = trace.tb_frame.f_code.co_filename[-FILE_CHARACTERS:]
+        files.pop(name, None)
+        files[name] = None
+        trace = trace.tb_next
+    return list(files)[-FILES_LIMIT:]
 
 
 def report(error: BaseException, script: str, path: str | None) -> dict[str, object]:

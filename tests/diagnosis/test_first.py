@@ -339,6 +339,13 @@ def test_what_an_exception_was_raised_from_says_what_kind_of_failure_it_is():
     assert kind(handled) is FailureKind.PRIMARY
 
 
+def test_the_files_of_a_report_are_evidence_if_the_traceback_was_never_printed():
+    files = ["/home/me/main.py", "/lib/tensorflow/kubernetes_cluster_resolver.py"]
+    report = {**raised("ImportError", "The client must be installed"), "files": files}
+    assert diagnose([end(0, report=report)]).known == "other-resolver"
+    assert diagnose([end(0, report={**report, "files": 3})]).known is None
+
+
 @pytest.mark.parametrize("origins", [None, 3, "x", [3], [{}], [{"where": 3}], [{"origins": 3}]])
 def test_a_report_may_hold_anything(origins):
     report = {**raised("ValueError", "bad"), "origins": origins, "where": {"line": "x"}}

@@ -153,6 +153,17 @@ def test_a_module_beside_the_script_is_the_users_too(folder):
     assert told["where"]["function"] == "fail"
 
 
+def test_the_files_that_an_exception_came_through_are_reported(folder):
+    code = "import json\ntry:\n    json.loads('{')\nexcept ValueError:\n    open('missing')"
+    told, _ = report(folder, code)
+    assert told["files"][-1] == str(folder / "main.py")
+    [origin] = told["origins"]
+    assert [name.rpartition("/json/")[2] for name in origin["files"][-2:]] == [
+        "__init__.py",
+        "decoder.py",
+    ]
+
+
 def test_what_is_installed_beside_the_script_is_not_the_users(folder):
     package = folder / "venv/site-packages"
     package.mkdir(parents=True)
