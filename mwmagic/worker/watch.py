@@ -205,20 +205,28 @@ class Watch:
         """
         if self._awaited is None:
             self._awaited = self._place["step"], logs
-        step, awaited = self._awaited
-        if _has_come(awaited) and now - self._sent >= STEP_SECONDS:
-            self._awaited, self._sent = None, now
-            with suppress(Exception):  # the loop will meet the error of a step itself
-                found = _flat(awaited.fetch())
-                self._put("train", found, step=step)
+        if now - self._sent >= STEP_SECONDS:
+            self._send_scheduled(now)
+
+    def _send_scheduled(self, now: float) -> None:
+        """Report the step that is awaited, if it has run."""
+        if self._awaited is None or not _has_come(self._awaited[1]):
+            return
+        (step, awaited), self._awaited, self._sent = self._awaited, None, now
+        with suppress(Exception):  # the loop will meet the error of a step itself
+            self._put("train", _flat(awaited.fetch()), step=step)
 
     def resume(self, *_: Any, **__: Any) -> None:
         """Note that the callbacks have returned and training continues."""
         self._resumed = time.monotonic()
 
     def epoch_end(self, epoch: int, logs: Any = None, **_: Any) -> None:
-        """Report an epoch: its training metrics and, separately, its validation metrics."""
+        """Report an epoch: its training metrics and, separately, its validation metrics.
+
+        A loop may have scheduled all steps of an epoch before the first of them has run.
+        """
         self._send_batch()
+        self._send_scheduled(time.monotonic())
         self._place.update(epoch=int(epoch) + 1)
         if self._place.get("step"):
             self._place.setdefault("steps", self._place["step"])
