@@ -9,6 +9,7 @@ import signal
 import threading
 
 import pytest
+from processes import pid_of
 
 from mwmagic import Cluster
 from mwmagic.errors import MwmagicError, NoRun, WorkerFailed
@@ -92,7 +93,7 @@ class Chaos:
 
     def is_killed(self):
         victim = self.dice.randrange(TASKS)
-        pid = self.live.process.status().tasks[f"worker:{victim}"].pid
+        pid = pid_of(self.live.process, f"worker:{victim}")
         cell = self.live.begin("time.sleep(600)")
         os.kill(pid, signal.SIGKILL)
         with pytest.raises(WorkerFailed, match=f"worker:{victim} killed by SIGKILL"):

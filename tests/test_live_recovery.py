@@ -10,6 +10,7 @@ import signal
 import pytest
 from latecomer import LATE
 from livemodel import NETWORK
+from processes import pid_of
 
 from mwmagic import Cluster
 from mwmagic.errors import RunFailed, WorkerFailed
@@ -362,7 +363,7 @@ def test_strategies_of_one_session_do_not_disturb_each_other(pair):
 
 
 def test_a_killed_task_ends_the_session_also_when_another_raises(gang):
-    pid = gang.live.process.status().tasks[gang.names[-1]].pid
+    pid = pid_of(gang.live.process, gang.names[-1])
     cell = gang.live.begin("if rank == 0: raise ValueError\nfit(100_000)")
     cell.news(SECONDS)
     with contextlib.suppress(ProcessLookupError):

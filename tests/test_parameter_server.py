@@ -7,6 +7,7 @@ import signal
 import time
 
 import pytest
+from processes import pid_of
 from programs import FINISHED, LEFT_OPEN, finished
 
 from mwmagic.errors import WorkerFailed
@@ -58,10 +59,6 @@ print("trained", flush=True)
 """
 
 
-def pid(run, task):
-    return run.status().tasks[task].pid
-
-
 def last_by(run):
     """Return the processes that took part in the latest turn."""
     if not run.status().tasks["chief:0"].size:
@@ -78,7 +75,7 @@ def until(run, condition):
 
 
 def both(run):
-    return {pid(run, "worker:0"), pid(run, "worker:1")}
+    return {pid_of(run, "worker:0"), pid_of(run, "worker:1")}
 
 
 def test_each_kind_of_task_has_its_own_rule(cluster, tmp_path):
@@ -92,7 +89,7 @@ def test_each_kind_of_task_has_its_own_rule(cluster, tmp_path):
     run.kill("worker:1")
     until(run, lambda: both(run) != before)
     until(run, lambda: last_by(run) == both(run))
-    assert pid(run, "worker:0") in before, "the other went on"
+    assert pid_of(run, "worker:0") in before, "the other went on"
     assert tasks.spec.addresses[tasks.spec.find(1)] == address
     assert (run.state, run.status().attempt, run.status().restarts) == ("running", 1, 0)
     (tmp_path / "enough").touch()

@@ -11,7 +11,7 @@ import threading
 import time
 
 import pytest
-from processes import eventually
+from processes import eventually, pid_of
 
 from mwmagic import Cluster
 from mwmagic.client.live.session import Live
@@ -508,7 +508,7 @@ def test_a_cell_that_waits_for_another_is_cancelled(live):
 
 
 def test_a_cell_that_a_process_does_not_take_is_answered(live):
-    pid = live.process.status().tasks["worker:0"].pid
+    pid = pid_of(live.process, "worker:0")
     os.kill(pid, signal.SIGSTOP)
     look = {"tasks": ["worker:0"], "wanted": "names", "text": "x" * 1_000}
     for _ in range(400):  # they fill what the process has not received
@@ -566,7 +566,7 @@ def test_a_task_that_ends_without_a_word_shows_no_other_cells_lines(live):
 
 
 def test_a_task_that_is_stopped_is_reported_within_seconds(live):
-    pid = live.process.status().tasks["worker:1"].pid
+    pid = pid_of(live.process, "worker:1")
     cell = live.begin("import time\nwhile 'go' not in globals(): time.sleep(0.05)")
     while not cell.number:
         cell.news()

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from processes import agents_of, eventually
+from processes import agents_of, eventually, pid_of
 from provocations import CASES, GANG, NOTED, PLAIN, STUCK
 
 from mwmagic import Cluster
@@ -209,7 +209,7 @@ def waiting(cluster, launch, folder):
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
 def test_an_end_from_outside_is_told_from_one_that_was_asked_for(gang, launch, tmp_path, number):
     run = waiting(gang, launch, tmp_path)
-    os.kill(run.status().tasks["worker:1"].pid, number)
+    os.kill(pid_of(run, "worker:1"), number)
     cause = failure(run).cause
     assert cause.finding == Finding(Symptom.KILLED, "worker:1", signal=number)
     assert cause.known == "killed"

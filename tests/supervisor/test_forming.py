@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import psutil
 import pytest
-from processes import alive, eventually
+from processes import alive, eventually, pid_of
 
 from mwmagic import Task
 from mwmagic.client.lookup import launch
@@ -29,10 +29,6 @@ print('up', flush=True)
 while not pathlib.Path('go').exists():
     time.sleep(0.01)
 """
-
-
-def pid_of(run, task):
-    return eventually(lambda: run.status().tasks[task].pid)
 
 
 def test_a_task_launched_alone_waits_for_the_others(cluster, tmp_path):

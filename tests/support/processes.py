@@ -115,6 +115,11 @@ def printed(code, **options):
     return done.stdout
 
 
+def pid_of(run, task):
+    """Return a task's process, which a run's status names a moment after its first output."""
+    return eventually(lambda: run.status().tasks[task].pid, f"process of {task}")
+
+
 def eventually(condition, what="what the test waits for"):
     """Wait until something holds and return it; a function may tell what is missing."""
     deadline = time.monotonic() + PATIENCE
