@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mwmagic.experiments.series import Series
 from mwmagic.logs.guard import Guard
 from mwmagic.logs.lines import Follower, Lag, LogLine, Mark, shortened
 from mwmagic.logs.terminal import clipped
@@ -18,17 +19,16 @@ from .figures import last_figures
 from .journal import Journal, Whole
 from .pages import NOTHING_OPEN, Cursor
 from .rows import EqualMetrics, Load, folded, grouped, header, host_row, row
-from .series import Series
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from mwmagic.experiments.series import Point
     from mwmagic.model.status import RunStatus
 
     from .figures import Figure
     from .pages import Opened
     from .rows import HostGroup, View
-    from .series import Point
 
 __all__ = ["Feed"]
 

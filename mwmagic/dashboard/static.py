@@ -9,6 +9,7 @@ import time
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from mwmagic.experiments.series import SPEED
 from mwmagic.model.values import encodable
 from mwmagic.words.host import host_progress, host_tone, host_usage, host_words
 from mwmagic.words.run import (
@@ -25,23 +26,20 @@ from mwmagic.words.run import (
     tone,
 )
 
+from .browser import UNTYPESET
 from .figures import pictures
 from .rows import grouped
-from .series import SPEED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from mwmagic.experiments.series import Point
     from mwmagic.model.status import RunStatus, TaskStatus
 
     from .figures import Figure
     from .rows import HostGroup
-    from .series import Point
 
 __all__ = ["Picture", "page", "text"]
-
-UNTYPESET = "mathjax_ignore tex2jax_ignore"
-"""Classes that keep MathJax 3 and 2 from reading a "$" in a log or a message as a formula."""
 
 TONES = {"good": "#2e7d32", "bad": "#d32f2f", "run": "#1a73e8", "wait": "#e65100"}
 """The colours of the marks beside states.

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 import time
-from importlib.resources import files
 from math import inf
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import anywidget
 from traitlets import Dict, Unicode
+
+from .browser import front_end, styles
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,15 +19,6 @@ __all__ = ["VIEW", "Widget"]
 
 VIEW = "application/vnd.jupyter.widget-view+json"
 """The MIME type of a widget's view in a notebook."""
-
-
-def _load(name: str) -> str:
-    """Read a file for the browser, without comments and indentation.
-
-    Every notebook that shows a dashboard may keep a copy.
-    """
-    text = files("mwmagic.dashboard").joinpath(name).read_text(encoding="utf-8")
-    return re.sub(r"^\s*//.*\n|^[ \t]+|^\n", "", text, flags=re.MULTILINE)
 
 
 def _let_the_page_choose(comm: Any) -> None:  # noqa: ANN401 - ipykernel is not typed
@@ -57,8 +48,8 @@ class Widget(anywidget.AnyWidget):
         Whether any page has sent a message.
     """
 
-    _esm = _load("dashboard.js")
-    _css = re.sub(r"(?<=[{};,])\s+|\s+(?={)", "", _load("dashboard.css"))
+    _esm = front_end("chart.js", "dashboard.js")
+    _css = styles("chart.css", "dashboard.css")
     label = Unicode().tag(sync=True)
     state = Dict().tag(sync=True)
 

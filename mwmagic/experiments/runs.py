@@ -178,13 +178,23 @@ def _parameters(record: Record, info: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def differing(runs: Sequence[Facts]) -> tuple[list[str], dict[str, Any]]:
-    """Return the parameters that differ between runs, and those that are the same in all."""
+    """Return the parameters that differ between runs, and those that are the same in all.
+
+    One that some runs lack differs if all are of one program; otherwise it is neither.
+    """
     found: dict[str, list[Any]] = {}
     for run in runs:
         for name, value in run.parameters.items():
             found.setdefault(name, []).append(value)
-    other = [name for name, seen in found.items() if any(one != seen[0] for one in seen)]
-    same = {name: seen[0] for name, seen in found.items() if name not in other}
+    one_program = len({run.name for run in runs}) == 1
+    having = sum(bool(run.parameters) for run in runs)
+    lacking = {name for name, seen in found.items() if len(seen) < having}
+    other = [
+        name
+        for name, seen in found.items()
+        if any(one != seen[0] for one in seen) or (one_program and name in lacking)
+    ]
+    same = {name: seen[0] for name, seen in found.items() if name not in {*other, *lacking}}
     return other, same
 
 

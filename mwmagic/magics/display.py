@@ -80,8 +80,8 @@ class Displays:
             _print(status)
             return
         from mwmagic.dashboard.figures import last_figures
-        from mwmagic.dashboard.series import Series
         from mwmagic.dashboard.static import page, text
+        from mwmagic.experiments.series import Series
 
         series = Series(record.paths.metrics, status.tasks)
         while series.read():

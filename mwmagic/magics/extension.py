@@ -108,8 +108,8 @@ _UNDO = "_mwmagic_undo"
 _KEPT = "_mwmagic_kept"
 """The shell's attribute with the session that a reload keeps."""
 
-_RUN = "mwmagic.client.run.Run"
-"""The class of runs, by its name: it need not be imported to say how it is shown."""
+_RUN, _RECORD = "mwmagic.client.run.Run", "mwmagic.record.reader.Record"
+"""The classes of runs, by name: they need not be imported to say how they are shown."""
 
 
 def load(shell: InteractiveShell) -> None:
@@ -118,11 +118,13 @@ def load(shell: InteractiveShell) -> None:
     shell.register_magics(magics)
     forget = install(shell, lambda: magics.session)
     hide = _show_runs(shell, lambda: magics.session)
+    hide_lists = _show_lists(shell)
     shell.events.register("post_run_cell", magics.settle)
 
     def undo() -> None:
         forget()
         hide()
+        hide_lists()
         shell.events.unregister("post_run_cell", magics.settle)
         if _reloading():
             setattr(shell, _KEPT, magics.begun)
@@ -143,6 +145,30 @@ def _show_runs(shell: InteractiveShell, session: Callable[[], Session]) -> Calla
 
     formatter.for_type_by_name(module, name, show)
     return lambda: formatter.pop(_RUN, None)
+
+
+def _show_lists(shell: InteractiveShell) -> Callable[[], None]:
+    """Make a list of runs show itself as a table; return a function that undoes it."""
+    formatter = shell.display_formatter.formatters["text/html"]
+
+    def show(several: list[Any]) -> str | None:
+        kinds = {f"{type(one).__module__}.{type(one).__name__}" for one in several}
+        if not several or not kinds <= {_RUN, _RECORD}:
+            return None
+        from mwmagic.dashboard.table import NotebookTable
+
+        records = [getattr(one, "record", one) for one in several]
+        found: str = NotebookTable(records)._repr_html_()
+        return found
+
+    before = formatter.for_type(list, show)
+
+    def hide() -> None:
+        formatter.pop(list, None)
+        if before is not None:
+            formatter.for_type(list, before)
+
+    return hide
 
 
 def _reloading() -> bool:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from mwmagic.client.arguments import add_table_options, reader, table_options
 from mwmagic.client.reading import add_log_options, pieces, recorded
 from mwmagic.dashboard.static import page, text
+from mwmagic.dashboard.table import NotebookTable
 from mwmagic.errors import BadArguments
 from mwmagic.model.option import read_count
 from mwmagic.record import runs
-from mwmagic.words.table import RunTable
 
 from .magic import Parser, magic
 
@@ -50,9 +50,9 @@ add_table_options(_RUNS)
 
 
 @magic(_RUNS)
-def mw_runs(session: Session, given: Namespace, _cell: str) -> RunTable:
+def mw_runs(session: Session, given: Namespace, _cell: str) -> NotebookTable:
     """List the runs."""
-    return RunTable(runs(session.directory), **table_options(given))
+    return NotebookTable(runs(session.directory), **table_options(given))
 
 
 _SHOW = Parser(

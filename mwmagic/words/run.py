@@ -205,7 +205,12 @@ def attempt_words(run: RunStatus) -> str:
 
 def run_tone(run: RunStatus) -> str:
     """Classify a run's state as wait, run, stall, good, bad or off."""
-    return "stall" if run.stall and run.state is RunState.RUNNING else _TONES[run.result]
+    return "stall" if run.stall and run.state is RunState.RUNNING else state_tone(run.result)
+
+
+def state_tone(state: RunState) -> str:
+    """Classify a state alone as wait, run, good, bad or off."""
+    return _TONES[state]
 
 
 def _named(tasks: Mapping[str, TaskStatus], state: TaskState) -> list[str]:

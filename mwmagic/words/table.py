@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import html
 import io
 import json
 import time
@@ -14,8 +13,10 @@ from typing import TYPE_CHECKING, Any, overload
 from mwmagic.errors import BadArguments
 from mwmagic.experiments.filters import Filter, check_names
 from mwmagic.experiments.runs import Facts, best_first, differing, facts_of, usual_metrics
+from mwmagic.experiments.spark import bars
 from mwmagic.model.findings import Cause
 from mwmagic.model.values import counted
+from mwmagic.record.metrics import rises
 
 from .failure import headline
 from .run import clock
@@ -23,9 +24,12 @@ from .run import clock
 if TYPE_CHECKING:
     from mwmagic.record import Record
 
-__all__ = ["Column", "RunTable"]
+__all__ = ["SAME_IN_ALL", "Column", "RunTable"]
 
 NO_RUNS = "no runs are recorded here"
+
+SAME_IN_ALL = "the same in all: "
+"""How the line begins that names what is the same in all rows."""
 
 
 @dataclass(frozen=True)
@@ -42,12 +46,18 @@ class Column:
         A number, a text or None for each cell: what lacks a value comes last.
     shown : bool
         Whether the table has it unless a reader chooses otherwise.
+    curves : list of list of float, optional
+        A line to draw in each cell in place of its text.
+    best : int, optional
+        The row that has the best value of a metric, if some are worse.
     """
 
     name: str
     texts: list[str]
     keys: list[Any]
     shown: bool = True
+    curves: list[list[float]] | None = None
+    best: int | None = None
 
 
 class RunTable(Sequence["Record"]):
@@ -110,6 +120,7 @@ class RunTable(Sequence["Record"]):
             dict.fromkeys([*([best] if best else []), *usual_metrics(facts)])
         )
         self._records = [known[one.number] for one in facts]
+        self.ordered = bool(sort or best or reverse)
         self._filtered = bool(where) and bool(known)
 
     @overload
@@ -134,6 +145,7 @@ class RunTable(Sequence["Record"]):
             *_own(self.facts),
             *(_parameter(self.facts, name, _short(name, other)) for name in other),
             *(_reached(self.facts, name, shown=name in self.metrics) for name in metrics),
+            *(_course(self.facts, name) for name in self.metrics[:1]),
             Column("cause", causes, causes, shown=any(causes)),
             Column("tags", tags, tags, shown=any(tags)),
             Column("note", notes, notes, shown=any(notes)),
@@ -146,34 +158,23 @@ class RunTable(Sequence["Record"]):
         """The parameters that are the same in all rows, in one line; empty without any."""
         same = self._parameters()[1]
         texts = ", ".join(f"{name}={_value(value)}" for name, value in same.items())
-        return f"the same in all: {texts}" if texts else ""
+        return f"{SAME_IN_ALL}{texts}" if texts else ""
 
     def _parameters(self) -> tuple[list[str], dict[str, Any]]:
         other, same = differing(self.facts)
         return (list(same), {}) if len(self.facts) == 1 else (other, same)
 
-    def _nothing(self) -> str:
+    def nothing(self) -> str:
+        """Say why there are no rows."""
         return "no run matches the filter" if self._filtered else NO_RUNS
 
     def __repr__(self) -> str:
         if not self.facts:
-            return self._nothing()
+            return self.nothing()
         shown = [[one.name, *one.texts] for one in self.columns if one.shown]
         padded = [[f"{text:<{max(map(len, texts))}}" for text in texts] for texts in shown]
         lines = ["  ".join(row).rstrip() for row in zip(*padded, strict=True)]
         return "\n".join(filter(None, [*lines, self.alike]))
-
-    def _repr_html_(self) -> str:
-        if not self.facts:
-            return html.escape(self._nothing())
-        shown = [one for one in self.columns if one.shown]
-        head = "".join(f"<th>{html.escape(one.name)}" for one in shown)
-        body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(text)}" for text in row)
-            for row in zip(*(one.texts for one in shown), strict=True)
-        )
-        note = f"<caption>{html.escape(self.alike)}</caption>" if self.alike else ""
-        return f"<table>{note}<thead><tr>{head}<tbody>{body}</table>"
 
     def as_json(self) -> str:
         """Return the runs as JSON: a list of objects, whose fields only grow."""
@@ -221,14 +222,26 @@ def _own(facts: Sequence[Facts]) -> list[Column]:
 def _parameter(facts: Sequence[Facts], name: str, title: str, *, shown: bool = True) -> Column:
     values = [one.parameters.get(name) for one in facts]
     texts = [_value(one.parameters.get(name, "")) for one in facts]
-    keys = [value if isinstance(value, int | float) else text or None
-            for value, text in zip(values, texts, strict=True)]  # fmt: skip
+    numbers = [isinstance(one, int | float) and not isinstance(one, bool) for one in values]
+    keys = [value if number else text or None
+            for value, number, text in zip(values, numbers, texts, strict=True)]  # fmt: skip
     return Column(title, texts, keys, shown)
 
 
 def _reached(facts: Sequence[Facts], name: str, *, shown: bool) -> Column:
     keys = [one.best.get(name, one.last.get(name)) for one in facts]
-    return Column(name, [_metric(one, name) for one in facts], keys, shown)
+    known = {row: one.best[name] for row, one in enumerate(facts) if name in one.best}
+    best = None
+    if len(set(known.values())) > 1:
+        best = (max if rises(name) else min)(known, key=lambda row: known[row])
+    return Column(name, [_metric(one, name) for one in facts], keys, shown, best=best)
+
+
+def _course(facts: Sequence[Facts], name: str) -> Column:
+    curves = [one.curve(name) for one in facts]
+    shown = any(len(one) > 1 for one in curves)
+    keys = [None] * len(curves)
+    return Column(f"{name} curve", [bars(one) for one in curves], keys, shown, curves)
 
 
 def _began(one: Facts) -> str:

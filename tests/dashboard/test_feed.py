@@ -19,8 +19,8 @@ from mwmagic.dashboard import feed as feed_module
 from mwmagic.dashboard.feed import FLOOD_BYTES, Feed
 from mwmagic.dashboard.pages import Cursor
 from mwmagic.dashboard.rows import View
-from mwmagic.dashboard.series import SPEED
 from mwmagic.dashboard.static import page, text
+from mwmagic.experiments.series import SPEED
 from mwmagic.logs.noise import Noise
 from mwmagic.model.status import RunStatus
 

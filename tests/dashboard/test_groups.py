@@ -27,9 +27,9 @@ from mwmagic.dashboard.rows import (
     host_row,
     row,
 )
-from mwmagic.dashboard.series import Key, Point
 from mwmagic.dashboard.static import DISTINCT_CURVES, page, text
 from mwmagic.dashboard.terminal import table
+from mwmagic.experiments.series import Key, Point
 from mwmagic.model.findings import Cause, Finding, Stall, Symptom
 from mwmagic.model.machine import HostStatus
 from mwmagic.model.status import Reached, RunState, RunStatus, TaskState, TaskStatus

@@ -7,7 +7,6 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from mwmagic.dashboard.series import SPEED, Key, Point
 from mwmagic.dashboard.static import (
     INK,
     LEFT_PIXELS,
@@ -16,6 +15,7 @@ from mwmagic.dashboard.static import (
     WIDTH_PIXELS,
     Picture,
 )
+from mwmagic.experiments.series import SPEED, Key, Point
 
 TASKS = ["worker:0", "<b>worker:1"]
 

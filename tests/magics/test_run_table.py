@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
+from traitlets.config import Config
 
+from mwmagic.dashboard.table import NotebookTable
 from mwmagic.record import RunDirectory, runs
-from mwmagic.words.table import RunTable
 
 
 @pytest.mark.parametrize(
@@ -25,10 +27,25 @@ def test_a_damaged_record_is_listed_with_the_others(tmp_path, data):
     whole.flush()
     RunDirectory.create(tmp_path, "damaged").paths.state.write_bytes(data)
     RunDirectory.create(tmp_path, "empty")
-    table = RunTable(runs(tmp_path))
+    table = NotebookTable(runs(tmp_path))
     head, first, second, third = repr(table).splitlines()
     assert head.split() == ["run", "program", "began", "took", "state", "tasks"]
     assert first.split() == ["1", "whole", "finished", "2"]
     assert second.split()[:2] == ["2", "damaged"]
     assert third.split()[:3] == ["3", "empty", "lost"]
     assert "damaged" in table._repr_html_()
+
+
+def test_a_list_of_runs_is_the_table_until_the_extension_is_unloaded(tmp_path, monkeypatch):
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
+    shell = InteractiveShell(config=Config({"HistoryManager": {"enabled": False}}))
+    shown = shell.display_formatter.formatters["text/html"]
+    RunDirectory.create(tmp_path, "first")
+    every = runs(tmp_path)
+    assert shown(every) is None
+    shell.run_cell("%load_ext mwmagic")
+    assert ">first<" in shown(every)
+    assert shown([1, *every]) is None
+    assert shown([]) is None
+    shell.run_cell("%unload_ext mwmagic")
+    assert shown(every) is None

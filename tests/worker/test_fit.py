@@ -10,7 +10,7 @@ import pytest
 from regression import DATA, SETUP, losses
 from reports import run
 
-from mwmagic.dashboard.series import Series
+from mwmagic.experiments.series import Series
 from mwmagic.record import RunPaths
 from mwmagic.worker import watch
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from mwmagic.dashboard.series import KEPT_POINTS, SPEED, Key, Series
+from mwmagic.experiments.series import KEPT_POINTS, SPEED, Key, Series
 
 
 def entry(step, wall, **fields):

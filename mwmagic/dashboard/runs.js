@@ -1,0 +1,84 @@
+// The table of recorded runs, and the comparison of some: views of what their output holds.
+// It follows `chart.js` in one function; `LOOKS` is its style sheet.
+
+// Numbers before texts, and what lacks a value last in either direction.
+function order(a, b, sign) {
+  if (a === null || b === null) return (a === null) - (b === null);
+  if (typeof a !== typeof b) return typeof a === "number" ? -1 : 1;
+  return sign * (typeof a === "number" ? a - b : a.localeCompare(b));
+}
+
+// A metric's course as a line as high as a word.
+function spark(values) {
+  const [low, high] = range(values), y = (value) => 16 - (14 * (value - low)) / (high - low || 1);
+  const x = (i) => 2 + (86 * i) / Math.max(values.length - 1, 1);
+  const d = values.map((value, i) => `${i ? "L" : "M"}${x(i).toFixed(1)} ${y(value).toFixed(1)}`).join("");
+  const svg = h("svg.spark", { viewBox: "0 0 90 18", "aria-hidden": true }, stroke(0, d));
+  return values.length ? svg : "";
+}
+
+function newTable({ columns, tones, notes }) {
+  const count = tones.length, chosen = columns.map((column) => column.shown);
+  let by = null, sign = 1;
+  const find = h("input", { type: "search", placeholder: "Filter", ariaLabel: "Filter the runs", oninput: draw });
+  const told = h("output.dim"), rows = h("tbody"), head = h("tr");
+  const boxes = columns.map(({ name, shown }, i) => {
+    const box = h("input", { type: "checkbox", checked: shown, onchange: () => draw((chosen[i] = box.checked)) });
+    return h("label", {}, box, name);
+  });
+  const numeric = ({ name, keys }) => name !== "began" && keys.some((key) => typeof key === "number");
+  const headers = columns.map((column, i) => {
+    const { name, curves } = column;
+    const inner = curves ? h("span.sort", {}, name) : h("button.sort", { type: "button", onclick: () => sort(i) }, name);
+    return h(i && numeric(column) ? "th.number" : "th", { scope: "col" }, inner);
+  });
+  const pane = h(".runs", { tabIndex: 0, role: "region", ariaLabel: "Runs" }, h("table", {}, h("thead", {}, head), rows));
+  const more = h("details", {}, h("summary", {}, "Columns"), h(".chosen", {}, ...boxes));
+
+  // The smallest first, then the largest, then as the table was.
+  function sort(i) {
+    if (by !== i) [by, sign] = [i, 1];
+    else if (sign > 0) sign = -1;
+    else by = null;
+    draw();
+  }
+
+  function cell(column, row, i) {
+    const { texts, curves, best } = column, text = texts[row];
+    if (curves) return h("td", { title: text }, spark(curves[row]));
+    const node = h(i ? "td" : "th", { title: text.length > 30 ? text : "" }, text);
+    if (!i) Object.assign(node, { scope: "row" }).dataset.tone = tones[row];
+    else if (numeric(column)) node.classList.add("mw-number");
+    if (row === best) node.classList.add("mw-best");
+    return node;
+  }
+
+  function draw() {
+    const words = find.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const shown = columns.map((column, i) => [column, i]).filter(([, i]) => chosen[i]);
+    const text = (row) => shown.map(([{ name, texts }]) => `${texts[row]} ${name}=${texts[row]}`).join(" ").toLowerCase();
+    const left = Array.from({ length: count }, (_, row) => row).filter((row) => words.every((word) => text(row).includes(word)));
+    if (by !== null) left.sort((a, b) => order(columns[by].keys[a], columns[by].keys[b], sign));
+    headers.forEach((node, i) => (node.ariaSort = by !== i ? "none" : sign > 0 ? "ascending" : "descending"));
+    const focused = document.activeElement;
+    head.replaceChildren(...shown.map(([, i]) => headers[i]));
+    if (head.contains(focused)) focused.focus();
+    rows.replaceChildren(...left.map((row) => h("tr", {}, ...shown.map(([column, i]) => cell(column, row, i)))));
+    set(told, words.length ? `${left.length} of ${count}` : "");
+  }
+
+  draw();
+  const lines = notes.map((note) => h(".words", {}, note));
+  return [h(".tools", {}, find, told, h("span.gap"), more), pane, ...lines];
+}
+
+const VIEWS = { table: newTable };
+
+for (const el of document.querySelectorAll(".mwmagic-view:not(.mwmagic-done)")) {
+  const [plain, facts] = el.children, kind = facts.className.replace("mwmagic-", "");
+  el.classList.add("mwmagic-done");
+  const view = h("section", { className: "mw" }, h("style", {}, LOOKS), ...VIEWS[kind](JSON.parse(facts.textContent)));
+  keepKeys(view);
+  el.prepend(view);
+  plain.hidden = true;
+}
