@@ -171,10 +171,16 @@ def _parameters(record: Record, info: Mapping[str, Any]) -> dict[str, Any]:
             given = given if isinstance(given, dict) else {}
             names = info.get("env")
             hidden = set(names if isinstance(names, list) else ()) - set(given)
-            return values(text, args, given, hidden)
+            found = values(text, args, given, hidden)
+            return {name: _listed(value) for name, value in found.items()}
         except (OSError, SyntaxError):
             return {}
     return {}
+
+
+def _listed(value: Any) -> Any:  # noqa: ANN401 - any literal
+    """Return a value as JSON has it, in which a tuple is a list."""
+    return [_listed(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def differing(runs: Sequence[Facts]) -> tuple[list[str], dict[str, Any]]:

@@ -7,6 +7,7 @@
       written/main.py               the hash of what mwmagic wrote to main.py beside the folder
       demo.log                      what the kernel of `mwmagic demo` printed
       runs/.lock                    held while the next run's directory is created
+      runs/index/0.json             a copy of what a table shows of runs 1 to 499 that are over
       runs/0007-main/
         run.json                    the run's last known state, replaced as a whole
         space                       takes up what `run.json` may need at the end, on a full disk too
@@ -28,6 +29,7 @@ Files have mode 0600 and directories 0700: code and logs may hold secrets.
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +44,7 @@ __all__ = [
     "demo_log",
     "expanded",
     "ignore_file",
+    "index_file",
     "inside",
     "lock_file",
     "mark_file",
@@ -80,6 +83,11 @@ def lock_file(root: Path) -> Path:
     return runs_folder(root) / ".lock"
 
 
+def index_file(folder: Path, part: int) -> Path:
+    """Return a file of the index of the runs in a folder."""
+    return folder / "index" / f"{part}.json"
+
+
 def mark_file(path: Path) -> Path:
     """Return the file that keeps the hash of what mwmagic wrote to the user's file `path`."""
     return path.parent / FOLDER / "written" / path.name
@@ -98,12 +106,14 @@ def inside(path: str) -> str:
 def numbered(root: Path) -> list[tuple[int, Path]]:
     """Return the run directories below `root` with their numbers, oldest first."""
     folder = runs_folder(root)
-    found = (
-        (_RUN.fullmatch(path.name), path)
-        for path in (folder.iterdir() if folder.is_dir() else ())
-        if path.is_dir()
-    )
-    return sorted((int(match[1]), path) for match, path in found if match)
+    try:
+        with os.scandir(folder) as entries:
+            matches = [
+                (_RUN.fullmatch(entry.name), entry.name) for entry in entries if entry.is_dir()
+            ]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return sorted((int(match[1]), folder / name) for match, name in matches if match)
 
 
 @dataclass(frozen=True)
@@ -157,6 +167,13 @@ class RunPaths:
         slug = re.sub(r"[^A-Za-z0-9_.-]+", "-", name)[:SLUG_CHARACTERS].strip("-.") or "run"
         number = max((number for number, _ in numbered(root)), default=0) + 1
         return number, cls(runs_folder(root) / f"{number:04d}-{slug}")
+
+    def stamp(self) -> int:
+        """Return what changes when a file of the record is added, replaced or removed."""
+        try:
+            return self.root.stat().st_mtime_ns
+        except OSError:
+            return 0
 
     @property
     def name(self) -> str:

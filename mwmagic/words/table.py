@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, overload
 
 from mwmagic.errors import BadArguments
 from mwmagic.experiments.filters import Filter, check_names
-from mwmagic.experiments.runs import Facts, best_first, differing, facts_of, usual_metrics
+from mwmagic.experiments.index import indexed
+from mwmagic.experiments.runs import Facts, best_first, differing, usual_metrics
 from mwmagic.experiments.spark import bars
 from mwmagic.model.findings import Cause
 from mwmagic.model.values import counted
@@ -99,14 +100,17 @@ class RunTable(Sequence["Record"]):
     ) -> None:
         if sort and best:
             raise BadArguments("--sort and --best both set the order: leave one out")
-        known = {record.number: record for record in records[-(last or 0) :]}
-        facts = [facts_of(record) for record in known.values()]
-        values = {one.number: one.values() for one in facts}
+        known = records[-(last or 0) :]
+        facts = indexed(known)
+        records_of = dict(zip(map(id, facts), known, strict=True))
+        values = (
+            {id(one): one.values() for one in facts} if where or sort or best or metrics else {}
+        )
         names = {name for one in values.values() for name in one}
         if where:
             check = Filter(where)
             check.check_names(names) if facts else None
-            facts = [one for one in facts if check(values[one.number])]
+            facts = [one for one in facts if check(values[id(one)])]
         if known:
             check_names(filter(None, (*metrics, best, sort)), names)
         if best:
@@ -119,7 +123,7 @@ class RunTable(Sequence["Record"]):
         self.metrics = list(metrics) or list(
             dict.fromkeys([*([best] if best else []), *usual_metrics(facts)])
         )
-        self._records = [known[one.number] for one in facts]
+        self._records = [records_of[id(one)] for one in facts]
         self.ordered = bool(sort or best or reverse)
         self._filtered = bool(where) and bool(known)
 
@@ -136,22 +140,34 @@ class RunTable(Sequence["Record"]):
     @property
     def columns(self) -> list[Column]:
         """The columns: first those that are shown, then those that can be chosen besides."""
-        other, same = self._parameters()
-        metrics = dict.fromkeys([*self.metrics, *(name for one in self.facts for name in one.best)])
+        same = self._parameters()[1]
+        metrics = dict.fromkeys(name for one in self.facts for name in one.best)
+        hidden = [
+            *(
+                _reached(self.facts, name, shown=False)
+                for name in metrics
+                if name not in self.metrics
+            ),
+            *(_parameter(self.facts, name, name, shown=False) for name in same),
+        ]
+        return sorted([*self._columns(), *hidden], key=lambda one: not one.shown)
+
+    def _columns(self) -> list[Column]:
+        """Return the columns that are shown, and those that would be empty."""
+        other, _ = self._parameters()
+        drawn = len(self.facts) <= CURVE_ROWS
         causes = [_cause(one) for one in self.facts]
         tags = [", ".join(one.tags) for one in self.facts]
         notes = [_bounded(" ".join(one.note.split()), CAUSE_CHARACTERS) for one in self.facts]
-        found = [
+        return [
             *_own(self.facts),
             *(_parameter(self.facts, name, _short(name, other)) for name in other),
-            *(_reached(self.facts, name, shown=name in self.metrics) for name in metrics),
-            *(_course(self.facts, name) for name in self.metrics[:1]),
+            *(_reached(self.facts, name, shown=True) for name in self.metrics),
+            *(_course(self.facts, name) for name in self.metrics[:1] if drawn),
             Column("cause", causes, causes, shown=any(causes)),
             Column("tags", tags, tags, shown=any(tags)),
             Column("note", notes, notes, shown=any(notes)),
-            *(_parameter(self.facts, name, name, shown=False) for name in same),
         ]
-        return sorted(found, key=lambda one: not one.shown)
 
     @property
     def alike(self) -> str:
@@ -171,8 +187,12 @@ class RunTable(Sequence["Record"]):
     def __repr__(self) -> str:
         if not self.facts:
             return self.nothing()
-        shown = [[one.name, *one.texts] for one in self.columns if one.shown]
-        padded = [[f"{text:<{max(map(len, texts))}}" for text in texts] for texts in shown]
+        shown = [[one.name, *one.texts] for one in self._columns() if one.shown]
+        widths = [max(map(len, texts)) for texts in shown]
+        padded = [
+            [text.ljust(width) for text in texts]
+            for texts, width in zip(shown, widths, strict=True)
+        ]
         lines = ["  ".join(row).rstrip() for row in zip(*padded, strict=True)]
         return "\n".join(filter(None, [*lines, self.alike]))
 
@@ -199,12 +219,12 @@ class RunTable(Sequence["Record"]):
 
 def _ordered(facts: list[Facts], keys: dict[int, Any]) -> list[Facts]:
     """Sort runs by a fact; those that lack it come last."""
-    having = [one for one in facts if keys[one.number] is not None]
+    having = [one for one in facts if keys[id(one)] is not None]
     try:
-        having.sort(key=lambda one: keys[one.number])
+        having.sort(key=lambda one: keys[id(one)])
     except TypeError:  # numbers and texts
-        having.sort(key=lambda one: str(keys[one.number]))
-    return having + [one for one in facts if keys[one.number] is None]
+        having.sort(key=lambda one: str(keys[id(one)]))
+    return having + [one for one in facts if keys[id(one)] is None]
 
 
 def _own(facts: Sequence[Facts]) -> list[Column]:
@@ -276,6 +296,9 @@ def _short(name: str, among: Sequence[str]) -> str:
     last = name.rpartition(".")[2]
     return name if sum(one.rpartition(".")[2] == last for one in among) > 1 else last
 
+
+CURVE_ROWS = 1000
+"""The most rows of a table that draws the first metric's curve in each."""
 
 PARAMETER_CHARACTERS = 40
 """How much of a parameter's value a table shows."""
