@@ -150,9 +150,9 @@ class RunTable(Sequence["Record"]):
             ),
             *(_parameter(self.facts, name, name, shown=False) for name in same),
         ]
-        return sorted([*self._columns(), *hidden], key=lambda one: not one.shown)
+        return sorted([*self._visible(), *hidden], key=lambda one: not one.shown)
 
-    def _columns(self) -> list[Column]:
+    def _visible(self) -> list[Column]:
         """Return the columns that are shown, and those that would be empty."""
         other, _ = self._parameters()
         drawn = len(self.facts) <= CURVE_ROWS
@@ -187,7 +187,7 @@ class RunTable(Sequence["Record"]):
     def __repr__(self) -> str:
         if not self.facts:
             return self.nothing()
-        shown = [[one.name, *one.texts] for one in self._columns() if one.shown]
+        shown = [[one.name, *one.texts] for one in self._visible() if one.shown]
         widths = [max(map(len, texts)) for texts in shown]
         padded = [
             [text.ljust(width) for text in texts]
