@@ -11,7 +11,18 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from accidents import LOST, agent, had, kill, link, owned, way_back, way_there, worker
+from accidents import (
+    LEASE_SECONDS,
+    LOST,
+    agent,
+    had,
+    kill,
+    link,
+    owned,
+    way_back,
+    way_there,
+    worker,
+)
 from fakes.conformance import CHECKS, Subject
 from processes import children, command, eventually, labelled, variables
 from pythons import apart, elsewhere, program
@@ -30,8 +41,6 @@ from mwmagic.model.options import ClusterOptions
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("rays", "nothing_survives", "idle")]
 
-LEASE_SECONDS = 1.0
-
 TENSORFLOW = Path(__file__).parents[2] / ".venv"
 """An environment with TensorFlow and without Ray: only the bridge needs that."""
 
@@ -45,7 +54,7 @@ def idle(rays):
     yield
     eventually(lambda: not rays.groups(), rays.groups)
     eventually(lambda: not rays.left(), rays.left)
-    eventually(rays.idle, rays.groups)
+    eventually(rays.ready, rays.groups)
 
 
 def declared(rays, **options):
@@ -312,8 +321,6 @@ def test_a_run_goes_on_after_an_accident(rays, cluster, accident, symptoms):
     options = {"address": rays.address, "python": PYTHON, "nodes": 2}
     one = cluster(2, engine="ray", restarts=1, lease=LEASE_SECONDS, **options)
     told = had(one, rays.network.hosts, accident)
-    if accident is daemon:
-        rays.start_on(host_of(rays, told.hosts["struck"]))
     assert told.finding.symptom in symptoms
     stays = accident in (worker, bridge)
     assert stays or told.hosts["struck"] not in told.hosts["after"].values()

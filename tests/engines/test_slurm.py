@@ -15,7 +15,19 @@ from contextlib import ExitStack, asynccontextmanager, closing, contextmanager
 from pathlib import Path
 
 import pytest
-from accidents import LOST, agent, clients, had, kill, link, owned, way_back, way_there, worker
+from accidents import (
+    LEASE_SECONDS,
+    LOST,
+    agent,
+    clients,
+    had,
+    kill,
+    link,
+    owned,
+    way_back,
+    way_there,
+    worker,
+)
 from fakes.conformance import CHECKS, Subject
 from processes import children, eventually, running
 from pythons import apart, elsewhere, program
@@ -24,7 +36,7 @@ from training import assert_it_is_found_elsewhere_on_one, trained
 
 from mwmagic import Cluster, clusters
 from mwmagic.engines import engine_for
-from mwmagic.engines.channel import Channel
+from mwmagic.engines.channel import OVERDUE_SECONDS, Channel
 from mwmagic.engines.engine import CODE
 from mwmagic.errors import ClusterError, WorkerFailed
 from mwmagic.model.cluster import make_tasks
@@ -33,8 +45,6 @@ from mwmagic.model.machine import Machine
 from mwmagic.model.options import ClusterOptions
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("slurm", "nothing_survives", "idle")]
-
-LEASE_SECONDS = 1.0
 
 HOLDER = """
 import asyncio, sys
@@ -519,7 +529,8 @@ def test_a_run_goes_on_after_an_accident(slurm, cluster, accident, symptoms):
     one = cluster(2, engine="slurm", nodes=2, restarts=1, lease=LEASE_SECONDS)
     told = had(one, slurm.network.hosts, accident)
     assert told.finding.symptom in symptoms
-    assert accident is not link or told.finding.detail == "no answer for 1.5 s"
+    silent = f"no answer for {LEASE_SECONDS + OVERDUE_SECONDS:g} s"
+    assert accident is not link or told.finding.detail == silent
     assert (told.hosts["struck"] in told.hosts["after"].values()) == (accident is worker)
 
 
@@ -643,7 +654,7 @@ def hurried(slurm, job, condition):
 
     def hurry():
         nonlocal asked
-        # Slurm's scheduler begins anew after each change of a job: it needs time between two.
+        # Slurm's scheduler begins again after each change of a job: it needs time between two.
         if time.monotonic() - asked > 3.0 and slurm.reason(job) == "BeginTime":
             slurm.ask("scontrol", "update", f"jobid={job}", "StartTime=now")
             asked = time.monotonic()

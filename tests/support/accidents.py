@@ -20,6 +20,9 @@ from mwmagic.record import runs
 
 MARK = "MWMAGIC_TEST_ACCIDENT"
 
+LEASE_SECONDS = 5.0
+"""The lease of hosts that have accidents: a busy machine lets an agent wait for a second."""
+
 LOST = (Symptom.HOST_LOST, Symptom.AGENT_LOST)
 """What is told of a lost host; an agent that hears nothing may still tell so."""
 

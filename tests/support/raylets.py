@@ -44,6 +44,7 @@ class Rays:
     def __init__(self, folder, network):
         self.folder = folder
         self.network = network
+        self.nodes = {}
         self.port = 6400 + NUMBER
         self.address = f"{GATEWAY}:{self.port}"
 
@@ -54,11 +55,11 @@ class Rays:
         for host in self.network.hosts:
             self.start_on(host)
         ray.init(self.address, log_to_driver=False, logging_level="error")
-        eventually(self.idle, self.logs)
+        eventually(self.ready, self.logs)
 
     def start_on(self, host):
         words = [f"--address={self.address}", f"--num-cpus={CPUS}", f"--num-gpus={GPUS}"]
-        self.start(host.name, host.address, *words, on=host)
+        self.nodes[host] = self.start(host.name, host.address, *words, on=host)
 
     def start(self, name, address, *words, on=None):
         store = f"--object-store-memory={MEMORY_BYTES}"
@@ -66,7 +67,7 @@ class Rays:
         command = [*RAY, *node, "--disable-usage-stats"]
         env = {key: value for key, value in os.environ.items() if key != LABEL}
         env |= {"RAY_memory_monitor_refresh_ms": "0"}
-        with (self.folder / f"{name}.out").open("wb") as out:
+        with (self.folder / f"{name}.out").open("ab") as out:
             whole = on.command(*command, hidden=[self.folder / "ray"]) if on else command
             return self.network.start(whole, stdout=out, stderr=out, env=env)
 
@@ -87,6 +88,16 @@ class Rays:
         """Return the placement groups that are asked for or granted."""
         table = placement_group_table()
         return [one for one in table.values() if one["state"] != "REMOVED"]
+
+    def ready(self):
+        """Whether all nodes are there and idle; one that gave up is started again.
+
+        Ray gives a node 30 s to come up, in which a busy machine may not have started all of it.
+        """
+        for host, process in list(self.nodes.items()):
+            if process.poll() is not None:
+                self.start_on(host)
+        return self.idle()
 
     def idle(self):
         """Whether all nodes have all that they declared."""
