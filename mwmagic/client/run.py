@@ -205,7 +205,7 @@ class Run:
         timeout : float, optional
             Seconds to wait at most.
         progress : callable, optional
-            Called with each new status while waiting.
+            Called with each new status while waiting, and with that of the end.
 
         Returns
         -------
@@ -236,6 +236,8 @@ class Run:
         finally:
             if progress is not None:
                 stop()
+        if progress is not None and ended:
+            progress(self.status())  # listeners are called after those that wait are woken
         if not ended:
             raise WaitTimeout(
                 f"run {self.number} is still going after {timeout:g} s ({self.words}); "

@@ -78,9 +78,11 @@ def last_figures(paths: RunPaths) -> list[Figure]:
             continue
         if figure.key not in found and len(found) == FIGURES_SHOWN_LIMIT:
             break
-        task, tasks = f"{name[1]}:{name[2]}", found.setdefault(figure.key, figure).tasks
-        if task not in tasks:
-            tasks.append(task)
+        # It stands where it was first shown: which task is ahead depends on the machines.
+        found[figure.key] = figure = found.pop(figure.key, figure)
+        task = f"{name[1]}:{name[2]}"
+        if task not in figure.tasks:
+            figure.tasks.append(task)
     return [*reversed(found.values())]
 
 

@@ -210,6 +210,16 @@ def test_the_last_figures_are_shown_once_each(view, tmp_path):
     assert feed.saved["figures"] == {}, "the notebook keeps them as HTML"
 
 
+def test_a_figure_of_several_tasks_stands_where_it_was_first_shown(view, tmp_path):
+    folder = tmp_path / "attempt-1"
+    png(folder, "worker-1.figure-1.png", "same")
+    png(folder, "worker-1.figure-2.png", "one")
+    png(folder, "worker-0.figure-1.png", "same")
+    png(folder, "worker-0.figure-2.png", "other")
+    names = ["[0-1] · figure 1", "worker:1 · figure 2", "worker:0 · figure 2"]
+    assert [*exhibited(Feed(view))] == names
+
+
 def test_only_a_new_figure_is_sent(view, tmp_path):
     png(tmp_path / "attempt-1", "worker-0.figure-1.png", "first")
     feed = Feed(view)
