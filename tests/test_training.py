@@ -59,7 +59,7 @@ def launch(cluster, code, **options):
 def test_the_first_task_waits_for_the_second_and_then_they_train(warm_pair):
     run = launch(warm_pair, TRAIN.replace("WHO", "'the first cell'"), task=0)
     assert run.words == "waiting for worker:1, not launched"
-    warm_pair._connection.wait(lambda _: run.status().tasks["worker:0"].waits, 60)
+    warm_pair._connection.wait(lambda _: run.status().tasks["worker:0"].waits, 120)
     waits = run.status().tasks["worker:0"].waits
     assert waits == ("worker:1",), (run.status(), run.logs(0))
     assert run.words == "waiting for worker:1, not launched"
@@ -110,7 +110,7 @@ def test_a_python_that_a_worker_starts_or_becomes_trains_as_the_worker(warm_pair
 def test_a_training_run_stops_though_tensorflow_swallows_sigterm(warm_pair):
     ports = json.loads(warm_pair.tf_config(0))["cluster"]["worker"]
     run = launch(warm_pair, FOREVER.replace("WHO", "1"))
-    warm_pair._connection.wait(lambda _: run.words == "training", 60)
+    warm_pair._connection.wait(lambda _: run.words == "training", 120)
     run.stop()
     assert [task.signal for task in run.status().tasks.values()] == [9, 9]
     with pytest.raises(RunStopped):

@@ -187,7 +187,7 @@ def test_a_program_without_the_framework_is_not_said_to_train_alone(gang, launch
 @pytest.mark.parametrize("case", STUCK, ids=str)
 def test_what_a_stalled_gang_waits_for_is_reported(gang, launch, case):
     run = launch(gang, case.script)
-    gang._connection.wait(lambda _: run.over or run.status().stall, 60)
+    gang._connection.wait(lambda _: run.over or run.status().stall, 120)
     assert not run.over, run.cause
     why = run.status().stall.why
     assert why is not None, run.status().stall

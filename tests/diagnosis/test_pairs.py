@@ -8,7 +8,7 @@ import signal
 import time
 from contextlib import suppress
 from functools import partial
-from itertools import product
+from itertools import cycle, islice, product
 
 import pytest
 from processes import alive, eventually
@@ -88,9 +88,9 @@ def known(run, first):
 def test_the_first_of_two_is_blamed_every_time(tmp_path, cluster):
     (tmp_path / "main.py").write_text(FRAGILE)
     gang = cluster(2, grace=0.1)
-    kinds = list(product(GAPS, (0, 1), product(WAYS, WAYS)))
-    causes, expected, late = [], [], []
-    for gap, first, ways in random.Random(1).sample(kinds, PAIRS):
+    kinds = random.Random(1).sample([*product(GAPS, (0, 1), product(WAYS, WAYS))], PAIRS)
+    causes, expected = [], []
+    for gap, first, ways in islice(cycle(kinds), 5 * PAIRS):
         for path in tmp_path.glob("worker:*"):
             path.unlink()
         run = gang.run("main.py")
@@ -99,9 +99,10 @@ def test_the_first_of_two_is_blamed_every_time(tmp_path, cluster):
         with pytest.raises(WorkerFailed):
             run.wait(120)
         if known(run, first) > struck:
-            late.append((gap, first, ways))
             continue
         causes.append((gap, first, ways, headline(run.cause)))
         expected.append((gap, first, ways, f"worker:{first} {ENDS[ways[0]]}"))
+        if len(causes) == PAIRS:
+            break
     assert causes == expected
-    assert len(late) <= PAIRS // 10, late
+    assert len(causes) == PAIRS

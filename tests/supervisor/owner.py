@@ -12,7 +12,7 @@ from processes import eventually
 CLIENT = """
 import json, os, signal, sys, time
 from mwmagic import Cluster
-cluster = Cluster(2, warm=False, detach="--detach" in sys.argv)
+cluster = Cluster(2, warm=False, grace=60, detach="--detach" in sys.argv)
 run = cluster.run("main.py")
 print(json.dumps([os.getpid(), cluster._process.pid]), flush=True)
 exec(sys.stdin.readline())

@@ -115,12 +115,12 @@ def test_what_an_owner_forks_ends_nothing(own):
 
 @pytest.mark.slow
 def test_a_supervisor_that_is_asked_to_end_lets_the_workers_save(cluster):
-    one = cluster()
+    one = cluster(grace=60)
     one.run("main.py", source=SAVE)
     eventually(lambda: len(list(Path().glob("up-*"))) == 2)
     os.kill(one._process.pid, signal.SIGTERM)
     with pytest.raises(SupervisorLost):
-        one._connection.wait(lambda _: False, 30)
+        one._connection.wait(lambda _: False, 120)
     assert len(list(Path().glob("saved-*"))) == 2
 
 
@@ -128,7 +128,7 @@ def test_a_supervisor_that_is_asked_to_end_lets_the_workers_save(cluster):
 @pytest.mark.parametrize("whole", [False, True], ids=["agent", "group"])
 def test_an_agent_that_is_asked_to_end_lets_the_workers_save(cluster, whole):
     """Slurm and systemd send SIGTERM to every process of a job, the agent among them."""
-    one = cluster(warm=False)
+    one = cluster(warm=False, grace=60)
     run = one.run("main.py", source=SAVE)
     eventually(lambda: len(list(Path().glob("up-*"))) == 2)
     supervisor = one._process.pid
@@ -149,7 +149,7 @@ def test_a_supervisor_that_is_asked_to_end_twice_does_not_wait(cluster):
     eventually(lambda: run.state == "ending")
     os.kill(one._process.pid, signal.SIGTERM)
     with pytest.raises(SupervisorLost):
-        one._connection.wait(lambda _: False, 30)
+        one._connection.wait(lambda _: False, 120)
     assert run.state == "stopped"
 
 
@@ -160,7 +160,7 @@ def test_everything_ends_when_the_supervisor_is_asked_to(cluster, number):
     run = one.run("main.py", source=SLEEP)
     os.kill(one._process.pid, number)
     with pytest.raises(SupervisorLost):
-        one._connection.wait(lambda _: False, 30)
+        one._connection.wait(lambda _: False, 120)
     assert run.state == "stopped"
     assert run.record.state == "stopped"
 
@@ -305,7 +305,7 @@ def test_a_cluster_that_is_ending_begins_nothing_and_is_waited_for(cluster):
         assert not found.done()
         Path("saved").touch()
         with pytest.raises(NoCluster):
-            found.result(60)
+            found.result(120)
     assert run.state == "stopped"
 
 

@@ -87,7 +87,7 @@ def test_a_timeout_of_zero_is_never():
 
 
 def stalled(run):
-    run._connection.wait(lambda _: run.over or run.status().stall, 60)
+    run._connection.wait(lambda _: run.over or run.status().stall, 120)
     assert not run.over, run.cause
     return run.status().stall
 
@@ -95,11 +95,12 @@ def stalled(run):
 @pytest.mark.slow
 def test_a_stalled_run_says_where_each_task_is(tmp_path):
     (tmp_path / "main.py").write_text(STUCK)
+    at = tuple(Position(f"worker:{i}", Whereabouts.IN_USER_CODE, AT) for i in (0, 1))
     with Cluster(2, warm=False, stall_timeout=1.5, directory=tmp_path) as cluster:
         run = cluster.run("main.py", cwd=tmp_path)
-        stall = stalled(run)
-        at = [Position(f"worker:{i}", Whereabouts.IN_USER_CODE, AT) for i in (0, 1)]
-        assert stall.positions == tuple(at)
+        # On a busy machine the start may stall as well.
+        found = lambda: (stall := run.status().stall) and stall.positions == at and stall  # noqa: E731
+        stall = eventually(found, run.status)
         assert stall.guilty == "worker:0"
         stacks = run.stacks()
         assert run.words == f"stalled: {stacks.lines[0]}"
@@ -177,7 +178,7 @@ def test_a_stall_that_resolves_is_over(tmp_path):
 @pytest.mark.slow
 def test_a_stall_can_be_made_a_failure(tmp_path):
     (tmp_path / "main.py").write_text(STUCK)
-    options = {"warm": False, "stall_timeout": 1.5, "on_stall": "restart", "directory": tmp_path}
+    options = {"warm": False, "stall_timeout": 5.0, "on_stall": "restart", "directory": tmp_path}
     with Cluster(2, restarts=1, **options) as cluster:
         assert cluster.run("main.py", cwd=tmp_path).wait(120).status().attempt == 2
     with Cluster(2, restarts=0, **options) as cluster:
@@ -191,9 +192,10 @@ def test_a_stall_can_be_made_a_failure(tmp_path):
 @pytest.mark.tensorflow
 def test_the_task_outside_the_collective_is_told_from_those_inside(tmp_path):
     (tmp_path / "main.py").write_text(TENSORFLOW)
-    with Cluster(2, stall_timeout=5.0, directory=tmp_path) as cluster:
-        positions = stalled(cluster.run("main.py", cwd=tmp_path)).positions
-    assert positions == (
+    at = (
         Position("worker:1", Whereabouts.IN_USER_CODE, "main.py:13 in load_more"),
         Position("worker:0", Whereabouts.IN_FRAMEWORK, "main.py:16 in <module>"),
     )
+    with Cluster(2, stall_timeout=5.0, directory=tmp_path) as cluster:
+        run = cluster.run("main.py", cwd=tmp_path)
+        eventually(lambda: (stall := run.status().stall) and stall.positions == at, run.status)
