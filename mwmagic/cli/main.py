@@ -24,6 +24,7 @@ _COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "ps": ("List the running clusters.", clusters.add_ps),
     "logs": ("Show what the tasks of a recorded run printed.", run.add_logs),
     "runs": ("List the recorded runs, and how they differ.", clusters.add_runs),
+    "compare": ("Show two recorded runs or more side by side.", clusters.add_compare),
     "stop": ("End clusters and everything they run.", clusters.add_stop),
 }
 

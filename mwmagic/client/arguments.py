@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from mwmagic.errors import ClusterError
+from mwmagic.errors import BadArguments, ClusterError, NoRun
 from mwmagic.frameworks import FRAMEWORKS
 from mwmagic.model.cluster import Task
 from mwmagic.model.option import meant, read_count, read_list, read_setting
@@ -15,15 +15,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from mwmagic.model.option import Option
+    from mwmagic.record import Record
 
 __all__ = [
     "ConciseParser",
     "add_cluster_options",
+    "add_compare_options",
     "add_env",
     "add_option",
     "add_params",
     "add_table_options",
     "choices",
+    "compared",
     "read_tasks",
     "reader",
     "table_options",
@@ -119,6 +122,43 @@ def table_options(namespace: argparse.Namespace) -> dict[str, Any]:
     """Return what `add_table_options` has read."""
     names = ("where", "sort", "reverse", "best", "last", "metrics")
     return {name: getattr(namespace, name) for name in names}
+
+
+def add_compare_options(parser: argparse.ArgumentParser) -> None:
+    """Add what chooses the runs of a comparison, and what is compared."""
+    add = parser.add_argument
+    what = "The numbers of two runs or more (default: the last two)."
+    add("runs", nargs="*", type=reader(read_count), metavar="RUN", help=what)
+    add("--where", metavar="FILTER", help="Runs of which this is true, as 'units>=64'.")
+    add("--last", type=reader(_read_some), metavar="N", help="Only the latest runs.")
+    what = "The metrics to compare, separated by commas: the first one says which run is best."
+    add("--metric", dest="metrics", type=read_list, default=(), metavar="NAME", help=what)
+
+
+def compared(records: Sequence[Record], namespace: argparse.Namespace) -> list[Record]:
+    """Return the runs that `add_compare_options` has read, in the order that was given.
+
+    Raises
+    ------
+    BadArguments
+        Both numbers and other options choose, a number is given twice, or a filter is wrong.
+    NoRun
+        There is no run of a number.
+    """
+    from mwmagic.words.table import RunTable
+
+    numbers, known = namespace.runs, {record.number: record for record in records}
+    if not numbers:
+        last = namespace.last or (None if namespace.where else 2)
+        return list(RunTable(records, where=namespace.where, last=last))
+    if namespace.where or namespace.last:
+        raise BadArguments("give the numbers of runs, or choose with --where and --last, not both")
+    for number in numbers:
+        if number not in known:
+            raise NoRun(f"there is no run {number}; `%mw_runs` lists the recorded runs")
+        if numbers.count(number) > 1:
+            raise BadArguments(f"run {number} is given twice; leave one out")
+    return [known[number] for number in numbers]
 
 
 def _read_some(text: str) -> int:

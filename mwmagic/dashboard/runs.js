@@ -72,7 +72,54 @@ function newTable({ columns, tones, notes }) {
   return [h(".tools", {}, find, told, h("span.gap"), more), pane, ...lines];
 }
 
-const VIEWS = { table: newTable };
+// Runs side by side: charts with a line for each, and tables in which differences come first.
+function newComparison({ title, runs, tables, alike, code, metrics, axes, curves }) {
+  const hidden = new Set(), run = { task: -1, header: { over: true } };
+  run.axis = () => by.value;
+  run.name = (indices) => indices.map((i) => runs[i]).join(", ");
+  const by = h("select", { ariaLabel: "What the charts count", onchange: redraw }, ...axes.map((axis) => new Option(axis)));
+  const shown = metrics.length ? metrics : [...new Set(curves.map(([, metric]) => metric))];
+  const charts = shown.slice(0, 2).map((metric, i) => newChart(run, metric, ["first", "second"][i]));
+  const keys = runs.map((name, i) => {
+    const one = button("", () => toggle(i), `Show or hide ${name}`);
+    one.append(swatch(i), ` ${name}`);
+    one.classList.add("mw-key");
+    one.ariaPressed = true;
+    return one;
+  });
+
+  function toggle(i) {
+    if (!hidden.delete(i)) hidden.add(i);
+    keys[i].ariaPressed = !hidden.has(i);
+    redraw();
+  }
+
+  // A point is [step, epoch, seconds, value] and, if workers differ, their lowest and highest.
+  function redraw() {
+    const at = { step: 0, epoch: 1, seconds: 2 }[by.value];
+    run.series = curves.filter(([index]) => !hidden.has(index)).map(([index, metric, points]) => ({
+      index, metric, attempt: 1, points: points.map((point) => [point[at], ...point.slice(3)]),
+    }));
+    for (const chart of charts) chart.draw();
+  }
+
+  const row = (kind) => (texts) => h("tr", {}, ...texts.map((text, i) => h(i ? kind : "th", { scope: i ? "col" : "row" }, text)));
+  const sections = tables.map(([name, rows]) => h("tbody", {},
+    h("tr", {}, h("th.section", { colSpan: runs.length + 1, scope: "colgroup" }, name)), ...rows.map(row("td"))));
+  const table = h("table", {}, h("thead", {}, row("th")(["", ...runs])), ...sections);
+  const drawn = curves.length ? [h(".tools", {}, ...keys, h("span.gap"), h("label.dim", {}, "by", by)), h(".charts", {}, ...charts.map(({ el }) => el))] : [];
+  const changed = code.map((line) => h("span.code", { className: { "-": "mw-less", "+": "mw-more" }[line[0]] ?? "" }, `${line}\n`));
+  new ResizeObserver(redraw).observe(drawn.at(-1) ?? table);
+  return [
+    h(".words", {}, h("strong", {}, title)),
+    ...drawn,
+    h(".runs", { tabIndex: 0, role: "region", ariaLabel: "Parameters and results" }, table),
+    ...(alike ? [h(".words.dim", {}, `the same in all: ${alike}`)] : []),
+    ...(code.length ? [h("pre.diff", { tabIndex: 0, ariaLabel: "How the code differs" }, ...changed)] : []),
+  ];
+}
+
+const VIEWS = { table: newTable, comparison: newComparison };
 
 for (const el of document.querySelectorAll(".mwmagic-view:not(.mwmagic-done)")) {
   const [plain, facts] = el.children, kind = facts.className.replace("mwmagic-", "");

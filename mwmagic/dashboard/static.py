@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from .figures import Figure
     from .rows import HostGroup
 
-__all__ = ["Picture", "page", "text"]
+__all__ = ["Picture", "image", "page", "text"]
 
 TONES = {"good": "#2e7d32", "bad": "#d32f2f", "run": "#1a73e8", "wait": "#e65100"}
 """The colours of the marks beside states.
@@ -145,10 +145,18 @@ def _picture(run: RunStatus, points: Sequence[Point]) -> str:
         f"{name}: {first:.4g} at the start, {last:.4g} at the end"
         for name, first, last in picture.values
     ]
+    return image(picture, "; ".join(lines), lines[0])
+
+
+def image(picture: Picture, words: str, below: str = "") -> str:
+    """Return a picture as HTML, with words for those who cannot see it, and a line below it."""
     source = base64.b64encode(encodable(picture.svg).encode()).decode()
-    told = html.escape("; ".join(lines))
-    image = f'<img alt="{told}" src="data:image/svg+xml;base64,{source}" width="{picture.width}">'
-    return f'<div style="overflow-x:auto">{image}<br>{html.escape(lines[0])}</div>'
+    drawn = (
+        f'<img alt="{html.escape(words)}" src="data:image/svg+xml;base64,{source}" '
+        f'width="{picture.width}">'
+    )
+    line = f"<br>{html.escape(below)}" if below else ""
+    return f'<div style="overflow-x:auto">{drawn}{line}</div>'
 
 
 WIDTH_PIXELS, HEIGHT_PIXELS = 410, 170
@@ -191,13 +199,23 @@ The image cannot know the page's theme: its contrast is 4 on white and on Jupyte
 """
 
 
+Spread = tuple[float, float, float]
+"""A place on the x axis, with the lowest and the highest value there."""
+
+
 class Picture:
     """A chart of each metric, with a legend."""
 
     def __init__(
-        self, points: Sequence[Point], tasks: Sequence[str], axis: str, *, brief: bool = False
+        self,
+        points: Sequence[Point],
+        tasks: Sequence[str],
+        axis: str,
+        *,
+        brief: bool = False,
+        bands: Mapping[tuple[str, str], Sequence[Spread]] | None = None,
     ) -> None:
-        self._tasks, self._axis = tasks, axis
+        self._tasks, self._axis, self._bands = tasks, axis, bands or {}
         self._named = tasks[:DISTINCT_CURVES] if brief else tasks
         found: dict[str, list[Point]] = {}
         for point in points:
@@ -246,20 +264,25 @@ class Picture:
 
     def _placed(self, index: int, name: str) -> str:
         x, y = index % 2 * WIDTH_PIXELS, index // 2 * HEIGHT_PIXELS
-        chart = _Chart(self._points[name], zeroed=name == SPEED)
+        spans = {task: self._bands.get((task, name), ()) for task in self._tasks}
+        edges = [edge for all_ in spans.values() for _, *both in all_ for edge in both]
+        chart = _Chart(self._points[name], edges, zeroed=name == SPEED)
+        bands = "".join(chart.band(i, spans[task]) for i, task in enumerate(self._tasks))
         lines = chart.curves(self._tasks, self._most)
         epochs = chart.epochs(self._epochs) if self._axis != "epoch" else ""
-        parts = f"{chart.numbers()}{epochs}{lines}{_titles(name, self._axis)}"
+        parts = f"{chart.numbers()}{epochs}{bands}{lines}{_titles(name, self._axis)}"
         return f'<g transform="translate({x},{y})">{parts}</g>'
 
 
 class _Chart:
     """One metric's curves and their scales."""
 
-    def __init__(self, points: Sequence[Point], *, zeroed: bool) -> None:
+    def __init__(
+        self, points: Sequence[Point], edges: Sequence[float] = (), *, zeroed: bool
+    ) -> None:
         self._points = points
         xs = [p.x for p in points]
-        ys = [p.y for p in points if p.y is not None]
+        ys = [*(p.y for p in points if p.y is not None), *edges]
         self._x0, self._x1 = min(xs), max(xs)
         if self._x0 == self._x1:
             self._x0, self._x1 = self._x0 - 1, self._x1 + 1
@@ -304,6 +327,15 @@ class _Chart:
                 drawn += _svg_text(start, TOP_PIXELS - 6, name, "start")
                 free = start + width + SPACE_PIXELS
         return drawn
+
+    def band(self, index: int, spans: Sequence[Spread]) -> str:
+        """Fill what is between the lowest and the highest of several values at each place."""
+        if not spans:
+            return ""
+        lower = [f"{self._x(x):.1f} {self._y(low):.1f}" for x, low, _ in spans]
+        upper = [f"{self._x(x):.1f} {self._y(high):.1f}" for x, _, high in reversed(spans)]
+        fill = COLOURS[index % len(COLOURS)]
+        return f'<path d="M{"L".join([*lower, *upper])}Z" fill="{fill}" fill-opacity="0.2"/>'
 
     def curves(self, tasks: Sequence[str], most: int) -> str:
         """Draw a line for each task and attempt; those of earlier attempts are faint."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import html
+from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -37,19 +38,23 @@ class NotebookTable(RunTable):
         if not self.facts:
             return html.escape(self.nothing())
         left = len(self.facts) - SHOWN_ROWS
+        if left <= 0:
+            return self.page([])
+        part = copy(self)
         # The latest, unless the reader has asked for another order.
-        rows = slice(0, SHOWN_ROWS) if self.ordered else slice(max(left, 0), None)
+        part.facts = self.facts[:SHOWN_ROWS] if self.ordered else self.facts[left:]
+        how = "--where, --last and --best choose, and `mwmagic runs` prints all"
+        return part.page([f"{counted(left, 'more run')}: {how}"])
+
+    def page(self, more: list[str]) -> str:
+        """Return the rows as HTML, with more lines below them."""
         columns, notes = self._columns()
-        if left > 0:
-            more = counted(left, "more run")
-            how = "--where, --last and --best choose, and `mwmagic runs` prints all"
-            notes.append(f"{more}: {how}")
         facts = {
-            "columns": [_told(one, rows) for one in columns],
-            "tones": [_tone(one.state) for one in self.facts[rows]],
-            "notes": notes,
+            "columns": [_told(one) for one in columns],
+            "tones": [_tone(one.state) for one in self.facts],
+            "notes": notes + more,
         }
-        return interactive(self._plain(columns, rows, notes), "table", sendable(facts))
+        return interactive(self._plain(columns, notes + more), "table", sendable(facts))
 
     def _columns(self) -> tuple[list[Column], list[str]]:
         """Return the columns; those of a program's name and its tasks only if they differ."""
@@ -65,27 +70,23 @@ class NotebookTable(RunTable):
         chosen.sort(key=lambda one: not one.shown)
         return chosen, [f"{SAME_IN_ALL}{', '.join(filter(None, [told, same]))}"]
 
-    def _plain(self, columns: Sequence[Column], rows: slice, notes: Sequence[str]) -> str:
+    def _plain(self, columns: Sequence[Column], notes: Sequence[str]) -> str:
         shown = [one for one in columns if one.shown]
         head = "".join(f'<th style="{LEFT}">{html.escape(one.name)}</th>' for one in shown)
         body = "".join(
-            f"<tr>{_row(shown, row, self.facts[row].state)}</tr>"
-            for row in range(*rows.indices(len(self.facts)))
+            f"<tr>{_row(shown, row, one.state)}</tr>" for row, one in enumerate(self.facts)
         )
         lines = "".join(f"<p>{html.escape(one)}</p>" for one in notes)
         table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
         return f'<div style="overflow-x:auto">{table}</div>{lines}'
 
 
-def _told(column: Column, rows: slice) -> dict[str, Any]:
+def _told(column: Column) -> dict[str, Any]:
     """Return a column as a page gets it."""
     told: dict[str, Any] = {"name": column.name, "shown": column.shown}
-    told |= {"texts": column.texts[rows], "keys": column.keys[rows]}
-    if column.curves is not None:
-        told["curves"] = column.curves[rows]
-    if column.best is not None and column.best in range(*rows.indices(len(column.texts))):
-        told["best"] = column.best - (rows.start or 0)
-    return told
+    told |= {"texts": column.texts, "keys": column.keys}
+    optional = {"curves": column.curves, "best": column.best}
+    return told | {name: value for name, value in optional.items() if value is not None}
 
 
 def _tone(state: str) -> str:

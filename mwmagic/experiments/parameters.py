@@ -23,7 +23,16 @@ from .program import MISSING, Parameter, Program, literal
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-__all__ = ["MISSING", "Parameter", "Settings", "listed", "parameters", "settings", "values"]
+__all__ = [
+    "MISSING",
+    "Parameter",
+    "Settings",
+    "listed",
+    "parameters",
+    "settings",
+    "values",
+    "without_values",
+]
 
 READ_CHARACTERS = 1 << 20
 """The longest source that is read; a longer one has no parameters."""
@@ -172,6 +181,18 @@ def values(
         if not one.refusal and value is not MISSING:
             known[one.name] = value
     return known
+
+
+def without_values(source: str) -> str:
+    """Return a source in which the values that can be set in it are all the same.
+
+    Programs that differ in parameters alone are then equal, line by line.
+    """
+    try:
+        known = parameters(source)
+    except SyntaxError:
+        return source
+    return _written(source, [(one, "0") for one in known if one.span and not one.refusal])
 
 
 def listed(known: Iterable[Parameter]) -> str:

@@ -58,12 +58,18 @@ class Key(NamedTuple):
 
 
 class Point(NamedTuple):
-    """A value, numbered in the order of arrival."""
+    """A value, numbered in the order of arrival.
+
+    `x` is its step, or its epoch if no steps are known. `wall` is when it was recorded, in seconds
+    since 1970, and `epoch` how many epochs were over, with their fraction, if that is known.
+    """
 
     number: int
     key: Key
     x: float
     y: float | None
+    wall: float = 0.0
+    epoch: float | None = None
 
 
 @dataclass
@@ -126,6 +132,23 @@ class _Course:
         return steps / seconds
 
 
+class _Place(NamedTuple):
+    """Where a value is on the axes of a chart."""
+
+    x: float
+    y: float | None
+    wall: float
+    epoch: float | None
+
+
+def _epochs(entry: Mapping[str, Any]) -> float | None:
+    """Return how many epochs are over at an entry, with their fraction."""
+    epoch, step, steps = (entry.get(name) for name in ("epoch", "step", "steps"))
+    if not epoch:
+        return None
+    return epoch - 1 + step / steps if step and steps and step <= steps else float(epoch)
+
+
 class Series:
     """The points of a run's charts, read from its record as it grows."""
 
@@ -137,7 +160,7 @@ class Series:
         self._next = 0
         self._seen: Counter[Key] = Counter()
         self._since: dict[Key, float] = {}
-        self._held: dict[Key, tuple[float, float | None]] = {}
+        self._held: dict[Key, _Place] = {}
         self._stride = 1
         self._courses: dict[tuple[str, int], _Course] = {}
         self._preference = Preference()
@@ -147,6 +170,11 @@ class Series:
     def next(self) -> int:
         """The number of the next point."""
         return self._next
+
+    @property
+    def stepped(self) -> bool:
+        """Whether x counts steps; else epochs."""
+        return any(course.last for course in self._courses.values())
 
     @property
     def points(self) -> list[Point]:
@@ -167,8 +195,8 @@ class Series:
                 file.seek(self._offset)
                 self._take(file.read(METRICS_READ_BYTES))
         if size <= self._offset:
-            for key, (x, y) in self._held.items():  # the newest so far
-                self._keep(key, x, y)
+            for key, place in self._held.items():  # the newest so far
+                self._keep(key, place)
             self._held.clear()
         return size > self._offset
 
@@ -206,7 +234,8 @@ class Series:
         x = course.move(entry)
         begun = course.begins(entry)
         if begun is not None:
-            self._keep(Key(task, attempt, None), begun, float(entry["epoch"]), sure=True)
+            mark = _Place(begun, float(entry["epoch"]), entry["wall"], entry["epoch"] - 1.0)
+            self._keep(Key(task, attempt, None), mark, sure=True)
         for metric, value in left["metrics"].items():
             key = Key(task, attempt, metric)
             if self._wanted(key, entry):
@@ -234,18 +263,19 @@ class Series:
         wall = float(entry["wall"])
         soon = 0 <= wall - self._since.get(key, -math.inf) < SPACING_SECONDS
         chosen = entry["source"] == REPORTED and entry["kind"] == "train"  # in each task the same
+        place = _Place(x, y, wall, _epochs(entry))
         if soon and not chosen and y is not None and not entry.get("final"):
-            self._held[key] = (x, y)
+            self._held[key] = place
             return
         self._held.pop(key, None)
         self._since[key] = wall
-        self._keep(key, x, y, sure=bool(entry.get("final")))
+        self._keep(key, place, sure=bool(entry.get("final")))
 
-    def _keep(self, key: Key, x: float, y: float | None, *, sure: bool = False) -> None:
+    def _keep(self, key: Key, place: _Place, *, sure: bool = False) -> None:
         self._seen[key] += 1
         if self._seen[key] % self._stride and not sure:
             return
-        self._points.append(Point(self._next, key, x, y))
+        self._points.append(Point(self._next, key, *place))
         self._next += 1
 
     def _thin(self) -> None:

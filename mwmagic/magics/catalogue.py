@@ -31,6 +31,7 @@ _HOMES = {
     "%mw_kill": "ending",
     "%mw_stacks": "status",
     "%mw_runs": "status",
+    "%mw_compare": "status",
     "%mw_fetch": "transfer",
     "%mw_export": "export",
 }

@@ -1,11 +1,18 @@
-"""The state and output of runs: ``%mw_status``, ``_show``, ``_logs``, ``_stacks``, ``_runs``."""
+"""The state and output of runs, and how they compare: ``%mw_status``, ``%mw_runs`` and others."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mwmagic.client.arguments import add_table_options, reader, table_options
+from mwmagic.client.arguments import (
+    add_compare_options,
+    add_table_options,
+    compared,
+    reader,
+    table_options,
+)
 from mwmagic.client.reading import add_log_options, pieces, recorded
+from mwmagic.dashboard.comparison import NotebookComparison
 from mwmagic.dashboard.static import page, text
 from mwmagic.dashboard.table import NotebookTable
 from mwmagic.errors import BadArguments
@@ -23,7 +30,7 @@ if TYPE_CHECKING:
 
     from .session import Session
 
-__all__ = ["mw_logs", "mw_runs", "mw_show", "mw_stacks", "mw_status"]
+__all__ = ["mw_compare", "mw_logs", "mw_runs", "mw_show", "mw_stacks", "mw_status"]
 
 
 @magic(Parser("%mw_status", "Show the run and each of its tasks."))
@@ -53,6 +60,16 @@ add_table_options(_RUNS)
 def mw_runs(session: Session, given: Namespace, _cell: str) -> NotebookTable:
     """List the runs."""
     return NotebookTable(runs(session.directory), **table_options(given))
+
+
+_COMPARE = Parser("%mw_compare", "Show two runs or more side by side: what differs, and curves.")
+add_compare_options(_COMPARE)
+
+
+@magic(_COMPARE)
+def mw_compare(session: Session, given: Namespace, _cell: str) -> NotebookComparison:
+    """Compare runs."""
+    return NotebookComparison(compared(runs(session.directory), given), given.metrics)
 
 
 _SHOW = Parser(

@@ -25,7 +25,7 @@ from .run import clock
 if TYPE_CHECKING:
     from mwmagic.record import Record
 
-__all__ = ["SAME_IN_ALL", "Column", "RunTable"]
+__all__ = ["SAME_IN_ALL", "Column", "RunTable", "short_name", "took_text", "value_text"]
 
 NO_RUNS = "no runs are recorded here"
 
@@ -161,7 +161,7 @@ class RunTable(Sequence["Record"]):
         notes = [_bounded(" ".join(one.note.split()), CAUSE_CHARACTERS) for one in self.facts]
         return [
             *_own(self.facts),
-            *(_parameter(self.facts, name, _short(name, other)) for name in other),
+            *(_parameter(self.facts, name, short_name(name, other)) for name in other),
             *(_reached(self.facts, name, shown=True) for name in self.metrics),
             *(_course(self.facts, name) for name in self.metrics[:1] if drawn),
             Column("cause", causes, causes, shown=any(causes)),
@@ -173,7 +173,7 @@ class RunTable(Sequence["Record"]):
     def alike(self) -> str:
         """The parameters that are the same in all rows, in one line; empty without any."""
         same = self._parameters()[1]
-        texts = ", ".join(f"{name}={_value(value)}" for name, value in same.items())
+        texts = ", ".join(f"{name}={value_text(value)}" for name, value in same.items())
         return f"{SAME_IN_ALL}{texts}" if texts else ""
 
     def _parameters(self) -> tuple[list[str], dict[str, Any]]:
@@ -233,7 +233,7 @@ def _own(facts: Sequence[Facts]) -> list[Column]:
         Column("run", [str(one.number) for one in facts], [one.number for one in facts]),
         Column("program", [one.name for one in facts], [one.name for one in facts]),
         Column("began", [_began(one) for one in facts], [one.started for one in facts]),
-        Column("took", [_took(one.seconds) for one in facts], [one.seconds for one in facts]),
+        Column("took", [took_text(one.seconds) for one in facts], [one.seconds for one in facts]),
         Column("state", [_state(one) for one in facts], [one.state for one in facts]),
         Column("tasks", [_tasks(one) for one in facts], [one.tasks for one in facts]),
     ]
@@ -241,7 +241,7 @@ def _own(facts: Sequence[Facts]) -> list[Column]:
 
 def _parameter(facts: Sequence[Facts], name: str, title: str, *, shown: bool = True) -> Column:
     values = [one.parameters.get(name) for one in facts]
-    texts = [_value(one.parameters.get(name, "")) for one in facts]
+    texts = [value_text(one.parameters.get(name, "")) for one in facts]
     numbers = [isinstance(one, int | float) and not isinstance(one, bool) for one in values]
     keys = [value if number else text or None
             for value, number, text in zip(values, numbers, texts, strict=True)]  # fmt: skip
@@ -278,7 +278,8 @@ def _tasks(one: Facts) -> str:
     return f"{one.tasks} on {counted(one.hosts, 'host')}" if one.hosts > 1 else str(one.tasks)
 
 
-def _took(seconds: float | None) -> str:
+def took_text(seconds: float | None) -> str:
+    """Return a duration as a cell has it."""
     if seconds is None:
         return ""
     if seconds >= 60:  # noqa: PLR2004 - a minute
@@ -291,7 +292,7 @@ def _cause(one: Facts) -> str:
     return _bounded(headline(cause), CAUSE_CHARACTERS) if cause else ""
 
 
-def _short(name: str, among: Sequence[str]) -> str:
+def short_name(name: str, among: Sequence[str]) -> str:
     """Return the last part of a parameter's name, if no other column has it."""
     last = name.rpartition(".")[2]
     return name if sum(one.rpartition(".")[2] == last for one in among) > 1 else last
@@ -307,7 +308,8 @@ CAUSE_CHARACTERS = 80
 """How much of a failure, or of a note."""
 
 
-def _value(value: object) -> str:
+def value_text(value: object) -> str:
+    """Return a value as a cell has it: numbers with four digits, and no long texts."""
     text = f"{value:.4g}" if isinstance(value, float) else str(value)
     return _bounded(text, PARAMETER_CHARACTERS)
 

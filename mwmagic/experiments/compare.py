@@ -1,0 +1,373 @@
+"""Several recorded runs side by side: what changed, what came of it, and curves on one axis."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from mwmagic.errors import BadArguments
+from mwmagic.record.metrics import rises
+
+from .filters import check_names
+from .parameters import parameters, without_values
+from .runs import facts_of, usual_metrics
+from .series import SPEED, Series
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from mwmagic.record import Record
+
+    from .runs import Facts
+    from .series import Point
+
+__all__ = ["ABSENT", "Aspect", "CodeLine", "Curve", "CurvePoint", "SideBySide", "compare"]
+
+COMPARED_LIMIT = 24
+"""The most runs that are compared: as many as have a look of their own in a chart."""
+
+CURVE_POINTS, ALL_POINTS = 200, 5000
+"""The most points of a curve, and of all together."""
+
+ABSENT = ""
+"""The value in a row of a run that has none."""
+
+VALUE_HIDDEN = "(set)"
+"""What stands for the value of a variable that may be a secret: pages are shown to others."""
+
+_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
+
+
+class Aspect(NamedTuple):
+    """One fact of all the runs.
+
+    `kind` is one of ``parameter``, ``argument``, ``variable``, ``module``, ``version``, ``place``
+    and ``result``.
+    """
+
+    kind: str
+    name: str
+    values: tuple[Any, ...]
+
+    @property
+    def differs(self) -> bool:
+        """Whether not all runs have the same value."""
+        return any(one != self.values[0] for one in self.values)
+
+
+class CodeLine(NamedTuple):
+    """A line of a difference between two sources: of the first (-), the second (+) or both."""
+
+    sign: str
+    text: str
+
+
+class CurvePoint(NamedTuple):
+    """The workers' mean at one moment, with the least and the greatest of their values.
+
+    `step` is None if no steps are known, `epoch` if no epochs are; `seconds` are since the run
+    began. A value that is not finite is None.
+    """
+
+    step: float | None
+    epoch: float | None
+    seconds: float
+    value: float | None
+    low: float | None
+    high: float | None
+
+
+class Curve(NamedTuple):
+    """A metric of a run."""
+
+    run: int
+    metric: str
+    points: list[CurvePoint]
+
+
+@dataclass(frozen=True)
+class SideBySide:
+    """What two or more runs have in common, and what not.
+
+    Parameters
+    ----------
+    facts : list of Facts
+        The runs, in the order in which they were given.
+    rows : list of Aspect
+        What they were given, and where they ran.
+    results : list of Aspect
+        What came of it: the best value of each metric, then how long it took.
+    metrics : list of str
+        The metrics to show first; the first one says which run is best.
+    sources : list of str
+        The code of each.
+    curves : list of Curve
+        All metrics of all runs.
+    arguments : set of str
+        The parameters that arguments set.
+    """
+
+    facts: list[Facts]
+    rows: list[Aspect]
+    results: list[Aspect]
+    metrics: list[str]
+    sources: list[str]
+    curves: list[Curve]
+    arguments: set[str]
+
+    @property
+    def ranked(self) -> list[Facts]:
+        """The runs that have the first metric, the best first."""
+        metric = self.metrics[0] if self.metrics else ""
+        having = [one for one in self.facts if metric in one.best]
+        return sorted(having, key=lambda one: one.best[metric], reverse=rises(metric))
+
+    @property
+    def axes(self) -> list[str]:
+        """What all curves can be drawn by: ``step``, ``epoch`` and ``seconds``, if known."""
+        points = [point for curve in self.curves for point in curve.points]
+        found = [("step", [one.step for one in points]), ("epoch", [one.epoch for one in points])]
+        return [name for name, values in found if values and None not in values] + ["seconds"]
+
+    def between(self, one: Facts, other: Facts) -> list[Aspect]:
+        """Return the rows in which two of the runs differ, with the values of these two."""
+        at = [self.facts.index(one), self.facts.index(other)]
+        pairs = [row._replace(values=tuple(row.values[i] for i in at)) for row in self.rows]
+        found = [row for row in pairs if row.differs]
+        # An argument or a variable that sets a parameter is one change, not two.
+        names = {row.name for row in found if row.kind == "parameter"}
+        kept = [row for row in found if row.kind != "variable" or row.name not in names]
+        return [row for row in kept if row.kind != "argument" or not names & self.arguments]
+
+    def code(self, one: Facts, other: Facts) -> list[CodeLine]:
+        """Return how the code of two of the runs differs, but for the values of parameters."""
+        return _difference(*(self.sources[self.facts.index(run)] for run in (one, other)))
+
+
+def compare(records: Sequence[Record], metrics: Sequence[str] = ()) -> SideBySide:
+    """Compare recorded runs.
+
+    Parameters
+    ----------
+    records : sequence of Record
+        Two or more.
+    metrics : sequence of str
+        Those to show first; by default a loss and an accuracy.
+
+    Raises
+    ------
+    BadArguments
+        There are fewer than two or too many, or no run has such a metric.
+    """
+    if len(records) < 2:  # noqa: PLR2004 - a comparison has two sides
+        raise BadArguments(
+            "a comparison needs two runs or more: %mw_compare 3 5, or --where 'units>=64'; "
+            "`%mw_runs` lists them"
+        )
+    if len(records) > COMPARED_LIMIT:
+        raise BadArguments(
+            f"{len(records)} runs are too many to compare; choose {COMPARED_LIMIT} at most, for "
+            "example with --last or --where"
+        )
+    facts = [facts_of(one) for one in records]
+    names = list(dict.fromkeys(name for one in facts for name in one.best))
+    check_names(metrics, names)
+    infos = [one.info for one in records]
+    sources = [_source(one) for one in records]
+    read = [_curves(record, one) for record, one in zip(records, facts, strict=True)]
+    count = max(min(CURVE_POINTS, ALL_POINTS // max(sum(map(len, read)), 1)), 2)
+    return SideBySide(
+        facts=facts,
+        rows=[*_parameters(facts), *_launches(records), *_origins(records, infos, facts)],
+        results=_results(facts, names),
+        metrics=list(metrics) or usual_metrics(facts),
+        sources=sources,
+        arguments={name for one in sources for name in _by_argument(one)},
+        curves=[one._replace(points=_thin(one.points, count)) for all_ in read for one in all_],
+    )
+
+
+# Rows.
+
+
+def _row(kind: str, name: str, values: Iterable[Any]) -> Aspect:
+    return Aspect(kind, name, tuple(ABSENT if one is None else one for one in values))
+
+
+def _parameters(facts: Sequence[Facts]) -> list[Aspect]:
+    names = dict.fromkeys(name for one in facts for name in one.parameters)
+    rows = [Aspect("parameter", name, tuple(one.parameters.get(name, ABSENT) for one in facts))
+            for name in names]  # fmt: skip
+    return sorted(rows, key=lambda row: not row.differs)
+
+
+def _launches(records: Sequence[Record]) -> list[Aspect]:
+    """Return the arguments and the variables that were given."""
+    launches = [next(iter(one.launches), {}) for one in records]
+    words = [one.get("args") for one in launches]
+    args = [" ".join(map(str, one)) if isinstance(one, list) else "" for one in words]
+    given = [one.get("given") for one in launches]
+    known: list[dict[str, Any]] = [one if isinstance(one, dict) else {} for one in given]
+    rows = [_row("argument", "arguments", args)] if any(args) else []
+    for name in dict.fromkeys(name for one in known for name in one):
+        row = _row("variable", name, [one.get(name) for one in known])
+        if _SECRET.search(name) and not row.differs:
+            continue
+        if _SECRET.search(name):
+            row = row._replace(values=tuple(f"{VALUE_HIDDEN} {i}" for i in _ranks(row.values)))
+        rows.append(row)
+    return rows
+
+
+def _ranks(values: Sequence[Any]) -> list[int]:
+    """Number values, equal ones alike: it shows which differ, and not what they are."""
+    order = list(dict.fromkeys(map(str, values)))
+    return [order.index(str(one)) + 1 for one in values]
+
+
+def _origins(
+    records: Sequence[Record], infos: Sequence[dict[str, Any]], facts: Sequence[Facts]
+) -> list[Aspect]:
+    """Return modules, versions and places that are not the same for all."""
+    rows = [
+        _row("place", "program", [one.name for one in facts]),
+        _row("place", "tasks", [one.tasks for one in facts]),
+        _row("place", "hosts", [one.hosts for one in facts]),
+    ]
+    modules = [one.modules() for one in records]
+    versions = [_mapping(one, "versions") for one in infos]
+    for kind, several in (("module", modules), ("version", versions)):
+        for name in sorted({name for one in several for name in one}):
+            values = [one.get(name) for one in several]
+            short = [None if one is None else str(one)[:12] for one in values]
+            rows.append(_row(kind, name, short))
+    commits = [_mapping(one, "git").get("commit") for one in infos]
+    rows.append(_row("place", "commit", [one and str(one)[:12] for one in commits]))
+    return [row for row in rows if row.differs]
+
+
+def _mapping(info: dict[str, Any], name: str) -> dict[str, Any]:
+    found = info.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _results(facts: Sequence[Facts], names: Sequence[str]) -> list[Aspect]:
+    rows = [_row("result", name, [one.best.get(name) for one in facts]) for name in names]
+    took = _row("result", "took", [one.seconds for one in facts])
+    return [_row("result", "state", [one.state for one in facts]), *rows, took]
+
+
+# Code.
+
+
+def _source(record: Record) -> str:
+    """Return the recorded code of a run: its program, or its live cells."""
+    for launch in record.launches:
+        name = launch.get("source")
+        if isinstance(name, str) and "/" not in name:
+            try:
+                return (record.path / name).read_bytes().decode("utf-8", "replace")
+            except OSError:
+                return ""
+    return "\n".join(record.cell_source(one.cell) for one in record.cells())
+
+
+def _by_argument(source: str) -> set[str]:
+    """Return the parameters of a program that its arguments set."""
+    try:
+        return {one.name for one in parameters(source) if one.way is not None}
+    except SyntaxError:
+        return set()
+
+
+CONTEXT_LINES = 2
+"""How many equal lines are shown before and after those that differ."""
+
+
+def _difference(one: str, other: str) -> list[CodeLine]:
+    first, second = one.splitlines(), other.splitlines()
+    plain = [without_values(text).splitlines() for text in (one, other)]
+    found: list[CodeLine] = []
+    matcher = SequenceMatcher(None, plain[0], plain[1], autojunk=False)
+    for group in matcher.get_grouped_opcodes(CONTEXT_LINES):
+        found += [CodeLine("@", f"line {group[0][3] + 1}")]
+        for kind, start, end, begin, until in group:
+            if kind == "equal":
+                found += [CodeLine(" ", text) for text in second[begin:until]]
+                continue
+            found += [CodeLine("-", text) for text in first[start:end]]
+            found += [CodeLine("+", text) for text in second[begin:until]]
+    return found
+
+
+# Curves.
+
+
+def _curves(record: Record, facts: Facts) -> list[Curve]:
+    """Return the metrics of a run, of all its workers together."""
+    series = Series(record.paths.metrics, [str(task) for task in record.tasks])
+    while series.read():
+        pass
+    metrics: dict[str, dict[str, list[Point]]] = {}
+    for point in sorted(series.points, key=lambda one: one.key.attempt):
+        if point.key.metric is not None:
+            tasks = metrics.setdefault(point.key.metric, {})
+            _join(tasks.setdefault(point.key.task, []), point)
+    began = min([one.wall for one in series.points], default=0.0)
+    if facts.started is not None and facts.started < began:
+        began = facts.started
+    found = [
+        Curve(facts.number, name, _merged(list(tasks.values()), began, stepped=series.stepped))
+        for name, tasks in metrics.items()
+    ]
+    return sorted(found, key=lambda one: (one.metric != "loss", one.metric == SPEED))
+
+
+def _join(points: list[Point], new: Point) -> None:
+    """Add a point; what an earlier attempt had from there on, a later one trained again."""
+    while points and points[-1].x >= new.x and points[-1].key.attempt < new.key.attempt:
+        points.pop()
+    points.append(new)
+
+
+def _merged(tasks: list[list[Point]], began: float, *, stepped: bool) -> list[CurvePoint]:
+    """Return the mean and the spread of several tasks' points, at those of the fullest."""
+    base = max(tasks, key=len)
+    found = []
+    for point in base:
+        others = [_at(points, point.x) for points in tasks if points is not base]
+        known = [one for one in (point.y, *others) if one is not None]
+        mean = None if point.y is None else float(f"{sum(known) / len(known):.5g}")
+        found.append(
+            CurvePoint(
+                point.x if stepped else None,
+                point.epoch if stepped or point.epoch is not None else point.x,
+                round(point.wall - began, 3),
+                mean,
+                None if mean is None else min(known),
+                None if mean is None else max(known),
+            )
+        )
+    return found
+
+
+def _at(points: Sequence[Point], x: float) -> float | None:
+    """Return the value between two points; None beyond the first and the last."""
+    at = bisect_left(points, x, key=lambda one: one.x)
+    if at == len(points) or (at == 0 and points[0].x != x):
+        return None
+    after, before = points[at], points[max(at - 1, 0)]
+    if after.x == x or after.y is None or before.y is None:
+        return after.y if after.x == x else None
+    return before.y + (after.y - before.y) * (x - before.x) / (after.x - before.x)
+
+
+def _thin(points: list[CurvePoint], count: int) -> list[CurvePoint]:
+    """Keep at most so many points, the first and the last among them."""
+    if len(points) <= count:
+        return points
+    step = (len(points) - 1) / (count - 1)
+    return [points[round(number * step)] for number in range(count)]
