@@ -2,7 +2,7 @@
 
 It is only a copy. Each row has the time of the folder that it was read from, which changes when a
 file there is replaced or added, and counts while that is the same. A file of the index that was
-deleted, damaged or written by another version is made anew. So it needs no lock: of two processes
+deleted, damaged or written by another version is made again. So it needs no lock: of two processes
 that write at once one loses rows, which are read again.
 """
 
@@ -34,7 +34,7 @@ __all__ = ["indexed"]
 INDEX_VERSION = 1
 """Raised with any change of what facts are read from a record."""
 
-SHARD_RUNS = 500
+SHARD_LIMIT = 500
 """How many numbers of runs share a file, which is written as a whole."""
 
 FRESH_SECONDS = 2.0
@@ -43,7 +43,7 @@ FRESH_SECONDS = 2.0
 _COLUMNS = [one.name for one in fields(Facts)]
 _HEAD = json.dumps([INDEX_VERSION, __version__, _COLUMNS])
 _KEPT = (RunState.FINISHED.value, RunState.FAILED.value, RunState.STOPPED.value)
-"""The states that nothing follows; that a run was lost is found out anew each time."""
+"""The states that nothing follows; that a run was lost is found out each time."""
 
 _TAGS = _COLUMNS.index("tags")
 
@@ -58,7 +58,7 @@ def indexed(records: Sequence[Record]) -> list[Facts]:
     for at, record in enumerate(records):
         folder, name = os.path.split(record.path)  # ten times as fast as the parts of a path object
         names.append(name)
-        parts.setdefault((folder, record.number // SHARD_RUNS), []).append(at)
+        parts.setdefault((folder, record.number // SHARD_LIMIT), []).append(at)
     found: dict[int, Facts] = {}
     for (folder, part), places in parts.items():
         file = index_file(Path(folder), part)
