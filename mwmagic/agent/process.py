@@ -176,7 +176,7 @@ class Log:
             os.mkdir(folder, 0o700)  # noqa: PTH102 - the same
         self.file = os.open(name, flags, 0o600)
         self.size = self.sent = os.fstat(self.file).st_size
-        self.kept = self.size
+        self.written = self.size
         self.rest = -1
         self.credit = credit
         self.error: str | None = None
@@ -205,8 +205,8 @@ class Log:
                 self.size += count
         except OSError as error:
             self.rest = os.memfd_create("mwmagic-log")
-            self.kept = self.size
-            self.error = f"the log ends after {self.kept:,} bytes: {error.strerror}"
+            self.written = self.size
+            self.error = f"the log ends after {self.written:,} bytes: {error.strerror}"
             self.errno = error.errno
         if data:
             self.hold(data)
@@ -214,9 +214,11 @@ class Log:
 
     def hold(self, data: bytes) -> None:
         """Keep output in memory that the file cannot take, as much as there may be of it."""
-        left = self.kept + REST_BYTES - self.size
+        left = self.written + REST_BYTES - self.size
         if len(data) > left:
-            self.error = f"the log ends after {self.kept:,} bytes; {REST_BYTES:,} more were shown"
+            self.error = (
+                f"the log ends after {self.written:,} bytes; {REST_BYTES:,} more were shown"
+            )
         self.size += os.pwrite(self.rest, data[: max(0, left)], self.size)
 
     def launched(self) -> None:
@@ -231,7 +233,7 @@ class Log:
         offset = self.sent
         data = b""
         with suppress(OSError):  # a file system that cannot be read must not end the training
-            source = self.file if self.rest < 0 or offset < self.kept else self.rest
+            source = self.file if self.rest < 0 or offset < self.written else self.rest
             data = os.pread(source, min(limit, CHUNK_BYTES), offset)
         self.sent = offset + len(data) if data else self.size  # the file may have been truncated
         self.credit -= len(data)
@@ -289,7 +291,12 @@ class Relay:
         self.taken = max(self.taken, log.tee())
         if log.rest != before:
             path = f"/proc/{os.getpid()}/fd/{log.rest}"
-            fields = {"process": process.name, "size": log.kept, "path": path, "error": log.error}
+            fields = {
+                "process": process.name,
+                "size": log.written,
+                "path": path,
+                "error": log.error,
+            }
             self.events.emit("unwritten", **fields)
         if log.ended:
             self.loop.unwatch(log.reader)

@@ -70,7 +70,7 @@ def _ps(_given: argparse.Namespace) -> int:
         tasks = counted(len(cluster.tasks), "task")
         tasks += f" on {counted(hosts, 'host')}" if hosts > 1 else ""
         busy = longest(run.status()) if run else ""
-        facts = [options.name, tasks, _kept(cluster), jobs_words(cluster.machines), what, busy]
+        facts = [options.name, tasks, _owner(cluster), jobs_words(cluster.machines), what, busy]
         show("  ".join(filter(None, facts)))
         show(f"  {options.directory}")
     if not found and not refusals:
@@ -94,11 +94,11 @@ def _runs(given: argparse.Namespace) -> int:
     return 0
 
 
-def _kept(cluster: Cluster) -> str:
+def _owner(cluster: Cluster) -> str:
     """Say what keeps a cluster running."""
     how = "detached" if cluster.options.detach else "kept for a new owner"
-    if cluster.idle is not None and cluster.kept is not None:
-        return f"{how}, {idle_words(cluster.idle)}, {left_words(cluster.kept)}"
+    if cluster.idle is not None and cluster.reserved is not None:
+        return f"{how}, {idle_words(cluster.idle)}, {left_words(cluster.reserved)}"
     return "detached" if cluster.options.detach else "owned"
 
 

@@ -13,7 +13,7 @@ from mwmagic.errors import FileTrouble, MwmagicError, NotInstalled
 from mwmagic.model.status import Reached
 from mwmagic.record import files, runs
 from mwmagic.record.paths import demo_log
-from mwmagic.words.file import kept_words
+from mwmagic.words.file import exists_words
 from mwmagic.words.run import reached
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def _check_own(path: Path) -> None:
     """Refuse to replace a notebook that is the user's work."""
     if path.exists() and not files.is_as_written(path):
         other = "`--directory` names another place"
-        raise FileTrouble(kept_words(path, other, known=files.was_written(path)))
+        raise FileTrouble(exists_words(path, other, known=files.was_written(path)))
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -250,12 +250,12 @@ class Cluster:
         return _spec(self._connection.news)
 
     @property
-    def kept(self) -> float | None:
-        """Until when the cluster is kept for a new owner, in seconds of the wall clock.
+    def reserved(self) -> float | None:
+        """Until when the cluster is reserved for a new owner, in seconds of the wall clock.
 
         None if it is not: it has an owner, something runs, it waits for ever, or it ended.
         """
-        until: float | None = self._connection.news["cluster"]["kept"]
+        until: float | None = self._connection.news["cluster"]["reserved"]
         return None if self.closed else until
 
     @property

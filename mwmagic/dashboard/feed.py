@@ -59,7 +59,7 @@ SUMMARY_SECONDS = 1.0
 URGENT = ("tone", "raised")
 """The parts of a host's summary that do not wait for it."""
 
-Kept = dict[str, tuple[int, Any]]
+Versioned = dict[str, tuple[int, Any]]
 """Values by name, each with the version of the state in which it last changed."""
 
 DEFAULT_AXIS = "step"
@@ -86,11 +86,11 @@ class Feed:
         self._followers: list[Follower | None] = [None] * len(run.tasks)
         self._state = 0
         self._stacks = (0, "")
-        self._header: Kept = {}
-        self._hosts: list[Kept] = []
-        self._figures: Kept = {}
+        self._header: Versioned = {}
+        self._hosts: list[Versioned] = []
+        self._figures: Versioned = {}
         self._figure_files: list[tuple[Path, int, int]] = []
-        self._rows: list[Kept] = [{} for _ in run.tasks]
+        self._rows: list[Versioned] = [{} for _ in run.tasks]
         self._shown: frozenset[int] = frozenset()
         self._opened = NOTHING_OPEN
         self._paced = self._summed = 0.0
@@ -139,11 +139,11 @@ class Feed:
             self._stacks, self._state = (version, view.stacks), version
 
     def _note_hosts(self, groups: Sequence[HostGroup], version: int, *, due: bool) -> None:
-        for kept, group in zip(self._hosts, groups, strict=True):
+        for sent, group in zip(self._hosts, groups, strict=True):
             new = sendable(host_row(group))
-            urgent = any(kept.get(name, (0, None))[1] != new[name] for name in URGENT)
+            urgent = any(sent.get(name, (0, None))[1] != new[name] for name in URGENT)
             if due or urgent:
-                self._note(kept, new, version, due=True)
+                self._note(sent, new, version, due=True)
 
     def _note_rows(
         self, run: RunStatus, groups: Sequence[HostGroup], version: int, *, due: bool
@@ -169,7 +169,7 @@ class Feed:
             return  # the pictures need not be read again
         self._figure_files, figures = known, self.figures
         new: dict[str, Any] = {figure.key: figure.source for figure in figures}
-        self._figures = {key: kept for key, kept in self._figures.items() if key in new or not key}
+        self._figures = {key: sent for key, sent in self._figures.items() if key in new or not key}
         new[""] = [[figure.key, figure.caption] for figure in figures]
         if figures:
             self._note(self._figures, new, version, due=True)
@@ -191,12 +191,12 @@ class Feed:
                 self._rows[index] = {}
         self._shown = shown
 
-    def _note(self, kept: Kept, new: Mapping[str, Any], version: int, *, due: bool) -> None:
+    def _note(self, sent: Versioned, new: Mapping[str, Any], version: int, *, due: bool) -> None:
         """Record what changed: only what is urgent, unless an update is due."""
         for name, value in new.items():
-            changed = name not in kept or kept[name][1] != value
-            if changed and (due or name not in MOVING or name not in kept):
-                kept[name], self._state = (version, value), version
+            changed = name not in sent or sent[name][1] != value
+            if changed and (due or name not in MOVING or name not in sent):
+                sent[name], self._state = (version, value), version
 
     def say(self, text: str) -> None:
         """Add a line from mwmagic to the log."""
@@ -316,11 +316,11 @@ class Feed:
             self._note(self._rows[index], new, self._state + 1, due=True)
 
 
-def _changed(kept: Kept, since: int) -> dict[str, Any]:
-    return {name: value for name, (version, value) in kept.items() if version >= since}
+def _changed(sent: Versioned, since: int) -> dict[str, Any]:
+    return {name: value for name, (version, value) in sent.items() if version >= since}
 
 
-def _all_changed(several: Sequence[Kept], since: int) -> dict[int, dict[str, Any]]:
+def _all_changed(several: Sequence[Versioned], since: int) -> dict[int, dict[str, Any]]:
     """Return what changed of each, without those of which nothing did."""
-    found = {index: _changed(kept, since) for index, kept in enumerate(several)}
+    found = {index: _changed(sent, since) for index, sent in enumerate(several)}
     return {index: new for index, new in found.items() if new}

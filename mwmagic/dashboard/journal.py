@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 __all__ = ["DOWNLOAD_BYTES", "PIECE_BYTES", "Journal", "Text", "Whole"]
 
-KEPT_LINES = 10_000
+MOST_LINES = 10_000
 """How many lines of each task are kept, here and in the page."""
 
-KEPT_CHARACTERS = 8 * 2**20
+MOST_CHARACTERS = 8 * 2**20
 """How many characters of all tasks are kept; beyond that, the task with most of them loses some."""
 
 TEXT_LINES, TEXT_CHARACTERS = 100, 4000
@@ -54,7 +54,7 @@ class Text(NamedTuple):
 
 
 @dataclass
-class _Kept:
+class _TaskTexts:
     """What is kept of one task: the numbers of its texts, their sizes, and whether some went."""
 
     numbers: deque[int] = field(default_factory=deque)
@@ -75,13 +75,13 @@ class Journal:
     def __init__(self) -> None:
         self.next = 0
         self._texts: dict[int, Text] = {}  # by number, in ascending order
-        self._tasks: dict[int, _Kept] = {}
+        self._tasks: dict[int, _TaskTexts] = {}
         self._size = 0
 
     def first(self, task: int) -> int:
         """Return the number of a task's oldest text; 0 while nothing was dropped before it."""
-        kept = self._tasks.get(task)
-        return kept.numbers[0] if kept and kept.cut and kept.numbers else 0
+        texts = self._tasks.get(task)
+        return texts.numbers[0] if texts and texts.cut and texts.numbers else 0
 
     def add(self, task: int, lines: Iterable[LogLine]) -> None:
         """Append lines of the task at this index; -1 means that mwmagic wrote them."""
@@ -91,23 +91,23 @@ class Journal:
 
     def _keep(self, text: Text) -> None:
         self._texts[self.next] = text
-        kept = self._tasks.setdefault(text.task, _Kept())
-        kept.numbers.append(self.next)
+        texts = self._tasks.setdefault(text.task, _TaskTexts())
+        texts.numbers.append(self.next)
         self.next += 1
-        self._count(kept, text.lines, text.size)
-        while kept.lines > KEPT_LINES:
-            self._drop(kept)
-        while self._size > KEPT_CHARACTERS:
+        self._count(texts, text.lines, text.size)
+        while texts.lines > MOST_LINES:
+            self._drop(texts)
+        while self._size > MOST_CHARACTERS:
             self._drop(max(self._tasks.values(), key=lambda one: one.size))
 
-    def _drop(self, kept: _Kept) -> None:
-        kept.cut = True
-        oldest = self._texts.pop(kept.numbers.popleft())
-        self._count(kept, -oldest.lines, -oldest.size)
+    def _drop(self, texts: _TaskTexts) -> None:
+        texts.cut = True
+        oldest = self._texts.pop(texts.numbers.popleft())
+        self._count(texts, -oldest.lines, -oldest.size)
 
-    def _count(self, kept: _Kept, lines: int, size: int) -> None:
-        kept.lines += lines
-        kept.size += size
+    def _count(self, texts: _TaskTexts, lines: int, size: int) -> None:
+        texts.lines += lines
+        texts.size += size
         self._size += size
 
     def texts(self, start: int, limit: int) -> tuple[list[Text], int]:

@@ -10,7 +10,7 @@ from mwmagic.client.export import KINDS, Code, export_record, has_values
 from mwmagic.client.live.transcript import transcript
 from mwmagic.errors import FileTrouble
 from mwmagic.model.option import read_count
-from mwmagic.words.file import kept_words
+from mwmagic.words.file import exists_words
 
 from .file import OutputFile, add_overwrite
 from .magic import Parser, magic
@@ -82,7 +82,7 @@ def _copy(files: Mapping[Path, bytes], *, overwrite: bool) -> None:
     """Write copies of the recorded code, unless that would replace others."""
     for path, data in files.items():
         if not overwrite and path.exists() and path.read_bytes() != data:
-            raise FileTrouble(kept_words(path, "`--file` names another script", known=True))
+            raise FileTrouble(exists_words(path, "`--file` names another script", known=True))
     for path, data in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)

@@ -105,7 +105,7 @@ MWMagic: type[Registered] = new_class("MWMagic", (Registered,), exec_body=_defau
 _UNDO = "_mwmagic_undo"
 """The shell's attribute that holds the function to unload."""
 
-_KEPT = "_mwmagic_kept"
+_SESSION = "_mwmagic_kept"
 """The shell's attribute with the session that a reload keeps."""
 
 _RUN, _RECORD = "mwmagic.client.run.Run", "mwmagic.record.reader.Record"
@@ -114,7 +114,7 @@ _RUN, _RECORD = "mwmagic.client.run.Run", "mwmagic.record.reader.Record"
 
 def load(shell: InteractiveShell) -> None:
     """Register the magics with a shell."""
-    magics = MWMagic(shell, vars(shell).pop(_KEPT, None))
+    magics = MWMagic(shell, vars(shell).pop(_SESSION, None))
     shell.register_magics(magics)
     forget = install(shell, lambda: magics.session)
     hide = _show_runs(shell, lambda: magics.session)
@@ -127,7 +127,7 @@ def load(shell: InteractiveShell) -> None:
         hide_lists()
         shell.events.unregister("post_run_cell", magics.settle)
         if _reloading():
-            setattr(shell, _KEPT, magics.begun)
+            setattr(shell, _SESSION, magics.begun)
         else:
             magics.close()
         _unregister(shell, magics)

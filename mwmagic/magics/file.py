@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from mwmagic.errors import FileTrouble
 from mwmagic.record import files
 from mwmagic.record.paths import expanded
-from mwmagic.words.file import file_words, kept_words, surrogate_words
+from mwmagic.words.file import exists_words, file_words, surrogate_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,7 +86,7 @@ class OutputFile:
         if self._overwrite or self._path.read_bytes() == data or files.is_as_written(self._path):
             return
         known = files.was_written(self._path)
-        raise FileTrouble(kept_words(self.name, "`--file` names another file", known=known))
+        raise FileTrouble(exists_words(self.name, "`--file` names another file", known=known))
 
     def _write(self, draft: Path, data: bytes, mode: int | None) -> None:
         if self._path.exists():

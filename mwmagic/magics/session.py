@@ -200,7 +200,7 @@ class Session:
 
     def _selectable(self, cluster: Cluster) -> bool:
         own = self._clusters.get(cluster.options.name)
-        free = cluster.options.detach or cluster.kept is not None
+        free = cluster.options.detach or cluster.reserved is not None
         return free or (own is not None and not own.closed)
 
     def _other(self, cluster: Cluster) -> str:

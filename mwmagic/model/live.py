@@ -18,8 +18,8 @@ __all__ = [
     "PARTNERS",
     "PROGRAM_CELL",
     "Answer",
-    "KeptAnswer",
-    "KeptCell",
+    "AnswerRecord",
+    "CellRecord",
     "Raised",
     "What",
     "parcel_name",
@@ -154,7 +154,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class KeptAnswer(Stored):
+class AnswerRecord(Stored):
     """What the record keeps of a task's answer.
 
     Parameters
@@ -177,7 +177,7 @@ class KeptAnswer(Stored):
 
 
 @dataclass(frozen=True)
-class KeptCell(Stored):
+class CellRecord(Stored):
     """What the record keeps of a cell that is over, besides its code.
 
     Parameters
@@ -194,7 +194,7 @@ class KeptCell(Stored):
         When it began, in seconds of the wall clock.
     why : str
         Why it is over, as `mwmagic.cells.events.End` says.
-    answers : dict of str to KeptAnswer
+    answers : dict of str to AnswerRecord
         The answers of the tasks that answered, by task.
     """
 
@@ -204,4 +204,4 @@ class KeptCell(Stored):
     attempt: int = 0
     begun: float = 0.0
     why: str = ""
-    answers: dict[str, KeptAnswer] = field(default_factory=dict)
+    answers: dict[str, AnswerRecord] = field(default_factory=dict)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from mwmagic.errors import ClusterError, NoRun
 from mwmagic.model.cluster import Task, TaskName, find_task
 from mwmagic.model.findings import Examination
-from mwmagic.model.live import KeptCell
+from mwmagic.model.live import CellRecord
 from mwmagic.model.status import RunStatus
 
 from .annotations import read_annotations
@@ -230,9 +230,9 @@ class Record:
         """Return the tasks' metrics, in order: from their reports, else from their logs."""
         return metrics(_lines(self.paths.metrics))
 
-    def cells(self) -> list[KeptCell]:
+    def cells(self) -> list[CellRecord]:
         """Return the live cells that are over, in order; none of a program's run."""
-        return [KeptCell.from_json(line) for line in _lines(self.paths.cells)]
+        return [CellRecord.from_json(line) for line in _lines(self.paths.cells)]
 
     def cell_count(self) -> int:
         """Return how many live cells are over."""

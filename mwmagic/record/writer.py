@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from mwmagic.model.cluster import Task
     from mwmagic.model.findings import Examination
-    from mwmagic.model.live import KeptCell
+    from mwmagic.model.live import CellRecord
 
     from .paths import TaskPaths
 
@@ -159,9 +159,9 @@ class RunDirectory:
         """Have `save_cells` save the code of a live cell, which no other has the number of."""
         self._sources[number] = source
 
-    def end_cell(self, kept: KeptCell) -> None:
+    def end_cell(self, cell: CellRecord) -> None:
         """Have `save_cells` note a live cell that is over."""
-        self._ended.append(_json({"wall": time.time(), **kept.as_json()}))
+        self._ended.append(_json({"wall": time.time(), **cell.as_json()}))
 
     def save_cells(self) -> None:
         """Save what has become known of live cells; each one's code before it is listed."""

@@ -28,7 +28,7 @@ __all__ = ["Fetches", "destination"]
 STEP_BYTES = 2 * PIECES * CHUNK_BYTES
 """After how many bytes the progress is told."""
 
-KEPT_COUNT = 16
+REMEMBERED_COUNT = 16
 """How many fetches are told of whose clients have not said that they know of the end."""
 
 
@@ -49,7 +49,7 @@ class Fetches:
 
     def begin(self, key: str, fetch: Fetch, channel: Channel) -> None:
         """Begin to fetch a file or a directory; `fetch` says which."""
-        for old in [key for key in self._known if key not in self._tasks][:-KEPT_COUNT]:
+        for old in [key for key in self._known if key not in self._tasks][:-REMEMBERED_COUNT]:
             del self._known[old]
         self._known[key] = fetch
         if fetch.state == "going":

@@ -17,8 +17,8 @@ from mwmagic.model.live import (
     PARTNERS,
     PROGRAM_CELL,
     Answer,
-    KeptAnswer,
-    KeptCell,
+    AnswerRecord,
+    CellRecord,
     Raised,
     What,
 )
@@ -95,14 +95,14 @@ def _fields(action: c.Waits | c.Freed | c.Recovered) -> dict[str, Any]:
     return {name: value for name, value in vars(action).items() if name != "cell"}
 
 
-def _kept(said: Message, start: int) -> KeptAnswer:
+def _answer_record(said: Message, start: int) -> AnswerRecord:
     """Return what the record keeps of an answer."""
     answer = Answer.read(said)
-    kept = KeptAnswer(start, answer.end, answer.seconds)
+    record = AnswerRecord(start, answer.end, answer.seconds)
     if answer.raised is None:
-        return kept
+        return record
     message = answer.raised.message[:NOTED_CHARACTERS]
-    return replace(kept, raised=answer.raised.type, message=message)
+    return replace(record, raised=answer.raised.type, message=message)
 
 
 @dataclass
@@ -122,11 +122,13 @@ class _Cell:
     moments: dict[str, float] = field(default_factory=dict)
     stopped: dict[str, int] = field(default_factory=dict)  # how often in a row it was seen so
 
-    def kept(self, number: int, why: str) -> KeptCell:
+    def record(self, number: int, why: str) -> CellRecord:
         """Return what the record keeps of it."""
-        answers = {task: _kept(said, self.starts[task]) for task, said in self.answers.items()}
+        answers = {
+            task: _answer_record(said, self.starts[task]) for task, said in self.answers.items()
+        }
         names = tuple(self.tasks)
-        return KeptCell(number, self.name, names, self.attempt, self.begun, why, answers)
+        return CellRecord(number, self.name, names, self.attempt, self.begun, why, answers)
 
     def waited(self, told: c.Freed) -> float:
         """Return how long after another task's answer, or the beginning, the last was freed."""
@@ -543,7 +545,7 @@ class LiveSession:
         cell = self._cells.pop(action.cell)
         cell.report(What.DONE, {"why": action.why, "unanswered": action.unanswered})
         if cell.begun:
-            self._directory.end_cell(cell.kept(action.cell, action.why))
+            self._directory.end_cell(cell.record(action.cell, action.why))
             self._save_soon()
 
     def _do_refuse(self, action: c.Refuse) -> None:

@@ -112,7 +112,7 @@ class Supervisor:
         self._late: dict[int, list[Unknown]] = {}
         self._server = Server(socket, self._answer, self._abandoned)
         self._closed = asyncio.Event()
-        self._hold = _Hold(self._begin_end)
+        self._reservation = _Reservation(self._begin_end)
         self._left = False
         self._hurried = False
         self._stirred = asyncio.Event()
@@ -203,7 +203,7 @@ class Supervisor:
 
     def _begin_end(self) -> None:
         """Begin to close; from now on there is no new owner, and nothing else begins."""
-        self._hold.end()
+        self._reservation.end()
         self._server.ending = True
         self._closed.set()
 
@@ -236,14 +236,14 @@ class Supervisor:
             self.run.stop(None, None)
         self._changed()
 
-    def _keep(self) -> None:
-        """Keep the machines for another owner, but only for some time while nothing runs."""
+    def _reserve(self) -> None:
+        """Reserve the machines for another owner, but only for some time while nothing runs."""
         idle = self._left and (self.run is None or self.run.over)
         waits = self.options.hold or (self._place.settled and self.options.idle)
         if not idle or not waits:
-            self._hold.end()
-        elif self._hold.until is None and not self._closed.is_set():
-            self._hold.begin(waits)
+            self._reservation.end()
+        elif self._reservation.until is None and not self._closed.is_set():
+            self._reservation.begin(waits)
 
     # Agents.
 
@@ -258,15 +258,15 @@ class Supervisor:
     def _lost(self, loss: Loss) -> None:
         if self.run is not None and not self.run.over:
             self.run.lost(loss)
-        if self._hold.until is not None and all(one.lost for one in self._place.machines):
-            self._begin_end()  # nothing is left to keep
+        if self._reservation.until is not None and all(one.lost for one in self._place.machines):
+            self._begin_end()  # nothing is left to reserve
         self._changed()
 
     # News.
 
     def _changed(self) -> None:
         self._stirred.set()
-        self._keep()
+        self._reserve()
         if self.run is not None and self.run.over:
             self._place.renew()
             self._tell()
@@ -315,8 +315,8 @@ class Supervisor:
             "shares": self._place.shares,
             "machines": [as_json(machine) for machine in self._place.machines],
             "fetches": self._fetches.as_json(),
-            "idle": self._hold.since,
-            "kept": self._hold.until,
+            "idle": self._reservation.since,
+            "reserved": self._reservation.until,
         }
         return {"cluster": cluster, "run": self.run.status().as_json() if self.run else None}
 
@@ -346,7 +346,7 @@ class Supervisor:
     def _meet(self, client: Client, _message: Message) -> None:
         if client.owner:
             self._left = False
-            self._keep()
+            self._reserve()
 
     def _close(self, _client: Client, _message: Message) -> None:
         self._begin_end()
@@ -559,8 +559,8 @@ class Supervisor:
         self._fetches.forget(message["key"])
 
 
-class _Hold:
-    """A timer that runs while a cluster is kept.
+class _Reservation:
+    """A timer that runs while a cluster is reserved for a next owner.
 
     Attributes
     ----------

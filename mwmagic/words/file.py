@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["file_words", "kept_words", "present_words", "surrogate_words"]
+__all__ = ["exists_words", "file_words", "present_words", "surrogate_words"]
 
 _DENIED = "{path} cannot be written or read: {why}; allow it, or use another directory"
 _FULL = "there is no space left for {path}: {why}; free some, or use another directory"
@@ -50,7 +50,7 @@ def present_words(path: Path | str, other: str) -> str:
     return f"{path} exists, and is left as it is; `--overwrite` replaces it, {other}"
 
 
-def kept_words(path: Path | str, other: str, *, known: bool) -> str:
+def exists_words(path: Path | str, other: str, *, known: bool) -> str:
     """Return why a file of the user's is not replaced, and what to do."""
     why = "was changed since mwmagic wrote it" if known else "is not known to be mwmagic's"
     return f"{path} {why}, and is left as it is; `--overwrite` replaces it, {other}"

@@ -39,7 +39,7 @@ __all__ = ["Means", "observe"]
 HISTORY_VALUES = 1000
 """The values of a history that one packet carries."""
 
-EPOCHS_KEPT = 10
+NEWEST_EPOCHS = 10
 """The epochs that one round of packets holds.
 
 If more end within 50 ms, only the newest are kept.
@@ -281,7 +281,7 @@ class Watch:
     def _put(self, kind: str, metrics: Mapping[str, Any], **more: Any) -> None:
         if self._outbox is not None:
             message = {"kind": kind, **self._place, **more}
-            epoch = self._place.get("epoch", 0) % EPOCHS_KEPT
+            epoch = self._place.get("epoch", 0) % NEWEST_EPOCHS
             step = None if "final" in more else self._place.get("step")
             key = (kind, epoch, step, tuple(metrics))
             self._outbox.put(key, message, self._values.read(metrics))

@@ -11,7 +11,7 @@ import pytest
 from mwmagic import Cluster
 from mwmagic.client.live.transcript import transcript
 from mwmagic.errors import ClusterError, NoRun, WorkerFailed
-from mwmagic.model.live import KeptAnswer, KeptCell
+from mwmagic.model.live import AnswerRecord, CellRecord
 from mwmagic.record import RunDirectory, runs
 
 SOURCES = [
@@ -36,7 +36,7 @@ def session(tmp_path):
             directory.begin_cell(number, source)
             attempt = attempts[number - 1] if attempts else 1
             name = f"In [{number}]"
-            directory.end_cell(KeptCell(number, name, names, attempt, 0.0, "answered", answers))
+            directory.end_cell(CellRecord(number, name, names, attempt, 0.0, "answered", answers))
         directory.save_cells()
         return runs(tmp_path)[-1]
 
@@ -44,7 +44,7 @@ def session(tmp_path):
 
 
 BOTH, ONE = ("worker:0", "worker:1"), ("worker:1",)
-FINE = dict.fromkeys(BOTH, KeptAnswer())
+FINE = dict.fromkeys(BOTH, AnswerRecord())
 
 
 def code(record):
@@ -75,8 +75,8 @@ def test_cells_come_in_order_and_under_the_condition_of_their_tasks(session):
 
 
 def test_what_failed_is_left_out_with_its_reason(session):
-    raised = {"worker:0": KeptAnswer(), "worker:1": KeptAnswer(raised="E", message="a\nb")}
-    assert code(session(("a\nb", BOTH, raised), ("c", BOTH, {"worker:0": KeptAnswer()}))) == [
+    raised = {"worker:0": AnswerRecord(), "worker:1": AnswerRecord(raised="E", message="a\nb")}
+    assert code(session(("a\nb", BOTH, raised), ("c", BOTH, {"worker:0": AnswerRecord()}))) == [
         "# %% In [1], left out: worker:1 raised E: a",
         "# a",
         "# b",

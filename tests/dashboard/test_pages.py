@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from mwmagic.dashboard.journal import (
-    KEPT_CHARACTERS,
-    KEPT_LINES,
+    MOST_CHARACTERS,
+    MOST_LINES,
     PIECE_BYTES,
     TEXT_CHARACTERS,
     TEXT_LINES,
@@ -73,31 +73,31 @@ def test_a_page_that_never_answers_is_forgotten():
 
 def test_the_journal_keeps_the_newest_lines_in_numbered_texts():
     journal = Journal()
-    journal.add(0, [LogLine(0, str(number)) for number in range(KEPT_LINES + 10)])
-    assert (journal.first(0), journal.next) == (1, KEPT_LINES // TEXT_LINES + 1)
+    journal.add(0, [LogLine(0, str(number)) for number in range(MOST_LINES + 10)])
+    assert (journal.first(0), journal.next) == (1, MOST_LINES // TEXT_LINES + 1)
     texts, end = journal.texts(0, 10**9)
     assert end == journal.next
-    assert lines(texts) == [str(number) for number in range(TEXT_LINES, KEPT_LINES + 10)]
+    assert lines(texts) == [str(number) for number in range(TEXT_LINES, MOST_LINES + 10)]
     assert {text.lines for text in texts} == {TEXT_LINES, 10}
     assert all(len(text.text) < TEXT_CHARACTERS for text in texts)
-    for _ in range(KEPT_CHARACTERS // TEXT_CHARACTERS):
+    for _ in range(MOST_CHARACTERS // TEXT_CHARACTERS):
         journal.add(
             1, [LogLine(0, "x" * (TEXT_CHARACTERS - 2)), LogLine(0, "long"), LogLine(0, "last")]
         )
     texts, _ = journal.texts(0, 10**9)
-    assert sum(len(text.text) for text in texts) <= KEPT_CHARACTERS
+    assert sum(len(text.text) for text in texts) <= MOST_CHARACTERS
     assert [text.text.count("\n") for text in texts[-2:]] == [1, 0]
 
 
 def test_a_task_that_prints_much_takes_no_lines_from_the_others():
     journal = Journal()
-    for number in range(3 * KEPT_LINES // TEXT_LINES):
+    for number in range(3 * MOST_LINES // TEXT_LINES):
         journal.add(0, [LogLine(0, "x")] * TEXT_LINES)
         if number < 3:
             journal.add(1, [LogLine(0, f"quiet {number}")])
     texts, end = journal.texts(0, 10**9)
     assert lines(text for text in texts if text.task == 1) == ["quiet 0", "quiet 1", "quiet 2"]
-    assert len(lines(text for text in texts if text.task == 0)) == KEPT_LINES
+    assert len(lines(text for text in texts if text.task == 0)) == MOST_LINES
     assert [text.number for text in texts] == sorted(text.number for text in texts)
     assert journal.first(1) < journal.first(0) < end == journal.next
     assert journal.texts(journal.first(0), 10**9)[0] == texts[3:]
@@ -106,13 +106,13 @@ def test_a_task_that_prints_much_takes_no_lines_from_the_others():
 def test_when_all_tasks_print_too_much_the_longest_loses_lines():
     journal = Journal()
     journal.add(1, [LogLine(0, "quiet")])
-    for _ in range(KEPT_CHARACTERS // TEXT_CHARACTERS):
+    for _ in range(MOST_CHARACTERS // TEXT_CHARACTERS):
         for task in (0, 2, 3):
             journal.add(task, [LogLine(0, "x" * TEXT_CHARACTERS)])
     texts, _ = journal.texts(0, 10**9)
     size = {task: sum(len(one.text) for one in texts if one.task == task) for task in range(4)}
     assert size[1] == len("quiet")
-    assert KEPT_CHARACTERS / 2 < sum(size.values()) < KEPT_CHARACTERS
+    assert MOST_CHARACTERS / 2 < sum(size.values()) < MOST_CHARACTERS
     assert max(size[0], size[2], size[3]) - min(size[0], size[2], size[3]) <= TEXT_CHARACTERS
 
 

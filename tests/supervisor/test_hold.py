@@ -69,7 +69,7 @@ def on(folder, **options):
 async def until_kept(folder):
     """Return a client that owns nothing, once the cluster is kept."""
     other = await joined(folder, owner=False)
-    await other.until(lambda news: news["cluster"]["kept"])
+    await other.until(lambda news: news["cluster"]["reserved"])
     return other
 
 
@@ -86,10 +86,10 @@ def test_the_next_owner_has_the_same_machines(goes, tmp_path, monkeypatch):
             await client.ask("leave")
         client.writer.close()
         other = await until_kept(tmp_path)
-        assert 0 < other.news["cluster"]["kept"] - time.time() <= LONG_SECONDS
+        assert 0 < other.news["cluster"]["reserved"] - time.time() <= LONG_SECONDS
         await other.state("stopped")
         owner = await joined(tmp_path)
-        assert owner.news["cluster"]["kept"] is None
+        assert owner.news["cluster"]["reserved"] is None
         await owner.launch()
         assert (await owner.state("running"))["state"] == "running"
         assert client.engine.asked == 1
@@ -133,12 +133,12 @@ def test_a_detached_cluster_is_kept_once_nothing_runs(tmp_path):
         await client.state("running")
         await client.ask("detach")
         other = await joined(tmp_path, owner=False)
-        assert other.news["cluster"]["kept"] is None
+        assert other.news["cluster"]["reserved"] is None
         assert other.news["run"]["state"] == "running"
         await other.ask("stop", task=None, grace=0.0)
         await until_kept(tmp_path)
         await other.launch()
-        assert other.news["cluster"]["kept"] is None
+        assert other.news["cluster"]["reserved"] is None
         await other.ask("close")
 
 

@@ -16,7 +16,7 @@ from .transfer import EXCHANGE
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from mwmagic.model.live import KeptCell
+    from mwmagic.model.live import CellRecord
     from mwmagic.record import Record
 
 __all__ = ["transcript"]
@@ -101,7 +101,7 @@ def _flags(options: Mapping[str, object]) -> str:
     return text
 
 
-def _part(cell: KeptCell, source: str, every: frozenset[str]) -> str:
+def _part(cell: CellRecord, source: str, every: frozenset[str]) -> str:
     """Return what becomes of a cell."""
     name = " ".join(cell.name.split())
     where = "" if every <= {*cell.tasks} else f" on {', '.join(cell.tasks)}"
@@ -115,7 +115,7 @@ def _part(cell: KeptCell, source: str, every: frozenset[str]) -> str:
     return f"# %% {name}{where}\n{_conditional(cell, _plain(source, cell.cell), every)}"
 
 
-def _failure(cell: KeptCell) -> str:
+def _failure(cell: CellRecord) -> str:
     """Say on which tasks a cell did not come to its end, and why."""
     told = []
     for task in cell.tasks:
@@ -179,7 +179,7 @@ def _awaited(text: str, number: int) -> str:
     return f"async def {name}():\n{names}{body}\n\nloop.run_until_complete({name}())\n"
 
 
-def _conditional(cell: KeptCell, text: str, every: frozenset[str]) -> str:
+def _conditional(cell: CellRecord, text: str, every: frozenset[str]) -> str:
     """Return code that runs only on the tasks of its cell."""
     if every <= {*cell.tasks}:
         return text
