@@ -157,7 +157,7 @@ class Engine(Protocol):
         """Return what the scheduler says about a machine that was just lost, such as "preempted".
 
         The loss is reported without this if it takes longer than `WHY_SECONDS` of
-        `mwmagic.supervisor.place`.
+        `mwmagic.supervisor.pool`.
         """
 
     async def release(self) -> None:

@@ -112,7 +112,7 @@ class TaskProcess:
         Bytes of output that were read, and that its agent may not yet send as many of again.
     deaf : Whereabouts or None
         Why it could not be asked for its stack, when it was last.
-    place : Dump or None
+    dump : Dump or None
         What shows where it was when another task failed, if it was asked.
     hurried : bool
         Whether it was asked to end after its program was over.
@@ -152,7 +152,7 @@ class TaskProcess:
         self.raised: LastRaised | None = None
         self.away: str | None = None
         self.deaf: Whereabouts | None = None
-        self.place: Dump | None = None
+        self.dump: Dump | None = None
         self.pid: int | None = None
         self.warm = False
         self.notices: list[Finding] = []
@@ -299,7 +299,7 @@ class TaskProcess:
     @property
     def _place(self) -> Frame | None:
         """The line that it was at when another task failed; only the script's source is known."""
-        stack = self.place.stack() if self.place else None
+        stack = self.dump.stack() if self.dump else None
         frame = stack.frame if stack else None
         if frame is None or frame.file != self.script:
             return frame

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from mwmagic.model.options import ClusterOptions
     from mwmagic.record import RunDirectory
 
-    from .place import Place
+    from .pool import MachinePool
     from .program import TaskProgram
 
 __all__ = ["Processes", "check_fits", "is_live", "kind_of", "packet_of"]
@@ -61,13 +61,13 @@ class Processes:
     def __init__(
         self,
         directory: RunDirectory,
-        place: Place,
+        pool: MachinePool,
         options: ClusterOptions,
         roles: Mapping[Task, g.Role],
         guard: Guard,
     ) -> None:
         self._directory = directory
-        self._place = place
+        self._pool = pool
         self._framework = framework_for(options.framework)
         self._grace = options.grace
         self._preload = options.preload
@@ -127,7 +127,7 @@ class Processes:
             notebook=frozenset(launch.notebook),
             source=program.source,
             stays=launch.stays,
-            address=self._place.spec.addresses[task],
+            address=self._pool.spec.addresses[task],
             logs_start=self._framework.logs_start(launch.env),
             began=time.monotonic(),
         )
@@ -159,7 +159,7 @@ class Processes:
             credit=CREDIT_BYTES,
             grace=self._grace,
         )
-        self._place.start(task, command)
+        self._pool.start(task, command)
 
     def imported(self) -> tuple[Remark, ...]:
         """Return how long the slowest task took to import what `--preload` could name."""
@@ -180,20 +180,20 @@ class Processes:
 
     def importing(self, process: TaskProcess) -> Importing | None:
         """Return the import that a process's start waits for, if it waits for one."""
-        seconds = self._place.importing(process.task, self.key(process))
+        seconds = self._pool.importing(process.task, self.key(process))
         return None if seconds is None else Importing(self._framework.title, seconds)
 
     # Sending.
 
     def signal(self, process: TaskProcess, number: int) -> None:
         """Send a process a signal."""
-        channel = self._place.channel(process.task)
+        channel = self._pool.channel(process.task)
         channel.send("signal", process=self.key(process), signal=number)
 
     def end(self, process: TaskProcess, grace: float) -> Exit | None:
         """End a process; return its exit where it had not been started yet."""
         process.ending(time.monotonic())
-        if self._place.withdraw(self.key(process)):
+        if self._pool.withdraw(self.key(process)):
             return process.withdrawn(time.monotonic())
         self._end_once_written(process, grace, time.monotonic() + WRITTEN_SECONDS)
         return None
@@ -204,8 +204,8 @@ class Processes:
         Of two signals that wait for a process, the kernel prepares the handler of the first and
         then, before the handler's first instruction, ends the process by the second.
         """
-        place = process.place
-        written = place is None or place.complete() or process.state is TaskState.ENDED
+        dump = process.dump
+        written = dump is None or dump.complete() or process.state is TaskState.ENDED
         if written or time.monotonic() >= until:
             self._send_end(process, grace)
         else:
@@ -218,13 +218,13 @@ class Processes:
         self._send_end(process, 0.0)
 
     def _send_end(self, process: TaskProcess, grace: float) -> None:
-        self._place.channel(process.task).end(self.key(process), grace)
+        self._pool.channel(process.task).end(self.key(process), grace)
 
     def credit(self, process: TaskProcess, spent: int) -> None:
         """Let the agent send as many more bytes of output as were read."""
         process.spent += spent
         if process.spent >= CREDIT_STEP_BYTES:
-            channel = self._place.channel(process.task)
+            channel = self._pool.channel(process.task)
             channel.send("credit", process=self.key(process), bytes=process.spent)
             process.spent = 0
 
@@ -237,17 +237,17 @@ class Processes:
         """
         keys: dict[Channel, list[str]] = {}
         for process in processes:
-            keys.setdefault(self._place.channel(process.task), []).append(self.key(process))
+            keys.setdefault(self._pool.channel(process.task), []).append(self.key(process))
         for channel, own in keys.items():
             channel.send("tell", processes=own, data=packet, cell=cell)
 
     async def carry(self, process: TaskProcess, path: Path) -> None:
         """Bring a file of the record to a process, if it is on another disk."""
-        await self._place.carry(process.task, path)
+        await self._pool.carry(process.task, path)
 
     async def bring(self, process: TaskProcess, path: Path) -> None:
         """Fetch a file of the record that a process wrote, if it is on another disk."""
-        await self._place.pull(process.task, str(path))
+        await self._pool.pull(process.task, str(path))
 
     # Stacks.
 
@@ -257,8 +257,8 @@ class Processes:
 
     def dump(self, process: TaskProcess) -> None:
         """Have a process write its stack."""
-        channel = self._place.channel(process.task)
-        file = self._place.there(process.task, str(process.paths.stacks))
+        channel = self._pool.channel(process.task)
+        file = self._pool.there(process.task, str(process.paths.stacks))
         number = variables.STACKS_SIGNAL
         channel.send("ask", process=self.key(process), signal=number, file=file)
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from mwmagic.model.status import Fault, GivenUp
     from mwmagic.record import RunDirectory
 
-    from .place import Loss, Place
+    from .pool import Loss, MachinePool
     from .process import TaskProcess
     from .program import TaskProgram
 
@@ -63,7 +63,7 @@ class ActiveRun:
     def __init__(
         self,
         directory: RunDirectory,
-        place: Place,
+        pool: MachinePool,
         start: Start,
         changed: Callable[[], None],
         first: TaskProgram,
@@ -77,7 +77,7 @@ class ActiveRun:
         self.options = options = start.options
         policy = g.Policy(restarts=options.restarts, grace=options.grace, stays=first.launch.stays)
         self.gang = g.Gang(options.members, policy, time.monotonic())
-        self._place = place
+        self._pool = pool
         self._changed = changed
         self._faults: list[Fault] = []
         self._guard = Guard(self._misread)
@@ -87,7 +87,7 @@ class ActiveRun:
         self._given_up: GivenUp | None = None
         self._unplaced_why: str | None = None
         self._exits = Exits(directory, roles, options, self._guard)
-        self._processes = Processes(directory, place, options, roles, self._guard)
+        self._processes = Processes(directory, pool, options, roles, self._guard)
         self._stalls = Stalls(
             self._processes, roles, options, directory, changed, guard=self._guard
         )
@@ -199,7 +199,7 @@ class ActiveRun:
             if self.gang.state is RunState.BACKOFF:
                 self._exits.set_back(self.gang.attempt)
         starts = any(isinstance(action, g.StartTask) for action in actions)
-        if g.Rebind() in actions or (starts and self._place.doubtful(self._failed)):
+        if g.Rebind() in actions or (starts and self._pool.doubtful(self._failed)):
             self._moving = asyncio.create_task(self._move(actions))
         else:
             self._perform(actions)
@@ -212,10 +212,10 @@ class ActiveRun:
     async def _move(self, actions: list[g.Action]) -> None:
         """Carry out actions once the machines have answered, or others or new ports are held."""
         try:
-            await self._place.confirm(self._failed)
-            if g.Rebind() in actions or self._place.broken:
-                await self._place.rebind()
-                self._note("moved", addresses=list(self._place.spec.addresses.values()))
+            await self._pool.confirm(self._failed)
+            if g.Rebind() in actions or self._pool.broken:
+                await self._pool.rebind()
+                self._note("moved", addresses=list(self._pool.spec.addresses.values()))
         except (MwmagicError, OSError) as error:
             self._moving = None
             self._unplaced(actions, str(error))
@@ -334,7 +334,7 @@ class ActiveRun:
             case "output":
                 self._output(process, event)
             case "unwritten":
-                process.away = self._place.away(process.task)
+                process.away = self._pool.away(process.task)
                 process.unwritten(event)
                 self.directory.trouble = f"{process.paths.log}: {event['error']}"
                 self._changed()
@@ -346,7 +346,7 @@ class ActiveRun:
                 self._changed()
             case "exited":
                 bare = {**event, "report": None}
-                process.away = self._place.away(process.task)
+                process.away = self._pool.away(process.task)
                 end = self._guard.call("report", None, process.exited, event)
                 self._doubt(process, end or process.exited(bare))
             case "refused":
@@ -386,7 +386,7 @@ class ActiveRun:
 
     def program_over(self, process: TaskProcess, said: Message) -> None:
         """Note how a task's program ended."""
-        process.away = self._place.away(process.task)
+        process.away = self._pool.away(process.task)
         now = time.monotonic()
         bare = {**said, "report": None}
         end = self._guard.call("report", None, process.over, said, now) or process.over(bare, now)
@@ -427,7 +427,7 @@ class ActiveRun:
 
     def _finishes(self, process: TaskProcess, event: Message) -> None:
         """Let the others know at once of a failure; the process itself may take long to end."""
-        process.away = self._place.away(process.task)
+        process.away = self._pool.away(process.task)
         end = process.finishes(parsed(event["data"]), time.monotonic())
         if end.failed and process is self._processes.of(process.task):
             if involves_others(end):
@@ -437,7 +437,7 @@ class ActiveRun:
 
     def _doubt(self, process: TaskProcess, end: Exit) -> None:
         """Take an exit; first ask the scheduler whether it imposed it."""
-        if end.imposed and self._place.job(process.task):
+        if end.imposed and self._pool.job(process.task):
             task = asyncio.create_task(self._ask(process, end))
             self._asking.add(task)
             task.add_done_callback(self._asking.discard)
@@ -445,7 +445,7 @@ class ActiveRun:
             self._exited(process, end)
 
     async def _ask(self, process: TaskProcess, end: Exit) -> None:
-        why = await self._place.why(process.task)
+        why = await self._pool.why(process.task)
         self._exited(process, (why and process.explained(why)) or end)
 
     def _exited(self, process: TaskProcess, end: Exit) -> None:
@@ -459,8 +459,8 @@ class ActiveRun:
     def _with_link(self, process: TaskProcess, end: Exit) -> Exit:
         """Return an end with what is known of the connection to its machine until then."""
         since = max(process.began, end.time - LINK_SECONDS)
-        seconds = self._place.unanswered(process.task, since)
-        away = self._place.away(process.task)
+        seconds = self._pool.unanswered(process.task, since)
+        away = self._pool.away(process.task)
         return replace(end, unanswered=seconds, away=away) if seconds and away else end
 
     def _ended_event(
@@ -515,7 +515,7 @@ class ActiveRun:
 
     @property
     def _placing(self) -> str | None:
-        placing = self._place.placing
+        placing = self._pool.placing
         waits = self._moving is not None and placing.state == "waiting"
         return placing.said if waits else None
 
@@ -525,7 +525,7 @@ class ActiveRun:
 
     def _limits(self) -> tuple[Remark, ...]:
         """Return a warning for each job that ends soon; each is noted once."""
-        near = () if self.over else _job_limits(self._place.machines, time.time())
+        near = () if self.over else _job_limits(self._pool.machines, time.time())
         for remark in near:
             if remark not in self._warned:
                 self._warned.append(remark)
@@ -534,7 +534,7 @@ class ActiveRun:
 
     def _look_at_hosts(self) -> None:
         """Note the hosts as they are now, unless the run is over or they are being replaced."""
-        machines = self._place.machines
+        machines = self._pool.machines
         placed = sum(len(machine.tasks) for machine in machines)
         if self._ended is None and placed == len(self.gang.tasks):
             self._hosts = several(machines)
@@ -542,7 +542,7 @@ class ActiveRun:
     def _task_status(self, task: Task) -> TaskStatus:
         """Return a task's status; its address may be newer than its process."""
         process = self._processes.of(task)
-        address = self._place.spec.addresses[task]
+        address = self._pool.spec.addresses[task]
         if process is None:
             return TaskStatus(address=address)
         status = process.status(address, importing=self._processes.importing(process))
@@ -554,7 +554,7 @@ class ActiveRun:
         `status` is the status as JSON values, where it is known.
         """
         account = self._account.as_json(self.programs, over=self.over)
-        shares = self._place.shares  # for a script that repeats the run
+        shares = self._pool.shares  # for a script that repeats the run
         known = self.status().as_json() if status is None else status
         self.directory.write({**known, **account, "shares": shares})
         if self.over:

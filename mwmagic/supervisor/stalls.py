@@ -112,8 +112,8 @@ class Stalls:
     def locate(self) -> None:
         """Have each task write where it is, before it is ended; its exit then says."""
         for process in self._processes.alive():
-            if self._roles[process.task] is g.Role.PEER and process.place is None:
-                process.place = _ask(self._processes, process)
+            if self._roles[process.task] is g.Role.PEER and process.dump is None:
+                process.dump = _ask(self._processes, process)
 
     async def positions(self) -> tuple[Position, ...]:
         """Return where each task is, which the record does not keep."""

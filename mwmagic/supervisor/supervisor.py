@@ -34,7 +34,7 @@ from mwmagic.words.live import kept_words
 from mwmagic.words.run import words
 
 from .fetches import Fetches, destination
-from .place import Place
+from .pool import MachinePool
 from .program import Assigned, TaskProgram, Unknown, assigned
 from .server import Client, Server
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from mwmagic.model.messages import Message, Start
     from mwmagic.model.options import ClusterOptions
 
-    from .place import Loss
+    from .pool import Loss
     from .run import ActiveRun
 
 __all__ = ["Supervisor"]
@@ -107,7 +107,7 @@ class Supervisor:
     def __init__(self, start: Start, socket: Path, engine: Engine | None = None) -> None:
         self._own: dict[str, Any] = {}
         self.run: ActiveRun | None = None
-        self._place = Place(start, self._take, self._lost, self._changed, engine)
+        self._pool = MachinePool(start, self._take, self._lost, self._changed, engine)
         self._fetches = Fetches(self._tell_soon)
         self._late: dict[int, list[Unknown]] = {}
         self._server = Server(socket, self._answer, self._abandoned)
@@ -143,7 +143,7 @@ class Supervisor:
     @property
     def options(self) -> ClusterOptions:
         """The declaration as it is now: some of it can be updated."""
-        return self._place.options
+        return self._pool.options
 
     async def open(self) -> None:
         """Start to listen, and to get the machines: a scheduler may take hours."""
@@ -158,7 +158,7 @@ class Supervisor:
     async def _settle(self) -> None:
         """Get the machines, or end soon: the owner, which may not have come yet, learns why."""
         try:
-            await self._place.open()
+            await self._pool.open()
         except (MwmagicError, OSError):
             asyncio.get_running_loop().call_later(OWNER_SECONDS, self._begin_end)
         self._changed()
@@ -173,7 +173,7 @@ class Supervisor:
         await self._fetches.close()
         if self.run is not None and not self.run.over:
             await self._end(self.run)
-        await self._place.close()
+        await self._pool.close()
         self._tell()
         if self.run is not None:
             loop = asyncio.get_running_loop()
@@ -239,7 +239,7 @@ class Supervisor:
     def _reserve(self) -> None:
         """Reserve the machines for another owner, but only for some time while nothing runs."""
         idle = self._left and (self.run is None or self.run.over)
-        waits = self.options.hold or (self._place.settled and self.options.idle)
+        waits = self.options.hold or (self._pool.settled and self.options.idle)
         if not idle or not waits:
             self._reservation.end()
         elif self._reservation.until is None and not self._closed.is_set():
@@ -258,7 +258,7 @@ class Supervisor:
     def _lost(self, loss: Loss) -> None:
         if self.run is not None and not self.run.over:
             self.run.lost(loss)
-        if self._reservation.until is not None and all(one.lost for one in self._place.machines):
+        if self._reservation.until is not None and all(one.lost for one in self._pool.machines):
             self._begin_end()  # nothing is left to reserve
         self._changed()
 
@@ -268,7 +268,7 @@ class Supervisor:
         self._stirred.set()
         self._reserve()
         if self.run is not None and self.run.over:
-            self._place.renew()
+            self._pool.renew()
             self._tell()
         elif self._stage == self._told_stage:
             self._tell_soon()
@@ -310,10 +310,10 @@ class Supervisor:
         cluster = {
             "options": self.options.as_json(),
             "pid": os.getpid(),
-            "placing": asdict(self._place.placing),
+            "placing": asdict(self._pool.placing),
             "addresses": self._addresses(),
-            "shares": self._place.shares,
-            "machines": [as_json(machine) for machine in self._place.machines],
+            "shares": self._pool.shares,
+            "machines": [as_json(machine) for machine in self._pool.machines],
             "fetches": self._fetches.as_json(),
             "idle": self._reservation.since,
             "reserved": self._reservation.until,
@@ -322,7 +322,7 @@ class Supervisor:
 
     def _addresses(self) -> dict[str, str]:
         """Return where the tasks are; there are none before the cluster is placed."""
-        placed = self._place.spec.placed if self._place.settled else ()
+        placed = self._pool.spec.placed if self._pool.settled else ()
         return {str(task): address for task, address in placed}
 
     # Requests.
@@ -332,8 +332,8 @@ class Supervisor:
             raise ClusterEnding(
                 "the cluster is ending; `%mw_cluster` with its options declares it again"
             )
-        if message["type"] in PLACED and not self._place.settled:
-            said = self._place.placing.said
+        if message["type"] in PLACED and not self._pool.settled:
+            said = self._pool.placing.said
             raise ClusterPending(f"the cluster waits for its machines{said and f' ({said})'}")
         self._requests[message["type"]](client, message)
         return None if message["type"] in ANSWERED_LATER else self.snapshot()
@@ -373,7 +373,7 @@ class Supervisor:
     def _adopt(self, changes: Mapping[str, Any]) -> None:
         """Update the declaration, for everything that reads it from now on."""
         options = self.options.updated(changes)
-        self._place.adopt(replace(self._place.declared, options=options))
+        self._pool.adopt(replace(self._pool.declared, options=options))
 
     def _active(self) -> ActiveRun:
         if self.run is None or self.run.over:
@@ -466,9 +466,9 @@ class Supervisor:
         programs: Mapping[Task, TaskProgram],
     ) -> None:
         """Begin a run with its first programs; `own` are the options that are not the cluster's."""
-        start, first = replace(self._place.declared, options=options), next(iter(programs.values()))
+        start, first = replace(self._pool.declared, options=options), next(iter(programs.values()))
         self._own = own
-        self.run = run = _active_run()(directory, self._place, start, self._changed, first)
+        self.run = run = _active_run()(directory, self._pool, start, self._changed, first)
         run.launch(programs)
         run.write()  # while the processes start
         directory.flush()  # its owner may ask for a log as soon as it knows of the run
@@ -550,10 +550,10 @@ class Supervisor:
         program = None if self.run is None else self.run.programs.get(task)
         cwd = self.options.directory if program is None else program.launch.cwd
         to = destination(cwd, path, message["to"])
-        fetch = self._place.fetch(task, cwd, path, to)
+        fetch = self._pool.fetch(task, cwd, path, to)
         if fetch.state != "here" and to.exists() and not message["overwrite"]:
             raise FileTrouble(present_words(to, "`--to` names another place"))
-        self._fetches.begin(message["key"], fetch, self._place.channel(task))
+        self._fetches.begin(message["key"], fetch, self._pool.channel(task))
 
     def _forget(self, _client: Client, message: Message) -> None:
         self._fetches.forget(message["key"])

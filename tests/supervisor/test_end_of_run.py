@@ -13,7 +13,7 @@ from mwmagic.model.options import ClusterOptions
 from mwmagic.model.status import RunState
 from mwmagic.record import Record, RunDirectory
 from mwmagic.supervisor import run as module
-from mwmagic.supervisor.place import Place
+from mwmagic.supervisor.pool import MachinePool
 from mwmagic.supervisor.program import TaskProgram
 from mwmagic.supervisor.run import ActiveRun
 
@@ -27,21 +27,21 @@ class Scene:
         options = ClusterOptions(2, name="c", directory=str(root))
         start = Start(options, env={}, warm=False)
         engine = FakeEngine([FakeMachine("a")], script)
-        self.place = Place(start, self._take, lambda loss: None, lambda: None, engine)
+        self.pool = MachinePool(start, self._take, lambda loss: None, lambda: None, engine)
         self.directory = RunDirectory.create(root, "main")
         self._start = start
 
     async def __aenter__(self):
-        await self.place.open()
+        await self.pool.open()
         source = self.directory.save_source("main.py", None, "")
         program = TaskProgram(Launch("main.py", cwd="/"), source)
-        self.run = ActiveRun(self.directory, self.place, self._start, self._changed, program)
+        self.run = ActiveRun(self.directory, self.pool, self._start, self._changed, program)
         for task in self._start.options.members:
             self.run.launch({task: program})
         return self
 
     async def __aexit__(self, *_):
-        await self.place.close()
+        await self.pool.close()
 
     def _take(self, event):
         if "process" in event:

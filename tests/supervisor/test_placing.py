@@ -13,7 +13,7 @@ from mwmagic.engines import Host
 from mwmagic.errors import ClusterError, SupervisorError
 from mwmagic.model.messages import Start
 from mwmagic.model.options import ClusterOptions
-from mwmagic.supervisor.place import Place
+from mwmagic.supervisor.pool import MachinePool
 
 pytestmark = pytest.mark.usefixtures("nothing_survives")
 
@@ -156,7 +156,7 @@ def test_every_machine_that_cannot_be_reached_is_named(tmp_path):
     async def test():
         engine = Broken([])
         options = ClusterOptions(6, name="c", directory=str(tmp_path))
-        place = Place(Start(options), print, print, lambda: None, engine)
+        place = MachinePool(Start(options), print, print, lambda: None, engine)
         with pytest.raises(SupervisorError) as failure:
             await place.open()
         *lines, last = str(failure.value).splitlines()

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from .node import StartCommand
 
-__all__ = ["Loss", "Place"]
+__all__ = ["Loss", "MachinePool"]
 
 GPU_LOOK_SECONDS = 2.0
 """How long a cluster's start waits to learn a machine's GPUs, if no number was requested."""
@@ -99,7 +99,7 @@ def _together(errors: Sequence[BaseException]) -> BaseException:
     )
 
 
-class Place:
+class MachinePool:
     """The machines of a cluster.
 
     Attributes

@@ -18,9 +18,9 @@ from mwmagic.model.cluster import ClusterSpec
 from mwmagic.model.findings import Symptom
 from mwmagic.model.messages import Launch, Start
 from mwmagic.model.options import ClusterOptions
-from mwmagic.supervisor import place as module
+from mwmagic.supervisor import pool as module
 from mwmagic.supervisor.node import StartCommand
-from mwmagic.supervisor.place import Place
+from mwmagic.supervisor.pool import MachinePool
 from mwmagic.supervisor.program import TaskProgram
 
 
@@ -37,20 +37,20 @@ class Scene:
         self.told = Start(self.options, env=env, warm=warm)
         self.changes = asyncio.Queue()
         told = (one.put_nowait for one in (self.heard, self.losses))
-        self.place = Place(self.told, *told, lambda: self.changes.put_nowait(1), self.engine)
+        self.pool = MachinePool(self.told, *told, lambda: self.changes.put_nowait(1), self.engine)
 
     async def __aenter__(self):
-        await self.place.open()
+        await self.pool.open()
         return self
 
     async def __aexit__(self, *_):
-        await self.place.close()
+        await self.pool.close()
 
     def start(self, index, **env):
         task = self.options.members[index]
         program = TaskProgram(Launch("x", env=env, given=env, cwd="/"), Path(__file__))
         file = f"/dev/null/{index}"
-        self.place.start(task, StartCommand(f"p{index}", program, {}, file, file, 0, 0))
+        self.pool.start(task, StartCommand(f"p{index}", program, {}, file, file, 0, 0))
 
     async def until(self, kind, **fields):
         """Return the next event that is so."""
@@ -60,7 +60,7 @@ class Scene:
                 return event
 
     def states(self):
-        return [(one.name, one.tasks, one.warm.state, one.lost) for one in self.place.machines]
+        return [(one.name, one.tasks, one.warm.state, one.lost) for one in self.pool.machines]
 
 
 async def forever(worker):
@@ -105,7 +105,7 @@ def test_starts_wait_for_the_import_and_are_forked(framework):
         assert (warmed["type"], warmed["key"]) == ("warmed", "warm-1")
         started = [await scene.until("started") for _ in range(2)]
         assert [(one["process"], one["warm"]) for one in started] == [("p0", True), ("p1", True)]
-        [machine] = scene.place.machines
+        [machine] = scene.pool.machines
         assert (machine.warm.state, machine.warm.seconds) == ("ready", 0.05)
         assert machine.warm.pid == warmed["pid"]
 
@@ -142,7 +142,7 @@ def test_without_a_warm_process_starts_are_cold():
     async def _(scene):
         scene.start(0)
         assert not (await scene.until("started"))["warm"]
-        [machine] = scene.place.machines
+        [machine] = scene.pool.machines
         assert machine.warm.state == "off"
 
 
@@ -154,7 +154,7 @@ def test_a_process_whose_packages_were_upgraded_is_started_again(zygotes):
         await scene.until("warmed")
         agent.emit("stale", key="warm-1")
         await scene.until("stale")
-        [machine] = scene.place.machines
+        [machine] = scene.pool.machines
         assert machine.warm.state == "importing"
         scene.start(0)
         agent.emit(
@@ -174,11 +174,11 @@ def test_a_warm_process_that_is_killed_is_replaced():
         await scene.until("warmed")
         agent.emit("cooled", key="warm-1", error="it was killed by signal 9", module=None)
         await scene.until("cooled")
-        [machine] = scene.place.machines
+        [machine] = scene.pool.machines
         assert machine.warm.state == "importing"
         agent.emit("cooled", key="warm-2", error="it was killed by signal 9", module=None)
         await scene.until("cooled")
-        [machine] = scene.place.machines
+        [machine] = scene.pool.machines
         assert machine.warm.state == "failed", "while it imports, another one would be killed too"
         scene.start(0)
         started = await scene.until("started")
@@ -212,7 +212,7 @@ def test_without_a_warm_process_in_the_end_the_starts_are_cold(event):
         [agent] = scene.machines[0].agents
         agent.emit(**{"kind" if name == "type" else name: at for name, at in event.items()})
         assert not (await scene.until("started"))["warm"]
-        [machine] = scene.place.machines
+        [machine] = scene.pool.machines
         assert (machine.warm.state, machine.warm.error) == ("failed", "no memory")
         scene.start(1)
         assert not (await scene.until("started"))["warm"]
@@ -223,19 +223,19 @@ def test_a_start_that_waits_is_cancelled():
     async def _(scene):
         scene.start(0)
         scene.start(1)
-        assert scene.place.withdraw("p0")
-        assert not scene.place.withdraw("p0")
+        assert scene.pool.withdraw("p0")
+        assert not scene.pool.withdraw("p0")
         assert (await scene.until("started"))["process"] == "p1"
-        assert not scene.place.withdraw("p1")
+        assert not scene.pool.withdraw("p1")
 
 
 def test_new_ports_are_held_before_the_old_ones_are_given_back():
     @on(lambda: Scene(made("a", "b")))
     async def _(scene):
-        place, members = scene.place, scene.options.members
-        assert place.spec == ClusterSpec.of(members, ["a:20000", "b:20000"])
-        await place.rebind()
-        assert place.spec == ClusterSpec.of(members, ["a:20001", "b:20001"])
+        pool, members = scene.pool, scene.options.members
+        assert pool.spec == ClusterSpec.of(members, ["a:20000", "b:20000"])
+        await pool.rebind()
+        assert pool.spec == ClusterSpec.of(members, ["a:20001", "b:20001"])
         held = {20000, 20001}
         for machine in scene.machines:
             [agent] = machine.agents
@@ -247,8 +247,8 @@ def test_new_ports_are_held_before_the_old_ones_are_given_back():
 def test_a_coordinator_has_a_port_beside_the_first_task():
     @on(lambda: Scene(made("a", "b"), 1, config={"coordinator": True, "ps": 1}))
     async def _(scene):
-        hosts = [address.split(":")[0] for address in scene.place.spec.addresses.values()]
-        assert list(map(str, scene.place.spec.tasks)) == ["chief:0", "worker:0", "ps:0"]
+        hosts = [address.split(":")[0] for address in scene.pool.spec.addresses.values()]
+        assert list(map(str, scene.pool.spec.tasks)) == ["chief:0", "worker:0", "ps:0"]
         assert hosts == ["a", "a", "b"]
 
 
@@ -257,7 +257,7 @@ def test_tasks_are_spread_by_slots():
 
     @on(lambda: Scene(machines, tasks=6))
     async def _(scene):
-        counts = [len(machine.tasks) for machine in scene.place.machines]
+        counts = [len(machine.tasks) for machine in scene.pool.machines]
         assert counts == [1, 3, 2]
 
     with pytest.raises(ClusterError, match="no room for 9 tasks on 3 machines with 8 slots"):
@@ -268,23 +268,23 @@ def test_tasks_are_spread_by_slots():
 def test_a_lost_machine_is_reported_once_with_its_tasks_and_replaced_at_the_next_chance():
     @on(lambda: Scene(made("a", "b", "c"), most=2, config=WARMING))
     async def _(scene):
-        place, (worker0, worker1) = scene.place, scene.options.members
+        pool, (worker0, worker1) = scene.pool, scene.options.members
         scene.start(0)
         await scene.until("started")
-        old = place.channel(worker0)
+        old = pool.channel(worker0)
         scene.machines[1].lose("preempted")
         loss = await scene.losses.get()
         assert (loss.host, loss.tasks, loss.why) == ("b", (worker1,), "preempted")
-        assert place.broken
+        assert pool.broken
         assert [lost for *_, lost in scene.states()] == [False, True]
-        assert "ended" in place.machines[1].warm.error
-        await place.rebind()
-        assert not place.broken
+        assert "ended" in pool.machines[1].warm.error
+        await pool.rebind()
+        assert not pool.broken
         assert scene.engine.allocations == [frozenset(), {"b"}]
         assert [name for name, *_ in scene.states()] == ["a", "c"]
-        assert place.channel(worker0) is old, "a machine that stays keeps its agent"
-        assert place.machines[0].warm.state == "ready", "and its warm process"
-        assert place.spec.addresses[worker1] == "c:20000"
+        assert pool.channel(worker0) is old, "a machine that stays keeps its agent"
+        assert pool.machines[0].warm.state == "ready", "and its warm process"
+        assert pool.spec.addresses[worker1] == "c:20000"
         assert scene.losses.empty()
 
 
@@ -295,9 +295,9 @@ def test_a_machine_whose_agent_says_that_it_leaves_is_replaced_before_its_line_e
         said = {"command": "start", "process": "p1", "error": "which got SIGTERM"}
         leaving.emit("refused", reason=AGENT_LOST, **said)
         await scene.until("refused")
-        assert scene.place.broken
-        await scene.place.rebind()
-        assert not scene.place.broken
+        assert scene.pool.broken
+        await scene.pool.rebind()
+        assert not scene.pool.broken
         assert scene.engine.allocations == [frozenset(), {"b"}]
         assert [(name, lost) for name, *_, lost in scene.states()] == [("a", False), ("c", False)]
         assert scene.losses.empty()
@@ -313,9 +313,9 @@ def test_an_engine_prepares_for_the_loss_of_a_silent_machine(monkeypatch):
         scene.engine.prepare = heard.put_nowait
         scene.machines[1].cut()
         assert await heard.get() == {"b"}
-        assert not scene.place.broken
+        assert not scene.pool.broken
         await scene.losses.get()
-        await scene.place.rebind()
+        await scene.pool.rebind()
         assert heard.empty(), "what was prepared is not given back before it is used"
         assert scene.engine.allocations == [frozenset(), {"b"}]
 
@@ -347,8 +347,8 @@ def test_a_machine_that_does_not_answer_is_avoided_at_the_next_chance():
         scene.engine.allocate = late
         a.lose()
         await scene.losses.get()
-        await scene.place.rebind()
-        assert not scene.place.broken
+        await scene.pool.rebind()
+        assert not scene.pool.broken
         assert scene.engine.allocations[2] == {"a", "b"}
         assert [name for name, *_ in scene.states()] == ["c"]
 
@@ -365,15 +365,15 @@ def test_a_lost_machine_is_tried_until_it_answers_if_there_is_no_other(monkeypat
 
         def away(machine):
             a.lost = len(shown) < 3
-            shown.append(scene.place.placing.said)
+            shown.append(scene.pool.placing.said)
             return host(machine)
 
         async def allocate(tasks, *, avoid, notify):
             return [away(a)]
 
         scene.engine.allocate = allocate
-        await scene.place.rebind()
-        assert not scene.place.broken
+        await scene.pool.rebind()
+        assert not scene.pool.broken
         assert shown == ["", *["a does not answer; trying again"] * 3]
 
 
@@ -394,8 +394,8 @@ def test_a_restart_fails_if_no_machine_answers_in_time(monkeypatch):
 
         scene.engine.allocate = late
         with pytest.raises(SupervisorError, match="a does not answer"):
-            await scene.place.rebind()
-        assert scene.place.broken
+            await scene.pool.rebind()
+        assert scene.pool.broken
 
 
 def test_starts_that_wait_for_a_lost_machine_are_not_kept_for_the_next():
@@ -404,11 +404,11 @@ def test_starts_that_wait_for_a_lost_machine_are_not_kept_for_the_next():
         scene.start(0)
         scene.machines[0].lose()
         await scene.losses.get()
-        await scene.place.rebind()
+        await scene.pool.rebind()
         await scene.until("warmed")
         scene.start(1)
         assert (await scene.until("started"))["process"] == "p1"
-        assert not scene.place.withdraw("p0")
+        assert not scene.pool.withdraw("p0")
 
 
 def test_a_scheduler_that_does_not_say_why_keeps_no_loss_back(monkeypatch, capsys):
@@ -434,7 +434,7 @@ def test_a_scheduler_that_does_not_say_why_keeps_no_loss_back(monkeypatch, capsy
 def test_the_scheduler_is_heard_while_an_allocation_waits():
     @on(lambda: Scene(made("a"), words=["job 7 is pending (Resources)"]))
     async def _(scene):
-        assert scene.place.placing.said == "job 7 is pending (Resources)"
+        assert scene.pool.placing.said == "job 7 is pending (Resources)"
 
 
 def test_what_was_opened_is_closed_when_a_machine_fails():
@@ -447,7 +447,7 @@ def test_what_was_opened_is_closed_when_a_machine_fails():
 
     async def test():
         with pytest.raises(SupervisorError, match="b does not answer"):
-            await scene.place.open()
+            await scene.pool.open()
 
     asyncio.run(asyncio.wait_for(test(), 30))
     assert scene.engine.released == 1
@@ -458,7 +458,7 @@ def test_what_starts_after_an_update_is_prepared_as_that_says():
     @on(lambda: Scene(made("here")))
     async def _(scene):
         legacy = dataclasses.replace(scene.options, keras="legacy")
-        scene.place.adopt(dataclasses.replace(scene.told, options=legacy))
+        scene.pool.adopt(dataclasses.replace(scene.told, options=legacy))
         scene.start(0)
         while not scene.machines[0].workers:  # noqa: ASYNC110 - of the fake machine
             await asyncio.sleep(0)
@@ -471,7 +471,7 @@ def test_each_machine_is_shared_out_between_its_own_tasks():
 
     @on(lambda: Scene(machines, tasks=4))
     async def _(scene):
-        shares = scene.place.shares
+        shares = scene.pool.shares
         names = ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
         assert [tuple(share.get(name) for name in names) for share in shares.values()] == [
             ("4", "0,1"),
@@ -493,7 +493,7 @@ def test_another_machine_has_its_own_choice_of_gpus():
 
     @on(lambda: Scene([there, other], tasks=2, config=config))
     async def _(scene):
-        chosen = [share["CUDA_VISIBLE_DEVICES"] for share in scene.place.shares.values()]
+        chosen = [share["CUDA_VISIBLE_DEVICES"] for share in scene.pool.shares.values()]
         assert chosen == ["2,3", "0,1,2,3"]
 
 
@@ -510,11 +510,11 @@ def test_a_driver_that_hangs_delays_the_starts_and_not_the_cluster(monkeypatch):
 
     @on(lambda: Scene(machines, config=WARMING))
     async def _(scene):
-        assert scene.place.shares == {}
-        assert scene.place.machines[0].warm.state == "off"
+        assert scene.pool.shares == {}
+        assert scene.pool.machines[0].warm.state == "off"
         scene.start(0)
         await scene.changes.get()
-        assert scene.place.shares["worker:1"]["CUDA_VISIBLE_DEVICES"] == "1"
+        assert scene.pool.shares["worker:1"]["CUDA_VISIBLE_DEVICES"] == "1"
         assert (await scene.until("started"))["warm"]
         assert machines[0].workers[0].env["CUDA_VISIBLE_DEVICES"] == "0"
 
@@ -524,7 +524,7 @@ def test_a_driver_that_hangs_is_waited_for_where_gpus_are_asked_for(monkeypatch)
 
     @on(lambda: Scene(made("a", look_seconds=0.1, gpus=2), config={"gpus": 1}))
     async def _(scene):
-        assert scene.place.shares["worker:1"]["CUDA_VISIBLE_DEVICES"] == "1"
+        assert scene.pool.shares["worker:1"]["CUDA_VISIBLE_DEVICES"] == "1"
 
 
 def test_what_an_agent_leaves_behind_is_ended_but_not_the_engines_helpers(monkeypatch):
@@ -560,11 +560,11 @@ def test_a_file_of_another_disk_is_pulled_when_it_is_needed(tmp_path):
 
     @on(lambda: Scene([far, near]))
     async def _(scene):
-        there = scene.place.there(scene.options.members[0], path)
+        there = scene.pool.there(scene.options.members[0], path)
         assert there.startswith("/brought/")
         far.disk[there] = bytearray(b"stack")
         for task in scene.options.members:
-            await scene.place.pull(task, path)
+            await scene.pool.pull(task, path)
         assert (tmp_path / "stacks").read_bytes() == b"stack"
 
 
@@ -622,11 +622,11 @@ def test_machines_that_have_met_do_not_meet_again():
         a, b, c = scene.machines
         assert not any(agent.listening for one in (a, b) for agent in one.agents)
         a.unreachable = {"b": obstacle("silent"), "c": obstacle("silent")}
-        await scene.place.rebind()
+        await scene.pool.rebind()
         b.lose()
         await scene.losses.get()
-        await scene.place.rebind()
-        assert not scene.place.broken
+        await scene.pool.rebind()
+        assert not scene.pool.broken
         assert [name for name, *_ in scene.states()] == ["a"], "which needs no other"
         assert not c.agents
 
@@ -635,12 +635,12 @@ def test_a_pair_that_no_longer_connects_is_parted_by_a_spare():
     @on(lambda: Scene(made("a", "b", "c"), most=2))
     async def _(scene):
         a, b, _ = scene.machines
-        await scene.place.confirm(time.monotonic())
-        assert not scene.place.broken
+        await scene.pool.confirm(time.monotonic())
+        assert not scene.pool.broken
         a.unreachable, b.unreachable = {"b": obstacle("silent")}, {"a": obstacle("silent")}
-        await scene.place.confirm(time.monotonic())
-        assert scene.place.broken
-        await scene.place.rebind()
+        await scene.pool.confirm(time.monotonic())
+        assert scene.pool.broken
+        await scene.pool.rebind()
         assert [name for name, *_ in scene.states()] == ["a", "c"]
         [agent] = a.agents
         assert len(agent.held) == 1, "ports of the check are given back"
@@ -659,9 +659,9 @@ def test_a_pair_that_cannot_be_parted_is_named(monkeypatch):
 
         scene.engine.allocate = both
         a.unreachable = {"b": obstacle("silent")}
-        await scene.place.confirm(time.monotonic())
+        await scene.pool.confirm(time.monotonic())
         with pytest.raises(ClusterError, match="a cannot connect to b"):
-            await scene.place.rebind()
+            await scene.pool.rebind()
 
 
 def test_an_interface_gives_the_addresses():
@@ -670,8 +670,8 @@ def test_an_interface_gives_the_addresses():
 
     @on(lambda: Scene([a, b], config={"interface": "ib0"}))
     async def _(scene):
-        assert [*scene.place.spec.addresses.values()] == ["10.1.0.1:20000", "[fd00::2]:20000"]
-        assert [one.address for one in scene.place.machines] == ["10.1.0.1", "[fd00::2]"]
+        assert [*scene.pool.spec.addresses.values()] == ["10.1.0.1:20000", "[fd00::2]:20000"]
+        assert [one.address for one in scene.pool.machines] == ["10.1.0.1", "[fd00::2]"]
 
     error = refusal([a, b], interface="ib1")
     assert error == (
@@ -707,7 +707,7 @@ def test_versions_that_fit_or_are_unknown_are_no_trouble():
 
     @on(lambda: Scene([*known, *unknown], tasks=3))
     async def _(scene):
-        found = [one.versions["tensorflow"] for one in scene.place.machines]
+        found = [one.versions["tensorflow"] for one in scene.pool.machines]
         assert found == ["2.20.0", "2.20.1", ""]
 
 
@@ -720,7 +720,7 @@ def test_a_machine_that_cannot_check_is_assumed_to_be_fine(monkeypatch):
 
     @on(lambda: Scene(made("a", "b")))
     async def _(scene):
-        assert [one.versions for one in scene.place.machines] == [{}, {}]
+        assert [one.versions for one in scene.pool.machines] == [{}, {}]
 
 
 def test_a_single_machine_here_is_asked_nothing(monkeypatch):
@@ -735,4 +735,4 @@ def test_a_single_machine_here_is_asked_nothing(monkeypatch):
 
     @on(lambda: scene)
     async def _(scene):
-        assert not scene.place.broken
+        assert not scene.pool.broken
