@@ -58,7 +58,15 @@ from .events import (
     Stop,
     Timer,
 )
-from .policy import PORT_TRIES, REPLACEMENT_TRIES, Advance, Policy, Role, TrainingPoint, roles
+from .policy import (
+    PORT_TRIES,
+    REPLACEMENT_TRIES,
+    AttemptProgress,
+    Policy,
+    Role,
+    TrainingPoint,
+    roles,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,7 +118,7 @@ class Gang:
     state: RunState = field(default=RunState.FORMING, init=False)
     attempt: int = field(default=1, init=False)
     restarts: int = field(default=0, init=False)
-    advance: Advance = field(default_factory=Advance, init=False)
+    progress: AttemptProgress = field(default_factory=AttemptProgress, init=False)
 
     def __post_init__(self) -> None:
         self._roles = roles(self.tasks)
@@ -124,7 +132,9 @@ class Gang:
         self._awaited: set[Task] = set()  # to be replaced after a backoff
         self._replaced: Counter[Task] = Counter()  # consecutive replacements
         self._moved = 0  # consecutive moves to new ports
-        self._advances: defaultdict[Task, Advance] = defaultdict(Advance)  # of those replaced
+        self._task_progress: defaultdict[Task, AttemptProgress] = defaultdict(
+            AttemptProgress
+        )  # of those replaced
         self._aim = _Aim.FINISH
         self._stopping = False
         self._failure: Exited | None = None  # the one that decides about a retry
@@ -228,7 +238,7 @@ class Gang:
         self._reached = self._outcome = None
         self._done.clear()
         self._replaced.clear()
-        self._advances.clear()
+        self._task_progress.clear()
         started = self._launched - self._retired
         return [action for task in self.tasks if task in started for action in self._start(task)]
 
@@ -284,9 +294,9 @@ class Gang:
             return self._fail(event)
         self._replaced[task] += 1
         self._awaited.add(task)
-        advance = self._advances[task]
-        advance.failed(None, lived)
-        return [SetTimer(RestartTask(task), self.policy.delay(advance.short))]
+        progress = self._task_progress[task]
+        progress.failed(None, lived)
+        return [SetTimer(RestartTask(task), self.policy.delay(progress.short))]
 
     def _finish(self, task: Task) -> list[Action]:
         """Record a peer's success; the last one ends the run."""
@@ -382,9 +392,9 @@ class Gang:
         if failure.failure is FailureKind.PORT and self._moved < PORT_TRIES:
             return self._move()
         if failure.saved and lasted >= self.policy.resume and not self.policy.stays:
-            self.advance.saved(self._reached, lasted)
+            self.progress.saved(self._reached, lasted)
             return self._final(RunState.STOPPED) if self._stopping else self._back_off(0.0)
-        self.advance.failed(self._reached, lasted)
+        self.progress.failed(self._reached, lasted)
         return self._try_again()
 
     def _move(self) -> list[Action]:
@@ -395,20 +405,20 @@ class Gang:
 
     def _try_again(self) -> list[Action]:
         """Restart after a failure, unless that was done too often or leads nowhere."""
-        if self.restarts >= self.policy.restarts or self.advance.stuck >= STUCK_TRIES:
+        if self.restarts >= self.policy.restarts or self.progress.stuck >= STUCK_TRIES:
             return self._final(RunState.FAILED, self._given_up)
         if self._stopping:
             return self._final(RunState.STOPPED)
         self._moved = 0
         self.restarts += 1
-        return self._back_off(self.policy.delay(self.advance.short))
+        return self._back_off(self.policy.delay(self.progress.short))
 
     @property
     def _given_up(self) -> GivenUp | None:
         """Why a run is not restarted any more, if it is one that restarts."""
         if not self.policy.restarts:
             return None
-        return GivenUp.PROGRESS if self.advance.stuck >= STUCK_TRIES else GivenUp.RESTARTS
+        return GivenUp.PROGRESS if self.progress.stuck >= STUCK_TRIES else GivenUp.RESTARTS
 
     def _back_off(self, seconds: float) -> list[Action]:
         self.state = RunState.BACKOFF
@@ -455,7 +465,7 @@ class Gang:
         if self._stopping:
             return []
         self.restarts = self._moved = 0
-        self.advance = Advance()
+        self.progress = AttemptProgress()
         self._failure = None
         self._retired.clear()
         return self._cancel_backoff() + self._end_all(_Aim.RESTART, 0.0)

@@ -13,7 +13,15 @@ if TYPE_CHECKING:
 
     from mwmagic.model.cluster import Task
 
-__all__ = ["PORT_TRIES", "REPLACEMENT_TRIES", "Advance", "Policy", "Role", "TrainingPoint", "roles"]
+__all__ = [
+    "PORT_TRIES",
+    "REPLACEMENT_TRIES",
+    "AttemptProgress",
+    "Policy",
+    "Role",
+    "TrainingPoint",
+    "roles",
+]
 
 
 class Role(Enum):
@@ -122,7 +130,7 @@ class TrainingPoint:
 
 
 @dataclass
-class Advance:
+class AttemptProgress:
     """Compares each failed attempt with the one before it, and with the furthest of all.
 
     Attributes

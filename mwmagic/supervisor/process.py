@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from mwmagic.record import TaskPaths
 
     from .stalls import Dump
-    from .training import Furthest, Report
+    from .training import FurthestPoint, Report
 
 __all__ = ["TaskProcess", "is_over"]
 
@@ -334,7 +334,7 @@ class TaskProcess:
         return self.exit
 
     @property
-    def furthest(self) -> Furthest:
+    def furthest(self) -> FurthestPoint:
         """The furthest that its training came."""
         return self._output.training.furthest
 

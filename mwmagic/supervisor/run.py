@@ -280,7 +280,7 @@ class ActiveRun:
         """Note why there is a wait before the next attempt, if that is due."""
         if due != g.Backoff():
             return
-        by: Literal["step", "time"] = "step" if self.gang.advance.stepwise else "time"
+        by: Literal["step", "time"] = "step" if self.gang.progress.stepwise else "time"
         self._delay = Delay(seconds, by) if seconds else None
         if self._delay is not None:
             self._note("delay", **self._delay.as_json())

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Comparison",
-    "Furthest",
+    "FurthestPoint",
     "History",
     "Imports",
     "Report",
@@ -109,7 +109,7 @@ class Training:
         The number of its first epoch: 1, or 0 if its program counts from there.
     unreadable : str or None
         What was wrong with the latest packet that was not a report.
-    furthest : Furthest
+    furthest : FurthestPoint
         The furthest that it came.
     imports : dict of str to float
         How long each module took that it imported itself, if they took long.
@@ -120,7 +120,7 @@ class Training:
         self.latest: Update | None = None
         self.first = 1
         self.unreadable: str | None = None
-        self.furthest = Furthest()
+        self.furthest = FurthestPoint()
         self.imports: dict[str, float] = {}
         self._progress = Progress()
         self._reported: set[str] = set()
@@ -171,7 +171,7 @@ class Training:
         """Let reports say where it is from now on: what was printed may be ahead of the first."""
         if not self._placed and (report.step is not None or report.epoch is not None):
             self._placed = True
-            self.furthest = Furthest()
+            self.furthest = FurthestPoint()
 
 
 def _begins(latest: Update, update: Update) -> bool:
@@ -236,7 +236,7 @@ def _filled(latest: Update, report: Update) -> Update:
     )
 
 
-class Furthest:
+class FurthestPoint:
     """The furthest place that one process showed.
 
     Attributes
@@ -270,7 +270,7 @@ class Comparison:
     def __init__(self) -> None:
         self._stepwise = self._erratic = False
 
-    def of(self, furthest: Furthest) -> TrainingPoint | None:
+    def of(self, furthest: FurthestPoint) -> TrainingPoint | None:
         """Return the place that a process came to; None if it is unknown.
 
         A process that shows none has not begun to train, in a run that showed steps before.

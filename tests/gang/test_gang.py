@@ -367,11 +367,11 @@ def test_an_evaluator_does_not_train_and_a_taken_port_is_no_attempt():
         gang.handle(Exited(EVALUATOR, gang.attempt, 0, time=begun, reached=at(9, 9)))
         (last,) = gang.handle(Exited(W0, gang.attempt, 1, time=begun, reached=at(1, 1)))
         gang.handle(Timer(last.due, begun))
-    assert gang.advance.stuck == STUCK_TRIES - 1
+    assert gang.progress.stuck == STUCK_TRIES - 1
     gang.handle(Exited(EVALUATOR, gang.attempt, 0, time=gang.time))
     taken = Exited(W0, gang.attempt, 1, FailureKind.PORT, gang.time, at(1, 1))
     assert Rebind() in gang.handle(taken)
-    assert gang.advance.stuck == STUCK_TRIES - 1
+    assert gang.progress.stuck == STUCK_TRIES - 1
 
 
 def test_a_healthy_attempt_gives_the_restarts_back():
@@ -813,10 +813,10 @@ def test_a_stop_overrules_a_restart():
 
 def test_an_unlimited_number_of_restarts_never_overflows():
     gang = running(restarts=10**9)
-    gang.restarts = gang.advance.short = 10**6
+    gang.restarts = gang.progress.short = 10**6
     fail(gang)
     gang.handle(Timer(Backoff(), 101.0))
-    gang.advance.short = 10**6
+    gang.progress.short = 10**6
     assert fail(gang)[-1] == SetTimer(Backoff(), 30.0)
     assert math.isfinite(gang.policy.delay(10**6))
 
