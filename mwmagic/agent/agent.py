@@ -165,7 +165,7 @@ class Agent:
         if self.closing.since is None:
             self.closing.drain_seconds = drain_seconds
             self.closing.since = time.monotonic()
-            self.workers.doom()
+            self.workers.kill()
 
     def leave(self) -> None:
         """Give the reader some time to take the last events."""

@@ -238,7 +238,7 @@ class Reaper:
     @property
     def awaiting(self) -> bool:
         """Whether a worker has been killed and has not ended yet."""
-        killed = (process for process in self.processes.values() if process.doomed)
+        killed = (process for process in self.processes.values() if process.kill_requested)
         return any(process.pid and not process.exit for process in killed)
 
     def lost(self, row: Row) -> bool:
@@ -260,7 +260,7 @@ class Reaper:
 
     def ended(self, process: Process) -> None:
         """Look for what a worker left; of those killed together, which are known, for the last."""
-        if not (process.doomed and self.awaiting):
+        if not (process.kill_requested and self.awaiting):
             self.hurry()
 
     def hurry(self) -> None:

@@ -37,8 +37,8 @@ class Process:
         self.scratch = scratch_of(command["env"])
         self.asked = time.monotonic()
         self.deadline: float | None = None
-        self.doomed = False
-        self.shot = False
+        self.kill_requested = False
+        self.kill_sent = False
         self.cpu = 0.0
         self.memory = 0
         self.state = ""
@@ -47,7 +47,7 @@ class Process:
     @property
     def dying(self) -> bool:
         """Whether none of its processes may stay alive."""
-        return self.doomed or self.exit is not None
+        return self.kill_requested or self.exit is not None
 
     @property
     def exited_at(self) -> float:
@@ -65,7 +65,7 @@ class Process:
         """Send a signal to the main process, if it exists."""
         if self.pidfd >= 0 and not self.exit:
             signal.pidfd_send_signal(self.pidfd, number)
-            self.shot |= number == signal.SIGKILL
+            self.kill_sent |= number == signal.SIGKILL
 
     def end(self, deadline: float, *, gently: bool) -> None:
         """Ask it to end, once, and have it killed at the earliest of all given deadlines."""

@@ -118,7 +118,7 @@ class Workers:
                 self.zygotes.spoil(process.command["zygote"])
             answer = b""
         if process.warm and not answer:
-            if process.doomed:
+            if process.kill_requested:
                 self.failed(process, **self.closing.early)
             else:
                 self.launch(process, None)
@@ -237,23 +237,27 @@ class Workers:
             grace = process.command["grace"]
             process.end(time.monotonic() + grace, gently=grace > 0)
 
-    def doom(self) -> None:
+    def kill(self) -> None:
         """Have all workers killed now."""
         for exited in self.held:
             self.events.emit("exited", **exited)
         self.held = []
         for process in self.processes.values():
-            process.doomed = True
+            process.kill_requested = True
         self.reaper.left[None] = []
         self.reaper.hurry()
 
     def expire(self, now: float) -> None:
-        """Doom the workers whose time is up, and kill a zygote that takes too long to fork one."""
+        """Kill the workers whose time is up, and a zygote that takes too long to fork one."""
         for process in self.processes.values():
-            if not process.doomed and process.deadline is not None and now >= process.deadline:
-                process.doomed = True
+            if (
+                not process.kill_requested
+                and process.deadline is not None
+                and now >= process.deadline
+            ):
+                process.kill_requested = True
                 self.reaper.hurry()
-            limit = DRAIN_SECONDS if process.doomed else FORK_SECONDS
+            limit = DRAIN_SECONDS if process.kill_requested else FORK_SECONDS
             zygote = self.zygotes.get(process.command["zygote"])
             if not zygote or process.pid:
                 continue
@@ -285,7 +289,7 @@ class Workers:
         moment["time"] = self.last_exit = max(moment["time"], self.last_exit + 1e-6)
         known = self.oom.mark() is not None or code != -signal.SIGKILL
         oom: bool | None = False if known else None
-        if code == -signal.SIGKILL and not (process.shot or process.doomed):
+        if code == -signal.SIGKILL and not (process.kill_sent or process.kill_requested):
             oom = self.oom.claim(process.mark)
         how = {"code": code if code >= 0 else None, "signal": -code if code < 0 else None}
         process.exit = {**moment, **how, "oom": oom}
@@ -337,7 +341,9 @@ class Workers:
     def moments(self, now: float) -> list[float]:
         """Return when something is due if nothing happens."""
         processes = self.processes.values()
-        moments = [one.deadline for one in processes if one.deadline is not None and not one.doomed]
+        moments = [
+            one.deadline for one in processes if one.deadline is not None and not one.kill_requested
+        ]
         if any(not one.pid for one in processes):
             moments.append(now + FORK_CHECK_SECONDS)
         if self.reaper.purging:

@@ -42,13 +42,13 @@ class Worker(SimpleNamespace):
     """A worker with its main process."""
 
     def __init__(self, pid):
-        super().__init__(pid=pid, doomed=False, exit=None)
+        super().__init__(pid=pid, kill_requested=False, exit=None)
 
     exited_at = 0.0
 
     @property
     def dying(self):
-        return self.doomed or self.exit is not None
+        return self.kill_requested or self.exit is not None
 
 
 class World:
@@ -58,9 +58,9 @@ class World:
         self.family.owners = {1: "a", 2: "b"}
         self.reaper = Reaper(self.family, self.workers, SimpleNamespace(since=None))
 
-    def doom(self, *names):
+    def kill(self, *names):
         for name in names:
-            self.workers[name].doomed = True
+            self.workers[name].kill_requested = True
         self.reaper.hurry()
 
     def exits(self, name):
@@ -119,13 +119,13 @@ def test_what_a_worker_leaves_has_a_moment_to_end_by_itself(world):
 
 def test_what_a_killed_worker_leaves_has_its_moment_after_the_worker(world):
     world.family.owners[7] = "a"
-    world.doom("a")
+    world.kill("a")
     world.reaper.purge(5.0)
     assert world.family.killed == [1]
 
 
 def test_while_killed_workers_end_scans_are_rare_and_after_the_last_at_once(world):
-    world.doom("a", "b")
+    world.kill("a", "b")
     assert world.scans(5.0) == 1
     assert world.family.killed == [1, 2]
     world.exits("a")
@@ -138,7 +138,7 @@ def test_while_killed_workers_end_scans_are_rare_and_after_the_last_at_once(worl
 
 
 def test_one_that_ends_by_itself_does_not_wait_for_one_that_was_killed(world):
-    world.doom("b")
+    world.kill("b")
     assert world.scans(5.0) == 1
     world.family.owners[7] = "a"
     world.exits("a")
@@ -152,7 +152,7 @@ def test_one_that_ends_by_itself_does_not_wait_for_one_that_was_killed(world):
 
 
 def test_scans_become_rare_while_a_killed_worker_does_not_end(world):
-    world.doom("a")
+    world.kill("a")
     moments = []
     while len(moments) < 12:
         world.reaper.purge(world.reaper.rescan)
