@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from .exit import Exit
 from .first import diagnose, involves_others, kind
-from .seen import Seen, is_telling, remarks, why_stalled
+from .seen import Seen, is_notable, remarks, why_stalled
 
 __all__ = [
     "Exit",
     "Seen",
     "diagnose",
     "involves_others",
-    "is_telling",
+    "is_notable",
     "kind",
     "remarks",
     "why_stalled",

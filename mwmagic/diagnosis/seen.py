@@ -25,7 +25,7 @@ from .table import REMARKS, STALLS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["Seen", "Stack", "is_telling", "parse", "positions", "remarks", "why_stalled"]
+__all__ = ["Seen", "Stack", "is_notable", "parse", "positions", "remarks", "why_stalled"]
 
 
 @cache
@@ -44,15 +44,15 @@ def _twice() -> list[re.Pattern[str]]:
 
 
 @cache
-def _telling() -> re.Pattern[str]:
+def _notable() -> re.Pattern[str]:
     signs = [pattern(sign).pattern for known in REMARKS for sign in known.signs]
     named = [one.pattern for one in (*_targets(), *_twice())]
     return re.compile(alternatives([*signs, *named]))
 
 
-def is_telling(line: str) -> bool:
+def is_notable(line: str) -> bool:
     """Return whether a line of a log matters to what is seen of a task, however old it is."""
-    return _telling().search(line) is not None
+    return _notable().search(line) is not None
 
 
 @dataclass(frozen=True)

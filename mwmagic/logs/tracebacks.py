@@ -165,10 +165,10 @@ class _ErrorText:
 def readable(text: str) -> str:
     """Return the lines of a message that say something, without a framework's marks."""
     lines = [_MARKS.sub(r"\1", line).rstrip() for line in plain(text).splitlines()]
-    return "\n".join(_telling(lines) or filter(None, lines)).strip()
+    return "\n".join(_notable(lines) or filter(None, lines)).strip()
 
 
-def _telling(lines: list[str]) -> list[str]:
+def _notable(lines: list[str]) -> list[str]:
     return [line for line in lines if not _MUTE.match(line)]
 
 
@@ -212,7 +212,7 @@ def _carried(kind: str, text: str) -> _ErrorText:
     found, end = frames(lines, 0)
     before = text.partition(HEAD)[0]
     raised = _RAISED.match(lines[end]) if end < len(lines) else None
-    if raised is None or _telling(before.splitlines()):
+    if raised is None or _notable(before.splitlines()):
         return _ErrorText(kind, before, found)
     return _ErrorText(raised[1] or raised[3], raised[2] or "", found)
 

@@ -10,7 +10,7 @@ from IPython.display import display
 
 from mwmagic.client.arguments import read_tasks, reader
 from mwmagic.client.live.cell import DeferredInterrupt
-from mwmagic.client.live.telling import Telling, Voice
+from mwmagic.client.live.output import CellOutput, Sink
 from mwmagic.errors import BadArguments, NoRun, WaitInterrupted
 from mwmagic.model.cluster import TYPES, Task, find_task
 from mwmagic.model.option import read_count
@@ -90,14 +90,14 @@ def _run(
     """Run a cell, and show all that it shows."""
     with DeferredInterrupt() as interrupt:
         cell = live.begin(source, tasks, name=name, alone=alone)
-        telling = Telling(live, cell, name, _voice(session))
+        output = CellOutput(live, cell, name, _sink(session))
         try:
             with interrupt.gap:
-                telling.follow()
+                output.follow()
         except KeyboardInterrupt:
             with suppress(KeyboardInterrupt), interrupt.gap:  # a second one ends the wait
                 live.interrupt(cell)
-            telling.interrupted()
+            output.interrupted()
             if cell.why == "withdrawn":
                 raise WaitInterrupted(withdrawn_words(reset=False)) from None
             left = [task for task in cell.tasks if task not in cell.answers]
@@ -107,16 +107,16 @@ def _run(
                 live.interrupt(cell)
             raise BadArguments(unanswerable_words()) from None
     live.check(cell, name)
-    telling.values()
+    output.values()
     return cell.ranked()
 
 
-def _voice(session: Session) -> Voice:
+def _sink(session: Session) -> Sink:
     def show(value: Mapping[str, Any]) -> None:
         if not session.quiet:
             display(value, raw=True)
 
-    return Voice(session.say, show)
+    return Sink(session.say, show)
 
 
 def _living(session: Session, cluster: Cluster) -> Live:

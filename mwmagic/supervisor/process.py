@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.agent.wire import AGENT_LOST, as_bytes, as_text
-from mwmagic.diagnosis import Exit, Seen, is_telling
+from mwmagic.diagnosis import Exit, Seen, is_notable
 from mwmagic.logs.noise import NATIVE
 from mwmagic.logs.phases import Phases
 from mwmagic.logs.progress import Update
@@ -49,8 +49,8 @@ _OURS = (None, signal.SIGKILL, signal.SIGTERM)
 TAIL_LINES = 200
 """Lines of a log's end that are kept for the diagnosis."""
 
-TELLING_LINES = 50
-"""How many of the lines that tell something are kept, however much is printed after them."""
+NOTABLE_LINES = 50
+"""How many of the notable lines are kept, however much is printed after them."""
 
 
 def is_over(packet: str) -> bool:
@@ -353,7 +353,7 @@ class TaskProcess:
         return Seen(
             task=str(self.task),
             address=self.address,
-            log=self._output.telling,
+            log=self._output.notable,
             phase=self._output.phase,
             verbose=self._verbose,
             stack=stack,
@@ -411,7 +411,7 @@ class _Output:
         self._terminal = Terminal()
         self._phases = Phases()
         self._tail: deque[str] = deque(maxlen=TAIL_LINES)
-        self._telling: dict[str, None] = {}
+        self._notable: dict[str, None] = {}
         self._older: int | None = None  # how many bytes come that a cell did not print
 
     @property
@@ -420,9 +420,9 @@ class _Output:
         return "\n".join(self._tail)
 
     @property
-    def telling(self) -> str:
-        """The first lines that tell something, whatever their age, and the last lines."""
-        return "\n".join([*self._telling, *self._tail])
+    def notable(self) -> str:
+        """The first notable lines, whatever their age, and the last lines."""
+        return "\n".join([*self._notable, *self._tail])
 
     @property
     def phase(self) -> Phase:
@@ -445,7 +445,7 @@ class _Output:
         size, before = self._fed(as_text(raw[:older]))
         self._older, self._terminal = None, Terminal()
         self._tail.clear()
-        self._telling.clear()
+        self._notable.clear()
         rest, updates = self._fed(as_text(raw[older:]))
         return size + rest, before + updates
 
@@ -494,5 +494,5 @@ class _Output:
             self.informed = "I" in notice.group(1, 2)
 
     def _keep(self, line: str) -> None:
-        if len(self._telling) < TELLING_LINES and is_telling(line):
-            self._telling[line] = None
+        if len(self._notable) < NOTABLE_LINES and is_notable(line):
+            self._notable[line] = None

@@ -53,7 +53,7 @@ __all__ = ["Supervisor"]
 NEWS_SECONDS = 0.1
 """The shortest time between two snapshots."""
 
-TELLING_RATIO = 4.0
+NEWS_RATIO = 4.0
 """How many times as long as a snapshot took the next one waits: with 1,000 tasks it takes long."""
 
 OWNER_SECONDS = 20.0
@@ -108,7 +108,7 @@ class Supervisor:
         self._own: dict[str, Any] = {}
         self.run: ActiveRun | None = None
         self._pool = MachinePool(start, self._take, self._lost, self._changed, engine)
-        self._fetches = Fetches(self._tell_soon)
+        self._fetches = Fetches(self._send_news_soon)
         self._late: dict[int, list[Unknown]] = {}
         self._server = Server(socket, self._answer, self._abandoned)
         self._closed = asyncio.Event()
@@ -116,9 +116,9 @@ class Supervisor:
         self._left = False
         self._hurried = False
         self._stirred = asyncio.Event()
-        self._telling: asyncio.TimerHandle | None = None
-        self._told_at = self._told_seconds = 0.0
-        self._told_stage: object = None
+        self._news_timer: asyncio.TimerHandle | None = None
+        self._news_at = self._news_seconds = 0.0
+        self._news_stage: object = None
         self._requests: dict[str, Callable[[Client, Message], None]] = {
             "hello": self._meet,
             "snapshot": self._look,
@@ -162,7 +162,7 @@ class Supervisor:
         except (MwmagicError, OSError):
             asyncio.get_running_loop().call_later(OWNER_SECONDS, self._begin_end)
         self._changed()
-        self._tell()  # the client that declared the cluster waits for just this
+        self._send_news()  # the client that declared the cluster waits for just this
         _active_run()
 
     async def serve(self) -> None:
@@ -174,7 +174,7 @@ class Supervisor:
         if self.run is not None and not self.run.over:
             await self._end(self.run)
         await self._pool.close()
-        self._tell()
+        self._send_news()
         if self.run is not None:
             loop = asyncio.get_running_loop()
             await loop.run_in_executor(None, self.run.directory.flush)
@@ -269,32 +269,32 @@ class Supervisor:
         self._reserve()
         if self.run is not None and self.run.over:
             self._pool.renew()
-            self._tell()
-        elif self._stage == self._told_stage:
-            self._tell_soon()
+            self._send_news()
+        elif self._stage == self._news_stage:
+            self._send_news_soon()
         else:
-            self._tell_soon(urgent=True)
+            self._send_news_soon(urgent=True)
 
     @property
     def _stage(self) -> object:
-        """How far the run is; a change is told without the pause that other news wait for."""
+        """How far the run is; a change is sent without the pause that other news wait for."""
         return None if self.run is None else (self.run.gang.state, self.run.gang.attempt)
 
-    def _tell_soon(self, *, urgent: bool = False) -> None:
+    def _send_news_soon(self, *, urgent: bool = False) -> None:
         loop = asyncio.get_running_loop()
-        pause = NEWS_SECONDS if urgent else max(NEWS_SECONDS, TELLING_RATIO * self._told_seconds)
-        when = (self._told_at if urgent else loop.time()) + pause
-        if self._telling is not None and self._telling.when() > when:
-            self._telling.cancel()
-            self._telling = None
-        if self._telling is None:
-            self._telling = loop.call_at(when, self._tell)
+        pause = NEWS_SECONDS if urgent else max(NEWS_SECONDS, NEWS_RATIO * self._news_seconds)
+        when = (self._news_at if urgent else loop.time()) + pause
+        if self._news_timer is not None and self._news_timer.when() > when:
+            self._news_timer.cancel()
+            self._news_timer = None
+        if self._news_timer is None:
+            self._news_timer = loop.call_at(when, self._send_news)
 
-    def _tell(self) -> None:
-        if self._telling is not None:
-            self._telling.cancel()
-            self._telling = None
-        began, self._told_stage = time.monotonic(), self._stage
+    def _send_news(self) -> None:
+        if self._news_timer is not None:
+            self._news_timer.cancel()
+            self._news_timer = None
+        began, self._news_stage = time.monotonic(), self._stage
         news = self.snapshot()
         if self.run is not None:
             known = self.run.directory.trouble
@@ -302,8 +302,8 @@ class Supervisor:
             if self.run.directory.trouble != known:  # no other news would say so
                 news = self.snapshot()
         self._server.broadcast({"type": "snapshot", **news})
-        self._told_at = time.monotonic()
-        self._told_seconds = self._told_at - began
+        self._news_at = time.monotonic()
+        self._news_seconds = self._news_at - began
 
     def snapshot(self) -> dict[str, Any]:
         """Return the cluster and its latest run as JSON values."""

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .cell import LiveCell
     from .session import Live
 
-__all__ = ["Flood", "Telling", "Voice"]
+__all__ = ["CellOutput", "Flood", "Sink"]
 
 _SILENT = (What.BEGUN, What.ANSWER, What.DONE)
 """The news after which no log is read, as that takes time: the first two say nothing of the output,
@@ -69,8 +69,8 @@ LAST_LINES = 100
 
 
 @dataclass(frozen=True)
-class Voice:
-    """How a notebook or a terminal tells its user something.
+class Sink:
+    """Where a cell's output goes: a notebook or a terminal.
 
     Parameters
     ----------
@@ -107,19 +107,19 @@ class Notices:
         return due
 
 
-class Telling:
-    """Tells of one cell."""
+class CellOutput:
+    """Shows one cell: what its tasks print, raise, ask and return."""
 
-    def __init__(self, live: Live, cell: LiveCell, name: str, voice: Voice) -> None:
+    def __init__(self, live: Live, cell: LiveCell, name: str, sink: Sink) -> None:
         self._live = live
         self._cell = cell
         self._name = name
-        self._voice = voice
+        self._sink = sink
         self._size = len(live.cluster.tasks)
         self._notices = Notices()
         self._asks: dict[str, Question] = {}
-        self._flood = Flood(voice.say)
-        self._asking = Asking(voice.say, live.reply)
+        self._flood = Flood(sink.say)
+        self._asking = Asking(sink.say, live.reply)
         self._printed = time.monotonic()
 
     def follow(self) -> None:
@@ -140,9 +140,9 @@ class Telling:
                 self._notices.hear(self._cell.answers[said["task"]], time.monotonic())
             now = None if what in CONSEQUENCES else time.monotonic()
             for raised, tasks in self._notices.due(now):
-                self._voice.say(f"─ {raised_words(tasks, raised, self._name)}")
+                self._sink.say(f"─ {raised_words(tasks, raised, self._name)}")
             if what in CONSEQUENCES:
-                self._voice.say(f"─ {CONSEQUENCES[what](said)}")
+                self._sink.say(f"─ {CONSEQUENCES[what](said)}")
             if self._asks and not self._cell.over:
                 self.lines(every=True)
                 self._asks.pop(self._asking.ask(self._asks) or "", None)
@@ -154,7 +154,7 @@ class Telling:
         self.lines()
         self._flood.release()
         if self._cell.recovered is not None:
-            self._voice.say(f"─ {recovered_words(self._cell.recovered)}")
+            self._sink.say(f"─ {recovered_words(self._cell.recovered)}")
 
     def lines(self, *, every: bool = False) -> None:
         """Show the lines that are due, or every one."""
@@ -167,7 +167,7 @@ class Telling:
     def _head(self, tasks: Sequence[str], *, several: bool) -> None:
         """Name the tasks that what follows comes from, where it may come from others."""
         if several:
-            self._voice.say(f"[{ranks_words(tasks)}]")
+            self._sink.say(f"[{ranks_words(tasks)}]")
 
     def _traces(self) -> None:
         """Show each traceback once, with the tasks that have it."""
@@ -176,7 +176,7 @@ class Telling:
             if one.raised is not None and not one.raised.left and not one.freed:
                 groups.setdefault(one.raised.trace, []).append(task)
         for trace, tasks in groups.items():
-            self._voice.say(f"[{ranks_words(tasks)}] {trace.rstrip()}")
+            self._sink.say(f"[{ranks_words(tasks)}] {trace.rstrip()}")
 
     def values(self) -> None:
         """Display the values of the last expression, equal ones once."""
@@ -198,7 +198,7 @@ class Telling:
             text = widget_words(str(value.get("text/plain", "")))
             value = {**value, "text/plain": text}
             del value[WIDGET]
-        self._voice.show(value)
+        self._sink.show(value)
 
 
 class Flood:
