@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from mwmagic.logs.lines import LogLine
     from mwmagic.model.cluster import TaskName
-    from mwmagic.model.status import Fault, TaskStatus
+    from mwmagic.model.status import ParserFault, TaskStatus
     from mwmagic.record import Record
 
     from .run import Run
@@ -100,7 +100,7 @@ def read(
     limit: int = TAIL_CHARACTERS,
 ) -> list[str]:
     """Return a log's lines."""
-    faults: list[Fault] = []
+    faults: list[ParserFault] = []
     cut = tail > 0 or not raw
     view = LogView(path, Guard(faults.append), raw=raw, ansi=ansi, wanted=pattern(grep), cut=cut)
     lines = view.last(tail, limit) if tail > 0 else [*view.new(), *view.close()]
@@ -131,7 +131,7 @@ class Following:
     ) -> None:
         self._run = run
         self._wanted = None if task is None else str(find_task(task, run.cluster.tasks))
-        self._faults: list[Fault] = []
+        self._faults: list[ParserFault] = []
         self._view = partial(
             LogView,
             guard=Guard(self._faults.append),

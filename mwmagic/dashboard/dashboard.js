@@ -9,7 +9,7 @@ const BLOCK_LINES = 200;
 // Characters from which on a state has a line of its own, below the buttons.
 const LONG = 40;
 // Points kept of all series together, as in the kernel; beyond that, every second one is dropped.
-const MOST_POINTS = 12000;
+const SERIES_POINTS = 12000;
 // The CSS class of each kind of text; the kernel sends its index.
 const MARKS = ["", ".noise", ".error", ".note"];
 // While you type elsewhere in the page, what arrives is shown this long after a key, all at once.
@@ -461,7 +461,7 @@ function newView(model) {
     const line = (run.series[JSON.stringify([metric, attempt, index])] ??= { index, attempt, metric, points: [] });
     line.points.push([x, y]);
     const { length } = line.points;
-    if (length * Object.keys(run.series).length > MOST_POINTS) line.points = line.points.filter((_, i) => (length - i) % 2);
+    if (length * Object.keys(run.series).length > SERIES_POINTS) line.points = line.points.filter((_, i) => (length - i) % 2);
     plotted = true;
   }
 

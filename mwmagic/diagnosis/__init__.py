@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from .exit import Exit
 from .first import diagnose, involves_others, kind
-from .seen import Seen, is_notable, remarks, why_stalled
+from .observation import Observation, is_notable, remarks, why_stalled
 
 __all__ = [
     "Exit",
-    "Seen",
+    "Observation",
     "diagnose",
     "involves_others",
     "is_notable",

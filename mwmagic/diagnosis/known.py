@@ -12,7 +12,7 @@ from mwmagic.model.findings import Finding
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["AT_LINES", "Choice", "Known", "pattern", "recognise"]
+__all__ = ["AT_LINES", "Choice", "KnownFailure", "pattern", "recognise"]
 
 AT_LINES = "lines"
 """Not an option, but known with them: whether the tasks were at ``same`` or ``different`` lines."""
@@ -42,7 +42,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownFailure:
     """A known failure.
 
     Parameters
@@ -169,11 +169,11 @@ def _escaped(text: str) -> str:
 class _Match:
     """An entry that was recognised, and the text in the gaps of its sign."""
 
-    known: Known
+    known: KnownFailure
     gaps: tuple[str, ...] = ()
 
 
-def _match(known: Known, evidence: str | Finding) -> _Match | None:
+def _match(known: KnownFailure, evidence: str | Finding) -> _Match | None:
     if isinstance(evidence, Finding):
         return _Match(known) if any(one.matches(evidence) for one in known.symptoms) else None
     for sign in known.signs:
@@ -184,7 +184,7 @@ def _match(known: Known, evidence: str | Finding) -> _Match | None:
 
 
 def recognise(
-    table: Iterable[Known],
+    table: Iterable[KnownFailure],
     evidence: Iterable[str | Finding],
     options: Mapping[str, str] | None = None,
 ) -> _Match | None:

@@ -6,7 +6,7 @@ if that still has it. In a sign a class in braces stands for the names in `signs
 
 from __future__ import annotations
 
-from .known import Choice, Known
+from .known import Choice, KnownFailure
 
 __all__ = ["CHANGED", "REMOVED"]
 
@@ -20,7 +20,7 @@ _CHILD = (
 )
 
 CHANGED = (
-    Known(
+    KnownFailure(
         "keras-plain",
         "Keras 3 under MultiWorkerMirroredStrategy",
         "Keras 3 cannot reduce the values that several workers return, so `fit` and `evaluate` "
@@ -33,7 +33,7 @@ CHANGED = (
         ),
         when=Choice("keras", ("plain",)),
     ),
-    Known(
+    KnownFailure(
         "per-replica",
         "A value of several replicas where one tensor belongs",
         "A `PerReplica` holds a value for each replica, as the batches of a distributed dataset "
@@ -47,7 +47,7 @@ CHANGED = (
             "It looks like you are using a PerReplica object while not inside a replica context",
         ),
     ),
-    Known(
+    KnownFailure(
         "scalar-axis",
         "A reduction over the axis of a scalar",
         "`strategy.reduce(..., axis=0)` also reduces over the first dimension, and this value "
@@ -56,7 +56,7 @@ CHANGED = (
         "https://www.tensorflow.org/api_docs/python/tf/distribute/Strategy#reduce",
         signs=("Invalid reduction dimension 0 for input with 0 dimensions",),
     ),
-    Known(
+    KnownFailure(
         "no-extension",
         "Saving without a file extension",
         "Keras 3 derives the file format from the extension, and its `save` does not write "
@@ -73,7 +73,7 @@ CHANGED = (
         ),
         choices=(_LEGACY,),
     ),
-    Known(
+    KnownFailure(
         "tf-weights",
         "Loading weights in TensorFlow's format with Keras 3",
         "Keras 3 loads weights only from `.weights.h5`, `.h5` and `.keras` files.",
@@ -82,7 +82,7 @@ CHANGED = (
         signs=("Keras 3 only supports V3 `.keras` files, `.weights.h5` files",),
         choices=(_LEGACY,),
     ),
-    Known(
+    KnownFailure(
         "saved-model",
         "Loading a SavedModel with Keras 3",
         "Keras 3 loads only `.keras` and `.h5` files.",
@@ -91,7 +91,7 @@ CHANGED = (
         signs=("the legacy SavedModel format is not supported by `load_model()` in Keras 3",),
         choices=(_LEGACY,),
     ),
-    Known(
+    KnownFailure(
         "reset-states",
         "A method that Keras 3 renamed",
         "Keras 3 calls it `reset_state`; TensorFlow's custom-loop tutorial still uses the old "
@@ -103,7 +103,7 @@ CHANGED = (
         edit=(".reset_states", ".reset_state"),
         choices=(_LEGACY,),
     ),
-    Known(
+    KnownFailure(
         "tensorboard-missing",
         "TensorBoard is not installed",
         "TensorFlow no longer installs TensorBoard, and the callback needs it.",
@@ -121,9 +121,9 @@ def _removed(
     *signs: str,
     legacy: bool = True,
     edit: tuple[str, str] | None = None,
-) -> Known:
+) -> KnownFailure:
     """Return the entry of something that Keras 3 no longer has."""
-    return Known(
+    return KnownFailure(
         f"keras-3-{what}",
         f"`{what}`",
         f"Keras 3 no longer has `{what}`.",

@@ -16,7 +16,7 @@ from mwmagic.gang import Policy
 from mwmagic.model.findings import Finding, Symptom
 from mwmagic.model.variables import RESUME_CODE
 
-from .known import AT_LINES, Choice, Known
+from .known import AT_LINES, Choice, KnownFailure
 from .migration import CHANGED, REMOVED
 
 __all__ = ["AT_LINES", "ENTRIES", "KNOWN", "REMARKS", "STALLS"]
@@ -36,7 +36,7 @@ KNOWN = (
     *CHANGED,
     *REMOVED,
     # The cluster.
-    Known(
+    KnownFailure(
         "op-before-strategy",
         "Operations before the strategy",
         "TensorFlow ran an operation before the strategy was created. Tensors, datasets, models "
@@ -46,7 +46,7 @@ KNOWN = (
         "https://github.com/tensorflow/tensorflow/issues/34568",
         signs=("Collective ops must be configured at program startup",),
     ),
-    Known(
+    KnownFailure(
         "port-taken",
         "The port is already in use",
         "Another process listens on the task's port, and moving to other ports did not help. "
@@ -59,7 +59,7 @@ KNOWN = (
             "Failed to add port to server",
         ),
     ),
-    Known(
+    KnownFailure(
         "tf-config-malformed",
         "TF_CONFIG is not valid JSON",
         "The code sets TF_CONFIG to text that cannot be parsed. `str()` of a Python dictionary "
@@ -68,7 +68,7 @@ KNOWN = (
         _TUTORIAL,
         signs=("tfconfig_cluster_resolver.py...JSONDecodeError: ",),
     ),
-    Known(
+    KnownFailure(
         "tf-config-task",
         "TF_CONFIG names a task that its cluster does not have",
         "The task in TF_CONFIG is not in its cluster: the code changed one of the two.",
@@ -79,7 +79,7 @@ KNOWN = (
             "` ... not found in cluster_spec",
         ),
     ),
-    Known(
+    KnownFailure(
         "other-resolver",
         "A cluster resolver of another environment",
         "The code's `cluster_resolver` asks Slurm, Kubernetes, Google's Compute Engine or "
@@ -93,7 +93,7 @@ KNOWN = (
             "/sagemaker_cluster_resolver.py",
         ),
     ),
-    Known(
+    KnownFailure(
         "strategy-in-evaluator",
         "The evaluator created the strategy",
         "An evaluator is not part of the training cluster, so it cannot create that cluster's "
@@ -102,7 +102,7 @@ KNOWN = (
         "https://www.tensorflow.org/tutorials/distribute/parameter_server_training",
         signs=("KeyError: 'evaluator'",),
     ),
-    Known(
+    KnownFailure(
         "same-task-twice",
         "Two processes claim the same task",
         "Two processes joined the cluster as the same task: either their TF_CONFIG has the same "
@@ -115,7 +115,7 @@ KNOWN = (
             "Heartbeat: Incarnation ID mismatch",
         ),
     ),
-    Known(
+    KnownFailure(
         "world-size",
         "Workers disagree about the number of workers",
         "The TF_CONFIG of the workers lists clusters of different sizes.",
@@ -124,7 +124,7 @@ KNOWN = (
         signs=("is joining a group with size..., but that group has size",),
     ),
     # Data.
-    Known(
+    KnownFailure(
         "batch-not-divisible",
         "The batch size is not divisible by the number of replicas",
         "Each replica gets an equal share of a batch, and this batch size is not a multiple of "
@@ -137,7 +137,7 @@ KNOWN = (
             "Inputs to operation AddN of type AddN must have the same size and shape",
         ),
     ),
-    Known(
+    KnownFailure(
         "too-few-files",
         "Fewer files than workers",
         "With FILE sharding each worker needs at least one file of its own, and there are only "
@@ -147,7 +147,7 @@ KNOWN = (
         _SHARDING,
         signs=("Could not apply FILE based sharding: the dataset only has ... file(s)",),
     ),
-    Known(
+    KnownFailure(
         "unshardable",
         "FILE sharding of data that is not in files",
         "The sharding policy is FILE, but the dataset does not read files: it comes from "
@@ -157,7 +157,7 @@ KNOWN = (
         _SHARDING,
         signs=("Found an unshardable source dataset",),
     ),
-    Known(
+    KnownFailure(
         "left-early",
         "A worker that ends before the others",
         "The line that {peer} had reached needs every worker, and this one had already ended: it "
@@ -168,7 +168,7 @@ KNOWN = (
         "https://github.com/tensorflow/tensorflow/issues/36153",
         symptoms=(Finding(Symptom.FINISHED_EARLY),),
     ),
-    Known(
+    KnownFailure(
         "collective-timeout",
         "A task that comes too late to a collective",
         "The code gives collectives a time limit, and before it had passed not every task had come "
@@ -182,7 +182,7 @@ KNOWN = (
         ),
         together=True,
     ),
-    Known(
+    KnownFailure(
         "different-lines",
         "Workers enter different collectives",
         "The tasks were in different collectives, at these lines. Each training step is one, and "
@@ -195,7 +195,7 @@ KNOWN = (
         when=Choice(AT_LINES, ("different",)),
         together=True,
     ),
-    Known(
+    KnownFailure(
         "uneven-steps",
         "Workers run different numbers of steps",
         "One worker left the loop or the epoch, while the others went on to the next step, which "
@@ -208,7 +208,7 @@ KNOWN = (
         signs=("Collective instance ... expected type ... and data_type ... but got type",),
         together=True,
     ),
-    Known(
+    KnownFailure(
         "different-code",
         "Workers compute different things",
         "The workers entered the same collective operation with tensors of different shapes: "
@@ -219,7 +219,7 @@ KNOWN = (
         signs=("Shape mismatch in the collective instance",),
         together=True,
     ),
-    Known(
+    KnownFailure(
         "download",
         "Data cannot be downloaded",
         "{0} cannot be reached from here.",
@@ -228,7 +228,7 @@ KNOWN = (
         signs=("URL fetch failure on ...: ",),
     ),
     # Files.
-    Known(
+    KnownFailure(
         "one-directory",
         "All workers write to the same path",
         "Several workers write to the same file or directory and interfere with each other.",
@@ -250,7 +250,7 @@ KNOWN = (
             ),
         ),
     ),
-    Known(
+    KnownFailure(
         "save-on-one",
         "Saving on the chief only",
         "Saving reads variables that are spread over all workers, so every worker must take "
@@ -260,7 +260,7 @@ KNOWN = (
         _SAVING,
         symptoms=(Finding(Symptom.FINISHED_DURING_SAVE),),
     ),
-    Known(
+    KnownFailure(
         "disk-full",
         "The disk is full",
         "No space is left where the code writes.",
@@ -271,7 +271,7 @@ KNOWN = (
         signs=("No space left on device",),
     ),
     # Memory and hardware.
-    Known(
+    KnownFailure(
         "oom-killed",
         "The system ran out of memory",
         "Together, the processes needed more memory than the machine or its container has.",
@@ -279,7 +279,7 @@ KNOWN = (
         "https://docs.kernel.org/admin-guide/cgroup-v2.html#memory",
         symptoms=(Finding(Symptom.OUT_OF_MEMORY),),
     ),
-    Known(
+    KnownFailure(
         "out-of-memory",
         "An allocation failed",
         "The process asked for more memory than it can get.",
@@ -291,7 +291,7 @@ KNOWN = (
             "MemoryError",
         ),
     ),
-    Known(
+    KnownFailure(
         "nccl",
         "NCCL without GPUs",
         "NCCL works only between NVIDIA GPUs, and this task sees none.",
@@ -301,7 +301,7 @@ KNOWN = (
         signs=("No OpKernel was registered to support Op 'NcclAllReduce'",),
     ),
     # Python.
-    Known(
+    KnownFailure(
         "framework-missing",
         "TensorFlow is not installed",
         "The workers use this notebook's Python, in which it is not installed.",
@@ -313,7 +313,7 @@ KNOWN = (
             "No module named 'tf_keras'",
         ),
     ),
-    Known(
+    KnownFailure(
         "module-missing",
         "A module is missing",
         "The workers use this notebook's Python and the script's directory, and {0} is in neither.",
@@ -322,7 +322,7 @@ KNOWN = (
         "https://ipython.readthedocs.io/en/stable/interactive/magics.html#magic-pip",
         signs=("No module named '...'",),
     ),
-    Known(
+    KnownFailure(
         "notebook-name",
         "A variable of the notebook",
         "The notebook has this name, but workers do not: they are separate processes, which run "
@@ -332,7 +332,7 @@ KNOWN = (
         "https://docs.python.org/3/library/sys.html#sys.argv",
         symptoms=(Finding(Symptom.LACKS_NAME),),
     ),
-    Known(
+    KnownFailure(
         "notebook-function",
         "A function of IPython",
         "`display` and `get_ipython`, which magics and `!` become in a script, exist in notebooks "
@@ -341,7 +341,7 @@ KNOWN = (
         "https://ipython.readthedocs.io/en/stable/interactive/reference.html",
         signs=("name 'display' is not defined", "name 'get_ipython' is not defined"),
     ),
-    Known(
+    KnownFailure(
         "await",
         "`await` outside a function",
         "Only notebooks run `await` outside an `async` function, and workers are plain Python "
@@ -350,7 +350,7 @@ KNOWN = (
         "https://docs.python.org/3/library/asyncio-runner.html",
         signs=("'await' outside function",),
     ),
-    Known(
+    KnownFailure(
         "protobuf",
         "The wrong version of protobuf",
         "A module was generated for a different version of protobuf than the installed one.",
@@ -362,7 +362,7 @@ KNOWN = (
             "Descriptors cannot be created directly",
         ),
     ),
-    Known(
+    KnownFailure(
         "pickle",
         "An object cannot be sent to another process",
         "Objects are pickled on their way to another process. Lambdas and nested functions, "
@@ -374,7 +374,7 @@ KNOWN = (
             "cannot pickle '...' object",
         ),
     ),
-    Known(
+    KnownFailure(
         "input",
         "A worker asks for input",
         "A worker has no keyboard. What it asks reaches a notebook that is open in a page, while "
@@ -383,7 +383,7 @@ KNOWN = (
         "https://docs.python.org/3/library/functions.html#input",
         signs=("EOFError: EOF when reading a line",),
     ),
-    Known(
+    KnownFailure(
         "debugger",
         "A debugger ended a worker's program",
         "Its command `q` did, or nobody could give it commands: that takes a notebook that is open "
@@ -393,7 +393,7 @@ KNOWN = (
         signs=("BdbQuit",),
     ),
     # Ended from outside.
-    Known(
+    KnownFailure(
         "stopped",
         "A worker was stopped by a signal",
         "It received SIGSTOP, or a debugger holds it, and the others stopped waiting for it.",
@@ -401,7 +401,7 @@ KNOWN = (
         "https://man7.org/linux/man-pages/man7/signal.7.html",
         symptoms=(Finding(Symptom.STOPPED_BY_SIGNAL),),
     ),
-    Known(
+    KnownFailure(
         "silent",
         "A worker stopped responding",
         "It was alive, but its TensorFlow heartbeats stopped: its machine or network hangs, or "
@@ -411,7 +411,7 @@ KNOWN = (
         "https://www.tensorflow.org/guide/migrate/fault_tolerance",
         symptoms=(Finding(Symptom.SILENT),),
     ),
-    Known(
+    KnownFailure(
         "cut-off",
         "A machine was cut off",
         "For that long the machine answered nothing, not even mwmagic's own agent there: its "
@@ -423,7 +423,7 @@ KNOWN = (
         symptoms=(Finding(Symptom.CUT_OFF),),
         choices=(_RESTARTS,),
     ),
-    Known(
+    KnownFailure(
         "profiler",
         "A crash of TensorFlow's profiler",
         "When a profile stops, TensorFlow writes to events that it has already freed. Each "
@@ -432,7 +432,7 @@ KNOWN = (
         "https://github.com/openxla/xla/blob/main/xla/tsl/profiler/backends/cpu/traceme_recorder.cc",
         signs=('Fatal Python error: ...profiler_v2.py", line ... in stop',),
     ),
-    Known(
+    KnownFailure(
         "crash",
         "A crash in native code",
         "A library written in C or C++ crashed. The task's log ends with its message and the "
@@ -446,7 +446,7 @@ KNOWN = (
             Finding(Symptom.KILLED, signal=signal.SIGILL),
         ),
     ),
-    Known(
+    KnownFailure(
         "resume",
         "Exit code 42: saved, start me again",
         "With code 42, which TensorFlow's PreemptionCheckpointHandler uses, a task says that it "
@@ -457,7 +457,7 @@ KNOWN = (
         symptoms=(Finding(Symptom.EXITED, code=RESUME_CODE),),
         choices=(Choice("restarts", ("0",), "`--restarts 1` starts all tasks again in any case"),),
     ),
-    Known(
+    KnownFailure(
         "killed",
         "Killed from outside",
         "Neither the code nor mwmagic ended it, but a person, the batch system, or a limit on "
@@ -471,7 +471,7 @@ KNOWN = (
         ),
         choices=(_RESTARTS,),
     ),
-    Known(
+    KnownFailure(
         "agent-lost",
         "The agent is gone",
         "The process that starts the workers on a machine ended, or the machine did, and its "
@@ -481,7 +481,7 @@ KNOWN = (
         symptoms=(Finding(Symptom.AGENT_LOST),),
         choices=(_RESTARTS,),
     ),
-    Known(
+    KnownFailure(
         "host-lost",
         "A machine is gone",
         "The machine no longer answers, or its agent vanished, and all workers there with it: it "
@@ -501,7 +501,7 @@ KNOWN = (
 """Failures that end a run."""
 
 REMARKS = (
-    Known(
+    KnownFailure(
         "alone",
         "Workers that train alone",
         "Each worker trained by itself: the code created no MultiWorkerMirroredStrategy, or "
@@ -511,7 +511,7 @@ REMARKS = (
         _TUTORIAL,
         symptoms=(Finding(Symptom.ALONE),),
     ),
-    Known(
+    KnownFailure(
         "out-of-data",
         "Less data than steps or workers",
         "A worker ran out of data before it had done the requested steps; it did fewer steps, "
@@ -521,7 +521,7 @@ REMARKS = (
         _TUTORIAL,
         signs=("Your input ran out of data; interrupting training",),
     ),
-    Known(
+    KnownFailure(
         "nccl-ignored",
         "NCCL without GPUs, ignored",
         "NCCL works only between NVIDIA GPUs. This task saw none, so TensorFlow used another "
@@ -530,7 +530,7 @@ REMARKS = (
         "https://www.tensorflow.org/api_docs/python/tf/distribute/experimental/CommunicationOptions",
         signs=("Enabled NCCL communication but no GPUs detected/specified",),
     ),
-    Known(
+    KnownFailure(
         "own-tf-config",
         "The code sets TF_CONFIG itself",
         "The task's server listened at {address}, not at the address in its TF_CONFIG: the code "
@@ -543,7 +543,7 @@ REMARKS = (
 """Problems with which a run goes on, but not as intended."""
 
 STALLS = (
-    Known(
+    KnownFailure(
         "stalled-sizes",
         "Waiting for a task that does not exist",
         "The code's TF_CONFIG lists more tasks than this cluster has, and {peer} will never start.",
@@ -551,7 +551,7 @@ STALLS = (
         _TUTORIAL,
         symptoms=(Finding(Symptom.WAITS_FOR_MISSING_TASK),),
     ),
-    Known(
+    KnownFailure(
         "stalled-twice",
         "Waiting for a task whose worker claims to be another",
         "Two workers claim to be {peer}, so one task has no worker: their TF_CONFIG has the "
@@ -560,7 +560,7 @@ STALLS = (
         _TUTORIAL,
         symptoms=(Finding(Symptom.TAKES_ANOTHERS_ADDRESS),),
     ),
-    Known(
+    KnownFailure(
         "stalled-second-process",
         "A second process of the same task",
         "The code starts processes that run it again from the start: they try to create the "
@@ -569,7 +569,7 @@ STALLS = (
         "https://docs.python.org/3/library/multiprocessing.html#the-spawn-and-forkserver-start-methods",
         symptoms=(Finding(Symptom.SECOND_PROCESS),),
     ),
-    Known(
+    KnownFailure(
         "stalled-before-strategy",
         "A worker that does not reach the strategy",
         "Creating the strategy waits for every task, and this one is still doing something else.",
@@ -577,7 +577,7 @@ STALLS = (
         "https://github.com/tensorflow/tensorflow/issues/39922",
         symptoms=(Finding(Symptom.BEFORE_STRATEGY),),
     ),
-    Known(
+    KnownFailure(
         "stalled-unreachable",
         "A worker that cannot reach the leader",
         "Both listen, but not where the other expects it: their TF_CONFIG differs, or a proxy "
@@ -586,7 +586,7 @@ STALLS = (
         "https://github.com/tensorflow/tensorflow/issues/50626",
         symptoms=(Finding(Symptom.UNREACHABLE),),
     ),
-    Known(
+    KnownFailure(
         "stalled-save",
         "Saving on the chief only",
         "Saving reads variables that are spread over all workers, so every worker must take "
@@ -596,7 +596,7 @@ STALLS = (
         _SAVING,
         symptoms=(Finding(Symptom.WAITS_IN_SAVE),),
     ),
-    Known(
+    KnownFailure(
         "stalled-places",
         "Waiting for each other in different places",
         "Each task waits inside an operation that needs every task, but not in the same one: "
@@ -606,7 +606,7 @@ STALLS = (
         "https://github.com/tensorflow/tensorflow/issues/37112",
         symptoms=(Finding(Symptom.DIFFERENT_PLACES),),
     ),
-    Known(
+    KnownFailure(
         "stalled-outside",
         "One task keeps the others waiting",
         "The others wait inside an operation that needs every task; this one does something else.",

@@ -20,7 +20,7 @@ __all__ = ["SPEED", "Key", "Point", "Series"]
 SPEED = "steps/s"
 """The metric that is computed from the times of the others."""
 
-MOST_POINTS = 12_000
+SERIES_POINTS = 12_000
 """How many points are kept of all series together; beyond that, every second one is dropped."""
 
 METRICS_READ_BYTES = 2**16
@@ -218,7 +218,7 @@ class Series:
             found = parsed(entry) if isinstance(entry, dict) else None
             if found is not None and found["task"] in self._tasks:
                 self._entry(found)
-        if len(self._points) > MOST_POINTS:
+        if len(self._points) > SERIES_POINTS:
             self._thin()
 
     def _entry(self, entry: Mapping[str, Any]) -> None:

@@ -10,7 +10,7 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from mwmagic.model.status import Fault
+from mwmagic.model.status import ParserFault
 from mwmagic.model.values import encodable
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ T = TypeVar("T")
 class Guard:
     """Calls parsers; the first exception of each is reported, none is propagated."""
 
-    def __init__(self, report: Callable[[Fault], None]) -> None:
+    def __init__(self, report: Callable[[ParserFault], None]) -> None:
         self._report = report
         self._faulty: set[str] = set()
 
@@ -44,7 +44,7 @@ class Guard:
     def _note(self, parser: str, error: Exception) -> None:
         if parser not in self._faulty:
             self._faulty.add(parser)
-            self._report(Fault(parser, _summary(error)))
+            self._report(ParserFault(parser, _summary(error)))
 
 
 def _summary(error: Exception) -> str:

@@ -18,11 +18,11 @@ from .stored import Measured, Stored
 __all__ = [
     "STUCK_TRIES",
     "Delay",
-    "Fault",
     "GivenUp",
     "Importing",
     "LastRaised",
     "LiveStatus",
+    "ParserFault",
     "PhaseName",
     "Question",
     "Reached",
@@ -36,7 +36,7 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class Fault(Stored):
+class ParserFault(Stored):
     """An exception that a parser raised.
 
     Parameters
@@ -408,7 +408,7 @@ class RunStatus(Stored):
         What did not go as intended, although the run continues or succeeded.
     examined : int
         How many times the tasks' stacks were examined.
-    faults : tuple of Fault
+    faults : tuple of ParserFault
         The first failure of each parser that failed; its results may be incomplete.
     outcome : RunState or None
         How its programs ended, ``finished`` or ``failed``, where it is ``kept``.
@@ -436,7 +436,7 @@ class RunStatus(Stored):
     setbacks: tuple[Setback, ...] = ()
     remarks: tuple[Remark, ...] = ()
     examined: int = 0
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[ParserFault, ...] = ()
     outcome: RunState | None = None
 
     @property

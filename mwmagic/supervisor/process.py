@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.agent.wire import AGENT_LOST, as_bytes, as_text
-from mwmagic.diagnosis import Exit, Seen, is_notable
+from mwmagic.diagnosis import Exit, Observation, is_notable
 from mwmagic.logs.noise import NATIVE
 from mwmagic.logs.phases import Phases
 from mwmagic.logs.progress import Update
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from mwmagic.diagnosis.seen import Stack
+    from mwmagic.diagnosis.observation import Stack
     from mwmagic.logs.guard import Guard
     from mwmagic.logs.phases import Phase
     from mwmagic.logs.tracebacks import Frame
@@ -348,9 +348,9 @@ class TaskProcess:
         whole = not self._gap and self.rest is None
         return self.logs_start and output.at_work and whole and (self.warm or output.informed)
 
-    def seen(self, stack: Stack | None = None) -> Seen:
+    def seen(self, stack: Stack | None = None) -> Observation:
         """Return what is observed of it now."""
-        return Seen(
+        return Observation(
             task=str(self.task),
             address=self.address,
             log=self._output.notable,

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from mwmagic.diagnosis import Exit, Seen
-    from mwmagic.diagnosis.seen import Stack
+    from mwmagic.diagnosis import Exit, Observation
+    from mwmagic.diagnosis.observation import Stack
     from mwmagic.engines.channel import Channel
     from mwmagic.logs.guard import Guard
     from mwmagic.model.cluster import Task
@@ -104,7 +104,7 @@ class Processes:
         """Return the tasks that train and have a process."""
         return [str(one.task) for one in self.alive() if self._roles[one.task] is g.Role.PEER]
 
-    def seen(self, found: Mapping[str, Stack | None]) -> list[Seen]:
+    def seen(self, found: Mapping[str, Stack | None]) -> list[Observation]:
         """Return the observations of the tasks that train, with the stacks that were found."""
         return [
             process.seen(found.get(str(process.task)))

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from mwmagic.model.findings import Cause, Position
     from mwmagic.model.machine import HostStatus, MachineStatus
     from mwmagic.model.messages import Message, Start
-    from mwmagic.model.status import Fault, GivenUp
+    from mwmagic.model.status import GivenUp, ParserFault
     from mwmagic.record import RunDirectory
 
     from .pool import Loss, MachinePool
@@ -79,7 +79,7 @@ class ActiveRun:
         self.gang = g.Gang(options.members, policy, time.monotonic())
         self._pool = pool
         self._changed = changed
-        self._faults: list[Fault] = []
+        self._faults: list[ParserFault] = []
         self._guard = Guard(self._misread)
         self._roles = roles = g.roles(options.members)
         self._comparison = Comparison()
@@ -560,7 +560,7 @@ class ActiveRun:
         if self.over:
             self.directory.flush()
 
-    def _misread(self, fault: Fault) -> None:
+    def _misread(self, fault: ParserFault) -> None:
         """Record the first fault of a parser, whose results may be incomplete."""
         self._faults.append(fault)
         self._note("fault", **fault.as_json())

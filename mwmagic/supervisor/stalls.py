@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from mwmagic import gang as g
 from mwmagic.diagnosis import why_stalled
-from mwmagic.diagnosis.seen import parse, positions
+from mwmagic.diagnosis.observation import parse, positions
 from mwmagic.errors import SupervisorError
 from mwmagic.model.findings import Examination, Stall, Whereabouts
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from mwmagic.diagnosis.seen import Stack
+    from mwmagic.diagnosis.observation import Stack
     from mwmagic.logs.guard import Guard
     from mwmagic.model.cluster import Task
     from mwmagic.model.findings import Position, Remark

@@ -15,7 +15,7 @@ from .failure import sentence
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from mwmagic.diagnosis.known import Known
+    from mwmagic.diagnosis.known import KnownFailure
     from mwmagic.model.findings import Finding
 
 __all__ = ["page"]
@@ -66,13 +66,13 @@ def _quoted(sign: str) -> str:
     return f"- `{sign}`" if "`" not in sign else f"- `` {sign} ``"
 
 
-def _entry(known: Known) -> str:
+def _entry(known: KnownFailure) -> str:
     signs = "\n".join([*map(_observed, known.symptoms), *map(_quoted, known.signs)])
     meaning, remedy = (_GAP.sub("`...`", text) for text in (known.meaning, known.remedy))
     return f"### {known.title}\n\n{signs}\n\n{meaning}\n\nTry: {remedy}. [More]({known.link})\n"
 
 
-def _part(title: str, table: Iterable[Known]) -> str:
+def _part(title: str, table: Iterable[KnownFailure]) -> str:
     return "\n".join([f"## {title}\n", *map(_entry, table)])
 
 

@@ -13,7 +13,7 @@ from mwmagic.model.findings import Symptom, Whereabouts
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from mwmagic.diagnosis.known import Known
+    from mwmagic.diagnosis.known import KnownFailure
     from mwmagic.model.findings import (
         Cause,
         Finding,
@@ -215,7 +215,7 @@ def _fill(text: str, finding: Finding, gaps: Sequence[str]) -> str:
     return _GAP.sub(lambda gap: str(values.get(gap[1], "...")), text)
 
 
-def _known(known: Known | None, cause: Cause) -> list[str]:
+def _known(known: KnownFailure | None, cause: Cause) -> list[str]:
     if known is None:
         return []
     texts = (known.meaning, known.advice(cause.options))
@@ -224,7 +224,7 @@ def _known(known: Known | None, cause: Cause) -> list[str]:
     return [f"  {meaning}", f"  Try: {remedy}.", *edited, f"  See {known.link}"]
 
 
-def _edited(known: Known, where: Location | None) -> list[str]:
+def _edited(known: KnownFailure, where: Location | None) -> list[str]:
     """Return the user's line as it should be, if that is known."""
     if known.edit is None or where is None:
         return []
@@ -247,7 +247,7 @@ def headline(cause: Cause) -> str:
     return f"{cause.task or 'a task'} {observed(finding)}"
 
 
-def _entry(name: str) -> Known | None:
+def _entry(name: str) -> KnownFailure | None:
     """Return a known failure; a notebook that loads the magics has no need of the table yet."""
     from mwmagic.diagnosis.table import ENTRIES
 

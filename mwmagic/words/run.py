@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from mwmagic.model.findings import Cause
-    from mwmagic.model.status import Fault, Reached, RunStatus, Setback, TaskStatus
+    from mwmagic.model.status import ParserFault, Reached, RunStatus, Setback, TaskStatus
 
 __all__ = [
     "ENDS_WITH_KERNEL",
@@ -525,7 +525,7 @@ def _end(run: RunStatus) -> str:
     return "; ".join(filter(None, [why, exhausted(run)]))
 
 
-def fault_words(fault: Fault) -> str:
+def fault_words(fault: ParserFault) -> str:
     """Say that a parser failed."""
     return f"mwmagic's {fault.parser} parser failed and left something out: {fault.error}"
 

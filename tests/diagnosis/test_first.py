@@ -11,7 +11,7 @@ import pytest
 
 from mwmagic.diagnosis import Exit, diagnose, kind
 from mwmagic.diagnosis.first import is_consequence
-from mwmagic.diagnosis.known import Known, recognise
+from mwmagic.diagnosis.known import KnownFailure, recognise
 from mwmagic.diagnosis.table import ENTRIES, KNOWN, REMARKS, STALLS
 from mwmagic.gang import FailureKind
 from mwmagic.model.findings import Cause, Finding, Symptom
@@ -240,8 +240,8 @@ def test_an_agents_own_words_are_no_sign():
 
 def test_a_finding_matches_by_its_symptom_and_the_fields_that_are_set():
     table = [
-        Known("a", "", "", "", "", symptoms=(Finding(Symptom.KILLED, signal=9),)),
-        Known("b", "", "", "", "", symptoms=(Finding(Symptom.KILLED),)),
+        KnownFailure("a", "", "", "", "", symptoms=(Finding(Symptom.KILLED, signal=9),)),
+        KnownFailure("b", "", "", "", "", symptoms=(Finding(Symptom.KILLED),)),
     ]
     killed = Finding(Symptom.KILLED, "worker:0", signal=9)
     assert recognise(table, [killed]).known.name == "a"
@@ -404,8 +404,8 @@ def test_a_cause_says_it_all_and_survives_json():
 
 def test_signs_match_literally_but_for_their_gaps():
     table = [
-        Known("a", "", "", "", "", signs=("in (a.b) ... of ...",)),
-        Known("b", "", "", "", "", signs=("b",)),
+        KnownFailure("a", "", "", "", "", signs=("in (a.b) ... of ...",)),
+        KnownFailure("b", "", "", "", "", signs=("b",)),
     ]
     found = recognise(table, ["nothing", "b\nin (a.b) x of y z\nmore"])
     assert (found.known.name, found.gaps) == ("a", ("x", "y z"))

@@ -1,4 +1,4 @@
-from mwmagic.diagnosis.seen import Stack, parse, positions
+from mwmagic.diagnosis.observation import Stack, parse, positions
 from mwmagic.model.findings import Position, Whereabouts
 
 COLLECTIVE = """Thread 0x00007f3c2a7fc6c0 (most recent call first):

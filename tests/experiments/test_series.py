@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from mwmagic.experiments.series import KEPT_POINTS, SPEED, Key, Series
+from mwmagic.experiments.series import SERIES_POINTS, SPEED, Key, Series
 
 
 def entry(step, wall, **fields):
@@ -144,11 +144,11 @@ def test_pages_get_points_and_where_to_go_on(tmp_path):
 @pytest.mark.slow
 def test_only_so_many_points_are_kept(tmp_path):
     one = record(tmp_path)
-    steps = range(1, KEPT_POINTS)
+    steps = range(1, SERIES_POINTS)
     one.write(*(entry(step, float(step), steps=None, kind="print") for step in steps))
     points = one.read()
-    assert len(one.series.points) <= KEPT_POINTS
-    assert len(points) > KEPT_POINTS / 5
+    assert len(one.series.points) <= SERIES_POINTS
+    assert len(points) > SERIES_POINTS / 5
     assert points == sorted(points)
 
 

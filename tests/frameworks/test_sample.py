@@ -62,7 +62,7 @@ import json, time
 from pathlib import Path
 from mwmagic import Cluster
 from mwmagic.errors import WorkerFailed
-from mwmagic.diagnosis.seen import parse
+from mwmagic.diagnosis.observation import parse
 from mwmagic.frameworks.environment import thread_environment
 from mwmagic.logs.noise import Noise
 

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from mwmagic.diagnosis import Exit, diagnose, kind, remarks
-from mwmagic.diagnosis.seen import parse
+from mwmagic.diagnosis.observation import parse
 from mwmagic.engines.channel import Channel
 from mwmagic.logs import prints, tracebacks
 from mwmagic.logs.guard import Guard

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mwmagic.diagnosis import Seen, why_stalled
+from mwmagic.diagnosis import Observation, why_stalled
 
 TASK = "/job:worker/replica:0/task:1"
 IN_ERROR = f"{TASK} unexpectedly tried to connect while it is already in error. ResetTask() should"
@@ -14,10 +14,12 @@ MISMATCH = f"{TASK} Heartbeat: Incarnation ID mismatch: expecting 13278007 but g
 
 @pytest.mark.parametrize("refusal", [ANOTHER, MISMATCH, f"{IN_ERROR} Existing error: {MISMATCH}"])
 def test_a_second_process_is_reported_by_the_leaders_refusal(refusal):
-    why = why_stalled([Seen("worker:0", log=f"Epoch 1/3\n{refusal}\n"), Seen("worker:1")])
+    why = why_stalled(
+        [Observation("worker:0", log=f"Epoch 1/3\n{refusal}\n"), Observation("worker:1")]
+    )
     assert why is not None
     assert (why.known, why.tasks) == ("stalled-second-process", ("worker:1",))
 
 
 def test_a_task_in_error_has_not_for_that_a_second_process():
-    assert why_stalled([Seen("worker:0", log=IN_ERROR), Seen("worker:1")]) is None
+    assert why_stalled([Observation("worker:0", log=IN_ERROR), Observation("worker:1")]) is None

@@ -25,7 +25,7 @@ from .table import REMARKS, STALLS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["Seen", "Stack", "is_notable", "parse", "positions", "remarks", "why_stalled"]
+__all__ = ["Observation", "Stack", "is_notable", "parse", "positions", "remarks", "why_stalled"]
 
 
 @cache
@@ -56,7 +56,7 @@ def is_notable(line: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Seen:
+class Observation:
     """What can be seen of a task from outside.
 
     Parameters
@@ -101,20 +101,20 @@ class Seen:
         return self.stack is not None and self.stack.waits
 
 
-def _elsewhere(seen: Seen) -> list[Finding]:
+def _elsewhere(seen: Observation) -> list[Finding]:
     """Find servers that are not at the address where the other tasks expect them."""
     away = [target for target in seen.targets if seen.address and target != seen.address]
     return [Finding(Symptom.ELSEWHERE, seen.task, address=target) for target in away]
 
 
-def _noticed(seen: Seen, *, others: bool) -> Iterable[tuple[Finding, str | Finding]]:
+def _noticed(seen: Observation, *, others: bool) -> Iterable[tuple[Finding, str | Finding]]:
     """Yield what is noteworthy about a task, each finding with its evidence."""
     alone = [Finding(Symptom.ALONE, seen.task)] if seen.alone and others else []
     yield from ((finding, finding) for finding in (*alone, *_elsewhere(seen)))
     yield Finding(Symptom.LOGGED, seen.task), seen.log
 
 
-def remarks(tasks: Sequence[Seen]) -> tuple[Remark, ...]:
+def remarks(tasks: Sequence[Observation]) -> tuple[Remark, ...]:
     """Return what the user should know about tasks that are running or have succeeded."""
     found: dict[str, Remark] = {}
     for seen in tasks:
@@ -128,7 +128,7 @@ def remarks(tasks: Sequence[Seen]) -> tuple[Remark, ...]:
     return tuple(found.values())
 
 
-def why_stalled(tasks: Sequence[Seen]) -> Remark | None:
+def why_stalled(tasks: Sequence[Observation]) -> Remark | None:
     """Return why a gang makes no progress."""
     for finding in _stalls(tasks):
         match = recognise(STALLS, [finding])
@@ -138,7 +138,7 @@ def why_stalled(tasks: Sequence[Seen]) -> Remark | None:
     return None
 
 
-def _stalls(tasks: Sequence[Seen]) -> Iterable[Finding]:
+def _stalls(tasks: Sequence[Observation]) -> Iterable[Finding]:
     """Yield possible explanations of a stall, each of a task to blame, the most certain first."""
     yield from _mistaken(tasks)
     yield from _refused(tasks)
@@ -155,11 +155,11 @@ def _stalls(tasks: Sequence[Seen]) -> Iterable[Finding]:
         yield Finding(Symptom.DIFFERENT_PLACES, positions=positions)
 
 
-def _positions(tasks: Sequence[Seen]) -> tuple[Position, ...]:
+def _positions(tasks: Sequence[Observation]) -> tuple[Position, ...]:
     return tuple(_position(seen.task, seen.stack) for seen in tasks)
 
 
-def _mistaken(tasks: Sequence[Seen]) -> Iterable[Finding]:
+def _mistaken(tasks: Sequence[Observation]) -> Iterable[Finding]:
     """Yield the tasks that listen at another task's address."""
     owners = {seen.address: seen.task for seen in tasks if seen.address}
     for seen in tasks:
@@ -169,7 +169,7 @@ def _mistaken(tasks: Sequence[Seen]) -> Iterable[Finding]:
                 yield Finding(Symptom.TAKES_ANOTHERS_ADDRESS, seen.task, peer=owner, address=target)
 
 
-def _refused(tasks: Sequence[Seen]) -> Iterable[Finding]:
+def _refused(tasks: Sequence[Observation]) -> Iterable[Finding]:
     """Yield the tasks whose second process the leader rejected, according to its log."""
     named = dict.fromkeys(
         ":".join(found) for one in tasks for sign in _twice() for found in sign.findall(one.log)
@@ -177,7 +177,7 @@ def _refused(tasks: Sequence[Seen]) -> Iterable[Finding]:
     return (Finding(Symptom.SECOND_PROCESS, name) for name in named)
 
 
-def _missing(tasks: Sequence[Seen]) -> Iterable[Finding]:
+def _missing(tasks: Sequence[Observation]) -> Iterable[Finding]:
     """Yield the tasks for which the creation of the strategy is waiting."""
     known = {seen.task: seen for seen in tasks}
     for seen in tasks:
