@@ -10,7 +10,7 @@ import pytest
 
 from mwmagic import Cluster
 from mwmagic.errors import RunActive, WorkerFailed
-from mwmagic.model.live import What
+from mwmagic.model.live import CellNews
 
 pytestmark = [pytest.mark.slow, pytest.mark.tensorflow]
 
@@ -29,7 +29,7 @@ def check_that_waiting_is_told_and_reset(live, meet, total):
     while not cell.over:
         news = cell.news(60.0)
         assert news is not None, "the cell hangs"
-        told += [news[1]] if news[0] is What.WAITS else []
+        told += [news[1]] if news[0] is CellNews.WAITS else []
     assert [(one["waiting"], one["raised"], one["why"]) for one in told] == [
         (["worker:0"], ["worker:1"], "framework")
     ]

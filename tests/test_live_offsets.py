@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from mwmagic.model.live import What
+from mwmagic.model.live import CellNews
 
 pytestmark = [pytest.mark.slow, pytest.mark.tensorflow]
 
@@ -195,7 +195,7 @@ def run(live, source):
     while not cell.over:
         news = cell.news(SECONDS)
         assert news is not None, "the cell hangs"
-        recovered = news[1] if news[0] is What.RECOVERED else recovered
+        recovered = news[1] if news[0] is CellNews.RECOVERED else recovered
     return [one.value.get("text/plain") for one in cell.ranked().values()], recovered
 
 

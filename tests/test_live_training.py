@@ -8,7 +8,7 @@ import pytest
 
 import mwmagic
 from mwmagic.errors import RunActive, WorkerFailed
-from mwmagic.model.live import What
+from mwmagic.model.live import CellNews
 
 pytestmark = [pytest.mark.slow, pytest.mark.tensorflow]
 
@@ -60,7 +60,7 @@ def test_what_cannot_be_freed_is_reported_once_and_the_session_is_reset(warm_pai
         for why, source in BOUND.items():
             live.run(source)
             cell = live.begin(BOOM, name="In [7]")
-            waits = [said for what, said in live.follow(cell, None) if what is What.WAITS]
+            waits = [said for what, said in live.follow(cell, None) if what is CellNews.WAITS]
             assert [(one["waiting"], one["raised"], one["why"]) for one in waits] == [
                 (["worker:0"], ["worker:1"], why)
             ]

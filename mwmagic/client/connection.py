@@ -16,7 +16,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from mwmagic import errors
-from mwmagic.model.live import What
+from mwmagic.model.live import CellNews
 from mwmagic.model.machine import Fetch, Placing
 from mwmagic.model.messages import (
     MESSAGE_BYTES,
@@ -140,7 +140,7 @@ class Conversation:
 LOOKS = frozenset({"hello", "snapshot", "stacks"})
 """The requests that change nothing, and so do not wake a supervisor that was stopped."""
 
-LAST = frozenset({What.REFUSED, What.DONE, What.LOOKED})
+LAST = frozenset({CellNews.REFUSED, CellNews.DONE, CellNews.LOOKED})
 """What is told last of a cell, or of a look."""
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from IPython.core.error import StdinNotImplementedError
 
 from mwmagic.client.arguments import add_env, add_option, add_params, reader
-from mwmagic.client.asking import Asking
 from mwmagic.client.lookup import check_end, launch
+from mwmagic.client.prompts import InputPrompts
 from mwmagic.client.reading import Following
 from mwmagic.errors import BadArguments, WaitInterrupted, WaitTimeout
 from mwmagic.model.cluster import TYPES, Task
@@ -214,15 +214,15 @@ def _answering(session: Session, run: Run) -> Callable[[], None]:
         log = logs.setdefault(task, Following(run, task, tail=DEBUGGER_LINES))
         return [line for _, line in log.new()]
 
-    asking = Asking(session.say, run.reply, printed)
+    prompts = InputPrompts(session.say, run.reply, printed)
 
     def ask() -> None:
         asks = run.status().asks
         try:
-            if asking.ask(asks) is None:
+            if prompts.ask(asks) is None:
                 run.ended_within(TURN_SECONDS)
         except StdinNotImplementedError:
-            asking.refuse(asks)
+            prompts.refuse(asks)
 
     return ask
 

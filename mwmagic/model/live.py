@@ -19,9 +19,9 @@ __all__ = [
     "PROGRAM_CELL",
     "Answer",
     "AnswerRecord",
+    "CellNews",
     "CellRecord",
     "Raised",
-    "What",
     "parcel_name",
 ]
 
@@ -41,7 +41,7 @@ CELL_BYTES = 200_000
 """The longest packet to a task; the system's sockets take 212,992 bytes at once."""
 
 
-class What(str, Enum):
+class CellNews(str, Enum):
     """What is told of a cell.
 
     ``show``: a task displays a ``value``, by MIME type.

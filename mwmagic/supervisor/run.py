@@ -95,7 +95,7 @@ class ActiveRun:
         self._waiting: deque[g.Event] = deque()
         self._moving: asyncio.Task[None] | None = None
         self._failed = 0.0  # when a process last ended without success
-        self._asking: set[asyncio.Task[None]] = set()
+        self._explanations: set[asyncio.Task[None]] = set()
         self._started = time.time()
         self._ended: float | None = None
         self._account = Account(options, self.gang.state.value, changed)
@@ -439,8 +439,8 @@ class ActiveRun:
         """Take an exit; first ask the scheduler whether it imposed it."""
         if end.imposed and self._pool.job(process.task):
             task = asyncio.create_task(self._ask(process, end))
-            self._asking.add(task)
-            task.add_done_callback(self._asking.discard)
+            self._explanations.add(task)
+            task.add_done_callback(self._explanations.discard)
         else:
             self._exited(process, end)
 

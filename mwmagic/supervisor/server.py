@@ -15,7 +15,7 @@ import psutil
 
 from mwmagic.engines.link import LineReader
 from mwmagic.errors import ClusterEnding, ClusterOwned, MwmagicError, SupervisorError
-from mwmagic.model.live import What
+from mwmagic.model.live import CellNews
 from mwmagic.model.messages import REQUESTS, VERSION, Message, check, decode, encode
 from mwmagic.model.values import encodable
 from mwmagic.model.variables import SESSION
@@ -32,7 +32,7 @@ TOGETHER_SECONDS = 0.001
 CLIENT_BACKLOG_BYTES = 2**20
 """Bytes that a client may leave unread before it gets only the latest news."""
 
-_GATHERED = frozenset({What.BEGUN, What.ANSWER})
+_GATHERED = frozenset({CellNews.BEGUN, CellNews.ANSWER})
 """What is told of a cell that may wait for `TOGETHER_SECONDS`."""
 
 
@@ -56,7 +56,7 @@ class Client:
     death: int | None = None
     _latest: Message | None = None
     _behind: bool = False
-    _gathered: dict[int, list[tuple[What, dict[str, Any]]]] = field(default_factory=dict)
+    _gathered: dict[int, list[tuple[CellNews, dict[str, Any]]]] = field(default_factory=dict)
     _due: asyncio.TimerHandle | None = None
 
     def send(self, message: Message) -> None:
@@ -65,7 +65,7 @@ class Client:
             self._latest = None  # the reply is newer
         self._flush(encode(message))
 
-    def tell(self, number: int, what: What, said: dict[str, Any]) -> None:
+    def tell(self, number: int, what: CellNews, said: dict[str, Any]) -> None:
         """Send what happened to what a request asked for; often soon, with what comes next."""
         self._gathered.setdefault(number, []).append((what, said))
         if what not in _GATHERED:
@@ -232,7 +232,7 @@ class Server:
         except OSError as error:
             self._refuse(client, number, "SupervisorError", f"the supervisor failed: {error}")
         else:
-            client.tell(number, What.DONE, {})
+            client.tell(number, CellNews.DONE, {})
 
     def _refuse(self, client: Client, number: int, kind: str, error: str) -> None:
         client.send({"type": "error", "id": number, "kind": kind, "error": error})

@@ -18,9 +18,9 @@ from mwmagic.model.live import (
     PROGRAM_CELL,
     Answer,
     AnswerRecord,
+    CellNews,
     CellRecord,
     Raised,
-    What,
 )
 from mwmagic.model.status import LastRaised, LiveStatus, Question
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from .process import TaskProcess
     from .processes import Processes
 
-    Report = Callable[[What, dict[str, Any]], None]
+    Report = Callable[[CellNews, dict[str, Any]], None]
 
 __all__ = ["LiveSession"]
 
@@ -171,7 +171,7 @@ class LiveSession:
         self._cells: dict[int, _Cell] = {}
         self._number = 0
         self._living: set[TaskProcess] = set()
-        self._asking: set[str] = set()
+        self._prompted: set[str] = set()
         self._doing: dict[str, LiveStatus] = {}
         self._looks: dict[int, Report] = {}
         self._looked = 0
@@ -205,13 +205,13 @@ class LiveSession:
         cell = self._cells[number] = _Cell(tasks, name, source, packet, report)
         self._handle(c.Submit(number, tuple(tasks), alone))
         if number in self._cells and not cell.begun:
-            report(What.QUEUED, {"cell": number})
+            report(CellNews.QUEUED, {"cell": number})
 
     def look(self, tasks: Sequence[str], wanted: str, text: str, report: Report) -> None:
         """Have the first idle task of some say what names mean."""
         idle = [task for task in tasks if self._doing.get(task) == LiveStatus()]
         if not idle:
-            report(What.LOOKED, {"task": None, "found": None})
+            report(CellNews.LOOKED, {"task": None, "found": None})
             return
         self._looks[self._looked] = report
         self._tell(idle[0], {"do": "look", "look": self._looked, "wanted": wanted, "text": text})
@@ -223,7 +223,7 @@ class LiveSession:
 
     def reply(self, task: str, text: str | None) -> None:
         """Answer a task's question; None says that no answer will come."""
-        if task not in self._asking:
+        if task not in self._prompted:
             raise SupervisorError(f"{task} asks nothing")
         order = {"do": "reply", "text": text}
         check_fits(packet_of(order), "the answer", "let the program read a long text from a file")
@@ -231,14 +231,14 @@ class LiveSession:
         self._tell(task, order)
 
     def _asked_no_more(self, task: str) -> None:
-        self._asking.discard(task)
+        self._prompted.discard(task)
         self._process(task).asks = None
         self._note(task, asks=False)
 
     @property
     def asks(self) -> bool:
         """Whether a task waits for an answer."""
-        return bool(self._asking)
+        return bool(self._prompted)
 
     async def carry(self, tasks: Sequence[Task], path: Path, *, back: bool) -> None:
         """Bring a file of the record to the tasks' machines, or back from them."""
@@ -338,27 +338,27 @@ class LiveSession:
             self._answered(task, said, size)
         elif said["live"] == "looked":
             report = self._looks.pop(int(said["look"]))
-            report(What.LOOKED, {"task": task, "found": said["found"]})
+            report(CellNews.LOOKED, {"task": task, "found": said["found"]})
         elif said["live"] == "show" and cell is not None:
-            cell.report(What.SHOW, {"task": task, "value": said["value"]})
+            cell.report(CellNews.SHOW, {"task": task, "value": said["value"]})
 
     def _asked(self, process: TaskProcess, number: int, question: Question) -> None:
         task, cell = str(process.task), self._cells.get(number)
         if cell is None and number != PROGRAM_CELL:  # no client listens to it any more
             self._tell(task, {"do": "reply", "text": None})
             return
-        self._asking.add(task)
+        self._prompted.add(task)
         if cell is None:
             process.asks = question  # the status tells it
             return
         self._note(task, asks=True)
-        cell.report(What.ASK, {"task": task, **question.as_json()})
+        cell.report(CellNews.ASK, {"task": task, **question.as_json()})
         if question.debugger:
             self._start(self._find_waiting(task, number))
 
     def _answered(self, task: str, said: Message, size: int) -> None:
         number, raised, freed = int(said["cell"]), not said["ok"], said.get("freed") is True
-        if task in self._asking:
+        if task in self._prompted:
             self._asked_no_more(task)
         self._doing[task] = LiveStatus()
         cell = self._cells.get(number)
@@ -366,7 +366,7 @@ class LiveSession:
             self._note_raised(task, Raised.read(said["raised"]), cell.name)
         if cell is not None:
             answer = {**said, "task": task, "end": size}
-            cell.report(What.ANSWER, answer)
+            cell.report(CellNews.ANSWER, answer)
             cell.answers[task] = answer
             cell.moments[task] = time.monotonic()
         self._handle(c.Answered(task, number, raised, freed))
@@ -399,21 +399,21 @@ class LiveSession:
         cell.stopped[task] = cell.stopped.get(task, 0) + 1
         if cell.stopped[task] == STOPPED_LOOKS:
             told = {"task": task, "pid": process.pid, "away": process.away}
-            cell.report(What.STOPPED, told)
+            cell.report(CellNews.STOPPED, told)
 
     def exited(self, process: TaskProcess) -> None:
         """Note that a process has ended, and with it the session if it was one of its tasks."""
-        self._asking.discard(str(process.task))
+        self._prompted.discard(str(process.task))
         if process in self._living:
             self.end()
 
     def end(self, *, reset: bool = False) -> None:
         """End all cells: the processes end or are replaced, and their variables with them."""
         self._living.clear()
-        self._asking.clear()
+        self._prompted.clear()
         self._doing.clear()
         for report in self._looks.values():
-            report(What.LOOKED, {"task": None, "found": None})
+            report(CellNews.LOOKED, {"task": None, "found": None})
         self._looks.clear()
         self._handle(c.Gone(reset))
 
@@ -469,7 +469,7 @@ class LiveSession:
             process.begin_cell(cell.starts[task])
         self._processes.tell(processes, cell.packet, number)
         self._doing |= {task: LiveStatus(cell.name, cell.begun) for task in tasks}
-        cell.report(What.BEGUN, {"cell": number, "logs": self._logs(cell.tasks)})
+        cell.report(CellNews.BEGUN, {"cell": number, "logs": self._logs(cell.tasks)})
         self._directory.begin_cell(number, cell.source)
         self._save_soon()
 
@@ -509,7 +509,7 @@ class LiveSession:
             return  # the status shows who raised, and who has not ended
         for task in action.waiting:
             self._note(task, waits=action.raised + action.finished)
-        self._cells[action.cell].report(What.WAITS, {**_fields(action), "asking": ()})
+        self._cells[action.cell].report(CellNews.WAITS, {**_fields(action), "asking": ()})
 
     def _do_abort(self, action: c.Abort) -> None:
         self._tell(action.task, {"do": "abort", "cell": action.cell})
@@ -532,10 +532,10 @@ class LiveSession:
 
     def _do_freed(self, action: c.Freed) -> None:
         cell = self._cells[action.cell]
-        cell.report(What.FREED, {**_fields(action), "seconds": cell.waited(action)})
+        cell.report(CellNews.FREED, {**_fields(action), "seconds": cell.waited(action)})
 
     def _do_recovered(self, action: c.Recovered) -> None:
-        self._cells[action.cell].report(What.RECOVERED, _fields(action))
+        self._cells[action.cell].report(CellNews.RECOVERED, _fields(action))
 
     def _do_done(self, action: c.Done) -> None:
         if action.cell == PROGRAM_CELL:
@@ -543,13 +543,13 @@ class LiveSession:
                 self._programs.programs_over()
             return
         cell = self._cells.pop(action.cell)
-        cell.report(What.DONE, {"why": action.why, "unanswered": action.unanswered})
+        cell.report(CellNews.DONE, {"why": action.why, "unanswered": action.unanswered})
         if cell.begun:
             self._directory.end_cell(cell.record(action.cell, action.why))
             self._save_soon()
 
     def _do_refuse(self, action: c.Refuse) -> None:
-        self._cells.pop(action.cell).report(What.REFUSED, {"stuck": action.stuck})
+        self._cells.pop(action.cell).report(CellNews.REFUSED, {"stuck": action.stuck})
 
     def _note(self, task: str, **changes: Any) -> None:  # noqa: ANN401 - as `LiveStatus` has them
         """Note more of what a task does, if it takes cells."""
@@ -575,14 +575,14 @@ class LiveSession:
             self._note(task, waits=(), at=None)
         for task, line in lines.items():
             self._note(task, at=line)
-        return frozenset(lines) - self._asking
+        return frozenset(lines) - self._prompted
 
     async def _find_waiting(self, debugged: str, number: int) -> None:
         """Tell which tasks wait inside the framework for one that is in the debugger."""
         for _ in range(DEBUGGER_LOOKS):
             await asyncio.sleep(DEBUGGER_LOOK_SECONDS)
             cell = self._cells.get(number)
-            if cell is None or debugged not in self._asking or cell.waits_told:
+            if cell is None or debugged not in self._prompted or cell.waits_told:
                 return
             inside = await self._inside()
             busy = self._machine.busy
@@ -590,7 +590,7 @@ class LiveSession:
             if waiting and number in self._cells:
                 cell.waits_told = True
                 told = {"waiting": sorted(waiting), "asking": [debugged]}
-                cell.report(What.WAITS, {**told, "raised": (), "finished": ()})
+                cell.report(CellNews.WAITS, {**told, "raised": (), "finished": ()})
 
     def _start(self, coroutine: Any) -> None:  # noqa: ANN401 - a coroutine
         task = asyncio.create_task(coroutine)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mwmagic import Cluster
-from mwmagic.client.asking import Asking
+from mwmagic.client.prompts import InputPrompts
 from mwmagic.errors import (
     BadArguments,
     ClusterError,
@@ -172,7 +172,7 @@ def test_a_program_asks_and_is_answered(run):
 def test_a_program_that_no_one_answers_fails_at_once(run, source, known, answered):
     one = run(source, answered=answered)
     if answered:
-        asking = Asking(print, one.reply)  # the first one's failure may end the other
+        asking = InputPrompts(print, one.reply)  # the first one's failure may end the other
         while not one.status().settled:
             asking.refuse(one.status().asks)
             one.stirred_within(60)
@@ -186,8 +186,8 @@ def test_an_answer_to_a_run_that_is_over_is_dropped(run):
     assert one.stirred_within(60)
     asks = one.status().asks
     one.stop()
-    asking = Asking(print, one.reply)
-    asking.refuse(asks)
+    prompts = InputPrompts(print, one.reply)
+    prompts.refuse(asks)
     with pytest.raises(RunStopped):
         one.wait()
 

@@ -16,7 +16,7 @@ from processes import eventually, pid_of
 from mwmagic import Cluster
 from mwmagic.client.live.session import Live
 from mwmagic.errors import BadArguments, ClusterError, NoRun, RunActive, WorkerFailed
-from mwmagic.model.live import What
+from mwmagic.model.live import CellNews
 
 pytestmark = pytest.mark.slow
 
@@ -206,7 +206,7 @@ def test_a_task_that_was_answered_asks_no_more(live):
         return doing is not None and doing.asks
 
     cell = live.begin("input()\nimport time; time.sleep(600)", [1])
-    while not (news := cell.news()) or news[0] is not What.ASK:
+    while not (news := cell.news()) or news[0] is not CellNews.ASK:
         pass
     eventually(asks, "the question in the status")
     live.reply("worker:1", "go on")
@@ -221,7 +221,7 @@ def test_input_that_no_one_answers_ends(live):
 
 def test_a_question_can_be_interrupted(live):
     cell = live.begin("input('name? ')", [1])
-    while not (news := cell.news()) or news[0] is not What.ASK:
+    while not (news := cell.news()) or news[0] is not CellNews.ASK:
         pass
     live.interrupt(cell)
     assert cell.answers["worker:1"].raised.type == "KeyboardInterrupt"
@@ -287,7 +287,7 @@ def test_a_debugger_is_spoken_to(live):
 def test_what_is_displayed_comes_in_order(live):
     cell = live.begin("display(rank, None)\ndisplay('x' * 90_000)", [1])
     shown = [
-        said for news in live.follow(cell) if news for what, said in [news] if what is What.SHOW
+        said for news in live.follow(cell) if news for what, said in [news] if what is CellNews.SHOW
     ]
     assert [one["task"] for one in shown] == ["worker:1"] * 3
     texts = [one["value"]["text/plain"] for one in shown]
@@ -300,7 +300,7 @@ def test_open_figures_are_displayed_and_closed(live):
         cell = live.begin(draw, [0])
         news = [one for one in live.follow(cell, None) if one is not None]
         assert cell.answers["worker:0"].raised is None
-        [shown] = [said["value"] for what, said in news if what is What.SHOW]
+        [shown] = [said["value"] for what, said in news if what is CellNews.SHOW]
         assert shown["image/png"].startswith("iVBORw")
 
 
@@ -474,7 +474,7 @@ def test_a_later_cell_can_be_gone_through_line_by_line(live, enter):
     lines = iter(["n", "s", "n", "s", "n", "n", "n", "c"])
     while not cell.over and time.monotonic() < until:
         news = cell.news(0.1)
-        if news is not None and news[0] is What.ASK:
+        if news is not None and news[0] is CellNews.ASK:
             live.reply("worker:0", next(lines, "c"))
     assert cell.over
     assert texts(live.run("done", [0])) == {"worker:0": "1"}
@@ -488,7 +488,7 @@ def test_a_cell_within_the_limit_runs_whatever_its_characters(live, text):
 
 def test_an_answer_that_is_too_long_is_refused_and_can_be_given_again(live):
     cell = live.begin("len(input())", [1])
-    while not (news := cell.news()) or news[0] is not What.ASK:
+    while not (news := cell.news()) or news[0] is not CellNews.ASK:
         pass
     with pytest.raises(BadArguments, match=r"the answer has 210,0\d\d bytes, and 200,000 are"):
         live.reply("worker:1", "x" * 210_000)
@@ -575,7 +575,7 @@ def test_a_task_that_is_stopped_is_reported_within_seconds(live):
     try:
         while not told and time.monotonic() < until:
             news = cell.news(0.1)
-            told += [news[1]] if news is not None and news[0] is What.STOPPED else []
+            told += [news[1]] if news is not None and news[0] is CellNews.STOPPED else []
     finally:
         os.kill(pid, signal.SIGCONT)
     assert told == [{"task": "worker:1", "pid": pid, "away": None}]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from mwmagic.errors import RunActive
 from mwmagic.logs.guard import Guard
 from mwmagic.logs.lines import Follower, Mark
-from mwmagic.model.live import Answer, What
+from mwmagic.model.live import Answer, CellNews
 from mwmagic.words.live import stuck_words
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class LiveCell:
     unanswered : tuple of str
         The tasks that did not answer.
     freed, recovered : dict or None
-        Which tasks were freed from a collective, and what became of their state, as `What` says.
+        Which tasks were freed from a collective and what became of their state; see `CellNews`.
     """
 
     def __init__(self, conversation: Conversation, size: int) -> None:
@@ -70,7 +70,7 @@ class LiveCell:
         self._places: Mapping[str, Mapping[str, Any]] = {}
         self._logs: dict[str, Follower] = {}
 
-    def news(self, seconds: float | None = None) -> tuple[What, Mapping[str, Any]] | None:
+    def news(self, seconds: float | None = None) -> tuple[CellNews, Mapping[str, Any]] | None:
         """Return what happens next; None if nothing does within some seconds.
 
         Raises
@@ -88,26 +88,26 @@ class LiveCell:
             if not came:
                 return None
             what, said = self._conversation.next(0.0)
-            kind = What(what)
+            kind = CellNews(what)
             self._take(kind, said)
         return kind, said
 
-    def _take(self, what: What, said: Mapping[str, Any]) -> None:
-        if what is What.QUEUED:
+    def _take(self, what: CellNews, said: Mapping[str, Any]) -> None:
+        if what is CellNews.QUEUED:
             self.number = said["cell"]
-        elif what is What.BEGUN:
+        elif what is CellNews.BEGUN:
             self.number = said["cell"]
             self._places = said["logs"]
-        elif what is What.ANSWER:
+        elif what is CellNews.ANSWER:
             answer = Answer.read(said)
             self.answers[answer.task] = answer
-        elif what is What.FREED:
+        elif what is CellNews.FREED:
             self.freed = said
-        elif what is What.RECOVERED:
+        elif what is CellNews.RECOVERED:
             self.recovered = said
-        elif what is What.REFUSED:
+        elif what is CellNews.REFUSED:
             raise RunActive(stuck_words(said["stuck"]))
-        elif what is What.DONE:
+        elif what is CellNews.DONE:
             self.over = True
             self.why = said["why"]
             self.unanswered = tuple(said["unanswered"])

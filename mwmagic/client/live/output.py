@@ -7,9 +7,9 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mwmagic.client.asking import Asking
+from mwmagic.client.prompts import InputPrompts
 from mwmagic.logs.terminal import clipped
-from mwmagic.model.live import What
+from mwmagic.model.live import CellNews
 from mwmagic.model.status import Question
 from mwmagic.words.live import (
     freed_words,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CellOutput", "Flood", "Sink"]
 
-_SILENT = (What.BEGUN, What.ANSWER, What.DONE)
+_SILENT = (CellNews.BEGUN, CellNews.ANSWER, CellNews.DONE)
 """The news after which no log is read, as that takes time: the first two say nothing of the output,
 and after the last one all logs are read anyway."""
 
@@ -44,11 +44,11 @@ WIDGET = "application/vnd.jupyter.widget-view+json"
 NOTICE_SECONDS = 0.25
 """How long an exception waits for the same of other tasks before it is told."""
 
-CONSEQUENCES: dict[What | None, Callable[[Mapping[str, Any]], str]] = {
-    What.WAITS: waits_words,
-    What.STOPPED: stopped_words,
-    What.FREED: freed_words,
-    What.RECOVERED: recovered_words,
+CONSEQUENCES: dict[CellNews | None, Callable[[Mapping[str, Any]], str]] = {
+    CellNews.WAITS: waits_words,
+    CellNews.STOPPED: stopped_words,
+    CellNews.FREED: freed_words,
+    CellNews.RECOVERED: recovered_words,
 }
 """What is told of the others after an exception, and so after that."""
 
@@ -119,7 +119,7 @@ class CellOutput:
         self._notices = Notices()
         self._asks: dict[str, Question] = {}
         self._flood = Flood(sink.say)
-        self._asking = Asking(sink.say, live.reply)
+        self._prompts = InputPrompts(sink.say, live.reply)
         self._printed = time.monotonic()
 
     def follow(self) -> None:
@@ -129,13 +129,13 @@ class CellOutput:
             if what not in _SILENT or time.monotonic() > self._printed + LISTEN_SECONDS:
                 self.lines()
                 self._printed = time.monotonic()
-            if what is What.SHOW and isinstance(said["value"], dict):
+            if what is CellNews.SHOW and isinstance(said["value"], dict):
                 self._head([said["task"]], several=self._size > 1)
                 self._show(said["value"])
-            if what is What.ASK:
+            if what is CellNews.ASK:
                 question = Question(said["prompt"], debugger=said["debugger"])
                 self._asks[said["task"]] = question
-            if what is What.ANSWER:
+            if what is CellNews.ANSWER:
                 self._asks.pop(said["task"], None)
                 self._notices.hear(self._cell.answers[said["task"]], time.monotonic())
             now = None if what in CONSEQUENCES else time.monotonic()
@@ -145,7 +145,7 @@ class CellOutput:
                 self._sink.say(f"─ {CONSEQUENCES[what](said)}")
             if self._asks and not self._cell.over:
                 self.lines(every=True)
-                self._asks.pop(self._asking.ask(self._asks) or "", None)
+                self._asks.pop(self._prompts.ask(self._asks) or "", None)
         self.lines()
         self._traces()
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mwmagic.errors import BadArguments, NoRun, RunActive, WorkerFailed
 from mwmagic.model.cluster import find_task
-from mwmagic.model.live import LIVE_SCRIPT, Answer, What
+from mwmagic.model.live import LIVE_SCRIPT, Answer, CellNews
 from mwmagic.model.messages import Launch
 from mwmagic.words.live import (
     busy_words,
@@ -167,7 +167,7 @@ class Live:
     def _answer(self, cell: LiveCell, ask: Callable[[str, str], str | None]) -> None:
         """Answer what a cell asks, until it is over."""
         for news in self.follow(cell, None):
-            if news is not None and news[0] is What.ASK:
+            if news is not None and news[0] is CellNews.ASK:
                 task, prompt = news[1]["task"], news[1]["prompt"]
                 self.reply(task, ask(task, prompt))
 
@@ -291,7 +291,7 @@ class Live:
 
     def follow(
         self, cell: LiveCell, seconds: float | None = LISTEN_SECONDS
-    ) -> Iterator[tuple[What, Mapping[str, Any]] | None]:
+    ) -> Iterator[tuple[CellNews, Mapping[str, Any]] | None]:
         """Yield what happens to a cell until it is over.
 
         Yields

@@ -128,7 +128,7 @@ class _Loop:
         self._cancelled = 0  # the latest that was interrupted before it began
         self._deciding = threading.Lock()
         self._replies: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-        self._asking = threading.Lock()
+        self._input_lock = threading.Lock()
         self._listening = False
         self._events: asyncio.AbstractEventLoop | None = None
         self._collectives = Collectives(self._meet)
@@ -196,7 +196,7 @@ class _Loop:
         debugger = _debugs(sys._getframe(1))  # noqa: SLF001 - of `input`, or of `ask`
         self._listen()
         try:
-            with self._asking:  # of one thread at a time
+            with self._input_lock:  # of one thread at a time
                 text = self._answered(str(prompt)[:RAISED_CHARACTERS], debugger=debugger)
         except KeyboardInterrupt:
             if debugger:  # which would take it for a command of its own, and ask again

@@ -1,4 +1,4 @@
-"""Asks the user what tasks ask, one task at a time."""
+"""Input prompts of tasks, shown to the user, one task at a time."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
     from mwmagic.model.status import Question
 
-__all__ = ["Asking"]
+__all__ = ["InputPrompts"]
 
 
 DEBUGGED_SECONDS = 1.0
 """How long the others wait after a debugger's command for its next prompt: one task at a time."""
 
 
-class Asking:
+class InputPrompts:
     """Passes on what tasks ask, and what is typed."""
 
     def __init__(
@@ -34,14 +34,14 @@ class Asking:
         self._say = say
         self._reply = reply
         self._printed = printed
-        self._turns = _Turns()
+        self._order = _PromptOrder()
 
     def ask(self, asks: Mapping[str, Question]) -> str | None:
-        """Ask what the next task asks, and return that task; None if it is not its turn yet."""
-        task = self._turns.next(asks)
+        """Ask what the next task asks, and return that task; None if none is due yet."""
+        task = self._order.next(asks)
         if task is None:
             return None
-        others = self._turns.waiting(task, asks)
+        others = self._order.waiting(task, asks)
         if others:
             self._say(f"─ {debugged_words(others, task)}")
         if asks[task].debugger:
@@ -56,7 +56,7 @@ class Asking:
         except BadArguments as error:  # it is too long, and so it is asked again
             self._say(f"─ {error}")
             return None
-        self._turns.answered(task, asks[task])
+        self._order.answered(task, asks[task])
         return task
 
     def refuse(self, asks: Mapping[str, Question]) -> None:
@@ -70,7 +70,7 @@ class Asking:
             self._reply(task, text)
 
 
-class _Turns:
+class _PromptOrder:
     """Chooses the task to answer: the one in the debugger until it goes on, then the next."""
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ class _Turns:
         return next(iter(asks), None)
 
     def waiting(self, task: str, asks: Mapping[str, Question]) -> list[str]:
-        """Return the tasks that wait for one in the debugger, and have not been told to yet."""
+        """Return the tasks that wait for one in the debugger, and have not been named yet."""
         others = [one for one in asks if one != task and one not in self._told]
         self._told.update(others)
         return others if asks[task].debugger else []
