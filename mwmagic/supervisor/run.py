@@ -6,41 +6,36 @@ import asyncio
 import time
 from collections import deque
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from mwmagic import gang as g
 from mwmagic.agent.wire import parsed
 from mwmagic.diagnosis import involves_others, remarks
 from mwmagic.errors import MwmagicError, NoRun, SupervisorError
-from mwmagic.logs.guard import Guard
-from mwmagic.model.findings import Finding, Remark, Symptom, Whereabouts
-from mwmagic.model.machine import several
+from mwmagic.model.findings import Whereabouts
 from mwmagic.model.status import (
-    Delay,
     RunState,
     RunStatus,
     TaskState,
     TaskStatus,
 )
 
-from .account import Account, Exits, Measurements
 from .process import is_over
 from .processes import Processes, is_live
 from .program import Unknown
+from .report import Exits, RunReport
 from .session import LiveSession
 from .stalls import Stalls
 from .training import Comparison, TooLate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from mwmagic.diagnosis import Exit
     from mwmagic.gang import Due
     from mwmagic.model.cluster import Task
     from mwmagic.model.findings import Cause, Position
-    from mwmagic.model.machine import HostStatus, MachineStatus
     from mwmagic.model.messages import Message, Start
-    from mwmagic.model.status import GivenUp, ParserFault
     from mwmagic.record import RunDirectory
 
     from .pool import Loss, MachinePool
@@ -51,10 +46,6 @@ __all__ = ["ActiveRun"]
 
 LINK_SECONDS = 30.0
 """For how long an interruption of a connection may have been over when tasks fail by it."""
-
-
-WARNING_SECONDS = 300.0
-"""How long before a job's limit it is told."""
 
 
 class ActiveRun:
@@ -73,19 +64,16 @@ class ActiveRun:
         self.live = first.launch.live
         self._first = first
         self.programs: dict[Task, TaskProgram] = {}
-        self.cause: Cause | None = None
         self.options = options = start.options
         policy = g.Policy(restarts=options.restarts, grace=options.grace, stays=first.launch.stays)
         self.gang = g.Gang(options.members, policy, time.monotonic())
         self._pool = pool
         self._changed = changed
-        self._faults: list[ParserFault] = []
-        self._guard = Guard(self._misread)
+        self._report = RunReport(directory, pool, self.gang, options, changed)
+        self._guard = self._report.guard
+        self._note = self._report.note
         self._roles = roles = g.roles(options.members)
         self._comparison = Comparison()
-        self._delay: Delay | None = None
-        self._given_up: GivenUp | None = None
-        self._unplaced_why: str | None = None
         self._exits = Exits(directory, roles, options, self._guard)
         self._processes = Processes(directory, pool, options, roles, self._guard)
         self._stalls = Stalls(
@@ -96,13 +84,6 @@ class ActiveRun:
         self._moving: asyncio.Task[None] | None = None
         self._failed = 0.0  # when a process last ended without success
         self._explanations: set[asyncio.Task[None]] = set()
-        self._started = time.time()
-        self._ended: float | None = None
-        self._account = Account(options, self.gang.state.value, changed)
-        self._measurements = Measurements(directory, self._account.extremes)
-        self._remarks: tuple[Remark, ...] = ()
-        self._warned: list[Remark] = []
-        self._hosts: tuple[HostStatus, ...] = ()
         members = list(map(str, options.members))
         ending = [str(task) for task, role in roles.items() if role is g.Role.PEER] if keep else []
         self._session = LiveSession(
@@ -114,12 +95,11 @@ class ActiveRun:
             programs=self,
             program=ending,
         )
-        self._note("created", tasks=list(map(str, options.members)))
 
     @property
     def over(self) -> bool:
-        """Whether it reached its final state, and all that is told of its end is known."""
-        return self._ended is not None
+        """Whether it reached its final state, and all that explains its end is known."""
+        return self._report.over
 
     # Requests.
 
@@ -127,9 +107,7 @@ class ActiveRun:
         """Launch tasks, or replace their launch while others are missing."""
         for task, program in programs.items():
             self.programs[task] = program
-            launch = program.launch
-            what = {"script": launch.script, "args": list(launch.args), "env": dict(launch.given)}
-            self._note("launch", task=str(task), **what)
+            self._report.launched(task, program)
             self.handle(g.Launched(task))
 
     def stop(self, task: Task | None, grace: float | None) -> None:
@@ -193,8 +171,7 @@ class ActiveRun:
         if isinstance(event, g.Exited):
             self._forgive(event)
         if self.gang.state is not before:
-            self._note("state", state=self.gang.state.value, attempt=self.gang.attempt)
-            self._account.durations.enter(self.gang.state.value, time.monotonic())
+            self._report.entered(self.gang.state)
             self._stalls.judge(time.monotonic(), running=False)  # the next stall is a new one
             if self.gang.state is RunState.BACKOFF:
                 self._exits.set_back(self.gang.attempt)
@@ -230,7 +207,7 @@ class ActiveRun:
 
     def _unplaced(self, actions: list[g.Action], error: str) -> None:
         """Carry out all actions but starts, which fail for want of a place."""
-        self._unplaced_why = error if self._exits.setbacks else None
+        self._report.unplaced = error if self._exits.setbacks else None
         self._perform([action for action in actions if not isinstance(action, g.StartTask)])
         for action in actions:
             if isinstance(action, g.StartTask):
@@ -262,7 +239,8 @@ class ActiveRun:
                     if process.state is not TaskState.ENDED and process.attempt == attempt:
                         self._end(process, grace)
             case g.SetTimer(due, seconds):
-                self._await_restart(due, seconds)
+                if due == g.Backoff():
+                    self._report.waits(seconds)
                 self._timers.set(due, seconds)
             case g.CancelTimer(due):
                 self._timers.cancel(due)
@@ -276,38 +254,21 @@ class ActiveRun:
         if withdrawn is not None:
             asyncio.get_running_loop().call_soon(self._exited, process, withdrawn)
 
-    def _await_restart(self, due: g.Due, seconds: float) -> None:
-        """Note why there is a wait before the next attempt, if that is due."""
-        if due != g.Backoff():
-            return
-        by: Literal["step", "time"] = "step" if self.gang.progress.stepwise else "time"
-        self._delay = Delay(seconds, by) if seconds else None
-        if self._delay is not None:
-            self._note("delay", **self._delay.as_json())
-
     def _end_run(self, action: g.Ended) -> None:
-        """Note how the run ended."""
+        """Report how the run ended."""
         self._timers.clear()
-        self._account.learn()
         self._session.end()
-        self._remarks = self._guard.call("remarks", (), remarks, self._processes.seen({}))
-        if action.state is not RunState.FAILED and not self._conversing:
-            self._remarks += self._processes.imported()
-        self._given_up = action.given_up
+        found = self._guard.call("remarks", (), remarks, self._processes.seen({}))
         failed = action.state is RunState.FAILED
-        self.cause = self._first_cause() if failed else None
-        self._look_at_hosts()
-        given_up = action.given_up and action.given_up.value
-        self.directory.end()
-        cause = self.cause and self.cause.as_json()
-        self._note("ended", state=action.state.value, cause=cause, given_up=given_up)
-        self._ended = time.time()
+        if not failed and not self._conversing:
+            found += self._processes.imported()
+        self._report.ended(action, self._first_cause() if failed else None, found)
 
     def _first_cause(self) -> Cause | None:
         """Return why the run failed; a restart that found no machines only follows that."""
-        if self._unplaced_why is not None:
+        if self._report.unplaced is not None:
             return self._exits.setbacks[-1].cause
-        return self._exits.cause(self.gang.attempt) or self.cause
+        return self._exits.cause(self.gang.attempt) or self._report.cause
 
     def _forgive(self, event: g.Exited) -> None:
         """Forget a failure that the gang survives."""
@@ -396,9 +357,9 @@ class ActiveRun:
     def programs_over(self) -> None:
         """Keep the processes, and what became of their programs."""
         failed = any(one.program and one.program.failed for one in self._processes)
-        self.cause = self._exits.cause(self.gang.attempt) if failed else None
+        self._report.cause = cause = self._exits.cause(self.gang.attempt) if failed else None
         self._exits.forget(self.gang.attempt)
-        self._note("kept", failed=failed, cause=self.cause and self.cause.as_json())
+        self._note("kept", failed=failed, cause=cause and cause.as_json())
         self.handle(g.ProgramsOver(failed, time.monotonic()))
 
     def _judge_evaluation(self, now: float) -> None:
@@ -408,7 +369,7 @@ class ActiveRun:
                 self.handle(g.Stop(task, time=now))
 
     def _output(self, process: TaskProcess, event: Message) -> None:
-        self._measurements.printed(process, process.output(event))
+        self._report.printed(process, process.output(event))
         self._processes.credit(process, process.size - event["offset"])
         self._changed()
 
@@ -422,7 +383,7 @@ class ActiveRun:
             if isinstance(report, TooLate):
                 found = Unknown(report.name, report.at)
                 self.programs[process.task].assigned.late.append(found)
-            self._measurements.reported(process, report)
+            self._report.reported(process, report)
         self._changed()
 
     def _finishes(self, process: TaskProcess, event: Message) -> None:
@@ -481,63 +442,24 @@ class ActiveRun:
                 process.away = None if loss.here else loss.host
                 self._exited(process, process.lost(loss.host, loss.time, loss.why))
 
-    # The record.
+    # Its status.
 
     def status(self) -> RunStatus:
         """Return the run's status."""
-        self._look_at_hosts()
-        return RunStatus(
-            number=self.directory.number,
-            directory=str(self.directory.path),
+        return self._report.status(
             script=self._script,
             live=self.live,
-            state=self.gang.state,
-            attempt=self.gang.attempt,
-            restarts=self.gang.restarts,
-            limit=self.gang.policy.restarts,
-            delay=self._delay if self.gang.state is RunState.BACKOFF else None,
-            placing=self._placing,
-            given_up=self._given_up,
-            unplaced=self._unplaced_why,
-            started=self._started,
-            ended=self._ended,
+            placing=self._moving is not None,
             tasks={str(task): self._task_status(task) for task in self.gang.tasks},
-            hosts=self._hosts,
-            cause=self.cause,
-            trouble=self.directory.trouble,
             stall=self._stalls.current,
             setbacks=tuple(self._exits.setbacks),
-            remarks=(*self._processes.started(), *self._remarks, *self._limits()),
+            imports=self._processes.started(),
             examined=self._stalls.examined,
-            faults=tuple(self._faults),
-            outcome=self.gang.outcome,
         )
-
-    @property
-    def _placing(self) -> str | None:
-        placing = self._pool.placing
-        waits = self._moving is not None and placing.state == "waiting"
-        return placing.said if waits else None
 
     @property
     def _script(self) -> str:
         return next(iter(self.programs.values()), self._first).launch.script
-
-    def _limits(self) -> tuple[Remark, ...]:
-        """Return a warning for each job that ends soon; each is noted once."""
-        near = () if self.over else _job_limits(self._pool.machines, time.time())
-        for remark in near:
-            if remark not in self._warned:
-                self._warned.append(remark)
-                self._note("limit", **remark.as_json())
-        return near
-
-    def _look_at_hosts(self) -> None:
-        """Note the hosts as they are now, unless the run is over or they are being replaced."""
-        machines = self._pool.machines
-        placed = sum(len(machine.tasks) for machine in machines)
-        if self._ended is None and placed == len(self.gang.tasks):
-            self._hosts = several(machines)
 
     def _task_status(self, task: Task) -> TaskStatus:
         """Return a task's status; its address may be newer than its process."""
@@ -548,26 +470,12 @@ class ActiveRun:
         status = process.status(address, importing=self._processes.importing(process))
         return replace(status, live=self._session.doing(str(task)))
 
-    def write(self, status: dict[str, Any] | None = None) -> None:
+    def write(self, status: Mapping[str, Any] | None = None) -> None:
         """Write the run's state to its record; a final state is on disk on return.
 
         `status` is the status as JSON values, where it is known.
         """
-        account = self._account.as_json(self.programs, over=self.over)
-        shares = self._pool.shares  # for a script that repeats the run
-        known = self.status().as_json() if status is None else status
-        self.directory.write({**known, **account, "shares": shares})
-        if self.over:
-            self.directory.flush()
-
-    def _misread(self, fault: ParserFault) -> None:
-        """Record the first fault of a parser, whose results may be incomplete."""
-        self._faults.append(fault)
-        self._note("fault", **fault.as_json())
-        self._changed()
-
-    def _note(self, event: str, **fields: Any) -> None:  # noqa: ANN401 - JSON values
-        self.directory.event(event, **fields)
+        self._report.write(self.status().as_json() if status is None else status, self.programs)
 
 
 class _Timers:
@@ -597,16 +505,3 @@ class _Timers:
     def _expire(self, due: Due) -> None:
         self._handles.pop(due, None)
         self._expired(due)
-
-
-def _job_limits(machines: Sequence[MachineStatus], now: float) -> tuple[Remark, ...]:
-    """Return a warning for each job that ends soon, with the tasks that end with it."""
-    near = [one for one in machines if one.until is not None and one.until - now < WARNING_SECONDS]
-    jobs = dict.fromkeys((one.job, one.until) for one in near)
-    return tuple(
-        Remark(
-            tasks=tuple(task for one in near if one.job == job for task in one.tasks),
-            finding=Finding(Symptom.JOB_ENDS, job=job or None, until=until),
-        )
-        for job, until in jobs
-    )

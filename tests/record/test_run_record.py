@@ -19,7 +19,7 @@ for epoch, loss in enumerate((0.5, 0.25, 0.75), start=1):
 
 
 @pytest.mark.slow
-def test_a_run_is_accounted_for(cluster, tmp_path, monkeypatch):
+def test_the_record_says_what_a_run_came_from(cluster, tmp_path, monkeypatch):
     subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
     monkeypatch.setenv("INHERITED", "not to be kept")
     one = cluster(1, env={"DECLARED": "1"})
