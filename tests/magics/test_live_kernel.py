@@ -8,8 +8,11 @@ from processes import eventually
 pytestmark = pytest.mark.slow
 
 DECLARE = "%mw_cluster 2 --no-warm"
-PATIENT = "from mwmagic.client.live import cell; cell.HELD_SECONDS = 60.0"
-"""Has a line wait for that of the other task however late a busy machine has it."""
+PATIENT = """
+from mwmagic.client.live import cell, session
+cell.HELD_SECONDS = session.COMPLETION_SECONDS = 60.0
+"""
+"""Waits for a line of the other task, and for names, however late a busy machine has them."""
 
 PRESSED = """
 import signal
@@ -31,6 +34,15 @@ def shown(result):
     return [data["text/plain"] for data in result.shown.values()]
 
 
+def until_printed(kernel, words):
+    """Wait until a cell that goes on has printed something; return all that it has printed."""
+    text = ""
+    while words not in text:
+        message = kernel.client.get_iopub_msg(timeout=120)
+        text += message["content"]["text"] if message["msg_type"] == "stream" else ""
+    return text
+
+
 def test_cells_live_on_every_task(kernel):
     kernel.run(PATIENT)
     kernel.run(DECLARE)
@@ -49,7 +61,7 @@ def test_cells_live_on_every_task(kernel):
     assert "stopped" in kernel.run("%mw_stop").text
 
 
-def test_a_failure_is_reported_with_the_line_of_the_cell(kernel):
+def test_a_failure_is_reported_with_the_line_of_the_cell(kernel, tmp_path):
     kernel.run(DECLARE)
     kernel.run(RANK)
     failed = kernel.run("%%mw_live\nif rank:\n    raise ValueError('bad batch')")
@@ -63,10 +75,12 @@ def test_a_failure_is_reported_with_the_line_of_the_cell(kernel):
         "    raise ValueError('bad batch')",
         "ValueError: bad batch",
     ]
-    slow = kernel.run("%%mw_live\nif rank: 1 / 0\nelse: import time; time.sleep(1)")
-    assert slow.text.startswith(
-        "─ worker:1 raised ZeroDivisionError: division by zero (In [5], line 1)\n[1] Traceback"
-    )
+    wait = "import time\nwhile not rank and not os.path.exists('go'): time.sleep(0.02)"
+    request = kernel.send(f"%%mw_live\nif rank: 1 / 0\n{wait}")
+    told = "─ worker:1 raised ZeroDivisionError: division by zero (In [5], line 1)\n"
+    text = until_printed(kernel, told)
+    (tmp_path / "go").touch()
+    assert (text + kernel.collect(request).text).startswith(f"{told}[1] Traceback")
     typo = kernel.run("%%mw_live\n1 +").error
     assert typo.startswith("WorkerFailed: worker:")
     assert typo.endswith(
@@ -87,12 +101,12 @@ def test_ctrl_c_as_a_cell_begins_interrupts_it(kernel):
 
 
 def test_ctrl_c_reaches_the_tasks(kernel):
+    kernel.run(PATIENT)
     kernel.run(DECLARE)
     kernel.run(RANK)
-    begun = "%%mw_live\nhalf = rank\nif rank: print('in')\nimport time; time.sleep(600)"
+    begun = "%%mw_live\nhalf = rank\nprint('i' + 'n')\nimport time; time.sleep(600)"
     request = kernel.send(begun)
-    while kernel.client.get_iopub_msg(timeout=120)["content"].get("text") != "[1] in\n":
-        pass
+    until_printed(kernel, "[0-1] in\n")
     kernel.manager.interrupt_kernel()
     assert kernel.collect(request).error == (
         "WaitInterrupted: interrupted on all tasks; all variables are kept"
@@ -270,6 +284,7 @@ def test_expressions_are_taken_as_they_are_typed(kernel):
 
 
 def test_names_in_live_cells_are_those_of_the_tasks(kernel):
+    kernel.run(PATIENT)
     kernel.run("model = 'the notebook has another one'")
     kernel.run(DECLARE)
     assert "tasked" not in kernel.complete("%%mw_live\nmodel.tas"), "no session is begun"
@@ -298,13 +313,14 @@ def qualified(kernel, code):
 def test_the_next_kernel_goes_on_with_a_detached_session(kernel, tmp_path, now):
     kernel.run(DECLARE + " --detach")
     kernel.run(RANK)
-    wait = "import time\nhalf = rank + 0.5\nwhile not os.path.exists('go'): time.sleep(0.02)"
-    request = kernel.send(f"%%mw_live\n{wait}\nlate = 1")
-    while kernel.client.get_iopub_msg(timeout=120)["parent_header"].get("msg_id") != request:
-        pass
+    half = "half = rank + 0.5\nopen(f'half-{rank}', 'w').close()"
+    wait = "import time\nwhile not os.path.exists('go'): time.sleep(0.02)"
+    kernel.send(f"%%mw_live\n{half}\n{wait}\nlate = 1")
     run = tmp_path / ".mwmagic" / "runs" / "0001-live" / "run.json"
-    eventually(lambda: '"cell": "In [4]"' in run.read_text(), "the cell")
+    eventually(lambda: run.read_text().count('"cell": "In [4]"') == 2, "the cell")
+    eventually(lambda: len(list(tmp_path.glob("half-*"))) == 2, "its first half")
     kernel.restart(now=now)
+    kernel.run(PATIENT)
     assert kernel.run(DECLARE).text.startswith("reusing the cluster 'cluster'")
     # Jupyter interrupts what runs before it asks a kernel to end.
     says(kernel, "run 1: live, In [4]" if now else "run 1: live, idle")
@@ -381,8 +397,7 @@ def test_ctrl_c_at_the_debuggers_prompt_ends_the_cell(kernel):
     )
     kernel.client.get_stdin_msg(timeout=120)
     kernel.client.input("c")
-    while "in\n" not in kernel.client.get_iopub_msg(timeout=120)["content"].get("text", ""):
-        pass
+    until_printed(kernel, "in\n")
     kernel.manager.interrupt_kernel()
     assert kernel.collect(request).error.startswith("WaitInterrupted: interrupted on all tasks")
 

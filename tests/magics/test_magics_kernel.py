@@ -92,11 +92,12 @@ def test_a_cell_runs_on_every_task_and_the_log_tells(kernel, tmp_path):
 
 def test_two_cells_make_one_run(kernel):
     kernel.run(DECLARE)
-    first = kernel.run("%%mw_worker --index 0\nprint('first')\nimport time; time.sleep(1)")
+    wait = "import os, time\nwhile not os.path.exists('go'): time.sleep(0.02)"
+    first = kernel.run(f"%%mw_worker --index 0\nprint('first')\n{wait}")
     [status] = first.shown.values()
     assert status["text/plain"].startswith("run 1: waiting for worker:1, not launched")
     assert "waiting for worker:1, not launched" in kernel.run("%mw_status").value
-    kernel.run("%%mw_worker --index 1\nprint('second')")
+    kernel.run("%%mw_worker --index 1\nprint('second')\nopen('go', 'w').close()")
     kernel.run("run = %mw_wait")
     assert kernel.run("str(run)").value == "'<Run 1: finished>'"
     assert kernel.run("%mw_logs 0").text == "first\n"
@@ -124,7 +125,7 @@ def test_a_cluster_ends_at_once_though_its_supervisor_was_stopped(kernel):
     supervisor.suspend()
     began = time.monotonic()
     assert "nothing is left running" in kernel.run("%mw_stop --cluster").text
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 45
     assert everything(kernel) == []
 
 
