@@ -145,7 +145,7 @@ def _metrics(known: object) -> tuple[dict[str, float], dict[str, float]]:
     """Return the last and the best values of the first task that has each metric."""
     last: dict[str, float] = {}
     best: dict[str, float] = {}
-    for metrics in known.values() if isinstance(known, dict) else ():
+    for _, metrics in sorted(known.items()) if isinstance(known, dict) else ():
         for name, reaches in metrics.items() if isinstance(metrics, dict) else ():
             for into, key in ((last, "last"), (best, "best")):
                 reached = reaches.get(key) if isinstance(reaches, dict) else None

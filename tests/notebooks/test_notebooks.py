@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import nbformat
 import pytest
 from executing import NBVAL, NOTEBOOKS, SHARING, execute
@@ -75,11 +77,19 @@ def test_a_notebook_opens_in_colab_and_installs_what_it_needs_there(name):
     assert [cell.source for cell in codes[:2]] == [INSTALL, "%load_ext mwmagic"]
 
 
+SHOWN = ("%mw_runs", "%mw_compare")
+"""What the lesson on experiments shows also where it is only read."""
+
+
 @pytest.mark.parametrize("name", NAMES)
-def test_a_notebook_keeps_only_the_outputs_that_are_compared(name):
+def test_a_notebook_keeps_only_the_outputs_that_are_compared_or_shown(name):
     _, codes = read(name)
     for cell in codes:
         compared = cell.source.startswith(CHECKED)
+        if name == "experiments" and cell.source.startswith(SHOWN):
+            [output] = cell.outputs
+            assert set(output.data) == {"text/plain", "text/html"}
+            continue
         assert bool(cell.outputs) == compared, cell.source
         assert bool(cell.execution_count) == compared, f"nbval compares nothing: {cell.source}"
         assert all(output.output_type != "error" for output in cell.outputs), cell.source
@@ -93,6 +103,20 @@ def test_run_all_stops_at_no_prompt_and_every_kill_is_seen_on_a_dashboard(name):
         assert not [line for line in lines if line.startswith(asks)]
         if "cluster.run(" in cell.source and "%mw_kill" in cell.source:
             assert "%mw_show" in lines, cell.source
+
+
+def test_the_lesson_on_experiments_shows_its_table_and_comparison_without_a_kernel():
+    [table, comparison] = [
+        re.sub(r"<script.*?</script>", "", cell.outputs[0].data["text/html"], flags=re.DOTALL)
+        for cell in read("experiments")[1]
+        if cell.source.startswith(SHOWN)
+    ]
+    assert ">val_loss</th>" in table
+    assert table.count('scope="row"') == 3
+    assert re.search(
+        r"<b>run 3 is best by val_loss \([\d.]+\); it differs from run 2 in ", comparison
+    )
+    assert "data:image/svg+xml;base64," in comparison
 
 
 def test_notebooks_load_the_data_alike():
