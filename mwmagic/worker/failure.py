@@ -27,7 +27,7 @@ ORIGIN_LIMIT = 3
 ORIGIN_CHARACTERS = 2000
 """Maximum length of each one's message."""
 
-FILES_LIMIT = 8
+RAISED_FILES_LIMIT = 8
 """How many of the files through which an exception came a report names: the innermost."""
 
 FILE_CHARACTERS = 300
@@ -99,7 +99,7 @@ def _files(error: BaseException) -> list[str]:
         files.pop(name, None)
         files[name] = None
         trace = trace.tb_next
-    return list(files)[-FILES_LIMIT:]
+    return list(files)[-RAISED_FILES_LIMIT:]
 
 
 def report(error: BaseException, script: str, path: str | None) -> dict[str, object]:
