@@ -171,7 +171,7 @@ def test_an_interrupted_fit_goes_on_in_fresh_processes_which_count_on(live, tmp_
         cell.news(0.05)
     live.interrupt(cell)
     while not cell.over:
-        assert cell.news(60.0) is not None, "the cell hangs"
+        assert cell.news(120.0) is not None, "the cell hangs"
     weights, _ = eval(values(live, "versions()")[0])
     live.reset()
     prepare(live)

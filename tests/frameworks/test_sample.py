@@ -67,7 +67,7 @@ from mwmagic.frameworks.environment import thread_environment
 from mwmagic.logs.noise import Noise
 
 def until(condition):
-    end = time.monotonic() + 50
+    end = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.01)

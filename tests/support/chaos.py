@@ -29,11 +29,8 @@ from mwmagic import runs
 from mwmagic.model.findings import Cause, Finding, Symptom
 from mwmagic.words import headline
 
-GONE_SECONDS = 1.0
-"""How long all processes may take to disappear."""
-
-WAIT_SECONDS = 30.0
-"""How long to wait for anything else."""
+WAIT_SECONDS = 120.0
+"""How long to wait for anything."""
 
 PIPE_BYTES = 64 << 10
 """The capacity of a pipe: this much output may be lost when the agent itself dies."""

@@ -122,7 +122,7 @@ def test_the_last_report_comes_however_a_worker_ends(tmp_path):
 def test_the_last_report_comes_before_something_long(tmp_path):
     code = REPORT + "for step in range(100): report(step=step)\nimport time; time.sleep(600)"
     with worker(tmp_path, code) as (_, ours):
-        ours.settimeout(10)
+        ours.settimeout(120)
         while take(ours)["step"] != 99:
             pass
 
