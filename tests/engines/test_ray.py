@@ -212,6 +212,20 @@ def test_a_bridge_that_is_killed_is_reported_and_its_nodes_are_not_to_blame(rays
     run(test())
 
 
+def test_a_lost_node_is_taken_again_if_there_is_no_other_and_avoided_no_more(rays):
+    async def test():
+        async with allocated(rays, 3, nodes=3) as (engine, hosts):
+            channels = await asyncio.gather(*map(Channel.open, hosts))
+            kill_actor(rays, hosts[0].name)
+            await ended(channels[0])
+            said = []
+            assert names(await ask(engine, 3, {hosts[0].name}, said.append)) == names(hosts)
+            assert any(text.startswith("Ray waits") for text in said)
+            assert not engine._bad, "the next request waits for no others"
+
+    run(test())
+
+
 def test_nodes_are_ready_before_a_silent_one_is_lost(rays):
     async def test():
         async with allocated(rays, nodes=2) as (engine, hosts):

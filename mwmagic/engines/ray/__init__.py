@@ -97,6 +97,7 @@ class RayEngine:
             await self.release()
             raise
         self._hosts = [self._host(self._bridge, *one, len(tasks)) for one in nodes.items()]
+        self._bad -= {host.thread.node for host in self._hosts}  # Ray had no others for long
         notify(_granted(self._hosts, tasks))
         return self._hosts
 
