@@ -78,7 +78,7 @@ def declared(**options):
 
 
 def run(coroutine):
-    return asyncio.run(asyncio.wait_for(coroutine, 60))
+    return asyncio.run(asyncio.wait_for(coroutine, 120))
 
 
 async def ask(engine, tasks=2, avoid=(), notify=lambda _: None):
@@ -390,7 +390,7 @@ def test_a_cluster_runs_on_two_nodes_and_moves_off_a_lost_one(slurm, cluster, tm
     eventually(lambda: training.status().attempt == 2 and len(places(training)) == 2, "restart")
     assert lost not in places(training)
     tmp_path.joinpath("go").touch()
-    training.wait(timeout=60)
+    training.wait(timeout=120)
     one.close()
     eventually(lambda: not slurm.jobs(), "end of the job")
     daemons = {"slurmd", "slurmscriptd", "unshare", "sh"}
@@ -441,7 +441,7 @@ def test_the_job_of_an_owner_that_is_killed_is_kept_for_the_next_one(slurm, clus
         assert one.latest.state == "stopped"
         training = one.run("task.py")
         tmp_path.joinpath("go").touch()
-        training.wait(timeout=60)
+        training.wait(timeout=120)
         assert places(training) == {machine.name for machine in one.machines}
         assert slurm.jobs() == [job]
 
@@ -461,7 +461,7 @@ def busy(slurm):
         eventually(lambda: slurm.jobs() and slurm.nodes(slurm.jobs()[0]), "a job")
         yield
         other.stdin.close()
-        other.wait(60)
+        other.wait(120)
 
 
 def waiting(slurm, *words):
@@ -493,7 +493,7 @@ def test_a_run_does_not_need_the_daemon_of_its_node(slurm, cluster, tmp_path):
     [host] = [each for each in slurm.network.hosts if each.name == name]
     kill([each.pid for each in host.processes() if each.name() == "slurmd"])
     tmp_path.joinpath("go").touch()
-    training.wait(timeout=60)
+    training.wait(timeout=120)
     one.close()
     left = {"slurmd", "slurmstepd", "slurmscriptd", "unshare", "sh"}
     eventually(lambda: all(each.name() in left for each in host.processes()), "end of the agent")
@@ -592,7 +592,7 @@ def test_the_end_of_a_job_is_reported_in_words_of_slurm(slurm, cluster, end, sta
     eventually(lambda: len(places(training)) == 2)
     end(slurm, job)
     with pytest.raises(WorkerFailed):
-        training.wait(30)
+        training.wait(120)
     finding = training.cause.finding
     assert finding.symptom is Symptom.HOST_LOST
     assert re.fullmatch(rf"Slurm job {job}: {state}", finding.detail)
@@ -640,7 +640,7 @@ def test_a_run_asks_again_after_a_preemption_and_waits_in_the_queue(slurm, clust
     with running(["salloc", *urgent, "cat"], stdin=subprocess.PIPE) as other:
         eventually(lambda: training.words.startswith("waiting for machines: Slurm job"))
         other.stdin.close()
-        other.wait(60)
+        other.wait(120)
     eventually(lambda: len(places(training)) == 2)
     [setback] = training.status().setbacks
     assert setback.cause.finding.detail == f"Slurm job {job}: PREEMPTED"
@@ -712,7 +712,7 @@ Path(f"shown-{task}.json").write_text(json.dumps([os.uname().nodename, own]))
 
 def test_an_exported_script_runs_on_the_nodes_that_sbatch_gets(slurm, cluster, tmp_path):
     run = cluster(3).run("main.py", source=SHOW)
-    run.wait(30)
+    run.wait(120)
     for path in tmp_path.glob("shown-*.json"):
         path.unlink()
     tmp_path.joinpath("job.sh").write_text(run.export("slurm"))
