@@ -218,7 +218,8 @@ SAVE = """
 )
 def test_what_asks_the_command_to_end_lets_the_workers_save(script, here, number, code):
     script(SAVE)
-    with started("run", "-n", "2", "main.py", start_new_session=True) as process:
+    command = ["run", "-n", "2", "--grace", "60", "main.py"]
+    with started(*command, start_new_session=True) as process:
         pids = workers(process)
         os.killpg(process.pid, number)  # as a terminal does
         out, err = process.communicate(timeout=120)
@@ -259,7 +260,7 @@ def test_what_the_command_was_told_to_ignore_its_processes_ignore(script, here, 
 @pytest.mark.slow
 def test_stopping_clusters_lets_the_workers_save(script, here):
     script(SAVE)
-    with started("run", "-n", "2", "main.py") as process:
+    with started("run", "-n", "2", "--grace", "60", "main.py") as process:
         pids = workers(process)
         assert main(["stop"]) == 0
         process.communicate(timeout=120)

@@ -90,7 +90,7 @@ def test_a_helper_whose_work_begins_when_the_worker_ends_does_it(ways, end):
 SLOW = """
 import atexit, threading, time
 def save():
-    time.sleep(6)
+    time.sleep(10)
     open('out.txt', 'w').write('saved')
 threading.Thread(target=save, name='saver').start()
 """

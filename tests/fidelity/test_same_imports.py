@@ -161,7 +161,7 @@ def test_a_warm_process_that_a_signal_has_stopped_is_replaced_and_delays_nothing
     os.kill(first, signal.SIGSTOP)
     began = time.monotonic()
     changing.compare(program, warm=False)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 10, "a fork has 10 s to answer"
     why = "workers start cold: a signal had stopped the warm process"
     assert remarks(cluster.latest.status()) == [f"{why}; the next run of this program is warm."]
     eventually(lambda: cluster.machines[0].warm.pid not in (None, first), "another one")

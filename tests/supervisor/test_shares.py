@@ -166,7 +166,7 @@ def test_a_driver_that_hangs_does_not_hold_up_the_declaration(driver, cluster):
     driver(0, "exec sleep 600\n")
     begun = time.monotonic()
     tasks = cluster(2)
-    assert time.monotonic() - begun < 15, "the driver has 20 s to answer"
+    assert time.monotonic() - begun < 20, "the driver has 20 s to answer"
     [machine] = tasks.machines
     assert machine.machine is None
 
