@@ -1,25 +1,15 @@
-"""``mwmagic ps``, ``stop``, ``runs``, ``compare``: the running clusters and recorded runs."""
+"""``mwmagic ps`` and ``stop``: the running clusters."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mwmagic.client.arguments import (
-    add_compare_options,
-    add_table_options,
-    compared,
-    table_options,
-)
 from mwmagic.client.cluster import end
 from mwmagic.client.lookup import running, unreachable
 from mwmagic.errors import NoCluster
-from mwmagic.experiments.compare import compare
 from mwmagic.model.values import counted
-from mwmagic.record import runs
-from mwmagic.words.comparison import plain
 from mwmagic.words.host import idle_words, jobs_words, left_words
 from mwmagic.words.run import headline, longest
-from mwmagic.words.table import RunTable
 
 from .output import say, show
 
@@ -30,28 +20,12 @@ if TYPE_CHECKING:
     from mwmagic.client.cluster import Cluster
     from mwmagic.errors import SupervisorError
 
-__all__ = ["add_compare", "add_ps", "add_runs", "add_stop"]
+__all__ = ["add_ps", "add_stop"]
 
 
 def add_ps(command: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command that lists clusters."""
     command.set_defaults(action=_ps)
-
-
-def add_runs(command: argparse.ArgumentParser) -> None:
-    """Declare the arguments of the command that lists recorded runs."""
-    add_table_options(command)
-    form = command.add_mutually_exclusive_group()
-    what = "Print a list of objects with all facts, parameters and metrics, for programs."
-    form.add_argument("--json", action="store_true", help=what)
-    form.add_argument("--csv", action="store_true", help="Print the same as a table for programs.")
-    command.set_defaults(action=_runs)
-
-
-def add_compare(command: argparse.ArgumentParser) -> None:
-    """Declare the arguments of the command that compares recorded runs."""
-    add_compare_options(command)
-    command.set_defaults(action=_compare)
 
 
 def add_stop(command: argparse.ArgumentParser) -> None:
@@ -76,22 +50,6 @@ def _ps(_given: argparse.Namespace) -> int:
     if not found and not refusals:
         print("no cluster is running")
     return _told(refusals)
-
-
-def _compare(given: argparse.Namespace) -> int:
-    show(plain(compare(compared(runs(), given), given.metrics)))
-    return 0
-
-
-def _runs(given: argparse.Namespace) -> int:
-    table = RunTable(runs(), **table_options(given))
-    if given.json:
-        print(table.as_json())
-    elif given.csv:
-        print(table.as_csv(), end="")
-    else:
-        show(repr(table))
-    return 0
 
 
 def _owner(cluster: Cluster) -> str:

@@ -10,7 +10,7 @@ from mwmagic.client.arguments import ConciseParser
 from mwmagic.errors import MwmagicError, RunStopped
 from mwmagic.words.file import file_words
 
-from . import clusters, demo, output, run
+from . import clusters, demo, output, records, run
 
 if TYPE_CHECKING:
     import argparse
@@ -22,9 +22,16 @@ _COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "run": ("Run a script on every task of a new cluster.", run.add_run),
     "demo": ("Execute the quickstart notebook, in which two workers train.", demo.add),
     "ps": ("List the running clusters.", clusters.add_ps),
-    "logs": ("Show what the tasks of a recorded run printed.", run.add_logs),
-    "runs": ("List the recorded runs, and how they differ.", clusters.add_runs),
-    "compare": ("Show two recorded runs or more side by side.", clusters.add_compare),
+    "runs": ("List the recorded runs, and how they differ.", records.add_runs),
+    "show": ("Show a recorded run: its state, its parameters and its tasks.", records.add_show),
+    "logs": ("Show what the tasks of a recorded run printed.", records.add_logs),
+    "explain": ("Show why a recorded run failed, and what to try.", records.add_explain),
+    "wait": ("Wait until a run is over, or until something is true of it.", records.add_wait),
+    "rerun": ("Run a recorded run again, on a cluster like its own.", records.add_rerun),
+    "note": ("Write a note to a recorded run, or show it.", records.add_note),
+    "tag": ("Give a recorded run tags, or take them away.", records.add_tag),
+    "gc": ("Remove old runs: first list them, then remove them with --yes.", records.add_gc),
+    "compare": ("Show two recorded runs or more side by side.", records.add_compare),
     "stop": ("End clusters and everything they run.", clusters.add_stop),
 }
 

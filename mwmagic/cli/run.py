@@ -1,4 +1,4 @@
-"""``mwmagic run``, a script on every task of a new cluster, and ``mwmagic logs``.
+"""``mwmagic run``, a script on every task of a new cluster.
 
 Signals that ask a command to end become exceptions, so that what it started ends too.
 """
@@ -16,22 +16,21 @@ from typing import TYPE_CHECKING, Any
 
 from mwmagic.client.arguments import add_cluster_options, add_params, typed
 from mwmagic.client.cluster import Cluster, program_text
-from mwmagic.client.reading import add_log_options, pieces, recorded
-from mwmagic.errors import BadArguments, NoRun, WorkerFailed
+from mwmagic.client.reading import pieces
+from mwmagic.errors import BadArguments, WorkerFailed
 from mwmagic.model.variables import ANNOUNCED
-from mwmagic.record import runs
+from mwmagic.words.changed import changed_line
 from mwmagic.words.run import again_words, lacking, remarks, setback_words
 
 from .output import say, show
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from types import FrameType
 
     from mwmagic.client.run import Run
-    from mwmagic.record import Record
 
-__all__ = ["INTERRUPTED_CODE", "Terminated", "add_logs", "add_run", "die"]
+__all__ = ["INTERRUPTED_CODE", "Terminated", "add_run", "die", "follow", "listening"]
 
 _COLOURS = (36, 33, 32, 35, 34, 31)
 
@@ -65,9 +64,9 @@ def _run(given: argparse.Namespace) -> int:
         return _list(script, args)
     # Each task starts only once, so importing beforehand gains nothing.
     warm = bool(options.get("restarts"))
-    with _listening(), Cluster.declare(say, **{"warm": warm, **options}) as cluster:
+    with listening(), Cluster.declare(say, **{"warm": warm, **options}) as cluster:
         run = cluster.run(script, args=args, params=given.params)
-        return _finish(run, _table if given.dashboard else _lines, raw=given.raw)
+        return follow(run, dashboard=given.dashboard, raw=given.raw)
 
 
 def _list(script: str, args: list[str]) -> int:
@@ -145,11 +144,11 @@ class _News:
         return list(new.values())
 
 
-def _finish(run: Run, show: Callable[..., None], *, raw: bool) -> int:
+def follow(run: Run, *, dashboard: bool = False, raw: bool = False) -> int:
     """Show a run until it ends; return the exit code of the first failure."""
     try:
         try:
-            show(run, raw=raw)
+            (_table if dashboard else _lines)(run, raw=raw)
         finally:
             _say_lacking(run)
         run.wait()
@@ -162,6 +161,8 @@ def _finish(run: Run, show: Callable[..., None], *, raw: bool) -> int:
     except WorkerFailed as error:
         say(str(error))
         return _code(run)
+    if changed := changed_line(run.record):
+        say(changed)
     return 0
 
 
@@ -221,7 +222,7 @@ def _raise(number: int, _frame: FrameType | None) -> None:
 
 
 @contextmanager
-def _listening() -> Iterator[None]:
+def listening() -> Iterator[None]:
     """Raise `Terminated` for these signals, except those that are ignored, as under nohup."""
     main = threading.current_thread() is threading.main_thread()
     heard = [one for one in _NUMBERS if main and signal.getsignal(one) is signal.SIG_DFL]
@@ -239,25 +240,3 @@ def die(request: Terminated) -> None:
     with suppress(OSError):
         sys.stdout.flush()
     os.kill(os.getpid(), request.number)
-
-
-def add_logs(command: argparse.ArgumentParser) -> None:
-    """Declare the command's arguments."""
-    add_log_options(command, tail=0)
-    command.set_defaults(action=_logs)
-
-
-def _logs(given: argparse.Namespace) -> int:
-    for line in recorded(_record(given.run), given):
-        print(line)
-    return 0
-
-
-def _record(number: int | None) -> Record:
-    known = {record.number: record for record in runs()}
-    if not known:
-        raise NoRun(f"no runs are recorded in {Path.cwd()}; `mwmagic run -n 2 main.py` records one")
-    chosen = max(known) if number is None else number
-    if chosen not in known:
-        raise NoRun(f"there is no run {chosen}; the recorded runs are {', '.join(map(str, known))}")
-    return known[chosen]

@@ -38,6 +38,7 @@ __all__ = [
     "Following",
     "LogView",
     "add_log_options",
+    "log_objects",
     "pattern",
     "pieces",
     "read",
@@ -82,6 +83,23 @@ def recorded(record: Record, given: Namespace) -> Iterator[str]:
             yield from _one(record, task, given, TAIL_CHARACTERS // len(tasks))
         except NoRun as error:
             yield str(error)
+
+
+def log_objects(record: Record, given: Namespace) -> list[dict[str, Any]]:
+    """Return the logs of a recorded run as JSON values: an object for each task."""
+    tasks = record.known_tasks()
+    wanted = tasks if given.task is None else (find_task(given.task, tasks),)
+    found: list[dict[str, Any]] = []
+    for task in wanted:
+        one: dict[str, Any] = {"task": str(task), "attempt": None, "path": None, "lines": []}
+        try:
+            path = record.log_path(task, given.attempt)
+        except NoRun:
+            found.append(one)
+            continue
+        lines = _one(record, task, given, TAIL_CHARACTERS // len(tasks))
+        found.append({**one, "attempt": TaskPaths(path).attempt, "path": str(path), "lines": lines})
+    return found
 
 
 def _one(record: Record, task: TaskName, given: Namespace, limit: int) -> list[str]:

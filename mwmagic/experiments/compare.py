@@ -147,7 +147,9 @@ class SideBySide:
         return _difference(*(self.sources[self.facts.index(run)] for run in (one, other)))
 
 
-def compare(records: Sequence[Record], metrics: Sequence[str] = ()) -> SideBySide:
+def compare(
+    records: Sequence[Record], metrics: Sequence[str] = (), *, curves: bool = True
+) -> SideBySide:
     """Compare recorded runs.
 
     Parameters
@@ -156,6 +158,8 @@ def compare(records: Sequence[Record], metrics: Sequence[str] = ()) -> SideBySid
         Two or more.
     metrics : sequence of str
         Those to show first; by default a loss and an accuracy.
+    curves : bool
+        Whether to read their metrics step by step, which may be long.
 
     Raises
     ------
@@ -177,7 +181,8 @@ def compare(records: Sequence[Record], metrics: Sequence[str] = ()) -> SideBySid
     check_names(metrics, names)
     infos = [one.info for one in records]
     sources = [_source(one) for one in records]
-    read = [_curves(record, one) for record, one in zip(records, facts, strict=True)]
+    pairs = zip(records, facts, strict=True)
+    read = [_curves(record, one) for record, one in pairs] if curves else []
     count = max(min(CURVE_POINTS, ALL_POINTS // max(sum(map(len, read)), 1)), 2)
     return SideBySide(
         facts=facts,

@@ -64,7 +64,7 @@ class Filter:
         self._text = text
         self._tokens = _tokens(text)
         self._at = self._depth = 0
-        self._names: set[str] = set()
+        self.names: set[str] = set()
         self._check = self._either()
         if self._at < len(self._tokens):
             raise self._wrong(f"at {self._tokens[self._at][1]!r}")
@@ -77,7 +77,7 @@ class Filter:
         BadArguments
             It names something else.
         """
-        check_names(self._names, known)
+        check_names(self.names, known)
 
     def __call__(self, facts: Mapping[str, Any]) -> bool:
         """Return whether a run is to be shown; a comparison with what it lacks is false."""
@@ -135,7 +135,7 @@ class Filter:
         value = self._value() if sign else None
         if name is None or sign is None:
             raise self._wrong(f"at {self._peek()[1]!r}" if self._peek()[1] else "at its end")
-        self._names.add(name)
+        self.names.add(name)
         compare = _SIGNS[sign]
         return lambda facts: name in facts and _compared(compare, facts[name], value)
 

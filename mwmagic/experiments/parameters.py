@@ -356,6 +356,47 @@ def _stated(one: Parameter, args: Sequence[str]) -> Any:  # noqa: ANN401 - any l
     return found
 
 
+def unset(
+    source: str, names: Iterable[str], args: Sequence[str], env: Mapping[str, str]
+) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Return arguments and variables without those that set these parameters.
+
+    Raises
+    ------
+    BadArguments
+        There is no such parameter.
+    """
+    words, left = list(args), dict(env)
+    try:
+        known = parameters(source) if names else []
+    except SyntaxError as error:
+        raise BadArguments(f"the program's parameters cannot be read: {error}") from error
+    for name in names:
+        one = _named(name, known)
+        left.pop(one.variable, None)
+        words = _others(one, words)
+    return tuple(words), left
+
+
+def _others(one: Parameter, args: Sequence[str]) -> list[str]:
+    """Return arguments without those that give a parameter its value."""
+    way, kept, words = one.way, list[str](), list(args)
+    while words:
+        word = words.pop(0)
+        if way is None or word == "--":
+            return [*kept, word, *words]
+        if word in (way.on, way.off) and word:
+            continue
+        if word == way.flag:
+            while words and not words[0].startswith("--"):
+                words.pop(0)
+                if not way.many:
+                    break
+        elif word.partition("=")[0] != way.flag:
+            kept.append(word)
+    return kept
+
+
 def _written(source: str, texts: list[tuple[Parameter, str]]) -> str:
     """Return a source with other literals, each in the lines of the one before."""
     lines = source.encode().split(b"\n")

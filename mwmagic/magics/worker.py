@@ -1,4 +1,4 @@
-"""``%%mw_worker``, ``%mw_wait`` and ``%mw_restart``: launch code and wait for it."""
+"""``%%mw_worker``, ``%mw_wait``, ``%mw_restart``, ``%mw_rerun``: launch code and wait for it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,18 @@ from typing import TYPE_CHECKING
 from IPython.core.error import StdinNotImplementedError
 
 from mwmagic.client.arguments import add_env, add_option, add_params, reader
+from mwmagic.client.cluster import Cluster
 from mwmagic.client.lookup import check_end, launch
 from mwmagic.client.prompts import InputPrompts
 from mwmagic.client.reading import Following
+from mwmagic.client.records import add_rerun
+from mwmagic.client.rerun import Rerun
 from mwmagic.errors import BadArguments, WaitInterrupted, WaitTimeout
 from mwmagic.model.cluster import TYPES, Task
 from mwmagic.model.messages import Launch
 from mwmagic.model.option import read_count, read_seconds
 from mwmagic.model.options import OPTIONS
+from mwmagic.words.changed import changed_line
 from mwmagic.words.run import changed_words
 
 from .body import borrowed, check_plain
@@ -28,12 +32,11 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Callable
 
-    from mwmagic.client.cluster import Cluster
     from mwmagic.client.run import Run
 
     from .session import Session
 
-__all__ = ["cell_name", "mw_restart", "mw_wait", "mw_worker"]
+__all__ = ["cell_name", "mw_rerun", "mw_restart", "mw_wait", "mw_worker"]
 
 _SECONDS = reader(read_seconds)
 
@@ -195,7 +198,7 @@ def _wait(session: Session, run: Run, timeout: float | None, *, quiet: bool) -> 
             _answer_all(session, run, timeout)
         else:
             session.displays.wait(run, timeout, _answering(session, run))
-        return run.wait(None if timeout is None else 0.0)
+        waited = run.wait(None if timeout is None else 0.0)
     except WaitTimeout:
         text = f"run {run.number} is still going after {timeout:g} s ({run.words})"
         raise WaitTimeout(f"{text}. {_NEXT}") from None
@@ -204,6 +207,9 @@ def _wait(session: Session, run: Run, timeout: float | None, *, quiet: bool) -> 
         raise WaitInterrupted(f"{text}. {_NEXT}") from None
     finally:
         session.displays.finish(run)
+    if run.over and (changed := changed_line(run.record)):
+        session.say(changed)
+    return waited
 
 
 def _answering(session: Session, run: Run) -> Callable[[], None]:
@@ -248,4 +254,35 @@ def mw_restart(session: Session, _given: Namespace, _cell: str) -> Run:
     if before is not None and changed:
         session.say(changed_words(before.number, changed))
     _show(session, run)
+    return run
+
+
+_RERUN = Parser(
+    "%mw_rerun",
+    "Run a recorded run again: its code, arguments, variables and cluster; it says what cannot be "
+    "as it was.",
+)
+add_rerun(_RERUN)
+_RERUN.add_argument("--wait", action="store_true", help="Wait for the run to end, like %%mw_wait.")
+
+
+@magic(_RERUN, shows=True)
+def mw_rerun(session: Session, given: Namespace, _cell: str) -> Run:
+    """Run a recorded run again."""
+    again = Rerun(session.record(given.run), given.workers, given.params)
+    if session.gone:
+        name, found = session.default()
+        if found is None:
+            options = {**again.declaration(), "name": name}
+            found = Cluster.declare(session.say, session.displays.prepare, **options)
+        session.use(found, declared=True)
+    cluster = session.cluster()
+    again.check(cluster)
+    for line in again.unlike():
+        session.say(line)
+    with session.showing(cluster):
+        run = again.launch(cluster, answered=session.answers)
+    _show(session, run)
+    if given.wait:
+        _wait(session, run, None, quiet=True)
     return run

@@ -216,12 +216,12 @@ def read_seconds(text: str) -> float:
 
 
 def read_duration(text: str) -> float:
-    """Parse a duration, such as ``90``, ``30m`` or ``1h30m``, as seconds."""
+    """Parse a duration, such as ``90``, ``30m``, ``1h30m`` or ``30d``, as seconds."""
     found = _DURATION.fullmatch(text)
     if found is None:
         return read_seconds(text)
-    hours, minutes, seconds = (float(part or 0) for part in found.groups())
-    return (hours * 60 + minutes) * 60 + seconds
+    days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
 def read_list(text: str) -> tuple[str, ...]:
@@ -245,7 +245,9 @@ def read_setting(text: str) -> dict[str, str]:
 _VALUE_CHARACTERS = 80
 """How much of an invalid value its error message quotes."""
 
-_DURATION = re.compile(r"(?=[0-9])(?:([0-9]+)h)?(?:([0-9]+)m)?(?:([0-9]+)s)?", re.ASCII)
+_DURATION = re.compile(
+    r"(?=[0-9])(?:([0-9]+)d)?(?:([0-9]+)h)?(?:([0-9]+)m)?(?:([0-9]+)s)?", re.ASCII
+)
 
 _CHECKS: dict[type, Callable[[Any], Any]] = {
     bool: _flag,

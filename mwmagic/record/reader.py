@@ -21,7 +21,7 @@ from .provenance import is_changed
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Record", "runs"]
+__all__ = ["Record", "beside", "runs"]
 
 
 def _object(path: Path) -> dict[str, Any]:
@@ -272,3 +272,8 @@ def _alive(supervisor: object) -> bool:
 def runs(directory: Path | str = ".") -> list[Record]:
     """Return the runs recorded below a directory, oldest first."""
     return [Record(path, number) for number, path in numbered(expanded(directory))]
+
+
+def beside(record: Record) -> list[Record]:
+    """Return all runs of the folder that a run is recorded in, oldest first."""
+    return runs(record.path.parent.parent.parent)

@@ -7,7 +7,7 @@ import io
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, overload
 
 from mwmagic.errors import BadArguments
@@ -16,7 +16,7 @@ from mwmagic.experiments.index import indexed
 from mwmagic.experiments.runs import Facts, best_first, differing, usual_metrics
 from mwmagic.experiments.spark import bars
 from mwmagic.model.findings import Cause
-from mwmagic.model.values import counted
+from mwmagic.model.values import counted, finite
 from mwmagic.record.metrics import rises
 
 from .failure import headline
@@ -25,7 +25,15 @@ from .run import clock
 if TYPE_CHECKING:
     from mwmagic.record import Record
 
-__all__ = ["SAME_IN_ALL", "Column", "RunTable", "short_name", "took_text", "value_text"]
+__all__ = [
+    "SAME_IN_ALL",
+    "Column",
+    "RunTable",
+    "described",
+    "short_name",
+    "took_text",
+    "value_text",
+]
 
 NO_RUNS = "no runs are recorded here"
 
@@ -198,7 +206,8 @@ class RunTable(Sequence["Record"]):
 
     def as_json(self) -> str:
         """Return the runs as JSON: a list of objects, whose fields only grow."""
-        return json.dumps([asdict(one) for one in self.facts], default=str)
+        pairs = zip(self.facts, self._records, strict=True)
+        return json.dumps([described(one, record) for one, record in pairs])
 
     def as_csv(self) -> str:
         """Return the runs as CSV, a column for each parameter and for each metric."""
@@ -206,15 +215,26 @@ class RunTable(Sequence["Record"]):
         names = list(dict.fromkeys(name for one in self.facts for name in one.parameters))
         metrics = list(dict.fromkeys(name for one in self.facts for name in one.last))
         own = ["number", "name", "state", "started", "seconds", "tasks", "hosts", "attempts"]
+        head = [*own, "cause", "tags", "note", *names, *metrics]
         writer = csv.writer(file)
-        writer.writerow([*own, "cause", *names, *metrics, *(f"best {name}" for name in metrics)])
+        writer.writerow([*head, *(f"best {name}" for name in metrics)])
         for one in self.facts:
             facts = [getattr(one, name) for name in own]
             given = [one.parameters.get(name) for name in names]
             reached = [*(one.last.get(name) for name in metrics)]
             reached += [one.best.get(name) for name in metrics]
-            writer.writerow([*facts, one.cause, *given, *reached])
+            writer.writerow([*facts, one.cause, " ".join(one.tags), one.note, *given, *reached])
         return file.getvalue()
+
+
+def described(one: Facts, record: Record) -> dict[str, Any]:
+    """Return a run as JSON values; docs/agents.md has its fields, which only grow."""
+    hidden = ("failure", "sparks")
+    known = {name: value for name, value in vars(one).items() if name not in hidden}
+    cause = Cause.from_json(one.failure) if one.failure else None
+    why = headline(cause) if cause else ""
+    found: dict[str, Any] = finite({**known, "why": why, "directory": str(record.path.absolute())})
+    return found
 
 
 def _ordered(facts: list[Facts], keys: dict[int, Any]) -> list[Facts]:

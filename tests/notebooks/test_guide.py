@@ -40,7 +40,7 @@ def failed(cell):
 @pytest.mark.slow
 @pytest.mark.tensorflow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("page", ["experiments.md", "guide.md"])
+@pytest.mark.parametrize("page", ["agents.md", "experiments.md", "guide.md"])
 def test_every_block_does_what_the_page_says(page, tmp_path, monkeypatch, nothing_survives):
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     kernel = {"kernelspec": {"name": "python3", "display_name": "", "language": "python"}}
