@@ -17,8 +17,8 @@ PUBLIC = {"Cluster", "ClusterSpec", "Run", "Task", "__version__", "clusters", "r
 
 ROOMS = {
     "worker": {
-        *("LayoutReport", "cluster_size", "is_chief", "layout_report", "report", "this_task"),
-        "write_path",
+        *("LayoutReport", "cluster_size", "is_chief", "layout_report", "params", "report"),
+        *("this_task", "write_path"),
     },
     "words": {"explain", "headline", "remark"},
     "engines": {

@@ -18,7 +18,7 @@ from mwmagic.client.arguments import add_cluster_options, add_params, typed
 from mwmagic.client.cluster import Cluster, program_text
 from mwmagic.client.reading import pieces
 from mwmagic.errors import BadArguments, WorkerFailed
-from mwmagic.model.variables import ANNOUNCED
+from mwmagic.model.variables import ANNOUNCED, PARAMETER
 from mwmagic.words.changed import changed_line
 from mwmagic.words.run import again_words, lacking, remarks, setback_words
 
@@ -81,12 +81,16 @@ def _list(script: str, args: list[str]) -> int:
     width = max((len(one.name) for one in known), default=0)
     for one in known:
         value = repr(now.get(one.name, one.value))
-        how = f"the variable {one.variable}" if one.variable else one.way.flag if one.way else ""
+        how = _variable_words(one.variable) if one.variable else one.way.flag if one.way else ""
         facts = [f"line {one.line}", how, f"cannot be set: {one.refusal}" if one.refusal else ""]
         show(f"{one.name:<{width}}  {value}  ({', '.join(filter(None, facts))})")
     if not known:
         print(f"{script} has no parameters that -p could set")
     return 0
+
+
+def _variable_words(name: str) -> str:
+    return "mwmagic.worker.params" if name.startswith(PARAMETER) else f"the variable {name}"
 
 
 def _program(words: list[str], options: dict[str, Any]) -> list[str]:

@@ -6,6 +6,8 @@ import ast
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from mwmagic.model.variables import PARAMETER
+
 from .program import (
     MISSING,
     Parameter,
@@ -21,7 +23,14 @@ from .program import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["absl_flags", "argparse_arguments", "click_options", "fire_defaults", "variables"]
+__all__ = [
+    "absl_flags",
+    "argparse_arguments",
+    "click_options",
+    "fire_defaults",
+    "mapped",
+    "variables",
+]
 
 _SYSTEM = {"HOME", "PATH", "PWD", "TF_CONFIG", "TMPDIR", "USER"}
 """Variables that programs read, and that belong to the system or to the cluster."""
@@ -83,6 +92,39 @@ def _read(node: ast.AST) -> tuple[str, ast.expr | None] | None:
         return None
     named = [one.value for one in node.keywords if one.arg == "default"]
     return key.value, (node.args[1] if len(node.args) > 1 else (named or [none])[0])
+
+
+def mapped(program: Program) -> Iterator[Parameter]:
+    """Find ``params.get("lr", 0.1)`` and ``params["lr"]`` of ``mwmagic.worker``."""
+    names = {
+        one.asname or one.name
+        for node in program.nodes
+        if isinstance(node, ast.ImportFrom) and node.module == "mwmagic.worker"
+        for one in node.names
+        if one.name == "params"
+    } | {"mwmagic.worker.params"}
+    for node in program.nodes:
+        default: ast.expr | None = None
+        if isinstance(node, ast.Subscript) and dotted(node.value) in names:
+            key = node.slice
+        elif isinstance(node, ast.Call) and node.args and _gets(node.func, names):
+            key, default = node.args[0], (node.args[1:] or [ast.Constant(None)])[0]
+        else:
+            continue
+        name = key.value if isinstance(key, ast.Constant) else None
+        if isinstance(name, str) and name.isidentifier():
+            value = MISSING if default is None else program.value(default)
+            line = statement_of(program, node).lineno
+            variable = f"{PARAMETER}{name}"
+            yield Parameter(name, value, line, kind_of(value), variable=variable)
+
+
+def _gets(function: ast.expr, names: set[str]) -> bool:
+    return (
+        isinstance(function, ast.Attribute)
+        and function.attr == "get"
+        and dotted(function.value) in names
+    )
 
 
 def keyword(node: ast.Call, name: str) -> ast.expr | None:

@@ -15,8 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 from mwmagic.errors import BadArguments
 from mwmagic.model.option import meant
+from mwmagic.model.variables import PARAMETER
 
-from .arguments import absl_flags, argparse_arguments, click_options, fire_defaults, variables
+from .arguments import (
+    absl_flags,
+    argparse_arguments,
+    click_options,
+    fire_defaults,
+    mapped,
+    variables,
+)
 from .literals import attributes, classes, entries, names
 from .program import MISSING, Parameter, Program, literal
 
@@ -45,6 +53,7 @@ FORMS = (
     absl_flags,
     click_options,
     fire_defaults,
+    mapped,
     variables,
     attributes,
     entries,
@@ -152,7 +161,7 @@ def settings(
                     f"the variable {one.variable} is given with --env already; leave it out there, "
                     f"or leave out the parameter {one.name}"
                 )
-            more[one.variable] = _variable(value)
+            more[one.variable] = _variable(one, value)
         else:
             texts.append((one, _code(value)))
     return Settings(_written(source, texts), tuple(words), more, chosen)
@@ -228,6 +237,8 @@ def _named(name: str, known: list[Parameter]) -> Parameter:
 def _cast(one: Parameter, text: str) -> Any:  # noqa: ANN401 - any literal
     """Return what the program makes of a variable's text."""
     try:
+        if one.variable.startswith(PARAMETER):
+            return json.loads(text)
         return text if one.kind is None else one.kind(text)
     except (TypeError, ValueError):
         return text
@@ -303,8 +314,10 @@ def _code(value: Any) -> str:  # noqa: ANN401 - any literal
     return repr(value)
 
 
-def _variable(value: Any) -> str:  # noqa: ANN401 - any literal
+def _variable(one: Parameter, value: Any) -> str:  # noqa: ANN401 - any literal
     """Return a value as an environment variable holds it; `bool` takes any text for true."""
+    if one.variable.startswith(PARAMETER):
+        return json.dumps(value)
     if isinstance(value, bool):
         return "1" if value else ""
     return value if isinstance(value, str) else str(value)

@@ -56,6 +56,9 @@ LINE = variables.LINE
 SCRATCH = variables.SCRATCH
 """A folder for temporary files, which the agent removes after the worker."""
 
+PARAMETER = "MWMAGIC_PARAM_"
+"""How the variables begin that hold what `mwmagic.worker.params` shows, each as JSON."""
+
 SESSION = "JPY_SESSION_NAME"
 """The notebook's file, in the environment of a kernel that Jupyter's server started."""
 

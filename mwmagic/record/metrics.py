@@ -29,6 +29,7 @@ __all__ = [
     "Extremes",
     "Preference",
     "data_frame",
+    "frame_of",
     "history",
     "metric_line",
     "metrics",
@@ -211,14 +212,19 @@ def rows(entries: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
 
 def data_frame(entries: Iterable[Mapping[str, Any]]) -> Any:  # noqa: ANN401 - pandas may be missing
     """Return entries as a pandas DataFrame, a column for each metric."""
+    return frame_of(rows(entries))
+
+
+def frame_of(rows: Iterable[Mapping[str, Any]]) -> Any:  # noqa: ANN401 - pandas may be missing
+    """Return rows as a pandas DataFrame."""
     try:
         pandas: Any = import_module("pandas")
     except ImportError:
         raise NotInstalled(
-            "a frame of metrics needs pandas, which is not installed here: pip install pandas, "
-            "or use run.metrics(), a list of dicts"
+            "a frame needs pandas, which is not installed here: pip install pandas, "
+            "or leave out frame=True"
         ) from None
-    return pandas.DataFrame(list(rows(entries)))
+    return pandas.DataFrame(list(rows))
 
 
 _RISING = re.compile(

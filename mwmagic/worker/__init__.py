@@ -5,6 +5,7 @@ from __future__ import annotations
 TYPE_CHECKING = False  # a worker starts without `typing`
 if TYPE_CHECKING:
     from .layout import LayoutReport, layout_report
+    from .parameters import params
     from .reports import report
     from .task import cluster_size, is_chief, this_task, write_path
 
@@ -13,6 +14,7 @@ __all__ = [
     "cluster_size",
     "is_chief",
     "layout_report",
+    "params",
     "report",
     "this_task",
     "write_path",
@@ -20,6 +22,7 @@ __all__ = [
 
 _HOMES = dict.fromkeys(("cluster_size", "is_chief", "this_task", "write_path"), "task")
 _HOMES |= {"LayoutReport": "layout", "layout_report": "layout", "report": "reports"}
+_HOMES["params"] = "parameters"
 
 
 def __getattr__(name: str) -> object:

@@ -10,6 +10,7 @@ from multiprocessing import get_context
 import pytest
 from test_runs import record
 
+import mwmagic
 from mwmagic.experiments import index
 from mwmagic.experiments.index import indexed
 from mwmagic.experiments.runs import facts_of
@@ -120,3 +121,10 @@ def test_two_that_launch_and_look_at_once_lose_nothing(tmp_path):
     age(tmp_path)
     assert [one.number for one in indexed(runs(tmp_path))] == list(range(1, 21))
     assert indexed(runs(tmp_path)) == [facts_of(one) for one in runs(tmp_path)]
+
+
+def test_python_gets_a_list_or_a_frame(folder):
+    assert [one.number for one in mwmagic.runs(folder)] == [1, 2, 3]
+    frame = mwmagic.runs(folder, frame=True)
+    assert list(frame["units"]) == [64, [1, 2], 32]
+    assert next(iter(frame["best loss"])) == 0.1
