@@ -68,6 +68,9 @@ ANNOUNCED = "mwmagic: "
 RESUME_CODE = 42
 """The exit code of TensorFlow's ``PreemptionCheckpointHandler``: state saved, restart me."""
 
+TERMINATED_CODE = 143
+"""The exit code of an interpreter of live cells that SIGTERM ended, as shells count signals."""
+
 OVER = '{"over": true, '
 """How the packet begins with which a worker reports that its program is over."""
 

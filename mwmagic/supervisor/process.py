@@ -271,6 +271,8 @@ class TaskProcess:
     def _exit(self, event: Message) -> Exit:
         report = _report(event["report"])
         failed = float(report["time"] if report and "time" in report else event["time"])
+        if self.stays and event["code"] == variables.TERMINATED_CODE:
+            event = {**event, "code": None, "signal": int(signal.SIGTERM)}
         return Exit(
             task=str(self.task),
             attempt=self.attempt,

@@ -585,3 +585,86 @@ def test_a_task_that_is_stopped_is_reported_within_seconds(live):
     assert told == [{"task": "worker:1", "pid": pid, "away": None}]
     live.interrupt(cell)
     assert cell.over
+
+
+OPEN = """
+import atexit, pathlib, signal, time
+file = open(f"text-{rank}", "w")
+_ = file.write("written")
+class Saves:
+    def __del__(self, path=pathlib.Path(f"deleted-{rank}")):
+        path.touch()
+saves = Saves()
+_ = atexit.register(pathlib.Path(f"handled-{rank}").touch)
+"""
+
+
+@pytest.fixture
+def ended(tmp_path):
+    """Return what begins a session, waits for its end and returns what its files hold."""
+
+    def files(source, end):
+        with Cluster(2, directory=tmp_path, warm=False, grace=60.0) as cluster:
+            live = cluster.live()
+            live.run(f"import os; os.chdir({str(tmp_path)!r})\n{RANK}\n{source}")
+            end(live)
+        return {one.name: one.read_text() for one in tmp_path.glob("*-[01]")}
+
+    return files
+
+
+WHOLE = {
+    f"{kind}-{rank}": text
+    for kind, text in (("text", "written"), ("deleted", ""), ("handled", ""))
+    for rank in range(2)
+}
+
+
+def test_the_end_of_a_session_is_that_of_its_interpreters(ended):
+    assert ended(OPEN, Live.close) == WHOLE
+
+
+def test_an_interpreter_that_is_terminated_from_outside_ends_whole(ended):
+    def terminated(live):
+        os.kill(pid_of(live.process, "worker:1"), signal.SIGTERM)
+        with pytest.raises(WorkerFailed, match="worker:1 killed by SIGTERM"):
+            live.process.wait(60)
+
+    files = ended(OPEN, terminated)
+    assert {name: files[name] for name in WHOLE if name.endswith("1")} == {
+        name: text for name, text in WHOLE.items() if name.endswith("1")
+    }
+
+
+def test_a_cell_meets_sigterm_as_a_program_does(ended):
+    def killed(live):
+        cell = live.begin("print('up', flush=True)\nwhile True: time.sleep(600)", [0])
+        eventually(lambda: cell.news(0.1) or cell.lines())
+        live.close()
+
+    files = ended(OPEN, killed)
+    assert (files["text-0"], files["text-1"]) == ("", "written")
+
+
+FORKED = """
+import os, threading, time
+def fork():
+    time.sleep(0.2)
+    global child
+    if not (child := os.fork()):
+        time.sleep(600)
+forking = threading.Thread(target=fork)
+forking.start()
+"""
+
+
+def test_a_child_that_a_thread_forks_between_cells_meets_sigterm(live):
+    live.run(FORKED, [0])
+    ended = "forking.join(); os.kill(child, 15); os.WTERMSIG(os.waitpid(child, 0)[1])"
+    assert texts(live.run(ended, [0])) == {"worker:0": "15"}
+
+
+def test_a_handler_of_the_users_keeps_its_signal(ended):
+    handler = "\nsignal.signal(signal.SIGTERM, lambda *_: file.write(' by a handler') and exit(0))"
+    files = ended(OPEN + handler, Live.close)
+    assert files["text-0"] == "written by a handler"

@@ -33,7 +33,7 @@ import sys
 import threading
 import time
 import traceback
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +50,7 @@ from mwmagic.worker.runtime import outlast_sleep
 from .names import bundle, completions, described, figures
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import FrameType, ModuleType, TracebackType
 
 __all__ = ["ask", "place", "serve", "stay"]
@@ -75,7 +76,10 @@ def serve() -> None:
     names.pop("serve", None)
     names.pop("__file__", None)  # which children of `multiprocessing` would run, and serve again
     outlast_sleep()
-    _loop().run()
+    loop = _loop()
+    loop.run()
+    if loop.terminated:
+        raise SystemExit(variables.TERMINATED_CODE)
 
 
 def ask(prompt: object = "", /) -> str:
@@ -114,6 +118,11 @@ class _Loop:
     """Runs cells on the main thread, where frameworks expect code.
 
     Another thread reads the line, so that what concerns a running cell is taken while it runs.
+
+    Attributes
+    ----------
+    terminated : bool
+        Whether SIGTERM ended it, between two cells.
     """
 
     def __init__(self, line: socket.socket) -> None:
@@ -133,6 +142,8 @@ class _Loop:
         self._events: asyncio.AbstractEventLoop | None = None
         self._collectives = Collectives(self._meet)
         self._meeting: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self.terminated = False
+        self._process = os.getpid()
         os.register_at_fork(after_in_child=line.close)
         after_import("pdb", _tame)
 
@@ -149,19 +160,56 @@ class _Loop:
         self._listen()
         if end is not None:
             self._say(end)
+        self._await_sigterm()
         self._say({"live": "ready"})
-        while (order := self._orders.get()) is not None:
+        while (order := self._next_order()) is not None:
             if order["do"] == "look":
                 self._say({"live": "looked", "cell": 0, **self._looked(order)})
                 continue
             if order["do"] != "cell":
-                self._say({**_recovered(order), "cell": order["cell"]})
+                with self._meeting_sigterm():
+                    recovered = _recovered(order)
+                self._say({**recovered, "cell": order["cell"]})
                 continue
-            answer = self._settled(order)
-            for stream in (sys.stdout, sys.stderr):
-                with suppress(BaseException):  # the user's code may have closed or replaced it
-                    stream.flush()
+            with self._meeting_sigterm():
+                answer = self._settled(order)
+                for stream in (sys.stdout, sys.stderr):
+                    with suppress(BaseException):  # the user's code may have closed or replaced it
+                        stream.flush()
             self._say({"live": "answer", "cell": order["cell"], **answer})
+
+    def _next_order(self) -> dict[str, Any] | None:
+        """Return what to do next, or None at the end of the line or after SIGTERM."""
+        return None if self.terminated else self._orders.get()
+
+    def _await_sigterm(self) -> None:
+        """Have SIGTERM end the loop, and with it the interpreter, unless the user handles it.
+
+        The signal's own action would end the process at once, and lose what files that are open
+        between two cells have not written.
+        """
+        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, self._terminate)
+
+    @contextmanager
+    def _meeting_sigterm(self) -> Iterator[None]:
+        """Have a cell meet SIGTERM as a program does.
+
+        A handler of Python's would wait until a collective that hangs returns.
+        """
+        if signal.getsignal(signal.SIGTERM) == self._terminate:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        try:
+            yield
+        finally:
+            self._await_sigterm()
+
+    def _terminate(self, number: int, _frame: FrameType | None) -> None:
+        if os.getpid() != self._process:  # a child that a thread forked between two cells
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        self.terminated = True
+        self._orders.put(None)
 
     def _looked(self, order: dict[str, Any]) -> dict[str, Any]:
         """Return what names mean, or how the last of them goes on."""
