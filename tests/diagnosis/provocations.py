@@ -17,7 +17,7 @@ import os
 import tensorflow as tf
 from tensorflow.python.eager import context
 from mwmagic.worker.runtime import configure_heartbeat
-configure_heartbeat(1.0, context)
+configure_heartbeat(5.0, context)
 strategy = tf.distribute.MultiWorkerMirroredStrategy()
 first = os.environ["MWMAGIC_TASK"] == "worker:0"
 

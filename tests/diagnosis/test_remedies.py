@@ -96,7 +96,7 @@ def test_a_failed_run_recommends_by_its_own_options(tmp_path, keras, restarts):
 def test_an_unrepaired_process_is_not_told_to_use_the_mode_that_it_is_in(tmp_path):
     """Another Python program that it starts, without what mwmagic repairs."""
     child = GANG.replace("from mwmagic.worker.runtime import configure_heartbeat\n", "")
-    child = child.replace("configure_heartbeat(1.0, context)\n", "").replace(
+    child = child.replace("configure_heartbeat(5.0, context)\n", "").replace(
         "import os\n", "import os, keras\n"
     )
     (tmp_path / "train.py").write_text(

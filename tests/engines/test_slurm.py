@@ -424,10 +424,10 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def kept():
+def reserved():
     [one] = clusters()
     with closing(one):
-        return one.kept
+        return one.reserved
 
 
 def test_the_job_of_an_owner_that_is_killed_is_kept_for_the_next_one(slurm, cluster, tmp_path):
@@ -435,7 +435,7 @@ def test_the_job_of_an_owner_that_is_killed_is_kept_for_the_next_one(slurm, clus
     tmp_path.joinpath("owner.py").write_text(OWNER)
     assert subprocess.run([sys.executable, "owner.py"], check=False).returncode == -signal.SIGKILL
     [job] = slurm.jobs()
-    eventually(kept, "a cluster that waits for an owner")
+    eventually(reserved, "a cluster that waits for an owner")
     with closing(Cluster.attach()) as one:
         assert {machine.job for machine in one.machines} == {job}
         assert one.latest.state == "stopped"
