@@ -8,6 +8,7 @@ import pytest
 
 import mwmagic
 from mwmagic.errors import RunActive, WorkerFailed
+from mwmagic.experiments.runs import facts_of
 from mwmagic.model.live import CellNews
 
 pytestmark = [pytest.mark.slow, pytest.mark.tensorflow]
@@ -93,3 +94,18 @@ def test_a_task_that_is_freed_leaves_no_noise_and_a_mistyped_name_frees_none(war
             live.pull_all("histroy")
         assert [live.process.logs(task).count(b"StartAbort") for task in (0, 1)] == ended
         live.run("model.fit(data, verbose=0)")
+
+
+def test_the_variables_at_a_fit_are_the_parameters_of_the_session(cluster):
+    one = cluster(1)
+    with one.live() as live:
+        live.run("units = 4; sizes = [1, 2]; secret = object(); _hidden = 3")
+        live.run(BUILD)
+        live.run("model.fit(data, epochs=1, verbose=0)")
+        live.run("units = 8; model.fit(data, epochs=1, verbose=0)")
+        live.run("units = 16")
+    known = facts_of(one.latest.record).parameters
+    assert {name: known.get(name) for name in ("units", "sizes", "rank")} == {
+        "units": 8, "sizes": [1, 2], "rank": 0
+    }  # fmt: skip
+    assert not {"secret", "_hidden", "model"} & set(known)

@@ -121,7 +121,7 @@ def _show(given: argparse.Namespace) -> int:
         print(json.dumps(work.shown(record)))
         return 0
     show(text(record.status))
-    notes = [", ".join(record.tags), record.note, changed_line(record)]
+    notes = [record.trouble, ", ".join(record.tags), record.note, changed_line(record)]
     for line in filter(None, notes):
         show(line)
     return 0
@@ -152,7 +152,10 @@ def add_explain(command: argparse.ArgumentParser) -> None:
 
 
 def _explain(given: argparse.Namespace) -> int:
-    found, lines = work.explained(recorded_run(given.run))
+    record = recorded_run(given.run)
+    if record.trouble:
+        say(record.trouble)
+    found, lines = work.explained(record)
     show(json.dumps(found) if given.json else "\n".join(lines))
     return 0
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.record.annotations import read_annotations
+from mwmagic.record.metrics import given as given_at_fit
 from mwmagic.record.metrics import rises
 
 from .parameters import values
@@ -58,6 +59,8 @@ class Facts:
         How many live cells it ran.
     failure : dict
         The cause of its failure, as `mwmagic.model.findings.Cause` is stored; empty without one.
+    trouble : str
+        What is wrong with its record, in a sentence; empty if it can be read.
     sparks : dict of str to str
         A few points of each metric; `curve` reads them.
     """
@@ -79,6 +82,7 @@ class Facts:
     script: str = ""
     cells: int = 0
     failure: dict[str, Any] = field(default_factory=dict)
+    trouble: str = ""
     sparks: dict[str, str] = field(default_factory=dict)
 
     def curve(self, metric: str) -> list[float]:
@@ -127,6 +131,7 @@ def facts_of(record: Record) -> Facts:
         script=str(record.script or ""),
         cells=record.cell_count(),
         failure=status.cause.as_json() if status.cause else {},
+        trouble=record.trouble,
         sparks=sparks(record.paths.metrics),
     )
 
@@ -159,8 +164,11 @@ def _parameters(record: Record, info: Mapping[str, Any]) -> dict[str, Any]:
     """Read the parameters from the recorded code, arguments and variables.
 
     A variable that the launching process had, and that was not given, is known by its name alone:
-    the record keeps no values of those, so such a parameter is left out.
+    the record keeps no values of those, so such a parameter is left out. Of live cells, the
+    parameters are the variables as their last `fit` began.
     """
+    if record.status.live:
+        return given_at_fit(record.paths.metrics)
     for launch in record.launches:
         source, args, given = (launch.get(name) for name in ("source", "args", "given"))
         if not isinstance(source, str) or "/" in source:

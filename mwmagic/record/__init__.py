@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from .paths import FOLDER, RunPaths, TaskPaths, inside
+from .paths import FOLDER, FORMAT_VERSION, RunPaths, TaskPaths, inside
 from .reader import Record, runs
-from .writer import FORMAT_VERSION, RunDirectory
+from .writer import RunDirectory
 
 __all__ = [
     "FOLDER",

@@ -11,6 +11,7 @@ import math
 import os
 import re
 from collections import defaultdict
+from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = [
+    "GIVEN",
     "HISTORY",
     "LOGGED",
     "REPORTED",
@@ -30,6 +32,7 @@ __all__ = [
     "Preference",
     "data_frame",
     "frame_of",
+    "given",
     "history",
     "metric_line",
     "metrics",
@@ -44,6 +47,9 @@ REPORTED, LOGGED = "report", "log"
 
 HISTORY = "history"
 """The kind of an entry with part of the history that a `fit` returned."""
+
+GIVEN = "given"
+"""The kind of an entry with the variables of live cells as a `fit` began."""
 
 COUNT_LIMIT = 2**53
 """The largest count of steps or epochs: JavaScript and floats are exact up to here."""
@@ -159,6 +165,19 @@ def read_few(path: Path) -> list[dict[str, Any]]:
         pass
     stride = 1 + len(found) // ENTRIES_LIMIT
     return metrics(raw for line in found[::stride] for raw in _raw(line))
+
+
+def given(path: Path) -> dict[str, Any]:
+    """Return the variables of live cells at the last `fit`; none if there was no `fit`."""
+    found: dict[str, Any] = {}
+    with suppress(OSError), path.open("rb") as file:
+        for line in file:
+            if b'"kind": "given"' in line:
+                for raw in _raw(line):
+                    values = raw.get("given")
+                    if raw.get("kind") == GIVEN and isinstance(values, dict):
+                        found = values
+    return found
 
 
 def _raw(line: bytes) -> list[dict[str, Any]]:

@@ -39,6 +39,7 @@ from mwmagic.model.cluster import TYPES, Task
 
 __all__ = [
     "FOLDER",
+    "FORMAT_VERSION",
     "RunPaths",
     "TaskPaths",
     "demo_log",
@@ -51,6 +52,9 @@ __all__ = [
     "numbered",
     "runs_folder",
 ]
+
+FORMAT_VERSION = 1
+"""The version of ``run.json``, increased with each change that a reader must know about."""
 
 FOLDER = ".mwmagic"
 SLUG_CHARACTERS = 64

@@ -15,7 +15,7 @@ from mwmagic.model.status import RunStatus
 
 from .annotations import read_annotations
 from .metrics import history, metrics
-from .paths import RunPaths, expanded, numbered
+from .paths import FORMAT_VERSION, RunPaths, expanded, numbered
 from .provenance import is_changed
 
 if TYPE_CHECKING:
@@ -87,6 +87,20 @@ class Record:
     def info(self) -> dict[str, Any]:
         """The run's last known state; empty if the run never got that far."""
         return _object(self.paths.state) if self.known is None else self.known
+
+    @property
+    def trouble(self) -> str:
+        """What is wrong with it, in a sentence; empty if it can be read."""
+        info = self.info
+        version = info.get("format", FORMAT_VERSION)
+        if isinstance(version, int) and version > FORMAT_VERSION:
+            return (
+                f"run {self.number} was recorded by a newer version of mwmagic, so some of it may "
+                "be missing here: install that version to see all"
+            )
+        if not info:
+            return f"the record of run {self.number} in {self.path} is damaged or incomplete"
+        return ""
 
     @property
     def note(self) -> str:

@@ -16,7 +16,7 @@ from mwmagic.model.values import finite
 
 from .files import fill, keep_from_git, make_private, replace, reserve, save_new
 from .metrics import metric_line
-from .paths import RunPaths, lock_file, runs_folder
+from .paths import FORMAT_VERSION, RunPaths, lock_file, runs_folder
 from .provenance import TEXT_BYTES, beside, digest
 
 if TYPE_CHECKING:
@@ -29,10 +29,7 @@ if TYPE_CHECKING:
 
     from .paths import TaskPaths
 
-__all__ = ["FORMAT_VERSION", "Latest", "RunDirectory"]
-
-FORMAT_VERSION = 1
-"""The version of ``run.json``, increased with each change that a reader must know about."""
+__all__ = ["Latest", "RunDirectory"]
 
 STATE_SECONDS = 0.25
 """The minimum time between two writes of a run's state."""

@@ -18,10 +18,10 @@ from mwmagic.logs.progress import Update
 from mwmagic.model.findings import Finding, Remark, Symptom
 from mwmagic.model.machine import several
 from mwmagic.model.status import Delay, RunState, RunStatus, Setback
-from mwmagic.record.metrics import HISTORY, LOGGED, REPORTED, Durations, Extremes
+from mwmagic.record.metrics import GIVEN, HISTORY, LOGGED, REPORTED, Durations, Extremes
 from mwmagic.record.provenance import commit, versions
 
-from .training import History
+from .training import FitVariables, History
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -298,6 +298,8 @@ class Measurements:
             self._note_unreadable(process)
         elif isinstance(report, History):
             self._record(process, REPORTED, {"kind": HISTORY, **vars(report)})
+        elif isinstance(report, FitVariables):
+            self._record(process, REPORTED, {"kind": GIVEN, **vars(report)})
         elif isinstance(report, Update) and report.metrics:
             self._record(process, REPORTED, vars(report))
 
@@ -313,7 +315,10 @@ class Measurements:
         entry = {"source": source, "attempt": process.attempt, **entry}
         self._directory.metric(task=str(process.task), **entry)
         # Of what Keras reports the best is that of an epoch, not of one step.
-        if entry["kind"] != HISTORY and (source, entry["kind"], entry["final"]) != _STEP:
+        if (
+            entry["kind"] not in (HISTORY, GIVEN)
+            and (source, entry["kind"], entry["final"]) != _STEP
+        ):
             self._extremes.take(str(process.task), entry)
 
 

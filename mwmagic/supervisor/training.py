@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Comparison",
+    "FitVariables",
     "FurthestPoint",
     "History",
     "Imports",
@@ -95,7 +96,23 @@ class TooLate:
     at: str
 
 
-Report = Update | History | Imports | TooLate
+@dataclass(frozen=True)
+class FitVariables:
+    """The variables of live cells as a `fit` begins.
+
+    Parameters
+    ----------
+    fit : int
+        Which `fit` of the process it is, from 1.
+    given : dict of str to object
+        Numbers, texts and lists of them, by name.
+    """
+
+    fit: int
+    given: dict[str, Any]
+
+
+Report = Update | History | FitVariables | Imports | TooLate
 
 
 class Training:
@@ -289,6 +306,8 @@ def report_in(data: str) -> Report:
         return _imports(said)
     if said.get("kind") == "late":
         return _late(said)
+    if said.get("kind") == "given":
+        return _given(said)
     return _history(said) if said.get("kind") == "history" else _update(said)
 
 
@@ -316,6 +335,13 @@ def _history(said: Mapping[str, Any]) -> History:
     if fit is None or start is None or not isinstance(name, str) or not isinstance(values, list):
         raise ValueError("a history needs fit, start, name and values")
     return History(fit, _name(name), start, tuple(decoded(value) for value in values))
+
+
+def _given(said: Mapping[str, Any]) -> FitVariables:
+    fit, given = _count(said.get("fit")), said.get("given")
+    if fit is None or not isinstance(given, dict) or len(given) > METRICS_LIMIT:
+        raise ValueError("what is given is an object of names and values, and not too many")
+    return FitVariables(fit, {_name(name): value for name, value in given.items()})
 
 
 def _imports(said: Mapping[str, Any]) -> Imports:

@@ -202,7 +202,10 @@ class RunTable(Sequence["Record"]):
             for texts, width in zip(shown, widths, strict=True)
         ]
         lines = ["  ".join(row).rstrip() for row in zip(*padded, strict=True)]
-        return "\n".join(filter(None, [*lines, self.alike]))
+        troubles = [one.trouble for one in self.facts if one.trouble]
+        more = len(troubles) - TROUBLES_LIMIT
+        rest = [f"and {counted(more, 'other record')} like these"] if more > 0 else []
+        return "\n".join(filter(None, [*lines, self.alike, *troubles[:TROUBLES_LIMIT], *rest]))
 
     def as_json(self) -> str:
         """Return the runs as JSON: a list of objects, whose fields only grow."""
@@ -317,6 +320,9 @@ def short_name(name: str, among: Sequence[str]) -> str:
     last = name.rpartition(".")[2]
     return name if sum(one.rpartition(".")[2] == last for one in among) > 1 else last
 
+
+TROUBLES_LIMIT = 3
+"""How many damaged records are named below a table."""
 
 CURVE_ROWS = 1000
 """The most rows of a table that draws the first metric's curve in each."""

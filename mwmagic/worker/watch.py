@@ -14,6 +14,7 @@ samples. A repaired step returns the sums and the counts of all workers.
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from contextlib import suppress
@@ -35,6 +36,18 @@ if TYPE_CHECKING:
     Shared = tuple[tuple[int, ...], Any]
 
 __all__ = ["Means", "observe"]
+
+_LIVE = "mwmagic.worker.live.cells"
+"""The module that a task with live cells has imported."""
+
+GIVEN_LIMIT = 50
+"""The most variables of live cells that are reported with a `fit`, and the longest list."""
+
+GIVEN_CHARACTERS = 100
+"""The longest text among them."""
+
+GIVEN_INTEGER_LIMIT = 2**53
+"""Larger integers are none that a person typed."""
 
 HISTORY_VALUES = 1000
 """The values of a history that one packet carries."""
@@ -174,6 +187,9 @@ class Watch:
         totals = {"epochs": params.get("epochs"), "steps": params.get("steps")}
         self._place = {name: int(total) for name, total in totals.items() if total}
         self._put("train", {})
+        if _LIVE in sys.modules and self._outbox is not None and _is_chief():
+            key, message = ("given", self._fits.count), {"kind": "given", "fit": self._fits.count}
+            self._outbox.put(key, {**message, "given": _given(vars(sys.modules["__main__"]))}, {})
 
     def epoch_begin(self, epoch: int, *_: Any, **__: Any) -> None:
         """Note which epoch it is, counted from 1 as Keras prints it."""
@@ -290,6 +306,29 @@ class Watch:
         history = getattr(getattr(self._callbacks, "model", None), "history", None)
         found = getattr(history, "history", None)
         return found if isinstance(found, dict) else {}
+
+
+def _given(names: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the numbers, texts and lists of them among the variables of live cells."""
+    found: dict[str, Any] = {}
+    for name, value in list(names.items()):
+        if not name.startswith("_") and len(found) < GIVEN_LIMIT and _is_literal(value):
+            found[name] = value
+    return found
+
+
+def _is_literal(value: object) -> bool:
+    if isinstance(value, list | tuple):
+        return len(value) <= GIVEN_LIMIT and all(map(_is_plain, value))
+    return _is_plain(value)
+
+
+def _is_plain(value: object) -> bool:
+    if type(value) is float:
+        return math.isfinite(value)
+    if type(value) is int:
+        return abs(value) < GIVEN_INTEGER_LIMIT
+    return type(value) is bool or (type(value) is str and len(value) <= GIVEN_CHARACTERS)
 
 
 def _flat(logs: Mapping[str, Any] | None) -> dict[str, Any]:

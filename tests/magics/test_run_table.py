@@ -28,11 +28,16 @@ def test_a_damaged_record_is_listed_with_the_others(tmp_path, data):
     RunDirectory.create(tmp_path, "damaged").paths.state.write_bytes(data)
     RunDirectory.create(tmp_path, "empty")
     table = NotebookTable(runs(tmp_path))
-    head, first, second, third = repr(table).splitlines()
+    head, first, second, third, *troubles = repr(table).splitlines()
     assert head.split() == ["run", "program", "began", "took", "state", "tasks"]
     assert first.split() == ["1", "whole", "finished", "2"]
     assert second.split()[:2] == ["2", "damaged"]
     assert third.split()[:3] == ["3", "empty", "lost"]
+    readable = b'"finished"' in data
+    newer = b'"format": 99' in data
+    assert len(troubles) == (1 if readable else 2)
+    assert troubles[-1].startswith("the record of run 3 in ")
+    assert newer == troubles[0].startswith("run 2 was recorded by a newer version of mwmagic")
     assert "damaged" in table._repr_html_()
 
 

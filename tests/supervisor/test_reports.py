@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mwmagic.logs.guard import Guard
-from mwmagic.supervisor.training import History, Imports, TooLate, Training, report_in
+from mwmagic.supervisor.training import FitVariables, History, Imports, TooLate, Training, report_in
 
 BAR = b"Epoch 1/3\n\r 4/10 \xe2\x94\x81\xe2\x94\x81 1s 64ms/step - accuracy: 0.5000 - loss: 0.5000"
 
@@ -106,6 +106,13 @@ def test_a_program_may_count_its_epochs_from_0():
         assert training.first == first
 
 
+def test_the_variables_at_a_fit():
+    said = {"kind": "given", "fit": 2, "given": {"units": 64, "sizes": [1, 2], "name": "a"}}
+    assert report_in(json.dumps(said)) == FitVariables(
+        2, {"units": 64, "sizes": [1, 2], "name": "a"}
+    )
+
+
 def test_a_part_of_a_history():
     said = {"kind": "history", "fit": 1, "start": 0, "name": "loss", "values": [1, "Infinity"]}
     assert report_in(json.dumps(said)) == History(1, "loss", 0, (1.0, math.inf))
@@ -135,6 +142,8 @@ def test_names_are_such_that_every_encoder_accepts_them():
         packet(epoch="1"),
         packet(pad="x" * 2**15),
         '{"kind": "history"}',
+        '{"kind": "given", "fit": 1}',
+        '{"kind": "given", "fit": "1", "given": {}}',
         '{"kind": "history", "fit": 1, "start": 0, "name": "a", "values": [null]}',
         "[" * 10_000,
     ],
