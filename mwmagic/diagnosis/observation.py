@@ -258,12 +258,14 @@ def parse(text: str, script: str = "") -> Stack:
 def positions(
     stacks: Mapping[str, Stack | None],
     states: Mapping[str, str],
-    deaf: Mapping[str, Whereabouts] | None = None,
+    no_stack: Mapping[str, Whereabouts] | None = None,
 ) -> tuple[Position, ...]:
     """Return where each task is, the tasks that hold up the others first."""
     order = sorted(stacks, key=lambda task: _waits(stacks[task]))
     known = {
-        task: Position(task, why) for task, why in (deaf or {}).items() if states.get(task) != "T"
+        task: Position(task, why)
+        for task, why in (no_stack or {}).items()
+        if states.get(task) != "T"
     }
     return tuple(
         known.get(task) or _position(task, stacks[task], states.get(task, "")) for task in order

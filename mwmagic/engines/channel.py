@@ -62,15 +62,15 @@ class Channel:
     ----------
     listener : callable
         Called with each event that is not an answer; times in it are on this process's clock.
-    hushed : callable
-        Called when `quiet` has changed.
+    on_unresponsive : callable
+        Called when `unresponsive` has changed.
     lost : callable
         Called once, if the agent disappears without having been closed.
     skew : float
         Seconds by which the machine's monotonic clock is ahead of this one's.
-    quiet : bool
+    unresponsive : bool
         Whether the agent has not answered for half its lease: soon it may be lost.
-    silent : str
+    no_answer : str
         For how long the agent did not answer when the link was broken for that.
     fenced : float
         Then the time, in monotonic seconds, at which nothing that it had started lives any
@@ -87,11 +87,11 @@ class Channel:
     def __init__(self, link: Link, host: Host) -> None:
         self.host = host
         self.listener: Callable[[Message], None] = lambda _: None
-        self.hushed: Callable[[], None] = lambda: None
+        self.on_unresponsive: Callable[[], None] = lambda: None
         self.lost: Callable[[], None] = lambda: None
         self.skew = 0.0
-        self.quiet = False
-        self.silent = ""
+        self.unresponsive = False
+        self.no_answer = ""
         self.fenced = self.answered = 0.0
         self.executable = self.package = self.folder = ""
         self.addresses: dict[str, list[str]] = {}
@@ -148,9 +148,9 @@ class Channel:
         To hear from a machine is no proof that it hears us: after a break, TCP may
         resume in one direction many seconds before it does in the other.
         """
-        while self._silence and self.answered < since and not (self._over or self.silent):
+        while self._silence and self.answered < since and not (self._over or self.no_answer):
             await self._ping()
-        if self.silent:
+        if self.no_answer:
             await asyncio.wait([self._listening])
 
     def latest(self, since: float) -> float:
@@ -175,17 +175,17 @@ class Channel:
         clock: a ping that is delivered late does not make it longer.
         """
         async with self._pinging:
-            if self._over or self.silent:
+            if self._over or self.no_answer:
                 return
             loop, silence = asyncio.get_running_loop(), self._silence
-            overdue = loop.call_later(silence / 2, self._hush, True)  # noqa: FBT003 - no keywords
+            overdue = loop.call_later(silence / 2, self._set_unresponsive, True)  # noqa: FBT003 - no keywords
             self._asked = asked = time.monotonic()
             try:
                 await self._compare(silence + OVERDUE_SECONDS, until=asked + silence + self.skew)
             except SupervisorError:
                 if not self._over:
                     self.fenced = asked + silence + MARGIN_SECONDS
-                    self.silent = f"no answer for {silence + OVERDUE_SECONDS:g} s"
+                    self.no_answer = f"no answer for {silence + OVERDUE_SECONDS:g} s"
                 self._link.kill()
             else:
                 self._hear_answer(asked)
@@ -198,12 +198,12 @@ class Channel:
         now = time.monotonic()
         if now - asked >= HELD_UP_SECONDS:
             self._late.append((now, now - asked))
-        if self.quiet:
-            self._hush(False)  # noqa: FBT003 - no keywords
+        if self.unresponsive:
+            self._set_unresponsive(False)  # noqa: FBT003 - no keywords
 
-    def _hush(self, quiet: bool) -> None:
-        self.quiet = quiet
-        self.hushed()
+    def _set_unresponsive(self, unresponsive: bool) -> None:
+        self.unresponsive = unresponsive
+        self.on_unresponsive()
 
     async def _demand(self, seconds: float) -> None:
         """Break the link if the agent does not answer in time."""
@@ -307,7 +307,7 @@ class Channel:
         except Exception as error:  # noqa: BLE001 - an agent that is not listened to must not go on
             traceback.print_exc()
             self.host.stderr.take(f"\n{error}".encode(errors="replace"))
-            self._link.events.deafen()
+            self._link.events.mute()
             self._link.kill()
             self._heard_all.set()
 

@@ -168,16 +168,16 @@ class Engine(Protocol):
 class PreparingEngine(Protocol):
     """What else an engine may have, if its machines take long to get."""
 
-    def prepare(self, silent: Collection[str]) -> None:
+    def prepare(self, unresponsive: Collection[str]) -> None:
         """Learn which machines have not answered for half their lease.
 
-        It is called when one falls silent, and when one answers again. Those that stay silent
+        It is called when one stops responding, and when one answers again. Those that stay so
         are lost at the end of their lease: `allocate` is then called at once, and returns
         sooner if others are ready.
 
         Parameters
         ----------
-        silent : collection of str
+        unresponsive : collection of str
             Their names; if there are none, what was prepared is not needed.
         """
 

@@ -63,7 +63,7 @@ class LineReader:
         """Whether there are lines that wait for their turn."""
         return bool(self._waiting)
 
-    def deafen(self) -> None:
+    def mute(self) -> None:
         """Hand on nothing more."""
         self._take = None
 
@@ -77,7 +77,7 @@ class LineReader:
                 asyncio.get_running_loop().call_soon(self._hand_on)
                 return
         if self.ended and self._take is not None:
-            self.deafen()
+            self.mute()
             self._end()
 
 

@@ -343,7 +343,7 @@ class MachinePool:
         silence = 0.0 if host.here else self.options.lease
         root = self.options.root
         node = await Node.open(host, self._listener, self._gone, silence, root)
-        node.channel.hushed = self._hushed
+        node.channel.on_unresponsive = self._unresponsive
         return node
 
     async def _hold(self) -> None:
@@ -432,10 +432,10 @@ class MachinePool:
             self._avoid.add(node.host.name)
         return why
 
-    def _hushed(self) -> None:
+    def _unresponsive(self) -> None:
         """Let the engine prepare for the loss of machines that do not answer."""
         if isinstance(self._engine, PreparingEngine):
-            names = {node.host.name for node in self._nodes if node.channel.quiet}
+            names = {node.host.name for node in self._nodes if node.channel.unresponsive}
             try:
                 self._engine.prepare(names)
             except Exception:  # noqa: BLE001 - another package's engine: it is for speed alone
@@ -464,7 +464,7 @@ class MachinePool:
     @staticmethod
     def _silence(node: Node) -> str | None:
         """Return for how long another machine did not answer, if it was given up for that."""
-        return None if node.host.here else node.channel.silent or None
+        return None if node.host.here else node.channel.no_answer or None
 
     async def _ask(self, node: Node) -> str | None:
         """Return the scheduler's explanation of a machine's loss, if it comes in time."""

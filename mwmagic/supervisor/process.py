@@ -110,7 +110,7 @@ class TaskProcess:
         The machine that it ended on, unless that is this one.
     spent : int
         Bytes of output that were read, and that its agent may not yet send as many of again.
-    deaf : Whereabouts or None
+    no_stack : Whereabouts or None
         Why it could not be asked for its stack, when it was last.
     dump : Dump or None
         What shows where it was when another task failed, if it was asked.
@@ -151,7 +151,7 @@ class TaskProcess:
         self.asks: Question | None = None
         self.raised: LastRaised | None = None
         self.away: str | None = None
-        self.deaf: Whereabouts | None = None
+        self.no_stack: Whereabouts | None = None
         self.dump: Dump | None = None
         self.pid: int | None = None
         self.warm = False

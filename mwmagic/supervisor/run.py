@@ -319,7 +319,7 @@ class ActiveRun:
             failed = process.failed(event["error"], time.monotonic(), event["reason"])
             self._exited(process, failed)
         elif event["command"] == "ask":
-            process.deaf = Whereabouts.NO_HANDLER
+            process.no_stack = Whereabouts.NO_HANDLER
         elif event["command"] == "tell":
             self._session.refused(process, event["cell"], event["error"])
 

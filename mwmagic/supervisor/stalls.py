@@ -310,8 +310,8 @@ class Examiner:
         finally:
             self._busy = None
             self.times += 1
-        deaf = {str(one.task): one.deaf for one in alive if one.deaf is not None}
-        where = positions(found, states, deaf)
+        no_stack = {str(one.task): one.no_stack for one in alive if one.no_stack is not None}
+        where = positions(found, states, no_stack)
         texts = {name: stack.text for name, stack in found.items() if stack is not None}
         self._listener.located(Examination(where, texts))
         return found, where
@@ -325,11 +325,11 @@ class Examiner:
         while pending and time.monotonic() < deadline:
             await asyncio.sleep(POLL_SECONDS)
             await self._refresh([one for one in alive if str(one.task) in pending])
-            deaf = {str(one.task) for one in alive if one.deaf is not None}
+            no_stack = {str(one.task) for one in alive if one.no_stack is not None}
             pending = {
                 task: dump
                 for task, dump in pending.items()
-                if task not in deaf and not dump.complete()
+                if task not in no_stack and not dump.complete()
             }
         return {task: dump.stack() if dump else None for task, dump in dumps.items()}
 
@@ -340,8 +340,8 @@ class Examiner:
 def _ask(source: Processes, process: TaskProcess) -> Dump | None:
     """Have a process write its stack, unless it is only starting."""
     path = process.paths.stacks
-    process.deaf = None if path.exists() else Whereabouts.NOT_BEGUN
-    if process.deaf is not None:
+    process.no_stack = None if path.exists() else Whereabouts.NOT_BEGUN
+    if process.no_stack is not None:
         return None
     dump = Dump(path, process.script)
     source.dump(process)

@@ -316,7 +316,7 @@ def test_an_agent_that_does_not_answer_for_half_its_lease_is_quiet_until_it_does
         late = LATE.replace("CLOCK_PINGS", str(module.CLOCK_PINGS))
         one = await opened(greet(late), here=False, silence=10.0)
         heard = asyncio.Queue()
-        one.hushed = lambda: heard.put_nowait(one.quiet)
+        one.on_unresponsive = lambda: heard.put_nowait(one.unresponsive)
         one._lease.cancel()
         one._silence = 0.1
         one._lease = asyncio.create_task(one._renew())

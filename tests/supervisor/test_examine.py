@@ -34,7 +34,9 @@ class FakeRun:
             path = folder / f"{task}.stacks"
             path.touch()
             paths = SimpleNamespace(stacks=path)
-            process = SimpleNamespace(task=task, usage={}, paths=paths, deaf=None, script="main.py")
+            process = SimpleNamespace(
+                task=task, usage={}, paths=paths, no_stack=None, script="main.py"
+            )
             self.processes.append(process)
 
     def alive(self):
@@ -167,7 +169,7 @@ def test_a_task_that_cannot_be_asked_is_not_waited_for_and_says_why(tmp_path):
     run = FakeRun(tmp_path)
     new, _ = run.processes
     new.paths.stacks.unlink()
-    run.dump = lambda process: setattr(process, "deaf", Whereabouts.NO_HANDLER)
+    run.dump = lambda process: setattr(process, "no_stack", Whereabouts.NO_HANDLER)
     examiner = Examiner(run, run, 5.0, Guard(unexpected))
     idle(examiner, run)
     [stall] = run.stalls

@@ -326,7 +326,7 @@ def test_an_engine_whose_preparation_raises_loses_nothing_by_it(monkeypatch, cap
 
     @on(lambda: Scene(made("a", "b"), config={"lease": 0.3}))
     async def _(scene):
-        scene.engine.prepare = lambda silent: 1 / 0
+        scene.engine.prepare = lambda unresponsive: 1 / 0
         scene.machines[1].cut()
         assert (await scene.losses.get()).host == "b"
 

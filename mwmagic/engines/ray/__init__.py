@@ -110,12 +110,12 @@ class RayEngine:
             return set()
         return {h.thread.node for h in self._hosts if h.name in avoid and h.thread.broken}
 
-    def prepare(self, silent: Collection[str]) -> None:
-        """Have a placement group without the silent nodes ready, for as long as there are any.
+    def prepare(self, unresponsive: Collection[str]) -> None:
+        """Have a placement group without the unresponsive nodes ready, as long as there are any.
 
         An actor starts in about a second, which then passes during the lease.
         """
-        nodes = {host.thread.node for host in self._hosts if host.name in silent}
+        nodes = {host.thread.node for host in self._hosts if host.name in unresponsive}
         keep = self.options.lease + SPARE_SECONDS
         spare = {**self._request(self._bad | nodes), "keep": keep} if nodes else None
         if self._bridge is not None:
