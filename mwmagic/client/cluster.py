@@ -80,41 +80,41 @@ class Cluster:
     @classmethod
     def declare(
         cls,
-        told: Callable[[str], None],
-        meanwhile: Callable[[], None] | None = None,
+        on_message: Callable[[str], None],
+        while_starting: Callable[[], None] | None = None,
         **options: Any,  # noqa: ANN401 - see ClusterOptions
     ) -> Cluster:
         """Return a new cluster.
 
         Parameters
         ----------
-        told : callable
+        on_message : callable
             Called with a scheduler's messages while machines are pending.
-        meanwhile : callable, optional
+        while_starting : callable, optional
             Called while the supervisor starts, and so costs little time of its own.
         **options
             The declaration.
         """
         cluster = cls.__new__(cls)
-        cluster._open(told, meanwhile, **options)  # noqa: SLF001 - of this class
+        cluster._open(on_message, while_starting, **options)  # noqa: SLF001 - of this class
         return cluster
 
     def _open(
         self,
-        told: Callable[[str], None],
-        meanwhile: Callable[[], None] | None = None,
+        on_message: Callable[[str], None],
+        while_starting: Callable[[], None] | None = None,
         **options: Any,  # noqa: ANN401 - see ClusterOptions
     ) -> None:
         start = declared(**options)
         path = sockets.fresh(start.options.name, start.options.root)
-        process = start_supervisor(start, path, meanwhile)
+        process = start_supervisor(start, path, while_starting)
         try:
             self._bind(Connection(path, owner=True), process, owner=True)
         except BaseException:
             discard(process, path)
             raise
         try:
-            placed(self._connection, told)
+            placed(self._connection, on_message)
             self._coordinate()
         except BaseException:
             self.close()
@@ -291,7 +291,7 @@ class Cluster:
         to: Path | str | None = None,
         *,
         overwrite: bool = False,
-        told: Callable[[Fetch], None] = lambda _: None,
+        on_message: Callable[[Fetch], None] = lambda _: None,
     ) -> Path:
         """Fetch a file or a directory from the machine that a task is on.
 
@@ -307,7 +307,7 @@ class Cluster:
             directory that the run was launched in.
         overwrite : bool
             Whether it replaces what is there.
-        told : callable, optional
+        on_message : callable, optional
             Called with the `mwmagic.model.machine.Fetch` while it is on its way.
 
         Returns
@@ -327,7 +327,7 @@ class Cluster:
         name = str(find_task(task, self.tasks))
         wish = None if to is None else str(expanded(to).absolute())
         request = {"task": name, "path": str(path), "to": wish, "overwrite": overwrite}
-        return Path(fetched(self._connection, told, **request).to)
+        return Path(fetched(self._connection, on_message, **request).to)
 
     def tf_config(self, task: TaskName) -> str:
         """Return the TF_CONFIG of a task, as JSON.

@@ -65,14 +65,14 @@ def _reply(line: bytes) -> Message:
     message = check(decode(line), REPLIES)
     if message["type"] == "reply":
         check({**message["result"], "type": "snapshot"}, REPLIES)
-    if message["type"] == "cell" and not (message["told"] and all(map(_is_news, message["told"]))):
+    if message["type"] == "cell" and not (message["news"] and all(map(_is_news, message["news"]))):
         raise errors.SupervisorError(f"not what happens to a cell: {line[:80]!r}")
     return message
 
 
-def _is_news(told: object) -> bool:
+def _is_news(news: object) -> bool:
     """Return whether this is a word and its particulars."""
-    match told:
+    match news:
         case [str(), dict()]:
             return True
     return False
@@ -101,23 +101,23 @@ def error_named(kind: str, text: str) -> errors.MwmagicError:
 
 
 _News = tuple[str, dict[str, Any]]
-"""What happened, as `mwmagic.model.live.What` says, and the particulars."""
+"""What happened, as a `mwmagic.model.live.CellNews`, and the particulars."""
 
 
 class Conversation:
-    """What a supervisor tells, bit by bit, of what a request asked for."""
+    """What a supervisor reports, bit by bit, of what a request asked for."""
 
     def __init__(self) -> None:
         self._news: deque[_News | errors.MwmagicError] = deque()
         self._changes: SimpleQueue[None] = SimpleQueue()
 
     def put(self, news: _News | errors.MwmagicError) -> None:
-        """Take what is told, or the error that ends it."""
+        """Take what happened, or the error that ends it."""
         self._news.append(news)
         self._changes.put(None)
 
     def wait(self, seconds: float | None) -> bool:
-        """Return whether something is told within some seconds; Ctrl-C meanwhile loses nothing."""
+        """Return whether something comes within some seconds; Ctrl-C in that time loses nothing."""
         until = None if seconds is None else time.monotonic() + seconds
         while not self._news:
             # Only a hint to look again: if Ctrl-C raises as `get` returns, what it returns is lost.
@@ -128,7 +128,7 @@ class Conversation:
         return bool(self._news)
 
     def next(self, seconds: float | None) -> tuple[str, dict[str, Any]]:
-        """Return what is told next, and the particulars."""
+        """Return what happened next, and the particulars."""
         if not self.wait(seconds):
             raise Empty
         news = self._news.popleft()
@@ -141,7 +141,7 @@ LOOKS = frozenset({"hello", "snapshot", "stacks"})
 """The requests that change nothing, and so do not wake a supervisor that was stopped."""
 
 LAST = frozenset({CellNews.REFUSED, CellNews.DONE, CellNews.LOOKED})
-"""What is told last of a cell, or of a look."""
+"""What happens last to a cell, or to a look."""
 
 
 class Connection:
@@ -325,13 +325,13 @@ class Connection:
             self._announce()
 
     def _converse(self, conversation: Conversation, message: Message) -> None:
-        """Pass on what is told; the last word ends the conversation."""
+        """Pass on what happened; the last of it ends the conversation."""
         if message["type"] == "error":
             conversation.put(error_named(message["kind"], message["error"]))
             last = True
         else:
-            for what, said in message["told"]:
-                conversation.put((what, said))
+            for what, fields in message["news"]:
+                conversation.put((what, fields))
             last = what in LAST
         if last:
             del self._conversations[message["id"]]
@@ -350,21 +350,21 @@ class Connection:
             traceback.print_exc()
 
 
-def placed(connection: Connection, told: Callable[[str], None]) -> None:
+def placed(connection: Connection, on_message: Callable[[str], None]) -> None:
     """Wait until a cluster has its machines, for as long as that takes."""
-    said = ""
+    last = ""
 
-    def tells(news: Message) -> bool:
-        """Return whether there is something new to tell, or nothing more to wait for."""
+    def moved(news: Message) -> bool:
+        """Return whether there is a new message, or nothing more to wait for."""
         now = Placing(**news["cluster"]["placing"])
-        return now.state != "waiting" or now.said not in ("", said)
+        return now.state != "waiting" or now.message not in ("", last)
 
     while True:
-        connection.wait(tells, None)
+        connection.wait(moved, None)
         now = Placing(**connection.news["cluster"]["placing"])
-        if now.said not in ("", said):
-            said = now.said
-            told(said)
+        if now.message not in ("", last):
+            last = now.message
+            on_message(last)
         if now.state == "failed":
             raise error_named(now.kind, now.error)
         if now.state == "placed":
@@ -373,7 +373,7 @@ def placed(connection: Connection, told: Callable[[str], None]) -> None:
 
 def fetched(
     connection: Connection,
-    told: Callable[[Fetch], None],
+    on_message: Callable[[Fetch], None],
     **request: Any,  # noqa: ANN401 - the fields of a request
 ) -> Fetch:
     """Fetch a file, and return how that ended.
@@ -392,7 +392,7 @@ def fetched(
             last = now
             connection.wait(lambda news: fetch(news) != last, None)  # noqa: B023 - called here
             now = fetch(connection.news)
-            told(now)
+            on_message(now)
     finally:
         with suppress(errors.SupervisorError):
             connection.request("forget", key=key, seconds=REPLY_SECONDS)

@@ -151,13 +151,13 @@ class _Newborn:
 
 
 def start_supervisor(
-    start: Start, path: Path, meanwhile: Callable[[], None] | None = None
+    start: Start, path: Path, while_starting: Callable[[], None] | None = None
 ) -> subprocess.Popen[bytes]:
     """Start a cluster's supervisor and wait until it listens."""
     born = _Newborn()
     try:
         line = json.dumps(str(path)).encode() + b"\n" + start.as_line().encode() + b"\n"
-        answer = _first_line(born.process, line, meanwhile)
+        answer = _first_line(born.process, line, while_starting)
         _check_ready(answer, born, path)
     except BaseException:  # Ctrl-C too
         born.close()
@@ -202,7 +202,7 @@ def _last_words(log: str) -> str:
 
 
 def _first_line(
-    process: subprocess.Popen[bytes], start: bytes, meanwhile: Callable[[], None] | None
+    process: subprocess.Popen[bytes], start: bytes, while_starting: Callable[[], None] | None
 ) -> dict[str, Any]:
     """Read a new supervisor's answer; it is killed if none comes in time."""
     if process.stdin is None or process.stdout is None:
@@ -212,8 +212,8 @@ def _first_line(
     try:
         with suppress(BrokenPipeError), process.stdin as stdin:  # gone: its log says why
             stdin.write(start)
-        if meanwhile is not None:
-            meanwhile()
+        if while_starting is not None:
+            while_starting()
         with process.stdout as stdout:
             line = stdout.readline()
     finally:

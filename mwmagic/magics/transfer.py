@@ -135,7 +135,7 @@ def mw_fetch(session: Session, given: Namespace, _cell: str) -> Path:
     last: list[Fetch] = []
     cluster = session.cluster()
     path = cluster.fetch(
-        given.task, given.path, given.to, overwrite=given.overwrite, told=last.append
+        given.task, given.path, given.to, overwrite=given.overwrite, on_message=last.append
     )
     session.say(fetch_words(last[-1]))
     return path

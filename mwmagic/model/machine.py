@@ -267,14 +267,14 @@ class Placing:
     ----------
     state : {"waiting", "placed", "failed"}
         Whether it waits for them, has them, or cannot get them.
-    said : str
+    message : str
         The scheduler's latest message.
     kind, error : str
         The class of the error that it cannot get them for, and its text.
     """
 
     state: Literal["waiting", "placed", "failed"] = "waiting"
-    said: str = ""
+    message: str = ""
     kind: str = ""
     error: str = ""
 

@@ -150,12 +150,12 @@ REPLIES: dict[str, Fields] = {
     "reply": {"id": int, "result": dict},
     "error": {"id": int, "kind": str, "error": str},
     "snapshot": {"cluster": dict, "run": (dict, type(None))},
-    "cell": {"id": int, "told": list},
+    "cell": {"id": int, "news": list},
 }
 """What a supervisor sends: an answer with the request's ``id``, or an update.
 
 A ``cell`` is answered by what happens to it, as `mwmagic.model.live` says, unless it is refused; a
-``carry`` by its end. What is ``told`` at once is a list of pairs, a word and its particulars.
+``carry`` by its end. ``news`` is a list of pairs, a `CellNews` and its fields.
 """
 
 

@@ -227,7 +227,7 @@ class MachinePool:
             _, silent = await asyncio.wait(asked, timeout=SHOWN_SECONDS) if asked else ((), ())
             if silent:
                 names = ", ".join(sorted(asked[one] for one in silent))
-                self.placing = Placing(said=f"no answer from {names} yet")
+                self.placing = Placing(message=f"no answer from {names} yet")
                 self._changed()
                 await asyncio.wait(silent)
         finally:
@@ -317,7 +317,7 @@ class MachinePool:
         self._broken = False
 
     def _notify(self, words: str) -> None:
-        self.placing = replace(self.placing, said=words)
+        self.placing = replace(self.placing, message=words)
         self._changed()
 
     async def _connect(self, hosts: Sequence[Host]) -> None:

@@ -163,7 +163,7 @@ class RunReport:
             restarts=gang.restarts,
             limit=gang.policy.restarts,
             delay=self._delay if gang.state is RunState.BACKOFF else None,
-            placing=now.said if placing and now.state == "waiting" else None,
+            placing=now.message if placing and now.state == "waiting" else None,
             given_up=self._given_up,
             unplaced=self.unplaced,
             started=self._started,

@@ -33,7 +33,7 @@ CLIENT_BACKLOG_BYTES = 2**20
 """Bytes that a client may leave unread before it gets only the latest news."""
 
 _GATHERED = frozenset({CellNews.BEGUN, CellNews.ANSWER})
-"""What is told of a cell that may wait for `TOGETHER_SECONDS`."""
+"""What happens to a cell and may wait for `TOGETHER_SECONDS`."""
 
 
 def _described(pid: int) -> str:
@@ -65,9 +65,9 @@ class Client:
             self._latest = None  # the reply is newer
         self._flush(encode(message))
 
-    def tell(self, number: int, what: CellNews, said: dict[str, Any]) -> None:
+    def report(self, number: int, what: CellNews, fields: dict[str, Any]) -> None:
         """Send what happened to what a request asked for; often soon, with what comes next."""
-        self._gathered.setdefault(number, []).append((what, said))
+        self._gathered.setdefault(number, []).append((what, fields))
         if what not in _GATHERED:
             self._flush()
         elif self._due is None:
@@ -79,8 +79,8 @@ class Client:
             self._due.cancel()
             self._due = None
         gathered, self._gathered = self._gathered, {}
-        told = ({"type": "cell", "id": at, "told": told} for at, told in gathered.items())
-        data = b"".join([*map(encode, told), last])
+        messages = ({"type": "cell", "id": at, "news": news} for at, news in gathered.items())
+        data = b"".join([*map(encode, messages), last])
         if data and not self.transport.is_closing():
             self.transport.write(data)
 
@@ -232,7 +232,7 @@ class Server:
         except OSError as error:
             self._refuse(client, number, "SupervisorError", f"the supervisor failed: {error}")
         else:
-            client.tell(number, CellNews.DONE, {})
+            client.report(number, CellNews.DONE, {})
 
     def _refuse(self, client: Client, number: int, kind: str, error: str) -> None:
         client.send({"type": "error", "id": number, "kind": kind, "error": error})

@@ -333,7 +333,7 @@ class Supervisor:
                 "the cluster is ending; `%mw_cluster` with its options declares it again"
             )
         if message["type"] in PLACED and not self._pool.settled:
-            said = self._pool.placing.said
+            said = self._pool.placing.message
             raise ClusterPending(f"the cluster waits for its machines{said and f' ({said})'}")
         self._requests[message["type"]](client, message)
         return None if message["type"] in ANSWERED_LATER else self.snapshot()
@@ -517,7 +517,7 @@ class Supervisor:
     def _cell(self, client: Client, message: Message) -> None:
         run = self._active()
         names = self._names(message["tasks"])
-        report = partial(client.tell, message["id"])
+        report = partial(client.report, message["id"])
         cell = message["name"], message["source"]
         run.session.submit(names, *cell, report, alone=message["alone"])
         self._changed()
@@ -529,7 +529,7 @@ class Supervisor:
         )
 
     def _look_up(self, client: Client, message: Message) -> None:
-        report = partial(client.tell, message["id"])
+        report = partial(client.report, message["id"])
         names = self._names(message["tasks"])
         self._active().session.look(names, message["wanted"], message["text"], report)
 

@@ -193,18 +193,18 @@ def test_an_interpreter_that_does_not_start_is_reported(tmp_path, monkeypatch, n
         start_supervisor(big, sockets.fresh("c", tmp_path))
 
 
-@pytest.mark.parametrize("moment", ["Popen", "_first_line", "meanwhile", "_check_ready"])
+@pytest.mark.parametrize("moment", ["Popen", "_first_line", "while_starting", "_check_ready"])
 def test_an_interrupted_start_leaves_nothing(tmp_path, monkeypatch, nothing_survives, moment):
     def interrupted(*_):
         raise KeyboardInterrupt
 
     if moment == "Popen":
         monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: interrupted())
-    elif moment != "meanwhile":
+    elif moment != "while_starting":
         monkeypatch.setattr(f"mwmagic.client.starting.{moment}", interrupted)
-    meanwhile = interrupted if moment == "meanwhile" else None
+    while_starting = interrupted if moment == "while_starting" else None
     with pytest.raises(KeyboardInterrupt):
-        start_supervisor(start(tmp_path), sockets.fresh("c", tmp_path), meanwhile)
+        start_supervisor(start(tmp_path), sockets.fresh("c", tmp_path), while_starting)
     assert not list(sockets.directory().iterdir())
 
 

@@ -108,7 +108,7 @@ def test_machines_are_given_back_if_no_owner_came(tmp_path, monkeypatch):
 def test_a_request_that_waits_is_kept_too(tmp_path):
     @on(tmp_path, kind=Queue)
     async def _(client):
-        await client.until(lambda news: news["cluster"]["placing"]["said"])
+        await client.until(lambda news: news["cluster"]["placing"]["message"])
         await client.ask("leave")
         other = await until_kept(tmp_path)
         assert other.news["cluster"]["placing"]["state"] == "waiting"

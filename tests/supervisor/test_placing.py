@@ -67,8 +67,8 @@ def on(folder, names, script=None, **options):
 def test_a_cluster_that_waits_is_there_and_says_what_the_scheduler_says(tmp_path):
     @on(tmp_path, "ab")
     async def _(client, engine):
-        news = await client.until(lambda news: news["cluster"]["placing"]["said"])
-        assert news["cluster"]["placing"]["said"] == "job 7 waits (Resources)"
+        news = await client.until(lambda news: news["cluster"]["placing"]["message"])
+        assert news["cluster"]["placing"]["message"] == "job 7 waits (Resources)"
         assert news["cluster"]["placing"]["state"] == "waiting"
         assert news["cluster"]["addresses"] == {}
         with pytest.raises(Refused, match=r"job 7 waits \(Resources\)") as refused:

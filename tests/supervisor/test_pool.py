@@ -365,7 +365,7 @@ def test_a_lost_machine_is_tried_until_it_answers_if_there_is_no_other(monkeypat
 
         def away(machine):
             a.lost = len(shown) < 3
-            shown.append(scene.pool.placing.said)
+            shown.append(scene.pool.placing.message)
             return host(machine)
 
         async def allocate(tasks, *, avoid, notify):
@@ -434,7 +434,7 @@ def test_a_scheduler_that_does_not_say_why_keeps_no_loss_back(monkeypatch, capsy
 def test_the_scheduler_is_heard_while_an_allocation_waits():
     @on(lambda: Scene(made("a"), words=["job 7 is pending (Resources)"]))
     async def _(scene):
-        assert scene.pool.placing.said == "job 7 is pending (Resources)"
+        assert scene.pool.placing.message == "job 7 is pending (Resources)"
 
 
 def test_what_was_opened_is_closed_when_a_machine_fails():
