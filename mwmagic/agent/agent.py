@@ -313,7 +313,7 @@ class Agent:
     def tell_one(self, name: str, packet: bytes, cell: int) -> None:
         """Send a worker a packet, or say why it does not accept it; the others get theirs."""
         try:
-            self.workers.tell(name, packet)
+            self.workers.send(name, packet)
         except OSError as error:
             self.refuse({"type": "tell", "process": name, "cell": cell}, str(error))
 

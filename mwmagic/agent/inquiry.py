@@ -53,7 +53,7 @@ class Inquiry:
         signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
 
     @property
-    def said(self) -> str:
+    def answer(self) -> str:
         """What it printed."""
         return as_text(os.pread(self.output, ANSWER_BYTES, 0)).strip()
 
@@ -65,7 +65,7 @@ class Inquiry:
         if failed:
             return as_text(failed)
         if status:
-            return self.said or f"{self.name} exits with {os.waitstatus_to_exitcode(status)}"
+            return self.answer or f"{self.name} exits with {os.waitstatus_to_exitcode(status)}"
         return None
 
     def close(self) -> None:
@@ -93,7 +93,7 @@ class Inquiries:
         pid, status = os.waitpid(inquiry.pid, os.WNOHANG)
         if not pid:
             return
-        then(inquiry.said, inquiry.trouble(status))
+        then(inquiry.answer, inquiry.trouble(status))
         self.loop.unwatch(inquiry.pidfd)
         inquiry.close()
         self.open.discard(inquiry)

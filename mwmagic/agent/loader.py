@@ -67,7 +67,7 @@ def say(**event: Any) -> None:  # noqa: ANN401 - JSON values
     os.write(1, json.dumps(event).encode() + b"\n")
 
 
-def take(size: int) -> bytes:
+def read_exactly(size: int) -> bytes:
     """Read exactly so many bytes: the agent reads the rest."""
     data = b""
     while len(data) < size:
@@ -80,9 +80,9 @@ def take(size: int) -> bytes:
 
 def line() -> bytes:
     """Read a line and not a byte more."""
-    found = take(1)
+    found = read_exactly(1)
     while not found.endswith(b"\n"):
-        found += take(1)
+        found += read_exactly(1)
     return found
 
 
@@ -92,7 +92,7 @@ def receive() -> bytes:
     words = line().split()
     while words[:1] != [b"code"]:
         words = line().split()
-    return take(int(words[1]))
+    return read_exactly(int(words[1]))
 
 
 def fetched(digest: str) -> Path:

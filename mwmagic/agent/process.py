@@ -127,14 +127,14 @@ class LinePair:
         self.ended = False
         self.dropped = 0
 
-    def take(self) -> bytes | None:
+    def read_packet(self) -> bytes | None:
         """Return the next packet, empty if it must not be forwarded, or None if there is none."""
         try:
             data, sender, flags, _ = self.near.recvmsg(PACKET_BYTES, CREDENTIALS_BYTES)
         except BlockingIOError:
             return None
         except ConnectionResetError:  # raised once, if the worker left packets of ours unread
-            return self.take()
+            return self.read_packet()
         if not sender:
             self.ended = True
             return None
@@ -143,7 +143,7 @@ class LinePair:
             return b""
         return data
 
-    def tell(self, data: bytes) -> None:
+    def send(self, data: bytes) -> None:
         """Send the worker a packet; raise OSError if it does not accept any."""
         self.near.send(data, socket.MSG_NOSIGNAL)
 
@@ -328,7 +328,7 @@ class Relay:
                 self.loop.unwatch(process.line.near.fileno())
                 self.muted.append(process)
                 return
-            if not self.said(process):
+            if not self.forward_packet(process):
                 return
 
     def unmute(self) -> None:
@@ -338,9 +338,9 @@ class Relay:
             for process in muted:
                 self.listen_to(process)
 
-    def said(self, process: Process) -> bool:
+    def forward_packet(self, process: Process) -> bool:
         """Forward one packet from a worker's line, and return whether there was one."""
-        packet = process.line.take()
+        packet = process.line.read_packet()
         if process.line.ended:
             self.loop.unwatch(process.line.near.fileno())
         if not packet:
@@ -348,13 +348,13 @@ class Relay:
         if not process.log.ended:
             self.tee(process)  # so that it holds everything printed before the packet
         fields = {"size": process.log.size, "data": as_text(packet)}
-        self.events.emit("said", process=process.name, time=time.monotonic(), **fields)
+        self.events.emit("packet", process=process.name, time=time.monotonic(), **fields)
         return True
 
     def hang_up(self, process: Process) -> None:
         """Forward what is left in a dead worker's line, and stop listening to it."""
         for _ in range(LAST_PACKETS):
-            if not self.said(process):
+            if not self.forward_packet(process):
                 break
         self.loop.unwatch(process.line.near.fileno())
         if process in self.muted:

@@ -163,7 +163,7 @@ EVENTS: dict[str, Fields] = {
     },
     "output": {"process": str, "offset": int, "data": str},
     "unwritten": {"process": str, "size": int, "path": str, "error": str},
-    "said": {"process": str, "time": NUMBER, "size": int, "data": str},
+    "packet": {"process": str, "time": NUMBER, "size": int, "data": str},
     "exited": {
         "process": str,
         "code": MAYBE_INT,
@@ -201,8 +201,8 @@ forked from the zygote that was named, and ``what`` differs.
 the IP addresses ``at`` which it was sought, and the ``error``.
 ``unwritten`` says why a log cannot be written any more, how many bytes it has, and which file of
 the agent's has what follows, at the same offsets.
-``output``, ``said`` and ``fetched`` carry bytes as text (see `as_text`). ``said`` has one packet
-from a worker's line, and the size of the log when it arrived. ``exited`` counts the packets that
+``output``, ``packet`` and ``fetched`` carry bytes as text (see `as_text`). ``packet`` has what came
+on a worker's line at a time, and the size of the log then. ``exited`` counts the packets that
 were too long to be forwarded; ``errno`` is the system's number for its ``error``, if it has one.
 Its ``usage`` has the process's state when it was asked to end.
 ``usage`` has the ``load`` of the whole machine over a minute and the bytes of its ``memory`` that

@@ -170,11 +170,11 @@ class Workers:
 
     # While they are alive
 
-    def tell(self, name: str, packet: bytes) -> None:
+    def send(self, name: str, packet: bytes) -> None:
         """Send a worker a packet, if it still exists; raise OSError if it does not accept any."""
         process = self.processes.get(name)
         if process:
-            process.line.tell(packet)
+            process.line.send(packet)
 
     def signal(self, command: dict[str, Any]) -> None:
         """Send a signal to a worker's main process, if it still exists."""

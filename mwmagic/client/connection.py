@@ -297,7 +297,7 @@ class Connection:
         with suppress(OSError, errors.MwmagicError, ValueError):
             while data := self._incoming.recv(RECEIVE_BYTES):
                 for line in self._buffer.lines(data):
-                    self._take(_reply(line))
+                    self._on_message(_reply(line))
         self._end()
 
     def _end(self) -> None:
@@ -310,7 +310,7 @@ class Connection:
                 conversation.put(self._gone())
         self._announce()
 
-    def _take(self, message: Message) -> None:
+    def _on_message(self, message: Message) -> None:
         conversation = self._conversations.get(message.get("id", 0))
         if conversation is not None:
             self._converse(conversation, message)
@@ -340,9 +340,9 @@ class Connection:
         with self._changed:
             listeners = list(self._listeners)
         for listener in listeners:
-            self._tell(listener)
+            self._call(listener)
 
-    def _tell(self, listener: Callable[[Message], None]) -> None:
+    def _call(self, listener: Callable[[Message], None]) -> None:
         try:
             listener(self.news)
         except Exception:  # noqa: BLE001 - a listener's fault must not end the connection

@@ -116,14 +116,14 @@ class Run:
         """Return the status of the run and of each task."""
         news = self._connection.news["run"]
         if news is not None and news["number"] == self.number:
-            self._take(news)
+            self._on_news(news)
         elif not self._last.over:
             self._last = self.record.status
         if self._connection.lost and not self._last.over:
             self._last = self._left()
         return self._last
 
-    def _take(self, news: Mapping[str, Any]) -> None:
+    def _on_news(self, news: Mapping[str, Any]) -> None:
         """Read the news of this run, unless they were read before; the last are not kept twice."""
         if news is not self._news and not self._last.over:
             self._last = RunStatus.from_json(news)

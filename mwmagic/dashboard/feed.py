@@ -153,7 +153,7 @@ class Feed:
         now = time.monotonic()
         for index, task in enumerate(run.tasks.values()):
             if index in self._shown:
-                self._loads[index].take(task.cpu, now)
+                self._loads[index].add(task.cpu, now)
                 share = self._loads[index].share if task.state is TaskState.RUNNING else None
                 shared = self._shared.names if self._header["shared"][1] else ()
                 new = sendable(row(task, share, shared))

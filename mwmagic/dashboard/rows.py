@@ -160,7 +160,7 @@ class Load:
         self._since: tuple[float, float] | None = None
         self.share: float | None = None
 
-    def take(self, cpu: float | None, time: float) -> None:
+    def add(self, cpu: float | None, time: float) -> None:
         """Add a sample: the CPU time used so far, and the time now, in seconds."""
         if cpu is None:
             self._since = self.share = None

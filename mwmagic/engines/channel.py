@@ -303,10 +303,10 @@ class Channel:
 
     def _hear(self, line: bytes) -> None:
         try:
-            self._take(check(decode(line), EVENTS))
+            self._on_event(check(decode(line), EVENTS))
         except Exception as error:  # noqa: BLE001 - an agent that is not listened to must not go on
             traceback.print_exc()
-            self.host.stderr.take(f"\n{error}".encode(errors="replace"))
+            self.host.stderr.feed(f"\n{error}".encode(errors="replace"))
             self._link.events.mute()
             self._link.kill()
             self._heard_all.set()
@@ -318,7 +318,7 @@ class Channel:
             await self._ended(PARTING_SECONDS)  # it may have closed only its output
         self._gone()
 
-    def _take(self, event: Message) -> None:
+    def _on_event(self, event: Message) -> None:
         number = event.get(_NUMBERED.get(event["type"], "id"))
         if event["type"] == "hello":
             self._settle(self._hello, event)

@@ -38,12 +38,12 @@ class LineReader:
         self._buffer = LineBuffer()
         self._waiting: deque[bytes] = deque()
         self._due = False
-        self._take: Callable[[bytes], None] | None = None
+        self._on_line: Callable[[bytes], None] | None = None
         self._end: Callable[[], None] = lambda: None
 
     def listen(self, take: Callable[[bytes], None], end: Callable[[], None]) -> None:
         """Hand on what has come, and what comes."""
-        self._take, self._end = take, end
+        self._on_line, self._end = take, end
         self._hand_on()
 
     def feed(self, data: bytes) -> None:
@@ -65,18 +65,18 @@ class LineReader:
 
     def mute(self) -> None:
         """Hand on nothing more."""
-        self._take = None
+        self._on_line = None
 
     def _hand_on(self) -> None:
         self._due = False
         until = time.monotonic() + READING_SECONDS
-        while self._waiting and self._take is not None:
-            self._take(self._waiting.popleft())
+        while self._waiting and self._on_line is not None:
+            self._on_line(self._waiting.popleft())
             if self._waiting and time.monotonic() > until:
                 self._due = True  # a request does not wait for all that hundreds say
                 asyncio.get_running_loop().call_soon(self._hand_on)
                 return
-        if self.ended and self._take is not None:
+        if self.ended and self._on_line is not None:
             self.mute()
             self._end()
 
@@ -185,7 +185,7 @@ class Pipes:
 
     def _complained(self, data: bytes) -> None:
         """Take what the process wrote to its standard error."""
-        self._stderr.take(data)
+        self._stderr.feed(data)
         with contextlib.suppress(OSError):  # our own standard error may be closed
             os.write(2, data)
 
@@ -200,7 +200,7 @@ class _Pipe:
         busy: Callable[[], bool] = lambda: False,
     ) -> None:
         self._descriptor: int | None = descriptor
-        self._take = take
+        self._on_line = take
         self._busy = busy
         os.set_blocking(descriptor, False)
         asyncio.get_running_loop().add_reader(descriptor, self._ready)
@@ -217,7 +217,7 @@ class _Pipe:
             data = os.read(self._descriptor, PIPE_BYTES)
         except BlockingIOError:
             return
-        self._take(data)
+        self._on_line(data)
         if not data:
             self.close()
 
@@ -240,7 +240,7 @@ class Stderr:
     def __init__(self) -> None:
         self._data = b""
 
-    def take(self, data: bytes) -> None:
+    def feed(self, data: bytes) -> None:
         """Add to the text; only its end is kept."""
         self._data = (self._data + data)[-STDERR_BYTES:]
 

@@ -105,7 +105,7 @@ async def _printed(command: Sequence[str]) -> tuple[str, str]:
             process.kill()
         await process.wait()
     stderr = Stderr()
-    stderr.take(errors)
+    stderr.feed(errors)
     return printed.decode(errors="replace"), stderr.last
 
 

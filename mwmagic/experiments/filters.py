@@ -92,7 +92,7 @@ class Filter:
     def _peek(self) -> tuple[str, str]:
         return self._tokens[self._at] if self._at < len(self._tokens) else ("", "")
 
-    def _take(self, kind: str, *values: str) -> str | None:
+    def _accept(self, kind: str, *values: str) -> str | None:
         """Return the next token if it is of a kind, and one of some values; and go past it."""
         found, value = self._peek()
         if found != kind or (values and value.lower() not in values):
@@ -102,13 +102,13 @@ class Filter:
 
     def _either(self) -> Callable[[Mapping[str, Any]], bool]:
         sides = [self._both()]
-        while self._take("word", "or"):
+        while self._accept("word", "or"):
             sides.append(self._both())
         return lambda facts: any(side(facts) for side in sides)
 
     def _both(self) -> Callable[[Mapping[str, Any]], bool]:
         sides = [self._one()]
-        while self._take("word", "and"):
+        while self._accept("word", "and"):
             sides.append(self._one())
         return lambda facts: all(side(facts) for side in sides)
 
@@ -117,12 +117,12 @@ class Filter:
         if self._depth > NESTING_LIMIT:
             raise self._wrong("as it is nested too deep")
         try:
-            if self._take("word", "not"):
+            if self._accept("word", "not"):
                 inner = self._one()
                 return lambda facts: not inner(facts)
-            if self._take("sign", "("):
+            if self._accept("sign", "("):
                 inner = self._either()
-                if not self._take("sign", ")"):
+                if not self._accept("sign", ")"):
                     raise self._wrong("as a ) is missing")
                 return inner
             return self._comparison()
@@ -130,8 +130,8 @@ class Filter:
             self._depth -= 1
 
     def _comparison(self) -> Callable[[Mapping[str, Any]], bool]:
-        name = self._take("word")
-        sign = self._take("sign", *_SIGNS) if name else None
+        name = self._accept("word")
+        sign = self._accept("sign", *_SIGNS) if name else None
         value = self._value() if sign else None
         if name is None or sign is None:
             raise self._wrong(f"at {self._peek()[1]!r}" if self._peek()[1] else "at its end")

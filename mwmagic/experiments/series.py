@@ -193,7 +193,7 @@ class Series:
         if size > self._offset:
             with self._path.open("rb") as file:
                 file.seek(self._offset)
-                self._take(file.read(METRICS_READ_BYTES))
+                self._feed(file.read(METRICS_READ_BYTES))
         if size <= self._offset:
             for key, place in self._held.items():  # the newest so far
                 self._keep(key, place)
@@ -207,7 +207,7 @@ class Series:
         whole = start + limit >= len(self._points)
         return chosen, self._next if whole else chosen[-1].number + 1
 
-    def _take(self, data: bytes) -> None:
+    def _feed(self, data: bytes) -> None:
         self._offset += len(data)
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
@@ -227,7 +227,7 @@ class Series:
         course.trained = course.trained or not aside
         if aside and course.trained:
             return  # an evaluation between epochs, with metrics of the same names
-        self._retract({Key(task, attempt, name) for name in self._preference.take(entry)})
+        self._retract({Key(task, attempt, name) for name in self._preference.add(entry)})
         left = self._preference.left(entry)
         if left is None:
             return

@@ -53,7 +53,7 @@ _HOPEFUL = re.compile(r"[=:]| is |[Ee]poch|EPOCH|[Ss]tep|STEP|[Ii]ter|[Bb]atch")
 
 
 @dataclass(frozen=True)
-class Said:
+class PrintedMetrics:
     """The content of a printed line: where the loop is, and the metrics.
 
     Parameters
@@ -74,7 +74,7 @@ class Said:
     herald: bool
 
 
-def said(text: str) -> Said | None:
+def printed_metrics(text: str) -> PrintedMetrics | None:
     """Return the content of a finished line without ANSI codes; None if there is none."""
     if len(text) > _PRINT_CHARACTERS or not _HOPEFUL.search(text) or _OTHER.match(text):
         return None
@@ -85,7 +85,11 @@ def said(text: str) -> Said | None:
     step = _STEP.search(lower)
     metrics = _pairs(text, placed=bool(epoch or step))
     herald = not metrics and epoch is not None and _HERALD.match(lower) is not None
-    return Said(*_place(epoch), *_place(step), metrics, herald) if metrics or herald else None
+    return (
+        PrintedMetrics(*_place(epoch), *_place(step), metrics, herald)
+        if metrics or herald
+        else None
+    )
 
 
 def _place(match: re.Match[str] | None) -> tuple[int | None, int | None]:

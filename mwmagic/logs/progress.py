@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from .noise import NATIVE
-from .prints import said
+from .prints import printed_metrics
 from .terminal import plain
 from .tqdm import TqdmBar, clock, tqdm_bar
 from .tracebacks import HEAD
@@ -223,7 +223,7 @@ class Progress:
         return "train" if self._epoch and same else "bar"
 
     def _print(self, text: str) -> Update | None:
-        words = said(text)
+        words = printed_metrics(text)
         if words is None:
             return None
         final = not words.herald and words.epoch is not None and words.step is None

@@ -119,7 +119,7 @@ class Preference:
     def __init__(self) -> None:
         self._reported: defaultdict[tuple[str, int], set[str]] = defaultdict(set)
 
-    def take(self, entry: Mapping[str, Any]) -> set[str]:
+    def add(self, entry: Mapping[str, Any]) -> set[str]:
         """Note a report; return the metrics that it is the first to contain."""
         known = self._reported[entry["task"], entry["attempt"]]
         new = entry["metrics"].keys() - known if entry["source"] == REPORTED else set()
@@ -140,7 +140,7 @@ def metrics(raws: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     entries = [entry for raw in raws if (entry := parsed(raw)) is not None]
     preference = Preference()
     for entry in entries:
-        preference.take(entry)
+        preference.add(entry)
     left = (preference.left(entry) for entry in entries if entry["metrics"])
     return [entry for entry in left if entry is not None]
 
@@ -284,7 +284,7 @@ class Extremes:
     def __init__(self) -> None:
         self._tasks: dict[str, dict[str, dict[str, Any]]] = {}
 
-    def take(self, task: str, entry: Mapping[str, Any]) -> None:
+    def add(self, task: str, entry: Mapping[str, Any]) -> None:
         """Take an entry of ``metrics.jsonl``."""
         when = {name: entry.get(name) for name in ("attempt", "epoch", "step")}
         metrics = self._tasks.setdefault(task, {})

@@ -242,7 +242,7 @@ class Logs:
     def _copy(self, path: str) -> Copy:
         return Copy(self._channel, path, self._there(path))
 
-    def take(self, event: Message) -> None:
+    def on_event(self, event: Message) -> None:
         """Pass an event on, or hold it back."""
         copy = self._copies.get(event.get("process", ""))
         if copy is not None and event["type"] == "output":

@@ -114,9 +114,9 @@ class Node:
         self._ports: list[int] = []
         self._waiting: dict[str, Callable[[], None]] = {}
         self._bringing: dict[str, asyncio.Task[None]] = {}
-        self._logs = Logs(channel, disk.there, self._take)
+        self._logs = Logs(channel, disk.there, self._on_event)
         self._copies: dict[str, Copy] = {}
-        channel.listener = self._take if disk.shared else self._logs.take
+        channel.listener = self._on_event if disk.shared else self._logs.on_event
         channel.lost = self._gone
         self.looking = asyncio.create_task(self._look())
 
@@ -286,9 +286,9 @@ class Node:
 
     # What the agent says.
 
-    def _take(self, event: Message) -> None:
+    def _on_event(self, event: Message) -> None:
         if event.get("key") == self.warm.key:
-            self.warm.take(event)
+            self.warm.on_event(event)
             self.proceed()
         elif event["type"] == "usage":
             self._used = event["machine"]

@@ -192,9 +192,9 @@ class TaskProcess:
         """Note where the rest of its log is, unless that is on another machine."""
         self.rest = Rest(event["size"], None if self.away else event["path"])
 
-    def said(self, event: Message) -> Report | None:
+    def on_packet(self, event: Message) -> Report | None:
         """Read a packet of its private line; return None if it is not a report."""
-        return self._output.said(event["data"])
+        return self._output.on_packet(event["data"])
 
     @property
     def imports(self) -> dict[str, float]:
@@ -459,9 +459,9 @@ class _Output:
             self._phases.train()
         return size, updates
 
-    def said(self, data: str) -> Report | None:
+    def on_packet(self, data: str) -> Report | None:
         """Read a packet of its private line; return None if it is not a report."""
-        report = self._guard.call("report", None, self.training.said, data)
+        report = self._guard.call("report", None, self.training.on_packet, data)
         if isinstance(report, Update | History):
             self._phases.train()
             self.at_work |= isinstance(report, History) or report.kind != "report"

@@ -230,7 +230,7 @@ class Processes:
 
     # Live cells.
 
-    def tell(self, processes: Sequence[TaskProcess], packet: str, cell: int = 0) -> None:
+    def send(self, processes: Sequence[TaskProcess], packet: str, cell: int = 0) -> None:
         """Send processes a packet on their lines; to those of a machine together.
 
         Where something of a ``cell`` waits for it, a process that does not accept it names that.

@@ -125,15 +125,15 @@ class _Scan:
         for statement in tree.body:
             if not self._missing:
                 return
-            self._take(statement, name)
+            self._read_statement(statement, name)
 
-    def _take(self, statement: ast.stmt, name: str) -> None:
+    def _read_statement(self, statement: ast.stmt, name: str) -> None:
         if isinstance(statement, (ast.Import, ast.ImportFrom)):
             self._import(statement)
             return
         if is_main(statement):
             for one in statement.body:
-                self._take(one, name)
+                self._read_statement(one, name)
             return
         steps = None if self._begun else _literal(statement)
         if steps is not None:

@@ -319,7 +319,7 @@ class Measurements:
             entry["kind"] not in (HISTORY, GIVEN)
             and (source, entry["kind"], entry["final"]) != _STEP
         ):
-            self._extremes.take(str(process.task), entry)
+            self._extremes.add(str(process.task), entry)
 
 
 class Exits:

@@ -284,7 +284,7 @@ class ActiveRun:
 
     # Events of agents.
 
-    def take(self, event: Message) -> None:
+    def on_event(self, event: Message) -> None:
         """Handle an agent's event, if it is about a process of this run."""
         process = self._processes.keyed(event["process"])
         if process is None:
@@ -299,8 +299,8 @@ class ActiveRun:
                 process.unwritten(event)
                 self.directory.trouble = f"{process.paths.log}: {event['error']}"
                 self._changed()
-            case "said":
-                self._said(process, event)
+            case "packet":
+                self._on_packet(process, event)
             case "started":
                 process.started(event)
                 self._note("started", task=str(process.task), pid=process.pid, warm=process.warm)
@@ -373,13 +373,13 @@ class ActiveRun:
         self._processes.credit(process, process.size - event["offset"])
         self._changed()
 
-    def _said(self, process: TaskProcess, event: Message) -> None:
+    def _on_packet(self, process: TaskProcess, event: Message) -> None:
         if self._conversing and is_live(event["data"]):
-            self._session.said(process, event)
+            self._session.on_packet(process, event)
         elif is_over(event["data"]):
             self._guard.call("end", None, self._finishes, process, event)
         else:
-            report = process.said(event)
+            report = process.on_packet(event)
             if isinstance(report, TooLate):
                 found = Unknown(report.name, report.at)
                 self.programs[process.task].assigned.late.append(found)

@@ -214,7 +214,7 @@ class LiveSession:
             report(CellNews.LOOKED, {"task": None, "found": None})
             return
         self._looks[self._looked] = report
-        self._tell(idle[0], {"do": "look", "look": self._looked, "wanted": wanted, "text": text})
+        self._send(idle[0], {"do": "look", "look": self._looked, "wanted": wanted, "text": text})
         self._looked += 1
 
     def interrupt(self, cell: int) -> None:
@@ -228,7 +228,7 @@ class LiveSession:
         order = {"do": "reply", "text": text}
         check_fits(packet_of(order), "the answer", "let the program read a long text from a file")
         self._asked_no_more(task)
-        self._tell(task, order)
+        self._send(task, order)
 
     def _asked_no_more(self, task: str) -> None:
         self._prompted.discard(task)
@@ -251,7 +251,7 @@ class LiveSession:
 
     # Events of the tasks.
 
-    def said(self, process: TaskProcess, event: Message) -> None:
+    def on_packet(self, process: TaskProcess, event: Message) -> None:
         """Take a packet of a task's line."""
         if process is not self._processes.of(process.task):
             return  # of an attempt that is over
@@ -324,7 +324,7 @@ class LiveSession:
         finally:
             del self._late[process]
             for event in late:
-                self.said(process, event)
+                self.on_packet(process, event)
 
     def _told(self, task: str, said: Message, size: int) -> None:
         number, kind = int(said["cell"]), said["live"]
@@ -345,7 +345,7 @@ class LiveSession:
     def _asked(self, process: TaskProcess, number: int, question: Question) -> None:
         task, cell = str(process.task), self._cells.get(number)
         if cell is None and number != PROGRAM_CELL:  # no client listens to it any more
-            self._tell(task, {"do": "reply", "text": None})
+            self._send(task, {"do": "reply", "text": None})
             return
         self._prompted.add(task)
         if cell is None:
@@ -467,7 +467,7 @@ class LiveSession:
         processes = list(map(self._process, tasks))
         for task, process in zip(tasks, processes, strict=True):
             process.begin_cell(cell.starts[task])
-        self._processes.tell(processes, cell.packet, number)
+        self._processes.send(processes, cell.packet, number)
         self._doing |= {task: LiveStatus(cell.name, cell.begun) for task in tasks}
         cell.report(CellNews.BEGUN, {"cell": number, "logs": self._logs(cell.tasks)})
         self._directory.begin_cell(number, cell.source)
@@ -495,7 +495,7 @@ class LiveSession:
         return {task: {"log": log, "start": self._ends[task]} for task, log in logs}
 
     def _do_signal(self, action: c.Signal) -> None:
-        self._tell(action.task, {"do": "interrupt", "cell": action.cell})
+        self._send(action.task, {"do": "interrupt", "cell": action.cell})
 
     def _do_await(self, action: c.Await) -> None:
         event = c.Elapsed(action.cell, action.purpose)
@@ -512,23 +512,23 @@ class LiveSession:
         self._cells[action.cell].report(CellNews.WAITS, {**_fields(action), "asking": ()})
 
     def _do_abort(self, action: c.Abort) -> None:
-        self._tell(action.task, {"do": "abort", "cell": action.cell})
+        self._send(action.task, {"do": "abort", "cell": action.cell})
 
     def _do_meet(self, action: c.Meet) -> None:
-        self._tell(action.task, {"do": "meet", "cell": action.cell})
+        self._send(action.task, {"do": "meet", "cell": action.cell})
 
     def _do_rejoin(self, action: c.Rejoin) -> None:
         order = {"do": "rejoin", "cell": action.cell, "epoch": action.epoch}
-        self._tell(action.task, order, action.cell)
+        self._send(action.task, order, action.cell)
 
     def _do_compare(self, action: c.Compare) -> None:
         order = {"do": "compare", "cell": action.cell, "done": action.done}
-        self._tell(action.task, order, action.cell)
+        self._send(action.task, order, action.cell)
 
     def _do_align(self, action: c.Align) -> None:
         order = {"do": "align", "cell": action.cell, "own": action.task == action.root}
         what = {"done": action.done, "names": action.names, "averaged": action.averaged}
-        self._tell(action.task, {**order, **what}, action.cell)
+        self._send(action.task, {**order, **what}, action.cell)
 
     def _do_freed(self, action: c.Freed) -> None:
         cell = self._cells[action.cell]
@@ -556,8 +556,8 @@ class LiveSession:
         if task in self._doing:
             self._doing[task] = replace(self._doing[task], **changes)
 
-    def _tell(self, task: str, order: Message, cell: int = 0) -> None:
-        self._processes.tell([self._process(task)], packet_of(order), cell)
+    def _send(self, task: str, order: Message, cell: int = 0) -> None:
+        self._processes.send([self._process(task)], packet_of(order), cell)
 
     def _process(self, task: str) -> TaskProcess:
         return self._processes.named(task)

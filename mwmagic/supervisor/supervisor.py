@@ -107,7 +107,7 @@ class Supervisor:
     def __init__(self, start: Start, socket: Path, engine: Engine | None = None) -> None:
         self._own: dict[str, Any] = {}
         self.run: ActiveRun | None = None
-        self._pool = MachinePool(start, self._take, self._lost, self._changed, engine)
+        self._pool = MachinePool(start, self._on_event, self._lost, self._changed, engine)
         self._fetches = Fetches(self._send_news_soon)
         self._late: dict[int, list[Unknown]] = {}
         self._server = Server(socket, self._answer, self._abandoned)
@@ -247,13 +247,13 @@ class Supervisor:
 
     # Agents.
 
-    def _take(self, event: Message) -> None:
+    def _on_event(self, event: Message) -> None:
         if event["type"] in ("warmed", "cooled", "stale", "warming"):
             self._changed()
         elif self.run is not None and event["type"] == "usage":
             self.run.usage(event)
         elif self.run is not None and "process" in event:
-            self.run.take(event)
+            self.run.on_event(event)
 
     def _lost(self, loss: Loss) -> None:
         if self.run is not None and not self.run.over:

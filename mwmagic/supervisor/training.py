@@ -162,7 +162,7 @@ class Training:
             self._moved(self.latest)
         return update
 
-    def said(self, data: str) -> Report | None:
+    def on_packet(self, data: str) -> Report | None:
         """Take a packet; return what it reports."""
         try:
             report = report_in(data)
@@ -180,7 +180,7 @@ class Training:
 
     def _moved(self, latest: Update) -> None:
         """Take in where it is now."""
-        self.furthest.take(latest)
+        self.furthest.add(latest)
         if latest.epoch is not None:
             self.first = min(self.first, max(latest.epoch, 0))
 
@@ -271,7 +271,7 @@ class FurthestPoint:
         self.point = TrainingPoint()
         self.stepwise = self.erratic = False
 
-    def take(self, latest: Update) -> None:
+    def add(self, latest: Update) -> None:
         """Take where the process is now."""
         if latest.kind not in _TRAINING or (latest.epoch is None and latest.step is None):
             return

@@ -170,7 +170,7 @@ class WarmProcess:
             if timer is not None:
                 timer.cancel()
 
-    def take(self, event: Message) -> None:
+    def on_event(self, event: Message) -> None:
         """Take what becomes of it; start another one if that can be better."""
         if event["type"] == "warmed":
             self.status = Warm("ready", seconds=event["seconds"], pid=event["pid"])

@@ -210,7 +210,7 @@ class Watch:
             self._scheduled(now, logs)
             return
         self._pending = None if logs is None else _flat(logs)
-        self._means.take(self._callbacks.model)
+        self._means.stepped(self._callbacks.model)
         if self._choice.takes(now, self._means.moment) or first:
             self._send_batch()
 
@@ -446,7 +446,7 @@ class Means:
         self._before = {}
         self._shared = self._earlier = NOTHING
 
-    def take(self, model: Any) -> None:
+    def stepped(self, model: Any) -> None:
         """Take in that a step is done, whose numbers may be read."""
         self._earlier, self._shared = self._shared, getattr(model, METRIC_SUMS, NOTHING)
 

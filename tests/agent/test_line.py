@@ -55,25 +55,25 @@ def start(request, agent):
     return begin
 
 
-def said(agent, name):
-    """Return what a worker said, as bytes."""
+def packets(agent, name):
+    """Return the packets that a worker sent, as bytes."""
     return [
-        one["data"].encode("utf-8", "surrogateescape") for one in agent.all("said", process=name)
+        one["data"].encode("utf-8", "surrogateescape") for one in agent.all("packet", process=name)
     ]
 
 
 def test_packets_keep_their_boundaries_and_bytes(agent, start):
     start("a", "for data in (b'one', b'', b'\\xff\\0\\xe9', b'x' * 65536): line.send(data)")
     exited = agent.wait("exited", process="a", code=0)
-    assert said(agent, "a") == [b"one", b"\xff\0\xe9", b"x" * PACKET]
+    assert packets(agent, "a") == [b"one", b"\xff\0\xe9", b"x" * PACKET]
     assert exited["dropped"] == 0
-    assert agent.events.index(exited) > agent.events.index(agent.all("said")[-1])
+    assert agent.events.index(exited) > agent.events.index(agent.all("packet")[-1])
 
 
 def test_what_is_too_long_is_dropped_and_counted(agent, start):
     start("a", "for size in (65537, 100_000, 3): line.send(b'x' * size)")
     assert agent.wait("exited", process="a", code=0)["dropped"] == 2
-    assert said(agent, "a") == [b"xxx"]
+    assert packets(agent, "a") == [b"xxx"]
 
 
 @pytest.mark.parametrize("end", ["os._exit(3)", "os.kill(os.getpid(), 9)"])
@@ -82,8 +82,10 @@ def test_what_was_said_last_comes_before_the_exit(agent, start, end):
         name = f"a{turn}"
         start(name, f"for n in range(50): line.send(b'%d' % n)\n{end}")
         exited = agent.wait("exited", process=name)
-        assert said(agent, name) == [b"%d" % n for n in range(50)]
-        assert agent.events.index(exited) > agent.events.index(agent.all("said", process=name)[-1])
+        assert packets(agent, name) == [b"%d" % n for n in range(50)]
+        assert agent.events.index(exited) > agent.events.index(
+            agent.all("packet", process=name)[-1]
+        )
 
 
 def test_what_was_printed_before_is_within_the_size_that_is_reported(agent, start):
@@ -98,7 +100,7 @@ for n in range(20):
     )
     agent.wait("exited", process="a", code=0)
     content = agent.log("a").read_bytes()
-    for number, event in enumerate(agent.all("said")):
+    for number, event in enumerate(agent.all("packet")):
         assert content[: event["size"]].startswith(b"".join(b"%04d\n" % n for n in range(number)))
         assert event["size"] >= 5 * (number + 1)
 
@@ -132,7 +134,7 @@ def test_a_flood_arrives_whole_and_in_order_where_it_is_read(agent, start):
     start("a", FLOOD)
     agent.wait("exited", process="a", code=0)
     sent = agent.number("a", "sent")
-    assert [int(data[:7]) for data in said(agent, "a")] == list(range(sent))
+    assert [int(data[:7]) for data in packets(agent, "a")] == list(range(sent))
     assert sent > 1000
 
 
@@ -144,7 +146,7 @@ def test_a_flood_that_nobody_reads_is_refused_by_the_kernel(agent, start):
     assert memory(agent.pid) < 60 << 20
     sent = agent.number("a", "sent")
     assert agent.number("a", "refused") == 1000
-    assert [int(data[:7]) for data in said(agent, "a")] == list(range(sent))
+    assert [int(data[:7]) for data in packets(agent, "a")] == list(range(sent))
 
 
 @pytest.mark.slow
@@ -162,7 +164,7 @@ def test_a_stopped_agent_blocks_no_worker(agent, start):
     agent.say("end", process="a", grace=0)
     agent.wait("exited", process="a")
     sent = agent.number("a", "sent")
-    assert [int(data[:7]) for data in said(agent, "a")] == list(range(sent))
+    assert [int(data[:7]) for data in packets(agent, "a")] == list(range(sent))
 
 
 def test_a_worker_receives_packets(agent, start):
@@ -172,7 +174,7 @@ def test_a_worker_receives_packets(agent, start):
     agent.say("tell", cell=0, processes=["a"], data="x" * 100_000)
     agent.say("tell", cell=0, processes=["a"], data="end")
     agent.wait("exited", process="a", code=0)
-    assert said(agent, "a") == ["\xe9".encode()[::-1], b"\xff", b"x" * 100]
+    assert packets(agent, "a") == ["\xe9".encode()[::-1], b"\xff", b"x" * 100]
 
 
 def test_a_worker_may_be_told_something_before_it_runs(agent, tmp_path):
@@ -213,7 +215,7 @@ def test_a_line_that_a_worker_closes_costs_nothing(agent, start, how):
         fields = Path(f"/proc/{agent.pid}/stat").read_text().rsplit(")", 1)[1].split()
         return int(fields[11]) + int(fields[12])
 
-    agent.until(lambda: said(agent, "a") == [b"last"])
+    agent.until(lambda: packets(agent, "a") == [b"last"])
     before = used()
     agent.hear(0.1)
     assert used() - before <= 2
@@ -232,14 +234,14 @@ def test_packets_survive_a_worker_that_leaves_its_own_unread(agent, start):
     os.kill(agent.pid, signal.SIGCONT)
     agent.say("end", process="a", grace=0)
     agent.wait("exited", process="a", error=None)
-    assert said(agent, "a") == [b"one"]
+    assert packets(agent, "a") == [b"one"]
 
 
 def test_descriptors_sent_over_the_line_go_nowhere(agent, start):
     before = len(descriptors(agent.pid))
     start("a", "for _ in range(20): socket.send_fds(line, [b'x'], [0, 1, 2])")
     agent.wait("exited", process="a", code=0)
-    assert said(agent, "a") == [b"x"] * 20
+    assert packets(agent, "a") == [b"x"] * 20
     eventually(lambda: len(descriptors(agent.pid)) <= before)
 
 
@@ -281,4 +283,4 @@ time.sleep(0.05)
 """,
     )
     agent.wait("exited", process="a", code=0, error=None)
-    assert sorted(said(agent, "a")) == [b"child", b"parent"]
+    assert sorted(packets(agent, "a")) == [b"child", b"parent"]

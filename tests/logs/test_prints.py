@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mwmagic.logs.prints import said
+from mwmagic.logs.prints import printed_metrics
 
 METRICS = [
     ("Epoch: 0, accuracy: 0.84, train_loss: 0.5.", {"accuracy": 0.84, "train_loss": 0.5}),
@@ -63,16 +63,16 @@ ORDINARY = [
 
 @pytest.mark.parametrize(("text", "metrics"), METRICS)
 def test_metrics(text, metrics):
-    assert said(text).metrics == pytest.approx(metrics)
+    assert printed_metrics(text).metrics == pytest.approx(metrics)
 
 
 @pytest.mark.parametrize("text", ORDINARY)
 def test_ordinary_text_holds_no_metrics(text):
-    assert said(text) is None
+    assert printed_metrics(text) is None
 
 
 def test_nan_is_a_number():
-    assert math.isnan(said("loss: nan").metrics["loss"])
+    assert math.isnan(printed_metrics("loss: nan").metrics["loss"])
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_nan_is_a_number():
     ],
 )
 def test_places(text, place):
-    found = said(text)
+    found = printed_metrics(text)
     assert (found.epoch, found.epochs, found.step, found.steps) == place
 
 
@@ -97,11 +97,11 @@ def test_places(text, place):
     "text", ["Start of epoch 2", "Epoch 2", "==== Epoch: 2/5 ====", "Starting epoch 2..."]
 )
 def test_a_line_that_announces_another_is_recognised(text):
-    assert said(text).herald
-    assert said(text).epoch == 2
+    assert printed_metrics(text).herald
+    assert printed_metrics(text).epoch == 2
 
 
 @given(st.text() | st.from_regex(r"[a-z =:/.]{0,8}(epoch|loss|step)[ =:,.0-9e+-]{0,20}"))
 def test_garbage_never_raises(text):
-    found = said(text)
+    found = printed_metrics(text)
     assert found is None or found.metrics or found.herald

@@ -25,8 +25,8 @@ def test_the_last_and_the_best_are_kept_with_their_place():
     extremes = Extremes()
     for epoch, (loss, accuracy) in enumerate([(3.0, 0.1), (1.0, 0.7), (2.0, 0.5)], start=1):
         metrics = {"loss": loss, "accuracy": accuracy}
-        extremes.take("worker:0", {"attempt": 1, "epoch": epoch, "metrics": metrics})
-    extremes.take("worker:1", {"attempt": 1, "metrics": {"loss": math.nan}})
+        extremes.add("worker:0", {"attempt": 1, "epoch": epoch, "metrics": metrics})
+    extremes.add("worker:1", {"attempt": 1, "metrics": {"loss": math.nan}})
     kept = extremes.as_json()
     second = {"attempt": 1, "epoch": 2, "step": None}
     assert kept["worker:0"]["loss"]["best"] == {"value": 1.0, **second}
@@ -39,7 +39,7 @@ def test_the_last_and_the_best_are_kept_with_their_place():
 def test_a_number_that_is_none_is_never_the_best():
     extremes = Extremes()
     for value in (math.nan, 2.0, None, -math.inf, 1.0, math.nan):
-        extremes.take("worker:0", {"metrics": {"loss": value}})
+        extremes.add("worker:0", {"metrics": {"loss": value}})
     assert extremes.as_json()["worker:0"]["loss"]["best"]["value"] == 1.0
 
 

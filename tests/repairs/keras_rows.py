@@ -187,7 +187,7 @@ class Reports(keras.callbacks.Callback):
         self.means.reset()
 
     def on_train_batch_end(self, batch, logs=None):
-        self.means.take(self.model)
+        self.means.stepped(self.model)
         self.found.append(self.means.read(self.model, logs))
 
 

@@ -82,7 +82,7 @@ def test_parsers_of_bytes(pieces):
     for line in lines:
         noise.hides(line)
         phases.feed(line)
-        prints.said(line)
+        prints.printed_metrics(line)
 
 
 @THOROUGH
@@ -130,7 +130,7 @@ def test_all_that_a_process_leaves(tmp_path, pieces, report, code, error):
 @given(TEXT | VALUES.map(json.dumps))
 def test_reports_beside_the_log(data):
     paths = TaskPaths(None)
-    TaskProcess(Task("worker", 0), 1, paths, Guard(raised)).said({"data": data})
+    TaskProcess(Task("worker", 0), 1, paths, Guard(raised)).on_packet({"data": data})
 
 
 async def heard(report):

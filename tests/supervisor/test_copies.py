@@ -84,11 +84,11 @@ def test_an_exit_is_reported_once_its_log_is_here_or_its_machine_gone(tmp_path):
         heard = asyncio.Queue()
         logs = Logs(channel, str, heard.put_nowait)
         logs.begin("p", path, None)
-        logs.take({"type": "output", "process": "p", "offset": 0, "data": "abc"})
-        logs.take(exited(3))
+        logs.on_event({"type": "output", "process": "p", "offset": 0, "data": "abc"})
+        logs.on_event(exited(3))
         assert [heard.get_nowait()["type"] for _ in range(2)] == ["output", "exited"]
         logs.begin("p", path, None)
-        logs.take(exited(3))
+        logs.on_event(exited(3))
         assert heard.empty()
         logs.flush()
         assert heard.get_nowait()["type"] == "exited"
@@ -106,7 +106,7 @@ def test_a_report_is_here_before_the_exit_is_reported(tmp_path):
         heard = asyncio.Queue()
         logs = Logs(channel, str, heard.put_nowait)
         logs.begin("p", log, report)
-        logs.take({**exited(0), "report": {"x": 1}})
+        logs.on_event({**exited(0), "report": {"x": 1}})
         assert (await heard.get())["report"] == {"x": 1}
         assert (tmp_path / "report").read_bytes() == b'{"x": 1}'
 
@@ -125,10 +125,10 @@ def test_a_log_that_finds_no_space_is_fetched_once_there_is_some(tmp_path):
         heard = asyncio.Queue()
         logs = Logs(channel, str, heard.put_nowait)
         logs.begin("p", str(path), None)
-        logs.take({"type": "output", "process": "p", "offset": 0, "data": "abc"})
+        logs.on_event({"type": "output", "process": "p", "offset": 0, "data": "abc"})
         assert "no space left for" in heard.get_nowait()["trouble"]
         path.unlink()
-        logs.take(exited(3))
+        logs.on_event(exited(3))
         assert (await heard.get())["error"] is None
         assert path.read_bytes() == b"abc"
 
@@ -143,7 +143,7 @@ def test_an_exit_is_reported_even_if_its_files_find_no_space(tmp_path, full):
         heard = asyncio.Queue()
         logs = Logs(channel, str, heard.put_nowait)
         logs.begin("p", paths["log"], paths["report"])
-        logs.take({**exited(3), "report": {"x": 1}})
+        logs.on_event({**exited(3), "report": {"x": 1}})
         event = await heard.get()
         assert f"no space left for {FULL}" in event["trouble"]
         lost = (event.get("reason"), event.get("errno"))

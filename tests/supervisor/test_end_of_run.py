@@ -45,7 +45,7 @@ class Scene:
 
     def _take(self, event):
         if "process" in event:
-            self.run.take(event)
+            self.run.on_event(event)
 
     def _changed(self):
         if self.run.over:

@@ -16,7 +16,7 @@ def train(*said):
         if isinstance(one, str):
             training.printed(one)
         else:
-            training.said(json.dumps({"kind": "train", **one}))
+            training.on_packet(json.dumps({"kind": "train", **one}))
     return training.furthest
 
 

@@ -227,7 +227,7 @@ def test_a_sample_costs_no_look_at_the_roles_of_all_tasks(tmp_path, monkeypatch)
         used = {"cpu": 0.0, "memory": 0, "state": "S", "processes": 1}
         keys = [f"{run['number']}/1/{task}" for task in run["tasks"]]
         for at in range(10):
-            client.supervisor._take(
+            client.supervisor._on_event(
                 {"type": "usage", "time": float(at), "processes": dict.fromkeys(keys, used)}
             )
         tasks = (await client.ask("snapshot"))["run"]["tasks"].values()

@@ -30,13 +30,15 @@ def trained(*said):
         if isinstance(one, bytes):
             training.printed(one.decode())
         else:
-            assert training.said(one) is not None
+            assert training.on_packet(one) is not None
     return training.latest
 
 
 def test_a_report():
     training = Training(Guard(unexpected))
-    report = training.said(packet(epoch=1, epochs=3, step=4, steps=10, metrics={"loss": "NaN"}))
+    report = training.on_packet(
+        packet(epoch=1, epochs=3, step=4, steps=10, metrics={"loss": "NaN"})
+    )
     assert (report.epoch, report.epochs, report.step, report.steps) == (1, 3, 4, 10)
     assert math.isnan(report.metrics["loss"])
     assert training.latest == report
@@ -53,7 +55,7 @@ def test_a_report_wins_over_the_log_before_and_after():
         latest = trained(*order)
         assert (latest.step, latest.metrics) == (5, {"loss": 0.123, "accuracy": 0.5})
     training = Training(Guard(unexpected))
-    training.said(report)
+    training.on_packet(report)
     assert [one.metrics for one in training.printed(BAR.decode()) if one.metrics] == [
         {"accuracy": 0.5}
     ]
@@ -102,7 +104,7 @@ def test_another_fit_does_not_keep_the_values_of_the_one_before():
 def test_a_program_may_count_its_epochs_from_0():
     training = Training(Guard(unexpected))
     for epoch, first in (1, 1), (0, 0), (2, 0):
-        training.said(packet("report", epoch=epoch))
+        training.on_packet(packet("report", epoch=epoch))
         assert training.first == first
 
 
@@ -150,14 +152,14 @@ def test_names_are_such_that_every_encoder_accepts_them():
 )
 def test_what_is_no_report_changes_nothing(data):
     training = Training(Guard(unexpected))
-    assert training.said(data) is None
+    assert training.on_packet(data) is None
     assert training.latest is None
     assert training.unreadable
 
 
 @given(st.text() | st.recursive(st.none() | st.floats() | st.text(), st.lists).map(json.dumps))
 def test_garbage_never_raises(data):
-    Training(Guard(unexpected)).said(data)
+    Training(Guard(unexpected)).on_packet(data)
 
 
 @pytest.mark.slow
@@ -181,9 +183,9 @@ def test_a_variable_that_is_set_too_late():
 def test_how_long_imports_took():
     training = Training(Guard(unexpected))
     said = {"kind": "imports", "seconds": {"pandas": 0.5, "a.b": 1, "a b": 2, "c": -1, "d": None}}
-    assert training.said(json.dumps(said)) == Imports({"pandas": 0.5, "a.b": 1.0})
+    assert training.on_packet(json.dumps(said)) == Imports({"pandas": 0.5, "a.b": 1.0})
     assert training.imports == {"pandas": 0.5, "a.b": 1.0}
     assert training.latest is None
     for wrong in ([], {"a": "x"}, {str(number): 1 for number in range(9999)}, None):
-        assert training.said(json.dumps({"kind": "imports", "seconds": wrong})) is None
+        assert training.on_packet(json.dumps({"kind": "imports", "seconds": wrong})) is None
     assert training.imports == {"pandas": 0.5, "a.b": 1.0}

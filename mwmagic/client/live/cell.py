@@ -89,10 +89,10 @@ class LiveCell:
                 return None
             what, said = self._conversation.next(0.0)
             kind = CellNews(what)
-            self._take(kind, said)
+            self._on_news(kind, said)
         return kind, said
 
-    def _take(self, what: CellNews, said: Mapping[str, Any]) -> None:
+    def _on_news(self, what: CellNews, said: Mapping[str, Any]) -> None:
         if what is CellNews.QUEUED:
             self.number = said["cell"]
         elif what is CellNews.BEGUN:

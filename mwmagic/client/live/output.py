@@ -160,7 +160,7 @@ class CellOutput:
         """Show the lines that are due, or every one."""
         self._flood.pass_time(time.monotonic())
         for tasks, text in self._cell.lines(every=every):
-            self._flood.take(text if self._size == 1 else f"[{ranks_words(tasks)}] {text}")
+            self._flood.feed(text if self._size == 1 else f"[{ranks_words(tasks)}] {text}")
         if every or self._cell.over:
             self._flood.release()
 
@@ -219,7 +219,7 @@ class Flood:
         if self._held and self._room > BURST_CHARACTERS / 2:
             self.release()
 
-    def take(self, text: str) -> None:
+    def feed(self, text: str) -> None:
         """Show a line, or hold it back."""
         short = clipped(text, LONGEST_CHARACTERS)
         line = text if short == text else f"{short} …"

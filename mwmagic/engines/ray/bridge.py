@@ -128,7 +128,7 @@ class Bridge:
 
     def __init__(self) -> None:
         self.errors: dict[int, Stderr] = {}
-        self._said = Stderr()
+        self._stderr = Stderr()
         self._control: socket.socket | None = None
         self._starting: asyncio.Task[asyncio.subprocess.Process] | None = None
         self._process: asyncio.subprocess.Process | None = None
@@ -152,7 +152,7 @@ class Bridge:
     @property
     def words(self) -> str:
         """What the process last said."""
-        return self._said.last
+        return self._stderr.last
 
     async def ask(
         self, request: dict[str, Any], pending: Callable[[dict[str, Any]], None]
@@ -215,7 +215,7 @@ class Bridge:
     async def _overhear(self, process: asyncio.subprocess.Process) -> None:
         """Keep the end of what the process says, and pass it on to our own standard error."""
         while process.stderr is not None and (data := await process.stderr.read(DATAGRAM_BYTES)):
-            self._said.take(data)
+            self._stderr.feed(data)
             with suppress(OSError):
                 os.write(2, data)
 
@@ -224,10 +224,10 @@ class Bridge:
         loop = asyncio.get_running_loop()
         with suppress(OSError):
             while data := await loop.sock_recv(control, DATAGRAM_BYTES):
-                self._take(json.loads(data))
+                self._on_packet(json.loads(data))
         self._fail(f"the process that talks to Ray ended: {self.words or 'it said nothing'}")
 
-    def _take(self, packet: dict[str, Any]) -> None:
+    def _on_packet(self, packet: dict[str, Any]) -> None:
         kind = packet["type"]
         if kind == "pending":
             self._pending(packet)
@@ -235,8 +235,8 @@ class Bridge:
             nodes = dict(enumerate(packet["nodes"], packet["first"]))
             self.errors |= {number: Stderr() for number in nodes}
             self._nodes.set_result(nodes)
-        elif kind == "said":
-            self.errors[packet["node"]].take(packet["text"].encode())
+        elif kind == "stderr":
+            self.errors[packet["node"]].feed(packet["text"].encode())
         elif kind == "failed":
             self._fail(packet["error"])
 

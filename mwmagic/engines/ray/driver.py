@@ -269,7 +269,7 @@ class Driver:
         self.preparing: asyncio.Task[None] | None = None
         self.tasks: set[asyncio.Task[None]] = set()
 
-    def tell(self, kind: str, **fields: Any) -> None:  # noqa: ANN401 - JSON values
+    def send(self, kind: str, **fields: Any) -> None:  # noqa: ANN401 - JSON values
         """Send the engine a packet."""
         with suppress(OSError):  # it is gone, which the lifeline notices
             self.control.send(json.dumps({"type": kind, **fields}).encode())
@@ -286,7 +286,7 @@ class Driver:
         """Send the engine the nodes; they are numbered from the first that is not known yet."""
         first = len(self.holders)
         self.holders += self.grant.holders
-        self.tell("nodes", nodes=self.grant.nodes, first=first)
+        self.send("nodes", nodes=self.grant.nodes, first=first)
 
     async def replace(self, request: dict[str, Any]) -> None:
         """Give the nodes back, and get others: without another import of Ray."""
@@ -299,10 +299,10 @@ class Driver:
             else:
                 self.dismiss(spare)
                 self.grant = Reservation(request)
-                await self.grant.get(self.tell)
+                await self.grant.get(self.send)
             self.offer()
         except Exception as error:  # noqa: BLE001 - whatever Ray raises, the engine tells
-            self.tell("failed", error=words(error))
+            self.send("failed", error=words(error))
 
     def prepare(self, request: dict[str, Any] | None) -> None:
         """Ask for other nodes beside these, in case these are given back soon; or for none."""
@@ -367,7 +367,7 @@ class Driver:
         try:
             await self.drain(number, link)
         except Exception as error:  # noqa: BLE001 - whatever Ray raises, the agent is lost
-            self.tell("said", node=number, text=words(error))
+            self.send("stderr", node=number, text=words(error))
         finally:
             feeding.cancel()
             link.close()
@@ -396,7 +396,7 @@ class Driver:
                     await loop.sock_sendall(link, data)
                 else:
                     text = data[-TEXT_CHARACTERS:].decode(errors="replace")
-                    self.tell("said", node=number, text=text)
+                    self.send("stderr", node=number, text=text)
 
     # The process.
 
@@ -413,7 +413,7 @@ class Driver:
 
     async def run(self) -> None:
         """Get the nodes, and join sockets to agents from then on."""
-        await self.grant.get(self.tell)
+        await self.grant.get(self.send)
         self.offer()
         self.control.settimeout(0)
         asyncio.get_running_loop().add_reader(self.control, self.accept)
@@ -444,7 +444,7 @@ def main() -> None:
         driver.connect()
         asyncio.run(driver.run())
     except BaseException as error:  # noqa: BLE001 - whatever Ray raises, the engine tells
-        driver.tell("failed", error=words(error))
+        driver.send("failed", error=words(error))
     driver.give_back()
 
 

@@ -254,7 +254,7 @@ class SlurmEngine:
         if self._job is None:
             return None
         said = await self._job.why(host.name, lambda: host.stderr.last)
-        return said or self._job.said(host.stderr.last)
+        return said or self._job.step_words(host.stderr.last)
 
     async def release(self) -> None:
         """Give back the allocation; a job around this process goes on."""

@@ -239,7 +239,7 @@ def placed_tasks(text: str, count: int) -> list[int]:
     return placed if len(placed) == count else []
 
 
-def _said(text: str) -> str:
+def _field(text: str) -> str:
     """Return a field's text, on one line; empty where Slurm has nothing to say."""
     text = "".join(char if char.isprintable() else " " for char in text).strip()
     return "" if text in _NOTHING else text
@@ -264,7 +264,7 @@ class Job:
         jobs = f"--jobs={self.number}"
         text = await self._ask("squeue", "--noheader", "--states=all", jobs, form)
         for line in text.splitlines():
-            number, *fields = (_said(field) for field in line.split("|"))
+            number, *fields = (_field(field) for field in line.split("|"))
             if number == self.number and len(fields) == 5:  # noqa: PLR2004 - the others of the format
                 return JobStatus(*fields)
         return None
@@ -275,7 +275,7 @@ class Job:
         text = await self._ask("sinfo", "--noheader", "--all", "--Node", f"--nodes={names}", form)
         found = {}
         for line in text.splitlines():
-            fields = [_said(field) for field in line.split("|", 3)]
+            fields = [_field(field) for field in line.split("|", 3)]
             if len(fields) == 4 and fields[0]:  # noqa: PLR2004 - those of the format
                 name, address, *state = fields
                 found[name] = JobNode(name, address or name, *state)
@@ -319,7 +319,7 @@ class Job:
             words = await self._trouble(node)
         return words
 
-    def said(self, text: str) -> str | None:
+    def step_words(self, text: str) -> str | None:
         """Return in words why a step ended, given the last lines that it printed, if they say."""
         if not text.startswith(_SPEAKERS):
             return None

@@ -28,7 +28,7 @@ QUEUE_POLL_SECONDS = 3.0
 RETURN_SECONDS = 5.0
 """How long salloc may take to give the allocation back before it is killed."""
 
-SAID_CHARACTERS = 8192
+PRINTED_CHARACTERS = 8192
 """How much is kept of what salloc says."""
 
 _PIECE_BYTES = 4096
@@ -100,7 +100,7 @@ class Salloc:
         self._starting: asyncio.Task[asyncio.subprocess.Process] | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._job: asyncio.Future[Job] = asyncio.get_running_loop().create_future()
-        self._said = ""
+        self._printed = ""
         self._reader: asyncio.Task[None] | None = None
         self._granted = False
 
@@ -157,8 +157,8 @@ class Salloc:
     async def _read(self, errors: asyncio.StreamReader) -> None:
         """Keep what salloc says, and learn the job's number from it as early as possible."""
         while piece := await errors.read(_PIECE_BYTES):
-            self._said = (self._said + piece.decode(errors="replace"))[-SAID_CHARACTERS:]
-            match = _NUMBER.search(self._said)
+            self._printed = (self._printed + piece.decode(errors="replace"))[-PRINTED_CHARACTERS:]
+            match = _NUMBER.search(self._printed)
             if match and not self._job.done():
                 self._job.set_result(Job(match[1], self._commands))
 
@@ -189,12 +189,12 @@ class Salloc:
 
         Slurm may give it the port of an srun that was killed, whose step still reports there.
         """
-        return _STRAY in self._said
+        return _STRAY in self._printed
 
     @property
     def words(self) -> str:
         """What salloc says, in one line: its errors, if it has any."""
-        printable = "".join(c if c.isprintable() or c == "\n" else " " for c in self._said)
+        printable = "".join(c if c.isprintable() or c == "\n" else " " for c in self._printed)
         lines = [line.removeprefix("salloc: ").strip() for line in printable.splitlines()]
         errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
         return "; ".join(errors or [line for line in lines if line]) or "salloc says nothing"

@@ -199,7 +199,7 @@ class FakeAgent:
     def _said(self, worker: FakeWorker, data: str) -> None:
         size = len(worker.output)
         at = self.machine.time
-        self.emit("said", process=worker.process, time=at, size=size, data=data)
+        self.emit("packet", process=worker.process, time=at, size=size, data=data)
 
     def _forward(self, worker: FakeWorker, *, all_of_it: bool = False) -> None:
         while (piece := worker.forward(all_of_it=all_of_it)) is not None:
