@@ -25,10 +25,13 @@ PORTS_LIMIT = 4096
 class Ports:
     """Placeholders that keep ports free for workers, which bind the same ports.
 
-    A placeholder is bound with SO_REUSEPORT and never listens, so it gets no connections. The
-    kernel gives its port only to a socket that asks for that very port with SO_REUSEPORT, as gRPC
-    does, or with SO_REUSEADDR, as PyTorch does.
+    A framework learns its port long before it binds it, and another program may take it until then.
     """
+
+    # A placeholder is bound with SO_REUSEPORT and never listens, so the kernel never gives it a
+    # connection, and gives its port to nobody who asks for any free one. But a socket that asks
+    # for that very port gets it as well, if it has SO_REUSEPORT, as gRPC's have, or SO_REUSEADDR,
+    # as PyTorch's have. The agent holds it for as long as the cluster lives, over all restarts.
 
     def __init__(self) -> None:
         self.held: dict[int, socket.socket] = {}

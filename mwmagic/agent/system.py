@@ -35,9 +35,13 @@ def prctl(option: int, value: int) -> None:
 def tag_process(tag: int) -> None:
     """Give this process a number that its descendants inherit, even with another environment.
 
-    It is kept in a limit that nothing else uses: the microseconds that a process with a real-time
-    priority may run without a pause. Where limits cannot be set, there is no tag.
+    If limits cannot be set, there is no tag.
     """
+    # A worker's helpers have to be found even if they have left its process group and session, have
+    # cleared their environment and are no longer its descendants. Of what a process inherits and
+    # others can read, only its resource limits survive all of that. RLIMIT_RTTIME is one that
+    # nothing uses: how many microseconds a process with a real-time priority may compute without
+    # a pause. Its soft limit holds the number; /proc/PID/limits shows it, also of a zombie.
     with suppress(ValueError, OSError):
         hard = resource.getrlimit(resource.RLIMIT_RTTIME)[1]
         resource.setrlimit(resource.RLIMIT_RTTIME, (tag, hard))

@@ -29,7 +29,7 @@ CHUNK_BYTES = 64 << 10
 PACKET_BYTES = 64 << 10
 """The longest packet that a worker may send on its line."""
 
-ORDER_DESCRIPTORS = 4
+REQUEST_DESCRIPTORS = 4
 """A zygote gets these with each order: the request, the output, the answer's pipe, the line."""
 
 COLD_INSTALLED = "cold-installed"

@@ -174,6 +174,9 @@ class Channel:
         is broken, the agent's lease must expire too. The lease ends at a moment of the agent's
         clock: a ping that is delivered late does not make it longer.
         """
+        # Fencing: a restart must not run beside workers of a machine that is cut off but alive. The
+        # agent ends its workers, and itself, once its lease has expired, so the machine need not be
+        # reached for that. Here it counts as lost a margin later, which `fenced` says.
         async with self._pinging:
             if self._over or self.no_answer:
                 return

@@ -222,6 +222,10 @@ class Processes:
 
     def credit(self, process: TaskProcess, spent: int) -> None:
         """Let the agent send as many more bytes of output as were read."""
+        # All that an agent sends shares one stream: without a limit, the output of a worker that
+        # prints without end would fill it, and an exit or the answer to a ping would wait behind
+        # megabytes. So each worker may have only some bytes on their way; the rest stays in the
+        # log, from which the agent sends it later. A worker itself never waits for a reader.
         process.spent += spent
         if process.spent >= CREDIT_STEP_BYTES:
             channel = self._pool.channel(process.task)

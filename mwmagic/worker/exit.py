@@ -105,6 +105,12 @@ def finish_files(process: int) -> None:
 
 
 def _finish(process: int) -> None:
+    # The interpreter joins threads, calls the exit handlers in reverse order, and then finalizes:
+    # it empties modules and frees objects, while daemon threads and those of C++ still run. In that
+    # phase TensorFlow may abort a process whose program succeeded: a thread that returns to
+    # Python from it is made to exit, which C++ turns into "FATAL: exception not rethrown". So
+    # all that could happen then happens here, in the handler that runs last. If something is
+    # still being freed after that, the process ends without finalizing.
     _flush_texts()
     send_reports()
     if os.getpid() != process or not _CODES or "tensorflow" not in sys.modules:

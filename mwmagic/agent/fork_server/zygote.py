@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 
 from ..system import LIBC, PR_SET_PDEATHSIG, inherit, show_command, tag_process
 from ..variables import LABEL, LINE
-from ..wire import ORDER_DESCRIPTORS, as_bytes
+from ..wire import REQUEST_DESCRIPTORS, as_bytes
 from .basis import Basis
 from .imports import (
     Unfit,
@@ -117,24 +117,24 @@ def say(channel: socket.socket, **fields: object) -> None:
 def serve(channel: socket.socket, agent: int, basis: Basis) -> list[str]:
     """Fork workers until the agent is gone; return only in a worker, with its argv."""
     while True:
-        orders = gathered(channel)
+        requests = gathered(channel)
         reader, writer = os.pipe()
-        middle, own = forked(orders, partial(confirm, basis, writer, len(orders)))
+        intermediate, own = forked(requests, partial(confirm, basis, writer, len(requests)))
         os.close(writer)
-        for descriptor in (one for order in orders if order is not own for one in order):
+        for descriptor in (one for other in requests if other is not own for one in other):
             os.close(descriptor)
         if own:
             os.setsid()  # before it has a tag, by which the agent may kill its process group
             reseed()
             channel.close()
-            request = requested(own[0])
+            request = read_request(own[0])
             changed = None if os.read(reader, 1) else basis.changed()
             why = changed or basis.differs(request["cwd"], request["argv"][2])
             if why is not None:
                 refuse(own[2], json.dumps({"why": why[0], "what": why[1]}))
             request["env"] = {**basis.sets, **request["env"]}
             os.close(reader)
-            return become(request, own, agent, middle)
+            return become(request, own, agent, intermediate)
         os.close(reader)
 
 
@@ -145,50 +145,51 @@ def confirm(basis: Basis, writer: int, count: int) -> None:
 
 
 def gathered(channel: socket.socket) -> list[list[int]]:
-    """Wait for orders, and read all that are there; return the descriptors of each."""
-    orders = [received(channel)]
+    """Wait for requests, and read all that have come; return the descriptors of each."""
+    requests = [received(channel)]
     while select.select([channel], [], [], 0)[0] and channel.recv(1, socket.MSG_PEEK):
-        orders.append(received(channel))
-    return orders
+        requests.append(received(channel))
+    return requests
 
 
 def received(channel: socket.socket) -> list[int]:
-    """Read one order; return its descriptors, or end if no more are to come."""
-    asked, descriptors, _, _ = socket.recv_fds(channel, 1, ORDER_DESCRIPTORS)
+    """Read one request; return its descriptors, or end if no more are to come."""
+    asked, descriptors, _, _ = socket.recv_fds(channel, 1, REQUEST_DESCRIPTORS)
     if not asked:
         os._exit(0)
     return descriptors
 
 
-def forked(orders: list[list[int]], meanwhile: Callable[[], None]) -> tuple[int, list[int]]:
-    """Fork processes that become children of the agent; this one does something meanwhile.
-
-    They are forked by an intermediate process, which exits at once, and the agent adopts orphans.
-    One such process forks all of them, because each fork copies the page tables of a large process.
-    """
+def forked(requests: list[list[int]], in_parent: Callable[[], None]) -> tuple[int, list[int]]:
+    """Fork processes that become children of the agent, and do something in the meantime."""
+    # Only a parent can wait for a process and learn its exit code and its use of memory, and the
+    # agent is not the one that forks. So an intermediate process forks the workers and exits at
+    # once: as the agent is a subreaper (PR_SET_CHILD_SUBREAPER), the kernel makes these orphans its
+    # children. One intermediate process forks all of them, because each fork of this process
+    # copies the page tables of everything that it has imported.
     try:
         child = os.fork()
     except OSError as error:
-        for order in orders:
-            decline(order, error)
+        for descriptors in requests:
+            decline(descriptors, error)
         return 0, []
     if child:
-        meanwhile()
+        in_parent()
         os.waitpid(child, 0)
         return 0, []
-    middle = os.getpid()
-    for order in orders:
+    intermediate = os.getpid()
+    for descriptors in requests:
         try:
             if not os.fork():
-                return middle, order
-        except OSError as error:  # noqa: PERF203 - each order gets its own answer
-            decline(order, error)
+                return intermediate, descriptors
+        except OSError as error:  # noqa: PERF203 - each request gets its own answer
+            decline(descriptors, error)
     os._exit(0)
 
 
-def decline(order: list[int], error: OSError) -> None:
+def decline(descriptors: list[int], error: OSError) -> None:
     """Say that a worker cannot be forked."""
-    os.write(order[2], f"cannot fork: {error.strerror}".encode())
+    os.write(descriptors[2], f"cannot fork: {error.strerror}".encode())
 
 
 def refuse(answer: int, reason: str) -> NoReturn:
@@ -197,15 +198,17 @@ def refuse(answer: int, reason: str) -> NoReturn:
     os._exit(127)
 
 
-def requested(letter: int) -> dict[str, Any]:
+def read_request(file: int) -> dict[str, Any]:
     """Read the request for a worker."""
-    found: dict[str, Any] = json.loads(os.pread(letter, os.fstat(letter).st_size, 0))
+    found: dict[str, Any] = json.loads(os.pread(file, os.fstat(file).st_size, 0))
     return found
 
 
-def become(request: dict[str, Any], order: list[int], agent: int, middle: int) -> list[str]:
+def become(
+    request: dict[str, Any], descriptors: list[int], agent: int, intermediate: int
+) -> list[str]:
     """Turn a fresh fork into the requested process, and return its argv."""
-    letter, output, answer, line = order
+    file, output, answer, line = descriptors
     tag_process(request["tag"])
     python, _, *rest = request["argv"]  # without the bootstrap module
     show_command([python, *rest])
@@ -216,34 +219,40 @@ def become(request: dict[str, Any], order: list[int], agent: int, middle: int) -
         os.chdir(as_bytes(request["cwd"]))
         os.set_inheritable(line, False)  # noqa: FBT003 - it has no keywords
         request["env"][LINE] = str(line)
-        dress({as_bytes(key): as_bytes(value) for key, value in request["env"].items()})
+        set_environment({as_bytes(key): as_bytes(value) for key, value in request["env"].items()})
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         refuse(answer, f"cannot enter {request['cwd']}: {reason}")
-    introduce(answer, agent, middle)
-    for descriptor in (letter, output):
+    introduce(answer, agent, intermediate)
+    for descriptor in (file, output):
         os.close(descriptor)
     return list(request["argv"])
 
 
-def introduce(answer: int, agent: int, middle: int) -> None:
+def introduce(answer: int, agent: int, intermediate: int) -> None:
     """Write the process id to the agent, once that is the parent."""
-    join(agent, middle)
+    join(agent, intermediate)
     os.write(answer, str(os.getpid()).encode())
     os.close(answer)
 
 
-def join(agent: int, middle: int) -> None:
+def join(agent: int, intermediate: int) -> None:
     """Wait until the agent is the parent, and die with it."""
-    while os.getppid() == middle:
+    # PR_SET_PDEATHSIG concerns the parent that a process has when it is set, so it has to be set
+    # after the adoption. If the agent died before that, nothing would end this process: a look at
+    # the parent afterwards finds it out.
+    while os.getppid() == intermediate:
         time.sleep(0.0002)
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != agent:
         os._exit(127)
 
 
-def dress(env: dict[bytes, bytes]) -> None:
+def set_environment(env: dict[bytes, bytes]) -> None:
     """Make this the environment, including the label where the agent reads it in /proc."""
+    # The agent recognises descendants by the label in /proc/PID/environ, which shows the memory
+    # that the kernel filled when this process was executed: `setenv` changes only libc's own list.
+    # So the new label is written over the old one, which has room for it, and libc's list follows.
     label = env[LABEL.encode()]
     start, room = LIBC.getenv(LABEL.encode()), len(os.environ[LABEL])
     ctypes.memmove(start, label.ljust(room, b"\0")[:room], room)

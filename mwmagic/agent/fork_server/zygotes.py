@@ -90,15 +90,15 @@ class Zygote:
         words = process.command["argv"]
         request = {"argv": words, "env": process.environment, "cwd": process.command["cwd"]}
         request |= {"tag": process.tag, "attributes": process.command["attributes"]}
-        letter = os.memfd_create("request")
+        file = os.memfd_create("request")
         try:
-            os.write(letter, json.dumps(request).encode("ascii"))
+            os.write(file, json.dumps(request).encode("ascii"))
             reply, answer = os.pipe2(os.O_CLOEXEC)
         except OSError:
-            os.close(letter)
+            os.close(file)
             raise
         os.set_blocking(reply, False)
-        self._orders.append((letter, process.log.writer, answer, process.line.far.fileno()))
+        self._orders.append((file, process.log.writer, answer, process.line.far.fileno()))
         return reply
 
     def send(self) -> None:
@@ -106,8 +106,8 @@ class Zygote:
         for order in self._orders:
             with suppress(OSError):
                 socket.send_fds(self.socket, [b"f"], order)
-            letter, _, answer, _ = order
-            os.close(letter)
+            file, _, answer, _ = order
+            os.close(file)
             os.close(answer)
         self._orders.clear()
 

@@ -1,9 +1,19 @@
 # ruff: noqa: ANN401, SLF001 - TensorFlow has no annotations, and these are its private names
 """Every name of TensorFlow's that a recovery needs and that is not public.
 
-Another version may lack any of them. `lacking` says which, and where one is gone nothing is freed
+Another version may lack any of them. `lacking` says which, and if one is gone nothing is freed
 and nothing counted. It imports nothing: what is not imported yet is not lacking to anybody.
 """
+
+# TensorFlow has no public way to leave a collective that others never enter. Its own failure
+# handling calls `Context.abort_collective_ops`, from any thread: every collective of the process
+# then raises, now and from then on, while plain operations and variables still work. Calling
+# `enable_collective_ops` again with the same server definition gives the context new collectives,
+# but not before the executor has forgotten the error (`Executor.clear_error`).
+#
+# Collectives meet by number: each strategy numbers its groups of devices, and each group its
+# instances, by counting. Tasks that were freed at different places have counted differently, so
+# `number_keys` and `number_groups` make all continue from the same number.
 
 from __future__ import annotations
 
