@@ -1,4 +1,4 @@
-"""The rooms of the package: which imports which, and the map of them in CONTRIBUTING.md."""
+"""The rooms of the package: which imports which, and the maps of them."""
 
 import ast
 import re
@@ -133,17 +133,22 @@ def test_the_map_names_every_room():
     assert sorted(listed) == sorted(MAY_IMPORT)
 
 
-def test_the_map_names_every_module():
-    text = MAP.read_text()
-    rows = dict(re.findall(r"^\| `([a-z_/]+)/` \| (.*) \|$", text, re.MULTILINE))
+def rooms_map(path):
+    """Return what the `__init__` modules of a module's folders say of what is in them."""
+    folders = [one / "__init__.py" for one in path.parents if PACKAGE in one.parents]
+    texts = [one.read_text() for one in folders if one.exists()]
+    return "\n".join(filter(None, map(ast.get_docstring, map(ast.parse, texts))))
+
+
+def test_the_map_of_a_room_names_every_module():
     missing = [
         name
         for name, path in modules().items()
         if path.stem not in ("__init__", "__main__")
         and name.count(".") > 1
-        and f"`{path.stem}`" not in rows.get(room(name), "")
+        and f"`{path.stem}`" not in rooms_map(path)
     ]
-    assert not missing, "name each in its room's row of CONTRIBUTING.md"
+    assert not missing, "name each in the docstring of its room's __init__.py"
 
 
 SHARED_NAMES = {"LINE", "REPAIRS", "SCRATCH", "T", "TYPE_CHECKING"}

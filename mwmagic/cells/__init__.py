@@ -1,4 +1,8 @@
-"""The state machine of live cells: which task runs which cell, and which waits for which."""
+"""Which task runs which live cell, and which waits for which.
+
+`machine` is the state machine, and `events` its input and output. It does no input or output, and
+is tested by simulation.
+"""
 
 from __future__ import annotations
 

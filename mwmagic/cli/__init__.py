@@ -1,4 +1,8 @@
-"""The command line."""
+"""The command line.
+
+`main` has the parser; each group of commands has a module: `run`, `records`, `clusters` and `demo`.
+`output` prints.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,8 @@
-"""What scripts, magics and the command line use: clusters, runs, and connections to supervisors."""
+"""What scripts, magics and the command line use.
+
+`cluster` and `run` are the API; `lookup` finds the clusters that are running, `prompts` shows what
+tasks ask, `reading` reads logs, and `export` writes a run as a script; `records` is
+what is done with recorded runs, and `rerun` repeats one. Live cells are in `live`.
+Behind them: `starting` (a supervisor), `sockets` (where supervisors listen), `connection`,
+`coordinator` and `ending`; `arguments` reads options.
+"""

@@ -1,4 +1,9 @@
-"""Why a run failed."""
+"""Which task failed first and why.
+
+`first` finds it from how each process ended (`exit`) and, of living tasks, from what is observed in
+logs and stacks (`observation`). `known` says what an entry of the known failures is and recognises
+it; `table` and `migration` (Keras's) have the entries.
+"""
 
 from __future__ import annotations
 

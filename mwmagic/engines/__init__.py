@@ -6,6 +6,12 @@ with an entry point in the group ``mwmagic.engines``: its name is the one that
 ``--engine`` takes, and its value is a callable that takes the declared options
 and returns an `Engine`. Its attribute ``takes`` names the options of other machines
 (`Option.engines`) that it takes; the others are refused.
+
+`engine` is the contract, with the code that travels to another machine and the base of the engines
+whose machines the user names (`ssh`, `command`); `local` is this machine, `slurm` the nodes of a
+Slurm cluster (`salloc` gets an allocation, `job` is what Slurm says of it), and `ray` the nodes of
+a Ray cluster (`bridge` talks to `driver`, the process that imports Ray). `channel` talks to an
+agent over a `link`.
 """
 
 from __future__ import annotations

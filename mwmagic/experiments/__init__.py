@@ -1,5 +1,8 @@
-"""Experiments are readers of the record: what a run was given, and what runs differ in.
+"""What runs are given and differ in, without a supervisor: nothing here runs a program.
 
-`forms` finds what a program calls its parameters, and `parameters` reads and sets them. Nothing
-here talks to a supervisor, and nothing here runs a program.
+`parameters` reads and sets what a program calls its parameters, in `literals` of the source, in
+`arguments` and variables (`program` is its tree). `series` reads a run's metrics as points of
+charts, `compare` puts runs side by side, `runs` has the facts of recorded runs, `index` a copy of
+them beside the runs, `spark` their metrics in a few points, `filters` choose among them, `cleaning`
+says which may go, and `listing` is what Python programs ask.
 """

@@ -1,6 +1,8 @@
 """What mwmagic knows about each framework, in one class per framework.
 
-To add a framework, write a subclass of `Framework` in its own module and list it here.
+`framework` has the bases; `tensorflow`, `jax` and `torch` are derived from them. `environment` has
+the variables that they need. To add a framework, write a subclass of `Framework` in its own module
+and list it here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""The tasks of a run, which start, fail and restart together."""
+"""The tasks of a run, which start, fail and restart together.
+
+`machine` is the state machine, `events` its input and output, and `policy` says what each exit
+means for the others, how often a gang restarts, and whether its attempts come further. It does no
+input or output, and is tested by simulation.
+"""
 
 from __future__ import annotations
 

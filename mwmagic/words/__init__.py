@@ -1,4 +1,10 @@
-"""Describes what is known of runs, hosts and files in sentences."""
+"""Describes states in sentences, from ids and fields.
+
+A run and its logs are described in `run`, a failure in `failure`, live cells in `live`, hosts in
+`host`, and files in `file`; the `table` of runs, their `comparison`, and what `changed` since an
+earlier one have their own. No code matches these sentences, and the
+text of an error stands where it is raised.
+"""
 
 from __future__ import annotations
 

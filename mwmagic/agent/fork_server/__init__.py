@@ -1,1 +1,5 @@
-"""Forks warm workers: `zygotes` are the handles of the agent, `zygote` is the process."""
+"""Forks warm workers, which have imported what the program needs.
+
+`zygotes` are the agent's handles; `zygote` is the process that forks, with `imports` for what it
+imports and `basis` for what that has read.
+"""

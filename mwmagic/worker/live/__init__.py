@@ -1,1 +1,5 @@
-"""Live cells in a worker: it runs them, looks names up, and exchanges values with a notebook."""
+"""Live cells in a worker.
+
+`session` is what the tasks of a session run, and `cells` runs its cells; `names` shows what names
+and values are, and `parcel`, with `frames`, exchanges values with a notebook.
+"""
