@@ -14,7 +14,7 @@ def declare(workers=2, *options):
 
 
 EVERY_POINT = """
-from mwmagic.dashboard import series
+from mwmagic.experiments import series
 series.SPACING_SECONDS = 0.0
 """
 """Draws every point; else those are left out that the supervisor reads soon after another one,
