@@ -236,7 +236,11 @@ def _ranks(values: Sequence[Any]) -> list[int]:
 def _origins(
     records: Sequence[Record], infos: Sequence[dict[str, Any]], facts: Sequence[Facts]
 ) -> list[Aspect]:
-    """Return modules, versions and places that are not the same for all."""
+    """Return modules, versions and places that are not the same for all.
+
+    Versions and commits are found while a run is under way: one that was short may have ended
+    before.
+    """
     rows = [
         _row("place", "program", [one.name for one in facts]),
         _row("place", "tasks", [one.tasks for one in facts]),
@@ -244,13 +248,16 @@ def _origins(
     ]
     modules = [one.modules() for one in records]
     versions = [_mapping(one, "versions") for one in infos]
+    if not all(versions):
+        versions = []
     for kind, several in (("module", modules), ("version", versions)):
         for name in sorted({name for one in several for name in one}):
             values = [one.get(name) for one in several]
             short = [None if one is None else str(one)[:12] for one in values]
             rows.append(_row(kind, name, short))
     commits = [_mapping(one, "git").get("commit") for one in infos]
-    rows.append(_row("place", "commit", [one and str(one)[:12] for one in commits]))
+    if all(commits):
+        rows.append(_row("place", "commit", [str(one)[:12] for one in commits]))
     return [row for row in rows if row.differs]
 
 

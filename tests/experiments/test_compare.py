@@ -34,7 +34,9 @@ def entry(task, step, loss, *, attempt=1, steps=10, **more):
     return metric_line(**fields, wall=BEGAN + 2 * step, metrics={"loss": loss}, **more)
 
 
-def record(folder, units=64, *, lines=(), more="", losses=(), args=(), given=(), versions=()):
+def record(
+    folder, units=64, *, lines=(), more="", losses=(), args=(), given=(), versions=(), **facts
+):
     """Write the record of a run."""
     run = RunDirectory.create(folder, "main")
     (run.paths.root / "main.py").write_text(PROGRAM.format(units=units, more=more))
@@ -51,6 +53,7 @@ def record(folder, units=64, *, lines=(), more="", losses=(), args=(), given=(),
             "launches": {"worker:0": launch},
             "metrics": {"worker:0": known},
             "versions": {"python": "3.12", **dict(versions)},
+            **facts,
         }
     )
     run.flush()
@@ -79,6 +82,15 @@ def test_without_results_it_says_what_differs(tmp_path):
     record(tmp_path, 64, more="extra = 1", args=["--fast"], versions=[("keras", "3.1")])
     said = "run 2 differs from run 1 in 1 line of code, arguments and the version of keras"
     assert conclusion(found(tmp_path)) == said
+
+
+def test_what_is_not_known_of_a_run_is_no_difference(tmp_path):
+    """A run of a moment ends before its versions are found."""
+    record(tmp_path, 64)
+    (state,) = tmp_path.glob(".mwmagic/runs/*/run.json")
+    state.write_text(state.read_text().replace('"versions"', '"unknown"'))
+    record(tmp_path, 64, git={"commit": "a" * 40})
+    assert conclusion(found(tmp_path)) == "run 2 differs from run 1 in nothing that is recorded"
 
 
 def test_differences_come_first_and_what_is_the_same_is_one_line(tmp_path):

@@ -191,10 +191,13 @@ def finished(kernel, directory):
 
 @pytest.mark.parametrize("odd", ['"text"', "[]", '{"tasks": "x"}', "{", ""])
 def test_a_damaged_record_shows_what_can_be_read(kernel, tmp_path, odd):
-    finished(kernel, tmp_path).write_text(odd)
-    head, row = kernel.run("%mw_runs").value.splitlines()
+    state = finished(kernel, tmp_path)
+    state.write_text(odd)
+    head, row, *trouble = kernel.run("%mw_runs").value.splitlines()
     assert head.split()[:2] == ["run", "program"]
     assert row.split() == ["1", "main", "lost", "1"]
+    damaged = [] if "tasks" in odd else [f"the record of run 1 in {state.parent} is damaged"]
+    assert [line.removesuffix(" or incomplete") for line in trouble] == damaged
     assert kernel.run("%mw_logs 0").text == "hi\n"
     assert kernel.run("%mw_logs").text == "--- worker:0 ---\nhi\n"
 
