@@ -12,7 +12,7 @@ from mwmagic.client.arguments import (
     add_table_options,
     compared,
     reader,
-    table_options,
+    table_runs,
 )
 from mwmagic.client.cluster import Cluster
 from mwmagic.client.reading import add_log_options, log_objects, recorded
@@ -87,7 +87,7 @@ def add_runs(command: argparse.ArgumentParser) -> None:
 
 
 def _runs(given: argparse.Namespace) -> int:
-    table = RunTable(runs(), **table_options(given))
+    table = RunTable(**table_runs(Path(), given))
     if given.json:
         print(table.as_json())
     elif given.csv:

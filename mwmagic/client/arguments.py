@@ -13,6 +13,7 @@ from mwmagic.model.options import OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from mwmagic.model.option import Option
     from mwmagic.record import Record
@@ -29,7 +30,7 @@ __all__ = [
     "compared",
     "read_tasks",
     "reader",
-    "table_options",
+    "table_runs",
     "typed",
 ]
 
@@ -116,9 +117,20 @@ def add_table_options(parser: argparse.ArgumentParser) -> None:
     add("--last", type=reader(_read_some), metavar="N", help=what)
     what = "The metrics to show, separated by commas (default: a loss and an accuracy)."
     add("--metric", dest="metrics", type=read_list, default=(), metavar="NAME", help=what)
+    what = "Also the runs of the folders below, with a column that names the folder."
+    add("--all", action="store_true", help=what)
 
 
-def table_options(namespace: argparse.Namespace) -> dict[str, Any]:
+def table_runs(directory: Path, namespace: argparse.Namespace) -> dict[str, Any]:
+    """Return the runs that `add_table_options` has read, and how to show them."""
+    from mwmagic.record import runs, runs_below
+
+    if not namespace.all:
+        return {"records": runs(directory), **_table_options(namespace)}
+    return {"records": runs_below(directory), "folder": directory, **_table_options(namespace)}
+
+
+def _table_options(namespace: argparse.Namespace) -> dict[str, Any]:
     """Return what `add_table_options` has read."""
     names = ("where", "sort", "reverse", "best", "last", "metrics")
     return {name: getattr(namespace, name) for name in names}

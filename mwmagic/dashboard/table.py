@@ -49,6 +49,7 @@ class NotebookTable(RunTable):
     def page(self, more: list[str]) -> str:
         """Return the rows as HTML, with more lines below them."""
         columns, notes = self._columns()
+        notes += self.troubles
         facts = {
             "columns": [_told(one) for one in columns],
             "tones": [_tone(one.state) for one in self.facts],

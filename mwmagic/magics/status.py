@@ -9,7 +9,7 @@ from mwmagic.client.arguments import (
     add_table_options,
     compared,
     reader,
-    table_options,
+    table_runs,
 )
 from mwmagic.client.reading import add_log_options, pieces, recorded
 from mwmagic.dashboard.comparison import NotebookComparison
@@ -59,7 +59,7 @@ add_table_options(_RUNS)
 @magic(_RUNS)
 def mw_runs(session: Session, given: Namespace, _cell: str) -> NotebookTable:
     """List the runs."""
-    return NotebookTable(runs(session.directory), **table_options(given))
+    return NotebookTable(**table_runs(session.directory, given))
 
 
 _COMPARE = Parser("%mw_compare", "Show two runs or more side by side: what differs, and curves.")

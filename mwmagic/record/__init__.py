@@ -8,7 +8,7 @@ says how files are written, and which of the user's mwmagic wrote.
 from __future__ import annotations
 
 from .paths import FOLDER, FORMAT_VERSION, RunPaths, TaskPaths, inside
-from .reader import Record, runs
+from .reader import Record, runs, runs_below
 from .writer import RunDirectory
 
 __all__ = [
@@ -20,4 +20,5 @@ __all__ = [
     "TaskPaths",
     "inside",
     "runs",
+    "runs_below",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,13 +16,13 @@ from mwmagic.model.status import RunStatus
 
 from .annotations import read_annotations
 from .metrics import history, metrics
-from .paths import FORMAT_VERSION, RunPaths, expanded, numbered
+from .paths import FOLDER, FORMAT_VERSION, RunPaths, expanded, numbered
 from .provenance import is_changed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Record", "beside", "runs"]
+__all__ = ["Record", "beside", "runs", "runs_below"]
 
 
 def _object(path: Path) -> dict[str, Any]:
@@ -286,6 +287,19 @@ def _alive(supervisor: object) -> bool:
 def runs(directory: Path | str = ".") -> list[Record]:
     """Return the runs recorded below a directory, oldest first."""
     return [Record(path, number) for number, path in numbered(expanded(directory))]
+
+
+def runs_below(directory: Path) -> list[Record]:
+    """Return the runs recorded in a directory and in the folders below it, folder by folder.
+
+    Hidden folders, and those behind symbolic links, are left out.
+    """
+    found = []
+    for folder, names, _ in os.walk(directory):
+        if FOLDER in names:
+            found += runs(folder)
+        names[:] = sorted(name for name in names if not name.startswith("."))
+    return found
 
 
 def beside(record: Record) -> list[Record]:

@@ -23,6 +23,8 @@ from .failure import headline
 from .run import clock
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from mwmagic.record import Record
 
 __all__ = [
@@ -88,6 +90,8 @@ class RunTable(Sequence["Record"]):
         How many of the latest runs.
     metrics : sequence of str
         Those to show; by default a loss and an accuracy.
+    folder : path, optional
+        The directory above the folders of the runs: each row names its own.
 
     Raises
     ------
@@ -105,15 +109,22 @@ class RunTable(Sequence["Record"]):
         best: str | None = None,
         last: int | None = None,
         metrics: Sequence[str] = (),
+        folder: Path | None = None,
     ) -> None:
         if sort and best:
             raise BadArguments("--sort and --best both set the order: leave one out")
-        known = records[-(last or 0) :]
+        known = list(records) if folder else list(records[-(last or 0) :])
         facts = indexed(known)
         records_of = dict(zip(map(id, facts), known, strict=True))
+        self._folders: dict[int, str] = {}
+        if folder:
+            facts = sorted(facts, key=lambda one: one.started or 0.0)[-(last or 0) :]
+            self._folders = {id(one): _place(records_of[id(one)], folder) for one in facts}
         values = (
             {id(one): one.values() for one in facts} if where or sort or best or metrics else {}
         )
+        if folder:
+            values = {key: {**one, "folder": self._folders[key]} for key, one in values.items()}
         names = {name for one in values.values() for name in one}
         if where:
             check = Filter(where)
@@ -167,7 +178,9 @@ class RunTable(Sequence["Record"]):
         causes = [_cause(one) for one in self.facts]
         tags = [", ".join(one.tags) for one in self.facts]
         notes = [_bounded(" ".join(one.note.split()), CAUSE_CHARACTERS) for one in self.facts]
+        places = [self._folders.get(id(one), "") for one in self.facts]
         return [
+            *([Column("folder", places, places)] if self._folders else []),
             *_own(self.facts),
             *(_parameter(self.facts, name, short_name(name, other)) for name in other),
             *(_reached(self.facts, name, shown=True) for name in self.metrics),
@@ -202,10 +215,15 @@ class RunTable(Sequence["Record"]):
             for texts, width in zip(shown, widths, strict=True)
         ]
         lines = ["  ".join(row).rstrip() for row in zip(*padded, strict=True)]
-        troubles = [one.trouble for one in self.facts if one.trouble]
-        more = len(troubles) - TROUBLES_LIMIT
+        return "\n".join(filter(None, [*lines, self.alike, *self.troubles]))
+
+    @property
+    def troubles(self) -> list[str]:
+        """Say which of the records cannot be read as a whole."""
+        found = [one.trouble for one in self.facts if one.trouble]
+        more = len(found) - TROUBLES_LIMIT
         rest = [f"and {counted(more, 'other record')} like these"] if more > 0 else []
-        return "\n".join(filter(None, [*lines, self.alike, *troubles[:TROUBLES_LIMIT], *rest]))
+        return found[:TROUBLES_LIMIT] + rest
 
     def as_json(self) -> str:
         """Return the runs as JSON: a list of objects, whose fields only grow."""
@@ -218,7 +236,8 @@ class RunTable(Sequence["Record"]):
         names = list(dict.fromkeys(name for one in self.facts for name in one.parameters))
         metrics = list(dict.fromkeys(name for one in self.facts for name in one.last))
         own = ["number", "name", "state", "started", "seconds", "tasks", "hosts", "attempts"]
-        head = [*own, "cause", "tags", "note", *names, *metrics]
+        places = ["folder"] if self._folders else []
+        head = [*places, *own, "cause", "tags", "note", *names, *metrics]
         writer = csv.writer(file)
         writer.writerow([*head, *(f"best {name}" for name in metrics)])
         for one in self.facts:
@@ -226,8 +245,16 @@ class RunTable(Sequence["Record"]):
             given = [one.parameters.get(name) for name in names]
             reached = [*(one.last.get(name) for name in metrics)]
             reached += [one.best.get(name) for name in metrics]
-            writer.writerow([*facts, one.cause, " ".join(one.tags), one.note, *given, *reached])
+            places = [self._folders[id(one)]] if self._folders else []
+            writer.writerow(
+                [*places, *facts, one.cause, " ".join(one.tags), one.note, *given, *reached]
+            )
         return file.getvalue()
+
+
+def _place(record: Record, folder: Path) -> str:
+    """Return the folder of a run below another one."""
+    return record.path.parent.parent.parent.relative_to(folder).as_posix()
 
 
 def described(one: Facts, record: Record) -> dict[str, Any]:

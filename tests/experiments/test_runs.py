@@ -8,10 +8,11 @@ import json
 import pytest
 
 from mwmagic.cli import main
+from mwmagic.dashboard.table import NotebookTable
 from mwmagic.errors import BadArguments
 from mwmagic.experiments.filters import Filter
 from mwmagic.experiments.runs import best_first, differing, facts_of, usual_metrics
-from mwmagic.record import RunDirectory, runs
+from mwmagic.record import RunDirectory, runs, runs_below
 from mwmagic.words.table import RunTable
 
 PROGRAM = "units = {units}\nlr = 0.1\nopt = {{'decay': 0.5}}\nbatch = int(os.getenv('BATCH', 8))\n"
@@ -146,6 +147,28 @@ def test_a_shell_prints_the_table_for_people_and_for_programs(three, capsys):
     assert [row["best val_loss"] for row in rows] == ["0.3", "0.27", ""]
     assert main(["runs", "--where", "unit==64"]) == 2
     assert "did you mean units?" in capsys.readouterr().err
+
+
+def test_the_runs_of_folders_below_are_in_one_table(three, capsys):
+    record(three / "other/deep", 256, loss=(0.3, 0.3))
+    record(three / ".hidden", 512)
+    assert main(["runs", "--all"]) == 0
+    head, *rows = capsys.readouterr().out.splitlines()
+    assert head.split()[:2] == ["folder", "run"]
+    assert [row.split()[:2] for row in rows if row[0] in ".o"] == [
+        [".", "1"],
+        [".", "2"],
+        [".", "3"],
+        ["other/deep", "1"],
+    ]
+    assert main(["runs", "--all", "--csv", "--last", "2", "--where", "folder~deep"]) == 0
+    [row] = csv.DictReader(capsys.readouterr().out.splitlines())
+    assert (row["folder"], row["units"]) == ("other/deep", "256")
+    assert main(["runs", "--all", "--sort", "folder", "--reverse", "--json"]) == 0
+    first = json.loads(capsys.readouterr().out)[0]
+    assert first["directory"] == str(three / "other/deep/.mwmagic/runs/0001-main")
+    page = NotebookTable(runs_below(three), folder=three)._repr_html_()
+    assert "other/deep" in page
 
 
 def test_a_folder_without_runs(tmp_path, monkeypatch, capsys):
