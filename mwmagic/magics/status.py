@@ -1,23 +1,12 @@
-"""The state and output of runs, and how they compare: ``%mw_status``, ``%mw_runs`` and others."""
+"""The state and output of a run: ``%mw_status``, ``%mw_stacks`` and ``%mw_logs``."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mwmagic.client.arguments import (
-    add_compare_options,
-    add_table_options,
-    compared,
-    reader,
-    table_runs,
-)
 from mwmagic.client.reading import add_log_options, pieces, recorded
-from mwmagic.dashboard.comparison import NotebookComparison
 from mwmagic.dashboard.static import page, text
-from mwmagic.dashboard.table import NotebookTable
 from mwmagic.errors import BadArguments
-from mwmagic.model.option import read_count
-from mwmagic.record import runs
 
 from .magic import Parser, magic
 
@@ -26,11 +15,10 @@ if TYPE_CHECKING:
 
     from mwmagic.client.run import Run, Stacks
     from mwmagic.model.status import RunStatus
-    from mwmagic.record import Record
 
     from .session import Session
 
-__all__ = ["mw_compare", "mw_logs", "mw_runs", "mw_show", "mw_stacks", "mw_status"]
+__all__ = ["mw_logs", "mw_stacks", "mw_status"]
 
 
 @magic(Parser("%mw_status", "Show the run and each of its tasks."))
@@ -50,52 +38,6 @@ def mw_stacks(session: Session, given: Namespace, _cell: str) -> Stacks:
     stacks = session.latest().stacks()
     session.say(stacks.full if given.full else str(stacks))
     return stacks
-
-
-_RUNS = Parser("%mw_runs", "Show the recorded runs in a table, and how they differ.")
-add_table_options(_RUNS)
-
-
-@magic(_RUNS)
-def mw_runs(session: Session, given: Namespace, _cell: str) -> NotebookTable:
-    """List the runs."""
-    return NotebookTable(**table_runs(session.directory, given))
-
-
-_COMPARE = Parser("%mw_compare", "Show two runs or more side by side: what differs, and curves.")
-add_compare_options(_COMPARE)
-
-
-@magic(_COMPARE)
-def mw_compare(session: Session, given: Namespace, _cell: str) -> NotebookComparison:
-    """Compare runs."""
-    return NotebookComparison(compared(runs(session.directory), given), given.metrics)
-
-
-_SHOW = Parser(
-    "%mw_show", "Show a run below this cell: its dashboard while it is going, or its final state."
-)
-_SHOW.add_argument(
-    "run",
-    nargs="?",
-    type=reader(read_count),
-    metavar="RUN",
-    help="Its number from %%mw_runs (default: the latest).",
-)
-
-
-@magic(_SHOW, shows=True)
-def mw_show(session: Session, given: Namespace, _cell: str) -> Run | Record:
-    """Show a run below this cell."""
-    run = session.run(given.run)
-    record = session.record(given.run)
-    if session.quiet:
-        return run or record
-    if run is not None:
-        session.displays.show_any(run)
-    else:
-        session.displays.keep(record, record.status)
-    return run or record
 
 
 class StatusTable:
