@@ -28,7 +28,7 @@ from mwmagic.words.run import headline
 from mwmagic.words.table import RunTable
 
 from .output import say, show
-from .run import follow, listening
+from .run import follow, listening, repeats
 
 if TYPE_CHECKING:
     import argparse
@@ -208,9 +208,7 @@ def _rerun(given: argparse.Namespace) -> int:
     for line in again.unlike():
         say(line)
     options = again.declaration()
-    # Each task starts only once, so importing beforehand gains nothing.
-    warm = bool(options.get("restarts"))
-    with listening(), Cluster.declare(say, **{**options, "warm": warm}) as cluster:
+    with listening(), Cluster.declare(say, **{**options, "warm": repeats(options)}) as cluster:
         return follow(again.launch(cluster), raw=given.raw)
 
 

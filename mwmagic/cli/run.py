@@ -25,12 +25,12 @@ from mwmagic.words.run import again_words, lacking, remarks, setback_words
 from .output import say, show
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from types import FrameType
 
     from mwmagic.client.run import Run
 
-__all__ = ["INTERRUPTED_CODE", "Terminated", "add_run", "die", "follow", "listening"]
+__all__ = ["INTERRUPTED_CODE", "Terminated", "add_run", "die", "follow", "listening", "repeats"]
 
 _COLOURS = (36, 33, 32, 35, 34, 31)
 
@@ -62,11 +62,14 @@ def _run(given: argparse.Namespace) -> int:
     script, *args = program
     if given.listed:
         return _list(script, args)
-    # Each task starts only once, so importing beforehand gains nothing.
-    warm = bool(options.get("restarts"))
-    with listening(), Cluster.declare(say, **{"warm": warm, **options}) as cluster:
+    with listening(), Cluster.declare(say, **{"warm": repeats(options), **options}) as cluster:
         run = cluster.run(script, args=args, params=given.params)
         return follow(run, dashboard=given.dashboard, raw=given.raw)
+
+
+def repeats(options: Mapping[str, Any]) -> bool:
+    """Return whether tasks may start more than once; else importing beforehand gains nothing."""
+    return bool(options.get("restarts"))
 
 
 def _list(script: str, args: list[str]) -> int:
