@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .client.cluster import Cluster
     from .client.lookup import clusters
     from .client.run import Run
-    from .experiments.listing import runs
+    from .experiments.index import runs
     from .model.cluster import ClusterSpec, Task
 
 # Before any other module, some of which cannot even be imported elsewhere.
@@ -28,7 +28,7 @@ __all__ += errors.__all__
 
 _HOMES = {"Cluster": "client.cluster", "clusters": "client.lookup"}
 _HOMES |= dict.fromkeys(("ClusterSpec", "Task"), "model.cluster")
-_HOMES |= {"Run": "client.run", "runs": "experiments.listing"}
+_HOMES |= {"Run": "client.run", "runs": "experiments.index"}
 
 
 def __getattr__(name: str) -> object:

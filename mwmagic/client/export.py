@@ -338,14 +338,12 @@ class Code:
 
 def _about(record: Record, code: Code | None) -> str:
     """Return comments on where a script comes from and what it runs."""
-    info = record.info
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(record.status.started))
-    known = info.get("versions")
-    versions = known.items() if isinstance(known, dict) else ()
+    versions = record.part("versions").items()
     of = ", ".join(f"{name} {version}" for name, version in versions if version)
-    git = info.get("git")
-    commit = git.get("commit") if isinstance(git, dict) else None
-    changes = ", with changes" if isinstance(git, dict) and git.get("dirty") else ""
+    git = record.part("git")
+    commit = git.get("commit")
+    changes = ", with changes" if git.get("dirty") else ""
     lines = [f"Run {record.number}, launched at {when}" + (f" with {of}" if of else "")]
     lines += [f"Commit {commit}{changes}"] if commit else []
     if code is None:

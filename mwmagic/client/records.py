@@ -149,7 +149,7 @@ def shown(record: Record) -> dict[str, Any]:
         for name, task in status.tasks.items()
     }
     known = {
-        **described(facts_of(record), record),
+        **described(facts_of(record, curves=False), record),
         "status": run_headline(status),
         "over": status.over,
         "args": launch.get("args", []),
@@ -246,13 +246,15 @@ def wait_until(
     check = Filter(until) if until else None
     end = None if timeout is None else time.monotonic() + timeout
     while True:
-        facts, status = facts_of(record), record.status
-        values = facts.values()
-        if check is not None and check(values):
-            return True
-        if status.settled:
-            if check is not None:
+        now = record.read_once()
+        status = now.status
+        if check is not None:
+            values = facts_of(now, curves=False).values()
+            if check(values):
+                return True
+            if status.settled:
                 check_names(check.names, values)
+        if status.settled:
             return check is None and status.result.value == "finished"
         if end is not None and time.monotonic() >= end:
             raise WaitTimeout(f"run {record.number} is still going after {timeout:g} s")

@@ -71,12 +71,8 @@ class Rerun:
         params: Mapping[str, Any] | None = None,
     ) -> None:
         self._record = record = record.read_once()
-        known = record.info.get("launches")
-        launches = (
-            {str(task): one for task, one in known.items() if isinstance(one, dict)}
-            if isinstance(known, dict)
-            else {}
-        )
+        known = record.part("launches")
+        launches = {str(task): one for task, one in known.items() if isinstance(one, dict)}
         if record.status.live:
             raise BadArguments(
                 f"run {record.number} is a session of live cells, which has no program to run "
@@ -86,8 +82,7 @@ class Rerun:
             raise NoRun(f"the record of run {record.number} does not say what was launched")
         self._params = params or {}
         self._parts = [_without(one, self._params) for one in _parts(record, launches)]
-        declared = record.info.get("options")
-        options = ClusterOptions.from_json(declared if isinstance(declared, dict) else {})
+        options = ClusterOptions.from_json(record.part("options"))
         if workers is not None and workers != options.workers:
             if len(self._parts) > 1:
                 raise BadArguments(
@@ -112,8 +107,7 @@ class Rerun:
         folder = record.folder or Path()
         changed = record.changed_modules()
         gone = [name for name in changed if not (folder / name).exists()]
-        was = record.info.get("versions")
-        was = was if isinstance(was, dict) else {}
+        was = record.part("versions")
         now = versions([name for name in was if name not in ("python", "mwmagic")])
         differ = {name: (one, now.get(name)) for name, one in was.items() if one != now.get(name)}
         return unlike_words(

@@ -70,7 +70,6 @@ def _facts(found: SideBySide) -> dict[str, Any]:
 
 
 def _labels(found: SideBySide) -> list[str]:
-    """Name the runs, with the parameters that differ if they are few."""
     return [f"run {one.number}" for one in found.facts]
 
 

@@ -3,6 +3,6 @@
 `parameters` reads and sets what a program calls its parameters, in `literals` of the source, in
 `arguments` and variables (`program` is its tree). `series` reads a run's metrics as points of
 charts, `compare` puts runs side by side, `runs` has the facts of recorded runs, `index` a copy of
-them beside the runs, `spark` their metrics in a few points, `filters` choose among them, `cleaning`
-says which may go, and `listing` is what Python programs ask.
+them beside the runs, from which Python programs get theirs, `filters` choose among them, and
+`cleaning` says which may go.
 """

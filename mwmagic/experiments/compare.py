@@ -14,7 +14,7 @@ from mwmagic.record.metrics import rises
 from .filters import check_names
 from .parameters import parameters, without_values
 from .runs import facts_of, usual_metrics
-from .series import SPEED, Series
+from .series import SPEED, Series, thinned
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -24,7 +24,16 @@ if TYPE_CHECKING:
     from .runs import Facts
     from .series import Point
 
-__all__ = ["ABSENT", "Aspect", "CodeLine", "Curve", "CurvePoint", "SideBySide", "compare"]
+__all__ = [
+    "ABSENT",
+    "Aspect",
+    "Changes",
+    "CodeLine",
+    "Curve",
+    "CurvePoint",
+    "SideBySide",
+    "compare",
+]
 
 COMPARED_LIMIT = 24
 """The most runs that are compared: as many as have a look of their own in a chart."""
@@ -63,6 +72,14 @@ class CodeLine(NamedTuple):
 
     sign: str
     text: str
+
+
+class Changes(NamedTuple):
+    """How two runs differ: parameters, how many lines of code, and all else."""
+
+    parameters: list[Aspect]
+    lines: int
+    others: list[Aspect]
 
 
 class CurvePoint(NamedTuple):
@@ -142,6 +159,17 @@ class SideBySide:
         kept = [row for row in found if row.kind != "variable" or row.name not in names]
         return [row for row in kept if row.kind != "argument" or not names & self.arguments]
 
+    def changes(self, one: Facts, other: Facts) -> Changes:
+        """Return how two of the runs differ, each change once."""
+        rows = self.between(one, other)
+        signs = [line.sign for line in self.code(one, other)]
+        lines = max(signs.count("-"), signs.count("+"))
+        # A parameter that only one of them has is among the lines of code.
+        parameters = [
+            row for row in rows if row.kind == "parameter" and not (lines and ABSENT in row.values)
+        ]
+        return Changes(parameters, lines, [row for row in rows if row.kind != "parameter"])
+
     def code(self, one: Facts, other: Facts) -> list[CodeLine]:
         """Return how the code of two of the runs differs, but for the values of parameters."""
         return _difference(*(self.sources[self.facts.index(run)] for run in (one, other)))
@@ -176,22 +204,22 @@ def compare(
             f"{len(records)} runs are too many to compare; choose {COMPARED_LIMIT} at most, for "
             "example with --last or --where"
         )
-    facts = [facts_of(one) for one in records]
+    records = [one.read_once() for one in records]
+    facts = [facts_of(one, curves=False) for one in records]
     names = list(dict.fromkeys(name for one in facts for name in one.best))
     check_names(metrics, names)
-    infos = [one.info for one in records]
     sources = [_source(one) for one in records]
     pairs = zip(records, facts, strict=True)
     read = [_curves(record, one) for record, one in pairs] if curves else []
     count = max(min(CURVE_POINTS, ALL_POINTS // max(sum(map(len, read)), 1)), 2)
     return SideBySide(
         facts=facts,
-        rows=[*_parameters(facts), *_launches(records), *_origins(records, infos, facts)],
+        rows=[*_parameters(facts), *_launches(records), *_origins(records, facts)],
         results=_results(facts, names),
         metrics=list(metrics) or usual_metrics(facts),
         sources=sources,
         arguments={name for one in sources for name in _by_argument(one)},
-        curves=[one._replace(points=_thin(one.points, count)) for all_ in read for one in all_],
+        curves=[one._replace(points=thinned(one.points, count)) for all_ in read for one in all_],
     )
 
 
@@ -233,9 +261,7 @@ def _ranks(values: Sequence[Any]) -> list[int]:
     return [order.index(str(one)) + 1 for one in values]
 
 
-def _origins(
-    records: Sequence[Record], infos: Sequence[dict[str, Any]], facts: Sequence[Facts]
-) -> list[Aspect]:
+def _origins(records: Sequence[Record], facts: Sequence[Facts]) -> list[Aspect]:
     """Return modules, versions and places that are not the same for all.
 
     Versions and commits are found while a run is under way: one that was short may have ended
@@ -247,7 +273,7 @@ def _origins(
         _row("place", "hosts", [one.hosts for one in facts]),
     ]
     modules = [one.modules() for one in records]
-    versions = [_mapping(one, "versions") for one in infos]
+    versions = [one.part("versions") for one in records]
     if not all(versions):
         versions = []
     for kind, several in (("module", modules), ("version", versions)):
@@ -255,15 +281,10 @@ def _origins(
             values = [one.get(name) for one in several]
             short = [None if one is None else str(one)[:12] for one in values]
             rows.append(_row(kind, name, short))
-    commits = [_mapping(one, "git").get("commit") for one in infos]
+    commits = [one.part("git").get("commit") for one in records]
     if all(commits):
         rows.append(_row("place", "commit", [str(one)[:12] for one in commits]))
     return [row for row in rows if row.differs]
-
-
-def _mapping(info: dict[str, Any], name: str) -> dict[str, Any]:
-    found = info.get(name)
-    return found if isinstance(found, dict) else {}
 
 
 def _results(facts: Sequence[Facts], names: Sequence[str]) -> list[Aspect]:
@@ -277,13 +298,9 @@ def _results(facts: Sequence[Facts], names: Sequence[str]) -> list[Aspect]:
 
 def _source(record: Record) -> str:
     """Return the recorded code of a run: its program, or its live cells."""
-    for launch in record.launches:
-        name = launch.get("source")
-        if isinstance(name, str) and "/" not in name:
-            try:
-                return (record.path / name).read_bytes().decode("utf-8", "replace")
-            except OSError:
-                return ""
+    program = record.program
+    if program is not None:
+        return program[1].decode("utf-8", "replace")
     return "\n".join(record.cell_source(one.cell) for one in record.cells())
 
 
@@ -375,11 +392,3 @@ def _at(points: Sequence[Point], x: float) -> float | None:
     if after.x == x or after.y is None or before.y is None:
         return after.y if after.x == x else None
     return before.y + (after.y - before.y) * (x - before.x) / (after.x - before.x)
-
-
-def _thin(points: list[CurvePoint], count: int) -> list[CurvePoint]:
-    """Keep at most so many points, the first and the last among them."""
-    if len(points) <= count:
-        return points
-    step = (len(points) - 1) / (count - 1)
-    return [points[round(number * step)] for number in range(count)]

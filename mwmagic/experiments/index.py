@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 from mwmagic import __version__
 from mwmagic.model.status import RunState
+from mwmagic.record import reader
 from mwmagic.record.files import make_private, replace
+from mwmagic.record.metrics import frame_of
 from mwmagic.record.paths import index_file
 
 from .runs import Facts, facts_of
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 
     from mwmagic.record import Record
 
-__all__ = ["indexed"]
+__all__ = ["indexed", "runs"]
 
 INDEX_VERSION = 1
 """Raised with any change of what facts are read from a record."""
@@ -105,3 +107,42 @@ def _save(file: Path, rows: Rows) -> None:
     with suppress(OSError):
         make_private(file.parent)
         replace(file, b"%s\n%d\n%s" % (_HEAD.encode(), zlib.crc32(body), body))
+
+
+# As Python programs ask for them.
+
+_OWN = ("number", "name", "state", "started", "seconds", "tasks", "hosts", "attempts", "cause")
+
+
+def runs(directory: Path | str = ".", *, frame: bool = False) -> Any:  # noqa: ANN401 - pandas may be missing
+    """Return the runs recorded below a directory, oldest first.
+
+    Parameters
+    ----------
+    directory : path
+        The directory that holds ``.mwmagic``.
+    frame : bool
+        Return a pandas DataFrame: a row for each run, and a column for each fact, parameter and
+        metric. A metric's column has its last value, and ``best`` with its name the best one. A
+        parameter or metric that is named like another column is prefixed with a dot.
+
+    Returns
+    -------
+    list of Record, or DataFrame
+
+    Raises
+    ------
+    NotInstalled
+        A frame without pandas.
+    """
+    found = reader.runs(directory)
+    return frame_of(map(_row, indexed(found))) if frame else found
+
+
+def _row(one: Facts) -> dict[str, Any]:
+    row = {name: getattr(one, name) for name in _OWN}
+    row |= {"tags": " ".join(one.tags), "note": one.note}
+    best = {f"best {name}": value for name, value in one.best.items()}
+    for more in (one.parameters, one.last, best):
+        row |= {f".{name}" if name in row else name: value for name, value in more.items()}
+    return row

@@ -8,21 +8,29 @@ from typing import TYPE_CHECKING, Any
 
 from mwmagic.record.annotations import read_annotations
 from mwmagic.record.metrics import given as given_at_fit
-from mwmagic.record.metrics import rises
+from mwmagic.record.metrics import read_few, rises
 
 from .parameters import values
-from .spark import points, sparks
+from .series import thinned
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
 
     from mwmagic.model.status import RunStatus
     from mwmagic.record import Record
 
-__all__ = ["Facts", "best_first", "differing", "facts_of", "usual_metrics"]
+__all__ = ["SPARK_POINTS", "Facts", "best_first", "differing", "facts_of", "usual_metrics"]
 
 _USUAL = ("val_loss", "loss", "val_accuracy", "accuracy")
 """The metrics that a table shows if nobody chooses: of each pair the one of the validation."""
+
+
+SPARK_POINTS = 30
+"""The most points of a metric in a row of the table: enough for a line as high as a word."""
+
+SPARK_METRICS = 20
+"""The most metrics of a run that have such a line."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +70,7 @@ class Facts:
     trouble : str
         What is wrong with its record, in a sentence; empty if it can be read.
     sparks : dict of str to str
-        A few points of each metric; `curve` reads them.
+        A few points of each metric as a short text; `curve` reads them.
     """
 
     number: int
@@ -87,7 +95,7 @@ class Facts:
 
     def curve(self, metric: str) -> list[float]:
         """Return at most 30 values of a metric in order, for a small line; none without any."""
-        return points(self.sparks.get(metric, ""))
+        return [float(one) for one in self.sparks.get(metric, "").split()]
 
     def values(self) -> dict[str, Any]:
         """Return all facts by the names that filters and columns have; metrics as the best."""
@@ -101,8 +109,11 @@ class Facts:
         return {**short, **self.parameters, **self.best, **own}
 
 
-def facts_of(record: Record) -> Facts:
-    """Read a record's facts, each of its files once; what is damaged or missing is left out."""
+def facts_of(record: Record, *, curves: bool = True) -> Facts:
+    """Read a record's facts, each of its files once; what is damaged or missing is left out.
+
+    Without curves its metrics, which may be long, are not read.
+    """
     record = record.read_once()
     info = record.info
     status = record.status
@@ -110,9 +121,8 @@ def facts_of(record: Record) -> Facts:
     started, ended = (_real(info.get(name)) for name in ("started", "ended"))
     seconds = ended - started if ended is not None and started is not None else None
     if seconds is None:
-        durations = info.get("durations")
-        seconds = _real(durations.get("total")) if isinstance(durations, dict) else None
-    last, best = _metrics(info.get("metrics"))
+        seconds = _real(record.part("durations").get("total"))
+    last, best = _metrics(record.part("metrics"))
     return Facts(
         number=record.number,
         name=record.name,
@@ -123,7 +133,7 @@ def facts_of(record: Record) -> Facts:
         hosts=max(len(status.hosts), 1),
         attempts=record.attempts,
         cause=_cause(status),
-        parameters=_parameters(record, info),
+        parameters=_parameters(record),
         last=last,
         best=best,
         tags=written.tags,
@@ -132,8 +142,24 @@ def facts_of(record: Record) -> Facts:
         cells=record.cell_count(),
         failure=status.cause.as_json() if status.cause else {},
         trouble=record.trouble,
-        sparks=sparks(record.paths.metrics),
+        sparks=_sparks(record.paths.metrics) if curves else {},
     )
+
+
+def _sparks(path: Path) -> dict[str, str]:
+    """Return the points of each metric in a ``metrics.jsonl``, of the first task that has it."""
+    found: dict[str, list[float]] = {}
+    tasks: dict[str, str] = {}
+    for entry in read_few(path):
+        for name, value in entry["metrics"].items():
+            if name not in found and len(found) >= SPARK_METRICS:
+                continue
+            if tasks.setdefault(name, entry["task"]) == entry["task"] and math.isfinite(value):
+                found.setdefault(name, []).append(value)
+    return {
+        name: " ".join(f"{one:.4g}" for one in thinned(all_, SPARK_POINTS))
+        for name, all_ in found.items()
+    }
 
 
 def _cause(status: RunStatus) -> str:
@@ -146,11 +172,11 @@ def _real(value: object) -> float | None:
     return float(value)
 
 
-def _metrics(known: object) -> tuple[dict[str, float], dict[str, float]]:
+def _metrics(known: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, float]]:
     """Return the last and the best values of the first task that has each metric."""
     last: dict[str, float] = {}
     best: dict[str, float] = {}
-    for _, metrics in sorted(known.items()) if isinstance(known, dict) else ():
+    for _, metrics in sorted(known.items()):
         for name, reaches in metrics.items() if isinstance(metrics, dict) else ():
             for into, key in ((last, "last"), (best, "best")):
                 reached = reaches.get(key) if isinstance(reaches, dict) else None
@@ -160,7 +186,7 @@ def _metrics(known: object) -> tuple[dict[str, float], dict[str, float]]:
     return last, best
 
 
-def _parameters(record: Record, info: Mapping[str, Any]) -> dict[str, Any]:
+def _parameters(record: Record) -> dict[str, Any]:
     """Read the parameters from the recorded code, arguments and variables.
 
     A variable that the launching process had, and that was not given, is known by its name alone:
@@ -169,21 +195,20 @@ def _parameters(record: Record, info: Mapping[str, Any]) -> dict[str, Any]:
     """
     if record.status.live:
         return given_at_fit(record.paths.metrics)
-    for launch in record.launches:
-        source, args, given = (launch.get(name) for name in ("source", "args", "given"))
-        if not isinstance(source, str) or "/" in source:
-            continue
-        try:
-            text = (record.path / source).read_bytes().decode("utf-8", "surrogateescape")
-            args = [str(one) for one in args] if isinstance(args, list) else []
-            given = given if isinstance(given, dict) else {}
-            names = info.get("env")
-            hidden = set(names if isinstance(names, list) else ()) - set(given)
-            found = values(text, args, given, hidden)
-            return {name: _listed(value) for name, value in found.items()}
-        except (OSError, SyntaxError):
-            return {}
-    return {}
+    program = record.program
+    if program is None:
+        return {}
+    launch, source = program
+    args, given = launch.get("args"), launch.get("given")
+    args = [str(one) for one in args] if isinstance(args, list) else []
+    given = given if isinstance(given, dict) else {}
+    names = record.info.get("env")
+    hidden = set(names if isinstance(names, list) else ()) - set(given)
+    try:
+        found = values(source.decode("utf-8", "surrogateescape"), args, given, hidden)
+    except SyntaxError:
+        return {}
+    return {name: _listed(value) for name, value in found.items()}
 
 
 def _listed(value: Any) -> Any:  # noqa: ANN401 - any literal

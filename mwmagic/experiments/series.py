@@ -7,15 +7,17 @@ import math
 from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from mwmagic.record.metrics import REPORTED, Preference, parsed
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["SPEED", "Key", "Point", "Series"]
+__all__ = ["SPEED", "Key", "Point", "Series", "thinned"]
+
+T = TypeVar("T")
 
 SPEED = "steps/s"
 """The metric that is computed from the times of the others."""
@@ -43,6 +45,14 @@ ASIDE = ("bar", "evaluate")
 
 RATE_SECONDS = 0.5
 """Minimum time over which a speed is measured."""
+
+
+def thinned(values: Sequence[T], count: int) -> list[T]:
+    """Return at most so many of the values, evenly spread, the first and the last among them."""
+    if len(values) <= count:
+        return list(values)
+    step = (len(values) - 1) / (count - 1)
+    return [values[round(number * step)] for number in range(count)]
 
 
 class Key(NamedTuple):

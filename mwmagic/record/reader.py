@@ -89,6 +89,11 @@ class Record:
         """The run's last known state; empty if the run never got that far."""
         return _object(self.paths.state) if self.known is None else self.known
 
+    def part(self, name: str) -> dict[str, Any]:
+        """Return an object in its state, such as ``versions``; an empty one if there is none."""
+        found = self.info.get(name)
+        return found if isinstance(found, dict) else {}
+
     @property
     def trouble(self) -> str:
         """What is wrong with it, in a sentence; empty if it can be read."""
@@ -121,8 +126,7 @@ class Record:
     @property
     def cluster(self) -> str:
         """The name of the cluster that it ran on; empty where that is not known."""
-        options = self.info.get("options")
-        return str(options.get("name", "")) if isinstance(options, dict) else ""
+        return str(self.part("options").get("name", ""))
 
     @property
     def state(self) -> str:
@@ -139,8 +143,7 @@ class Record:
     @property
     def tasks(self) -> tuple[Task, ...]:
         """The tasks of the run; those that have logs, where its state cannot be read."""
-        names = self.info.get("tasks")
-        found = map(_task, names if isinstance(names, dict) else ())
+        found = map(_task, self.part("tasks"))
         named = tuple(task for task in found if task is not None)
         return named or tuple(sorted(self.paths.tasks(), key=str))
 
@@ -237,9 +240,22 @@ class Record:
     @property
     def launches(self) -> list[dict[str, Any]]:
         """What each task was launched with."""
-        known = self.info.get("launches")
-        found = known.values() if isinstance(known, dict) else ()
-        return [one for one in found if isinstance(one, dict)]
+        return [one for one in self.part("launches").values() if isinstance(one, dict)]
+
+    @property
+    def program(self) -> tuple[dict[str, Any], bytes] | None:
+        """The first launch whose code is recorded, and that code, which is empty if it is gone.
+
+        None of live cells.
+        """
+        for launch in self.launches:
+            name = launch.get("source")
+            if isinstance(name, str) and "/" not in name:
+                try:
+                    return launch, (self.path / name).read_bytes()
+                except OSError:
+                    return launch, b""
+        return None
 
     def metrics(self) -> list[dict[str, Any]]:
         """Return the tasks' metrics, in order: from their reports, else from their logs."""

@@ -63,23 +63,14 @@ def changed_line(record: Record) -> str:
 
 def _changes(found: SideBySide) -> Iterator[str]:
     earlier, now = found.facts
-    rows = found.between(earlier, now)
-    signs = [line.sign for line in found.code(earlier, now)]
-    lines = max(signs.count("-"), signs.count("+"))
-    # A parameter that only one of them has is among the lines of code.
-    shown = [
-        one for one in rows if one.kind == "parameter" and not (lines and ABSENT in one.values)
-    ]
-    names = [one.name for one in shown]
-    for row in shown:
+    changes = found.changes(earlier, now)
+    names = [one.name for one in changes.parameters]
+    for row in changes.parameters:
         yield f"{short_name(row.name, names)} {_both(row)}"
-    if lines:
-        yield f"{counted(lines, 'line')} of code"
-    for row in rows:
-        if row.kind == "module":
-            yield f"the module {row.name}"
-        elif row.kind != "parameter":
-            yield f"{row.name} {_both(row)}"
+    if changes.lines:
+        yield f"{counted(changes.lines, 'line')} of code"
+    for row in changes.others:
+        yield f"the module {row.name}" if row.kind == "module" else f"{row.name} {_both(row)}"
 
 
 def _both(row: Aspect) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from mwmagic.experiments.compare import ABSENT
 from mwmagic.model.values import counted
 
-from .table import short_name, took_text, value_text
+from .table import aligned, short_name, took_text, value_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,23 +56,16 @@ def conclusion(found: SideBySide) -> str:
 
 def _changes(found: SideBySide, one: Facts, other: Facts) -> str:
     """Name what two runs differ in."""
-    rows = found.between(one, other)
-    signs = [line.sign for line in found.code(one, other)]
-    lines = max(signs.count("-"), signs.count("+"))
-    # A parameter that only one of them has is among the lines of code.
-    parameters = [
-        row.name for row in rows if row.kind == "parameter" and not (lines and ABSENT in row.values)
-    ]
+    changes = found.changes(one, other)
+    parameters = [row.name for row in changes.parameters]
     names = [short_name(name, parameters) for name in parameters]
-    names += [f"{counted(lines, 'line')} of code"] if lines else []
-    for row in rows:
+    names += [f"{counted(changes.lines, 'line')} of code"] if changes.lines else []
+    for row in changes.others:
         if row.kind == "version":
             names.append(f"the version of {row.name}")
-        elif row.kind == "module":
-            names.append(f"the module {row.name}")
-        elif row.kind == "place":
-            names.append(f"the {row.name}")
-        elif row.kind != "parameter":
+        elif row.kind in ("module", "place"):
+            names.append(f"the {'module ' if row.kind == 'module' else ''}{row.name}")
+        else:
             names.append(row.name)
     return _listed(names) or "nothing that is recorded"
 
@@ -140,12 +133,7 @@ def plain(found: SideBySide) -> str:
     for name, several in tables(found):
         rows.append([f"{name}:"])
         rows += [[f"  {row.name}", *cells(found, row)] for row in several]
-    whole = [row for row in rows if len(row) > 1]
-    widths = [max(map(len, column)) for column in zip(*whole, strict=True)]
-    lines = [
-        "  ".join(f"{text:<{width}}" for text, width in zip(row, widths, strict=False)).rstrip()
-        for row in rows
-    ]
+    lines = aligned(rows)
     same, code = alike(found), code_lines(found)
     lines += [f"the same in all: {same}"] if same else []
     lines += ["code:", *(f"  {line}" for line in code)] if code else []

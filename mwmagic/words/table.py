@@ -14,7 +14,6 @@ from mwmagic.errors import BadArguments
 from mwmagic.experiments.filters import Filter, check_names
 from mwmagic.experiments.index import indexed
 from mwmagic.experiments.runs import Facts, best_first, differing, usual_metrics
-from mwmagic.experiments.spark import bars
 from mwmagic.model.findings import Cause
 from mwmagic.model.values import counted, finite
 from mwmagic.record.metrics import rises
@@ -23,6 +22,7 @@ from .failure import headline
 from .run import clock
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from mwmagic.record import Record
@@ -31,6 +31,7 @@ __all__ = [
     "SAME_IN_ALL",
     "Column",
     "RunTable",
+    "aligned",
     "described",
     "short_name",
     "took_text",
@@ -159,7 +160,7 @@ class RunTable(Sequence["Record"]):
     @property
     def columns(self) -> list[Column]:
         """The columns: first those that are shown, then those that can be chosen besides."""
-        same = self._parameters()[1]
+        other, same = self._parameters()
         metrics = dict.fromkeys(name for one in self.facts for name in one.best)
         hidden = [
             *(
@@ -169,11 +170,13 @@ class RunTable(Sequence["Record"]):
             ),
             *(_parameter(self.facts, name, name, shown=False) for name in same),
         ]
-        return sorted([*self._visible(), *hidden], key=lambda one: not one.shown)
+        return sorted([*self._visible(other), *hidden], key=lambda one: not one.shown)
 
-    def _visible(self) -> list[Column]:
-        """Return the columns that are shown, and those that would be empty."""
-        other, _ = self._parameters()
+    def _visible(self, other: Sequence[str]) -> list[Column]:
+        """Return the columns that are shown, and those that would be empty.
+
+        `other` names the parameters that differ.
+        """
         drawn = len(self.facts) <= CURVE_ROWS
         causes = [_cause(one) for one in self.facts]
         tags = [", ".join(one.tags) for one in self.facts]
@@ -193,9 +196,7 @@ class RunTable(Sequence["Record"]):
     @property
     def alike(self) -> str:
         """The parameters that are the same in all rows, in one line; empty without any."""
-        same = self._parameters()[1]
-        texts = ", ".join(f"{name}={value_text(value)}" for name, value in same.items())
-        return f"{SAME_IN_ALL}{texts}" if texts else ""
+        return _alike(self._parameters()[1])
 
     def _parameters(self) -> tuple[list[str], dict[str, Any]]:
         other, same = differing(self.facts)
@@ -208,14 +209,10 @@ class RunTable(Sequence["Record"]):
     def __repr__(self) -> str:
         if not self.facts:
             return self.nothing()
-        shown = [[one.name, *one.texts] for one in self._visible() if one.shown]
-        widths = [max(map(len, texts)) for texts in shown]
-        padded = [
-            [text.ljust(width) for text in texts]
-            for texts, width in zip(shown, widths, strict=True)
-        ]
-        lines = ["  ".join(row).rstrip() for row in zip(*padded, strict=True)]
-        return "\n".join(filter(None, [*lines, self.alike, *self.troubles]))
+        other, same = self._parameters()
+        shown = [[one.name, *one.texts] for one in self._visible(other) if one.shown]
+        lines = aligned(list(zip(*shown, strict=True)))
+        return "\n".join(filter(None, [*lines, _alike(same), *self.troubles]))
 
     @property
     def troubles(self) -> list[str]:
@@ -250,6 +247,25 @@ class RunTable(Sequence["Record"]):
                 [*places, *facts, one.cause, " ".join(one.tags), one.note, *given, *reached]
             )
         return file.getvalue()
+
+
+def _alike(same: Mapping[str, Any]) -> str:
+    texts = ", ".join(f"{name}={value_text(value)}" for name, value in same.items())
+    return f"{SAME_IN_ALL}{texts}" if texts else ""
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return rows of cells as lines whose columns stand below each other.
+
+    A row with one cell is a title, which is no column's.
+    """
+    widths = [
+        max(map(len, column)) for column in zip(*(r for r in rows if len(r) > 1), strict=True)
+    ]
+    return [
+        "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=False)).rstrip()
+        for row in rows
+    ]
 
 
 def _place(record: Record, folder: Path) -> str:
@@ -311,7 +327,19 @@ def _course(facts: Sequence[Facts], name: str) -> Column:
     curves = [one.curve(name) for one in facts]
     shown = any(len(one) > 1 for one in curves)
     keys = [None] * len(curves)
-    return Column(f"{name} curve", [bars(one) for one in curves], keys, shown, curves)
+    return Column(f"{name} curve", [_bars(one) for one in curves], keys, shown, curves)
+
+
+_BARS = "▁▂▃▄▅▆▇█"
+
+
+def _bars(values: Sequence[float]) -> str:
+    """Return points as a line of bars, the lowest value as the lowest bar."""
+    if not values:
+        return ""
+    low, high = min(values), max(values)
+    scale = (len(_BARS) - 1) / (high - low) if high > low else 0.0
+    return "".join(_BARS[round((one - low) * scale)] for one in values)
 
 
 def _began(one: Facts) -> str:

@@ -10,8 +10,7 @@ from textwrap import dedent
 import pytest
 from test_runs import record
 
-from mwmagic.experiments.runs import facts_of
-from mwmagic.experiments.spark import POINTS
+from mwmagic.experiments.runs import SPARK_POINTS, facts_of
 from mwmagic.record import runs
 from mwmagic.words.table import RunTable
 
@@ -40,7 +39,7 @@ def test_a_long_history_is_read_in_part(tmp_path):
             file.write(entry(step, float(step)))
             file.write(entry(step, 0.0, task="worker:1"))
     curve = facts_of(one).curve("loss")
-    assert len(curve) == POINTS
+    assert len(curve) == SPARK_POINTS
     assert curve == sorted(curve)
     assert curve[0] < 2000
     assert curve[-1] > 198_000

@@ -76,8 +76,7 @@ def transcript(record: Record) -> str:
 
 def _top(record: Record, parts: Sequence[str]) -> str:
     """Return what comes before the cells."""
-    options = record.info.get("options")
-    flags = _flags(options if isinstance(options, dict) else {})
+    flags = _flags(record.part("options"))
     head = _HEAD.format(number=record.number, options=flags, script=record.status.script)
     text = "\n".join(parts)
     future = [f"from __future__ import {name}\n" for name in sorted(_futures(text))]
