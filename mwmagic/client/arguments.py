@@ -167,7 +167,7 @@ def compared(records: Sequence[Record], namespace: argparse.Namespace) -> list[R
         raise BadArguments("give the numbers of runs, or choose with --where and --last, not both")
     for number in numbers:
         if number not in known:
-            raise NoRun(f"there is no run {number}; `%mw_runs` lists the recorded runs")
+            raise NoRun(f"there is no run {number}; %mw_runs, or `mwmagic runs`, lists all")
         if numbers.count(number) > 1:
             raise BadArguments(f"run {number} is given twice; leave one out")
     return [known[number] for number in numbers]

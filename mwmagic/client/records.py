@@ -84,7 +84,7 @@ def add_tags(parser: argparse.ArgumentParser) -> None:
     add_run(parser, latest=False)
     add = parser.add_argument
     add("tags", nargs="*", metavar="TAG", help="Tags to give it, one word each.")
-    what = "A tag to take away. May be repeated."
+    what = "A tag to remove. May be repeated."
     add("--remove", action="append", default=[], metavar="TAG", help=what)
 
 
@@ -109,7 +109,7 @@ def clean(records: Sequence[Record], given: argparse.Namespace) -> Iterator[str]
     """List the runs that may go, and remove them if that was asked for; yield what to print."""
     found = removals(records, keep=given.keep, older=given.older)
     if not found:
-        yield "no run may go: the others are kept, tagged or not over"
+        yield "nothing to remove: every run is to be kept, has a tag or is not over"
         return
     total = _megabytes(sum(one.size for one in found))
     runs = counted(len(found), "run")

@@ -86,8 +86,8 @@ class Rerun:
         if workers is not None and workers != options.workers:
             if len(self._parts) > 1:
                 raise BadArguments(
-                    f"the tasks of run {record.number} ran different programs, so there is none "
-                    "for another number of workers: leave out --workers"
+                    f"the tasks of run {record.number} ran different programs, so it is not "
+                    "known which one more workers would run: leave out --workers"
                 )
             options = replace(options, workers=workers)
         self.options = options

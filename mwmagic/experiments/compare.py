@@ -196,8 +196,8 @@ def compare(
     """
     if len(records) < 2:  # noqa: PLR2004 - a comparison has two sides
         raise BadArguments(
-            "a comparison needs two runs or more: %mw_compare 3 5, or --where 'units>=64'; "
-            "`%mw_runs` lists them"
+            "a comparison needs two runs or more, such as 3 5, or --where 'units>=64'; "
+            "%mw_runs, or `mwmagic runs`, lists them"
         )
     if len(records) > COMPARED_LIMIT:
         raise BadArguments(

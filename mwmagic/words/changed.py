@@ -54,7 +54,10 @@ def changed_line(record: Record) -> str:
         return ""
     if len(changes) > CHANGES_SHOWN_LIMIT:
         more = len(changes) - CHANGES_SHOWN_LIMIT
-        changes = [*changes[:CHANGES_SHOWN_LIMIT], f"{more} more (`%mw_compare` has all)"]
+        changes = [
+            *changes[:CHANGES_SHOWN_LIMIT],
+            f"{more} more (a comparison of the two runs shows all)",
+        ]
     since = f" since run {earlier.number}"
     since += f" ({BASELINE})" if BASELINE in earlier.tags else ""
     results = ", ".join(_results(found))

@@ -207,7 +207,7 @@ def test_a_page_has_a_picture_for_those_without_scripts_and_nothing_is_markup(tm
     ("words", "said"),
     [
         (["1"], "a comparison needs two runs or more"),
-        (["1", "7"], "there is no run 7; `%mw_runs` lists the recorded runs"),
+        (["1", "7"], "there is no run 7; %mw_runs, or `mwmagic runs`, lists all"),
         (["1", "1"], "run 1 is given twice; leave one out"),
         (["1", "2", "--last", "2"], "give the numbers of runs, or choose with --where and --last"),
         (["--where", "units>64"], "a comparison needs two runs or more"),
