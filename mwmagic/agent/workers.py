@@ -7,7 +7,7 @@ import resource
 import signal
 import time
 
-from .family import Reaper
+from .family import HUNT_SECONDS, Reaper
 from .machine import Oom, usage
 from .process import Log, Process, Relay
 from .system import catches, clocks, has_open, number_of, reason_of, spawn, waiting_in
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .loop import EventWriter, Loop
 
 DRAIN_SECONDS = 2.0
-"""How long to wait, after an exit, for processes that still have the log open."""
+"""How long to wait, after an exit, for an unknown process that still has the log open."""
 
 REST_SECONDS = 60.0
 """How long what a full disk could not take of a log can be read after its worker's exit."""
@@ -273,7 +273,8 @@ class Workers:
         self.reaper.purge(now)
         dead = [process for process in self.processes.values() if process.exit]
         for process in sorted(dead, key=lambda one: one.exited_at):
-            if process.exited_at + DRAIN_SECONDS < now or self.drained(process):
+            limit = HUNT_SECONDS if self.reaper.remains(process.name) else DRAIN_SECONDS
+            if process.exited_at + limit < now or self.drained(process):
                 self.finish(process)
 
     def exited(self, process: Process) -> None:
