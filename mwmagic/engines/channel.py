@@ -60,27 +60,27 @@ class Channel:
 
     Attributes
     ----------
-    listener : callable
+    listener
         Called with each event that is not an answer; times in it are on this process's clock.
-    on_unresponsive : callable
+    on_unresponsive
         Called when `unresponsive` has changed.
-    lost : callable
+    lost
         Called once, if the agent disappears without having been closed.
-    skew : float
+    skew
         Seconds by which the machine's monotonic clock is ahead of this one's.
-    unresponsive : bool
+    unresponsive
         Whether the agent has not answered for half its lease: soon it may be lost.
-    no_answer : str
+    no_answer
         For how long the agent did not answer when the link was broken for that.
-    fenced : float
-        Then the time, in monotonic seconds, at which nothing that it had started lives any
-        more: its lease is over, which each ping extends to a moment that the ping names.
-    answered : float
+    fenced
+        Then the time, in monotonic seconds, at which nothing that it had started lives any more:
+        its lease is over, which each ping extends to a moment that the ping names.
+    answered
         When the latest ping that was answered had been sent, in monotonic seconds.
-    executable, package, folder : str
-        The paths there of the Python that runs the agent, of this package, and of the
-        folder for files that are brought.
-    addresses : dict of str to list of str
+    executable, package, folder
+        The paths there of the Python that runs the agent, of this package, and of the folder for
+        files that are brought.
+    addresses
         The machine's IP addresses, by network interface.
     """
 

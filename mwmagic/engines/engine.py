@@ -186,12 +186,7 @@ class PreparingEngine(Protocol):
 class NamedMachine:
     """A machine as the user names it: ``lab1``, ``me@lab1`` or ``lab1=10.0.0.1``.
 
-    Parameters
-    ----------
-    name : str
-        The name for the command that reaches it.
-    address : str
-        Where the other machines reach it; empty if the user did not say.
+    `name` is for the command that reaches it; `address` is empty if the user did not say it.
     """
 
     name: str

@@ -26,11 +26,6 @@ class LineReader:
 
     A task that awaits `asyncio.StreamReader.readline` gets a line two turns of the event loop after
     its bytes have come, each of which asks the kernel what else is ready.
-
-    Attributes
-    ----------
-    ended : bool
-        Whether no more bytes come.
     """
 
     def __init__(self) -> None:
@@ -87,12 +82,8 @@ PIPE_BYTES = 65536
 class Link(Protocol):
     """Carries an agent's commands and events.
 
-    Attributes
-    ----------
-    events : LineReader
-        The agent's standard output.
-    pid : int or None
-        The id of this process's child that carries the link, if there is one.
+    `events` is the agent's standard output; `pid` is this process's child that carries the link, if
+    there is one.
     """
 
     events: LineReader

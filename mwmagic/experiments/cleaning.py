@@ -30,15 +30,7 @@ BLOCK_BYTES = 512
 
 @dataclass(frozen=True)
 class Removal:
-    """A run that may go.
-
-    Parameters
-    ----------
-    record : Record
-        Its record.
-    size : int
-        How many bytes its files take up.
-    """
+    """A run that may go, and how many bytes its files take up."""
 
     record: Record
     size: int
@@ -49,19 +41,8 @@ def removals(
 ) -> list[Removal]:
     """Return the runs that may go; those with a tag, and those that are not over, stay.
 
-    Parameters
-    ----------
-    records : sequence of Record
-        All runs, the oldest first.
-    keep : int, optional
-        How many of the latest runs stay.
-    older : float, optional
-        Runs that began within so many seconds stay.
-
-    Raises
-    ------
-    BadArguments
-        Neither is given.
+    Of all runs, the oldest first, the latest `keep` stay, and those that began within `older`
+    seconds; BadArguments is raised if neither is given.
     """
     if keep is None and older is None:
         raise BadArguments(

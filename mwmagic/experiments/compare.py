@@ -109,21 +109,21 @@ class Curve(NamedTuple):
 class SideBySide:
     """What two or more runs have in common, and what not.
 
-    Parameters
+    Attributes
     ----------
-    facts : list of Facts
+    facts
         The runs, in the order in which they were given.
-    rows : list of Aspect
+    rows
         What they were given, and where they ran.
-    results : list of Aspect
+    results
         What came of it: the best value of each metric, then how long it took.
-    metrics : list of str
+    metrics
         The metrics to show first; the first one says which run is best.
-    sources : list of str
+    sources
         The code of each.
-    curves : list of Curve
+    curves
         All metrics of all runs.
-    arguments : set of str
+    arguments
         The parameters that arguments set.
     """
 
@@ -178,21 +178,10 @@ class SideBySide:
 def compare(
     records: Sequence[Record], metrics: Sequence[str] = (), *, curves: bool = True
 ) -> SideBySide:
-    """Compare recorded runs.
+    """Compare recorded runs, showing some metrics first: by default a loss and an accuracy.
 
-    Parameters
-    ----------
-    records : sequence of Record
-        Two or more.
-    metrics : sequence of str
-        Those to show first; by default a loss and an accuracy.
-    curves : bool
-        Whether to read their metrics step by step, which may be long.
-
-    Raises
-    ------
-    BadArguments
-        There are fewer than two or too many, or no run has such a metric.
+    Without `curves` their metrics are not read step by step, which may be long. BadArguments is
+    raised if there are fewer than two runs or too many, or if no run has such a metric.
     """
     if len(records) < 2:  # noqa: PLR2004 - a comparison has two sides
         raise BadArguments(

@@ -32,13 +32,7 @@ NESTING_LIMIT = 50
 
 
 def check_names(names: Iterable[str], known: Collection[str]) -> None:
-    """Refuse names of facts, parameters and metrics that no run has.
-
-    Raises
-    ------
-    BadArguments
-        There is one.
-    """
+    """Raise BadArguments for names of facts, parameters and metrics that no run has."""
     for name in sorted(set(names) - set(known)):
         like = meant(name, sorted(known))
         hint = f"; did you mean {like}?" if like else ""
@@ -49,15 +43,8 @@ def check_names(names: Iterable[str], known: Collection[str]) -> None:
 class Filter:
     """A condition on the facts of a run.
 
-    Parameters
-    ----------
-    text : str
-        Comparisons of a name with a value, joined by ``and``, ``or``, ``not`` and parentheses.
-
-    Raises
-    ------
-    BadArguments
-        It is not of this form.
+    Its text has comparisons of a name with a value, joined by ``and``, ``or``, ``not`` and
+    parentheses; BadArguments is raised if it is not of this form.
     """
 
     def __init__(self, text: str) -> None:
@@ -70,13 +57,7 @@ class Filter:
             raise self._wrong(f"at {self._tokens[self._at][1]!r}")
 
     def check_names(self, known: Collection[str]) -> None:
-        """Refuse names that no run has.
-
-        Raises
-        ------
-        BadArguments
-            It names something else.
-        """
+        """Raise BadArguments for names that no run has."""
         check_names(self.names, known)
 
     def __call__(self, facts: Mapping[str, Any]) -> bool:

@@ -64,14 +64,9 @@ FORMS = (
 
 
 def parameters(source: str) -> list[Parameter]:
-    """Return a program's parameters in the order of its lines.
+    """Return a program's parameters in the order of its lines, or raise SyntaxError.
 
     Those that cannot be set are among them, with the reason.
-
-    Raises
-    ------
-    SyntaxError
-        Python cannot read the source.
     """
     if len(source) > READ_CHARACTERS:
         return []
@@ -92,16 +87,8 @@ def parameters(source: str) -> list[Parameter]:
 class Settings:
     """What runs, once parameters are set.
 
-    Parameters
-    ----------
-    source : str
-        The program's text, with as many lines as before.
-    args : tuple of str
-        Its arguments.
-    env : dict of str to str
-        The environment variables to add.
-    values : dict of str to object
-        What was set, by the parameters' whole names.
+    `source` has as many lines as before; `env` has the environment variables to add, and `values`
+    what was set, by the parameters' whole names.
     """
 
     source: str
@@ -116,24 +103,11 @@ def settings(
     args: Sequence[str] = (),
     env: Mapping[str, str] | None = None,
 ) -> Settings:
-    """Set parameters of a program.
+    """Set parameters of a program, which is given some arguments and variables besides.
 
-    Parameters
-    ----------
-    source : str
-        Its text.
-    given : mapping of str to object
-        Values by name. The last part of a dotted name is enough where only one parameter has it. A
-        text is read as the parameter's own value is written.
-    args : sequence of str
-        The arguments that it is given besides.
-    env : mapping of str to str, optional
-        The variables that it is given besides.
-
-    Raises
-    ------
-    BadArguments
-        There is no such parameter, it cannot be set or not to this value, or it is set twice.
+    The last part of a dotted name is enough where only one parameter has it, and a text is read as
+    the parameter's own value is written. BadArguments is raised if there is no such parameter, it
+    cannot be set or not to this value, or it is set twice.
     """
     try:
         known = parameters(source)
@@ -374,10 +348,7 @@ def unset(
 ) -> tuple[tuple[str, ...], dict[str, str]]:
     """Return arguments and variables without those that set these parameters.
 
-    Raises
-    ------
-    BadArguments
-        There is no such parameter.
+    BadArguments is raised if there is no such parameter.
     """
     words, left = list(args), dict(env)
     try:

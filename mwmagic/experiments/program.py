@@ -31,21 +31,21 @@ Span = tuple[int, int, int, int]
 class Way:
     """How an argument is written on the command line.
 
-    Parameters
+    Attributes
     ----------
-    flag : str
+    flag
         The option, as ``--lr``.
-    joined : bool
+    joined
         Whether its value follows ``=`` in the same word.
-    on, off : str
+    on, off
         The words that make a flag true and false; empty if that is the default, or if it takes a
         value.
-    many : bool
+    many
         Whether it takes several values as several words.
-    quoted : bool
+    quoted
         Whether the program reads the value as Python does, so that a text that looks like a number
         needs quotes.
-    separator : str
+    separator
         What stands between the values of a list in one word.
     """
 
@@ -62,25 +62,25 @@ class Way:
 class Parameter:
     """A parameter of a program.
 
-    Parameters
+    Attributes
     ----------
-    name : str
+    name
         As the program spells it: ``units``, ``config.opt.lr``, ``Config.lr``, ``BATCH_SIZE``.
-    value : object
+    value
         What it is if nothing sets it; `MISSING` if the program demands it.
-    line : int
+    line
         Where the program gives that value, or asks for one.
-    kind : type or None
+    kind
         What its values must be; None if the program does not say.
-    span : tuple, optional
+    span
         Where its literal is, if setting it means to write another one there.
-    variable : str
+    variable
         The environment variable that sets it, if one does.
-    way : Way, optional
+    way
         How an argument sets it, if one does.
-    choices : tuple
+    choices
         The only values that it takes; empty if there are no such.
-    refusal : str
+    refusal
         Why setting it would change nothing; empty if it can be set.
     """
 

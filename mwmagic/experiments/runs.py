@@ -37,39 +37,32 @@ SPARK_METRICS = 20
 class Facts:
     """What a table shows of a run.
 
-    Parameters
+    Attributes
     ----------
-    number : int
-        The run's.
-    name : str
+    name
         That of its program.
-    state : str
+    state
         One of `RunState`'s values.
-    started : float or None
-        When it began, in seconds since 1970.
-    seconds : float or None
-        How long it took, or has taken when its record was last written.
-    tasks, hosts, attempts : int
-        How many.
-    cause : str
+    started, seconds
+        When it began, in seconds since 1970, and how long it took, or has taken when its record was
+        last written.
+    cause
         The symptom of its first failure, as `mwmagic.model.findings` names it; empty without one.
-    parameters : dict of str to object
+    parameters
         Its program's parameters, as they were; without those that only a run of it could tell.
-    last, best : dict of str to float
+    last, best
         Its metrics: the last value of each and the best, judged by the metric's name.
-    tags : tuple of str
-        The words that its user gave it.
-    note : str
-        The text that its user wrote to it.
-    script : str
+    tags, note
+        What its user wrote to it.
+    script
         The whole path of the file that was launched; empty if that is not known.
-    cells : int
+    cells
         How many live cells it ran.
-    failure : dict
+    failure
         The cause of its failure, as `mwmagic.model.findings.Cause` is stored; empty without one.
-    trouble : str
+    trouble
         What is wrong with its record, in a sentence; empty if it can be read.
-    sparks : dict of str to str
+    sparks
         A few points of each metric as a short text; `curve` reads them.
     """
 

@@ -40,17 +40,7 @@ class Whereabouts(str, Enum):
 
 @dataclass(frozen=True)
 class Position(Stored):
-    """Where a task is.
-
-    Parameters
-    ----------
-    task : str
-        The task's name.
-    whereabouts : Whereabouts
-        What it is doing.
-    at : str or None
-        The innermost line of the user's own code, as ``file:line in function``.
-    """
+    """Where a task is; `at` is the innermost line of the user's own code, as in `Finding`."""
 
     task: str = ""
     whereabouts: Whereabouts = Whereabouts.NO_ANSWER
@@ -61,12 +51,8 @@ class Position(Stored):
 class Examination(Stored):
     """Where the tasks of a run are.
 
-    Parameters
-    ----------
-    positions : tuple of Position
-        Where each task is, the tasks that hold up the others first.
-    texts : dict of str to str
-        The stacks of all threads, as ``faulthandler`` writes them, by task.
+    `positions` begins with the tasks that hold up the others; `texts` has the stacks of all threads
+    by task, as ``faulthandler`` writes them.
     """
 
     positions: tuple[Position, ...] = ()
@@ -119,40 +105,26 @@ class Symptom(str, Enum):
 
 @dataclass(frozen=True)
 class Finding(Stored):
-    """A symptom with its details.
+    """A symptom of a task, with its details.
 
-    Parameters
+    Attributes
     ----------
-    symptom : Symptom
-        What was observed.
-    task : str
-        The task in which it was observed.
-    peer : str or None
-        The other task involved.
-    at : str or None
+    peer, address, host, job
+        The other task, the address, the machine or the scheduler's job involved.
+    at
         The line of the user's code, as ``file:line in function``.
-    address : str or None
-        The address involved.
-    host : str or None
-        The machine involved.
-    code, signal : int or None
-        How the process ended, as reported by the system.
-    seconds : float or None
+    seconds
         How long it has lasted.
-    requested : bool
+    requested
         Whether the signal was sent at the user's request.
-    detail : str or None
+    detail
         A message about it from the system or an agent, for people to read.
-    errno : int or None
+    errno
         The system's number for that, if it is an error of the system's.
-    positions : tuple of Position
-        Where each of the tasks involved is.
-    tasks : tuple of str
+    tasks
         The tasks that were lost with the machine, this one among them.
-    job : str or None
-        The scheduler's job involved.
-    until : float or None
-        When it ends, in seconds of the wall clock.
+    until
+        When the job ends, in seconds of the wall clock.
     """
 
     symptom: Symptom = Symptom.UNKNOWN
@@ -189,18 +161,9 @@ class Finding(Stored):
 class Location(Stored):
     """A line of code.
 
-    Parameters
-    ----------
-    file : str
-        The file, as printed.
-    line : int
-        The line number, from 1; 0 if it is not known.
-    function : str
-        The function, ``<module>`` outside of any.
-    source : str
-        The line itself, without its indent.
-    cell : str or None
-        The notebook's cell and the line in it, if the file is a cell's.
+    `line` counts from 1, and is 0 if it is not known; `function` is ``<module>`` outside of any;
+    `source` is the line without its indent; `cell` names the notebook's cell and the line in it, if
+    the file is a cell's.
     """
 
     file: str = ""
@@ -214,14 +177,8 @@ class Location(Stored):
 class Origin(Stored):
     """An exception from which another one came.
 
-    Parameters
-    ----------
-    exception : str
-        ``Type: message``, several lines at most.
-    where : Location or None
-        The innermost line of the user's own code, as in `Cause`.
-    handled : bool
-        Whether the other one was raised while this one was handled, rather than ``from`` it.
+    `exception` is ``Type: message``, several lines at most. `handled` says that the other one was
+    raised while this one was handled, rather than ``from`` it.
     """
 
     exception: str = ""
@@ -231,15 +188,7 @@ class Origin(Stored):
 
 @dataclass(frozen=True)
 class Peer(Stored):
-    """Where another task was when the first one failed.
-
-    Parameters
-    ----------
-    task : str
-        Its name.
-    where : Location or None
-        The innermost line of the user's own code; None if it had finished.
-    """
+    """Where another task was when the first one failed; `where` is None if it had finished."""
 
     task: str = ""
     where: Location | None = None
@@ -249,28 +198,24 @@ class Peer(Stored):
 class Cause(Stored):
     """The first failure of a run.
 
-    Parameters
+    Attributes
     ----------
-    finding : Finding
-        The task that failed first, and how.
-    exception : str or None
+    exception
         The uncaught exception, as ``Type: message``, several lines at most.
-    where : Location or None
-        The innermost line of the user's own code. If the task finished too early, the
-        line that its peer had reached.
-    known : str or None
-        The name of the known failure that it matches.
-    gaps : tuple of str
-        What stood in the gaps of the known failure's sign.
-    consequences : tuple of str
+    where
+        The innermost line of the user's own code. If the task finished too early, the line that its
+        peer had reached.
+    known, gaps
+        The known failure that it matches, and what stood in the gaps of that one's sign.
+    consequences
         The tasks whose failure followed from this one.
-    origins : tuple of Origin
+    origins
         What the exception came from, the nearest first.
-    log : tuple of str
+    log
         The last lines of the task's log, without the framework's notices.
-    others : tuple of Peer
+    others
         Where other tasks were, if it belongs to the failure.
-    options : dict of str to str
+    options
         The run's options on which the remedy depends.
     """
 
@@ -300,16 +245,7 @@ class Cause(Stored):
 class Remark(Stored):
     """Something about tasks that the user should know.
 
-    Parameters
-    ----------
-    known : str
-        The name of the known failure that it matches.
-    tasks : tuple of str
-        The tasks that it concerns.
-    finding : Finding
-        What was observed.
-    gaps : tuple of str
-        What stood in the gaps of the known failure's sign.
+    `known` is the known failure that it matches, and `gaps` has what stood in the gaps of its sign.
     """
 
     known: str = ""
@@ -320,18 +256,9 @@ class Remark(Stored):
 
 @dataclass(frozen=True)
 class Stall(Stored):
-    """A run whose tasks make no progress.
+    """A run whose tasks made no progress for `seconds` when they were examined.
 
-    Parameters
-    ----------
-    seconds : float
-        How long they had made none when they were examined.
-    guilty : str or None
-        The task that holds up the others.
-    positions : tuple of Position
-        Where each task is, the tasks that hold up the others first.
-    why : Remark or None
-        The explanation, if there is one.
+    `guilty` is the task that holds up the others; `positions` begins with such tasks.
     """
 
     seconds: float = 0.0

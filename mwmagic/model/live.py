@@ -81,18 +81,10 @@ def parcel_name(place: str, task: str) -> str:
 
 @dataclass(frozen=True)
 class Raised:
-    """What a cell raised on a task.
+    """What a cell raised on a task, at a line of the cell that counts from 1.
 
-    Parameters
-    ----------
-    type, message : str
-        The exception's type and text.
-    line : int or None
-        The line of the cell, from 1.
-    trace : str
-        The traceback, as Python prints it.
-    left : bool
-        Whether it is the end of a debugger that was left, rather than an error.
+    `trace` is the traceback as Python prints it; `left` says that it is the end of a debugger that
+    was left, rather than an error.
     """
 
     type: str
@@ -115,19 +107,13 @@ class Raised:
 class Answer:
     """What a task answers to a cell.
 
-    Parameters
+    Attributes
     ----------
-    task : str
-        The task's name.
-    raised : Raised or None
-        What it raised, if it did.
-    value : dict of str to object
+    value
         The value of its last expression by MIME type, as IPython displays it; empty for None.
-    seconds : float
-        How long it took.
-    end : int
-        Where in its log the cell's output ends.
-    freed : bool
+    end
+        Where in the task's log the cell's output ends, in bytes.
+    freed
         Whether what it raised only comes from its being freed from a collective.
     """
 
@@ -157,16 +143,8 @@ class Answer:
 class AnswerRecord(Stored):
     """What the record keeps of a task's answer.
 
-    Parameters
-    ----------
-    start, end : int
-        Where the cell's output is in the task's log, in bytes.
-    seconds : float
-        How long it took.
-    raised : str or None
-        The type of what it raised, if it did.
-    message : str
-        The text of that.
+    The cell's output is in the task's log from byte `start` to `end`; `raised` is the type of what
+    it raised, and `message` its text.
     """
 
     start: int = 0
@@ -180,21 +158,17 @@ class AnswerRecord(Stored):
 class CellRecord(Stored):
     """What the record keeps of a cell that is over, besides its code.
 
-    Parameters
+    Attributes
     ----------
-    cell : int
-        Its number in the session.
-    name : str
+    name
         Its name in tracebacks.
-    tasks : tuple of str
-        The tasks that it ran on.
-    attempt : int
+    attempt
         The attempt of the session: a reset begins another one.
-    begun : float
-        When it began, in seconds of the wall clock.
-    why : str
+    begun
+        In seconds of the wall clock.
+    why
         Why it is over, as `mwmagic.cells.events.End` says.
-    answers : dict of str to AnswerRecord
+    answers
         The answers of the tasks that answered, by task.
     """
 

@@ -52,17 +52,7 @@ def _known(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU, as the driver lists it.
-
-    Parameters
-    ----------
-    index : int
-        The driver's number for it.
-    name : str
-        The model, such as ``NVIDIA H100``.
-    memory : int, optional
-        Bytes, if the driver reports them.
-    """
+    """A GPU, as the driver lists it; `memory` is in bytes, if the driver reports it."""
 
     index: int
     name: str
@@ -73,23 +63,19 @@ class Gpu:
 class Machine:
     """What a machine has, as its agent sees it.
 
-    Parameters
+    Attributes
     ----------
-    processors : int
-        How many processors the agent may use.
-    memory : int
-        Bytes that the agent may use.
-    gpus : tuple of Gpu
-        The GPUs that the driver lists.
-    why : str, optional
+    processors, memory
+        How many processors and bytes the agent may use.
+    why
         Why there are no GPUs.
-    host : str
+    host
         The machine's own host name.
-    addresses : mapping of str to sequence of str
+    addresses
         The IP addresses of each network interface except the loopback.
-    python : str
+    python
         The version of Python that runs the agent.
-    visible : str, optional
+    visible
         The machine's own CUDA_VISIBLE_DEVICES.
     """
 
@@ -112,19 +98,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Warm:
-    """A machine's warm process.
-
-    Parameters
-    ----------
-    state : WarmState
-        Whether it can start a task.
-    seconds : float, optional
-        How long its imports took.
-    error : str, optional
-        Why it failed.
-    pid : int, optional
-        Its process.
-    """
+    """A machine's warm process; `seconds` is how long its imports took, `error` why it failed."""
 
     state: WarmState = "off"
     seconds: float | None = None
@@ -136,31 +110,26 @@ class Warm:
 class MachineStatus:
     """The current state of a machine of a cluster.
 
-    Parameters
+    Attributes
     ----------
-    name, address : str
+    name, address
         The engine's name for it, and the address at which the other machines reach it.
-    tasks : tuple of str
-        The tasks on it.
-    lost : bool
+    lost
         Whether its agent is gone.
-    warm : Warm
-        Its warm process.
-    machine : Machine, optional
+    machine
         What it has, once that is known.
-    load : float, optional
+    load
         How many processes ran or waited to run, on average over the last minute.
-    used : int, optional
+    used
         Bytes of memory in use.
-    why : str, optional
+    why
         What the scheduler says about its loss.
-    job : str
-        The scheduler's job that it belongs to, if there is one.
-    until : float, optional
-        When that job ends, in seconds of the wall clock.
-    versions : mapping of str to str or None
-        The versions there of the framework's packages, where they are known: None for one that
-        is missing.
+    job, until
+        The scheduler's job that it belongs to, if there is one, and when that ends, in seconds of
+        the wall clock.
+    versions
+        The versions there of the framework's packages, where they are known: None for one that is
+        missing.
     """
 
     name: str
@@ -195,32 +164,10 @@ class MachineStatus:
 
 @dataclass(frozen=True)
 class HostStatus(Stored):
-    """A machine among several, in brief.
+    """A machine among several, in brief: `MachineStatus` says what its fields mean.
 
-    Parameters
-    ----------
-    name : str
-        The engine's name for it.
-    tasks : tuple of str
-        The tasks on it, in rank order.
-    lost : bool
-        Whether its agent is gone.
-    why : str or None
-        What the scheduler says about its loss.
-    processors : int
-        How many processors the agent may use; 0 while that is not known.
-    load : float or None
-        How many processes ran or waited to run, on average over a minute.
-    memory : int
-        Bytes that the agent may use; 0 while that is not known.
-    used : int or None
-        Bytes of them in use.
-    gpus : dict of str to int
-        How many GPUs it has of each model.
-    job : str
-        The scheduler's job that it belongs to, if there is one.
-    until : float or None
-        When that job ends, in seconds of the wall clock.
+    `processors` and `memory` are 0 while they are not known; `gpus` has how many it has of each
+    model.
     """
 
     name: str = ""
@@ -261,16 +208,10 @@ def several(machines: Sequence[MachineStatus]) -> tuple[HostStatus, ...]:
 
 @dataclass(frozen=True)
 class Placing:
-    """Whether a cluster has its machines.
+    """Whether a cluster waits for its machines, has them, or cannot get them.
 
-    Parameters
-    ----------
-    state : {"waiting", "placed", "failed"}
-        Whether it waits for them, has them, or cannot get them.
-    message : str
-        The scheduler's latest message.
-    kind, error : str
-        The class of the error that it cannot get them for, and its text.
+    `message` is the scheduler's latest; `kind` is the class of the error that it cannot get them
+    for, and `error` its text.
     """
 
     state: Literal["waiting", "placed", "failed"] = "waiting"
@@ -301,24 +242,10 @@ def spread(tasks: Sequence[Task], slots: Sequence[int | None]) -> list[tuple[Tas
 
 @dataclass(frozen=True)
 class Fetch:
-    """A file or directory that is fetched from a task's machine.
+    """A file or directory that is fetched from a path on a task's machine to a path here.
 
-    Parameters
-    ----------
-    task : str
-        The task.
-    path : str
-        Its path there.
-    to : str
-        Its path here.
-    state : {"going", "done", "here", "failed"}
-        Whether it is on its way, has arrived, need not travel, or cannot be had.
-    files, size : int
-        How many files and bytes it has.
-    done : int
-        How many bytes are here.
-    kind, error : str
-        The class of the error for which it cannot be had, and its text.
+    It is on its way, has arrived, is ``here`` because it need not travel, or cannot be had, for an
+    error of the class `kind`. `size` and `done` are its bytes, all and those that are here.
     """
 
     task: str
@@ -336,19 +263,18 @@ class Fetch:
 class Obstacle:
     """Why one machine cannot connect to another.
 
-    Parameters
+    Attributes
     ----------
-    source, target : str
-        The names of the machine that connects and of the other.
-    address : str
-        The address of the other, with a port at which it listens.
-    why : str
+    source, target, address
+        The machine that connects, the other, and that one's address with a port at which it
+        listens.
+    why
         One of `mwmagic.agent.wire.OBSTACLES`.
-    at : tuple of str
+    at
         The IP addresses that the address stands for on the first machine.
-    error : str
+    error
         What the system says.
-    interfaces : mapping of str to sequence of str
+    interfaces
         The IP addresses of the other machine, by network interface.
     """
 

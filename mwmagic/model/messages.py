@@ -48,29 +48,24 @@ Message = dict[str, Any]
 class Launch:
     """What is launched on a task.
 
-    Parameters
+    Attributes
     ----------
-    script : str
+    script
         The file as the user names it; ``sys.argv[0]`` and tracebacks show it.
-    args : tuple of str
-        The script's arguments.
-    env : mapping of str to str
-        The environment that the process inherits.
-    given : mapping of str to str
-        The variables of `env` that were given with the launch itself.
-    attributes : mapping of str to object
+    env, given
+        The environment that the process inherits, and those of its variables that were given with
+        the launch itself.
+    attributes
         The umask, niceness and limits of the process that launched it.
-    cwd : str
-        The directory that it runs in.
-    cell : str
+    cell
         The notebook cell that the code comes from, if it comes from one.
-    notebook : tuple of str
+    notebook
         The names that the code uses and that only the notebook defines.
-    live : bool
+    live
         Whether it is the program that takes cells.
-    keep : bool
+    keep
         Whether the process stays when its program is over, and takes cells.
-    answered : bool
+    answered
         Whether what the program asks, by `input` or a debugger, can be answered.
     """
 
@@ -182,14 +177,8 @@ def check(message: Message, table: dict[str, Fields]) -> Message:
 class Start:
     """A cluster's declaration, and what only its owner can know.
 
-    Parameters
-    ----------
-    options : ClusterOptions
-        The declaration.
-    env : mapping of str to str
-        The environment that workers inherit: the owner's, with the declared variables.
-    warm : bool
-        Whether to keep a warm process: the user wants one, and the framework is installed.
+    `env` is the environment that workers inherit: the owner's, with the declared variables. `warm`
+    says whether to keep a warm process: the user wants one, and the framework is installed.
     """
 
     options: ClusterOptions

@@ -47,39 +47,34 @@ class Repeated(Enum):
 class Option:
     """An option, with everything that parsers, checks and documentation need to know.
 
-    Parameters
+    Attributes
     ----------
-    name : str
+    name
         Its name, in Python and in ``%config``.
-    annotation : str
-        Its type annotation.
-    kind : type
-        One of ``bool``, ``int``, ``float``, ``str``, ``tuple`` (of strings) and ``dict``.
-    default : object
-        Its value if it is omitted.
-    help : str
+    annotation, kind
+        Its type as documentation shows it, and as it is checked: ``bool``, ``int``, ``float``,
+        ``str``, ``tuple`` (of strings) or ``dict``.
+    help
         One sentence, in the imperative if the option is a flag.
-    repeated : Repeated
+    repeated
         What it means in a repeated declaration.
-    optional : bool
+    optional
         Whether None is allowed.
-    choices : tuple of str
+    choices
         The allowed values, if they can be enumerated.
-    words : mapping
+    words
         Words that may be typed in place of a number or a list, such as ``none``.
-    parse : callable, optional
-        Reads its value from text, where its kind does not say how.
-    allowed : str
-        What its values may be, where its kind does not say all.
-    metavar : str
+    parse, allowed
+        How its value is read from text, and what it may be, if its kind does not say.
+    metavar
         The placeholder for its value in the help.
-    flags : tuple of str
+    flags
         Its spellings on the command line, if they do not follow from its name.
-    configurable : bool
+    configurable
         Whether ``%config MWMagic.<name>`` sets its default.
-    notebook, command : bool
+    notebook, command
         Whether ``%mw_cluster`` and ``mwmagic run`` take it.
-    engines : bool
+    engines
         Whether only the engines take it that say so.
     """
 

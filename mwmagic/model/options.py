@@ -53,15 +53,10 @@ _ENGINES: dict[str, Any] = {"configurable": True, "engines": True}
 
 @dataclass(frozen=True)
 class ClusterOptions:
-    """The declaration of a cluster.
+    """The declaration of a cluster, which raises ClusterError if it cannot work.
 
-    The fields are the options of ``Cluster(...)``, ``%mw_cluster`` and
-    ``mwmagic run``. To add an option, add a field here and use it.
-
-    Raises
-    ------
-    ClusterError
-        An option does not allow its value, or the cluster cannot work.
+    The fields are the options of ``Cluster(...)``, ``%mw_cluster`` and ``mwmagic run``. To add an
+    option, add a field here and use it.
     """
 
     workers: int = _option(
@@ -434,16 +429,9 @@ class Change:
 
 @dataclass(frozen=True)
 class Repetition:
-    """The effect of a repeated declaration.
+    """What becomes of the running cluster by a repeated declaration, and its options afterwards.
 
-    Parameters
-    ----------
-    outcome : Outcome
-        What becomes of the running cluster.
-    options : ClusterOptions
-        The options afterwards.
-    changes : tuple of Change
-        What is updated, or why the cluster must be replaced.
+    `changes` are what is updated, or why the cluster must be replaced.
     """
 
     outcome: Outcome

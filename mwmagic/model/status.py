@@ -37,15 +37,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ParserFault(Stored):
-    """An exception that a parser raised.
-
-    Parameters
-    ----------
-    parser : str
-        The parser's name.
-    error : str
-        The exception, with the line of code that raised it.
-    """
+    """An exception that a parser raised, as text with the line of code that raised it."""
 
     parser: str = ""
     error: str = ""
@@ -120,22 +112,10 @@ class TaskState(str, Enum):
 
 @dataclass(frozen=True)
 class Reached(Stored):
-    """How far a task's training is, according to its latest report.
+    """How far a task's training is, according to its latest report, which `kind` describes.
 
-    Parameters
-    ----------
-    kind : UpdateKind
-        What showed it.
-    epoch, epochs : int or None
-        The current epoch and the number of epochs.
-    step, steps : int or None
-        Batches done in this epoch, and the number of batches.
-    metrics : dict of str to float
-        The latest value of each metric.
-    seconds_per_step : float or None
-        Duration of a step.
-    first : int
-        The number of the first epoch.
+    `step` is how many batches are done in this epoch, of `steps`; `first` is the number of the
+    first epoch.
     """
 
     kind: UpdateKind = "print"
@@ -150,15 +130,7 @@ class Reached(Stored):
 
 @dataclass(frozen=True)
 class Importing(Stored):
-    """An import in a warm process that a task's start waits for.
-
-    Parameters
-    ----------
-    framework : str
-        The framework's name in messages.
-    seconds : float
-        How long it has taken so far.
-    """
+    """The import of a framework in a warm process, for which a task's start waits."""
 
     framework: str = ""
     seconds: float = 0.0
@@ -166,15 +138,7 @@ class Importing(Stored):
 
 @dataclass(frozen=True)
 class Question(Stored):
-    """What a task's program asks.
-
-    Parameters
-    ----------
-    prompt : str
-        What it shows before the answer.
-    debugger : bool
-        Whether a debugger asks for a command.
-    """
+    """What a task's program asks, or a debugger that waits for a command."""
 
     prompt: str = ""
     debugger: bool = False
@@ -184,14 +148,7 @@ class Question(Stored):
 class LastRaised(Stored):
     """What a task raised last, in a live cell or a program whose processes are kept.
 
-    Parameters
-    ----------
-    type, message : str
-        The exception's type, and the first line of its text.
-    cell : str
-        The cell, or the program's file.
-    line : int or None
-        The line in it.
+    `message` is the first line of the exception's text; `cell` is the cell, or the program's file.
     """
 
     type: str = ""
@@ -204,17 +161,16 @@ class LastRaised(Stored):
 class LiveStatus(Stored):
     """What a task that takes live cells is doing.
 
-    Parameters
+    Attributes
     ----------
-    cell : str
-        The name of the cell that it is in, such as ``In [7]``; empty if it is idle.
-    since : float or None
-        When it began that cell, in seconds of the wall clock.
-    waits : tuple of str
+    cell, since
+        The name of the cell that it is in, such as ``In [7]``, and when it began it, in seconds of
+        the wall clock; empty if it is idle.
+    waits
         The tasks that it waits for inside the framework, where that is known.
-    at : str or None
+    at
         The user's line where it waits, as ``file:line in function``.
-    asks : bool
+    asks
         Whether it waits for a line that its user types.
     """
 
@@ -227,15 +183,10 @@ class LiveStatus(Stored):
 
 @dataclass(frozen=True)
 class Rest(Stored):
-    """The end of a log that could not be written.
+    """The end, from byte `start`, of a log that could not be written.
 
-    Parameters
-    ----------
-    start : int
-        How many bytes the log has.
-    path : str or None
-        A file in memory with what follows, at the same offsets, as long as its agent lives; None
-        if that is on another machine.
+    `path` is a file in memory with what follows, at the same offsets, as long as its agent lives;
+    None if that is on another machine.
     """
 
     start: int = 0
@@ -246,43 +197,34 @@ class Rest(Stored):
 class TaskStatus(Stored):
     """The status of a task in the latest attempt.
 
-    Parameters
+    Attributes
     ----------
-    state : TaskState
-        The state of its process.
-    address : str
+    address
         The address at which the other tasks expect its server.
-    pid : int or None
-        Its process id.
-    warm : bool
+    warm
         Whether it was forked from a warm process.
-    importing : Importing or None
+    importing
         The import that its start waits for, if it waits for one.
-    phase : PhaseName or None
+    phase
         How far its start-up is.
-    waits : tuple of str
+    waits
         The tasks that it waits for before it can train.
-    progress : Reached or None
-        How far its training is.
-    live : LiveStatus or None
+    live
         What it does, if it takes live cells.
-    cpu : float or None
-        Seconds of CPU time that it and its descendants have used.
-    memory : float or None
-        Bytes of memory that they use.
-    log : str or None
-        The file with its output.
-    size : int
-        How many bytes of output there were.
-    rest : Rest or None
-        What the file with its output lacks, if it could not be written to the end.
-    finding : Finding or None
+    cpu, memory
+        Seconds of CPU time that it and its descendants have used, and bytes of memory that they
+        use.
+    log, size
+        The file with its output, and how many bytes of output there were.
+    rest
+        What that file lacks, if it could not be written to the end.
+    finding
         How it ended, and why if that is known.
-    ours : bool
+    ours
         Whether mwmagic ended it, with the run or at the user's request.
-    asks : Question or None
+    asks
         What its program asks, and waits for.
-    raised : LastRaised or None
+    raised
         What it raised last and can be debugged.
     """
 
@@ -329,15 +271,7 @@ class TaskStatus(Stored):
 
 @dataclass(frozen=True)
 class Setback(Stored):
-    """A failed attempt that was followed by another one.
-
-    Parameters
-    ----------
-    attempt : int
-        The attempt's number.
-    cause : Cause or None
-        Why it failed.
-    """
+    """A failed attempt that was followed by another one, and why it failed."""
 
     attempt: int = 0
     cause: Cause | None = None
@@ -347,12 +281,7 @@ class Setback(Stored):
 class Delay(Stored):
     """The wait before a restart: the attempt failed before it got as far as the one before it.
 
-    Parameters
-    ----------
-    seconds : float
-        How long it takes.
-    by : {"step", "time"}
-        How the attempts were compared: by time where their steps are not known.
+    `by` says how the attempts were compared: by time where their steps are not known.
     """
 
     seconds: float = 0.0
@@ -363,54 +292,47 @@ class Delay(Stored):
 class RunStatus(Stored):
     """The status of a run.
 
-    Parameters
+    Attributes
     ----------
-    number : int
-        The run's number.
-    directory : str
+    directory
         Where it is recorded.
-    script : str
-        The user's file.
-    state : RunState
-        Its state; ``lost`` if a record does not have it.
-    attempt : int
+    state
+        ``lost`` if a record does not have it.
+    attempt
         How many times the tasks were started.
-    restarts, limit : int
+    restarts, limit
         How many times in a row it was restarted after a failure, and how often it may be.
-    delay : Delay or None
+    delay
         The wait before the next attempt, if there is one now.
-    placing : str or None
-        The scheduler's latest word, which may be empty, while the next attempt waits for
-        machines.
-    given_up : GivenUp or None
+    placing
+        The scheduler's latest word, which may be empty, while the next attempt waits for machines.
+    given_up
         Why a run that failed was not restarted any more, if it had been before.
-    unplaced : str or None
+    unplaced
         Why there were no machines for the next attempt of a run that failed.
-    started : float
-        When the run began, in seconds of the wall clock.
-    ended : float or None
-        When it was over.
-    tasks : dict of str to TaskStatus
+    started, ended
+        When the run began and was over, in seconds of the wall clock.
+    tasks
         Each task, by name, in rank order.
-    hosts : tuple of HostStatus
+    hosts
         The machines that they are on, if they are on several.
-    cause : Cause or None
+    cause
         The first failure of a run that failed.
-    live : bool
+    live
         Whether it is a session of cells.
-    trouble : str or None
+    trouble
         Why its record is incomplete.
-    stall : Stall or None
+    stall
         Why it is making no progress.
-    setbacks : tuple of Setback
+    setbacks
         Why earlier attempts failed.
-    remarks : tuple of Remark
+    remarks
         What did not go as intended, although the run continues or succeeded.
-    examined : int
+    examined
         How many times the tasks' stacks were examined.
-    faults : tuple of ParserFault
+    faults
         The first failure of each parser that failed; its results may be incomplete.
-    outcome : RunState or None
+    outcome
         How its programs ended, ``finished`` or ``failed``, where it is ``kept``.
     """
 

@@ -31,15 +31,7 @@ _TAG = re.compile(r"[\w.+-]{1,64}")
 
 @dataclass(frozen=True)
 class Annotations(Stored):
-    """What a user wrote to a run.
-
-    Parameters
-    ----------
-    note : str
-        A text; empty if there is none.
-    tags : tuple of str
-        Words, sorted.
-    """
+    """What a user wrote to a run: a note, and tags, which are words in their order."""
 
     note: str = ""
     tags: tuple[str, ...] = ()
@@ -56,23 +48,11 @@ def read_annotations(path: Path) -> Annotations:
 def annotate(
     record: Record, *, note: str | None = None, add: Iterable[str] = (), remove: Iterable[str] = ()
 ) -> Annotations:
-    """Write a note or tags to a run, and return what it has now.
+    """Replace a run's note, or add and remove tags, and return what it has now.
 
-    Parameters
-    ----------
-    record : Record
-        The run's.
-    note : str, optional
-        The text that replaces the note; an empty one removes it.
-    add, remove : iterable of str
-        Tags.
-
-    Raises
-    ------
-    BadArguments
-        A tag is not one word, the note is too long, or a tag to remove is not there.
-    NoRun, FileTrouble
-        The run's folder is gone, or cannot be written.
+    An empty note removes it. BadArguments is raised if a tag is not one word, the note is too long,
+    or a tag to remove is not there; NoRun or FileTrouble if the run's folder is gone or cannot be
+    written.
     """
     known = read_annotations(record.paths.annotations)
     added, removed = list(add), set(remove)

@@ -122,13 +122,7 @@ def numbered(root: Path) -> list[tuple[int, Path]]:
 
 @dataclass(frozen=True)
 class TaskPaths:
-    """The files of one task in one attempt.
-
-    Parameters
-    ----------
-    log : Path
-        The file with its output; the other files are next to it.
-    """
+    """The files of one task in one attempt, which are next to the one with its output."""
 
     log: Path
 
@@ -155,13 +149,7 @@ class TaskPaths:
 
 @dataclass(frozen=True)
 class RunPaths:
-    """The files of one run.
-
-    Parameters
-    ----------
-    root : Path
-        The run's directory.
-    """
+    """The files of one run, below its directory."""
 
     root: Path
 

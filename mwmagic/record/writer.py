@@ -44,12 +44,7 @@ FLUSH_SECONDS = 5.0
 class RunDirectory:
     """The directory of one run, as its supervisor writes it.
 
-    Attributes
-    ----------
-    paths : RunPaths
-        The paths of the parts of the record.
-    trouble : str or None
-        Why something could not be written, which does not end the run.
+    `trouble` is why something could not be written, which does not end the run.
     """
 
     def __init__(self, path: Path, number: int) -> None:

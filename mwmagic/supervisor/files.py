@@ -35,13 +35,7 @@ ID_CHARACTERS = 12
 
 
 class Disk:
-    """A machine's disk.
-
-    Attributes
-    ----------
-    shared : bool
-        The same.
-    """
+    """A machine's disk, which `shared` says to be this one's too."""
 
     def __init__(self, channel: Channel, root: Path, *, shared: bool) -> None:
         self.shared = shared
@@ -136,15 +130,7 @@ async def _sees(channel: Channel, root: Path) -> bool:
 
 
 class Copy:
-    """A local copy of a file on another machine.
-
-    Attributes
-    ----------
-    path : str
-        The copy's path.
-    size : int
-        The number of bytes that the copy reaches to.
-    """
+    """A local copy, up to `size` bytes so far, of a file on another machine."""
 
     def __init__(self, channel: Channel, path: str, there: str) -> None:
         self.path = path

@@ -35,19 +35,17 @@ __all__ = ["Node", "StartCommand"]
 class StartCommand:
     """A process that is to start on a machine; its paths are those of this one.
 
-    Parameters
+    Attributes
     ----------
-    process : str
+    process
         The key that agents know it by.
-    program : TaskProgram
-        What it runs.
-    own : dict of str to str
+    own
         The variables that no other process has.
-    log, report : str
+    log, report
         The files of its output and of its failure.
-    credit : int
+    credit
         Bytes of its output that may be on their way to the supervisor.
-    grace : float
+    grace
         Seconds between SIGTERM and SIGKILL.
     """
 
@@ -65,25 +63,19 @@ class Node:
 
     Attributes
     ----------
-    address : str
+    address
         Where the other machines reach it.
-    tasks : tuple of Task
-        The tasks on the machine.
-    machine : Machine or None
-        What it has, once `looking` is done.
-    looking : asyncio.Task
-        Ends when the agent has said what the machine has, or why it cannot.
-    unknown : str
-        Why it is not known what the machine has.
-    warm : WarmProcess
+    looking
+        Ends when the agent has said what the machine has, or why it cannot: `machine` or `unknown`.
+    warm
         The process that workers are forked from there.
-    versions : dict
+    versions
         The versions of the framework's packages there: None for one that it lacks.
-    shares : dict
+    shares
         For each task's name the variables of its share.
-    alive : bool
+    alive
         Whether its agent is there, and has not said that it leaves.
-    why : str or None
+    why
         What the scheduler says about its loss.
     """
 

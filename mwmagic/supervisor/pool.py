@@ -64,20 +64,10 @@ WHY_SECONDS = 0.4
 
 @dataclass(frozen=True)
 class Loss:
-    """A machine that was lost.
+    """A machine that was lost, noticed at `time` in monotonic seconds.
 
-    Parameters
-    ----------
-    host : str
-        Its name.
-    tasks : tuple of Task
-        The tasks that were on it.
-    time : float
-        When it was noticed, in monotonic seconds.
-    why : str, optional
-        What the scheduler says about it.
-    here : bool
-        Whether it is this machine, of which only the agent can be lost.
+    `why` is what the scheduler says about it; `here` marks this machine, of which only the agent
+    can be lost.
     """
 
     host: str
@@ -104,11 +94,11 @@ class MachinePool:
 
     Attributes
     ----------
-    spec : ClusterSpec
+    spec
         The tasks and their addresses, once `open` has returned.
-    placing : Placing
+    placing
         Whether it has its machines.
-    settled : bool
+    settled
         Whether it has had its machines, and so has a `spec`.
     """
 

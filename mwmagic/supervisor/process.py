@@ -92,29 +92,27 @@ class TaskProcess:
 
     Attributes
     ----------
-    state : TaskState
-        Its state; never ``absent``.
-    began : float
+    state
+        Never ``absent``.
+    began
         When it was to start, in monotonic seconds.
-    exit : Exit or None
-        How it ended.
-    program : Exit or None
-        How its program ended, where the process stays.
-    rest : Rest or None
+    exit, program
+        How it ended, and how its program did if the process stays.
+    rest
         What its log lacks, if that could not be written to the end.
-    asks : Question or None
+    asks
         What its program or a cell asks, and waits for.
-    raised : LastRaised or None
+    raised
         What it raised last, as far as that can be debugged.
-    away : str or None
+    away
         The machine that it ended on, unless that is this one.
-    spent : int
+    spent
         Bytes of output that were read, and that its agent may not yet send as many of again.
-    no_stack : Whereabouts or None
+    no_stack
         Why it could not be asked for its stack, when it was last.
-    dump : Dump or None
+    dump
         What shows where it was when another task failed, if it was asked.
-    hurried : bool
+    hurried
         Whether it was asked to end after its program was over.
     """
 
@@ -394,14 +392,8 @@ class TaskProcess:
 class _Output:
     """Reads a process's output once, for its end, its start-up and its progress.
 
-    Attributes
-    ----------
-    training : Training
-        How far its training has come.
-    informed : bool
-        Whether there was a notice that only the most verbose level shows.
-    at_work : bool
-        Whether the framework itself printed something: its native code or Keras's training.
+    `informed` says whether there was a notice that only the most verbose level shows, `at_work`
+    whether the framework itself printed something: its native code or Keras's training.
     """
 
     def __init__(self, guard: Guard) -> None:

@@ -35,15 +35,7 @@ LARGEST_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Unknown:
-    """A line that may set a variable before an import.
-
-    Parameters
-    ----------
-    name : str or None
-        The variable, if the source says which.
-    line : str
-        The file and the line.
-    """
+    """A line that may set a variable before an import, with its name if the source says it."""
 
     name: str | None
     line: str
@@ -55,11 +47,11 @@ class Assigned:
 
     Attributes
     ----------
-    steps : list of (str, str or None, bool)
+    steps
         A variable, its value or None if it is deleted, and whether one that is there is kept.
-    unknown : list of Unknown
+    unknown
         What may set others.
-    late : list of Unknown
+    late
         What was seen to set others when it ran, in a warm worker: too late for that one.
     """
 
@@ -82,17 +74,7 @@ class Assigned:
 
 @dataclass(frozen=True)
 class TaskProgram:
-    """What runs on a task.
-
-    Parameters
-    ----------
-    launch : Launch
-        How it was launched.
-    source : Path
-        The copy of its code in the record, which is what runs.
-    assigned : Assigned
-        The variables that it sets before it imports.
-    """
+    """What runs on a task: the copy of its code in the record, with the variables that it sets."""
 
     launch: Launch
     source: Path

@@ -33,10 +33,7 @@ VERSIONS_SECONDS = 5.0
 class Rendezvous:
     """Has every machine connect to every other, once for the same machines.
 
-    Attributes
-    ----------
-    obstacles : list of Obstacle
-        The pairs that could not connect at the latest try.
+    `obstacles` are the pairs that could not connect at the latest try.
     """
 
     def __init__(self, *, named: bool) -> None:

@@ -57,14 +57,8 @@ _REMEDIAL = ("keras", "restarts")
 class RunReport:
     """Collects what is known of a run besides its tasks, and writes its record.
 
-    Attributes
-    ----------
-    guard : Guard
-        Calls the parsers of what its tasks print, and reports their first faults here.
-    cause : Cause or None
-        Why it failed.
-    unplaced : str or None
-        Why no machines were found for its latest restart.
+    `guard` calls the parsers of what its tasks print, and reports their first faults here; `cause`
+    is why the run failed, `unplaced` why no machines were found for its latest restart.
     """
 
     def __init__(
@@ -323,13 +317,7 @@ class Measurements:
 
 
 class Exits:
-    """The exits of a run's processes.
-
-    Attributes
-    ----------
-    setbacks : list of Setback
-        The attempts that failed and were followed by another, each with its cause.
-    """
+    """The exits of a run's processes, and the attempts that failed and were followed by another."""
 
     def __init__(
         self,

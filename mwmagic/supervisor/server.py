@@ -138,13 +138,7 @@ class _Protocol(asyncio.Protocol):
 
 
 class Server:
-    """Serves one cluster's clients.
-
-    Attributes
-    ----------
-    ending : bool
-        Whether the cluster is ending, and gets no owner any more.
-    """
+    """Serves one cluster's clients, and gives it no owner any more once it is `ending`."""
 
     def __init__(
         self,

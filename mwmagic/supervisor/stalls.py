@@ -159,14 +159,9 @@ class _Task:
 class Watchdog:
     """Watches the output and the CPU time of a gang's tasks.
 
-    A gang whose tasks are all silent and idle is stuck: a task that waits inside a
-    collective does nothing, and neither does the one that it waits for. A single task
-    that computes, or prints, is progress.
-
-    Parameters
-    ----------
-    timeout : float
-        Seconds without progress after which the gang counts as stalled; 0 is never.
+    A gang whose tasks are all silent and idle is stuck: a task that waits inside a collective does
+    nothing, and neither does the one that it waits for. A single task that computes, or prints, is
+    progress. After `timeout` seconds without any the gang counts as stalled, or never if that is 0.
     """
 
     timeout: float
@@ -236,14 +231,7 @@ class Dump:
 class Examiner:
     """Finds out where the tasks of a run are, and whether they make progress.
 
-    Attributes
-    ----------
-    watchdog : Watchdog
-        Watches the tasks' progress.
-    stall : Stall or None
-        Why the run makes no progress at the moment.
-    times : int
-        How many times the tasks were examined.
+    `stall` is why the run makes none at the moment; `times` counts the examinations.
     """
 
     def __init__(self, source: Processes, listener: Stalls, patience: float, guard: Guard) -> None:

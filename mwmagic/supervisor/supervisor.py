@@ -562,10 +562,7 @@ class Supervisor:
 class _Reservation:
     """A timer that runs while a cluster is reserved for a next owner.
 
-    Attributes
-    ----------
-    since, until : float or None
-        When the time began and will be over, in seconds of the wall clock; None unless it runs.
+    `since` and `until` are seconds of the wall clock, and None unless it runs.
     """
 
     def __init__(self, expired: Callable[[], None]) -> None:

@@ -47,18 +47,9 @@ _KINDS = ("train", "validation", "evaluate", "report")
 
 @dataclass(frozen=True)
 class History:
-    """A part of the history that a `fit` returned.
+    """The values of a metric for each epoch after `start`, in the history that a `fit` returned.
 
-    Parameters
-    ----------
-    fit : int
-        Which `fit` of the process it was, from 1.
-    name : str
-        The metric.
-    start : int
-        How many epochs precede it.
-    values : tuple of float
-        One for each epoch.
+    `fit` says which of the process it was, from 1.
     """
 
     fit: int
@@ -69,28 +60,14 @@ class History:
 
 @dataclass(frozen=True)
 class Imports:
-    """What a process has imported that it was not forked with.
-
-    Parameters
-    ----------
-    seconds : dict of str to float
-        How long each module took.
-    """
+    """What a process has imported that it was not forked with, and how long each module took."""
 
     seconds: dict[str, float]
 
 
 @dataclass(frozen=True)
 class TooLate:
-    """A variable that a warm process's program sets before an import that was over before.
-
-    Parameters
-    ----------
-    name : str
-        The variable.
-    at : str
-        The file and the line.
-    """
+    """A variable that a warm process's program sets before an import that was over before."""
 
     name: str
     at: str
@@ -98,14 +75,9 @@ class TooLate:
 
 @dataclass(frozen=True)
 class FitVariables:
-    """The variables of live cells as a `fit` begins.
+    """The variables of live cells as a `fit` begins, the first of the process being 1.
 
-    Parameters
-    ----------
-    fit : int
-        Which `fit` of the process it is, from 1.
-    given : dict of str to object
-        Numbers, texts and lists of them, by name.
+    They are numbers, texts and lists of them, by name.
     """
 
     fit: int
@@ -120,15 +92,13 @@ class Training:
 
     Attributes
     ----------
-    latest : Update or None
+    latest
         Where it is, and the latest value of each metric.
-    first : int
+    first
         The number of its first epoch: 1, or 0 if its program counts from there.
-    unreadable : str or None
+    unreadable
         What was wrong with the latest packet that was not a report.
-    furthest : FurthestPoint
-        The furthest that it came.
-    imports : dict of str to float
+    imports
         How long each module took that it imported itself, if they took long.
     """
 
@@ -254,17 +224,11 @@ def _filled(latest: Update, report: Update) -> Update:
 
 
 class FurthestPoint:
-    """The furthest place that one process showed.
+    """The furthest place that one process showed; the start if it showed none.
 
-    Attributes
-    ----------
-    point : TrainingPoint
-        The place; the start where it showed none.
-    stepwise : bool
-        Whether it showed steps: two attempts may differ within an epoch.
-    erratic : bool
-        Whether it went back, as several trainings in one program do: what is further
-        cannot be said then.
+    `stepwise` says that it showed steps, since two attempts may differ within an epoch. `erratic`
+    says that it went back, as several trainings in one program do: what is further cannot be said
+    then.
     """
 
     def __init__(self) -> None:

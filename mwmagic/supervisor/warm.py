@@ -34,14 +34,7 @@ Its workers import at first, which would take longer beside the import of the ne
 class WarmProcess:
     """Has a machine's agent keep a process that workers are forked from.
 
-    Attributes
-    ----------
-    status : Warm
-        How it is.
-    key : str
-        The name by which the agent knows it.
-    since : float
-        When its imports began.
+    `key` is the name by which the agent knows it, and `since` when its imports began.
     """
 
     def __init__(

@@ -48,19 +48,15 @@ SAME_IN_ALL = "the same in all: "
 class Column:
     """A column of a table: its cells as text, and what they are sorted by.
 
-    Parameters
+    Attributes
     ----------
-    name : str
-        What stands above it.
-    texts : list of str
-        The cells, in the order of the rows.
-    keys : list of object
+    keys
         A number, a text or None for each cell: what lacks a value comes last.
-    shown : bool
+    shown
         Whether the table has it unless a reader chooses otherwise.
-    curves : list of list of float, optional
+    curves
         A line to draw in each cell in place of its text.
-    best : int, optional
+    best
         The row that has the best value of a metric, if some are worse.
     """
 
@@ -75,29 +71,11 @@ class Column:
 class RunTable(Sequence["Record"]):
     """Recorded runs with what they differ in: the oldest first, unless they are sorted.
 
-    Parameters
-    ----------
-    records : sequence of Record
-        The runs.
-    where : str, optional
-        A filter such as ``units>=64 and state==finished``.
-    sort : str, optional
-        A column, a parameter or a metric: the smallest first.
-    reverse : bool
-        Whether the order is turned round.
-    best : str, optional
-        A metric: the best run first.
-    last : int, optional
-        How many of the latest runs.
-    metrics : sequence of str
-        Those to show; by default a loss and an accuracy.
-    folder : path, optional
-        The directory above the folders of the runs: each row names its own.
-
-    Raises
-    ------
-    BadArguments
-        A name that no run has, a filter that cannot be read, or two orders.
+    `where` is a filter such as ``units>=64 and state==finished``; `sort` a column, a parameter or a
+    metric, the smallest first unless `reverse`; `best` a metric, the best run first. `last` takes
+    only so many of the latest runs, and `metrics` are those to show, by default a loss and an
+    accuracy. With `folder`, the directory above the folders of the runs, each row names its own. A
+    name that no run has, a filter that cannot be read, or two orders raise BadArguments.
     """
 
     def __init__(

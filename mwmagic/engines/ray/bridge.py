@@ -119,11 +119,8 @@ class SocketLink:
 class Bridge:
     """The process that talks to Ray, and what it says.
 
-    Attributes
-    ----------
-    errors : dict of int to Stderr
-        What agents wrote to their standard errors, and Ray's word on their ends, by the numbers
-        of the nodes.
+    `errors` has what agents wrote to their standard errors, and Ray's word on their ends, by the
+    numbers of the nodes.
     """
 
     def __init__(self) -> None:

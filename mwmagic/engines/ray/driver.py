@@ -130,12 +130,8 @@ def words(error: BaseException) -> str:
 class Reservation:
     """Nodes of a placement group, with an actor on each.
 
-    Attributes
-    ----------
-    holders : list
-        The actors.
-    nodes : list of dict
-        What the engine is told of each one's node. Both are empty until Ray has granted them.
+    `nodes` is what the engine is told of each one's; it and `holders`, the actors, are empty until
+    Ray has granted them.
     """
 
     count = 0

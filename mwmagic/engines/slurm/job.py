@@ -22,13 +22,7 @@ COMMAND_SECONDS = 10.0
 
 
 class Queries:
-    """Runs a scheduler's commands.
-
-    Attributes
-    ----------
-    pids : set of int
-        The ids of those that run.
-    """
+    """Runs a scheduler's commands; `pids` are the processes of those that run."""
 
     def __init__(self, env: Mapping[str, str]) -> None:
         self.env = dict(env)
@@ -116,20 +110,10 @@ _DURATION = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,6}):)?(\d{1,6}):(\d\d)")
 
 @dataclass(frozen=True)
 class JobStatus:
-    """A job, in the words of ``squeue``.
+    """A job, in the words of ``squeue``: such as ``PENDING``, and its reason such as ``Resources``.
 
-    Parameters
-    ----------
-    state : str
-        Such as ``PENDING`` or ``TIMEOUT``.
-    reason : str
-        Such as ``Resources``; empty if there is none.
-    start : str
-        When it started or is expected to start, if that is known.
-    left : str
-        The time until its limit.
-    nodes : str
-        Its nodes, such as ``n[1-3]``.
+    `start` is when it started or is expected to start, if that is known; `left` is the time until
+    its limit; `nodes` is such as ``n[1-3]``.
     """
 
     state: str
@@ -196,18 +180,10 @@ class JobStatus:
 
 @dataclass(frozen=True)
 class JobNode:
-    """A node, in the words of ``sinfo``.
+    """A node, in the words of ``sinfo``, and the address at which the other nodes reach it.
 
-    Parameters
-    ----------
-    name : str
-        Its name.
-    address : str
-        Where the other nodes reach it.
-    state : str
-        Such as ``allocated`` or ``down*``; the star means that it does not respond.
-    reason : str
-        Why an administrator or Slurm took it out of service.
+    `state` is such as ``allocated`` or ``down*``, where the star means that it does not respond;
+    `reason` is why an administrator or Slurm took it out of service.
     """
 
     name: str

@@ -77,14 +77,8 @@ async def _ended(process: asyncio.subprocess.Process) -> bool:
 class Grant:
     """What was allocated.
 
-    Parameters
-    ----------
-    job : Job
-        The job.
-    nodes : str
-        Its nodes, such as ``n[1-3]``.
-    tasks : str
-        How many tasks Slurm places on each, such as ``2(x3)``.
+    `nodes` is such as ``n[1-3]``; `tasks` is how many tasks Slurm places on each, such as
+    ``2(x3)``.
     """
 
     job: Job
