@@ -22,7 +22,7 @@ from mwmagic.errors import NoRun, WaitTimeout
 from mwmagic.experiments.compare import compare
 from mwmagic.model.option import read_duration
 from mwmagic.record import runs
-from mwmagic.words.changed import changed_line
+from mwmagic.words.changed import notices
 from mwmagic.words.comparison import plain
 from mwmagic.words.run import headline
 from mwmagic.words.table import RunTable
@@ -121,8 +121,7 @@ def _show(given: argparse.Namespace) -> int:
         print(json.dumps(work.shown(record)))
         return 0
     show(text(record.status))
-    notes = [record.trouble, ", ".join(record.tags), record.note, changed_line(record)]
-    for line in filter(None, notes):
+    for line in notices(record):
         show(line)
     return 0
 

@@ -149,7 +149,7 @@ class Board:
         points, label = self._feed.series.points, self.widget.label
         left = self._left() if live else ""
         figures = [] if live else self._feed.figures  # a page that is live has them already
-        html = page(run, points, label, figures, live=live, note=left)
+        html = page(run, points, label, figures, live=live, notes=[left] if left else [])
         bundle: dict[str, Any] = {"text/plain": _lines(text(run), left), "text/html": html}
         if live and not self.widget.hosted:
             bundle[VIEW] = self.widget.view[0]

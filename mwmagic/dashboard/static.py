@@ -81,7 +81,7 @@ def page(
     figures: Sequence[Figure] = (),
     *,
     live: bool = False,
-    note: str = "",
+    notes: Sequence[str] = (),
 ) -> str:
     """Return a run's state as HTML without scripts; everything in it is escaped."""
     head = "⚠ " if run_tone(run) == "stall" else ""
@@ -90,8 +90,7 @@ def page(
     groups = grouped(run)
     rows = "".join(map(_group_rows, groups)) or _rows(run.tasks)
     parts = [head, f"<table>{rows}</table>", _picture(run, points), pictures(figures), _cause(run)]
-    said = filter(None, [note, *remarks(run)])
-    parts += [f"<p>{html.escape(one)}</p>" for one in said]
+    parts += [f"<p>{html.escape(one)}</p>" for one in (*notes, *remarks(run))]
     # A page that removes the live view for a moment sets this to its height.
     height = f"min-height:var(--{label},0)" if label else ""
     name = f"mwmagic-static {UNTYPESET} {label}"

@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING
 from IPython.core.getipython import get_ipython
 from IPython.display import display
 
+from mwmagic.record import Record
+
 from .progress import LOOK_AT_PAGES_SECONDS, answer_pages, show_progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from mwmagic.client.cluster import Cluster
     from mwmagic.client.run import Run
     from mwmagic.dashboard.board import Board
     from mwmagic.dashboard.widget import Widget
     from mwmagic.model.status import RunStatus
-    from mwmagic.record import Record
 
 __all__ = ["Displays"]
 
@@ -30,10 +31,10 @@ def _in_kernel() -> bool:
     return getattr(get_ipython(), "kernel", None) is not None
 
 
-def _print(status: RunStatus) -> None:
+def _print(status: RunStatus, notes: Sequence[str] = ()) -> None:
     from mwmagic.dashboard.static import text
 
-    print(text(status))  # noqa: T201 - the output of the cell
+    print(text(status), *notes, sep="\n")  # noqa: T201 - the output of the cell
 
 
 class Displays:
@@ -67,17 +68,22 @@ class Displays:
 
             self._spare = Widget()
 
-    def show_any(self, run: Run) -> None:
-        """Show a run below the cell that is being executed: its dashboard, or its final state."""
-        if run.over:
+    def show_any(self, run: Run | Record) -> None:
+        """Show a run below the cell that is being executed: its dashboard, or its state now."""
+        if isinstance(run, Record):
+            self.keep(run, run.status)
+        elif run.over:
             self.keep(run.record, run.status())
         else:
             self.show(run)
 
     def keep(self, record: Record, status: RunStatus) -> None:
-        """Show the state of a run at this moment; it is not updated."""
+        """Show the state of a run at this moment, and its notices; they are not updated."""
+        from mwmagic.words.changed import notices
+
+        notes = notices(record)
         if not _in_kernel():
-            _print(status)
+            _print(status, notes)
             return
         from mwmagic.dashboard.figures import last_figures
         from mwmagic.dashboard.static import page, text
@@ -87,8 +93,9 @@ class Displays:
         while series.read():
             pass
         figures = last_figures(record.paths)
-        html = page(status, series.points, figures=figures, live=not status.over)
-        display({"text/plain": text(status), "text/html": html}, raw=True)
+        html = page(status, series.points, figures=figures, live=not status.over, notes=notes)
+        plain = "\n".join([text(status), *notes])
+        display({"text/plain": plain, "text/html": html}, raw=True)
 
     def show(self, run: Run, notice: str = "") -> None:
         """Show a run below the cell that is being executed."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from mwmagic.client.run import Run
     from mwmagic.model.option import Option
+    from mwmagic.record import Record
 
     from .session import Session
 
@@ -136,15 +137,20 @@ def load(shell: InteractiveShell) -> None:
 
 
 def _show_runs(shell: InteractiveShell, session: Callable[[], Session]) -> Callable[[], None]:
-    """Make a `Run` show itself as a cell's value; return a function that undoes it."""
+    """Make a run show itself as a cell's value; return a function that undoes it."""
     formatter = shell.display_formatter.ipython_display_formatter
-    module, _, name = _RUN.rpartition(".")
 
-    def show(run: Run) -> None:
+    def show(run: Run | Record) -> None:
         session().displays.show_any(run)
 
-    formatter.for_type_by_name(module, name, show)
-    return lambda: formatter.pop(_RUN, None)
+    def hide() -> None:
+        for kind in (_RUN, _RECORD):
+            formatter.pop(kind, None)
+
+    for kind in (_RUN, _RECORD):
+        module, _, name = kind.rpartition(".")
+        formatter.for_type_by_name(module, name, show)
+    return hide
 
 
 def _show_lists(shell: InteractiveShell) -> Callable[[], None]:

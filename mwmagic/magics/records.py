@@ -64,15 +64,10 @@ _SHOW.add_argument(
 @magic(_SHOW, shows=True)
 def mw_show(session: Session, given: Namespace, _cell: str) -> Run | Record:
     """Show a run below this cell."""
-    run = session.run(given.run)
-    record = session.record(given.run)
-    if session.quiet:
-        return run or record
-    if run is not None:
-        session.displays.show_any(run)
-    else:
-        session.displays.keep(record, record.status)
-    return run or record
+    found = session.run(given.run) or session.record(given.run)
+    if not session.quiet:
+        session.displays.show_any(found)
+    return found
 
 
 _NOTE = Parser("%mw_note", "Write a note to a recorded run, or show it.")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mwmagic.experiments.compare import Aspect, SideBySide
     from mwmagic.record import Record
 
-__all__ = ["BASELINE", "changed_line", "earlier_run", "unlike_words"]
+__all__ = ["BASELINE", "changed_line", "earlier_run", "notices", "unlike_words"]
 
 BASELINE = "baseline"
 """The tag of the run that later ones of its file are compared with."""
@@ -39,6 +39,18 @@ def earlier_run(record: Record) -> Record | None:
     finished = [at for at in same if facts[at].state == RunState.FINISHED.value]
     chosen = tagged or finished
     return before[chosen[-1]] if script and chosen else None
+
+
+def notices(record: Record) -> list[str]:
+    """Return the lines below a recorded run: what is wrong with its record, tags, note, changes."""
+    tags = ", ".join(record.tags)
+    lines = [
+        record.trouble,
+        f"tags: {tags}" if tags else "",
+        f"note: {record.note}" if record.note else "",
+        changed_line(record),
+    ]
+    return [line for line in lines if line]
 
 
 def changed_line(record: Record) -> str:

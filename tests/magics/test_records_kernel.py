@@ -22,6 +22,18 @@ def test_a_notebook_writes_to_runs_and_repeats_them(kernel):
     third = kernel.run("%mw_rerun 2 -p units=256 --wait")
     assert "changed since run 1 (baseline): units 32 → 256" in third.text
     assert kernel.run("%mw_logs 0").text.strip() == "256"
+    changed = "changed since run 1 (baseline): units 32 → 256"
+    for cell in ("%mw_show 3", "from mwmagic import runs; runs()[2]"):
+        kernel.run(cell)
+        shown = kernel.shown.pop(None)
+        state, _, line = shown["text/plain"].splitlines()
+        assert (state, line.partition(";")[0]) == ("run 3: finished", changed)
+        assert f"<p>{changed}; " in shown["text/html"]
+    kernel.run("%mw_show 1")
+    assert kernel.shown.pop(None)["text/plain"].splitlines()[2:] == [
+        "tags: baseline",
+        "note: the first",
+    ]
     wrong = kernel.run("%mw_rerun 1 --workers 2")
     assert wrong.error.startswith("ClusterError: run 1 needs 2 tasks (worker:0 to worker:1)")
     assert kernel.run("%mw_rerun 1 -p unit=3").error.startswith("BadArguments: ")
