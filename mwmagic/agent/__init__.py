@@ -3,7 +3,7 @@
 It needs nothing but Python and runs as ``python -I -S agent/__main__.py``; both ends of its pipe
 share `wire`. `agent` carries out commands on its `loop`, `workers` starts workers and reports
 exits, a `process` is one of them with its line and its log, and `family` ends what must not live
-on. `fork_server` forks warm workers. `inquiry` asks other programs (`versions` finds those of
-packages, `reach` tries addresses), `ports` holds ports, and `machine`, `file`, `system` and
-`variables` serve them; `loader` starts the agent on another machine.
+on. `fork_server` forks warm workers. `inquiry` asks other programs, such as which versions of
+packages there are, `ports` holds ports and tries those of other machines, and `machine`, `file`,
+`system` and `variables` serve them; `loader` starts the agent on another machine.
 """

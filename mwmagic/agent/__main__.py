@@ -30,13 +30,13 @@ if sys.argv[1:2] == ["zygote"]:
 
     run(STARTED)
 elif sys.argv[1:2] == ["versions"]:
-    from _mwmagic_agent.versions import run  # type: ignore[import-not-found]
+    from _mwmagic_agent.inquiry import print_versions  # type: ignore[import-not-found]
 
-    run(sys.argv[2:])
+    print_versions(sys.argv[2:])
 elif sys.argv[1:2] == ["reach"]:
-    from _mwmagic_agent.reach import run  # type: ignore[import-not-found]
+    from _mwmagic_agent.ports import print_reached  # type: ignore[import-not-found]
 
-    run()
+    print_reached()
 else:
     from _mwmagic_agent.agent import Agent  # type: ignore[import-not-found]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -12,7 +13,7 @@ from .wire import as_text, parsed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from .family import Family
     from .loop import EventWriter, Loop
@@ -137,3 +138,35 @@ class Packages:
             self.events.emit("found", id=number, versions=versions)
         else:
             self.events.emit("refused", command="find", id=number, reason=None, error=why)
+
+
+def is_there(name: str) -> bool:
+    """Return whether a package can be imported; what an uninstallation leaves behind cannot."""
+    from importlib.util import find_spec
+
+    try:
+        spec = find_spec(name)
+    except (ImportError, ValueError):
+        return False
+    return spec is not None and spec.origin is not None
+
+
+def version_of(name: str) -> str | None:
+    """Return the version of a package, no text if it has none, and None if it is not there."""
+    from importlib.metadata import PackageNotFoundError, packages_distributions, version
+
+    if not is_there(name):
+        return None
+    try:
+        return version(name) or ""
+    except PackageNotFoundError:  # tf-nightly and others bring the same package
+        others = packages_distributions().get(name, ())
+        return next((version(other) or "" for other in others), "")
+
+
+def print_versions(names: Iterable[str]) -> None:
+    """Print the versions as a line of JSON, in the workers' Python; it imports no package."""
+    from .fork_server.zygote import hide_folder
+
+    hide_folder()
+    sys.stdout.write(json.dumps({name: version_of(name) for name in names}))
