@@ -8,7 +8,7 @@ import sys
 import pytest
 from warming import run, warm
 
-from mwmagic.agent.fork_server.basis import Installations
+from mwmagic.agent.fork_server.imports import Installations
 
 LOOK = "import pack; print(pack.VERSION)"
 

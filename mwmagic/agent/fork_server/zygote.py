@@ -30,8 +30,8 @@ from typing import TYPE_CHECKING
 from ..system import LIBC, PR_SET_PDEATHSIG, inherit, show_command, tag_process
 from ..variables import LABEL, LINE
 from ..wire import REQUEST_DESCRIPTORS, as_bytes
-from .basis import Basis
 from .imports import (
+    Basis,
     Unfit,
     check_forkable,
     flush,
