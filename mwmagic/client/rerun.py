@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.errors import BadArguments, ClusterError, NoRun
-from mwmagic.experiments.parameters import settings, unset
+from mwmagic.experiments.parameters import parameters, settings, unset
 from mwmagic.model.options import OPTIONS, ClusterOptions
 from mwmagic.model.values import counted
 from mwmagic.record.provenance import versions
-from mwmagic.words.changed import unlike_words
+from mwmagic.words.changed import inherited_words, unlike_words
 
 from .cluster import program_text
 
@@ -102,7 +103,7 @@ class Rerun:
         }
 
     def unlike(self) -> list[str]:
-        """Say what cannot be as it was: versions, and modules beside the program."""
+        """Say what cannot be as it was: versions, modules beside the program, and variables."""
         record = self._record
         folder = record.folder or Path()
         changed = record.changed_modules()
@@ -110,9 +111,21 @@ class Rerun:
         was = record.part("versions")
         now = versions([name for name in was if name not in ("python", "mwmagic")])
         differ = {name: (one, now.get(name)) for name, one in was.items() if one != now.get(name)}
-        return unlike_words(
-            record.number, differ, [one for one in changed if one not in gone], gone
-        )
+        changed = [one for one in changed if one not in gone]
+        lines = unlike_words(record.number, differ, changed, gone)
+        return lines + inherited_words(record.number, self._read(), record.inherited, os.environ)
+
+    def _read(self) -> list[str]:
+        """Return the variables that the programs read and that are given neither then nor now."""
+        found: dict[str, None] = {}
+        for part in self._parts:
+            env = settings(part.source, self._params, part.args, part.env).env
+            found |= dict.fromkeys(
+                one.variable
+                for one in parameters(part.source)
+                if one.variable and not one.refusal and one.variable not in {*part.env, *env}
+            )
+        return list(found)
 
     def check(self, cluster: Cluster) -> None:
         """Refuse a cluster of another shape.

@@ -195,8 +195,7 @@ def _parameters(record: Record) -> dict[str, Any]:
     args, given = launch.get("args"), launch.get("given")
     args = [str(one) for one in args] if isinstance(args, list) else []
     given = given if isinstance(given, dict) else {}
-    names = record.info.get("env")
-    hidden = set(names if isinstance(names, list) else ()) - set(given)
+    hidden = record.inherited - set(given)
     try:
         found = values(source.decode("utf-8", "surrogateescape"), args, given, hidden)
     except SyntaxError:

@@ -243,6 +243,12 @@ class Record:
         return [one for one in self.part("launches").values() if isinstance(one, dict)]
 
     @property
+    def inherited(self) -> set[str]:
+        """The variables that the launching process had; their values are not recorded."""
+        names = self.info.get("env")
+        return set(map(str, names)) if isinstance(names, list) else set()
+
+    @property
     def program(self) -> tuple[dict[str, Any], bytes] | None:
         """The first launch whose code is recorded, and that code, which is empty if it is gone.
 

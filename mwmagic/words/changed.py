@@ -15,12 +15,12 @@ from .failure import listed
 from .table import short_name, took_text, value_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from mwmagic.experiments.compare import Aspect, SideBySide
     from mwmagic.record import Record
 
-__all__ = ["BASELINE", "changed_line", "earlier_run", "notices", "unlike_words"]
+__all__ = ["BASELINE", "changed_line", "earlier_run", "inherited_words", "notices", "unlike_words"]
 
 BASELINE = "baseline"
 """The tag of the run that later ones of its file are compared with."""
@@ -137,5 +137,29 @@ def unlike_words(
         lines.append(
             f"{listed(gone)} {verb} gone since run {number} was launched; its record has a copy in "
             "the folder modules if the files were small"
+        )
+    return lines
+
+
+def inherited_words(
+    number: int, read: Sequence[str], then: Collection[str], now: Collection[str]
+) -> list[str]:
+    """Say which variables a repeated program reads that may not be as they were.
+
+    `then` has the variables of the environment that the run was launched from, `now` those of the
+    present one.
+    """
+    taken = [name if name in now else f"{name} (not set now)" for name in read if name in then]
+    new = [name for name in read if name not in then and name in now]
+    lines = []
+    if taken:
+        lines.append(
+            f"run {number} took {listed(taken)} from its environment, whose values are not "
+            "recorded: this environment's count now, unless -p sets others"
+        )
+    if new:
+        lines.append(
+            f"the program reads {listed(new)} from this environment; run {number} had no such "
+            "variable"
         )
     return lines
