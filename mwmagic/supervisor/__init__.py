@@ -5,6 +5,5 @@ actions, `report` has its status and record, `processes` its processes, and `sta
 its tasks are. A task: `process`, `training`, and `program` (what runs on it, and the variables that
 this sets before it imports). `session` has live cells. Machines: `pool`, `node`, `warm` (its warm
 process), `rendezvous` (do they meet, and have the same versions?), `preparation` (shares,
-environments and commands), `files` (disks, and copies of files), `fetches` (files for the user) and
-`orphans`.
+environments and commands), `files` (disks, and copies of files) and `fetches` (files for the user).
 """

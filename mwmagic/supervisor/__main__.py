@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 
+from mwmagic.agent.system import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, prctl
 from mwmagic.errors import MwmagicError
 from mwmagic.model.messages import Start
 
-from . import orphans
 from .supervisor import Supervisor
 
 
@@ -44,10 +45,20 @@ def _log_to(path: Path) -> None:
     os.close(descriptor)
 
 
+def adopt_orphans() -> None:
+    """Ask the kernel for the orphans among this process's descendants."""
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def _survive_stops() -> None:
+    """Go on when the owner dies: a process that is stopped by then could not end its cluster."""
+    prctl(PR_SET_PDEATHSIG, signal.SIGCONT)
+
+
 def main() -> None:
     """Serve the cluster that standard input describes; without any, it is not needed."""
-    orphans.adopt()
-    orphans.survive_stops()
+    adopt_orphans()
+    _survive_stops()
     line = sys.stdin.readline()
     if not line:
         return

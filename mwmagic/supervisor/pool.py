@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
+import signal
 import time
 import traceback
 from collections import Counter
@@ -12,6 +14,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psutil
+
+from mwmagic.agent.system import LIBC
 from mwmagic.engines import engine_for
 from mwmagic.engines.engine import PreparingEngine
 from mwmagic.engines.link import within
@@ -21,13 +26,12 @@ from mwmagic.model.cluster import CHIEF, ClusterSpec
 from mwmagic.model.machine import Fetch, Placing, spread
 from mwmagic.model.values import counted
 
-from . import orphans
 from .node import Node
 from .preparation import Preparation
 from .rendezvous import Rendezvous, check_versions, find_versions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Collection, Coroutine, Sequence
 
     from mwmagic.engines import Engine, Host
     from mwmagic.engines.channel import Channel
@@ -38,7 +42,7 @@ if TYPE_CHECKING:
 
     from .node import StartCommand
 
-__all__ = ["Loss", "MachinePool"]
+__all__ = ["Loss", "MachinePool", "end_orphans"]
 
 GPU_LOOK_SECONDS = 2.0
 """How long a cluster's start waits to learn a machine's GPUs, if no number was requested."""
@@ -60,6 +64,14 @@ SHOWN_SECONDS = 1.0
 
 WHY_SECONDS = 0.4
 """Time limit for the scheduler to explain a loss: less than the gang waits for a first cause."""
+
+PR_GET_CHILD_SUBREAPER = 37
+
+_LOOKS = 200
+"""Looks for orphans before the remaining ones are given up."""
+
+_PAUSE_SECONDS = 0.005
+"""Seconds between two looks."""
 
 
 @dataclass(frozen=True)
@@ -436,7 +448,7 @@ class MachinePool:
         self._fenced = max(self._fenced, node.channel.fenced)
         if node.host.here:
             own = [other.channel.pid for other in self._nodes if other is not node]
-            orphans.end([pid for pid in own if pid is not None] + list(self._engine.helpers))
+            end_orphans([pid for pid in own if pid is not None] + list(self._engine.helpers))
         self._spawn(self._explain(node, time.monotonic()))
 
     def _spawn(self, coroutine: Coroutine[None, None, None]) -> asyncio.Task[None]:
@@ -465,3 +477,26 @@ class MachinePool:
         except Exception:  # noqa: BLE001 - another package's engine: the loss is reported all the same
             traceback.print_exc()
         return None
+
+
+def end_orphans(agents: Collection[int]) -> None:
+    """Kill and reap the orphans that this process adopted, if it adopts any.
+
+    A lost agent's workers die with it, but processes that they started in sessions of their own do
+    not. The kernel hands those to the nearest ancestor that asked for orphans.
+    """
+    for _ in range(_LOOKS if _adopts() else 0):
+        orphans = [child.pid for child in psutil.Process().children() if child.pid not in agents]
+        if not orphans:
+            return
+        for pid in orphans:
+            with suppress(ProcessLookupError, ChildProcessError):
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, os.WNOHANG)
+        time.sleep(_PAUSE_SECONDS)
+
+
+def _adopts() -> bool:
+    answer = ctypes.c_int()
+    LIBC.prctl(PR_GET_CHILD_SUBREAPER, ctypes.byref(answer), 0, 0, 0)
+    return bool(answer.value)

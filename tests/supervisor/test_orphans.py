@@ -8,7 +8,8 @@ from textwrap import dedent
 
 START = """
 import os, psutil, subprocess, sys, time
-from mwmagic.supervisor import orphans
+from mwmagic.supervisor.__main__ import adopt_orphans
+from mwmagic.supervisor.pool import end_orphans
 SLEEP = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(600)"]
 
 def orphan():
@@ -32,16 +33,16 @@ def run(code):
 
 def test_orphans_are_ended_and_reaped_and_an_agent_is_not():
     run("""
-        orphans.adopt()
+        adopt_orphans()
         agent = subprocess.Popen(SLEEP)
         left = [orphan() for _ in range(3)]
         assert len(psutil.Process().children()) == 4
-        orphans.end([agent.pid])
+        end_orphans([agent.pid])
         assert [child.pid for child in psutil.Process().children()] == [agent.pid]
         assert not any(psutil.pid_exists(pid) for pid in left)
         agent.kill()
         agent.wait()
-        orphans.end([])
+        end_orphans([])
         print("well")
     """)
 
@@ -49,7 +50,7 @@ def test_orphans_are_ended_and_reaped_and_an_agent_is_not():
 def test_without_adoption_nothing_is_ended():
     run("""
         child = subprocess.Popen(SLEEP)
-        orphans.end([])
+        end_orphans([])
         assert child.poll() is None
         child.kill()
         child.wait()

@@ -529,7 +529,7 @@ def test_a_driver_that_hangs_is_waited_for_where_gpus_are_asked_for(monkeypatch)
 
 def test_what_an_agent_leaves_behind_is_ended_but_not_the_engines_helpers(monkeypatch):
     ended = []
-    monkeypatch.setattr(module.orphans, "end", ended.append)
+    monkeypatch.setattr(module, "end_orphans", ended.append)
 
     async def hosts(*_, **__):
         return [dataclasses.replace(scene.engine.host(one), here=True) for one in scene.machines]
@@ -546,7 +546,7 @@ def test_what_an_agent_leaves_behind_is_ended_but_not_the_engines_helpers(monkey
 
 
 def test_a_lost_machine_elsewhere_leaves_nothing_behind_here(monkeypatch):
-    monkeypatch.setattr(module.orphans, "end", lambda _: pytest.fail("another machine's"))
+    monkeypatch.setattr(module, "end_orphans", lambda _: pytest.fail("another machine's"))
 
     @on(lambda: Scene(made("a", "b")))
     async def _(scene):
