@@ -42,10 +42,9 @@ def preload() -> None:
 
 def remember(reads: dict[str, set[str]], env: dict[str, str], sets: dict[str, str]) -> None:
     """Take the modules that are there now for those that workers are forked with."""
-    from mwmagic.worker import basis, imports
+    from mwmagic.worker import warm
 
-    imports.remember()
-    basis.remember(reads, env, sets)
+    warm.remember(reads, env, sets)
 
 
 def main(argv: list[str]) -> None:

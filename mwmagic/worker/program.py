@@ -17,7 +17,6 @@ from _frozen_importlib_external import SourceFileLoader  # `importlib.machinery`
 from mwmagic.hooks.imports import after_import
 from mwmagic.model import variables
 
-from . import imports
 from .preparation import prepare
 from .source import read
 from .standard import leave_name, standard
@@ -54,12 +53,12 @@ def main(argv: list[str], started: frozenset[str]) -> None:
     script = argv[0] if argv[0].startswith("/") else f"{os.getcwd()}/{argv[0]}"  # noqa: PTH109 - as above
     from .exit import finish_files, leave
 
-    if imports.forked():
-        from . import basis  # 37 modules and 11 ms, which a cold worker has no use for
+    if f"{__package__}.warm" in sys.modules:  # the process that this one was forked from has it
+        from . import warm
 
         _begin_anew()
-        imports.watch(script)
-        basis.watch(script)
+        warm.time_imports(script)
+        warm.watch_variables(script)
     else:
         _step_aside(folder, started)
     process = os.getpid()

@@ -8,7 +8,7 @@ import pytest
 from processes import printed
 
 from mwmagic.hooks.imports import after_import
-from mwmagic.worker.imports import watch
+from mwmagic.worker.warm import time_imports
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_it_is_found_beside_a_finder_that_asks_the_others_too(package):
     package("mw_asked")
     seen = []
     after_import("mw_asked", seen.append)
-    watch("main.py")
+    time_imports("main.py")
     assert seen == [importlib.import_module("mw_asked")]
     after_import("mw_absent", seen.append)
     with pytest.raises(ModuleNotFoundError):

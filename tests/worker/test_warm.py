@@ -9,15 +9,15 @@ from types import ModuleType
 
 import pytest
 
-from mwmagic.worker import bootstrap, imports
+from mwmagic.worker import bootstrap, warm
 
 
 @pytest.fixture
 def forked(monkeypatch):
     """Take what is imported now for what this process was forked with."""
-    monkeypatch.setattr(imports, "_NEWEST", set())
+    monkeypatch.setattr(warm, "_NEWEST", set())
     monkeypatch.setattr(sys, "modules", dict(sys.modules))
-    return imports.remember
+    return warm.remember_modules
 
 
 def put(*names):
@@ -28,23 +28,23 @@ def put(*names):
 
 
 def test_a_process_that_was_not_forked_has_imported_all_itself(forked):
-    assert imports.imported() == sys.modules
-    assert list(imports.imported()) == list(sys.modules)
+    assert warm.imported() == sys.modules
+    assert list(warm.imported()) == list(sys.modules)
 
 
-@pytest.mark.parametrize("count", [0, 1, imports.FIRST_COUNT, 5 * imports.FIRST_COUNT])
+@pytest.mark.parametrize("count", [0, 1, warm.FIRST_COUNT, 5 * warm.FIRST_COUNT])
 def test_a_fork_has_imported_what_came_later(forked, count):
     forked()
     names = put(*(f"new_{number}" for number in range(count)))
-    assert list(imports.imported()) == names
+    assert list(warm.imported()) == names
 
 
 def test_what_is_imported_again_is_new(forked):
     put("old", "newest")
     forked()
-    assert put("old", "new") == list(imports.imported())
+    assert put("old", "new") == list(warm.imported())
     del sys.modules["newest"]  # then nothing tells old ones from new ones
-    assert {"old", "new", "sys"} < set(imports.imported())
+    assert {"old", "new", "sys"} < set(warm.imported())
 
 
 ENDING = """

@@ -1,4 +1,11 @@
-"""Watches for variables that a warm worker's program sets too late.
+"""How a warm worker differs from a plain process, and what it reports of that.
+
+It was forked with thousands of modules. To look at each would copy the pages that they lie in,
+which takes several times as long as a short program.
+
+It reports on its line how long the imports of others take, as only the user can say that the next
+workers should find a package imported: `--preload` names those. Each import is timed that no other
+import makes, of a module that is neither Python's nor the user's own.
 
 The supervisor forks a worker only if all variables that the imports have read are for its program
 as they were, as far as the program's source shows what it sets. One that it sets in another way (a
@@ -6,6 +13,8 @@ helper that is installed, `exec`, a loop) would have an effect on the import tha
 process, but none here. So this looks at each one that is set: before the program has imported what
 read it, one that changes what is computed is an error, and any other a line. Then the supervisor
 starts the next workers of this program cold.
+
+Only the process that workers are forked from imports this module: a cold worker does without it.
 """
 
 from __future__ import annotations
@@ -13,23 +22,106 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
+from _thread import get_ident
+from itertools import islice, takewhile
 from types import FunctionType, ModuleType
 
 from mwmagic.errors import ClusterError
 from mwmagic.frameworks.environment import decides, is_early, is_settable
+from mwmagic.hooks.imports import Loading, found_after
 from mwmagic.model.ownership import is_users
 from mwmagic.model.variables import ANNOUNCED
 
-from . import imports
 from .line import line
 
 TYPE_CHECKING = False  # a worker starts without `typing`
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
+    from importlib.abc import Loader
+    from importlib.machinery import ModuleSpec
     from types import FrameType
     from typing import Any
 
-__all__ = ["remember", "watch"]
+__all__ = ["imported", "remember", "time_imports", "watch_variables"]
+
+FIRST_COUNT = 64
+"""How many of the newest modules are looked at first."""
+
+_NEWEST: set[str] = set()
+"""The newest module that this process had when it was forked, if it was."""
+
+
+def remember_modules() -> None:
+    """Take the modules that are there now for those that workers have from the beginning."""
+    _NEWEST.clear()
+    _NEWEST.add(next(reversed(sys.modules)))
+
+
+def imported() -> dict[str, ModuleType]:
+    """Return the modules that this process has imported itself, in their order."""
+    count, names = 0, [""]
+    while len(names) >= count and _NEWEST.isdisjoint(names):
+        count = 2 * count or FIRST_COUNT
+        # In one step, as other threads may import meanwhile.
+        names = list(islice(reversed(sys.modules), count))
+    own = [*takewhile(lambda name: name not in _NEWEST, names)]
+    return {name: sys.modules[name] for name in reversed(own) if name in sys.modules}
+
+
+REPORTED_SECONDS = 0.5
+"""How long all these imports must have taken together before they are reported."""
+
+LEAST_SECONDS = 0.05
+"""How long one of them must have taken to be named."""
+
+
+def time_imports(script: str) -> None:
+    """Time imports from now on."""
+    sys.meta_path.insert(0, _Finder(script))
+
+
+class _Finder:
+    """Wraps the loaders of the modules whose import is timed."""
+
+    def __init__(self, script: str) -> None:
+        self._script = script
+        self._busy: set[int] = set()
+        self._took: dict[str, float] = {}
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Let the other finders find a module; have its loader timed."""
+        if get_ident() in self._busy or fullname.partition(".")[0] in sys.stdlib_module_names:
+            return None
+        spec = found_after(self, fullname, path, target)
+        if spec is None or spec.loader is None or is_users(spec.origin or "", self._script):
+            return spec
+        spec.loader = Loading(spec.loader, self.load)  # type: ignore[assignment]
+        return spec
+
+    def load(self, loader: Loader, module: ModuleType) -> None:
+        """Execute a module, and add up how long that takes."""
+        thread, began = get_ident(), time.monotonic()
+        self._busy.add(thread)
+        try:
+            loader.exec_module(module)
+        finally:
+            self._busy.discard(thread)
+            self._took[module.__name__] = time.monotonic() - began
+        if (
+            self._took[module.__name__] >= LEAST_SECONDS
+            and sum(self._took.values()) > REPORTED_SECONDS
+        ):
+            self._report()
+
+    def _report(self) -> None:
+        to = line()
+        if to is not None:
+            took = {name: one for name, one in self._took.items() if one >= LEAST_SECONDS}
+            to.send(json.dumps({"kind": "imports", "seconds": took}).encode())
+
 
 _SEND_SECONDS = 0.5
 """Time limit for reporting to the supervisor."""
@@ -51,13 +143,14 @@ _SETS: dict[str, str] = {}
 def remember(
     reads: Mapping[str, set[str]], env: Mapping[str, str], sets: Mapping[str, str]
 ) -> None:
-    """Keep what the imports have read, in the process that workers are forked from."""
+    """Keep what has been imported and what that has read, in the process that forks workers."""
+    remember_modules()
     _READS.update(reads)
     _ENV.update(env)
     _SETS.update(sets)
 
 
-def watch(script: str) -> None:
+def watch_variables(script: str) -> None:
     """Look at the variables that are set from now on."""
     watched = _Watched(vars(os.environ)["_data"])
     watched.script = script
@@ -117,7 +210,7 @@ def _held() -> set[str]:
 
     They are in `sys.modules` in any case.
     """
-    spaces = [vars(module) for module in imports.imported().values() if _is_others(module)]
+    spaces = [vars(module) for module in imported().values() if _is_others(module)]
     spaces += [frame.f_locals for frame in _frames() if frame.f_code.co_name != "<module>"]
     spaces.append(vars(sys.modules.get("__main__")) if "__main__" in sys.modules else {})
     return {_package(value) for space in spaces for value in list(space.values())}
