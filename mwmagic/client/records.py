@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from mwmagic.errors import WaitTimeout
+from mwmagic.errors import FileTrouble, WaitTimeout
 from mwmagic.experiments.cleaning import removals, remove
 from mwmagic.experiments.filters import Filter, check_names
 from mwmagic.experiments.runs import facts_of
 from mwmagic.model.option import read_count, read_duration
+from mwmagic.model.status import RunState
 from mwmagic.model.values import counted, finite
 from mwmagic.record.annotations import annotate
 from mwmagic.words.failure import explain, headline
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator, Sequence
 
+    from mwmagic.experiments.cleaning import Removal
     from mwmagic.model.findings import Cause
     from mwmagic.record import Record
 
@@ -106,28 +108,39 @@ def add_cleaning(parser: argparse.ArgumentParser) -> None:
 
 
 def clean(records: Sequence[Record], given: argparse.Namespace) -> Iterator[str]:
-    """List the runs that may go, and remove them if that was asked for; yield what to print."""
+    """List the runs that may go, and remove them if that was asked for; yield what to print.
+
+    FileTrouble is raised at the end if a run could not be removed.
+    """
     found = removals(records, keep=given.keep, older=given.older)
     if not found:
         yield "nothing to remove: every run is to be kept, has a tag or is not over"
         return
-    total = _megabytes(sum(one.size for one in found))
-    runs = counted(len(found), "run")
     if not given.yes:
         for one in found[:REMOVALS_LIMIT]:
             yield f"  {one.record.number}  {one.record.name}  {_megabytes(one.size)}"
         if len(found) > REMOVALS_LIMIT:
             yield f"  and {len(found) - REMOVALS_LIMIT} more, up to run {found[-1].record.number}"
-        yield f"this would remove {runs} and free {total}; add --yes to do it"
+        yield f"this would remove {_freed(found, 'free')}; add --yes to do it"
         return
-    left = 0
+    removed, failures = [], []
     for one in found:
         try:
             remove(one)
         except OSError as error:  # noqa: PERF203 - the others go
-            left += 1
-            yield f"run {one.record.number} is not removed completely: {file_words(error)}"
-    yield f"removed {counted(len(found) - left, 'run')}, which freed {total}"
+            number, why = one.record.number, file_words(error, one.record.path)
+            failures.append(f"run {number} could not be removed completely: {why}")
+        else:
+            removed.append(one)
+    if removed:
+        yield f"removed {_freed(removed, 'freed')}"
+    if failures:
+        more = f" (and {counted(len(failures) - 1, 'other run')} like it)" if failures[1:] else ""
+        raise FileTrouble(failures[0] + more)
+
+
+def _freed(found: Sequence[Removal], verb: str) -> str:
+    return f"{counted(len(found), 'run')} and {verb} {_megabytes(sum(one.size for one in found))}"
 
 
 def _megabytes(size: int) -> str:
@@ -171,6 +184,8 @@ def explained(record: Record) -> tuple[dict[str, Any], list[str]]:
     lines = blame(status)
     if not lines:
         why = "it did not fail" if status.over else "it has not failed"
+        if status.state is RunState.LOST:
+            why = "its supervisor is gone, and nothing recorded says why"
         lines = [f"run {record.number} is {status.state.value}: {why}"]
     found: dict[str, Any] = {
         "number": record.number,

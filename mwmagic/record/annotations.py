@@ -40,8 +40,16 @@ class Annotations(Stored):
 def read_annotations(path: Path) -> Annotations:
     """Return the note and tags in a run's file; none if there are none to read."""
     try:
-        return Annotations.from_json(json.loads(path.read_bytes()))
-    except (OSError, ValueError, RecursionError):
+        return _read(path)
+    except OSError:
+        return Annotations()
+
+
+def _read(path: Path) -> Annotations:
+    data = path.read_bytes()
+    try:
+        return Annotations.from_json(json.loads(data))
+    except (ValueError, RecursionError):
         return Annotations()
 
 
@@ -54,7 +62,13 @@ def annotate(
     or a tag to remove is not there; NoRun or FileTrouble if the run's folder is gone or cannot be
     written.
     """
-    known = read_annotations(record.paths.annotations)
+    path = record.paths.annotations
+    try:
+        known = _read(path)
+    except FileNotFoundError:
+        known = Annotations()
+    except OSError as error:  # what it holds would be lost
+        raise _trouble(record, "read from", error) from error
     added, removed = list(add), set(remove)
     for tag in added:
         if not _TAG.fullmatch(tag):
@@ -80,7 +94,9 @@ def _save(record: Record, now: Annotations) -> None:
     except FileNotFoundError:
         raise NoRun(f"the record of run {record.number} is gone from {record.path}") from None
     except OSError as error:
-        raise FileTrouble(
-            f"the note and tags of run {record.number} cannot be written to {record.path}: "
-            f"{error.strerror or error}"
-        ) from error
+        raise _trouble(record, "written to", error) from error
+
+
+def _trouble(record: Record, done: str, error: OSError) -> FileTrouble:
+    where = f"{record.paths.annotations}: {error.strerror or error}"
+    return FileTrouble(f"the note and tags of run {record.number} cannot be {done} {where}")

@@ -152,6 +152,9 @@ def test_a_damaged_note_is_no_note(here, shell):
     assert shell("runs")[0] == 0
     assert shell("note", "1")[1] == "run 1 has no note\n"
     assert shell("note", "1", "new")[1] == "run 1: new\n"
+    run.paths.annotations.unlink()
+    run.paths.annotations.mkdir()
+    assert "the note and tags of run 1 cannot be read from" in shell("tag", "1", "new")[2]
 
 
 def test_a_wait_ends_with_a_code(here, shell):
@@ -195,7 +198,7 @@ def test_old_runs_are_listed_before_they_go(here, shell):
     )
     assert shell("gc", "--keep", "2", "--older", "30d", "--yes")[1].startswith("removed 2 runs")
     assert [one.number for one in runs()] == [1, 4, 5]
-    assert shell("gc", "--keep", "0", "--yes")[1].startswith("removed 1 run, ")
+    assert shell("gc", "--keep", "0", "--yes")[1].startswith("removed 1 run and freed ")
     assert [one.number for one in runs()] == [1, 5], "a lost run may go on elsewhere"
 
 
