@@ -170,7 +170,7 @@ def follow(run: Run, *, dashboard: bool = False, raw: bool = False) -> int:
         return _code(run)
     if changed := changed_line(run.record):
         say(changed)
-    return 0
+    return INCOMPLETE_CODE if run.status().trouble else 0
 
 
 def _say_lacking(run: Run) -> None:
@@ -208,6 +208,9 @@ def _code(run: Run) -> int:
         return 128 + task.signal
     return (task.code if task is not None else None) or 1
 
+
+INCOMPLETE_CODE = os.EX_IOERR
+"""The exit code of a run that finished, but whose record is incomplete."""
 
 INTERRUPTED_CODE = 130
 """The exit code after Ctrl-C: 128 plus SIGINT's number, as in a shell."""

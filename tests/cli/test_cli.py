@@ -376,7 +376,7 @@ def test_a_full_disk_costs_the_record_not_the_output_nor_the_end(tmp_path):
     unshared = ["unshare", "--mount", "sh", "-c", TINY, disk, TALKS]
     command = [*COMMAND, "run", "-n", "2", "--restarts", "1", "main.py"]
     done = subprocess.run([*unshared, *command], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == os.EX_IOERR, done.stderr
     printed = sorted(done.stdout.splitlines())
     wanted = [f"[worker:{i}] 2 line {n}" for i in (0, 1) for n in range(9000)]
     assert [line for line in printed if "] 2 line " in line] == sorted(wanted)
