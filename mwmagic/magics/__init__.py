@@ -1,9 +1,9 @@
 """IPython magics, without logic of their own.
 
-A magic is declared with `magic` and listed in `catalogue`, and `extension` registers them. They are
-in `cluster`, `worker`, `live`, `status`, `records` and `export`. `file` writes what they write and
-`body` reads a cell's code; `session` is what they share, `display` what they show, also while
-``%mw_wait`` blocks the kernel, and `completion` completes their lines.
+`magic` lists them and says what a magic is, and `extension` registers them. They are in `cluster`,
+`worker`, `live`, `status`, `records` and `export`. `source` reads a cell's code and writes files;
+`session` is what magics share, `display` what they show, also while ``%mw_wait`` blocks the kernel,
+and `completion` completes their lines.
 """
 
 from __future__ import annotations

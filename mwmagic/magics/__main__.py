@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from .catalogue import NAMES, find
 from .extension import CONFIGURABLE
+from .magic import NAMES, find
 
 if TYPE_CHECKING:
     import argparse

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.core import completer
 
-from .catalogue import NAMES, find
+from .magic import NAMES, find
 
 if TYPE_CHECKING:
     from collections.abc import Callable

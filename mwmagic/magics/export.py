@@ -12,8 +12,8 @@ from mwmagic.errors import FileTrouble
 from mwmagic.model.option import read_count
 from mwmagic.words.file import exists_words
 
-from .file import OutputFile, add_overwrite
 from .magic import Parser, magic
+from .source import OutputFile, add_overwrite
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -12,8 +12,8 @@ from traitlets import Bool, Enum, Float, Int, TraitType, Tuple, Unicode
 from mwmagic.client.arguments import choices
 from mwmagic.model.options import OPTIONS
 
-from .catalogue import NAMES, Entry
 from .completion import install
+from .magic import NAMES, Entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -30,8 +30,8 @@ from mwmagic.words.live import (
     withdrawn_words,
 )
 
-from .body import check_plain, parted
 from .magic import Parser, magic
+from .source import check_plain, parted
 from .worker import cell_name
 
 if TYPE_CHECKING:

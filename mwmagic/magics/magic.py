@@ -1,4 +1,7 @@
-"""A magic: its parser with its help, its function, and what all of them have in common."""
+"""Which magics there are, and what a magic is: its parser with its help, and its function.
+
+IPython knows each as an `Entry` before its module is imported.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ import inspect
 import shlex
 import sys
 from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from mwmagic.client.arguments import ConciseParser
@@ -19,7 +24,44 @@ if TYPE_CHECKING:
 
     from .session import Session
 
-__all__ = ["Magic", "Parser", "magic", "silence"]
+__all__ = ["NAMES", "Entry", "Magic", "Parser", "find", "magic", "silence"]
+
+_MODULES = {
+    "%mw_cluster": "cluster",
+    "%%mw_worker": "worker",
+    "%mw_wait": "worker",
+    "%%mw_live": "live",
+    "%mw_push": "live",
+    "%mw_pull": "live",
+    "%mw_debug": "live",
+    "%mw_reset": "live",
+    "%mw_status": "status",
+    "%mw_show": "records",
+    "%mw_logs": "status",
+    "%mw_stop": "cluster",
+    "%mw_restart": "worker",
+    "%mw_rerun": "worker",
+    "%mw_kill": "cluster",
+    "%mw_stacks": "status",
+    "%mw_runs": "records",
+    "%mw_compare": "records",
+    "%mw_note": "records",
+    "%mw_tag": "records",
+    "%mw_gc": "records",
+    "%mw_fetch": "live",
+    "%mw_export": "export",
+}
+
+NAMES = tuple(_MODULES)
+"""Every magic as it is written, in the order of the reference."""
+
+
+@cache
+def find(written: str) -> Magic:
+    """Return a magic, such as ``%mw_cluster`` or ``%%mw_worker``."""
+    module = import_module(f".{_MODULES[written]}", __package__)
+    found: Magic = getattr(module, written.lstrip("%"))
+    return found
 
 
 @dataclass(frozen=True)
@@ -208,3 +250,38 @@ class _Help(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         parser.print_help()
         raise _HelpShown
+
+
+class Entry:
+    """What IPython calls, and whose documentation it shows: that of the magic."""
+
+    def __init__(self, written: str, session: Callable[[], Session]) -> None:
+        self.written = written
+        self._session = session
+
+    def __repr__(self) -> str:
+        return f"<magic {self.written}>"
+
+    def __call__(self, line: str, cell: str = "") -> object:
+        """Do what the magic does with a line, and the cell below it."""
+        return find(self.written).call(self._session(), line, cell)
+
+    @property
+    def name(self) -> str:
+        """Its name, without the leading percent signs."""
+        return self.written.lstrip("%")
+
+    @property
+    def kind(self) -> str:
+        """``cell`` or ``line``."""
+        return "cell" if self.written.startswith("%%") else "line"
+
+    @property
+    def _ipython_magic_no_var_expand(self) -> bool:
+        """Whether IPython leaves braces and dollar signs in the line as they are typed."""
+        return find(self.written).parser.typed is not None
+
+    @property
+    def __doc__(self) -> str:  # type: ignore[override]
+        """Its help."""
+        return find(self.written).parser.format_help()

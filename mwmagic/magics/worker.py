@@ -24,9 +24,8 @@ from mwmagic.model.options import OPTIONS
 from mwmagic.words.changed import changed_line
 from mwmagic.words.run import changed_words
 
-from .body import borrowed, check_plain
-from .file import OutputFile, add_overwrite
 from .magic import Parser, magic
+from .source import OutputFile, add_overwrite, borrowed, check_plain
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -14,9 +14,9 @@ from mwmagic.client.arguments import choices, typed
 from mwmagic.errors import BadArguments
 from mwmagic.frameworks import FRAMEWORKS
 from mwmagic.magics.__main__ import page
-from mwmagic.magics.catalogue import NAMES, find
 from mwmagic.magics.cluster import mw_cluster
 from mwmagic.magics.extension import CONFIGURABLE, MWMagic
+from mwmagic.magics.magic import NAMES, find
 from mwmagic.model.option import Repeated
 from mwmagic.model.options import OPTIONS
 
