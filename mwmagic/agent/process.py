@@ -11,7 +11,7 @@ from contextlib import suppress
 from .family import Row
 from .system import contents
 from .variables import LABEL, LINE, SCRATCH
-from .wire import CHUNK_BYTES, PACKET_BYTES, as_bytes, as_text, parsed
+from .wire import CHUNK_BYTES, PACKET_BYTES, REST_BYTES, as_bytes, as_text, parsed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -155,9 +155,6 @@ class LinePair:
 
 LAG_BYTES = 4 << 20
 """How far a reader may fall behind before the log skips ahead."""
-
-REST_BYTES = 64 << 20
-"""The most output that is held in memory after the file could not be written."""
 
 
 class Log:

@@ -29,6 +29,12 @@ CHUNK_BYTES = 64 << 10
 PACKET_BYTES = 64 << 10
 """The longest packet that a worker may send on its line."""
 
+REST_BYTES = 64 << 20
+"""The most output of a worker that is held in memory after its log could not be written."""
+
+REST_SECONDS = 60.0
+"""How long what a full disk could not take of a log can be read after its worker's exit."""
+
 REQUEST_DESCRIPTORS = 4
 """A zygote gets these with each order: the request, the output, the answer's pipe, the line."""
 

@@ -11,7 +11,16 @@ from .family import HUNT_SECONDS, Reaper
 from .machine import Oom, usage
 from .process import Log, Process, Relay
 from .system import catches, clocks, has_open, number_of, reason_of, spawn, waiting_in
-from .wire import COLD_MODULE, COLD_STOPPED, LOG_LOST, NOT_STARTED, REMAINS, as_text, parsed
+from .wire import (
+    COLD_MODULE,
+    COLD_STOPPED,
+    LOG_LOST,
+    NOT_STARTED,
+    REMAINS,
+    REST_SECONDS,
+    as_text,
+    parsed,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,9 +32,6 @@ if TYPE_CHECKING:
 
 DRAIN_SECONDS = 2.0
 """How long to wait, after an exit, for an unknown process that still has the log open."""
-
-REST_SECONDS = 60.0
-"""How long what a full disk could not take of a log can be read after its worker's exit."""
 
 FORK_SECONDS = 10.0
 """How long a zygote may take to fork a worker."""

@@ -83,6 +83,7 @@ class Symptom(str, Enum):
     ELSEWHERE = "elsewhere"
     LOGGED = "logged"
     JOB_ENDS = "job-ends"
+    LOG_UNWRITTEN = "log-unwritten"
     IMPORTED_LONG = "imported-long"
     LEFT_OUT = "left-out"
     COLD_VARIABLE = "cold-variable"

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import hashlib
+import math
 import os
 import secrets
+import time
 from collections import deque
 from contextlib import aclosing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 from mwmagic.agent.file import write
-from mwmagic.agent.wire import CHUNK_BYTES, LOG_LOST, as_bytes, packed, unpacked
+from mwmagic.agent.wire import (
+    CHUNK_BYTES,
+    LOG_LOST,
+    REST_BYTES,
+    REST_SECONDS,
+    as_bytes,
+    packed,
+    unpacked,
+)
 from mwmagic.errors import ClusterError, SupervisorError
 from mwmagic.record.paths import FOLDER
 from mwmagic.words.file import file_words
@@ -24,7 +35,7 @@ if TYPE_CHECKING:
     from mwmagic.engines.channel import Channel
     from mwmagic.model.messages import Message
 
-__all__ = ["PIECES", "Copy", "Disk", "Logs"]
+__all__ = ["PIECES", "Copy", "Disk", "LogCopy", "Logs"]
 
 PIECES = 8
 """How many pieces of a file are under way at the same time: half a megabyte."""
@@ -145,7 +156,7 @@ class Copy:
             self._holes.append((self.size, offset))
         self.size = max(self.size, offset + len(data))
         try:
-            write(self.path, offset, data)
+            self._write(offset, data)
         except OSError:
             self._holes.append((offset, offset + len(data)))
             raise
@@ -167,11 +178,15 @@ class Copy:
                         break  # the piece before was shorter, as the file was then
                     if not data:
                         raise SupervisorError(f"{self.path} ends at {start} bytes, not at {end}")
-                    write(self.path, start, data)
+                    self._write(start, data)
                     start += len(data)
                     self._holes[0] = (start, end)
             if start == end:
                 del self._holes[0]
+
+    def _write(self, offset: int, data: bytes) -> None:
+        """Write a piece of the copy."""
+        write(self.path, offset, data)
 
     async def pull(self) -> None:
         """Fetch what was appended to the file since the last call, if the file exists."""
@@ -196,15 +211,107 @@ class Copy:
 
     async def _fetch(self, offset: int, count: int) -> tuple[bytes, int]:
         """Return a piece of the file, and the size of the file."""
-        piece = min(count, CHUNK_BYTES)
-        answer = await self._channel.request("fetch", path=self._there, offset=offset, bytes=piece)
+        path, piece = self._source(offset, min(count, CHUNK_BYTES))
+        answer = await self._channel.request("fetch", path=path, offset=offset, bytes=piece)
         return unpacked(answer["data"]), int(answer["size"])
+
+    def _source(self, _offset: int, count: int) -> tuple[str, int]:
+        """Return the file there that has a piece, and how much of the piece it may have."""
+        return self._there, count
+
+
+class LogCopy(Copy):
+    """A copy of a log, which lacks nothing although a disk is full, here or there.
+
+    What the disk here cannot take is in a file in memory, at the same offsets, as an agent has it
+    of a log that it cannot write.
+
+    Attributes
+    ----------
+    there
+        The path of the log there.
+    start, errno
+        How many bytes are in the file, if the others are in memory, and the system's number of why.
+    """
+
+    def __init__(self, channel: Channel, path: str, there: str) -> None:
+        super().__init__(channel, path, there)
+        self.there = there
+        self.start: int | None = None
+        self.errno: int | None = None
+        self._rest = -1
+        self._there_until = math.inf
+        self._there_rest = ""
+
+    @property
+    def error(self) -> str:
+        """Why the file has no more bytes."""
+        return f"the log ends after {self.start or 0:,} bytes: {os.strerror(self.errno or 0)}"
+
+    @property
+    def rest(self) -> str:
+        """The file in memory, as other processes open it."""
+        return f"/proc/{os.getpid()}/fd/{self._rest}"
+
+    def rest_there(self, start: int, path: str) -> None:
+        """Note that another file there has what follows the first bytes."""
+        self._there_until, self._there_rest = start, path
+
+    def hold(self, start: int) -> None:
+        """Have everything after the first bytes in memory from now on."""
+        self._rest, self.start = os.memfd_create("mwmagic-log"), start
+        self.size = max(self.size, start)
+
+    def put(self, offset: int, data: bytes) -> None:
+        """Write a piece that the agent sent, or the part of it that the file does not have."""
+        known = max(0, (self.start or 0) - offset)
+        if known < len(data):
+            super().put(offset + known, data[known:])
+
+    def covers(self, size: int) -> bool:
+        """Return whether it has all that was printed, though the disk there is full."""
+        whole = size < self._there_until + REST_BYTES and not self.lacks(size)
+        return whole and self._there_until < math.inf
+
+    def close(self) -> None:
+        """Forget what is in memory."""
+        if self._rest >= 0:
+            os.close(self._rest)
+            self._rest = -1
+
+    def _write(self, offset: int, data: bytes) -> None:
+        if self.start is None:
+            try:
+                return super()._write(offset, data)
+            except OSError as error:
+                self.errno = error.errno
+                self._overflow(offset)
+        if offset + len(data) > (self.start or 0) + REST_BYTES:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        os.pwrite(self._rest, data, offset)
+        return None
+
+    def _overflow(self, offset: int) -> None:
+        """Have in memory what follows the first byte that the file lacks."""
+        size, start = self.size, min([offset, *(start for start, _ in self._holes)])
+        self.hold(start)
+        with suppress(OSError):  # it was never made
+            with Path(self.path).open("rb") as file:
+                file.seek(start)
+                os.pwrite(self._rest, file.read(min(size - start, REST_BYTES)), start)
+            os.truncate(self.path, start)
+
+    def _source(self, offset: int, count: int) -> tuple[str, int]:
+        if offset >= self._there_until:
+            return self._there_rest, count
+        return self._there, int(min(count, self._there_until - offset))
 
 
 class Logs:
     """Copies the logs of another machine's processes; holds exits back until a log is complete.
 
-    An event whose bytes cannot be written here says why, as its ``trouble``.
+    From a shared disk only what that has no space for is copied, into memory here. An event whose
+    bytes cannot be written here says why, as its ``trouble``.
     """
 
     def __init__(
@@ -212,36 +319,67 @@ class Logs:
         channel: Channel,
         there: Callable[[str], str],
         listener: Callable[[Message], None],
+        *,
+        shared: bool = False,
     ) -> None:
         self._channel = channel
         self._there = there
         self._listener = listener
-        self._copies: dict[str, Copy] = {}
+        self._shared = shared
+        self._copies: dict[str, LogCopy] = {}
         self._reports: dict[str, Copy | None] = {}
+        self._over: deque[tuple[float, LogCopy]] = deque()
         self._filling: dict[str, tuple[asyncio.Task[None], Message]] = {}
 
     def begin(self, process: str, log: str, report: str | None) -> None:
         """Start to copy the log of a process, and the report that it may leave."""
-        self._copies[process] = self._copy(log)
-        self._reports[process] = self._copy(report) if report else None
-
-    def _copy(self, path: str) -> Copy:
-        return Copy(self._channel, path, self._there(path))
+        while self._over and self._over[0][0] < time.monotonic() - REST_SECONDS:
+            self._over.popleft()[1].close()
+        if not self._shared:
+            self._copies[process] = LogCopy(self._channel, log, self._there(log))
+            there = self._there(report or "")
+            self._reports[process] = Copy(self._channel, report, there) if report else None
 
     def on_event(self, event: Message) -> None:
         """Pass an event on, or hold it back."""
         copy = self._copies.get(event.get("process", ""))
-        if copy is not None and event["type"] == "output":
-            with _noting(event, copy.path):
-                copy.put(event["offset"], as_bytes(event["data"]))
-        if copy is not None and event["type"] == "exited":
-            del self._copies[event["process"]]
-            report = self._reports.pop(event["process"])
-            if copy.lacks(event["size"]) or event["report"]:
-                filling = asyncio.create_task(self._fill(copy, report, event))
-                self._filling[event["process"]] = filling, event
-                return
+        match event["type"]:
+            case "unwritten":
+                event = self._unwritten(event, copy)
+            case "output" if copy is not None:
+                with _noting(event, copy.path), self._overflowing(event, copy):
+                    copy.put(event["offset"], as_bytes(event["data"]))
+            case "exited" if copy is not None:
+                del self._copies[event["process"]]
+                self._over.append((time.monotonic(), copy))
+                report = self._reports.pop(event["process"], None)
+                if copy.lacks(event["size"]) or event["report"]:
+                    filling = asyncio.create_task(self._fill(copy, report, event))
+                    self._filling[event["process"]] = filling, event
+                    return
+                _weigh(copy, event)
         self._listener(event)
+
+    def _unwritten(self, event: Message, copy: LogCopy | None) -> Message:
+        """Have what a full disk there cannot take come here all the same; say where it is."""
+        start, there = event["size"], event["path"]
+        if copy is not None:
+            copy.rest_there(start, there)
+            return {**event, "path": None, "file": copy.there}
+        copy = self._copies[event["process"]] = LogCopy(self._channel, there, there)
+        copy.hold(start)
+        return {**event, "path": copy.rest}
+
+    @contextmanager
+    def _overflowing(self, event: Message, copy: LogCopy) -> Iterator[None]:
+        """Report it if a log can be written no more here."""
+        before = copy.start
+        try:
+            yield
+        finally:
+            if copy.start is not None and before is None:
+                about = {"process": event["process"], "size": copy.start, "path": copy.rest}
+                self._listener({"type": "unwritten", **about, "error": copy.error})
 
     def flush(self) -> None:
         """Report the exits held back: the agent is gone, and with it what is missing."""
@@ -250,9 +388,15 @@ class Logs:
             task.cancel()
             self._listener(event)
 
-    async def _fill(self, copy: Copy, report: Copy | None, event: Message) -> None:
-        with _noting(event, copy.path):
+    def close(self) -> None:
+        """Forget what is in memory."""
+        for copy in (*self._copies.values(), *(copy for _, copy in self._over)):
+            copy.close()
+
+    async def _fill(self, copy: LogCopy, report: Copy | None, event: Message) -> None:
+        with _noting(event, copy.path), self._overflowing(event, copy):
             await self._complete(copy, event)
+        _weigh(copy, event)
         if report is not None and event["report"]:
             with _noting(event, report.path):
                 await report.pull()
@@ -271,6 +415,14 @@ class Logs:
             left = copy.lacks(event["size"])
             _lost(event, f"{left} bytes of the log are lost: {why}", error.errno)
             raise
+
+
+def _weigh(copy: LogCopy, event: Message) -> None:
+    """Say in an exit whether the log is in its file here, whatever the disk there lacks."""
+    if event.get("reason") == LOG_LOST and copy.covers(event["size"]):
+        event["reason"] = event["error"] = event["errno"] = None
+    if copy.start is not None:
+        _lost(event, copy.error, copy.errno)
 
 
 def _lost(event: Message, error: str, number: int | None = None) -> None:

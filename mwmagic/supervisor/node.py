@@ -106,9 +106,9 @@ class Node:
         self._ports: list[int] = []
         self._waiting: dict[str, Callable[[], None]] = {}
         self._bringing: dict[str, asyncio.Task[None]] = {}
-        self._logs = Logs(channel, disk.there, self._on_event)
+        self._logs = Logs(channel, disk.there, self._on_event, shared=disk.shared)
         self._copies: dict[str, Copy] = {}
-        channel.listener = self._on_event if disk.shared else self._logs.on_event
+        channel.listener = self._on_event if host.here else self._logs.on_event
         channel.lost = self._gone
         self.looking = asyncio.create_task(self._look())
 
@@ -194,6 +194,7 @@ class Node:
             task.cancel()
         self.warm.close()
         await self.channel.close()
+        self._logs.close()
 
     # Processes.
 
@@ -229,8 +230,7 @@ class Node:
         if lacks or not self._known or (alike and self.warm.importing):
             self._waiting[process] = partial(self.start, command, environment, files)
             return
-        if not self.disk.shared:
-            self._logs.begin(process, command.log, command.report)
+        self._logs.begin(process, command.log, command.report)
         launch, zygote = program.launch, self.warm.key if alike else None
         cwd = self.disk.folder(launch.cwd)
         self.warm.launched(process, program.assigned.applied(env), cwd, cold)

@@ -9,13 +9,14 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from mwmagic.agent.wire import AGENT_LOST, as_bytes, as_text
+from mwmagic.agent.wire import AGENT_LOST, LOG_LOST, as_bytes, as_text
 from mwmagic.diagnosis import Exit, Observation, is_notable
 from mwmagic.logs.noise import NATIVE
 from mwmagic.logs.phases import Phases
 from mwmagic.logs.progress import Update
 from mwmagic.logs.terminal import Terminal
 from mwmagic.model import variables
+from mwmagic.model.findings import Finding, Symptom
 from mwmagic.model.status import LastRaised, Reached, Rest, TaskState, TaskStatus
 from mwmagic.model.values import sendable
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from mwmagic.logs.phases import Phase
     from mwmagic.logs.tracebacks import Frame
     from mwmagic.model.cluster import Task
-    from mwmagic.model.findings import Finding, Whereabouts
+    from mwmagic.model.findings import Whereabouts
     from mwmagic.model.messages import Message
     from mwmagic.model.status import Importing, Question
     from mwmagic.record import TaskPaths
@@ -100,6 +101,8 @@ class TaskProcess:
         How it ended, and how its program did if the process stays.
     rest
         What its log lacks, if that could not be written to the end.
+    full
+        That its log could not be written where it is, but was here.
     asks
         What its program or a cell asks, and waits for.
     raised
@@ -158,6 +161,7 @@ class TaskProcess:
         self.stalled: float | None = None
         self.size = 0
         self.rest: Rest | None = None
+        self.full: Finding | None = None
         self.spent = 0
         self.hurried = False
         self._gap = False  # whether some of its output was never read
@@ -187,8 +191,14 @@ class TaskProcess:
         self._output.begin_cell(start - self.size)
 
     def unwritten(self, event: Message) -> None:
-        """Note where the rest of its log is, unless that is on another machine."""
-        self.rest = Rest(event["size"], None if self.away else event["path"])
+        """Note where the rest of its log is, or that only another machine's disk is full."""
+        if event["path"] is not None:
+            self.rest = Rest(event["size"], event["path"])
+        else:
+            detail = f"{event['file']}: {event['error']}"
+            self.full = Finding(
+                Symptom.LOG_UNWRITTEN, str(self.task), host=self.away, detail=detail
+            )
 
     def on_packet(self, event: Message) -> Report | None:
         """Read a packet of its private line; return None if it is not a report."""
@@ -254,7 +264,7 @@ class TaskProcess:
         """Note how it ended."""
         self.state = TaskState.ENDED
         self.asks = None
-        self._gap |= event["size"] > self.size
+        self._gap |= event["size"] > self.size or event.get("reason") == LOG_LOST
         self.size = max(self.size, event["size"])
         self._output.close()
         end = replace(self._exit(event), stays=self.stays)

@@ -178,6 +178,10 @@ class Processes:
         found = {one.symptom is Symptom.LEFT_OUT: one for task in self for one in task.notices}
         return tuple(Remark(finding=found[left]) for left in sorted(found))
 
+    def full(self) -> tuple[Remark, ...]:
+        """Return which logs could not be written on another machine."""
+        return tuple(Remark(finding=one.full) for one in self if one.full is not None)
+
     def importing(self, process: TaskProcess) -> Importing | None:
         """Return the import that a process's start waits for, if it waits for one."""
         seconds = self._pool.importing(process.task, self.key(process))

@@ -142,10 +142,10 @@ class RunReport:
         self.note("ended", state=action.state.value, cause=why, given_up=given_up)
         self._ended = time.time()
 
-    def status(self, *, placing: bool, imports: Sequence[Remark], **parts: Any) -> RunStatus:  # noqa: ANN401 - fields of `RunStatus`
+    def status(self, *, placing: bool, notices: Sequence[Remark], **parts: Any) -> RunStatus:  # noqa: ANN401 - fields of `RunStatus`
         """Return the run's status, with the parts of it that others know.
 
-        `placing` says whether it waits for machines, and `imports` what has slowed its start.
+        `placing` says whether it waits for machines, and `notices` what its processes noticed.
         """
         self._look_at_hosts()
         gang, now = self._gang, self._pool.placing
@@ -165,7 +165,7 @@ class RunReport:
             hosts=self._hosts,
             cause=self.cause,
             trouble=self._directory.trouble,
-            remarks=(*imports, *self._remarks, *self._limits()),
+            remarks=(*notices, *self._remarks, *self._limits()),
             faults=tuple(self._faults),
             outcome=gang.outcome,
             **parts,

@@ -297,7 +297,8 @@ class ActiveRun:
             case "unwritten":
                 process.away = self._pool.away(process.task)
                 process.unwritten(event)
-                self.directory.trouble = f"{process.paths.log}: {event['error']}"
+                if process.rest is not None:
+                    self.directory.trouble = f"{process.paths.log}: {event['error']}"
                 self._changed()
             case "packet":
                 self._on_packet(process, event)
@@ -453,7 +454,7 @@ class ActiveRun:
             tasks={str(task): self._task_status(task) for task in self.gang.tasks},
             stall=self._stalls.current,
             setbacks=tuple(self._exits.setbacks),
-            imports=self._processes.started(),
+            notices=(*self._processes.started(), *self._processes.full()),
             examined=self._stalls.examined,
         )
 

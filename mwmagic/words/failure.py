@@ -150,6 +150,10 @@ _OBSERVED: dict[Symptom, Callable[[Finding], str]] = {
     Symptom.ELSEWHERE: lambda f: f"listened at {f.address}, which was not its address",
     Symptom.LOGGED: lambda _: "reported it in its log",
     Symptom.JOB_ENDS: _job_ends,
+    Symptom.LOG_UNWRITTEN: lambda f: (
+        f"could not write its log on {f.host or 'its host'} to the end ({f.detail or 'no space'}); "
+        "its lines came here all the same"
+    ),
     Symptom.COLD_VARIABLE: lambda f: _cold(
         f"the warm process has imported with another {f.detail or '...'}"
     ),

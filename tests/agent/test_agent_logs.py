@@ -18,7 +18,8 @@ import pytest
 from processes import eventually
 from speaker import AGENT, PYTHON, state
 
-from mwmagic.agent.workers import REST_SECONDS, Workers
+from mwmagic.agent.wire import REST_SECONDS
+from mwmagic.agent.workers import Workers
 
 CHUNK = 64 << 10
 FLOOD = 200 << 20

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from errno import ENOSPC
+from pathlib import Path
 
 import pytest
 from fakes import FakeEngine, FakeMachine
@@ -113,11 +114,82 @@ def test_a_report_is_here_before_the_exit_is_reported(tmp_path):
     on(body, **{log: b"", report: b'{"x": 1}'})
 
 
+def content(path):
+    return Path(path).read_bytes()
+
+
 FULL = "/dev/full"
 """Takes nothing: every write says that no space is left."""
 
 
-def test_a_log_that_finds_no_space_is_fetched_once_there_is_some(tmp_path):
+def test_a_log_that_finds_no_space_continues_in_memory(tmp_path):
+    path = tmp_path / "log"
+
+    async def body(channel, machine):
+        heard = asyncio.Queue()
+        logs = Logs(channel, str, heard.put_nowait)
+        logs.begin("p", str(path), None)
+        logs.on_event({"type": "output", "process": "p", "offset": 0, "data": "ab"})
+        logs.on_event({"type": "output", "process": "p", "offset": 3, "data": "d"})
+        path.rename(tmp_path / "written")
+        path.symlink_to(FULL)
+        logs.on_event({"type": "output", "process": "p", "offset": 4, "data": "e"})
+        events = {event["type"]: event for event in (heard.get_nowait() for _ in range(4))}
+        assert (events["unwritten"]["size"], events["output"]["offset"]) == (2, 4)
+        assert "the log ends after 2 bytes: No space" in events["unwritten"]["error"]
+        logs.on_event(exited(6))
+        assert (await heard.get())["errno"] == ENOSPC
+        assert content(events["unwritten"]["path"])[2:] == b"c\0ef"
+        logs.close()
+
+    on(body, **{str(path): b"abcdef"})
+
+
+def test_what_a_full_disk_there_cannot_take_is_in_the_copy(tmp_path):
+    path, rest = tmp_path / "log", "/proc/7/fd/9"
+    full = {"process": "p", "size": 3, "path": rest, "error": "the log ends"}
+    lost = {"reason": LOG_LOST, "error": "the log ends", "errno": ENOSPC}
+
+    async def body(channel, machine):
+        heard = asyncio.Queue()
+        logs = Logs(channel, str, heard.put_nowait)
+        for size in (6, 7):
+            logs.begin("p", str(path), None)
+            logs.on_event({"type": "unwritten", **full})
+            assert (await heard.get())["file"] == str(path)
+            logs.on_event({"type": "output", "process": "p", "offset": 5, "data": "f"})
+            await heard.get()
+            logs.on_event({**exited(size), **lost})
+            assert ((await heard.get())["reason"] is None) == (size == 6)
+            assert path.read_bytes() == b"abcdef"
+
+    on(body, **{str(path): b"abc", rest: b"\0\0\0def"})
+
+
+def test_what_a_full_shared_disk_cannot_take_is_in_memory_here():
+    rest = "/proc/7/fd/9"
+    full = {"process": "p", "size": 3, "path": rest, "error": "the log ends"}
+
+    async def body(channel, machine):
+        heard = asyncio.Queue()
+        logs = Logs(channel, str, heard.put_nowait, shared=True)
+        logs.begin("p", "/log", None)
+        logs.on_event({"type": "unwritten", **full})
+        here = (await heard.get())["path"]
+        for offset, data in ((1, "bcd"), (5, "f")):
+            logs.on_event({"type": "output", "process": "p", "offset": offset, "data": data})
+            await heard.get()
+        logs.on_event({**exited(7), "reason": LOG_LOST, "error": "the log ends"})
+        assert (await heard.get())["error"] == "the log ends"
+        assert content(here)[3:] == b"defg"
+        logs.close()
+
+    on(body, **{rest: b"\0\0\0defg"})
+
+
+@pytest.mark.parametrize("limit", [2, 4])
+def test_no_more_is_held_in_memory_than_there_may_be(tmp_path, monkeypatch, limit):
+    monkeypatch.setattr("mwmagic.supervisor.files.REST_BYTES", limit)
     path = tmp_path / "log"
     path.symlink_to(FULL)
 
@@ -125,12 +197,11 @@ def test_a_log_that_finds_no_space_is_fetched_once_there_is_some(tmp_path):
         heard = asyncio.Queue()
         logs = Logs(channel, str, heard.put_nowait)
         logs.begin("p", str(path), None)
-        logs.on_event({"type": "output", "process": "p", "offset": 0, "data": "abc"})
-        assert "no space left for" in heard.get_nowait()["trouble"]
-        path.unlink()
         logs.on_event(exited(3))
-        assert (await heard.get())["error"] is None
-        assert path.read_bytes() == b"abc"
+        events = [await heard.get() for _ in range(2)]
+        error = events[-1]["error"]
+        assert error.startswith("3 bytes of the log are lost" if limit == 2 else "the log ends")
+        logs.close()
 
     on(body, **{str(path): b"abc"})
 
@@ -145,9 +216,12 @@ def test_an_exit_is_reported_even_if_its_files_find_no_space(tmp_path, full):
         logs.begin("p", paths["log"], paths["report"])
         logs.on_event({**exited(3), "report": {"x": 1}})
         event = await heard.get()
-        assert f"no space left for {FULL}" in event["trouble"]
-        lost = (event.get("reason"), event.get("errno"))
-        assert lost == ((LOG_LOST, ENOSPC) if full == "log" else (None, None))
-        assert (event["error"] or "").startswith("3 bytes" if full == "log" else "")
+        if full == "log":
+            assert event["type"] == "unwritten"
+            event = await heard.get()
+            assert (event["reason"], event["errno"]) == (LOG_LOST, ENOSPC)
+        else:
+            assert f"no space left for {FULL}" in event["trouble"]
+            assert event["error"] is None
 
     on(body, **{paths["log"]: b"abc", paths["report"]: b'{"x": 1}'})

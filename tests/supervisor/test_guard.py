@@ -7,6 +7,7 @@ import json
 import pytest
 from processes import eventually
 
+from mwmagic.agent.wire import LOG_LOST
 from mwmagic.logs.guard import Guard
 from mwmagic.logs.progress import Progress
 from mwmagic.logs.terminal import Terminal
@@ -60,7 +61,7 @@ def exited(process, **event):
 NOTICE = b"2026-11-27 10:00:00.000001: I external/xla/cpu_client.cc:12] ready\n"
 
 
-@pytest.mark.parametrize("lost", ["nothing", "between", "end", "unwritten"])
+@pytest.mark.parametrize("lost", ["nothing", "between", "end", "unwritten", "cut"])
 def test_nothing_is_concluded_from_a_log_that_is_not_whole(process, lost):
     process.logs_start = True
     printed(process, NOTICE * 3)
@@ -69,7 +70,8 @@ def test_nothing_is_concluded_from_a_log_that_is_not_whole(process, lost):
         process.output({"offset": process.size + 5, "data": "later\n"})
     if lost == "unwritten":
         process.unwritten({"size": 0, "path": "/dev/shm/x", "error": "No space left on device"})
-    exited(process, code=0, size=process.size + 5 * (lost == "end"))
+    reason = LOG_LOST if lost == "cut" else None
+    exited(process, code=0, size=process.size + 5 * (lost == "end"), reason=reason)
     assert process.seen().verbose is (lost == "nothing")
 
 

@@ -248,8 +248,9 @@ def test_a_full_disk_costs_the_log_of_another_machine_and_not_its_agent(tmp_path
     async def _(client):
         await client.launch()
         run = await client.state("finished", "failed")
-        assert "no space left" in run["trouble"]
-        assert "5 bytes of the log are lost" in run["tasks"]["worker:0"]["finding"]["detail"]
+        assert "the log ends after 0 bytes: No space left" in run["trouble"]
+        rest = run["tasks"]["worker:0"]["rest"]
+        assert (rest["start"], printed({"log": rest["path"]})) == (0, "well\n")
         assert machine.agents
 
 
