@@ -61,8 +61,11 @@ def store(path: str, offset: int, data: bytes) -> None:
     """Write a piece of a private file; the first replaces what was there."""
     if offset < 0:
         raise ValueError(f"nothing is stored at {offset}")
-    os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)  # noqa: PTH103, PTH120 - pathlib is slow to import
-    write(path, offset, data, 0 if offset else os.O_TRUNC)
+    try:
+        os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)  # noqa: PTH103, PTH120 - pathlib is slow to import
+        write(path, offset, data, 0 if offset else os.O_TRUNC)
+    except OSError as error:  # a write that fails does not name its file
+        raise OSError(error.errno, error.strerror, path) from error
 
 
 def write(path: str, offset: int, data: bytes, more: int = 0) -> None:

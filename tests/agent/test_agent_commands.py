@@ -15,6 +15,7 @@ from speaker import PYTHON, gone
 import mwmagic
 from mwmagic.agent import agent as module
 from mwmagic.agent.machine import Oom
+from mwmagic.agent.wire import packed
 from mwmagic.model import messages
 
 IGNORING = """
@@ -467,3 +468,11 @@ def test_no_process_stays_a_zombie(agent):
     )
     agent.says("a", "done")
     eventually(lambda: len(children(agent.pid)) == 1, "end of the zombies")
+
+
+def test_a_refusal_names_the_file_that_finds_no_space(agent, tmp_path):
+    path = tmp_path / "full"
+    path.symlink_to("/dev/full")
+    agent.say("put", id=1, path=str(path), offset=0, data=packed(b"b"))
+    refused = agent.wait("refused", id=1)
+    assert refused["error"] == f"[Errno 28] No space left on device: '{path}'"
