@@ -17,7 +17,7 @@ from .engine import code_archive
 from .link import within
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from .engine import Host
     from .link import Link
@@ -55,6 +55,117 @@ CLOCK_PINGS = 5
 """The number of round trips that compare a remote machine's clock; the fastest counts."""
 
 
+class Lease:
+    """How long the agent on another machine lets its workers live unless pings extend that.
+
+    Attributes
+    ----------
+    on_unresponsive
+        Called when `unresponsive` has changed.
+    unresponsive
+        Whether the agent has not answered for half its lease: soon it may be lost.
+    no_answer
+        For how long the agent did not answer when the link was broken for that.
+    fenced
+        Then the time, in monotonic seconds, at which nothing that it had started lives any more.
+    answered
+        When the latest ping that was answered had been sent, in monotonic seconds.
+    """
+
+    # Fencing: a restart must not run beside workers of a machine that is cut off but alive. The
+    # agent ends its workers, and itself, once its lease has expired, so the machine need not be
+    # reached for that. Here it counts as lost a margin later, which `fenced` says.
+
+    def __init__(
+        self,
+        ping: Callable[[float, float], Awaitable[object]],
+        break_link: Callable[[], None],
+    ) -> None:
+        """Extend it with `ping`, which gets the seconds for an answer and the lease's end."""
+        self.on_unresponsive: Callable[[], None] = lambda: None
+        self.unresponsive = False
+        self.no_answer = ""
+        self.fenced = self.answered = 0.0
+        self.seconds = 0.0  # an agent on this machine has none
+        self._send = ping
+        self._break_link = break_link
+        self._pinging = asyncio.Lock()
+        self._asked: float | None = None  # when the ping was sent that waits for its answer
+        self._late: deque[tuple[float, float]] = deque(maxlen=HELD_UP_LIMIT)
+        self._renewing: asyncio.Task[None] | None = None
+        self._over = False
+
+    def begin(self, seconds: float) -> None:
+        """Extend it from now on."""
+        self.seconds = seconds
+        self._renewing = asyncio.create_task(self._renew())
+
+    def end(self) -> None:
+        """Extend it no more: the link ends."""
+        self._over = True
+        if self._renewing is not None:
+            self._renewing.cancel()
+
+    async def answers(self, since: float) -> None:
+        """Return once the agent has answered a ping sent after a moment, or will not.
+
+        To hear from a machine is no proof that it hears us: after a break, TCP may
+        resume in one direction many seconds before it does in the other.
+        """
+        while self.seconds and self.answered < since and not (self._over or self.no_answer):
+            await self._ping()
+
+    def latest(self, since: float) -> float:
+        """Return the longest time that an answer took, or takes, since a moment; 0.0 if none did.
+
+        Only what took notably long is remembered.
+        """
+        waits = 0.0 if self._asked is None else time.monotonic() - self._asked
+        return max([waits, *(seconds for moment, seconds in self._late if moment >= since)])
+
+    async def _renew(self) -> None:
+        while not self._over:
+            await asyncio.sleep(min(self.seconds / LEASE_PINGS, PING_SECONDS))
+            await self._ping()
+
+    async def _ping(self) -> None:
+        """Extend the lease, and break the link if the agent does not answer in time.
+
+        Each ping waits for the answer to the previous one: if only the way back
+        is broken, the agent's lease must expire too. The lease ends at a moment of the agent's
+        clock: a ping that is delivered late does not make it longer.
+        """
+        async with self._pinging:
+            if self._over or self.no_answer:
+                return
+            loop, patience = asyncio.get_running_loop(), self.seconds + OVERDUE_SECONDS
+            overdue = loop.call_later(self.seconds / 2, self._set_unresponsive, True)  # noqa: FBT003 - no keywords
+            self._asked = asked = time.monotonic()
+            try:
+                await self._send(patience, asked + self.seconds)
+            except SupervisorError:
+                if not self._over:
+                    self.fenced = asked + self.seconds + MARGIN_SECONDS
+                    self.no_answer = f"no answer for {patience:g} s"
+                self._break_link()
+            else:
+                self._on_answer(asked)
+            finally:
+                overdue.cancel()
+
+    def _on_answer(self, asked: float) -> None:
+        self.answered, self._asked = asked, None
+        now = time.monotonic()
+        if now - asked >= HELD_UP_SECONDS:
+            self._late.append((now, now - asked))
+        if self.unresponsive:
+            self._set_unresponsive(False)  # noqa: FBT003 - no keywords
+
+    def _set_unresponsive(self, unresponsive: bool) -> None:
+        self.unresponsive = unresponsive
+        self.on_unresponsive()
+
+
 class Channel:
     """A connection to an agent over a link.
 
@@ -62,21 +173,10 @@ class Channel:
     ----------
     listener
         Called with each event that is not an answer; times in it are on this process's clock.
-    on_unresponsive
-        Called when `unresponsive` has changed.
     lost
         Called once, if the agent disappears without having been closed.
     skew
         Seconds by which the machine's monotonic clock is ahead of this one's.
-    unresponsive
-        Whether the agent has not answered for half its lease: soon it may be lost.
-    no_answer
-        For how long the agent did not answer when the link was broken for that.
-    fenced
-        Then the time, in monotonic seconds, at which nothing that it had started lives any more:
-        its lease is over, which each ping extends to a moment that the ping names.
-    answered
-        When the latest ping that was answered had been sent, in monotonic seconds.
     executable, package, folder
         The paths there of the Python that runs the agent, of this package, and of the folder for
         files that are brought.
@@ -87,25 +187,17 @@ class Channel:
     def __init__(self, link: Link, host: Host) -> None:
         self.host = host
         self.listener: Callable[[Message], None] = lambda _: None
-        self.on_unresponsive: Callable[[], None] = lambda: None
         self.lost: Callable[[], None] = lambda: None
         self.skew = 0.0
-        self.unresponsive = False
-        self.no_answer = ""
-        self.fenced = self.answered = 0.0
         self.executable = self.package = self.folder = ""
         self.addresses: dict[str, list[str]] = {}
+        self.lease = Lease(self._compare, link.kill)
         self._link = link
         self._answers: dict[int, asyncio.Future[Message]] = {}
         self._next = 0
         self._hello: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self._greeting: dict[str, float] = {}
-        self._closing = self._over = False
-        self._silence = 0.0
-        self._pinging = asyncio.Lock()
-        self._asked: float | None = None  # when the ping was sent that waits for its answer
-        self._late: deque[tuple[float, float]] = deque(maxlen=HELD_UP_LIMIT)
-        self._lease: asyncio.Task[None] | None = None
+        self._closing = False
         self._check: asyncio.Task[None] | None = None
         self._heard_all = asyncio.Event()
         self._link.events.listen(self._hear, self._heard_all.set)
@@ -128,8 +220,7 @@ class Channel:
             await channel.close()
             raise
         if silence:
-            channel._silence = silence
-            channel._lease = asyncio.create_task(channel._renew())
+            channel.lease.begin(silence)
         return channel
 
     def _greet(self) -> None:
@@ -143,70 +234,10 @@ class Channel:
         self._greet()
 
     async def answers(self, since: float) -> None:
-        """Return once the agent has answered a ping sent after a moment, or is lost.
-
-        To hear from a machine is no proof that it hears us: after a break, TCP may
-        resume in one direction many seconds before it does in the other.
-        """
-        while self._silence and self.answered < since and not (self._over or self.no_answer):
-            await self._ping()
-        if self.no_answer:
+        """Return once the agent has answered a ping sent after a moment, or is lost."""
+        await self.lease.answers(since)
+        if self.lease.no_answer:
             await asyncio.wait([self._listening])
-
-    def latest(self, since: float) -> float:
-        """Return the longest time that an answer took, or takes, since a moment; 0.0 if none did.
-
-        Only what took notably long is remembered.
-        """
-        waits = 0.0 if self._asked is None else time.monotonic() - self._asked
-        return max([waits, *(seconds for moment, seconds in self._late if moment >= since)])
-
-    async def _renew(self) -> None:
-        """Renew the agent's lease, and break the link if the agent does not answer in time."""
-        while not self._closing:
-            await asyncio.sleep(min(self._silence / LEASE_PINGS, PING_SECONDS))
-            await self._ping()
-
-    async def _ping(self) -> None:
-        """Extend the agent's lease, and break the link if the agent does not answer in time.
-
-        Each ping waits for the answer to the previous one: if only the way back
-        is broken, the agent's lease must expire too. The lease ends at a moment of the agent's
-        clock: a ping that is delivered late does not make it longer.
-        """
-        # Fencing: a restart must not run beside workers of a machine that is cut off but alive. The
-        # agent ends its workers, and itself, once its lease has expired, so the machine need not be
-        # reached for that. Here it counts as lost a margin later, which `fenced` says.
-        async with self._pinging:
-            if self._over or self.no_answer:
-                return
-            loop, silence = asyncio.get_running_loop(), self._silence
-            overdue = loop.call_later(silence / 2, self._set_unresponsive, True)  # noqa: FBT003 - no keywords
-            self._asked = asked = time.monotonic()
-            try:
-                await self._compare(silence + OVERDUE_SECONDS, until=asked + silence + self.skew)
-            except SupervisorError:
-                if not self._over:
-                    self.fenced = asked + silence + MARGIN_SECONDS
-                    self.no_answer = f"no answer for {silence + OVERDUE_SECONDS:g} s"
-                self._link.kill()
-            else:
-                self._hear_answer(asked)
-            finally:
-                overdue.cancel()
-
-    def _hear_answer(self, asked: float) -> None:
-        """Note that a ping was answered."""
-        self.answered, self._asked = asked, None
-        now = time.monotonic()
-        if now - asked >= HELD_UP_SECONDS:
-            self._late.append((now, now - asked))
-        if self.unresponsive:
-            self._set_unresponsive(False)  # noqa: FBT003 - no keywords
-
-    def _set_unresponsive(self, unresponsive: bool) -> None:
-        self.unresponsive = unresponsive
-        self.on_unresponsive()
 
     async def _demand(self, seconds: float) -> None:
         """Break the link if the agent does not answer in time."""
@@ -234,10 +265,12 @@ class Channel:
     ) -> tuple[float, float]:
         """Ping the agent; return how far its clock is ahead, at least and at most.
 
-        Clocks drift apart; `skew` follows once it is proved wrong, so times stay in order.
+        Its lease is extended until a moment of this process's clock. Clocks drift apart; `skew`
+        follows once it is proved wrong, so times stay in order.
         """
         sent = time.monotonic()
-        answer = await self.request("ping", seconds=seconds, until=until)
+        there = None if until is None else until + self.skew
+        answer = await self.request("ping", seconds=seconds, until=there)
         least, most = float(answer["time"]) - time.monotonic(), float(answer["time"]) - sent
         self.skew = min(max(self.skew, least), most)
         return least, most
@@ -300,9 +333,9 @@ class Channel:
 
     def _rest(self) -> None:
         """Expect no more answers."""
-        for task in (self._lease, self._check):
-            if task is not None:
-                task.cancel()
+        self.lease.end()
+        if self._check is not None:
+            self._check.cancel()
 
     def _hear(self, line: bytes) -> None:
         try:
@@ -370,7 +403,6 @@ class Channel:
             future.set_result(answer)
 
     def _gone(self) -> None:
-        self._over = True
         self._rest()
         error = self._failure("ended")
         for future in (self._hello, *self._answers.values()):

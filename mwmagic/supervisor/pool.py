@@ -251,7 +251,7 @@ class MachinePool:
 
     def unanswered(self, task: Task, since: float) -> float:
         """Return for how long a task's machine took to answer, if that was long, since a moment."""
-        return self._of[task].channel.latest(since)
+        return self._of[task].channel.lease.latest(since)
 
     async def rebind(self) -> None:
         """Hold other ports; find other machines where one was lost."""
@@ -345,7 +345,7 @@ class MachinePool:
         silence = 0.0 if host.here else self.options.lease
         root = self.options.root
         node = await Node.open(host, self._listener, self._gone, silence, root)
-        node.channel.on_unresponsive = self._unresponsive
+        node.channel.lease.on_unresponsive = self._unresponsive
         return node
 
     async def _hold(self) -> None:
@@ -437,7 +437,7 @@ class MachinePool:
     def _unresponsive(self) -> None:
         """Let the engine prepare for the loss of machines that do not answer."""
         if isinstance(self._engine, PreparingEngine):
-            names = {node.host.name for node in self._nodes if node.channel.unresponsive}
+            names = {node.host.name for node in self._nodes if node.channel.lease.unresponsive}
             try:
                 self._engine.prepare(names)
             except Exception:  # noqa: BLE001 - another package's engine: it is for speed alone
@@ -445,7 +445,7 @@ class MachinePool:
 
     def _gone(self, node: Node) -> None:
         self._avoid.add(node.host.name)
-        self._fenced = max(self._fenced, node.channel.fenced)
+        self._fenced = max(self._fenced, node.channel.lease.fenced)
         if node.host.here:
             own = [other.channel.pid for other in self._nodes if other is not node]
             end_orphans([pid for pid in own if pid is not None] + list(self._engine.helpers))
@@ -466,7 +466,7 @@ class MachinePool:
     @staticmethod
     def _silence(node: Node) -> str | None:
         """Return for how long another machine did not answer, if it was given up for that."""
-        return None if node.host.here else node.channel.no_answer or None
+        return None if node.host.here else node.channel.lease.no_answer or None
 
     async def _ask(self, node: Node) -> str | None:
         """Return the scheduler's explanation of a machine's loss, if it comes in time."""

@@ -314,12 +314,10 @@ while (one := hear())["type"] == "ping":
 def test_an_agent_that_does_not_answer_for_half_its_lease_is_quiet_until_it_does():
     async def test():
         late = LATE.replace("CLOCK_PINGS", str(module.CLOCK_PINGS))
-        one = await opened(greet(late), here=False, silence=10.0)
+        one = await opened(greet(late), here=False)
         heard = asyncio.Queue()
-        one.on_unresponsive = lambda: heard.put_nowait(one.unresponsive)
-        one._lease.cancel()
-        one._silence = 0.1
-        one._lease = asyncio.create_task(one._renew())
+        one.lease.on_unresponsive = lambda: heard.put_nowait(one.lease.unresponsive)
+        one.lease.begin(0.1)
         assert await heard.get()
         one.send("release", ports=[])
         assert not await heard.get()
@@ -362,14 +360,14 @@ def test_a_question_after_a_moment_is_answered_or_the_agent_is_lost(monkeypatch)
         one = await opened(greet(SLOW), here=False)
         lost = []
         one.lost = lambda: lost.append("lost")
-        one._silence, since = 60.0, time.monotonic()
-        assert one.latest(since) == 0.0
+        one.lease.seconds, since = 60.0, time.monotonic()
+        assert one.lease.latest(since) == 0.0
         await one.answers(since)
-        assert one.answered >= since
-        assert one.latest(since) >= 0.01
-        assert one.latest(time.monotonic()) == 0.0
+        assert one.lease.answered >= since
+        assert one.lease.latest(since) >= 0.01
+        assert one.lease.latest(time.monotonic()) == 0.0
         one.send("release", ports=[])
-        one._silence = 0.05
+        one.lease.seconds = 0.05
         await one.answers(time.monotonic())
         assert lost == ["lost"]
         await one.close()

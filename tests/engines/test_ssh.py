@@ -235,7 +235,7 @@ def test_a_link_that_is_cut_ends_the_workers_before_others_are_started(lab, tmp_
             try:
                 host.cut()
                 await lost.wait()
-                await asyncio.sleep(channel.fenced - time.monotonic())  # as a restart does
+                await asyncio.sleep(channel.lease.fenced - time.monotonic())  # as a restart does
                 assert not lab.left(host)
             finally:
                 host.mend()
