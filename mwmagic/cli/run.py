@@ -86,6 +86,8 @@ def _list(script: str, args: list[str]) -> int:
         value = repr(now.get(one.name, one.value))
         how = _variable_words(one.variable) if one.variable else one.way.flag if one.way else ""
         facts = [f"line {one.line}", how, f"cannot be set: {one.refusal}" if one.refusal else ""]
+        if one.hidden:
+            facts.append(f"not {one.name} of line {one.hidden}")
         show(f"{one.name:<{width}}  {value}  ({', '.join(filter(None, facts))})")
     if not known:
         print(f"{script} has no parameters that -p could set")

@@ -96,7 +96,7 @@ def add_params(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         *("-p", "--param"),
         dest="params",
-        action=_Merge,
+        action=_Settings,
         type=reader(read_setting),
         default={},
         metavar="NAME=VALUE",
@@ -191,6 +191,21 @@ class _Merge(argparse.Action):
         _flag: str | None = None,
     ) -> None:
         setattr(namespace, self.dest, {**getattr(namespace, self.dest, {}), **values})
+
+
+class _Settings(_Merge):
+    """Collects parameters, each of which may be given once."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,  # noqa: ANN401 - argparse's
+        flag: str | None = None,
+    ) -> None:
+        for name in set(values) & set(getattr(namespace, self.dest, {})):
+            raise argparse.ArgumentError(self, f"{name} is given twice; leave one out")
+        super().__call__(parser, namespace, values, flag)
 
 
 def _help(option: Option) -> str:

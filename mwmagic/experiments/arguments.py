@@ -181,12 +181,13 @@ def _argument(program: Program, call: ast.Call) -> Parameter | None:
     if not flags:
         refusal = "it is positional: give it with the script's arguments"
         return Parameter(name, value, call.lineno, refusal=refusal)
+    others = tuple(one for one in flags if one != long)
     if action_name in ("store_true", "store_false"):
         on = action_name == "store_true"
-        way = Way(long, on=long if on else "", off="" if on else long)
+        way = Way(long, others, on=long if on else "", off="" if on else long)
         return Parameter(name, (not on) if default is None else value, call.lineno, bool, way=way)
     if action_name == "BooleanOptionalAction":
-        way = Way(long, on=long, off=f"--no-{long.lstrip('-')}")
+        way = Way(long, others, on=long, off=f"--no-{long.lstrip('-')}")
         return Parameter(name, value, call.lineno, bool, way=way)
     if action_name not in ("add_argument", "store"):
         refusal = "its action is not to store a value: give it with the script's arguments"
@@ -199,7 +200,7 @@ def _argument(program: Program, call: ast.Call) -> Parameter | None:
         value,
         call.lineno,
         list if many else kind,
-        way=Way(long, many=many),
+        way=Way(long, others, many=many),
         choices=tuple(choices) if isinstance(choices, list | tuple) else (),
     )
 
@@ -225,12 +226,13 @@ def absl_flags(program: Program) -> Iterator[Parameter]:
             value = program.value(call.args[1] if len(call.args) > 1 else keyword(call, "default"))
             values = call.args[2] if len(call.args) > 2 else keyword(call, "enum_values")  # noqa: PLR2004 - the third
             choices = program.value(values) if define == "DEFINE_enum" else ()
+            on, off = (f"--{name}", f"--no{name}") if kind is bool else ("", "")
             yield Parameter(
                 name,
                 value,
                 call.lineno,
                 kind,
-                way=Way(f"--{name}", joined=True),
+                way=Way(f"--{name}", (f"-{name}",), joined=True, on=on, off=off),
                 choices=tuple(choices) if isinstance(choices, list | tuple) else (),
             )
 
@@ -245,13 +247,14 @@ def click_options(program: Program) -> Iterator[Parameter]:
             continue
         plain = [one for one in words if not one.startswith("-")]
         on, _, off = long.partition("/")
+        others = tuple(one for one in flags if one != long)
         name = (plain or [on.lstrip("-").replace("-", "_")])[0]
         default = keyword(call, "default")
         value = None if default is None else program.value(default)
         if default is None and program.value(keyword(call, "required")) is True:
             value = MISSING
         if off or program.value(keyword(call, "is_flag")) is True:
-            way = Way(on, on=on, off=off)
+            way = Way(on, others, on=on, off=off)
             yield Parameter(name, bool(value), call.lineno, bool, way=way)
             continue
         asked = keyword(call, "type")
@@ -262,7 +265,7 @@ def click_options(program: Program) -> Iterator[Parameter]:
         if isinstance(asked, ast.Call) and last_name(asked.func) == "Choice" and asked.args:
             choices = program.value(asked.args[0])
         choices = tuple(choices) if isinstance(choices, list | tuple) else ()
-        yield Parameter(name, value, call.lineno, kind, way=Way(on), choices=choices)
+        yield Parameter(name, value, call.lineno, kind, way=Way(on, others), choices=choices)
 
 
 def fire_defaults(program: Program) -> Iterator[Parameter]:
@@ -280,5 +283,5 @@ def fire_defaults(program: Program) -> Iterator[Parameter]:
         ]
         for argument, default in pairs:
             value = program.value(default)
-            way = Way(f"--{argument.arg}", joined=True, quoted=True)
+            way = Way(f"--{argument.arg}", (f"-{argument.arg}",), joined=True, quoted=True)
             yield Parameter(argument.arg, value, argument.lineno, kind_of(value), way=way)

@@ -24,16 +24,16 @@ from mwmagic.record.files import make_private, replace
 from mwmagic.record.metrics import frame_of
 from mwmagic.record.paths import index_file
 
-from .runs import Facts, facts_of
+from .runs import Facts, facts_of, with_dot
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from mwmagic.record import Record
 
 __all__ = ["indexed", "runs"]
 
-INDEX_VERSION = 1
+INDEX_VERSION = 2
 """Raised with any change of what facts are read from a record."""
 
 SHARD_LIMIT = 500
@@ -124,7 +124,7 @@ def runs(directory: Path | str = ".", *, frame: bool = False) -> Any:  # noqa: A
     frame : bool
         Return a pandas DataFrame: a row for each run, and a column for each fact, parameter and
         metric. A metric's column has its last value, and ``best`` with its name the best one. A
-        parameter or metric that is named like another column is prefixed with a dot.
+        parameter that is named like a metric, or either like a fact, is prefixed with a dot.
 
     Returns
     -------
@@ -136,13 +136,20 @@ def runs(directory: Path | str = ".", *, frame: bool = False) -> Any:  # noqa: A
         A frame without pandas.
     """
     found = reader.runs(directory)
-    return frame_of(map(_row, indexed(found))) if frame else found
+    if not frame:
+        return found
+    facts = indexed(found)
+    metrics = {name for one in facts for name in one.last}
+    return frame_of(_row(one, metrics) for one in facts)
 
 
-def _row(one: Facts) -> dict[str, Any]:
-    row = {name: getattr(one, name) for name in _OWN}
-    row |= {"tags": " ".join(one.tags), "note": one.note}
-    best = {f"best {name}": value for name, value in one.best.items()}
-    for more in (one.parameters, one.last, best):
-        row |= {f".{name}" if name in row else name: value for name, value in more.items()}
-    return row
+def _row(one: Facts, metrics: Collection[str]) -> dict[str, Any]:
+    own = {name: getattr(one, name) for name in _OWN}
+    own |= {"tags": " ".join(one.tags), "note": one.note}
+    taken = {*own, *metrics}
+    return {
+        **own,
+        **{with_dot(name, taken): value for name, value in one.parameters.items()},
+        **{with_dot(name, own): value for name, value in one.last.items()},
+        **{f"best {name}": value for name, value in one.best.items()},
+    }

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import ast
 import json
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.errors import BadArguments
@@ -31,6 +32,8 @@ from .program import MISSING, Parameter, Program, literal
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from .program import Way
+
 __all__ = [
     "MISSING",
     "Parameter",
@@ -44,6 +47,9 @@ __all__ = [
 
 READ_CHARACTERS = 1 << 20
 """The longest source that is read; a longer one has no parameters."""
+
+_SHORT = re.compile(r"(-\w)(\d+)")
+"""A short option such as ``-n`` with its value in the same word."""
 
 LISTED_LIMIT = 20
 """How many names an error lists."""
@@ -80,6 +86,8 @@ def parameters(source: str) -> list[Parameter]:
             before = known.get(one.name)
             if before is None or (before.refusal and not one.refusal):
                 known[one.name] = one
+            elif one.span and not before.span:
+                known[one.name] = replace(before, hidden=one.line)
     return sorted(known.values(), key=lambda one: one.line)
 
 
@@ -329,18 +337,38 @@ def _stated(one: Parameter, args: Sequence[str]) -> Any:  # noqa: ANN401 - any l
     if "--" in words:
         del words[words.index("--") :]
     for at, word in enumerate(words):
-        flag, joined, text = word.partition("=")
+        within = _value_in(way, word)
         rest = words[at + 1 :]
-        if word in (way.on, way.off):
-            found = word == way.on
-        elif flag == way.flag and joined:
-            found = _read(one, text)
-        elif word == way.flag and rest and way.many:
+        alone = not rest or rest[0].startswith("--")
+        if word == way.off:
+            found = False
+        elif within:
+            found = _read(one, within[0])
+        elif within is None:
+            continue
+        elif way.on or way.off or (one.kind is bool and alone):
+            found = bool(way.on) or not way.off
+        elif way.many:
             end = next((i for i, more in enumerate(rest) if more.startswith("--")), len(rest))
             found = [_plain(more) for more in rest[:end]]
-        elif word == way.flag and rest:
+        elif rest:
             found = _read(one, rest[0])
     return found
+
+
+def _value_in(way: Way, word: str) -> list[str] | None:
+    """Return the value that a word has for an option; none in the list if the next word is it.
+
+    None if the word is not this option.
+    """
+    for flag in (way.flag, *way.others):
+        if word == flag:
+            return []
+        if word.startswith(f"{flag}="):
+            return [word[len(flag) + 1 :]]
+        if (short := _SHORT.fullmatch(word)) and short[1] == flag:
+            return [short[2]]
+    return None
 
 
 def unset(
@@ -369,15 +397,16 @@ def _others(one: Parameter, args: Sequence[str]) -> list[str]:
         word = words.pop(0)
         if way is None or word == "--":
             return [*kept, word, *words]
+        within = _value_in(way, word)
         if word in (way.on, way.off) and word:
             continue
-        if word == way.flag:
+        if within is None:
+            kept.append(word)
+        elif not within and not (way.on or way.off):
             while words and not words[0].startswith("--"):
                 words.pop(0)
                 if not way.many:
                     break
-        elif word.partition("=")[0] != way.flag:
-            kept.append(word)
     return kept
 
 

@@ -14,10 +14,10 @@ __all__ = ["MISSING", "Parameter", "Program", "Way"]
 
 
 class _Missing:
-    """The default of a parameter that has none."""
+    """The default of a parameter that has none, or one that only running the program shows."""
 
     def __repr__(self) -> str:
-        return "(required)"
+        return "(required or computed)"
 
 
 MISSING: Final = _Missing()
@@ -35,6 +35,8 @@ class Way:
     ----------
     flag
         The option, as ``--lr``.
+    others
+        The other words for it, as ``-l``.
     joined
         Whether its value follows ``=`` in the same word.
     on, off
@@ -50,6 +52,7 @@ class Way:
     """
 
     flag: str
+    others: tuple[str, ...] = ()
     joined: bool = False
     on: str = ""
     off: str = ""
@@ -82,6 +85,8 @@ class Parameter:
         The only values that it takes; empty if there are no such.
     refusal
         Why setting it would change nothing; empty if it can be set.
+    hidden
+        The line of a literal that has the same name, and that setting this does not change.
     """
 
     name: str
@@ -93,6 +98,7 @@ class Parameter:
     way: Way | None = None
     choices: tuple[Any, ...] = ()
     refusal: str = ""
+    hidden: int = 0
 
 
 class Program:

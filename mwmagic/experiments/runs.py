@@ -14,13 +14,21 @@ from .parameters import values
 from .series import thinned
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from mwmagic.model.status import RunStatus
     from mwmagic.record import Record
 
-__all__ = ["SPARK_POINTS", "Facts", "best_first", "differing", "facts_of", "usual_metrics"]
+__all__ = [
+    "SPARK_POINTS",
+    "Facts",
+    "best_first",
+    "differing",
+    "facts_of",
+    "usual_metrics",
+    "with_dot",
+]
 
 _USUAL = ("val_loss", "loss", "val_accuracy", "accuracy")
 """The metrics that a table shows if nobody chooses: of each pair the one of the validation."""
@@ -90,16 +98,28 @@ class Facts:
         """Return at most 30 values of a metric in order, for a small line; none without any."""
         return [float(one) for one in self.sparks.get(metric, "").split()]
 
-    def values(self) -> dict[str, Any]:
-        """Return all facts by the names that filters and columns have; metrics as the best."""
+    def values(self, metrics: Collection[str] = ()) -> dict[str, Any]:
+        """Return all facts by the names that filters and columns have; metrics as the best.
+
+        `metrics` has the names of those that other runs have.
+        """
         own = {"run": self.number, "program": self.name, "state": self.state, "tasks": self.tasks}
         own |= {"began": self.started, "took": self.seconds, "hosts": self.hosts}
         own |= {"attempts": self.attempts, "cause": self.cause}
         own |= {"tags": frozenset(self.tags), "note": self.note}
         short: dict[str, Any] = {}
         for name, value in self.parameters.items():
-            short.setdefault(name.rpartition(".")[2], value)
-        return {**short, **self.parameters, **self.best, **own}
+            last = name.rpartition(".")[2]
+            if last not in metrics:
+                short.setdefault(last, value)
+        taken = {*metrics, *self.best, *own}
+        whole = {with_dot(name, taken): value for name, value in self.parameters.items()}
+        return {**short, **whole, **self.best, **own}
+
+
+def with_dot(name: str, taken: Collection[str]) -> str:
+    """Return a parameter's or metric's name, with a dot before it if something else has it too."""
+    return f".{name}" if name in taken else name
 
 
 def facts_of(record: Record, *, curves: bool = True) -> Facts:

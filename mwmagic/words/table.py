@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, overload
 from mwmagic.errors import BadArguments
 from mwmagic.experiments.filters import Filter, check_names
 from mwmagic.experiments.index import indexed
-from mwmagic.experiments.runs import Facts, best_first, differing, usual_metrics
+from mwmagic.experiments.runs import Facts, best_first, differing, usual_metrics, with_dot
 from mwmagic.model.findings import Cause
 from mwmagic.model.values import counted, finite
 from mwmagic.record.metrics import rises
@@ -99,9 +99,10 @@ class RunTable(Sequence["Record"]):
         if folder:
             facts = sorted(facts, key=lambda one: one.started or 0.0)[-(last or 0) :]
             self._folders = {id(one): _place(records_of[id(one)], folder) for one in facts}
-        values = (
-            {id(one): one.values() for one in facts} if where or sort or best or metrics else {}
-        )
+        values = {}
+        if where or sort or best or metrics:
+            every = {name for one in facts for name in one.best}
+            values = {id(one): one.values(every) for one in facts}
         if folder:
             values = {key: {**one, "folder": self._folders[key]} for key, one in values.items()}
         names = {name for one in values.values() for name in one}
@@ -212,9 +213,16 @@ class RunTable(Sequence["Record"]):
         metrics = list(dict.fromkeys(name for one in self.facts for name in one.last))
         own = ["number", "name", "state", "started", "seconds", "tasks", "hosts", "attempts"]
         places = ["folder"] if self._folders else []
-        head = [*places, *own, "cause", "tags", "note", *names, *metrics]
+        head = [*places, *own, "cause", "tags", "note"]
         writer = csv.writer(file)
-        writer.writerow([*head, *(f"best {name}" for name in metrics)])
+        writer.writerow(
+            [
+                *head,
+                *(with_dot(name, {*head, *metrics}) for name in names),
+                *(with_dot(name, head) for name in metrics),
+                *(f"best {name}" for name in metrics),
+            ]
+        )
         for one in self.facts:
             facts = [getattr(one, name) for name in own]
             given = [one.parameters.get(name) for name in names]

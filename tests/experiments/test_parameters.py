@@ -10,7 +10,13 @@ import sys
 import pytest
 
 from mwmagic.errors import BadArguments
-from mwmagic.experiments.parameters import parameters, settings, values
+from mwmagic.experiments.parameters import (
+    MISSING,
+    parameters,
+    settings,
+    unset,
+    values,
+)
 
 TUTORIAL = """
 import json, os
@@ -276,7 +282,7 @@ FOUND = {
 def test_what_a_program_calls_its_parameters(name):
     source, settable, others = FOUND[name]
     known = found(source)
-    required = {one for one, value in known.items() if repr(value) == "(required)"}
+    required = {one for one, value in known.items() if value is MISSING}
     assert {one: value for one, value in known.items() if one not in required} == settable
     assert required == {"the environment": {"DATA_DIR"}, "argparse": {"name"}}.get(name, set())
     assert refused(source) == others
@@ -437,6 +443,50 @@ def test_a_parameter_that_is_also_an_argument_or_variable_is_refused():
         settings(ARGPARSE, {"lr": 1}, ["--lr", "2"])
     with pytest.raises(BadArguments, match="the variable LR is given with --env already"):
         settings(ENVIRONMENT, {"LR": 1}, env={"LR": "2"})
+
+
+COLLIDING = """
+import argparse
+lr = 0.5
+parser = argparse.ArgumentParser()
+parser.add_argument("-p", "--params", type=int, default=3)
+parser.add_argument("--workers", "-n", type=int, default=8)
+parser.add_argument("-v", "--wait", action="store_true")
+parser.add_argument("-lr", "--lr", type=float, default=0.1)
+"""
+
+
+@pytest.mark.parametrize("args", [["-p", "7", "-n4", "-v", "-lr=0.2"],
+                                  ["-p=7", "--workers=4", "--wait", "-lr", "0.2"]])  # fmt: skip
+def test_options_named_like_those_of_the_command_are_the_programs_own(args):
+    assert values(COLLIDING, args) == {"params": 7, "workers": 4, "wait": True, "lr": 0.2}
+    done = settings(COLLIDING, {"params": 1, "workers": 2}, ["-v"])
+    assert done.args == ("-v", "--params", "1", "--workers", "2")
+    with pytest.raises(BadArguments, match="the script's arguments hold --params already"):
+        settings(COLLIDING, {"params": 1}, args)
+    names = ["params", "workers", "wait", "lr"]
+    assert unset(COLLIDING, names, [*args, "rest"], {}) == (("rest",), {})
+
+
+def test_an_argument_hides_a_literal_of_its_name():
+    [lr] = [one for one in parameters(COLLIDING) if one.name == "lr"]
+    assert (lr.value, lr.hidden) == (0.1, 3)
+    assert settings(COLLIDING, {"lr": 1}).source == COLLIDING
+    [lr] = parameters(ABSL_AND_LITERAL)
+    assert (lr.value, lr.hidden, values(ABSL_AND_LITERAL, ["-lr", "3"])) == (0.1, 2, {"lr": 3})
+
+
+ABSL_AND_LITERAL = "from absl import flags\nlr = 0.5\nflags.DEFINE_float('lr', 0.1, '')\n"
+
+
+@pytest.mark.parametrize(
+    ("args", "train"),
+    [([], True), (["--notrain"], False), (["--train=false"], False), (["--train"], True)],
+)
+def test_a_flag_of_absl_needs_no_value(args, train):
+    source = "from absl import flags\nflags.DEFINE_bool('train', True, '')\n"
+    assert values(source, args) == {"train": train}
+    assert settings(source, {"train": "no"}).args == ("--notrain",)
 
 
 def test_odd_sources_have_no_parameters():

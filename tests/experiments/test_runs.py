@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+import mwmagic
 from mwmagic.cli import main
 from mwmagic.dashboard.table import NotebookTable
 from mwmagic.errors import BadArguments
@@ -22,10 +23,10 @@ def reached(value):
     return {"value": value, "attempt": 1, "epoch": 1, "step": 1}
 
 
-def record(folder, units=64, *, state="finished", args=(), env=(), given=(), **metrics):
+def record(folder, units=64, *, state="finished", args=(), env=(), given=(), more="", **metrics):
     """Write the record of a run."""
     run = RunDirectory.create(folder, "main")
-    (run.paths.root / "main.py").write_text(PROGRAM.format(units=units))
+    (run.paths.root / "main.py").write_text(PROGRAM.format(units=units) + more)
     launch = {"script": "main.py", "source": "main.py", "args": list(args), "given": dict(given)}
     known = {name: {"last": reached(last), "best": reached(best)}
              for name, (last, best) in metrics.items()}  # fmt: skip
@@ -147,6 +148,21 @@ def test_a_shell_prints_the_table_for_people_and_for_programs(three, capsys):
     assert [row["best val_loss"] for row in rows] == ["0.3", "0.27", ""]
     assert main(["runs", "--where", "unit==64"]) == 2
     assert "did you mean units?" in capsys.readouterr().err
+
+
+def test_a_parameter_named_like_a_metric_or_a_fact_has_a_dot(tmp_path, monkeypatch, capsys):
+    record(tmp_path, 64, loss=(0.2, 0.1), more="loss = 'mse'\ntasks = 7\n")
+    record(tmp_path, 32, more="loss = 'mae'\ntasks = 8\n")
+    monkeypatch.chdir(tmp_path)
+    for chosen in ("loss<0.5", ".loss==mse", ".tasks==7 and tasks==2"):
+        assert [one.number for one in RunTable(runs(tmp_path), where=chosen)] == [1], chosen
+    assert [one.number for one in RunTable(runs(tmp_path), where=".loss==mae")] == [2]
+    assert main(["runs", "--csv"]) == 0
+    row, _ = csv.DictReader(capsys.readouterr().out.splitlines())
+    assert [row[name] for name in ("loss", ".loss", "tasks", ".tasks")] == ["0.2", "mse", "2", "7"]
+    frame = mwmagic.runs(tmp_path, frame=True)
+    assert list(frame[".loss"]) == ["mse", "mae"]
+    assert frame["loss"][0] == 0.2
 
 
 def test_the_runs_of_folders_below_are_in_one_table(three, capsys):
