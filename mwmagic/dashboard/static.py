@@ -1,11 +1,17 @@
-"""The dashboard of a saved notebook: plain text, or plain HTML with the charts as one SVG image."""
+"""What needs no kernel: a run as plain text, or as plain HTML with its charts as one SVG image.
+
+Saved notebooks have it, and the dashboard where no page shows its widget; `front_end` holds the
+files for the browser.
+"""
 
 from __future__ import annotations
 
 import base64
 import html
 import math
+import re
 import time
+from importlib.resources import files
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -26,7 +32,6 @@ from mwmagic.words.run import (
     tone,
 )
 
-from .browser import UNTYPESET
 from .figures import pictures
 from .rows import grouped
 
@@ -39,7 +44,25 @@ if TYPE_CHECKING:
     from .figures import Figure
     from .rows import HostGroup
 
-__all__ = ["Picture", "image", "page", "text"]
+__all__ = ["UNTYPESET", "Picture", "front_end", "image", "page", "styles", "text"]
+
+UNTYPESET = "mathjax_ignore tex2jax_ignore"
+"""Classes that keep MathJax 3 and 2 from reading a "$" in a log or a message as a formula."""
+
+
+def front_end(*names: str) -> str:
+    """Return files for the browser as one, without comments and indentation.
+
+    Every notebook that shows a run may keep a copy.
+    """
+    texts = (files("mwmagic.dashboard").joinpath(one).read_text(encoding="utf-8") for one in names)
+    return re.sub(r"^\s*//.*\n|^[ \t]+|^\n", "", "".join(texts), flags=re.MULTILINE)
+
+
+def styles(*names: str) -> str:
+    """Return style sheets for the browser as one, without spaces that mean nothing."""
+    return re.sub(r"(?<=[{};,])\s+|\s+(?={)", "", front_end(*names))
+
 
 TONES = {"good": "#2e7d32", "bad": "#d32f2f", "run": "#1a73e8", "wait": "#e65100"}
 """The colours of the marks beside states.

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
     from mwmagic.client.cluster import Cluster
     from mwmagic.client.run import Run
-    from mwmagic.dashboard.board import Board
-    from mwmagic.dashboard.widget import Widget
+    from mwmagic.dashboard.board import Board, Widget
     from mwmagic.model.status import RunStatus
 
 __all__ = ["Displays"]
@@ -69,7 +68,7 @@ class Displays:
     def prepare(self) -> None:
         """Have the page load the widget, and report what it can do, before there is a run."""
         if self._spare is None and _in_kernel():
-            from mwmagic.dashboard.widget import Widget
+            from mwmagic.dashboard.board import Widget
 
             self._spare = Widget()
 
@@ -113,8 +112,7 @@ class Displays:
         if board is not None:
             board.show(run, notice)
             return
-        from mwmagic.dashboard.board import Board
-        from mwmagic.dashboard.widget import Widget
+        from mwmagic.dashboard.board import Board, Widget
 
         self._boards[run.cluster] = Board(run, self._spare or Widget(), notice)
         self._spare = None

@@ -161,7 +161,7 @@ def _show_lists(shell: InteractiveShell) -> Callable[[], None]:
         kinds = {f"{type(one).__module__}.{type(one).__name__}" for one in several}
         if not several or not kinds <= {_RUN, _RECORD}:
             return None
-        from mwmagic.dashboard.table import NotebookTable
+        from mwmagic.dashboard.runs import NotebookTable
 
         records = [getattr(one, "record", one) for one in several]
         found: str = NotebookTable(records)._repr_html_()

@@ -12,8 +12,7 @@ from mwmagic.client.arguments import (
     reader,
     table_runs,
 )
-from mwmagic.dashboard.comparison import NotebookComparison
-from mwmagic.dashboard.table import NotebookTable
+from mwmagic.dashboard.runs import NotebookComparison, NotebookTable
 from mwmagic.model.option import read_count
 from mwmagic.record import runs
 

@@ -10,10 +10,10 @@ from contrast import faint
 from lab import watched
 from plain import COLOURS, DARK, LIGHT, Host
 
+from mwmagic.dashboard.board import Widget
 from mwmagic.dashboard.feed import Feed
 from mwmagic.dashboard.pages import Cursor, Opened
 from mwmagic.dashboard.rows import View
-from mwmagic.dashboard.widget import Widget
 from mwmagic.model.findings import Cause, Finding, Symptom
 from mwmagic.model.machine import HostStatus
 from mwmagic.model.status import Reached, RunState, RunStatus, TaskState, TaskStatus

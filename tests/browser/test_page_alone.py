@@ -10,8 +10,8 @@ from lab import CHROMIUM, QUIET, watched
 from plain import DARK, HOST, LIGHT
 from processes import PATIENCE
 
+from mwmagic.dashboard.board import Widget
 from mwmagic.dashboard.rows import View, header, row
-from mwmagic.dashboard.widget import Widget
 from mwmagic.model.status import Reached, RunState, RunStatus, TaskState, TaskStatus
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]

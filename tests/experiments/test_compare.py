@@ -9,7 +9,7 @@ import re
 import pytest
 
 from mwmagic.cli import main
-from mwmagic.dashboard.comparison import NotebookComparison
+from mwmagic.dashboard.runs import NotebookComparison
 from mwmagic.errors import BadArguments
 from mwmagic.experiments.compare import CURVE_POINTS, compare
 from mwmagic.experiments.parameters import without_values

@@ -9,7 +9,7 @@ import pytest
 
 import mwmagic
 from mwmagic.cli import main
-from mwmagic.dashboard.table import NotebookTable
+from mwmagic.dashboard.runs import NotebookTable
 from mwmagic.errors import BadArguments
 from mwmagic.experiments.filters import Filter
 from mwmagic.experiments.runs import best_first, differing, facts_of, usual_metrics

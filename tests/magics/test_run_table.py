@@ -6,7 +6,7 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
-from mwmagic.dashboard.table import NotebookTable
+from mwmagic.dashboard.runs import NotebookTable
 from mwmagic.record import RunDirectory, runs
 
 

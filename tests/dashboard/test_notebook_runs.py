@@ -8,8 +8,8 @@ import re
 
 import pytest
 
-from mwmagic.dashboard.browser import front_end, styles
-from mwmagic.dashboard.table import SHOWN_ROWS, NotebookTable
+from mwmagic.dashboard.runs import SHOWN_ROWS, NotebookTable
+from mwmagic.dashboard.static import front_end, styles
 from mwmagic.record import RunDirectory, runs
 from mwmagic.record.metrics import metric_line
 

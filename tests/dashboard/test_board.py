@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mwmagic.dashboard.widget import Widget
+from mwmagic.dashboard.board import Widget
 
 MOST_BYTES = 37_000
 """Of code and style together: every notebook that shows a dashboard may keep a copy."""
