@@ -17,14 +17,13 @@ from mwmagic.logs.progress import Update
 from mwmagic.logs.terminal import Terminal
 from mwmagic.model import variables
 from mwmagic.model.findings import Finding, Symptom
-from mwmagic.model.status import LastRaised, Reached, Rest, TaskState, TaskStatus
+from mwmagic.model.status import LastRaised, Rest, TaskState, TaskStatus
 from mwmagic.model.values import sendable
 
 from .training import History, Training
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from mwmagic.diagnosis.observation import Stack
     from mwmagic.logs.guard import Guard
@@ -36,10 +35,11 @@ if TYPE_CHECKING:
     from mwmagic.model.status import Importing, Question
     from mwmagic.record import TaskPaths
 
+    from .program import TaskProgram
     from .stalls import Dump
-    from .training import FurthestPoint, Report
+    from .training import Report
 
-__all__ = ["TaskProcess", "is_over"]
+__all__ = ["TaskOutput", "TaskProcess", "is_over"]
 
 BACKSTOP_SECONDS = 3.0
 """How much longer a process that failed has than it takes itself: the interpreter may hang."""
@@ -57,22 +57,6 @@ NOTABLE_LINES = 50
 def is_over(packet: str) -> bool:
     """Return whether a packet on a worker's line says that its program is over."""
     return packet.startswith(variables.OVER)
-
-
-def _reached(training: Training) -> Reached | None:
-    latest = training.latest
-    if latest is None:
-        return None
-    return Reached(
-        kind=latest.kind,
-        epoch=latest.epoch,
-        epochs=latest.epochs,
-        step=latest.step,
-        steps=latest.steps,
-        metrics=latest.metrics,
-        seconds_per_step=latest.seconds_per_step,
-        first=training.first,
-    )
 
 
 def _report(report: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -97,10 +81,8 @@ class TaskProcess:
         Never ``absent``.
     began
         When it was to start, in monotonic seconds.
-    exit, program
+    exit, program_exit
         How it ended, and how its program did if the process stays.
-    rest
-        What its log lacks, if that could not be written to the end.
     full
         That its log could not be written where it is, but was here.
     asks
@@ -109,8 +91,6 @@ class TaskProcess:
         What it raised last, as far as that can be debugged.
     away
         The machine that it ended on, unless that is this one.
-    spent
-        Bytes of output that were read, and that its agent may not yet send as many of again.
     no_stack
         Why it could not be asked for its stack, when it was last.
     dump
@@ -123,32 +103,25 @@ class TaskProcess:
         self,
         task: Task,
         attempt: int,
+        program: TaskProgram,
         paths: TaskPaths,
         guard: Guard,
         *,
-        script: str = "",
-        cell: str = "",
-        notebook: frozenset[str] = frozenset(),
-        source: Path | None = None,
-        stays: bool = False,
         address: str = "",
         logs_start: bool = False,
         began: float = 0.0,
     ) -> None:
         self.task = task
         self.attempt = attempt
+        self.program = program
         self.paths = paths
-        self.script = script
-        self.cell = cell
-        self.notebook = notebook
-        self.source = source
-        self.stays = stays
+        self.output = TaskOutput(guard)
         self.address = address
         self.logs_start = logs_start
         self.state = TaskState.STARTING
         self.began = began
         self.exit: Exit | None = None
-        self.program: Exit | None = None
+        self.program_exit: Exit | None = None
         self.asks: Question | None = None
         self.raised: LastRaised | None = None
         self.away: str | None = None
@@ -159,17 +132,17 @@ class TaskProcess:
         self.notices: list[Finding] = []
         self.usage: dict[str, Any] = {}
         self.stalled: float | None = None
-        self.size = 0
-        self.rest: Rest | None = None
         self.full: Finding | None = None
-        self.spent = 0
         self.hurried = False
-        self._gap = False  # whether some of its output was never read
         self._finishing_since: float | None = None
         self._own: Exit | None = None
         self._ending_since: float | None = None
         self._requested = False
-        self._output = _Output(guard)
+
+    @property
+    def script(self) -> str:
+        """The path of the user's file."""
+        return str(self.program.launch.path)
 
     def started(self, event: Message) -> None:
         """Note that it runs."""
@@ -179,40 +152,15 @@ class TaskProcess:
         found = event.get("cold"), event.get("left_out")
         self.notices = [one for one in found if one is not None]
 
-    def output(self, event: Message) -> list[Update]:
-        """Read what it printed and return the progress that it shows."""
-        self._gap |= event["offset"] > self.size
-        size, updates = self._output.feed(event["data"])
-        self.size = event["offset"] + size
-        return updates
-
-    def begin_cell(self, start: int) -> None:
-        """Note where in the log the output of the cell begins that it runs now."""
-        self._output.begin_cell(start - self.size)
-
     def unwritten(self, event: Message) -> None:
         """Note where the rest of its log is, or that only another machine's disk is full."""
         if event["path"] is not None:
-            self.rest = Rest(event["size"], event["path"])
+            self.output.rest = Rest(event["size"], event["path"])
         else:
             detail = f"{event['file']}: {event['error']}"
             self.full = Finding(
                 Symptom.LOG_UNWRITTEN, str(self.task), host=self.away, detail=detail
             )
-
-    def on_packet(self, event: Message) -> Report | None:
-        """Read a packet of its private line; return None if it is not a report."""
-        return self._output.on_packet(event["data"])
-
-    @property
-    def imports(self) -> dict[str, float]:
-        """How long each module took that it imported itself, if they took long."""
-        return self._output.training.imports
-
-    @property
-    def unreadable(self) -> str | None:
-        """Why the latest packet that was not a report could not be read."""
-        return self._output.training.unreadable
 
     def ending(self, time: float) -> None:
         """Note that mwmagic is ending it."""
@@ -243,14 +191,14 @@ class TaskProcess:
 
     def over(self, said: Message, time: float) -> Exit:
         """Note how its program ended, according to itself; the process stays."""
-        self.program = self._program_end(said, time)
-        report, failure = self.program.report, self.program.failure
-        if report is not None and failure is not None and failure.type != "SystemExit":
-            where = self.program.where
+        self.program_exit = end = self._program_end(said, time)
+        failure = end.failure
+        if end.report is not None and failure is not None and failure.type != "SystemExit":
+            where = end.where
             first = failure.message.strip().partition("\n")[0]
             line = where.line if where else None
             self.raised = LastRaised(failure.type, first, self.script.rpartition("/")[2], line)
-        return self.program
+        return end
 
     def _program_end(self, said: Message, time: float) -> Exit:
         report = _report(said.get("report"))
@@ -264,10 +212,8 @@ class TaskProcess:
         """Note how it ended."""
         self.state = TaskState.ENDED
         self.asks = None
-        self._gap |= event["size"] > self.size or event.get("reason") == LOG_LOST
-        self.size = max(self.size, event["size"])
-        self._output.close()
-        end = replace(self._exit(event), stays=self.stays)
+        self.output.end(event)
+        end = replace(self._exit(event), stays=self.program.launch.stays)
         own = self._own
         if own is not None and own.failed and end.signal is not None:
             # It had failed before it was killed, or crashed, while the interpreter finalized.
@@ -279,7 +225,7 @@ class TaskProcess:
     def _exit(self, event: Message) -> Exit:
         report = _report(event["report"])
         failed = float(report["time"] if report and "time" in report else event["time"])
-        if self.stays and event["code"] == variables.TERMINATED_CODE:
+        if self.program.launch.stays and event["code"] == variables.TERMINATED_CODE:
             event = {**event, "code": None, "signal": int(signal.SIGTERM)}
         return Exit(
             task=str(self.task),
@@ -296,10 +242,10 @@ class TaskProcess:
             away=self.away,
             stalled=self.stalled,
             report=report,
-            tail=self._output.tail,
+            tail=self.output.tail,
             script=self.script,
-            cell=self.cell,
-            notebook=self.notebook,
+            cell=self.program.launch.cell,
+            notebook=frozenset(self.program.launch.notebook),
             address=self.address,
             requested=self._requested,
             stopped="T" in (self.usage.get("state"), event.get("usage", {}).get("state")),
@@ -314,7 +260,8 @@ class TaskProcess:
         if frame is None or frame.file != self.script:
             return frame
         # Not from the file that is run, which may be another by now.
-        return replace(frame, source=linecache.getline(str(self.source), frame.line).strip())
+        source = str(self.program.source)
+        return replace(frame, source=linecache.getline(source, frame.line).strip())
 
     def withdrawn(self, time: float) -> Exit:
         """Note that it was ended before it was started."""
@@ -344,34 +291,29 @@ class TaskProcess:
         return self.exit
 
     @property
-    def furthest(self) -> FurthestPoint:
-        """The furthest that its training came."""
-        return self._output.training.furthest
-
-    @property
     def _verbose(self) -> bool:
         """Whether its framework logs its start-up here, is at work, and all its output was read.
 
         A warm process printed what shows the level before it was forked.
         """
-        output = self._output
-        whole = not self._gap and self.rest is None
-        return self.logs_start and output.at_work and whole and (self.warm or output.informed)
+        output = self.output
+        shown = output.at_work and output.whole and (self.warm or output.informed)
+        return self.logs_start and shown
 
     def seen(self, stack: Stack | None = None) -> Observation:
         """Return what is observed of it now."""
         return Observation(
             task=str(self.task),
             address=self.address,
-            log=self._output.notable,
-            phase=self._output.phase,
+            log=self.output.notable,
+            phase=self.output.phase,
             verbose=self._verbose,
             stack=stack,
         )
 
     def status(self, address: str, *, importing: Importing | None) -> TaskStatus:
         """Return the task's status."""
-        end, phase = self._known_end, self._output.phase
+        end, phase = self._known_end, self.output.phase
         return TaskStatus(
             state=self.state,
             address=address,
@@ -380,12 +322,12 @@ class TaskProcess:
             warm=self.warm,
             phase=phase.name,
             waits=phase.waiting,
-            progress=_reached(self._output.training),
+            progress=self.output.training.reached,
             cpu=self.usage.get("cpu"),
             memory=self.usage.get("memory"),
             log=str(self.paths.log),
-            size=self.size,
-            rest=self.rest,
+            size=self.output.size,
+            rest=self.output.rest,
             finding=end.finding if end else None,
             ours=bool(end and end.ended),
             asks=self.asks,
@@ -396,20 +338,34 @@ class TaskProcess:
     def _known_end(self) -> Exit | None:
         """How it ended, unless mwmagic ended it after its program was over."""
         let_go = self.exit is None or self.exit.ended
-        return self.program if self.program is not None and let_go else self.exit
+        return self.program_exit if self.program_exit is not None and let_go else self.exit
 
 
-class _Output:
+class TaskOutput:
     """Reads a process's output once, for its end, its start-up and its progress.
 
-    `informed` says whether there was a notice that only the most verbose level shows, `at_work`
-    whether the framework itself printed something: its native code or Keras's training.
+    Attributes
+    ----------
+    size
+        How many bytes there were.
+    rest
+        What its log lacks, if that could not be written to the end.
+    spent
+        Bytes that were read, and that its agent may not yet send as many of again.
+    informed
+        Whether there was a notice that only the most verbose level shows.
+    at_work
+        Whether the framework itself printed something: its native code or Keras's training.
     """
 
     def __init__(self, guard: Guard) -> None:
         self.training = Training(guard)
+        self.size = 0
+        self.rest: Rest | None = None
+        self.spent = 0
         self.informed = False
         self.at_work = False
+        self._gap = False  # whether some of it was never read
         self._guard = guard
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._terminal = Terminal()
@@ -433,13 +389,34 @@ class _Output:
         """Where the process is in its start-up."""
         return self._phases.phase
 
-    def begin_cell(self, older: int) -> None:
-        """Keep only lines of a cell, whose output begins after some more bytes."""
-        self._older = max(0, older)
-        self.feed("")
+    @property
+    def whole(self) -> bool:
+        """Whether all of it was written and read."""
+        return not self._gap and self.rest is None
 
-    def feed(self, data: str) -> tuple[int, list[Update]]:
-        """Take the next output, in which an agent escaped the bytes that are not UTF-8."""
+    def begin_cell(self, start: int) -> None:
+        """Keep only lines of a cell, whose output begins there in the log."""
+        self._older = max(0, start - self.size)
+        self._fed_after("")
+
+    def feed(self, event: Message) -> list[Update]:
+        """Take the next output and return the progress that it shows."""
+        self._gap |= event["offset"] > self.size
+        size, updates = self._fed_after(event["data"])
+        self.size = event["offset"] + size
+        return updates
+
+    def end(self, event: Message) -> None:
+        """Take unfinished text as the last line."""
+        self._gap |= event["size"] > self.size or event.get("reason") == LOG_LOST
+        self.size = max(self.size, event["size"])
+        self._tail.extend(self._guard.call("terminal", [], self._terminal.close))
+
+    def _fed_after(self, data: str) -> tuple[int, list[Update]]:
+        """Take output, in which an agent escaped the bytes that are not UTF-8.
+
+        What a cell did not print is forgotten once the cell's own begins.
+        """
         if self._older is None:
             return self._fed(data)
         raw, older = as_bytes(data), self._older
@@ -468,10 +445,6 @@ class _Output:
             self._phases.train()
             self.at_work |= isinstance(report, History) or report.kind != "report"
         return report
-
-    def close(self) -> None:
-        """Take unfinished text as the last line."""
-        self._tail.extend(self._guard.call("terminal", [], self._terminal.close))
 
     def _decoded(self, data: str) -> tuple[int, str]:
         """Return how many bytes were escaped in a text, and what they say."""

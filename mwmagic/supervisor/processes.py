@@ -116,19 +116,14 @@ class Processes:
 
     def new(self, task: Task, attempt: int, program: TaskProgram) -> TaskProcess:
         """Return a task's next process, which is not started yet."""
-        launch = program.launch
         process = self._latest[task] = TaskProcess(
             task,
             attempt,
+            program,
             self._directory.task(task, attempt),
             self._guard,
-            script=str(launch.path),
-            cell=launch.cell,
-            notebook=frozenset(launch.notebook),
-            source=program.source,
-            stays=launch.stays,
             address=self._pool.spec.addresses[task],
-            logs_start=self._framework.logs_start(launch.env),
+            logs_start=self._framework.logs_start(program.launch.env),
             began=time.monotonic(),
         )
         self._named[str(task)] = self._keyed[self.key(process)] = process
@@ -163,7 +158,7 @@ class Processes:
 
     def imported(self) -> tuple[Remark, ...]:
         """Return how long the slowest task took to import what `--preload` could name."""
-        found = [(_unnamed(one.imports, self._preload), one.task) for one in self]
+        found = [(_unnamed(one.output.training.imports, self._preload), one.task) for one in self]
         took, task = max(found, key=lambda one: sum(one[0].values()), default=({}, None))
         seconds = sum(took.values())
         if seconds < WORTH_SECONDS:
@@ -230,11 +225,12 @@ class Processes:
         # prints without end would fill it, and an exit or the answer to a ping would wait behind
         # megabytes. So each worker may have only some bytes on their way; the rest stays in the
         # log, from which the agent sends it later. A worker itself never waits for a reader.
-        process.spent += spent
-        if process.spent >= CREDIT_STEP_BYTES:
+        output = process.output
+        output.spent += spent
+        if output.spent >= CREDIT_STEP_BYTES:
             channel = self._pool.channel(process.task)
-            channel.send("credit", process=self.key(process), bytes=process.spent)
-            process.spent = 0
+            channel.send("credit", process=self.key(process), bytes=output.spent)
+            output.spent = 0
 
     # Live cells.
 

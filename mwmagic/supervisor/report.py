@@ -299,11 +299,12 @@ class Measurements:
 
     def _note_unreadable(self, process: TaskProcess) -> None:
         key = (str(process.task), process.attempt)
-        if process.unreadable is None or key in self._noted:
+        unreadable = process.output.training.unreadable
+        if unreadable is None or key in self._noted:
             return
         self._noted.add(key)
         task, attempt = key
-        self._directory.event("unreadable", task=task, attempt=attempt, error=process.unreadable)
+        self._directory.event("unreadable", task=task, attempt=attempt, error=unreadable)
 
     def _record(self, process: TaskProcess, source: str, entry: dict[str, Any]) -> None:
         entry = {"source": source, "attempt": process.attempt, **entry}

@@ -297,7 +297,7 @@ class ActiveRun:
             case "unwritten":
                 process.away = self._pool.away(process.task)
                 process.unwritten(event)
-                if process.rest is not None:
+                if process.output.rest is not None:
                     self.directory.trouble = f"{process.paths.log}: {event['error']}"
                 self._changed()
             case "packet":
@@ -341,7 +341,7 @@ class ActiveRun:
     @property
     def _advances(self) -> bool:
         """Whether programs run that are not waiting for a person, or for one that has ended."""
-        waits = self.live or self._session.asks or any(one.program for one in self._processes)
+        waits = self.live or self._session.asks or any(one.program_exit for one in self._processes)
         return self.gang.state is RunState.RUNNING and not waits
 
     # Programs whose processes stay.
@@ -357,7 +357,7 @@ class ActiveRun:
 
     def programs_over(self) -> None:
         """Keep the processes, and what became of their programs."""
-        failed = any(one.program and one.program.failed for one in self._processes)
+        failed = any(one.program_exit and one.program_exit.failed for one in self._processes)
         self._report.cause = cause = self._exits.cause(self.gang.attempt) if failed else None
         self._exits.forget(self.gang.attempt)
         self._note("kept", failed=failed, cause=cause and cause.as_json())
@@ -370,8 +370,8 @@ class ActiveRun:
                 self.handle(g.Stop(task, time=now))
 
     def _output(self, process: TaskProcess, event: Message) -> None:
-        self._report.printed(process, process.output(event))
-        self._processes.credit(process, process.size - event["offset"])
+        self._report.printed(process, process.output.feed(event))
+        self._processes.credit(process, process.output.size - event["offset"])
         self._changed()
 
     def _on_packet(self, process: TaskProcess, event: Message) -> None:
@@ -380,7 +380,7 @@ class ActiveRun:
         elif is_over(event["data"]):
             self._guard.call("end", None, self._finishes, process, event)
         else:
-            report = process.on_packet(event)
+            report = process.output.on_packet(event["data"])
             if isinstance(report, TooLate):
                 found = Unknown(report.name, report.at)
                 self.programs[process.task].assigned.late.append(found)
@@ -429,7 +429,7 @@ class ActiveRun:
         self, kind: type[g.Exited], process: TaskProcess, end: Exit, why: g.FailureKind
     ) -> g.Exited:
         trains = self._roles[process.task] is not g.Role.EVALUATOR
-        reached = self._comparison.of(process.furthest) if trains else None
+        reached = self._comparison.of(process.output.training.furthest) if trains else None
         return kind(process.task, end.attempt, end.own[0], why, end.moment, reached)
 
     def lost(self, loss: Loss) -> None:

@@ -466,7 +466,7 @@ class LiveSession:
         cell.starts = {task: self._ends[task] for task in cell.tasks}
         processes = list(map(self._process, tasks))
         for task, process in zip(tasks, processes, strict=True):
-            process.begin_cell(cell.starts[task])
+            process.output.begin_cell(cell.starts[task])
         self._processes.send(processes, cell.packet, number)
         self._doing |= {task: LiveStatus(cell.name, cell.begun) for task in tasks}
         cell.report(CellNews.BEGUN, {"cell": number, "logs": self._logs(cell.tasks)})

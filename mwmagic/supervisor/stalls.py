@@ -81,7 +81,7 @@ class Stalls:
         watchdog = watched.get(self._roles[process.task])
         if watchdog is not None:
             cpu = float(process.usage["cpu"])
-            watchdog.seen(self._processes.key(process), time=now, size=process.size, cpu=cpu)
+            watchdog.seen(self._processes.key(process), time=now, size=process.output.size, cpu=cpu)
 
     def hold(self, now: float) -> None:
         """Give the tasks the full time again: one of them waits for a person."""

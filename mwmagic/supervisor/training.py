@@ -9,6 +9,7 @@ from mwmagic.agent.wire import parsed
 from mwmagic.gang import TrainingPoint
 from mwmagic.logs.progress import Progress, Update
 from mwmagic.model.ownership import is_module_name
+from mwmagic.model.status import Reached
 from mwmagic.model.values import (
     METRICS_LIMIT,
     NAME_CHARACTERS,
@@ -112,6 +113,23 @@ class Training:
         self._progress = Progress()
         self._reported: set[str] = set()
         self._placed = False  # its reports say where it is
+
+    @property
+    def reached(self) -> Reached | None:
+        """How far it is, as a status says it."""
+        latest = self.latest
+        if latest is None:
+            return None
+        return Reached(
+            kind=latest.kind,
+            epoch=latest.epoch,
+            epochs=latest.epochs,
+            step=latest.step,
+            steps=latest.steps,
+            metrics=latest.metrics,
+            seconds_per_step=latest.seconds_per_step,
+            first=self.first,
+        )
 
     def printed(self, text: str) -> list[Update]:
         """Take the next text of the log; return its metrics that are not reported as well."""

@@ -23,10 +23,12 @@ from mwmagic.logs.progress import Drafts, Progress
 from mwmagic.logs.terminal import Terminal
 from mwmagic.model.cluster import Task
 from mwmagic.model.findings import Cause
+from mwmagic.model.messages import Launch
 from mwmagic.model.status import RunStatus
 from mwmagic.model.values import finite
 from mwmagic.record import TaskPaths
-from mwmagic.supervisor.process import TaskProcess
+from mwmagic.supervisor.process import TaskOutput, TaskProcess
+from mwmagic.supervisor.program import TaskProgram
 
 PIECES = [
     b"Traceback (most recent call last):\n",
@@ -98,11 +100,12 @@ def test_parsers_of_whole_texts(pieces):
 @given(DATA, REPORT, st.integers(-1, 300), TEXT)
 def test_all_that_a_process_leaves(tmp_path, pieces, report, code, error):
     paths = TaskPaths(tmp_path / "attempt-1/worker-0.log")
-    process = TaskProcess(Task("worker", 0), 1, paths, Guard(raised), script="/home/me/main.py")
+    program = TaskProgram(Launch("/home/me/main.py"), tmp_path / "main.py")
+    process = TaskProcess(Task("worker", 0), 1, program, paths, Guard(raised))
     for data in pieces:
         text = data.decode("utf-8", "surrogateescape")
-        process.output({"offset": process.size, "data": text})
-    assert process.size == sum(map(len, pieces))
+        process.output.feed({"offset": process.output.size, "data": text})
+    assert process.output.size == sum(map(len, pieces))
     event = {
         "code": code,
         "signal": None,
@@ -129,8 +132,7 @@ def test_all_that_a_process_leaves(tmp_path, pieces, report, code, error):
 @THOROUGH
 @given(TEXT | VALUES.map(json.dumps))
 def test_reports_beside_the_log(data):
-    paths = TaskPaths(None)
-    TaskProcess(Task("worker", 0), 1, paths, Guard(raised)).on_packet({"data": data})
+    TaskOutput(Guard(raised)).on_packet(data)
 
 
 async def heard(report):

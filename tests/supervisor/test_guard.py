@@ -12,8 +12,10 @@ from mwmagic.logs.guard import Guard
 from mwmagic.logs.progress import Progress
 from mwmagic.logs.terminal import Terminal
 from mwmagic.model.cluster import Task
+from mwmagic.model.messages import Launch
 from mwmagic.record import TaskPaths
 from mwmagic.supervisor.process import TaskProcess
+from mwmagic.supervisor.program import TaskProgram
 from mwmagic.words.run import remarks
 
 FAULTY = """
@@ -37,12 +39,13 @@ def faults():
 @pytest.fixture
 def process(tmp_path, faults):
     paths = TaskPaths(tmp_path / "attempt-1/worker-0.log")
-    return TaskProcess(Task("worker", 0), 1, paths, Guard(faults.append))
+    program = TaskProgram(Launch("main.py"), tmp_path / "main.py")
+    return TaskProcess(Task("worker", 0), 1, program, paths, Guard(faults.append))
 
 
 def printed(process, data):
     text = data.decode("utf-8", "surrogateescape")
-    return process.output({"offset": process.size, "data": text})
+    return process.output.feed({"offset": process.output.size, "data": text})
 
 
 def exited(process, **event):
@@ -67,11 +70,11 @@ def test_nothing_is_concluded_from_a_log_that_is_not_whole(process, lost):
     printed(process, NOTICE * 3)
     assert process.seen().verbose
     if lost == "between":
-        process.output({"offset": process.size + 5, "data": "later\n"})
+        process.output.feed({"offset": process.output.size + 5, "data": "later\n"})
     if lost == "unwritten":
         process.unwritten({"size": 0, "path": "/dev/shm/x", "error": "No space left on device"})
     reason = LOG_LOST if lost == "cut" else None
-    exited(process, code=0, size=process.size + 5 * (lost == "end"), reason=reason)
+    exited(process, code=0, size=process.output.size + 5 * (lost == "end"), reason=reason)
     assert process.seen().verbose is (lost == "nothing")
 
 
@@ -79,7 +82,7 @@ def test_output_is_decoded_however_it_is_cut(process, faults):
     data = "é loss: 1 €\n".encode() + b"\xff\n"
     for index in range(len(data)):
         printed(process, data[index : index + 1])
-    assert process.size == len(data)
+    assert process.output.size == len(data)
     assert process.seen().log == "é loss: 1 €\n\N{REPLACEMENT CHARACTER}"
     assert faults == []
 
