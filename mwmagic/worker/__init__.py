@@ -1,12 +1,12 @@
 """What runs inside a worker process, and what user code may import there.
 
 Public are `task`, `layout`, `reports` and `parameters`. `bootstrap` finds this package; `program`
-runs the user's file, `source` is its code, also in a child (`spawned`), `standard` imports Python's
-own modules, `failure` reports what was raised, and `exit` ends the process. `warm` watches what a
-forked worker imports and sets itself; `preparation` prepares frameworks, also in a Python that a
-worker starts (`sitecustomize`, in `child`), with `runtime` for TensorFlow; `watch` reports what
-Keras computes, on the `line` to the supervisor; `shown` keeps figures, and `server` is what a
-coordinator's tasks run. `live` runs live cells.
+runs the user's file, also in a child (`spawned`), `standard` imports Python's own modules,
+`failure` reports what was raised, and `exit` ends the process. `warm` watches what a forked worker
+imports and sets itself; `preparation` prepares frameworks, also in a Python that a worker starts
+(`sitecustomize`, in `child`), and keeps figures, with `runtime` for TensorFlow; `watch` reports
+what Keras computes, on the `line` to the supervisor; `server` is what a coordinator's tasks run.
+`live` runs live cells.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
+# ruff: noqa: ANN401 - neither Matplotlib's nor urllib's values have types here
 """Prepares a worker for the frameworks that the user's code may import.
 
 It imports no framework, and what is for one only once the user's code has imported that: a
 worker that needs none starts in half the time. Small parts of that are here too: virtual CPU
-devices, and downloads that several workers of a machine start at once.
+devices, downloads that several workers of a machine start at once, and Matplotlib's figures, which
+are kept in the run's record because a worker has no window.
 """
 
 from __future__ import annotations
@@ -14,13 +16,14 @@ from mwmagic import repairs
 from mwmagic.hooks.imports import after_import
 from mwmagic.model import variables
 
-from .line import descriptor
+from .line import descriptor, save_file
 
 TYPE_CHECKING = False  # a worker starts without `typing` and `pathlib`
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
     from typing import Any
+    from weakref import WeakSet
 
 __all__ = ["announce", "preload", "prepare", "prepare_child", "split_devices", "whole"]
 
@@ -58,6 +61,7 @@ def prepare() -> None:
     if not _INSTALLED:
         _install(observed=line is not None)
     split_devices(int(os.environ.get(variables.DEVICES, "0")))
+    after_import("matplotlib.pyplot", _keep_figures)
     _pass_on()
 
 
@@ -157,7 +161,7 @@ def whole(retrieve: Callable[..., Any]) -> Callable[..., Any]:
     import functools
 
     @functools.wraps(retrieve)
-    def retrieve_whole(url: str, filename: str, *args: Any, **options: Any) -> tuple[str, Any]:  # noqa: ANN401 - urllib's
+    def retrieve_whole(url: str, filename: str, *args: Any, **options: Any) -> tuple[str, Any]:
         from pathlib import Path
 
         part = Path(f"{filename}.{os.getpid()}.part")
@@ -169,3 +173,79 @@ def whole(retrieve: Callable[..., Any]) -> Callable[..., Any]:
         return filename, headers
 
     return retrieve_whole
+
+
+FIGURES_LIMIT = 50
+"""The most figures that are kept of one task."""
+
+FIGURES_BYTES = 20_000_000
+"""How much they may take together."""
+
+
+class _Figures:
+    """Where figures are kept, beside the task's log, which these are, and how many."""
+
+    def __init__(self, log: str) -> None:
+        from weakref import WeakSet
+
+        self._log = log
+        self._kept: WeakSet[Any] = WeakSet()
+        self._count = self._size = 0
+        self._full = False
+
+    def keep(self, figure: Any) -> None:
+        """Keep a figure that is new or was changed, and say where."""
+        import io
+
+        if self._full or (figure in self._kept and not figure.stale):
+            return
+        file = io.BytesIO()
+        figure.savefig(file, format="png", bbox_inches="tight")
+        self._full = self._count >= FIGURES_LIMIT or self._size + file.tell() > FIGURES_BYTES
+        if self._full:
+            _say(f"further figures are not kept after {self._count} of this task; use savefig")
+            return
+        self._count, self._size = self._count + 1, self._size + file.tell()
+        path = f"{self._log}.figure-{self._count}.png"
+        save_file(path, file.getvalue())
+        self._kept.add(figure)
+        figure.stale = False  # whatever changes it from now on sets this
+        _say(f"plt.show() has no window here; the figure is in {os.path.relpath(path)}")
+
+
+def _keep_figures(pyplot: ModuleType) -> None:
+    """Keep from now on what `show` shows, unless a backend with windows shows it.
+
+    Without a display Matplotlib draws with Agg, whose `show` does nothing.
+    """
+    import functools
+
+    stacks = os.environ.get(variables.STACKS, "")
+    if not stacks:
+        return
+    figures, original = _Figures(stacks.removesuffix(".stacks")), pyplot.show
+
+    @functools.wraps(original)
+    def show(*args: Any, **kwargs: Any) -> Any:
+        result = original(*args, **kwargs)
+        if pyplot.get_backend().lower() == "agg":
+            current = pyplot.gcf().number if pyplot.get_fignums() else None
+            for number in pyplot.get_fignums():
+                _try_keeping(figures, pyplot.figure(number))
+            if current is not None:
+                pyplot.figure(current)
+        return result
+
+    vars(pyplot).update(show=show)
+
+
+def _try_keeping(figures: _Figures, figure: Any) -> None:
+    try:
+        figures.keep(figure)
+    except Exception as error:  # noqa: BLE001 - a program that only shows must not fail by it
+        _say(f"plt.show() has no window here, and the figure is not kept: {error}"[:300])
+
+
+def _say(text: str) -> None:
+    if sys.stderr is not None:
+        sys.stderr.write(f"{variables.ANNOUNCED}{text}\n")
