@@ -99,6 +99,7 @@ class Symptom(str, Enum):
     SECOND_PROCESS = "second-process"
     BEFORE_STRATEGY = "before-strategy"
     UNREACHABLE = "unreachable"
+    HOSTS_APART = "hosts-apart"
     WAITS_IN_SAVE = "waits-in-save"
     KEEPS_OTHERS_WAITING = "keeps-others-waiting"
     DIFFERENT_PLACES = "different-places"

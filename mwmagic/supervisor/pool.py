@@ -236,9 +236,14 @@ class MachinePool:
             self.placing = before
             for one in asked:
                 one.cancel()
+        self._part(await self.apart())
+
+    async def apart(self) -> Sequence[Obstacle]:
+        """Return which machines cannot connect to each other now, if they are several."""
         if not self.broken and len(self._nodes) > 1:
             with suppress(SupervisorError):  # one is lost just now
-                self._part(await self._rendezvous.again(self._nodes))
+                return await self._rendezvous.again(self._nodes)
+        return ()
 
     def _part(self, obstacles: Sequence[Obstacle]) -> None:
         """Avoid the machine that most often could not connect; of equals the last one."""

@@ -19,6 +19,7 @@ from mwmagic.model import variables
 from mwmagic.model.findings import Finding, Symptom
 from mwmagic.model.status import LastRaised, Rest, TaskState, TaskStatus
 from mwmagic.model.values import sendable
+from mwmagic.words.failure import sentence
 
 from .training import History, Training
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from mwmagic.logs.phases import Phase
     from mwmagic.logs.tracebacks import Frame
     from mwmagic.model.cluster import Task
-    from mwmagic.model.findings import Whereabouts
+    from mwmagic.model.findings import Stall, Whereabouts
     from mwmagic.model.messages import Message
     from mwmagic.model.status import Importing, Question
     from mwmagic.record import TaskPaths
@@ -131,7 +132,7 @@ class TaskProcess:
         self.warm = False
         self.notices: list[Finding] = []
         self.usage: dict[str, Any] = {}
-        self.stalled: float | None = None
+        self.stalled: Stall | None = None
         self.full: Finding | None = None
         self.hurried = False
         self._finishing_since: float | None = None
@@ -236,11 +237,11 @@ class TaskProcess:
             ended=self._ended(event, failed),
             cut=self._ended(event, event["time"]) and not self._ended(event, failed),
             oom=event["oom"],
-            detail=sendable(event["error"]),
+            detail=sendable(event["error"]) or self._stalled_why,
             errno=event["errno"],
             lost=event.get("reason") == AGENT_LOST,
             away=self.away,
-            stalled=self.stalled,
+            stalled=self.stalled.seconds if self.stalled else None,
             report=report,
             tail=self.output.tail,
             script=self.script,
@@ -251,6 +252,12 @@ class TaskProcess:
             stopped="T" in (self.usage.get("state"), event.get("usage", {}).get("state")),
             place=self._place,
         )
+
+    @property
+    def _stalled_why(self) -> str | None:
+        """Why the run made no progress, if it was ended for that."""
+        why = self.stalled.why if self.stalled else None
+        return why.finding.detail or sentence(why.finding) if why else None
 
     @property
     def _place(self) -> Frame | None:

@@ -14,6 +14,7 @@ from mwmagic.model import variables
 from mwmagic.model.findings import Finding, Remark, Symptom
 from mwmagic.model.live import CELL_BYTES
 from mwmagic.model.status import Importing, TaskState
+from mwmagic.words.host import apart_words
 
 from .node import StartCommand
 from .process import TaskProcess
@@ -253,7 +254,22 @@ class Processes:
         """Fetch a file of the record that a process wrote, if it is on another disk."""
         await self._pool.pull(process.task, str(path))
 
-    # Stacks.
+    # Stacks, and what else explains a stall.
+
+    async def apart(self) -> Remark | None:
+        """Return which machines cannot connect to each other now, if there are such."""
+        obstacles = await self._pool.apart()
+        if not obstacles:
+            return None
+        first = obstacles[0]
+        found = Finding(
+            Symptom.HOSTS_APART,
+            host=first.source,
+            peer=first.target,
+            address=first.address,
+            detail=apart_words(obstacles),
+        )
+        return Remark(finding=found)
 
     async def refresh(self, process: TaskProcess) -> None:
         """Fetch a process's file of stacks, if it is on another disk."""

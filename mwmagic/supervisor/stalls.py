@@ -136,7 +136,7 @@ class Stalls:
         guilty = [one for one in self._processes.alive() if str(one.task) == stall.guilty]
         if self._restarts:
             for process in guilty:
-                process.stalled = stall.seconds
+                process.stalled = stall
                 self._processes.kill(process)
         self._changed()
 
@@ -268,12 +268,13 @@ class Examiner:
     async def _report(self, seconds: float) -> None:
         """Report a stall, even if nothing can be found out about it."""
         peers = self._source.peers()
+        apart = await self._source.apart()
         found, where = await self._locate()
         if not self._stalled:  # any more
             return
         names = [one.task for one in where if one.task in peers]
         guilty = next(iter([*names, *peers]), None)
-        why = self._guard.call("stall", None, self._why, found)
+        why = apart or self._guard.call("stall", None, self._why, found)
         self.stall = Stall(seconds, guilty, where, why)
         self._listener.stalled(self.stall)
 

@@ -132,8 +132,8 @@ _OBSERVED: dict[Symptom, Callable[[Finding], str]] = {
     Symptom.LACKS_NAME: lambda f: _detailed(f"exited with code {f.code}", f),
     Symptom.KILLED: lambda f: _detailed(f"killed by {_signal(f.signal)}", f),
     Symptom.OUT_OF_MEMORY: lambda f: _detailed("killed by the kernel's out-of-memory killer", f),
-    Symptom.STALLED: lambda f: (
-        f"made no progress for {f.seconds or 0.0:.0f} s, and was ended (--on-stall restart)"
+    Symptom.STALLED: lambda f: _detailed(
+        f"made no progress for {f.seconds or 0.0:.0f} s, and was ended (--on-stall restart)", f
     ),
     Symptom.SILENT: lambda _: "stopped responding to the others, and was ended",
     Symptom.CUT_OFF: lambda f: (
@@ -181,6 +181,10 @@ _OBSERVED: dict[Symptom, Callable[[Finding], str]] = {
     Symptom.SECOND_PROCESS: lambda _: "has a second process, which tries to join as the same task",
     Symptom.BEFORE_STRATEGY: _before_strategy,
     Symptom.UNREACHABLE: lambda f: f"cannot reach {f.peer}, which waits for it",
+    Symptom.HOSTS_APART: lambda f: (
+        f"{f.detail or 'hosts cannot connect to each other'}; a restart avoids one of them if "
+        "there is another"
+    ),
     Symptom.WAITS_IN_SAVE: lambda f: f"waits for the others in a save, {_at(f.at)}",
     Symptom.KEEPS_OTHERS_WAITING: _keeps_waiting,
     Symptom.DIFFERENT_PLACES: _different_places,

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mwmagic.model.status import Reached, TaskStatus
 
 __all__ = [
+    "apart_words",
     "crowded_words",
     "fetch_words",
     "host_progress",
@@ -194,11 +195,19 @@ _LOOP = (
 
 def reach_words(obstacles: Sequence[Obstacle], *, named: bool) -> str:
     """Say which machines cannot connect to each other, why, and what to do."""
+    return "\n".join([*_apart(obstacles), _step(obstacles, named=named)])
+
+
+def apart_words(obstacles: Sequence[Obstacle]) -> str:
+    """Say in a line which machines of a run cannot connect to each other any more, and why."""
+    return "; ".join(_apart(obstacles))
+
+
+def _apart(obstacles: Sequence[Obstacle]) -> list[str]:
     groups = list(_groups(obstacles))
     lines = [_group_words(group) for group in groups[:GROUPS_LIMIT]]
     left = sum(map(len, groups[GROUPS_LIMIT:]))
-    more = [f"and {left} more pairs"] if left else []
-    return "\n".join([*lines, *more, _step(obstacles, named=named)])
+    return [*lines, *([f"and {left} more pairs"] if left else [])]
 
 
 def _groups(obstacles: Sequence[Obstacle]) -> Iterable[list[Obstacle]]:

@@ -13,6 +13,7 @@ from pythons import program
 
 from mwmagic import Cluster
 from mwmagic.errors import ClusterError
+from mwmagic.model.findings import Symptom
 
 pytestmark = [pytest.mark.usefixtures("nothing_survives"), pytest.mark.slow]
 
@@ -114,3 +115,39 @@ def test_hosts_with_another_framework_and_without_one_are_named(lab, tmp_path, m
         lab, python=program(lab.folder, f'[ $(uname -n) = {two} ] && exec {bare} "$@"')
     )
     assert said.startswith(f"TensorFlow is not installed on {two} for {bare}; install it there")
+
+
+HANGS = """
+import os, time
+print("on", os.uname().nodename, flush=True)
+time.sleep(600 if os.environ["MWMAGIC_ATTEMPT"] == "1" else 0)
+"""
+
+
+@pytest.mark.parametrize("on_stall", ["report", "restart"])
+def test_a_stall_names_a_pair_that_no_longer_connects_and_a_spare_parts_it(
+    lab, tmp_path, monkeypatch, on_stall
+):
+    monkeypatch.chdir(tmp_path)
+    one, two, spare = lab.hosts
+    options = {"stall_timeout": 3.0, "on_stall": on_stall, "restarts": 1}
+    with cluster(lab, lab.names, **options) as found:
+        run = found.run("main.py", source=HANGS)
+        eventually(lambda: run.words == "running", run.status)
+        one.shun(two)
+        two.shun(one)
+        try:
+            if on_stall == "report":
+                stall = eventually(lambda: run.status().stall, run.status)
+                assert stall.why.finding.symptom is Symptom.HOSTS_APART
+                assert {stall.why.finding.host, stall.why.finding.peer} == {one.name, two.name}
+                run.stop(grace=0.0)
+            else:
+                run.wait(120)
+                said = [run.logs(task).decode().split()[-1] for task in (0, 1)]
+                assert said == [one.name, spare.name]
+                [setback] = run.status().setbacks
+                assert f"{one.name} cannot connect to {two.name}" in setback.cause.finding.detail
+        finally:
+            one.greet(two)
+            two.greet(one)

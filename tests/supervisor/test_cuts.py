@@ -127,3 +127,44 @@ def test_a_cut_between_two_machines_that_both_answer_is_got_around(tmp_path, mon
 
     assert run_skipping(monkeypatch, test())["state"] == "finished"
     assert places == {1: {"a", "b"}, 2: {"a", "c"}}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("on_stall", ["report", "restart"])
+def test_a_stall_names_the_machines_that_cannot_connect_and_a_restart_parts_them(
+    on_stall, tmp_path, monkeypatch
+):
+    a, b, c = (FakeMachine(name, shared=False) for name in "abc")
+    places = {}
+
+    async def train(worker):
+        used = places.setdefault(worker.attempt, set())
+        used.add(worker.machine.name)
+        await worker.sleep(1.0)
+        if {"a", "b"} <= used:
+            silent = {"why": "silent", "at": [], "error": "timed out"}
+            a.unreachable, b.unreachable = {"b": silent}, {"a": silent}
+            await worker.hang()
+
+    async def test():
+        given = {"restarts": 1, "lease": 10, "stall_timeout": 5.0, "on_stall": on_stall}
+        options = ClusterOptions(2, name="c", directory=str(tmp_path), **given)
+        engine = FakeEngine([a, b, c], train, most=2)
+        async with served(Start(options), tmp_path, engine) as client:
+            await client.placed("placed")
+            await client.launch()
+            if on_stall == "restart":
+                return await client.state("finished", "failed")
+            run = {"stall": None}
+            while not run["stall"]:
+                run = (await client.ask("snapshot"))["run"]
+            return run
+
+    run = RunStatus.from_json(run_skipping(monkeypatch, test()))
+    if on_stall == "restart":
+        assert run.state.value == "finished"
+        assert places == {1: {"a", "b"}, 2: {"a", "c"}}
+        assert "a cannot connect to b" in run.setbacks[0].cause.finding.detail
+    else:
+        found = run.stall.why.finding
+        assert (found.symptom, found.host, found.peer) == (Symptom.HOSTS_APART, "a", "b")

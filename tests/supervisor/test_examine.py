@@ -45,6 +45,9 @@ class FakeRun:
     def peers(self):
         return list(self.trains)
 
+    async def apart(self):
+        return None
+
     async def refresh(self, process):
         pass
 

@@ -45,6 +45,7 @@ SEVERAL = (
     Symptom.KEEPS_OTHERS_WAITING,
     Symptom.DIFFERENT_PLACES,
     Symptom.LEFT_OUT,
+    Symptom.HOSTS_APART,
     *(one for one in Symptom if one.name.startswith("COLD_")),
 )
 KILLED = Finding(Symptom.KILLED, "worker:1", signal=9)
@@ -69,6 +70,8 @@ FINDINGS = (
     Finding(Symptom.LOG_UNWRITTEN, "worker:1", host="node-3", detail="/x/worker-1.log: no space"),
     Finding(Symptom.KEEPS_OTHERS_WAITING, positions=ONE),
     Finding(Symptom.BEFORE_STRATEGY, "worker:1", peer="worker:0"),
+    Finding(Symptom.HOSTS_APART, detail="a cannot connect to b at b:2222: Connection refused"),
+    Finding(Symptom.STALLED, "worker:1", seconds=61.4, detail="a cannot connect to b"),
 )
 WHERE = Location("main.py", 9, "train", "fit()", "In [7]")
 CAUSES = (
