@@ -1,6 +1,6 @@
 """The command line.
 
-`main` has the parser; each group of commands has a module: `run`, `records`, `clusters` and `demo`.
+`main` has the parser; each group of commands has a module: `clusters`, `records` and `demo`.
 `output` prints.
 """
 

@@ -10,7 +10,7 @@ from mwmagic.client.arguments import ConciseParser
 from mwmagic.errors import MwmagicError, RunStopped
 from mwmagic.words.file import file_words
 
-from . import clusters, demo, output, records, run
+from . import clusters, demo, output, records
 
 if TYPE_CHECKING:
     import argparse
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["main", "parser"]
 
 _COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
-    "run": ("Run a script on every task of a new cluster.", run.add_run),
+    "run": ("Run a script on every task of a new cluster.", clusters.add_run),
     "demo": ("Execute the quickstart notebook, in which two workers train.", demo.add),
     "ps": ("List the running clusters.", clusters.add_ps),
     "runs": ("List the recorded runs, and how they differ.", records.add_runs),
@@ -83,8 +83,8 @@ def _obey(argv: Sequence[str] | None) -> int:
     except (MwmagicError, FileNotFoundError) as error:
         output.say(str(error))
         return 2
-    except run.Terminated as request:
-        run.die(request)
+    except clusters.Terminated as request:
+        clusters.die(request)
         return 128 + request.number
     except KeyboardInterrupt:
-        return run.INTERRUPTED_CODE
+        return clusters.INTERRUPTED_CODE

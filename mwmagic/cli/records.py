@@ -27,8 +27,8 @@ from mwmagic.words.comparison import plain
 from mwmagic.words.run import headline
 from mwmagic.words.table import RunTable
 
+from .clusters import follow, listening, repeats
 from .output import say, show
-from .run import follow, listening, repeats
 
 if TYPE_CHECKING:
     import argparse
