@@ -22,10 +22,17 @@ from mwmagic.record.paths import expanded
 
 from . import sockets
 from .connection import REPLY_SECONDS, Connection, fetched, placed
-from .coordinator import Coordinator, server_of
 from .run import Run
 from .sockets import connections
-from .starting import attributes, declared, discard, inherited, start_supervisor
+from .starting import (
+    Coordinator,
+    attributes,
+    declared,
+    discard,
+    inherited,
+    server_of,
+    start_supervisor,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

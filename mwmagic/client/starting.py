@@ -1,4 +1,7 @@
-"""Starts a cluster: checks its declaration, and starts a supervisor with what this process has."""
+"""Starts a cluster: checks its declaration, and starts a supervisor with what this process has.
+
+With a coordinator, this process becomes the chief of its own cluster.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,10 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from mwmagic import errors
-from mwmagic.frameworks import framework_for
-from mwmagic.frameworks.environment import set_by_user
+from mwmagic.frameworks import framework_for, frameworks
+from mwmagic.frameworks.environment import meeting_environment, set_by_user
 from mwmagic.logs.tracebacks import FRAME
+from mwmagic.model.cluster import CHIEF
 from mwmagic.model.messages import Start
 from mwmagic.model.options import ClusterOptions
 from mwmagic.model.ownership import package_of
@@ -25,12 +29,21 @@ from mwmagic.record.paths import expanded
 
 from . import sockets
 from .connection import error_named
-from .coordinator import server_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["attributes", "declared", "discard", "inherited", "start_supervisor"]
+    from mwmagic.model.cluster import ClusterSpec
+
+__all__ = [
+    "Coordinator",
+    "attributes",
+    "declared",
+    "discard",
+    "inherited",
+    "server_of",
+    "start_supervisor",
+]
 
 START_SECONDS = 60.0
 """Time limit for a new supervisor to listen."""
@@ -222,3 +235,50 @@ def _first_line(
         return dict(json.loads(line))
     except ValueError:
         return {}
+
+
+def server_of(framework: str) -> Path:
+    """Return the program that a coordinator's other tasks run."""
+    name = framework_for(framework).server
+    if name is None:
+        having = ", ".join(one.name for one in frameworks() if one.server is not None)
+        raise errors.ClusterError(f"{framework} has no coordinator; use --framework {having}")
+    return Path(__file__).parents[1] / "worker" / name
+
+
+class Coordinator:
+    """Sets the environment variables that make this process the chief of a cluster."""
+
+    def __init__(self, framework: str) -> None:
+        self._framework = framework
+        self._before: dict[str, str | None] = {}
+        self._set: dict[str, str] = {}
+        self._lock = threading.Lock()
+
+    def meet(self, spec: ClusterSpec) -> None:
+        """Set the variables by which TensorFlow finds the cluster, unless they are set."""
+        with self._lock:
+            wanted = meeting_environment(self._framework, spec, CHIEF, self._inherited())
+            if wanted == self._set:
+                return
+            self._before = {name: os.environ.get(name) for name in wanted} | self._before
+            self._set = wanted
+            os.environ.update(wanted)
+
+    def _inherited(self) -> dict[str, str]:
+        """Return the environment as it would be without this cluster."""
+        before = {name: value for name, value in self._before.items() if value is not None}
+        return {name: value for name, value in os.environ.items() if name not in self._set} | before
+
+    def leave(self) -> None:
+        """Restore the previous values, except of variables that were changed since."""
+        with self._lock:
+            for name, value in self._set.items():
+                if os.environ.get(name) != value:
+                    continue
+                before = self._before[name]
+                if before is None:
+                    del os.environ[name]
+                else:
+                    os.environ[name] = before
+            self._before, self._set = {}, {}
