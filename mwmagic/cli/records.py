@@ -55,13 +55,7 @@ TIMEOUT_CODE = 124
 
 
 def recorded_run(number: int | None) -> Record:
-    """Return a recorded run of this folder by its number, or the latest.
-
-    Raises
-    ------
-    NoRun
-        There is none.
-    """
+    """Return a recorded run of this folder by its number, or the latest."""
     known = {record.number: record for record in runs()}
     if not known:
         raise NoRun(f"no runs are recorded in {Path.cwd()}; `mwmagic run -n 2 main.py` records one")

@@ -150,12 +150,8 @@ def add_compare_options(parser: argparse.ArgumentParser) -> None:
 def compared(records: Sequence[Record], namespace: argparse.Namespace) -> list[Record]:
     """Return the runs that `add_compare_options` has read, in the order that was given.
 
-    Raises
-    ------
-    BadArguments
-        Both numbers and other options choose, a number is given twice, or a filter is wrong.
-    NoRun
-        There is no run of a number.
+    It raises BadArguments if numbers and other options choose or a number is given twice, NoRun if
+    there is no such run.
     """
     from mwmagic.words.table import RunTable
 

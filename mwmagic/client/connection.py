@@ -147,12 +147,8 @@ LAST = frozenset({CellNews.REFUSED, CellNews.DONE, CellNews.LOOKED})
 class Connection:
     """Requests to a supervisor, and the news it sends.
 
-    Attributes
-    ----------
-    news : Message
-        The latest snapshot.
-    pid : int
-        The supervisor's process, as the kernel knows it (``SO_PEERCRED``).
+    `news` is the latest snapshot, and `pid` the supervisor's process, as the kernel knows it
+    (``SO_PEERCRED``).
     """
 
     def __init__(self, path: Path, *, owner: bool, wake: bool = False) -> None:

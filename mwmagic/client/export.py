@@ -133,15 +133,7 @@ srun --kill-on-bad-exit=1 --distribution=block --output={name}-%j-%t.log \\
 
 @dataclass(frozen=True)
 class Texts:
-    """Parts of a script that are the same for all kinds.
-
-    Parameters
-    ----------
-    note : str
-        Comments.
-    exports : str
-        The lines that set the variables that all tasks share.
-    """
+    """Parts of a script that are the same for all kinds: comments, and lines that set variables."""
 
     note: str
     exports: str
@@ -149,15 +141,7 @@ class Texts:
 
 @dataclass(frozen=True)
 class Shared:
-    """A cluster, and each task's share of its machine.
-
-    Parameters
-    ----------
-    options : ClusterOptions
-        The cluster, as declared.
-    shares : mapping
-        For each task's name the variables of its share.
-    """
+    """A cluster as declared, and by task the variables of each one's share of its machine."""
 
     options: ClusterOptions
     shares: Mapping[str, Mapping[str, str]]
@@ -300,18 +284,10 @@ def has_values(record: Record) -> bool:
 
 @dataclass(frozen=True)
 class Code:
-    """The code of a run as its record has it.
+    """The code of a run as its record has it, and the folder where the program was.
 
-    Parameters
-    ----------
-    source : Path
-        The copy of the program.
-    modules : dict of str to Path
-        The copies of the modules beside it, by their paths there.
-    missing : tuple of str
-        The modules that were too long to be copied.
-    folder : Path or None
-        Where the program was.
+    The modules beside it are named by their paths there; those in `missing` were too long to be
+    copied.
     """
 
     source: Path

@@ -233,30 +233,11 @@ def wait_until(
     timeout: float | None,
     look: Callable[[float], None] = time.sleep,
 ) -> bool:
-    """Wait until a run is over, or until something is true of it.
+    """Wait until a run is over, or until a filter is true of it, as ``--where`` takes it.
 
-    Parameters
-    ----------
-    record : Record
-        The run's.
-    until : str, optional
-        A filter, as `--where` takes it.
-    timeout : float, optional
-        After how many seconds to give up.
-    look : callable, optional
-        Called with the seconds between two looks.
-
-    Returns
-    -------
-    bool
-        Whether it is true; without a filter, whether the run finished.
-
-    Raises
-    ------
-    BadArguments
-        The filter cannot be read, or names what the run has not got to its end.
-    WaitTimeout
-        The time is up.
+    Return whether it is true; without a filter, whether the run finished. BadArguments is raised if
+    the filter names what the run has not got to its end, and WaitTimeout after `timeout` seconds;
+    `look` is called with the seconds between two looks.
     """
     check = Filter(until) if until else None
     end = None if timeout is None else time.monotonic() + timeout

@@ -40,29 +40,11 @@ class _Part:
 
 
 class Rerun:
-    """A recorded run, as it can be launched again.
+    """A recorded run, as it can be launched again with other workers or parameters.
 
-    Parameters
-    ----------
-    record : Record
-        The run's.
-    workers : int, optional
-        Another number of workers.
-    params : mapping of str to object, optional
-        Other values of some of its program's parameters.
-
-    Attributes
-    ----------
-    options : ClusterOptions
-        The cluster that it ran on, with that number of workers.
-
-    Raises
-    ------
-    BadArguments
-        It is a session of live cells, or its tasks ran different programs and shall be more or
-        fewer; or the program has no such parameter.
-    NoRun
-        Its code is gone.
+    `options` are those of its cluster, with that number of workers. Live cells, missing code, an
+    unknown parameter, and another number of workers for tasks that ran different programs are
+    refused.
     """
 
     def __init__(
@@ -128,13 +110,7 @@ class Rerun:
         return list(found)
 
     def check(self, cluster: Cluster) -> None:
-        """Refuse a cluster of another shape.
-
-        Raises
-        ------
-        ClusterError
-            It has other tasks than the run had.
-        """
+        """Refuse a cluster of another shape."""
         asked, there = self.options.members, cluster.tasks
         if asked != there:
             raise ClusterError(

@@ -48,20 +48,12 @@ def _let_the_page_choose(comm: Any) -> None:  # noqa: ANN401 - ipykernel is not 
 
 
 class Widget(anywidget.AnyWidget):
-    """One cluster's dashboard.
+    """One cluster's dashboard, as the kernel and its page share it.
 
-    Attributes
-    ----------
-    state : dict
-        The last saved state, for a page that receives nothing else.
-    label : str
-        The class of the element in which the page shows the run.
-    hosted : bool
-        Whether the page finds that element on its own, without the widget's MIME type.
-    loaded : float
-        When the page was loaded, in seconds of the monotonic clock.
-    watched : bool
-        Whether any page has sent a message.
+    `state` is the last that was saved, for a page that receives nothing else, and `label` the class
+    of the element in which the page shows the run. It is `hosted` where the page finds that element
+    on its own, without the widget's MIME type; `loaded` is when the page was loaded, in seconds of
+    the monotonic clock, and `watched` whether any page has sent a message.
     """
 
     _esm = front_end("chart.js", "dashboard.js")

@@ -34,26 +34,16 @@ _BEGIN, _END = b"\x89PNG\r\n\x1a\n", b"IEND\xaeB\x60\x82"
 
 @dataclass
 class Figure:
-    """A figure, and the tasks that showed it.
-
-    Parameters
-    ----------
-    key : str
-        The same for the same picture.
-    number : int
-        Its number among those of its first task.
-    source : str
-        A data URL; empty if the picture is too large.
-    place : str
-        Its path, from the record's folder on.
-    tasks : list of str
-        The names of the tasks.
-    """
+    """A figure, and the tasks that showed it."""
 
     key: str
+    """The same for the same picture."""
     number: int
+    """Its number among those of its first task."""
     source: str
+    """A data URL; empty if the picture is too large."""
     place: str
+    """Its path, from the record's folder on."""
     tasks: list[str] = field(default_factory=list)
 
     @property

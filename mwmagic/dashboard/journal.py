@@ -66,10 +66,7 @@ class _TaskTexts:
 class Journal:
     """The newest texts of each task, so that none is lost because another one prints more.
 
-    Attributes
-    ----------
-    next : int
-        The number of the next text.
+    The next text gets the number `next`.
     """
 
     def __init__(self) -> None:

@@ -56,24 +56,14 @@ MOST_RAISED_TASKS = 8
 
 @dataclass(frozen=True)
 class HostGroup:
-    """A host and its tasks.
-
-    Parameters
-    ----------
-    host : HostStatus
-        The host.
-    tasks : dict of str to TaskStatus
-        All its tasks.
-    raised : dict of str to TaskStatus
-        Those that need attention.
-    folded : bool
-        Whether the others are not shown at first.
-    """
+    """A host and its tasks."""
 
     host: HostStatus
     tasks: dict[str, TaskStatus]
     raised: dict[str, TaskStatus]
+    """The tasks that need attention."""
     folded: bool
+    """Whether the others are not shown at first."""
 
     @property
     def shown(self) -> dict[str, TaskStatus]:
@@ -133,24 +123,15 @@ LOAD_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class View:
-    """What a page shows of a run.
-
-    Parameters
-    ----------
-    run : RunStatus
-        Its status.
-    doing : str
-        What a button is doing at the moment.
-    refusal : str
-        Why the last button's action was refused.
-    stacks : str
-        The stacks last collected, until their panel is closed; the first line is a title.
-    """
+    """What a page shows of a run."""
 
     run: RunStatus
     doing: str = ""
+    """What a button is doing at the moment."""
     refusal: str = ""
+    """Why the last button's action was refused."""
     stacks: str = ""
+    """The stacks last collected, until their panel is closed; the first line is a title."""
 
 
 class Load:
@@ -187,12 +168,7 @@ def _usage(task: TaskStatus, share: float | None) -> str:
 class EqualMetrics:
     """The metrics of which all tasks have the same values, as in synchronous training.
 
-    Where there are cards, these metrics stand above them once.
-
-    Attributes
-    ----------
-    names : frozenset of str
-        The metrics.
+    Where there are cards, the metrics in `names` stand above them once.
     """
 
     def __init__(self) -> None:

@@ -171,20 +171,7 @@ def _spark(values: Sequence[float], words: str) -> str:
 
 
 class NotebookComparison:
-    """Runs side by side.
-
-    Parameters
-    ----------
-    records : sequence of Record
-        Two or more runs.
-    metrics : sequence of str
-        Those to show first; by default a loss and an accuracy.
-
-    Raises
-    ------
-    BadArguments
-        There are fewer than two or too many, or no run has such a metric.
-    """
+    """Two runs or more side by side, with some metrics first: by default a loss and an accuracy."""
 
     def __init__(self, records: Sequence[Record], metrics: Sequence[str] = ()) -> None:
         self.found = compare(records, metrics)

@@ -17,21 +17,13 @@ __all__ = ["GLOO_CONNECTED", "GLOO_NOTICE", "Framework", "Milestone", "Xla"]
 class Milestone(NamedTuple):
     """A line of a framework's log that shows how far a task's start-up is.
 
-    Attributes
-    ----------
-    kind : str
-        ``server``: the task listens for the others. ``joined``: it reached the
-        coordination service. ``connected``: all tasks have met. ``missing``:
-        it still waits for a number of tasks, which the pattern captures as
-        ``count``. ``stragglers``: the next lines name some of them.
-        ``straggler``: such a line; the pattern captures ``job`` and ``index``.
-        ``arrived``: that task has joined.
-    pattern : str
-        A regular expression.
-    native : bool
-        Whether the line comes from absl's C++ logging; then the pattern is
-        matched at the start of its text. Otherwise the whole line is searched
-        for the pattern.
+    ``server``: the task listens for the others. ``joined``: it reached the coordination service.
+    ``connected``: all tasks have met. ``missing``: it still waits for a number of tasks, which the
+    pattern captures as ``count``. ``stragglers``: the next lines name some of them. ``straggler``:
+    such a line; the pattern captures ``job`` and ``index``. ``arrived``: that task has joined.
+
+    A `native` line comes from absl's C++ logging, and the pattern is matched at the start of its
+    text; in any other line it is searched for.
     """
 
     kind: str
@@ -54,136 +46,88 @@ GLOO_CONNECTED = Milestone(
 class Framework:
     """A framework; a subclass declares what differs from these defaults.
 
-    Everything about logs is data: regular expressions as text, which the modules
-    that read logs compile on first use. These modules often cannot know which
-    framework printed a line (Keras on JAX imports TensorFlow), so they look for
-    the output of any registered framework.
-
-    Attributes
-    ----------
-    name : str
-        The name that ``--framework`` takes.
-    title : str
-        Its name in messages.
-    module : str
-        Its Python module.
-    companions : tuple of str
-        Other modules of which all tasks need the same version.
-    requirements : mapping of str to str
-        The modules that user code may import, each with the pip package that provides it.
-    warm : tuple of str
-        The modules that a warm process imports, if they are installed.
-    task_types : tuple of str
-        The task types that it supports.
-    ranks, sizes : tuple of str
-        The variables for a process's rank and for the number of processes.
-    keras_backend : str or None
-        The value of KERAS_BACKEND; None leaves the choice to Keras.
-    holds_port : mapping of str to str
-        Variables that let its server bind a port that mwmagic holds.
-    slurm : mapping of str to str
-        Variables of a task, with the Slurm variables that provide their values.
-    defaults : mapping of str to str
-        Variables that every task gets unless the user sets them, with any
-        framework, since Keras imports more than one.
-    device_variable : str or None
-        The variable for the number of virtual CPU devices.
-    virtual_devices : bool
-        Whether a task's processor can be divided into several devices.
-    early : tuple of str
-        Prefixes of variables that may be read during the import.
-    late : tuple of str
-        Variables with such a prefix that are only read after the import, besides those
-        of `environment`.
-    not_inherited : tuple of str
-        Variables of the notebook's environment that would mislead a task.
-    imports_set : mapping of str to str
-        Variables that importing it sets in the importing process.
-    threads : mapping of str to int
-        Variables for a number of threads, each with the minimum that works.
-    log_level : tuple of (str, str), optional
-        The variable, and its value, with which the log shows which tasks listen
-        and which have joined; None if the log never does.
-    server : str or None
-        The file in ``mwmagic/worker`` that the tasks of a coordinator run; None
-        if a cluster cannot be coordinated from outside.
-    export_kinds : tuple of str
-        The kinds of script as which its runs can be exported.
-    notices : tuple of str
-        The beginnings of lines that mean nothing to a user.
-    native_notices : mapping of str to str
-        Harmless warnings and errors of absl's C++ logging, by source file.
-    native_failures : tuple of str
-        Text that makes a line worth reading even at absl's info level.
-    continuations : tuple of str
-        The beginnings of further lines of a notice.
-    graph_dumps, batch_dumps : tuple of str
-        The ends of lines that precede a protocol buffer or a batch's arrays.
-    batch_lines : tuple of str
-        The beginnings of lines of such arrays.
-    milestones : tuple of Milestone
-        The lines that show the phases of a start-up.
-    server_addresses : tuple of str
-        The line with the address of a task's server, which is captured.
-    duplicates : tuple of str
-        The line in the leader's log that names a task that joined twice; job and
-        index are captured.
-    consequences : tuple of str
-        Text of errors raised because another task is gone; case does not matter.
-    mismatches : tuple of str
-        Text of errors, often of the same ones, that shows that the tasks do not
-        fit together, so that the failure is the task's own.
-    port_taken : tuple of str
-        What the log says if the task's port is in use.
-    blames : tuple of str
-        The part of an error that names the responsible task; job and index are captured.
-    blames_ranks : tuple of str
-        The same for a list of ranks, which is captured.
-    blames_leader : tuple of str
-        Text of errors raised because the leader cannot be reached.
-    frames : tuple of str
-        Paths of files whose functions wait for other tasks.
-    save_frames : tuple of str
-        Lines of a stack, as ``faulthandler`` writes them, that are part of a save.
+    Everything about logs is data: regular expressions as text, which the modules that read logs
+    compile on first use. These modules often cannot know which framework printed a line (Keras on
+    JAX imports TensorFlow), so they look for the output of any registered framework.
     """
 
     name: str
+    """The name that ``--framework`` takes."""
     title: str
+    """Its name in messages."""
     module: str
+    """Its Python module."""
     companions: tuple[str, ...] = ()
+    """Other modules of which all tasks need the same version."""
     requirements: ClassVar[Mapping[str, str]] = {}
+    """The modules that user code may import, each with the pip package that provides it."""
     warm: tuple[str, ...] = ()
+    """The modules that a warm process imports, if they are installed."""
 
     task_types: tuple[str, ...] = ("chief", "worker")
+    """The task types that it supports."""
     ranks: tuple[str, ...] = ()
     sizes: tuple[str, ...] = ()
+    """The variables for a process's rank and for the number of processes."""
     keras_backend: str | None = None
+    """The value of KERAS_BACKEND; None leaves the choice to Keras."""
     holds_port: ClassVar[Mapping[str, str]] = {}
+    """Variables that let its server bind a port that mwmagic holds."""
     slurm: ClassVar[Mapping[str, str]] = {}
+    """Variables of a task, with the Slurm variables that provide their values."""
 
     defaults: ClassVar[Mapping[str, str]] = {}
+    """Variables that every task gets unless the user sets them, with any framework, since Keras
+    imports more than one.
+    """
     device_variable: str | None = None
+    """The variable for the number of virtual CPU devices."""
     virtual_devices: bool = True
+    """Whether a task's processor can be divided into several devices."""
     early: tuple[str, ...] = ()
+    """Prefixes of variables that may be read during the import."""
     late: tuple[str, ...] = ()
+    """Variables with such a prefix that are only read after the import, besides those of
+    `environment`.
+    """
     not_inherited: tuple[str, ...] = ()
+    """Variables of the notebook's environment that would mislead a task."""
     imports_set: ClassVar[Mapping[str, str]] = {}
+    """Variables that importing it sets in the importing process."""
     threads: ClassVar[Mapping[str, int]] = {}
+    """Variables for a number of threads, each with the minimum that works."""
     log_level: tuple[str, str] | None = None
+    """The variable, and its value, with which the log shows which tasks listen and which have
+    joined; None if the log never does.
+    """
 
     server: str | None = None
+    """The file in ``mwmagic/worker`` that the tasks of a coordinator run; None if a cluster cannot
+    be coordinated from outside.
+    """
     export_kinds: tuple[str, ...] = ("script", "slurm")
+    """The kinds of script as which its runs can be exported."""
 
     notices: tuple[str, ...] = (GLOO_NOTICE,)
+    """The beginnings of lines that mean nothing to a user."""
     native_notices: ClassVar[Mapping[str, str]] = {}
+    """Harmless warnings and errors of absl's C++ logging, by source file."""
     native_failures: tuple[str, ...] = ()
+    """Text that makes a line worth reading even at absl's info level."""
     continuations: tuple[str, ...] = ()
+    """The beginnings of further lines of a notice."""
     graph_dumps: tuple[str, ...] = ()
     batch_dumps: tuple[str, ...] = ()
+    """The ends of lines that precede a protocol buffer or a batch's arrays."""
     batch_lines: tuple[str, ...] = ()
+    """The beginnings of lines of such arrays."""
     milestones: tuple[Milestone, ...] = (GLOO_CONNECTED,)
+    """The lines that show the phases of a start-up."""
     server_addresses: tuple[str, ...] = ()
+    """The line with the address of a task's server, which is captured."""
     duplicates: tuple[str, ...] = ()
+    """The line in the leader's log that names a task that joined twice; job and index are captured.
+    """
 
     consequences: tuple[str, ...] = (
         r"Connection (?:reset|closed) by peer",
@@ -191,13 +135,23 @@ class Framework:
         r"Socket closed",
         r"Broken pipe",
     )
+    """Text of errors raised because another task is gone; case does not matter."""
     mismatches: tuple[str, ...] = ()
+    """Text of errors, often of the same ones, that shows that the tasks do not fit together, so
+    that the failure is the task's own.
+    """
     port_taken: tuple[str, ...] = ()
+    """What the log says if the task's port is in use."""
     blames: tuple[str, ...] = ()
+    """The part of an error that names the responsible task; job and index are captured."""
     blames_ranks: tuple[str, ...] = ()
+    """The same for a list of ranks, which is captured."""
     blames_leader: tuple[str, ...] = ()
+    """Text of errors raised because the leader cannot be reached."""
     frames: tuple[str, ...] = ()
+    """Paths of files whose functions wait for other tasks."""
     save_frames: tuple[str, ...] = ()
+    """Lines of a stack, as ``faulthandler`` writes them, that are part of a save."""
 
     def environment(self, spec: ClusterSpec, task: Task) -> dict[str, str]:
         """Return the variables with which `task` finds the other tasks of `spec`."""

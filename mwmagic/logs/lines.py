@@ -61,15 +61,7 @@ class LogLine(NamedTuple):
 
 @dataclass(frozen=True)
 class Hidden:
-    """Consecutive lines that mean nothing to a user.
-
-    Parameters
-    ----------
-    count : int
-        The number of lines.
-    first_line : str
-        The first of them.
-    """
+    """Consecutive lines that mean nothing to a user: how many, and the first of them."""
 
     count: int
     first_line: str
@@ -192,27 +184,19 @@ PARTIAL_BYTES = 2**17
 
 @dataclass(frozen=True)
 class Lag:
-    """How far a follower may fall behind before it jumps ahead.
-
-    Parameters
-    ----------
-    bytes : int
-        The most that it may have left to read.
-    words : callable
-        Returns the line that stands for a number of lines that are left out.
-    """
+    """How far a follower may fall behind before it jumps ahead."""
 
     bytes: int
+    """The most that it may have left to read."""
     words: Callable[[int], str]
+    """Returns the line that stands for a number of lines that are left out."""
 
 
 class Follower:
     """Reads the finished lines of a log that is being written.
 
-    Attributes
-    ----------
-    sequel : Path or None
-        A file that continues the log, with its first byte at the offset where the log ends.
+    A `sequel` is a file that continues the log, with its first byte at the offset where the log
+    ends.
     """
 
     def __init__(

@@ -24,31 +24,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Phase:
-    """Which milestones of a start-up one worker has passed.
-
-    Parameters
-    ----------
-    server : bool
-        Whether it listens for the others.
-    joined : bool
-        Whether it reached the leader's coordination service.
-    missing : int
-        How many tasks the leader waits for; 0 for all other tasks.
-    waiting : tuple of str
-        The tasks that it waits for, such as ``worker:1``; of many, TensorFlow names a few.
-    connected : bool
-        Whether all tasks have met. A TensorFlow worker that is not the leader does not
-        log this, so it is set with the worker's first progress.
-    training : bool
-        Whether it has made progress.
-    """
+    """Which milestones of a start-up one worker has passed."""
 
     server: bool = False
+    """It listens for the others."""
     joined: bool = False
+    """It reached the leader's coordination service."""
     missing: int = 0
+    """How many tasks the leader waits for; 0 for all other tasks."""
     waiting: tuple[str, ...] = ()
+    """The tasks that it waits for, such as ``worker:1``; of many, TensorFlow names a few."""
     connected: bool = False
+    """All have met. A TensorFlow worker that is not the leader does not log this, so it is set with
+    the worker's first progress.
+    """
     training: bool = False
+    """It has made progress."""
 
     @property
     def name(self) -> PhaseName:

@@ -54,17 +54,7 @@ _HOPEFUL = re.compile(r"[=:]| is |[Ee]poch|EPOCH|[Ss]tep|STEP|[Ii]ter|[Bb]atch")
 
 @dataclass(frozen=True)
 class PrintedMetrics:
-    """The content of a printed line: where the loop is, and the metrics.
-
-    Parameters
-    ----------
-    epoch, epochs, step, steps : int or None
-        As printed.
-    metrics : dict of str to float
-        As printed.
-    herald : bool
-        Whether the line only announces an epoch.
-    """
+    """The content of a printed line: where the loop is, and the metrics."""
 
     epoch: int | None
     epochs: int | None
@@ -72,6 +62,7 @@ class PrintedMetrics:
     steps: int | None
     metrics: dict[str, float]
     herald: bool
+    """Whether the line only announces an epoch."""
 
 
 def printed_metrics(text: str) -> PrintedMetrics | None:

@@ -86,23 +86,11 @@ _UNITS = {"s": 1, "ms": 1000, "us": 1_000_000}  # in one second
 
 @dataclass(frozen=True)
 class Update:
-    """What one line shows of a worker's training.
+    """What one line shows of a worker's training, as printed; times are in seconds.
 
-    Parameters
-    ----------
-    kind : UpdateKind
-        What shows it.
-    epoch, epochs : int or None
-        As printed: Keras counts from 1, custom loops from any number.
-    step, steps : int or None
-        Batches done in this epoch or bar, and the number of batches if it is known.
-    metrics : dict of str to float
-        As printed. tf_keras under MultiWorkerMirroredStrategy sums metrics over the
-        workers; only the last line of an epoch is correct.
-    final : bool
-        Whether the line ends its epoch or bar.
-    seconds_per_step, eta : float or None
-        Seconds, as printed.
+    Keras counts epochs from 1, custom loops from any number. Steps are batches in this epoch or
+    bar. tf_keras under MultiWorkerMirroredStrategy sums metrics over the workers; only the last
+    line of an epoch is correct. A `final` line ends its epoch or bar.
     """
 
     kind: UpdateKind

@@ -62,8 +62,6 @@ def shown(data: bytes, *, ansi: bool) -> list[str]:
 class Terminal:
     """Turns the bytes of one stream, which may be split anywhere, into finished lines.
 
-    Notes
-    -----
     Finished lines never change again, so moving the cursor up is ignored.
     """
 

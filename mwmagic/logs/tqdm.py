@@ -36,29 +36,20 @@ _ASIDE = re.compile(r"(?i)\b(?:val|eval|test|predict|download|load|map|extract)"
 
 @dataclass(frozen=True)
 class TqdmBar:
-    """The content of a tqdm bar.
-
-    Parameters
-    ----------
-    epoch : tuple of int and int or None, or None
-        The epoch in its description, and the number of epochs.
-    step, steps : int or None
-        How far it is, and the total if tqdm knows it.
-    metrics : dict of str to float
-        The numbers of its postfix.
-    aside : bool
-        Whether its description shows that it is not training.
-    seconds_per_step, eta : float or None
-        Seconds for one step, and until the end.
-    """
+    """The content of a tqdm bar."""
 
     epoch: tuple[int, int | None] | None
+    """The epoch in its description, and the number of epochs if that is there too."""
     step: int
     steps: int | None
+    """The total if tqdm knows it."""
     metrics: dict[str, float]
+    """The numbers of its postfix."""
     aside: bool
+    """Whether its description shows that it is not training."""
     seconds_per_step: float | None
     eta: float | None
+    """Seconds until the end."""
 
 
 def tqdm_bar(text: str) -> TqdmBar | None:

@@ -58,24 +58,14 @@ _RAISED = re.compile(
 
 @dataclass(frozen=True)
 class Frame:
-    """One level of a traceback.
-
-    Parameters
-    ----------
-    file : str
-        The file, as printed.
-    line : int
-        The line number, from 1.
-    function : str
-        The function; empty for the place of a ``SyntaxError``.
-    source : str
-        The line of code, without its indent; empty if none was printed.
-    """
+    """One level of a traceback: the file as printed, and the line number from 1."""
 
     file: str
     line: int
     function: str
+    """Empty for the place of a ``SyntaxError``."""
     source: str = ""
+    """The line of code, without its indent; empty if none was printed."""
 
 
 def frames(
@@ -145,19 +135,10 @@ _MUTE = re.compile(
 
 @dataclass(frozen=True)
 class _ErrorText:
-    """A message without the tracebacks in it.
-
-    Parameters
-    ----------
-    type : str
-        The type of the exception that it is about.
-    text : str
-        The rest of its lines.
-    frames : tuple of Frame
-        The frames in it, outermost first.
-    """
+    """A message without the tracebacks in it, and their frames, outermost first."""
 
     type: str
+    """The type of the exception that it is about."""
     text: str
     frames: tuple[Frame, ...] = ()
 
@@ -241,31 +222,20 @@ _STACK = re.compile(r"  File \"(.+)\", line (\d{1,9}) in (.+)$")
 
 @dataclass(frozen=True)
 class Failure:
-    """An uncaught exception, or one that it came from.
-
-    Parameters
-    ----------
-    type : str
-        The type with its module, as printed; empty if the log ends before it.
-    message : str
-        All lines of the message, without the tracebacks and dumps of data in it.
-    frames : tuple of Frame
-        Outermost first.
-    own : Frame or None
-        The innermost frame in the user's own code.
-    handled : bool
-        Whether the next exception was raised while this one was handled, rather than
-        ``from`` it.
-    origins : tuple of Failure
-        What it came from, the nearest first.
-    """
+    """An uncaught exception, or one that it came from."""
 
     type: str
+    """With its module, as printed; empty if the log ends before it."""
     message: str
+    """All lines of the message, without the tracebacks and dumps of data in it."""
     frames: tuple[Frame, ...]
+    """Outermost first."""
     own: Frame | None = None
+    """The innermost frame in the user's own code."""
     handled: bool = False
+    """Whether the next exception was raised while this one was handled, not ``from`` it."""
     origins: tuple[Failure, ...] = ()
+    """What it came from, the nearest first."""
 
     @property
     def title(self) -> str:

@@ -53,13 +53,7 @@ def _trait(option: Option) -> TraitType[Any, Any]:
 
 @magics_class
 class Registered(Magics):
-    """The magics, and the session that the first of them begins.
-
-    Attributes
-    ----------
-    begun : Session or None
-        The session, once there is one.
-    """
+    """The magics, and the session that the first of them begins."""
 
     def __init__(self, shell: Any, begun: Session | None = None) -> None:  # noqa: ANN401 - IPython is not typed
         super().__init__(shell)

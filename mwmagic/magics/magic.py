@@ -66,21 +66,13 @@ def find(written: str) -> Magic:
 
 @dataclass(frozen=True)
 class Magic:
-    """A magic as its module declares it.
-
-    Parameters
-    ----------
-    parser : Parser
-        Its name, arguments and help.
-    act : callable
-        Called with the session, the arguments and the cell.
-    shows : bool
-        Whether it prints or displays its output; if not, the cell shows its result.
-    """
+    """A magic as its module declares it."""
 
     parser: Parser
     act: Callable[[Session, Namespace, str], Any]
+    """Called with the session, the arguments and the cell."""
     shows: bool = False
+    """Whether it prints or displays its output; if not, the cell shows its result."""
 
     def call(self, session: Session, line: str, cell: str) -> object:
         """Do what IPython was asked for with a line, and a cell below it."""

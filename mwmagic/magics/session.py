@@ -54,10 +54,7 @@ _ENDING = (
 class Session:
     """The state behind the magics.
 
-    Attributes
-    ----------
-    quiet : bool
-        Whether the magic that is being executed was told to show nothing.
+    It is `quiet` while a magic is executed that was told to show nothing.
     """
 
     def __init__(self, shell: Any, defaults: Callable[[], dict[str, Any]]) -> None:  # noqa: ANN401 - IPython is not typed

@@ -134,13 +134,7 @@ def add_overwrite(parser: Parser) -> None:
 
 
 class OutputFile:
-    """A file as a magic's ``--file`` names it.
-
-    Attributes
-    ----------
-    name : str
-        Its path as given, without ``~``.
-    """
+    """A file as a magic's ``--file`` names it; its name is that path, without ``~``."""
 
     def __init__(self, name: str, *, overwrite: bool) -> None:
         self.name = str(expanded(name))

@@ -32,29 +32,11 @@ HELD_SECONDS = 0.25
 
 
 class LiveCell:
-    """A cell that runs on some tasks.
+    """A cell that runs on some tasks, and the answers that have come, by task.
 
-    Parameters
-    ----------
-    conversation : Conversation
-        Brings what the supervisor tells of it.
-    size : int
-        How many tasks it runs on.
-
-    Attributes
-    ----------
-    number : int
-        Its number in the session, once it is known; 0 before.
-    answers : dict of str to Answer
-        The answers that have come, by task.
-    over : bool
-        Whether no more will come.
-    why : str
-        Why it is over, as `mwmagic.cells.events.End` says.
-    unanswered : tuple of str
-        The tasks that did not answer.
-    freed, recovered : dict or None
-        Which tasks were freed from a collective and what became of their state; see `CellNews`.
+    `number` is that in its session, and 0 until it is known. `why` says why it is over, as
+    `mwmagic.cells.events.End` has it; `freed` and `recovered` say which tasks were freed from a
+    collective and what became of their state, as in `CellNews`.
     """
 
     def __init__(self, conversation: Conversation, size: int) -> None:
@@ -73,14 +55,8 @@ class LiveCell:
     def news(self, seconds: float | None = None) -> tuple[CellNews, Mapping[str, Any]] | None:
         """Return what happens next; None if nothing does within some seconds.
 
-        Raises
-        ------
-        BadArguments
-            The cell is too long.
-        MwmagicError
-            The supervisor refuses it.
-        SupervisorLost
-            It is gone.
+        It raises BadArguments if the cell is too long, the error with which the supervisor refuses
+        it, or SupervisorLost.
         """
         with DeferredInterrupt() as interrupt:
             with interrupt.gap:

@@ -70,15 +70,7 @@ LAST_LINES = 100
 
 @dataclass(frozen=True)
 class Sink:
-    """Where a cell's output goes: a notebook or a terminal.
-
-    Parameters
-    ----------
-    say : callable
-        Prints a line.
-    show : callable
-        Displays a value, by MIME type.
-    """
+    """Where a cell's output goes: `say` prints a line, and `show` displays a value by MIME type."""
 
     say: Callable[[str], None]
     show: Callable[[Mapping[str, Any]], None]

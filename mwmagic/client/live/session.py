@@ -56,17 +56,7 @@ def _silent(_task: str, _prompt: str) -> None:
 
 
 class Live:
-    """A session of live cells; `Cluster.live` returns it.
-
-    Parameters
-    ----------
-    cluster : Cluster
-        The cluster.
-    run : Run
-        The run of the program that takes cells.
-    connection : Connection
-        The connection to the supervisor.
-    """
+    """A session of live cells; `Cluster.live` returns it."""
 
     def __init__(self, cluster: Cluster, run: Run, connection: Connection) -> None:
         self.cluster = cluster
@@ -261,13 +251,7 @@ class Live:
         return {task: one[0] if len(one) == 1 else one for task, one in picked.items()}
 
     def carry(self, path: str, tasks: Sequence[TaskName] | None, *, back: bool) -> None:
-        """Bring a file beside the logs to the tasks' machines, or ``back`` from them.
-
-        Raises
-        ------
-        SupervisorError, ClusterError
-            It cannot be read or written.
-        """
+        """Bring a file beside the logs to the tasks' machines, or ``back`` from them."""
         names = self._names(tasks)
         self._connection.converse("carry", tasks=names, path=path, back=back).next(None)
 
@@ -292,13 +276,7 @@ class Live:
     def follow(
         self, cell: LiveCell, seconds: float | None = LISTEN_SECONDS
     ) -> Iterator[tuple[CellNews, Mapping[str, Any]] | None]:
-        """Yield what happens to a cell until it is over.
-
-        Yields
-        ------
-        tuple or None
-            See `LiveCell.news`, with its time limit.
-        """
+        """Yield what happens to a cell until it is over, as `LiveCell.news` returns it."""
         while not cell.over:
             yield cell.news(seconds)
 
@@ -331,15 +309,7 @@ class Live:
             raise NoRun(f"the live session has ended ({self.process.words}); begin another one")
 
     def check(self, cell: LiveCell, name: str) -> None:
-        """Raise the error of a cell that failed.
-
-        Raises
-        ------
-        WorkerFailed
-            It raised on some task, or some task's process ended.
-        NoRun
-            Another client reset the interpreters, or withdrew the cell.
-        """
+        """Raise the error of a cell that failed on some task, or that another client withdrew."""
         if cell.why == "ended":
             self._lost(name)
         raised = [one for one in cell.answers.values() if one.raised is not None]
@@ -379,13 +349,7 @@ class Live:
 
 
 def living(cluster: Cluster, connection: Connection) -> Live | None:
-    """Return a cluster's session of live cells, if there is one.
-
-    Raises
-    ------
-    RunActive
-        The cluster is busy with a program.
-    """
+    """Return a cluster's session of live cells, if there is one; refuse while a program runs."""
     run = cluster.latest
     if run is None or run.over:
         return None
@@ -397,13 +361,7 @@ def living(cluster: Cluster, connection: Connection) -> Live | None:
 
 
 def session_of(cluster: Cluster, connection: Connection) -> Live:
-    """Return a cluster's session of live cells; begin one if there is none.
-
-    Raises
-    ------
-    RunActive
-        The cluster is busy with a program.
-    """
+    """Return a cluster's session of live cells; begin one if there is none."""
     found = living(cluster, connection)
     if found is not None:
         return found

@@ -90,14 +90,9 @@ def _is_short(value: object) -> bool:
 
 
 class _Way(Protocol):
-    """Where values are exchanged.
+    """Where values are exchanged: the files here, and what tasks call them, in the same order.
 
-    Attributes
-    ----------
-    here : sequence of Path
-        The files to write here; the first that has room is enough.
-    there : sequence of str
-        What tasks call the places, in the same order.
+    The first that has room is enough.
     """
 
     here: Sequence[Path]
