@@ -7,11 +7,11 @@ with an entry point in the group ``mwmagic.engines``: its name is the one that
 and returns an `Engine`. Its attribute ``takes`` names the options of other machines
 (`Option.engines`) that it takes; the others are refused.
 
-`engine` is the contract, with the code that travels to another machine and the base of the engines
-whose machines the user names (`ssh`, `command`); `local` is this machine, `slurm` the nodes of a
-Slurm cluster (`salloc` gets an allocation, `job` is what Slurm says of it), and `ray` the nodes of
-a Ray cluster (`bridge` talks to `driver`, the process that imports Ray). `channel` talks to an
-agent over a `link`.
+`engine` is the contract, with the engine of this machine and the code that travels to another one;
+`named` has what engines share whose machines the user names, and one that reaches them by a
+command; `ssh` is another. `slurm` is the nodes of a Slurm cluster (`salloc` gets an allocation,
+`job` is what Slurm says of it), and `ray` the nodes of a Ray cluster (`bridge` talks to `driver`,
+the process that imports Ray). `channel` talks to an agent over a `link`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,10 @@ GROUP = "mwmagic.engines"
 """The group of entry points with which other packages add engines."""
 
 ENGINES = ("local", "slurm", "ssh", "command", "ray")
-"""The engines of this package, as ``--engine`` takes them; each is a module, with a class."""
+"""The engines of this package, as ``--engine`` takes them; each is a class of a module."""
+
+_MODULES = {"local": "engine", "command": "named"}
+"""The modules that are not named as their engine."""
 
 
 def _others() -> Iterable[EntryPoint]:
@@ -85,7 +88,7 @@ def _takes(make: Make) -> frozenset[str]:
 
 def _own(name: str) -> Make:
     """Return an engine of this package."""
-    module = import_module(f".{name}", __package__)
+    module = import_module(f".{_MODULES.get(name, name)}", __package__)
     return cast("Make", getattr(module, f"{name.title()}Engine"))
 
 

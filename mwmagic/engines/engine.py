@@ -1,33 +1,26 @@
 """The contract between a supervisor and the engine that provides its machines.
 
-Also how this package's code reaches another machine, and what the engines have in common whose
-machines the user names.
+Also the engine that provides this machine, and how this package's code reaches another one.
 """
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import functools
 import io
-import shlex
-import shutil
 import sys
 import zipfile
 import zlib
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from mwmagic.agent import loader
-from mwmagic.errors import ClusterError
 
 from .link import Link, Pipes, Stderr
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
-    from typing import ClassVar
 
     from mwmagic.model.cluster import Task
     from mwmagic.model.options import ClusterOptions
@@ -36,14 +29,11 @@ __all__ = [
     "CODE",
     "Engine",
     "Host",
-    "NamedEngine",
-    "NamedMachine",
+    "LocalEngine",
     "PreparingEngine",
     "agent_command",
-    "check_program",
     "code_archive",
     "code_digest",
-    "make_it_work",
 ]
 
 
@@ -182,93 +172,6 @@ class PreparingEngine(Protocol):
         """
 
 
-@dataclass(frozen=True)
-class NamedMachine:
-    """A machine as the user names it: ``lab1``, ``me@lab1`` or ``lab1=10.0.0.1``.
-
-    `name` is for the command that reaches it; `address` is empty if the user did not say it.
-    """
-
-    name: str
-    address: str = ""
-
-
-def _named_machines(hosts: Sequence[str], example: str) -> list[NamedMachine]:
-    """Return the machines that a user named."""
-    if not hosts:
-        raise ClusterError(f"name the machines to use, as in {example}")
-    found: dict[str, NamedMachine] = {}
-    for host in hosts:
-        name, equals, address = host.partition("=")
-        if name.startswith("-") or not name or (equals and not address) or name.split() != [name]:
-            raise ClusterError(f"{host!r} is not a machine's name; write them as in {example}")
-        if name in found:
-            raise ClusterError(f"the machine {name} is named twice; name each once")
-        found[name] = NamedMachine(name, address)
-    return list(found.values())
-
-
-def _chosen(
-    machines: Sequence[NamedMachine], count: int, avoid: Collection[str]
-) -> list[NamedMachine]:
-    """Return at most `count` machines, and those to avoid only if there are no others."""
-    others = [one for one in machines if one.name not in avoid]
-    return (others or list(machines))[:count]
-
-
-class NamedEngine(ABC):
-    """What the engines of named machines have in common; see `mwmagic.engines.Engine`."""
-
-    example: ClassVar[str]
-    takes: ClassVar[frozenset[str]] = frozenset(
-        {"hosts", "python", "scheduler", "interface", "files", "lease", "hold"}
-    )
-    helpers: Collection[int] = ()
-
-    def __init__(self, options: ClusterOptions) -> None:
-        self.options = options
-        self.machines = _named_machines(options.hosts, self.example)
-        self._hosts: dict[NamedMachine, Host] = {}
-
-    async def allocate(
-        self,
-        tasks: Sequence[Task],
-        *,
-        avoid: Collection[str],
-        notify: Callable[[str], None],  # noqa: ARG002 - nothing to wait for
-    ) -> Sequence[Host]:
-        """Return the named machines, and those to avoid only if there are no others."""
-        wanted = _chosen(self.machines, len(tasks), avoid)
-        new = [machine for machine in wanted if machine not in self._hosts]
-        hosts = await asyncio.gather(*map(self.reach, new))
-        self._hosts |= zip(new, hosts, strict=True)
-        return [self._hosts[machine] for machine in wanted]
-
-    @abstractmethod
-    async def reach(self, machine: NamedMachine) -> Host:
-        """Return the host that a machine is."""
-
-    async def why(self, host: Host) -> str | None:
-        """Return the last words of the command that reaches a machine."""
-        return host.stderr.last or None
-
-    async def release(self) -> None:  # noqa: B027 - most need nothing else
-        """Do nothing: the agents end with their channels."""
-
-
-def check_program(name: str, what: str) -> None:
-    """Refuse a command whose program is not installed here."""
-    if shutil.which(name) is None:
-        raise ClusterError(f"there is no program {name!r} on this machine; {what}")
-
-
-def make_it_work(trial: Sequence[str]) -> str:
-    """Return the next step for a user whose machine does not answer."""
-    return "First make this work in a terminal, without a question or other output: " + shlex.join(
-        trial
-    )
-
-
 CODE = Path(loader.__file__).parents[1]
 """This package's folder."""
 
@@ -296,3 +199,31 @@ def _loader_arguments() -> tuple[str, ...]:
     packed = base64.b64encode(zlib.compress(Path(loader.__file__).read_bytes())).decode()
     program = f"import base64,zlib;exec(zlib.decompress(base64.b64decode('{packed}')))"
     return ("-I", "-S", "-c", program, code_digest(), str(CODE))
+
+
+class LocalEngine:
+    """This machine; see `mwmagic.engines.Engine`."""
+
+    helpers: Collection[int] = ()
+
+    def __init__(self, options: ClusterOptions) -> None:
+        self.options = options
+
+    async def allocate(
+        self,
+        tasks: Sequence[Task],  # noqa: ARG002 - all of them fit
+        *,
+        avoid: Collection[str],  # noqa: ARG002 - there is no other machine
+        notify: Callable[[str], None],  # noqa: ARG002 - nothing to wait for
+    ) -> Sequence[Host]:
+        """Return this machine."""
+        agent = str(CODE / "agent" / "__main__.py")
+        command = (sys.executable, "-I", "-S", agent)
+        return [Host("localhost", "localhost", command, shared=True, here=True)]
+
+    async def why(self, host: Host) -> str | None:  # noqa: ARG002 - no scheduler
+        """Return None: there is no scheduler."""
+        return None
+
+    async def release(self) -> None:
+        """Do nothing: the agent ends with its channel."""

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 
 from mwmagic.errors import ClusterError
 
-from .engine import Host, NamedEngine, agent_command, check_program, make_it_work
+from .engine import Host, agent_command
 from .link import Stderr
+from .named import NamedEngine, check_program, make_it_work
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .engine import NamedMachine
+    from .named import NamedMachine
 
 __all__ = ["SshEngine"]
 

@@ -8,7 +8,7 @@ from importlib import metadata
 import pytest
 
 from mwmagic.engines import ENGINES, GROUP, engine_for, engine_names
-from mwmagic.engines.local import LocalEngine
+from mwmagic.engines.engine import LocalEngine
 from mwmagic.errors import ClusterError
 from mwmagic.model.cluster import make_tasks
 from mwmagic.model.options import ClusterOptions
