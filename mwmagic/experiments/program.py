@@ -47,8 +47,6 @@ class Way:
     quoted
         Whether the program reads the value as Python does, so that a text that looks like a number
         needs quotes.
-    separator
-        What stands between the values of a list in one word.
     """
 
     flag: str
@@ -58,7 +56,6 @@ class Way:
     off: str = ""
     many: bool = False
     quoted: bool = False
-    separator: str = ","
 
 
 @dataclass(frozen=True)
@@ -105,7 +102,6 @@ class Program:
     """A program's tree, with what several forms ask of it."""
 
     def __init__(self, tree: ast.Module) -> None:
-        self.tree = tree
         self.nodes = list(ast.walk(tree))
         self.parents = {child: node for node in self.nodes for child in ast.iter_child_nodes(node)}
         self.top = list(_top(tree.body))
@@ -220,9 +216,6 @@ def _unpacked(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr
     elif isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
         for one, part in zip(target.elts, value.elts, strict=False):
             yield from _unpacked(one, part)
-
-
-_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
 def _bindings(body: Iterable[ast.stmt]) -> Iterator[tuple[str, ast.AST]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import posixpath
 
-__all__ = ["attribute", "file_of", "is_module_name", "is_ours", "is_users", "package_of"]
+__all__ = ["is_module_name", "is_ours", "is_users", "package_of"]
 
 _ROOMS = ("agent", "frameworks", "hooks", "model", "recovery", "repairs", "worker")
 """The rooms that run inside a worker."""
@@ -32,17 +32,6 @@ _INSTALLED = (
 
 _COMPILED = (".pyx", ".pxd", ".pxi")
 """How the relative paths end that compiled packages give."""
-
-
-def attribute(module: object, name: str) -> object:
-    """Return what a module has; one that is lazy would import itself if it were asked."""
-    return getattr(module, "__dict__", {}).get(name)
-
-
-def file_of(module: object) -> str:
-    """Return the file that a module comes from, if it says any."""
-    file = attribute(module, "__file__")
-    return file if isinstance(file, str) else ""
 
 
 def is_ours(file: str) -> bool:
