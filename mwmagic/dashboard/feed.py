@@ -15,8 +15,7 @@ from mwmagic.model.values import encodable, sendable
 from mwmagic.record import RunPaths
 from mwmagic.words.run import axis, fault_words, left_out_words
 
-from .figures import last_figures
-from .journal import Journal, Whole
+from .journal import Journal, Whole, last_figures
 from .pages import NOTHING_OPEN, Cursor
 from .rows import EqualMetrics, Load, folded, grouped, header, host_row, row
 
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from mwmagic.experiments.series import Point
     from mwmagic.model.status import RunStatus
 
-    from .figures import Figure
+    from .journal import Figure
     from .pages import Opened
     from .rows import HostGroup, View
 

@@ -32,7 +32,7 @@ from mwmagic.words.run import (
     tone,
 )
 
-from .figures import pictures
+from .journal import pictures
 from .rows import grouped
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from mwmagic.experiments.series import Point
     from mwmagic.model.status import RunStatus, TaskStatus
 
-    from .figures import Figure
+    from .journal import Figure
     from .rows import HostGroup
 
 __all__ = ["UNTYPESET", "Picture", "front_end", "image", "page", "styles", "text"]

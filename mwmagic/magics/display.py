@@ -89,7 +89,7 @@ class Displays:
         if not _in_kernel():
             _print(status, notes)
             return
-        from mwmagic.dashboard.figures import last_figures
+        from mwmagic.dashboard.journal import last_figures
         from mwmagic.dashboard.static import page, text
         from mwmagic.experiments.series import Series
 
