@@ -11,10 +11,9 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from .loops import TqdmBar, clock, printed_metrics, tqdm_bar
 from .noise import NATIVE
-from .prints import printed_metrics
 from .terminal import plain
-from .tqdm import TqdmBar, clock, tqdm_bar
 from .tracebacks import HEAD
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mwmagic.diagnosis import Exit, diagnose, kind, remarks
 from mwmagic.diagnosis.observation import parse
 from mwmagic.engines.channel import Channel
-from mwmagic.logs import prints, tracebacks
+from mwmagic.logs import loops, tracebacks
 from mwmagic.logs.guard import Guard
 from mwmagic.logs.lines import Lines
 from mwmagic.logs.noise import Noise
@@ -84,7 +84,7 @@ def test_parsers_of_bytes(pieces):
     for line in lines:
         noise.hides(line)
         phases.feed(line)
-        prints.printed_metrics(line)
+        loops.printed_metrics(line)
 
 
 @THOROUGH
