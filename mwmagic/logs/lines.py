@@ -61,10 +61,9 @@ class LogLine(NamedTuple):
 
 @dataclass(frozen=True)
 class Hidden:
-    """Consecutive lines that mean nothing to a user: how many, and the first of them."""
+    """Consecutive lines that mean nothing to a user: how many."""
 
     count: int
-    first_line: str
 
 
 class Fold:
@@ -74,13 +73,12 @@ class Fold:
     """
 
     def __init__(self) -> None:
-        self._first, self._count = "", 0
+        self._count = 0
 
     def feed(self, lines: Iterable[LogLine]) -> Iterator[str | Hidden]:
         """Yield what the next lines show; notices once they end."""
         for line in lines:
             if line.mark == Mark.NOISE:
-                self._first = self._first if self._count else line.text
                 self._count += 1
             elif line.mark != Mark.OURS:
                 yield from self.close()
@@ -90,7 +88,7 @@ class Fold:
         """Yield the notices that came last."""
         count, self._count = self._count, 0
         if count:
-            yield Hidden(count, self._first)
+            yield Hidden(count)
 
 
 def shortened(line: LogLine) -> LogLine:
