@@ -20,7 +20,7 @@ import time
 import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager import context
-from mwmagic.recovery.task import tracked
+from mwmagic.recovery.task import strategies
 from mwmagic.recovery.task import updates as counted
 packs = tf.distribute.experimental.CommunicationOptions(bytes_per_pack=16_384)
 strategy = tf.distribute.MultiWorkerMirroredStrategy(communication_options=packs)
@@ -90,14 +90,14 @@ def late(lost):
 
 def undo(done):
     '''Leave this task as if the update had not come to it.'''
-    for n, variable in tracked.tracked_variables().items():
+    for n, variable in strategies.tracked_variables().items():
         if n in start and not counted.is_local(variable):
             variable.values[0].assign(start[n])
     for one in (counted.counters().begun, counted.counters().done):
         one.assign(done)
 
 def parts():
-    known = tracked.tracked_variables()
+    known = strategies.tracked_variables()
     return {n: v.values[0] for n, v in known.items() if n >= first and id(v) not in metrics}
 
 def state():
@@ -122,7 +122,7 @@ def check():
 """
 
 MODEL = """
-first = max(tracked.tracked_variables(), default=-1) + 1
+first = max(strategies.tracked_variables(), default=-1) + 1
 tf.keras.utils.set_random_seed(7)
 with strategy.scope():
     layers = []
@@ -175,7 +175,9 @@ late = [
     if writes(one) and one.name not in before(operations[i])
 ]
 shared = {
-    id(v.values[0].handle) for v in tracked.tracked_variables().values() if not counted.is_local(v)
+    id(one.values[0].handle)
+    for one in strategies.tracked_variables().values()
+    if not counted.is_local(one)
 }
 weights = {inside.name for outside, inside in graph.captures if id(outside) in shared}
 names = [operations[i].name for i in collectives]

@@ -25,7 +25,7 @@ BUILD = """
 import time
 import numpy as np
 import tensorflow as tf
-from mwmagic.recovery.task import tracked
+from mwmagic.recovery.task import strategies
 strategy = tf.distribute.MultiWorkerMirroredStrategy()
 rank, tasks = strategy.cluster_resolver.task_id, strategy.num_replicas_in_sync
 last = rank == tasks - 1
@@ -65,7 +65,7 @@ reads = tf.data.Dataset.from_generator(broken, output_signature=(
 
 def parts():
     metrics = {id(v._value) for m in model.metrics for v in m.variables}
-    known = tracked.tracked_variables()
+    known = strategies.tracked_variables()
     return {n: v.values[0] for n, v in known.items() if id(v) not in metrics}
 
 def state():

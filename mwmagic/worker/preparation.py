@@ -103,7 +103,7 @@ def _prepare_tensorflow(_: ModuleType) -> None:
     if heartbeat:
         runtime.shorten_heartbeat(heartbeat)
     runtime.free_iterators_later()
-    strategies.install()
+    strategies.keep_apart()
 
 
 def _prepare_jax(jax: ModuleType) -> None:

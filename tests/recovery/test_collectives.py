@@ -8,7 +8,7 @@ import pytest
 
 from mwmagic.model.live import FREED
 from mwmagic.recovery.task import collectives as ours
-from mwmagic.recovery.task import private, tracked
+from mwmagic.recovery.task import private, strategies
 from mwmagic.recovery.task.collectives import CollectiveEnded, Collectives
 from mwmagic.recovery.task.private import KEYS, PRIVATE, lacking
 
@@ -35,7 +35,7 @@ def test_a_name_that_is_gone_is_noticed(monkeypatch):
 @pytest.fixture
 def known(monkeypatch):
     """Keep what a test has noted of strategies to itself."""
-    monkeypatch.setattr(tracked, "_TRACKED", [])
+    monkeypatch.setattr(strategies, "_TRACKED", [])
 
 
 def test_where_a_name_is_gone_nothing_is_followed_and_that_is_said(monkeypatch, known):
@@ -48,11 +48,11 @@ def test_where_a_name_is_gone_nothing_is_followed_and_that_is_said(monkeypatch, 
         monkeypatch.setattr(owner, name, vars(owner)[name])  # and put it back
     run = strategy.run
     monkeypatch.setattr(private, "PRIVATE", (*PRIVATE, (private.CONTEXT, "Context.gone")))
-    tracked.track()
+    strategies.track()
     collectives = Collectives(lambda: None)
     collectives._prepare(tensorflow)
     assert strategy.run is run
-    assert not tracked.tracks(), "the repairs count nothing"
+    assert not strategies.tracks(), "the repairs count nothing"
     assert collectives.free() == "names"
     monkeypatch.setattr(ours, "context", Device)
     assert collectives.free() == "names"
@@ -73,9 +73,9 @@ class Device:
 
 
 def test_on_gpus_collectives_are_neither_ended_nor_joined_again(monkeypatch, known):
-    tracked.track()
+    strategies.track()
     keys = importlib.import_module(KEYS[0]).CollectiveKeys()
-    tracked._TRACKED[0].note_keys(keys)
+    strategies._TRACKED[0].note_keys(keys)
     monkeypatch.setattr(ours, "context", lambda: Device("GPU"))
     assert Collectives(lambda: None).free() == "gpu"
     assert not ours.rejoin(1)

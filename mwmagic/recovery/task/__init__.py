@@ -1,7 +1,7 @@
 """The part of the recovery that runs inside a task; see `mwmagic.recovery`.
 
-`updates` makes each update of the weights whole and counts it, `tracked` knows a strategy's
-variables, `state` reads the state, compares it and gives it back, `collectives` frees the task from
-a collective and lets it join again, `strategies` keeps several strategies apart, and `private` has
-every name of TensorFlow's that is not public.
+`updates` makes each update of the weights whole and counts it, `strategies` knows the strategies'
+variables and keeps several apart, `state` reads the state, compares it and gives it back,
+`collectives` frees the task from a collective and lets it join again, and `private` has every name
+of TensorFlow's that is not public.
 """

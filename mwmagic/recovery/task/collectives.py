@@ -19,7 +19,7 @@ from mwmagic.hooks.imports import after_import
 from mwmagic.model import variables
 from mwmagic.model.live import FREED, PARTNERS
 
-from . import tracked
+from . import strategies
 from .private import (
     CONTEXT,
     IN_COLLECTIVE,
@@ -74,7 +74,7 @@ class Collectives:
 
     def install(self) -> None:
         """Follow what is needed of TensorFlow once it is imported; this imports nothing."""
-        tracked.track()
+        strategies.track()
         after_import("tensorflow", self._prepare)
         for keras in ("keras", "tf_keras"):
             after_import(keras, _know_optimizers)
@@ -91,7 +91,7 @@ class Collectives:
 
     def _prepare(self, tensorflow: Any) -> None:
         if lacking():
-            tracked.forget()
+            strategies.forget()
         else:
             from . import updates
 
@@ -179,7 +179,7 @@ def _obstacle(found: Any) -> str | None:
         return "names"
     if found.list_logical_devices("GPU"):
         return "gpu"  # NCCL's have not been tried
-    return None if tracked.tracked_keys() else "program"
+    return None if strategies.tracked_keys() else "program"
 
 
 def _has_others() -> bool:
@@ -206,9 +206,9 @@ def rejoin(epoch: int) -> bool:
     with _unwarned():
         restart_collectives(found)
     first = SKIPPED_KEYS + epoch % KEYED_EPOCHS * EPOCH_KEYS
-    for keys in tracked.tracked_keys():
+    for keys in strategies.tracked_keys():
         number_keys(keys, first)
-    tracked.renumber(epoch * EPOCH_VARIABLES)
+    strategies.renumber(epoch * EPOCH_VARIABLES)
     number_groups(epoch * EPOCH_GROUP_KEYS)
     return True
 

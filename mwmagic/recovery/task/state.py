@@ -13,7 +13,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
-from . import tracked
+from . import strategies
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -52,7 +52,7 @@ def compare(done: int) -> dict[str, dict[str, str]]:
 def _variables() -> dict[str, Any]:
     """Return the variables of strategies by a name that is the same on every task."""
     named = {}
-    for number, one in tracked.tracked_variables().items():
+    for number, one in strategies.tracked_variables().items():
         if one.dtype.is_floating or one.dtype.is_integer or one.dtype.is_bool:
             kind = crc32(f"{one.name} {one.shape} {one.dtype.name}".encode())
             named[f"{number}.{kind:x}"] = one

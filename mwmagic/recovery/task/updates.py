@@ -27,7 +27,7 @@ import tensorflow as tf
 from mwmagic.hooks.strategy import spans_workers
 
 from .private import has_effects, plain_variable
-from .tracked import tracked_variables, tracks
+from .strategies import tracked_variables, tracks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
