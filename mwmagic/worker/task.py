@@ -1,4 +1,4 @@
-"""Which task this process is, for code that runs on every task of a cluster.
+"""Which task this process is, and with which parameters, for code that runs on every task.
 
 It reads the variables that the framework itself reads, so it also works with a plain
 TF_CONFIG, without any cluster, and in scripts that mwmagic did not start.
@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import tempfile
+from collections.abc import Mapping
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -23,9 +24,9 @@ from mwmagic.model import variables
 from mwmagic.model.cluster import Task
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
-__all__ = ["cluster_size", "is_chief", "this_task", "write_path"]
+__all__ = ["cluster_size", "is_chief", "params", "this_task", "write_path"]
 
 AnyPath = TypeVar("AnyPath", str, Path)
 
@@ -131,3 +132,34 @@ def write_path(path: AnyPath) -> AnyPath:
     folder = _scratch() / sha256(os.fsencode(path)).hexdigest()[:8]
     folder.mkdir(exist_ok=True)
     return type(path)(folder / os.path.basename(os.fspath(path).rstrip("/")))  # noqa: PTH119 - may be a URL
+
+
+class _Parameters(Mapping[str, Any]):
+    """What was given with ``-p NAME=VALUE`` for names that the program reads here.
+
+    ``params.get("lr", 0.1)`` declares the parameter ``lr``, a number, and ``params["lr"]`` one
+    that must be given. In a program that mwmagic did not start the mapping is empty.
+    """
+
+    def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - any literal
+        try:
+            return json.loads(os.environ[variables.PARAMETER + name])
+        except KeyError:
+            raise KeyError(
+                f"{name}: launch the program with -p {name}=VALUE, or write "
+                f"params.get({name!r}, DEFAULT)"
+            ) from None
+
+    def __iter__(self) -> Iterator[str]:
+        given = [name for name in os.environ if name.startswith(variables.PARAMETER)]
+        return iter([name.removeprefix(variables.PARAMETER) for name in given])
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+    def __repr__(self) -> str:
+        return f"params({dict(self)})"
+
+
+params: Mapping[str, Any] = _Parameters()
+"""The parameters that this run was given, by name."""
