@@ -484,10 +484,11 @@ KNOWN = (
     KnownFailure(
         "host-lost",
         "A machine is gone",
-        "The machine no longer answers, or its agent vanished, and all workers there with it: it "
+        "The machine no longer answers, or its connection ended, and all workers there with it: it "
         "was preempted, switched off or cut off from the network, or its job ran out of time.",
-        "look into the scheduler's records of the job and the machine",
-        "https://slurm.schedmd.com/job_state_codes.html",
+        "look whether the machine is up and can be reached, and what its scheduler, if it has one, "
+        "has recorded of it and the job",
+        "https://www.tensorflow.org/tutorials/distribute/multi_worker_with_keras#fault_tolerance",
         symptoms=(Finding(Symptom.HOST_LOST),),
         choices=(
             Choice(

@@ -285,10 +285,10 @@ class TaskProcess:
         return self.exit
 
     def lost(self, host: str, time: float, why: str | None = None) -> Exit:
-        """Note that it is gone, together with its agent."""
+        """Note that it is gone, together with its agent; nothing else is known without a reason."""
         self.state = TaskState.ENDED
-        end = Exit(str(self.task), self.attempt, None, None, time, detail=why, lost=True, host=host)
-        self.exit = replace(end, away=self.away)
+        end = Exit(str(self.task), self.attempt, None, None, time, detail=why, lost=True)
+        self.exit = replace(end, away=self.away, host=host if why else None)
         return self.exit
 
     def explained(self, why: str) -> Exit | None:

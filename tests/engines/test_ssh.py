@@ -415,9 +415,9 @@ def session(host, mark):
     ("accident", "symptoms"),
     [
         (worker, [Symptom.KILLED]),
-        (agent, LOST),
-        (client, LOST),
-        (session, LOST),
+        (agent, [Symptom.AGENT_LOST]),
+        (client, [Symptom.AGENT_LOST]),
+        (session, [Symptom.HOST_LOST]),
         (link, LOST),
         (way_there, LOST),
         (way_back, LOST),

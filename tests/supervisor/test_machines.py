@@ -314,7 +314,7 @@ def test_a_run_fails_when_no_machine_is_left(tmp_path):
         assert run["state"] == "failed"
         assert "no machine is left" in json.dumps(events(tmp_path))
         status = RunStatus.from_json(run)
-        first = "host a was lost with worker:0, worker:1"
+        first = "worker:0, worker:1 lost with their agent on a"
         assert words(status) == f"failed: {first}; attempt 2 could not start: no machine is left"
         assert blame(status)[0] == first
         assert blame(status)[-1] == "  Attempt 2 could not start: no machine is left"
