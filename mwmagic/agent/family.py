@@ -189,10 +189,7 @@ were gone 1.3 to 2.5 s after the exit, in 27 tries on two cores, of which they h
 class Reaper:
     """Kills the descendants of workers that end, and waits for orphans.
 
-    Attributes
-    ----------
-    left : dict
-        The descendants that must die, by owner, when last seen.
+    `left` has the descendants that must die, by owner, as they were last seen.
     """
 
     def __init__(self, family: Family, processes: dict[str, Process], closing: Closing) -> None:
@@ -290,16 +287,9 @@ UNKILLABLE_SECONDS = 3.0
 class Closing:
     """Whether the agent is closing, since when, and why.
 
-    Attributes
-    ----------
-    since : float or None
-        When everything began to end.
-    cause : str or None
-        Why the agent ends, unless its supervisor asked it to close. It may wait for its workers.
-    asked : float
-        When it was asked to close by a signal; infinite if it was not.
-    drain_seconds : float
-        How long the reader may take to read the last events.
+    `since` is when everything began to end, and `asked` when a signal asked it to close, infinite
+    if none did. It has a `cause` unless its supervisor asked it to close, and may then wait for its
+    workers. The reader has `drain_seconds` to read the last events.
     """
 
     def __init__(self) -> None:

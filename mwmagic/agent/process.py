@@ -259,10 +259,7 @@ LAST_PACKETS = 1024
 class Relay:
     """Moves output to the log files and to the reader, and packets from the lines to the reader.
 
-    Attributes
-    ----------
-    taken : int
-        Bytes of output that the busiest worker produced in this turn.
+    `taken` counts the bytes of output that the busiest worker produced in this turn.
     """
 
     def __init__(self, loop: Loop, events: EventWriter, processes: dict[str, Process]) -> None:

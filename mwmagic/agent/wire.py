@@ -263,10 +263,7 @@ def finite_number(text: str) -> float:
 class LineBuffer:
     """Makes lines of the pieces in which a stream brings them.
 
-    Attributes
-    ----------
-    rest : bytearray
-        What has come of a line that has not ended.
+    `rest` is what has come of a line that has not ended.
     """
 
     def __init__(self) -> None:

@@ -48,87 +48,56 @@ def _files(report: Mapping[str, Any]) -> list[str]:
 
 @dataclass(frozen=True)
 class Exit:
-    """How a task's process ended.
-
-    Parameters
-    ----------
-    task : str
-        The task's name, such as ``worker:1``.
-    attempt : int
-        The number of the attempt.
-    code, signal : int or None
-        One of them, as reported by the system; neither if the process could not
-        be started or its machine was lost.
-    time : float
-        When the exit became known, in monotonic seconds.
-    ended : bool
-        Whether mwmagic ended the process before it had failed.
-    cut : bool
-        Whether mwmagic ended the process after it had failed, but before it exited.
-    oom : bool or None
-        Whether the kernel's out-of-memory killer ended it, if that can be known.
-    detail : str or None
-        A message from the agent for people to read: why the process could not be
-        started, why the agent ended, or what else went wrong.
-    errno : int or None
-        The system's number for it, if it is an error of the system's.
-    lost : bool
-        Whether the machine or its agent is gone, and the process with it.
-    host : str or None
-        The machine whose agent disappeared without a message.
-    away : str or None
-        The machine that it was on, unless that is the supervisor's.
-    unanswered : float
-        For how long that machine had not answered then, or not long before, if that was long.
-    stalled : float or None
-        Seconds without progress, if mwmagic ended the process because of a stall.
-    report : mapping or None
-        The uncaught exception, as reported by the worker's bootstrap.
-    tail : str
-        The end of its output, as a terminal would show it.
-    script : str
-        The user's file.
-    cell : str
-        The notebook's cell that the script comes from, if any.
-    notebook : frozenset of str
-        The names that the script uses and that only the notebook defines.
-    address : str
-        The address at which the other tasks expect its server.
-    requested : bool
-        Whether mwmagic sent it a signal at the user's request.
-    stopped : bool
-        Whether it was stopped by a signal when last seen.
-    stays : bool
-        Whether it should have stayed until it was stopped: then no code is a success.
-    place : Frame or None
-        The line of the user's code that it was at when another task failed, if it was asked.
-    """
+    """How a task's process ended."""
 
     task: str
     attempt: int
     code: int | None
     signal: int | None
+    """One of the two, as reported by the system; none if the process could not be started or its
+    machine was lost."""
     time: float
+    """When the exit became known, in monotonic seconds."""
     ended: bool = False
+    """Whether mwmagic ended the process before it had failed."""
     cut: bool = False
+    """Whether mwmagic ended the process after it had failed, but before it exited."""
     oom: bool | None = None
+    """Whether the kernel's out-of-memory killer ended it, if that can be known."""
     detail: str | None = None
+    """A message from the agent for people to read: why the process could not be started, why the
+    agent ended, or what else went wrong."""
     errno: int | None = None
+    """The system's number for it, if it is an error of the system's."""
     lost: bool = False
+    """Whether the machine or its agent is gone, and the process with it."""
     host: str | None = None
+    """The machine whose agent disappeared without a message."""
     away: str | None = None
+    """The machine that it was on, unless that is the supervisor's."""
     unanswered: float = 0.0
+    """For how long that machine had not answered then, or not long before, if that was long."""
     stalled: float | None = None
+    """Seconds without progress, if mwmagic ended the process because of a stall."""
     report: Mapping[str, Any] | None = None
+    """The uncaught exception, as reported by the worker's bootstrap."""
     tail: str = ""
+    """The end of its output, as a terminal would show it."""
     script: str = ""
     cell: str = ""
+    """The notebook's cell that the script comes from, if any."""
     notebook: frozenset[str] = frozenset()
+    """The names that the script uses and that only the notebook defines."""
     address: str = ""
+    """The address at which the other tasks expect its server."""
     requested: bool = False
+    """Whether mwmagic sent it a signal at the user's request."""
     stopped: bool = False
+    """Whether it was stopped by a signal when last seen."""
     stays: bool = False
+    """Whether it should have stayed until it was stopped: then no code is a success."""
     place: Frame | None = None
+    """The line of the user's code that it was at when another task failed, if it was asked."""
 
     @property
     def failed(self) -> bool:

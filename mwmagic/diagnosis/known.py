@@ -20,21 +20,14 @@ AT_LINES = "lines"
 
 @dataclass(frozen=True)
 class Choice:
-    """What depends on an option of the run, such as advice to change it.
-
-    Parameters
-    ----------
-    option : str
-        The option's name in `ClusterOptions`, or `AT_LINES`.
-    values : tuple of str
-        The values with which it applies. Advice applies with none that it recommends.
-    text : str
-        The advice.
-    """
+    """What depends on an option of the run, such as advice to change it."""
 
     option: str
+    """The option's name in `ClusterOptions`, or `AT_LINES`."""
     values: tuple[str, ...]
+    """The values with which it applies. Advice applies with none that it recommends."""
     text: str = ""
+    """The advice."""
 
     def applies(self, options: Mapping[str, str]) -> bool:
         """Return whether it applies with these options; without knowing the option's value, not."""
@@ -43,48 +36,31 @@ class Choice:
 
 @dataclass(frozen=True)
 class KnownFailure:
-    """A known failure.
-
-    Parameters
-    ----------
-    name : str
-        Its id in the documentation, the record and the tests.
-    title : str
-        What it is, in a few words.
-    meaning : str
-        What it means, in one or two sentences.
-    remedy : str
-        What to try, whatever the run's options are.
-    link : str
-        Where to read more.
-    symptoms : tuple of Finding
-        What mwmagic itself observes. A finding matches if it has the same symptom
-        and every field that is set here.
-    signs : tuple of str
-        What TensorFlow, Keras, Python or the system print, with ``...`` for the
-        parts that vary. mwmagic prints none of this itself.
-    edit : tuple of str or None
-        What to write in the user's line, after what stands there now.
-    choices : tuple of Choice
-        What else to try with some values of the run's options.
-    when : Choice or None
-        The options with which it can be this failure; None for any.
-    together : bool
-        Whether it concerns what the tasks do together, so that the lines of the others
-        belong to it.
-    """
+    """What is known to go wrong: what it means, how it is recognised, and what to try."""
 
     name: str
+    """Its id in the documentation, the record and the tests."""
     title: str
     meaning: str
+    """What it means, in one or two sentences."""
     remedy: str
+    """What to try, whatever the run's options are."""
     link: str
+    """Where to read more."""
     symptoms: tuple[Finding, ...] = ()
+    """What mwmagic itself observes. A finding matches if it has the same symptom and every field
+    that is set here."""
     signs: tuple[str, ...] = ()
+    """What TensorFlow, Keras, Python or the system print, with ``...`` for the parts that vary.
+    mwmagic prints none of this itself."""
     edit: tuple[str, str] | None = None
+    """What to write in the user's line, after what stands there now."""
     choices: tuple[Choice, ...] = ()
+    """What else to try with some values of the run's options."""
     when: Choice | None = None
+    """The options with which it can be this failure; None for any."""
     together: bool = False
+    """Whether it concerns what the tasks do together: then the others' lines belong to it."""
 
     def possible(self, options: Mapping[str, str]) -> bool:
         """Return whether it can be this failure, given the run's options."""

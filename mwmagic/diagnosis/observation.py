@@ -57,33 +57,21 @@ def is_notable(line: str) -> bool:
 
 @dataclass(frozen=True)
 class Observation:
-    """What can be seen of a task from outside.
-
-    Parameters
-    ----------
-    task : str
-        The task's name.
-    address : str
-        The address at which the other tasks expect its server.
-    log : str
-        The lines of its log that tell something, and its end.
-    phase : Phase
-        What its log shows of its start-up.
-    verbose : bool
-        Whether TensorFlow is at work in it and its log contains TensorFlow's notices.
-    code : int or None
-        Its exit code, if it exited.
-    stack : Stack or None
-        Where it is, if that is known.
-    """
+    """What can be seen of a task from outside."""
 
     task: str
     address: str = ""
+    """The address at which the other tasks expect its server."""
     log: str = ""
+    """The lines of its log that tell something, and its end."""
     phase: Phase = field(default_factory=Phase)
+    """What its log shows of its start-up."""
     verbose: bool = False
+    """Whether TensorFlow is at work in it and its log contains TensorFlow's notices."""
     code: int | None = None
+    """Its exit code, if it exited."""
     stack: Stack | None = None
+    """Where it is, if that is known."""
 
     @property
     def alone(self) -> bool:
@@ -205,24 +193,16 @@ def _framework() -> re.Pattern[str]:
 
 @dataclass(frozen=True)
 class Stack:
-    """The main thread's stack of one task.
-
-    Parameters
-    ----------
-    text : str
-        Every thread's stack, as ``faulthandler`` writes it.
-    at : str or None
-        The innermost line of the user's own code, as ``file:line in function``.
-    waits : bool
-        Whether that line has called an operation of the framework.
-    frame : Frame or None
-        That line, without its source.
-    """
+    """The main thread's stack of one task."""
 
     text: str
+    """Every thread's stack, as ``faulthandler`` writes it."""
     at: str | None
+    """The innermost line of the user's own code, as ``file:line in function``."""
     waits: bool
+    """Whether that line has called an operation of the framework."""
     frame: Frame | None = None
+    """That line, without its source."""
 
 
 def _main_thread(text: str) -> list[re.Match[str]]:

@@ -99,21 +99,12 @@ class _Aim(Enum):
 
 @dataclass
 class Gang:
-    """The tasks of one run, which start, fail and restart together.
-
-    Parameters
-    ----------
-    tasks : sequence of Task
-        All tasks of the cluster that this run uses.
-    policy : Policy
-        What happens after a failure.
-    time : float
-        The current monotonic time, in seconds; each event carries a later one.
-    """
+    """The tasks of one run, which start, fail and restart together."""
 
     tasks: Sequence[Task]
     policy: Policy = field(default_factory=Policy)
     time: float = 0.0
+    """The current monotonic time, in seconds; each event carries a later one."""
 
     state: RunState = field(default=RunState.FORMING, init=False)
     attempt: int = field(default=1, init=False)

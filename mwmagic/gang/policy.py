@@ -61,47 +61,33 @@ _DOUBLINGS_LIMIT = 32
 
 @dataclass(frozen=True)
 class Policy:
-    """How a gang behaves when a task fails.
-
-    Parameters
-    ----------
-    restarts : int
-        How many times in a row the gang restarts after a failure. A replaceable
-        task is restarted on its own as often, and at least `REPLACEMENT_TRIES`
-        times, before its failure fails the gang.
-    grace : float
-        Seconds between SIGTERM and SIGKILL when the run is stopped, and for
-        parameter servers when training is done.
-    evaluation : float
-        Time limit for the final evaluation, in seconds.
-    backoff, backoff_limit : float
-        Seconds before a restart if the attempt failed before it got as far as the one before
-        it; doubled for each further one in a row, up to the limit. Other restarts do not wait.
-    healthy : float
-        Seconds after which an attempt, or a replaced task's process, counts as
-        healthy, so that the count of restarts begins at 0 again.
-    settle : float
-        Seconds to wait for the true cause when the first exit is only a
-        consequence of another task's.
-    resume : float
-        Seconds an attempt must have lasted for exit 42 to mean "resume me";
-        earlier it counts as a failure, or the run could restart forever.
-    saving : float
-        Seconds that the other tasks have to save as well after the first exit 42.
-    stays : bool
-        Whether processes stay until they are stopped, so that every exit of a peer is a failure.
-    """
+    """How a gang behaves when a task fails."""
 
     restarts: int = ClusterOptions.restarts
+    """How many times in a row the gang restarts after a failure. A replaceable task is restarted on
+    its own as often, and at least `REPLACEMENT_TRIES` times, before its failure fails the gang."""
     grace: float = ClusterOptions.grace
+    """Seconds between SIGTERM and SIGKILL when the run is stopped, and for parameter servers when
+    training is done."""
     evaluation: float = 600.0
+    """Time limit for the final evaluation, in seconds."""
     backoff: float = 0.5
     backoff_limit: float = 30.0
+    """Seconds before a restart if the attempt failed before it got as far as the one before it;
+    doubled for each further one in a row, up to the limit. Other restarts do not wait."""
     healthy: float = 300.0
+    """Seconds after which an attempt, or a replaced task's process, counts as healthy, so that the
+    count of restarts begins at 0 again."""
     settle: float = 0.5
+    """Seconds to wait for the true cause when the first exit is only a consequence of another
+    task's."""
     resume: float = 5.0
+    """Seconds an attempt must have lasted for exit 42 to mean "resume me"; earlier it counts as a
+    failure, or the run could restart forever."""
     saving: float = 30.0
+    """Seconds that the other tasks have to save as well after the first exit 42."""
     stays: bool = False
+    """Whether processes stay until they are stopped, so that every exit of a peer is a failure."""
 
     def delay(self, short: int) -> float:
         """Return the seconds before a restart, by how many attempts in a row fell short."""
@@ -117,36 +103,24 @@ NOTABLE_SECONDS = 1.0
 
 @dataclass(frozen=True, order=True)
 class TrainingPoint:
-    """A place in the training that a later attempt can be compared with.
-
-    Parameters
-    ----------
-    epoch, step : int
-        The epoch and the batches done in it; 0 where training has not begun.
-    """
+    """A place in the training that a later attempt can be compared with."""
 
     epoch: int = 0
     step: int = 0
+    """The epoch and the batches done in it; 0 where training has not begun."""
 
 
 @dataclass
 class AttemptProgress:
-    """Compares each failed attempt with the one before it, and with the furthest of all.
-
-    Attributes
-    ----------
-    short : int
-        How many attempts in a row failed before they got as far as the one before them: by
-        step where both are known, otherwise by time.
-    stuck : int
-        How many in a row made no new step, as far as is known.
-    stepwise : bool
-        Whether the latest comparison was by step.
-    """
+    """Compares each failed attempt with the one before it, and with the furthest of all."""
 
     short: int = 0
+    """How many attempts in a row failed before they got as far as the one before them: by step
+    where both are known, otherwise by time."""
     stuck: int = 0
+    """How many in a row made no new step, as far as is known."""
     stepwise: bool = field(default=False, init=False)
+    """Whether the latest comparison was by step."""
     _furthest: TrainingPoint | None = field(default=None, init=False)
     _last: tuple[TrainingPoint | None, float] | None = field(default=None, init=False)
 

@@ -32,8 +32,6 @@ _PACKAGES = ("jax", "keras", "matplotlib", "tensorflow", "tf_keras", "torch")
 def after_import(name: str, action: Callable[[ModuleType], None]) -> None:
     """Call `action` with a module as soon as that module is imported.
 
-    Notes
-    -----
     A module whose body is still running counts as imported, so register before the
     user's code runs.
     """

@@ -31,27 +31,19 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Standing:
-    """How far a task's training has come, by its own counters.
-
-    Parameters
-    ----------
-    begun, done : int
-        How many updates of weights have begun, and how many of these are whole. They are 0 where
-        nothing counts updates, as in a loop without a Keras optimizer.
-    before : int
-        How many were whole when the latest step began.
-    entered, left : int
-        How many steps have begun, and how many have ended.
-    usual : int
-        How many updates the latest step made that has ended.
-    """
+    """How far a task's training has come, by its own counters."""
 
     begun: int = 0
     done: int = 0
+    """How many updates of weights have begun, and how many of these are whole. They are 0 where
+    nothing counts updates, as in a loop without a Keras optimizer."""
     before: int = 0
+    """How many were whole when the latest step began."""
     entered: int = 0
     left: int = 0
+    """How many steps have begun, and how many have ended."""
     usual: int = 0
+    """How many updates the latest step made that has ended."""
 
     @property
     def whole(self) -> bool:
@@ -71,18 +63,12 @@ class Standing:
 
 @dataclass(frozen=True)
 class Digest:
-    """What a task's variables hold.
-
-    Parameters
-    ----------
-    shared : dict of str to str
-        Stands for the values of those that must be equal on all tasks, by name.
-    means : dict of str to str
-        Stands for the values of those that are means over the tasks once a step has ended.
-    """
+    """What a task's variables hold."""
 
     shared: Mapping[str, str]
+    """Stands for the values of those that must be equal on all tasks, by name."""
     means: Mapping[str, str]
+    """Stands for the values of those that are means over the tasks once a step has ended."""
 
 
 # What tasks answer, and what they are to do.
@@ -142,28 +128,17 @@ class Compare:
 
 @dataclass(frozen=True)
 class Align:
-    """Give a task the values of another for some variables, and all tasks' mean for others.
-
-    Parameters
-    ----------
-    task : str
-        The task.
-    cell : int
-        The cell.
-    root : str
-        The task whose values all get.
-    done : int
-        How many whole updates the state of all holds.
-    names, averaged : tuple of str
-        The variables that get the values of `root`, and those that get the mean of all tasks'.
-    """
+    """Give a task the values of another for some variables, and all tasks' mean for others."""
 
     task: str
     cell: int
     root: str
+    """The task whose values all get."""
     done: int
+    """How many whole updates the state of all holds."""
     names: tuple[str, ...]
     averaged: tuple[str, ...]
+    """The variables that get the values of `root`, and those that get the mean of all tasks'."""
 
 
 RecoveryOutcome = Literal["aligned", "torn", "failed"]
@@ -176,31 +151,19 @@ not work again (``failed``).
 
 @dataclass(frozen=True)
 class Recovered:
-    """Tell what a recovery came to.
-
-    Parameters
-    ----------
-    cell : int
-        The cell.
-    outcome : str
-        See `RecoveryOutcome`.
-    root : str or None
-        The task whose state all have.
-    differed, variables : int
-        How many variables differed, and how many there are.
-    counted : bool
-        Whether updates were counted, so that the state is known to be that of whole ones.
-    cut : bool
-        Whether some of the updates of the last step were made, and not the others.
-    """
+    """Tell what a recovery came to."""
 
     cell: int
     outcome: RecoveryOutcome
     root: str | None = None
+    """The task whose state all have."""
     differed: int = 0
     variables: int = 0
+    """How many variables differed, and how many there are."""
     counted: bool = True
+    """Whether updates were counted, so that the state is known to be that of whole ones."""
     cut: bool = False
+    """Whether some of the updates of the last step were made, and not the others."""
 
 
 RecoveryStep = Rejoin | Compare | Align | Recovered

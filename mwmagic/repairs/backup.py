@@ -38,22 +38,14 @@ POINT_FILE = "point-{}.npz"
 
 @dataclass(frozen=True)
 class Note:
-    """Where a training is, and the state that a file of weights does not hold.
-
-    Parameters
-    ----------
-    version : int
-        That of the weights.
-    point : ResumePoint
-        Where the training is.
-    seeds, metrics : list of array
-        The state of random layers, and of the metrics, over all replicas.
-    """
+    """Where a training is, and the state that a file of weights does not hold."""
 
     version: int
+    """That of the weights."""
     point: ResumePoint
     seeds: list[Any]
     metrics: list[Any]
+    """The state of random layers, and of the metrics, over all replicas."""
 
     @classmethod
     def of(cls, model: Any, point: ResumePoint) -> Note:

@@ -145,20 +145,14 @@ SUM = "_mwmagic_sum"
 
 @dataclass(frozen=True)
 class Decision:
-    """How the workers of one `fit` decide whether to stop.
-
-    Parameters
-    ----------
-    any_worker : callable
-        Takes whether this worker wants something and returns whether any does; it is
-        called on every worker.
-    in_epochs, in_batches : bool
-        Whether any worker has a callback that may stop at an epoch, or at a batch.
-    """
+    """How the workers of one `fit` decide whether to stop."""
 
     any_worker: Callable[[bool], bool]
+    """Takes whether this worker wants something and returns whether any does; it is called on every
+    worker."""
     in_epochs: bool
     in_batches: bool
+    """Whether any worker has a callback that may stop at an epoch, or at a batch."""
 
     @classmethod
     def of(cls, callbacks: Any, strategy: Any) -> Decision:

@@ -82,15 +82,7 @@ class Sign:
 
 @dataclass(frozen=True)
 class Absence:
-    """That Keras has nothing by this name.
-
-    Parameters
-    ----------
-    owner : type or module
-        Where it would be.
-    name : str
-        Its name.
-    """
+    """That Keras has nothing by this name."""
 
     owner: Any
     name: str
@@ -120,37 +112,27 @@ def _packed(text: str) -> str:
 
 @dataclass(frozen=True)
 class Repair:
-    """One defect of Keras 3 under a multi-worker strategy, and its cure.
-
-    Parameters
-    ----------
-    feature : str
-        What a user gets back, in a word or two, such as ``"fit"``.
-    link : str
-        The defect's report upstream, such as ``"keras-team/keras#20585"``. If it has
-        not been reported, the line of the function that is replaced, such as
-        ``"callbacks/csv_logger.py#L42"``, in Keras `READ`.
-    defect : tuple of Sign
-        What shows the defect. Every function that `apply` replaces is among them, so that
-        none is replaced that has become another. Looking runs no TensorFlow operation,
-        because a strategy can only be created before the first one.
-    apply : callable
-        Takes no argument; replaces the defective function. The replacement behaves
-        like the original wherever no multi-worker strategy is in use.
-    cured : tuple of Sign or Absence
-        What shows that Keras has no such defect, if there is a Keras without it.
-    uses : tuple of Use
-        What a program calls when it comes to need this repair. A Keras of which it is not known
-        whether it has the defect is refused there and nowhere else. Without any, every training
-        needs the repair.
-    """
+    """One defect of Keras 3 under a multi-worker strategy, and its cure."""
 
     feature: str
+    """What a user gets back, in a word or two, such as ``"fit"``."""
     link: str
+    """The defect's report upstream, such as ``"keras-team/keras#20585"``. If it has not been
+    reported, the line of the function that is replaced, such as ``"callbacks/csv_logger.py#L42"``,
+    in Keras `READ`."""
     defect: tuple[Sign, ...]
+    """What shows the defect. Every function that `apply` replaces is among them, so that none is
+    replaced that has become another. Looking runs no TensorFlow operation, because a strategy can
+    only be created before the first one."""
     apply: Callable[[], None]
+    """Takes no argument; replaces the defective function. The replacement behaves like the original
+    wherever no multi-worker strategy is in use."""
     cured: tuple[Sign | Absence, ...] = ()
+    """What shows that Keras has no such defect, if there is a Keras without it."""
     uses: tuple[Use, ...] = ()
+    """What a program calls when it comes to need this repair. A Keras of which it is not known
+    whether it has the defect is refused there and nowhere else. Without any, every training needs
+    the repair."""
 
     @property
     def url(self) -> str:
@@ -270,22 +252,13 @@ def over_workers(strategy: Any, *_args: Any, **_kwargs: Any) -> bool:
 
 @dataclass(frozen=True)
 class Use:
-    """A function by which user code comes to use something.
-
-    Parameters
-    ----------
-    owner : type or module
-        Where the function is.
-    name : str
-        Its name.
-    when : callable, optional
-        Takes the strategy, and what the function is called with; returns whether that call
-        is such a use. Without it, each call under several replicas is one.
-    """
+    """A function by which user code comes to use something."""
 
     owner: Any
     name: str
     when: Callable[..., bool] = _over_replicas
+    """Takes the strategy, and what the function is called with; returns whether that call is such a
+    use. Without it, each call under several replicas is one."""
 
     @property
     def is_there(self) -> bool:

@@ -26,33 +26,22 @@ NOT_KNOWN = -1
 
 @dataclass(frozen=True)
 class ResumePoint:
-    """How far a training has come; all numbers, so that the chief can send them.
-
-    Parameters
-    ----------
-    epoch : int
-        The epoch, by Keras's number.
-    seen : int
-        How many of its batches have been trained on.
-    begun : int
-        How many epochs have begun, this one included.
-    passes : int
-        How many iterators have been made over the data.
-    read : int
-        How many batches have been taken from the latest of them.
-    batches : int
-        How many batches the data has, or -1 if that is not known.
-    seed : int
-        The seed of the workers' common order of samples, or -1.
-    """
+    """How far a training has come; all numbers, so that the chief can send them."""
 
     epoch: int
+    """The epoch, by Keras's number."""
     seen: int = 0
+    """How many of its batches have been trained on."""
     begun: int = 0
+    """How many epochs have begun, this one included."""
     passes: int = 0
+    """How many iterators have been made over the data."""
     read: int = 0
+    """How many batches have been taken from the latest of them."""
     batches: int = NOT_KNOWN
+    """How many batches the data has, or -1 if that is not known."""
     seed: int = NOT_KNOWN
+    """The seed of the workers' common order of samples, or -1."""
 
 
 @dataclass

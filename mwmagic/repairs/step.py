@@ -29,75 +29,50 @@ TENSORS = (tf.Tensor, tf.RaggedTensor, tf.SparseTensor)
 
 @dataclass
 class Updated:
-    """What steps have updated on each replica separately.
-
-    Parameters
-    ----------
-    state : dict
-        The model's floating-point state that has no aggregation, by identity.
-    metrics : set
-        The identities of metrics' variables, and of metrics that each replica updates alike.
-    sums : tuple of int
-        The identities of the variables of which a step returns the state on all replicas.
-    """
+    """What steps have updated on each replica separately."""
 
     state: dict[int, Any] = field(default_factory=dict)
+    """The model's floating-point state that has no aggregation, by identity."""
     metrics: set[int] = field(default_factory=set)
+    """The identities of metrics' variables, and of metrics that each replica updates alike."""
     sums: tuple[int, ...] = ()
+    """The identities of the variables of which a step returns the state on all replicas."""
 
 
 @dataclass
 class Step:
-    """One replica's step, as it is traced (or run eagerly).
-
-    Parameters
-    ----------
-    model : keras.Model
-        The model in training.
-    alike : bool
-        Whether a shape that is known before the step is the same on every replica, because
-        it comes from the dataset's element spec.
-    samples : tf.Tensor or None
-        How many samples this replica got, or None if all replicas got equally many. In
-        the last batch, some may be left without any.
-    updated : Updated
-        What this step and others have updated; the step adds to it.
-    data : nest
-        This replica's part of a batch.
-    divided : list of tf.Tensor
-        The losses that have been divided among the replicas.
-    own_terms : bool or None
-        Whether the gradient of a loss has been taken that the user's code computes and does
-        not divide, in part at least; None if that is not known, as of eager tensors.
-    gradients : list of tf.Tensor
-        What tapes have given while the step is traced.
-    changes, compares : bool
-        Whether the step changes these before it applies them, and whether its loss compares
-        samples with each other; both as far as can be seen.
-    losses : dict
-        What each layer has added to the loss, by the layer's identity.
-    open_losses : int
-        How many losses are being computed; all but the first are terms of another.
-    size : int or None
-        How many samples each replica gets, where a graph is for that many only.
-    whole : dict
-        Arguments of metrics, and what all replicas have of them, by graph and identity.
-    """
+    """One replica's step, as it is traced (or run eagerly)."""
 
     model: Any
     alike: bool
+    """Whether a shape that is known before the step is the same on every replica, because it comes
+    from the dataset's element spec."""
     samples: Any
+    """How many samples this replica got, or None if all replicas got equally many. In the last
+    batch, some may be left without any."""
     updated: Updated
+    """What this step and others have updated; the step adds to it."""
     data: Any = None
+    """This replica's part of a batch."""
     divided: list[Any] = field(default_factory=list)
+    """The losses that have been divided among the replicas."""
     own_terms: bool | None = None
+    """Whether the gradient of a loss has been taken that the user's code computes and does not
+    divide, in part at least; None if that is not known, as of eager tensors."""
     gradients: list[Any] = field(default_factory=list)
+    """What tapes have given while the step is traced."""
     changes: bool = False
     compares: bool = False
+    """Whether the step changes gradients before it applies them, and whether its loss compares
+    samples with each other; both as far as can be seen."""
     losses: dict[int, list[Any]] = field(default_factory=dict)
+    """What each layer has added to the loss, by the layer's identity."""
     open_losses: int = 0
+    """How many losses are being computed; all but the first are terms of another."""
     size: int | None = None
+    """How many samples each replica gets, where a graph is for that many only."""
     whole: dict[tuple[int, int], tuple[Any, Any]] = field(default_factory=dict)
+    """Arguments of metrics, and what all replicas have of them, by graph and identity."""
 
     def __post_init__(self) -> None:
         self._shares: dict[int, Any] = {}

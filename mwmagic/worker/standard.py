@@ -50,8 +50,6 @@ def _import(*names: str) -> None:
 def leave_name(folder: str) -> None:
     """Have `import mwmagic` find a module of the user's with that name, if there is one.
 
-    Notes
-    -----
     This package still imports parts of itself: those below the rooms, which keep their names. A
     line says so if the user's package has one of these names too.
     """

@@ -136,10 +136,7 @@ class StepChoice:
 class Fits:
     """All calls of `fit` in this process.
 
-    Attributes
-    ----------
-    depth : int
-        How many callbacks are active: a `fit` called by one is not reported.
+    `depth` counts the active callbacks: a `fit` that one of them calls is not reported.
     """
 
     def __init__(self, mean: type) -> None:
@@ -153,13 +150,7 @@ class Fits:
 
 
 class Watch:
-    """Reports the events of one list of callbacks.
-
-    Attributes
-    ----------
-    awake : bool
-        Whether it still takes events.
-    """
+    """Reports the events of one list of callbacks, for as long as it is `awake`."""
 
     def __init__(self, fits: Fits, callbacks: Any, means: Means) -> None:
         self._fits = fits

@@ -230,15 +230,8 @@ class Reads(dict):  # type: ignore[type-arg]
 class Basis:
     """What this process has imported with.
 
-    Attributes
-    ----------
-    reads : dict of str to set of str
-        The variables that imports have asked for, each with the packages whose import did; the
-        framework is the package without a name.
-    sets : dict of str to str
-        The variables that imports have set.
-    env : dict of str to str
-        The environment in which they began.
+    Imports began in the environment `env`; they have asked for the variables `reads`, each with the
+    packages whose import did (the framework is the package without a name), and set `sets`.
     """
 
     def __init__(self, started: Iterable[str]) -> None:

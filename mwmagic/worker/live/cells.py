@@ -118,11 +118,7 @@ class _Loop:
     """Runs cells on the main thread, where frameworks expect code.
 
     Another thread reads the line, so that what concerns a running cell is taken while it runs.
-
-    Attributes
-    ----------
-    terminated : bool
-        Whether SIGTERM ended it, between two cells.
+    It is `terminated` if SIGTERM ended it, between two cells.
     """
 
     def __init__(self, line: socket.socket) -> None:

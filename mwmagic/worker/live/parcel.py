@@ -35,13 +35,7 @@ _LENGTH_BYTES = 8
 
 
 class Parcel:
-    """Values on their way to a file.
-
-    Attributes
-    ----------
-    size : int
-        How many bytes the file has at most.
-    """
+    """Values on their way to a file, which has at most `size` bytes."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self._arrays: list[np.ndarray] = []
