@@ -288,7 +288,7 @@ class TaskProcess:
         """Note that it is gone, together with its agent; nothing else is known without a reason."""
         self.state = TaskState.ENDED
         end = Exit(str(self.task), self.attempt, None, None, time, detail=why, lost=True)
-        self.exit = replace(end, away=self.away, host=host if why else None)
+        self.exit = replace(end, away=self.away, host=host if why or not self.away else None)
         return self.exit
 
     def explained(self, why: str) -> Exit | None:
