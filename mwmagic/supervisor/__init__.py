@@ -3,7 +3,7 @@
 `server` serves clients, and `supervisor` their requests. A run: `run` carries out the gang's
 actions, `report` has its status and record, `processes` its processes, and `stalls` finds out where
 its tasks are. A task: `process`, `training`, and `program` (what runs on it, and the variables that
-this sets before it imports). `session` has live cells. Machines: `pool`, `node`, `warm` (its warm
-process), `rendezvous` (do they meet, and have the same versions?), `preparation` (shares,
+this sets before it imports). `session` has live cells. Machines: `pool`, `node` (one, with its
+warm process), `rendezvous` (do they meet, and have the same versions?), `preparation` (shares,
 environments and commands), `files` (disks, and copies of files) and `fetches` (files for the user).
 """

@@ -24,7 +24,7 @@ from mwmagic.model.machine import HostStatus
 from mwmagic.model.messages import Start
 from mwmagic.model.options import ClusterOptions
 from mwmagic.model.status import RunStatus
-from mwmagic.supervisor import supervisor, warm
+from mwmagic.supervisor import node, supervisor
 from mwmagic.words.run import blame, words
 
 
@@ -187,7 +187,7 @@ def test_a_new_owner_within_the_moment_after_the_old_ones_end_keeps_the_cluster(
 
 
 def test_a_launch_tells_of_the_import_that_it_waits_for(tmp_path, monkeypatch):
-    monkeypatch.setattr(warm, "IMPORT_SECONDS", 0.01)
+    monkeypatch.setattr(node, "IMPORT_SECONDS", 0.01)
 
     async def train(worker):
         worker.print("well")
