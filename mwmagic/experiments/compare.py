@@ -107,33 +107,22 @@ class Curve(NamedTuple):
 
 @dataclass(frozen=True)
 class SideBySide:
-    """What two or more runs have in common, and what not.
-
-    Attributes
-    ----------
-    facts
-        The runs, in the order in which they were given.
-    rows
-        What they were given, and where they ran.
-    results
-        What came of it: the best value of each metric, then how long it took.
-    metrics
-        The metrics to show first; the first one says which run is best.
-    sources
-        The code of each.
-    curves
-        All metrics of all runs.
-    arguments
-        The parameters that arguments set.
-    """
+    """What two or more runs have in common, and what not."""
 
     facts: list[Facts]
+    """The runs, in the order in which they were given."""
     rows: list[Aspect]
+    """What they were given, and where they ran."""
     results: list[Aspect]
+    """What came of it: the best value of each metric, then how long it took."""
     metrics: list[str]
+    """The metrics to show first; the first one says which run is best."""
     sources: list[str]
+    """The code of each."""
     curves: list[Curve]
+    """All metrics of all runs."""
     arguments: set[str]
+    """The parameters that arguments set."""
 
     @property
     def ranked(self) -> list[Facts]:

@@ -29,73 +29,49 @@ Span = tuple[int, int, int, int]
 
 @dataclass(frozen=True)
 class Way:
-    """How an argument is written on the command line.
-
-    Attributes
-    ----------
-    flag
-        The option, as ``--lr``.
-    others
-        The other words for it, as ``-l``.
-    joined
-        Whether its value follows ``=`` in the same word.
-    on, off
-        The words that make a flag true and false; empty if that is the default, or if it takes a
-        value.
-    many
-        Whether it takes several values as several words.
-    quoted
-        Whether the program reads the value as Python does, so that a text that looks like a number
-        needs quotes.
-    """
+    """How an argument is written on the command line."""
 
     flag: str
+    """The option, as ``--lr``."""
     others: tuple[str, ...] = ()
+    """The other words for it, as ``-l``."""
     joined: bool = False
+    """Whether its value follows ``=`` in the same word."""
     on: str = ""
     off: str = ""
+    """The words that make a flag true and false; empty if that is the default, or if it takes a
+    value."""
     many: bool = False
+    """Whether it takes several values as several words."""
     quoted: bool = False
+    """Whether the program reads the value as Python does, so that a text that looks like a number
+    needs quotes."""
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of a program.
-
-    Attributes
-    ----------
-    name
-        As the program spells it: ``units``, ``config.opt.lr``, ``Config.lr``, ``BATCH_SIZE``.
-    value
-        What it is if nothing sets it; `MISSING` if the program demands it.
-    line
-        Where the program gives that value, or asks for one.
-    kind
-        What its values must be; None if the program does not say.
-    span
-        Where its literal is, if setting it means to write another one there.
-    variable
-        The environment variable that sets it, if one does.
-    way
-        How an argument sets it, if one does.
-    choices
-        The only values that it takes; empty if there are no such.
-    refusal
-        Why setting it would change nothing; empty if it can be set.
-    hidden
-        The line of a literal that has the same name, and that setting this does not change.
-    """
+    """A parameter of a program."""
 
     name: str
+    """As the program spells it: ``units``, ``config.opt.lr``, ``Config.lr``, ``BATCH_SIZE``."""
     value: Any
+    """What it is if nothing sets it; `MISSING` if the program demands it."""
     line: int
+    """Where the program gives that value, or asks for one."""
     kind: type | None = None
+    """What its values must be; None if the program does not say."""
     span: Span | None = None
+    """Where its literal is, if setting it means to write another one there."""
     variable: str = ""
+    """The environment variable that sets it, if one does."""
     way: Way | None = None
+    """How an argument sets it, if one does."""
     choices: tuple[Any, ...] = ()
+    """The only values that it takes; empty if there are no such."""
     refusal: str = ""
+    """Why setting it would change nothing; empty if it can be set."""
     hidden: int = 0
+    """The line of a literal that has the same name, and that setting this does not change."""
 
 
 class Program:

@@ -43,56 +43,40 @@ SPARK_METRICS = 20
 
 @dataclass(frozen=True)
 class Facts:
-    """What a table shows of a run.
-
-    Attributes
-    ----------
-    name
-        That of its program.
-    state
-        One of `RunState`'s values.
-    started, seconds
-        When it began, in seconds since 1970, and how long it took, or has taken when its record was
-        last written.
-    cause
-        The symptom of its first failure, as `mwmagic.model.findings` names it; empty without one.
-    parameters
-        Its program's parameters, as they were; without those that only a run of it could tell.
-    last, best
-        Its metrics: the last value of each and the best, judged by the metric's name.
-    tags, note
-        What its user wrote to it.
-    script
-        The whole path of the file that was launched; empty if that is not known.
-    cells
-        How many live cells it ran.
-    failure
-        The cause of its failure, as `mwmagic.model.findings.Cause` is stored; empty without one.
-    trouble
-        What is wrong with its record, in a sentence; empty if it can be read.
-    sparks
-        A few points of each metric as a short text; `curve` reads them.
-    """
+    """What a table shows of a run."""
 
     number: int
     name: str
+    """That of its program."""
     state: str
+    """One of `RunState`'s values."""
     started: float | None = None
     seconds: float | None = None
+    """When it began, in seconds since 1970, and how long it took, or has taken when its record was
+    last written."""
     tasks: int = 0
     hosts: int = 1
     attempts: int = 0
     cause: str = ""
+    """The symptom of its first failure, as `mwmagic.model.findings` names it; empty without one."""
     parameters: dict[str, Any] = field(default_factory=dict)
+    """Its program's parameters, as they were; without those that only a run of it could tell."""
     last: dict[str, float] = field(default_factory=dict)
     best: dict[str, float] = field(default_factory=dict)
+    """Its metrics: the last value of each and the best, judged by the metric's name."""
     tags: tuple[str, ...] = ()
     note: str = ""
+    """What its user wrote to it."""
     script: str = ""
+    """The whole path of the file that was launched; empty if that is not known."""
     cells: int = 0
+    """How many live cells it ran."""
     failure: dict[str, Any] = field(default_factory=dict)
+    """The cause of its failure, as `mwmagic.model.findings.Cause` is stored; empty without one."""
     trouble: str = ""
+    """What is wrong with its record, in a sentence; empty if it can be read."""
     sparks: dict[str, str] = field(default_factory=dict)
+    """A few points of each metric as a short text; `curve` reads them."""
 
     def curve(self, metric: str) -> list[float]:
         """Return at most 30 values of a metric in order, for a small line; none without any."""

@@ -107,44 +107,31 @@ class Symptom(str, Enum):
 
 @dataclass(frozen=True)
 class Finding(Stored):
-    """A symptom of a task, with its details.
-
-    Attributes
-    ----------
-    peer, address, host, job
-        The other task, the address, the machine or the scheduler's job involved.
-    at
-        The line of the user's code, as ``file:line in function``.
-    seconds
-        How long it has lasted.
-    requested
-        Whether the signal was sent at the user's request.
-    detail
-        A message about it from the system or an agent, for people to read.
-    errno
-        The system's number for that, if it is an error of the system's.
-    tasks
-        The tasks that were lost with the machine, this one among them.
-    until
-        When the job ends, in seconds of the wall clock.
-    """
+    """A symptom of a task, with the other task, address, machine or job that is involved."""
 
     symptom: Symptom = Symptom.UNKNOWN
     task: str = ""
     peer: str | None = None
     at: str | None = None
+    """The line of the user's code, as ``file:line in function``."""
     address: str | None = None
     host: str | None = None
     code: int | None = None
     signal: int | None = None
     seconds: float | None = None
+    """How long it has lasted."""
     requested: bool = False
+    """Whether the signal was sent at the user's request."""
     detail: str | None = None
+    """A message about it from the system or an agent, for people to read."""
     errno: int | None = None
+    """The system's number for that, if it is an error of the system's."""
     positions: tuple[Position, ...] = ()
     tasks: tuple[str, ...] = ()
+    """The tasks that were lost with the machine, this one among them."""
     job: str | None = None
     until: float | None = None
+    """When the job ends, in seconds of the wall clock."""
 
     def matches(self, other: Finding) -> bool:
         """Return whether another finding has the same symptom and every field that is set here."""
@@ -198,39 +185,27 @@ class Peer(Stored):
 
 @dataclass(frozen=True)
 class Cause(Stored):
-    """The first failure of a run.
-
-    Attributes
-    ----------
-    exception
-        The uncaught exception, as ``Type: message``, several lines at most.
-    where
-        The innermost line of the user's own code. If the task finished too early, the line that its
-        peer had reached.
-    known, gaps
-        The known failure that it matches, and what stood in the gaps of that one's sign.
-    consequences
-        The tasks whose failure followed from this one.
-    origins
-        What the exception came from, the nearest first.
-    log
-        The last lines of the task's log, without the framework's notices.
-    others
-        Where other tasks were, if it belongs to the failure.
-    options
-        The run's options on which the remedy depends.
-    """
+    """The first failure of a run."""
 
     finding: Finding = field(default_factory=Finding)
     exception: str | None = None
+    """The uncaught exception, as ``Type: message``, several lines at most."""
     where: Location | None = None
+    """The innermost line of the user's own code. If the task finished too early, the line that its
+    peer had reached."""
     known: str | None = None
     gaps: tuple[str, ...] = ()
+    """The known failure that it matches, and what stood in the gaps of that one's sign."""
     consequences: tuple[str, ...] = ()
+    """The tasks whose failure followed from this one."""
     origins: tuple[Origin, ...] = ()
+    """What the exception came from, the nearest first."""
     log: tuple[str, ...] = field(default=(), repr=False)
+    """The last lines of the task's log, without the framework's notices."""
     others: tuple[Peer, ...] = ()
+    """Where other tasks were, if it belongs to the failure."""
     options: dict[str, str] = field(default_factory=dict, repr=False)
+    """The run's options on which the remedy depends."""
 
     @property
     def task(self) -> str:

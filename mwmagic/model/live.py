@@ -105,24 +105,17 @@ class Raised:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a task answers to a cell.
-
-    Attributes
-    ----------
-    value
-        The value of its last expression by MIME type, as IPython displays it; empty for None.
-    end
-        Where in the task's log the cell's output ends, in bytes.
-    freed
-        Whether what it raised only comes from its being freed from a collective.
-    """
+    """What a task answers to a cell."""
 
     task: str
     raised: Raised | None
     value: Mapping[str, Any]
+    """The value of its last expression by MIME type, as IPython displays it; empty for None."""
     seconds: float
     end: int
+    """Where in the task's log the cell's output ends, in bytes."""
     freed: bool = False
+    """Whether what it raised only comes from its being freed from a collective."""
 
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> Answer:
@@ -156,26 +149,17 @@ class AnswerRecord(Stored):
 
 @dataclass(frozen=True)
 class CellRecord(Stored):
-    """What the record keeps of a cell that is over, besides its code.
-
-    Attributes
-    ----------
-    name
-        Its name in tracebacks.
-    attempt
-        The attempt of the session: a reset begins another one.
-    begun
-        In seconds of the wall clock.
-    why
-        Why it is over, as `mwmagic.cells.events.End` says.
-    answers
-        The answers of the tasks that answered, by task.
-    """
+    """What the record keeps of a cell that is over, besides its code."""
 
     cell: int = 0
     name: str = ""
+    """Its name in tracebacks."""
     tasks: tuple[str, ...] = ()
     attempt: int = 0
+    """The attempt of the session: a reset begins another one."""
     begun: float = 0.0
+    """In seconds of the wall clock."""
     why: str = ""
+    """Why it is over, as `mwmagic.cells.events.End` says."""
     answers: dict[str, AnswerRecord] = field(default_factory=dict)
+    """The answers of the tasks that answered, by task."""

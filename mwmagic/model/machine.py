@@ -61,32 +61,22 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Machine:
-    """What a machine has, as its agent sees it.
-
-    Attributes
-    ----------
-    processors, memory
-        How many processors and bytes the agent may use.
-    why
-        Why there are no GPUs.
-    host
-        The machine's own host name.
-    addresses
-        The IP addresses of each network interface except the loopback.
-    python
-        The version of Python that runs the agent.
-    visible
-        The machine's own CUDA_VISIBLE_DEVICES.
-    """
+    """What a machine has, as its agent sees it."""
 
     processors: int
     memory: int = 0
+    """How many processors and bytes the agent may use."""
     gpus: tuple[Gpu, ...] = ()
     why: str | None = None
+    """Why there are no GPUs."""
     host: str = ""
+    """The machine's own host name."""
     addresses: Mapping[str, Sequence[str]] = field(default_factory=dict, hash=False)
+    """The IP addresses of each network interface except the loopback."""
     python: str = ""
+    """The version of Python that runs the agent."""
     visible: str | None = None
+    """The machine's own CUDA_VISIBLE_DEVICES."""
 
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> Machine:
@@ -108,42 +98,30 @@ class Warm:
 
 @dataclass(frozen=True)
 class MachineStatus:
-    """The current state of a machine of a cluster.
-
-    Attributes
-    ----------
-    name, address
-        The engine's name for it, and the address at which the other machines reach it.
-    lost
-        Whether its agent is gone.
-    machine
-        What it has, once that is known.
-    load
-        How many processes ran or waited to run, on average over the last minute.
-    used
-        Bytes of memory in use.
-    why
-        What the scheduler says about its loss.
-    job, until
-        The scheduler's job that it belongs to, if there is one, and when that ends, in seconds of
-        the wall clock.
-    versions
-        The versions there of the framework's packages, where they are known: None for one that is
-        missing.
-    """
+    """The current state of a machine of a cluster."""
 
     name: str
     address: str
+    """The engine's name for it, and the address at which the other machines reach it."""
     tasks: tuple[str, ...]
     lost: bool = False
+    """Whether its agent is gone."""
     warm: Warm = Warm()
     machine: Machine | None = None
+    """What it has, once that is known."""
     load: float | None = None
+    """How many processes ran or waited to run, on average over the last minute."""
     used: int | None = None
+    """Bytes of memory in use."""
     why: str | None = None
+    """What the scheduler says about its loss."""
     job: str = ""
     until: float | None = None
+    """The scheduler's job that it belongs to, if there is one, and when that ends, in seconds of
+    the wall clock."""
     versions: Mapping[str, str | None] = field(default_factory=dict, hash=False)
+    """The versions there of the framework's packages, where they are known: None for one that is
+    missing."""
 
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> MachineStatus:
@@ -261,30 +239,21 @@ class Fetch:
 
 @dataclass(frozen=True)
 class Obstacle:
-    """Why one machine cannot connect to another.
-
-    Attributes
-    ----------
-    source, target, address
-        The machine that connects, the other, and that one's address with a port at which it
-        listens.
-    why
-        One of `mwmagic.agent.wire.OBSTACLES`.
-    at
-        The IP addresses that the address stands for on the first machine.
-    error
-        What the system says.
-    interfaces
-        The IP addresses of the other machine, by network interface.
-    """
+    """Why one machine cannot connect to another."""
 
     source: str
     target: str
     address: str
+    """The machine that connects, the other, and that one's address with a port at which it
+    listens."""
     why: str
+    """One of `mwmagic.agent.wire.OBSTACLES`."""
     at: tuple[str, ...] = ()
+    """The IP addresses that the address stands for on the first machine."""
     error: str = ""
+    """What the system says."""
     interfaces: Mapping[str, Sequence[str]] = field(default_factory=dict, hash=False)
+    """The IP addresses of the other machine, by network interface."""
 
     @property
     def loops(self) -> bool:

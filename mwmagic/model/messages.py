@@ -46,40 +46,28 @@ Message = dict[str, Any]
 
 @dataclass(frozen=True)
 class Launch:
-    """What is launched on a task.
-
-    Attributes
-    ----------
-    script
-        The file as the user names it; ``sys.argv[0]`` and tracebacks show it.
-    env, given
-        The environment that the process inherits, and those of its variables that were given with
-        the launch itself.
-    attributes
-        The umask, niceness and limits of the process that launched it.
-    cell
-        The notebook cell that the code comes from, if it comes from one.
-    notebook
-        The names that the code uses and that only the notebook defines.
-    live
-        Whether it is the program that takes cells.
-    keep
-        Whether the process stays when its program is over, and takes cells.
-    answered
-        Whether what the program asks, by `input` or a debugger, can be answered.
-    """
+    """What is launched on a task."""
 
     script: str = ""
+    """The file as the user names it; ``sys.argv[0]`` and tracebacks show it."""
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     given: Mapping[str, str] = field(default_factory=dict)
+    """The environment that the process inherits, and those of its variables that were given with
+    the launch itself."""
     attributes: Mapping[str, Any] = field(default_factory=dict)
+    """The umask, niceness and limits of the process that launched it."""
     cwd: str = ""
     cell: str = ""
+    """The notebook cell that the code comes from, if it comes from one."""
     notebook: tuple[str, ...] = ()
+    """The names that the code uses and that only the notebook defines."""
     live: bool = False
+    """Whether it is the program that takes cells."""
     keep: bool = False
+    """Whether the process stays when its program is over, and takes cells."""
     answered: bool = False
+    """Whether what the program asks, by `input` or a debugger, can be answered."""
 
     @property
     def stays(self) -> bool:

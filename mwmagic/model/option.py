@@ -45,56 +45,39 @@ class Repeated(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """An option, with everything that parsers, checks and documentation need to know.
-
-    Attributes
-    ----------
-    name
-        Its name, in Python and in ``%config``.
-    annotation, kind
-        Its type as documentation shows it, and as it is checked: ``bool``, ``int``, ``float``,
-        ``str``, ``tuple`` (of strings) or ``dict``.
-    help
-        One sentence, in the imperative if the option is a flag.
-    repeated
-        What it means in a repeated declaration.
-    optional
-        Whether None is allowed.
-    choices
-        The allowed values, if they can be enumerated.
-    words
-        Words that may be typed in place of a number or a list, such as ``none``.
-    parse, allowed
-        How its value is read from text, and what it may be, if its kind does not say.
-    metavar
-        The placeholder for its value in the help.
-    flags
-        Its spellings on the command line, if they do not follow from its name.
-    configurable
-        Whether ``%config MWMagic.<name>`` sets its default.
-    notebook, command
-        Whether ``%mw_cluster`` and ``mwmagic run`` take it.
-    engines
-        Whether only the engines take it that say so.
-    """
+    """An option, with everything that parsers, checks and documentation need to know."""
 
     name: str
+    """Its name, in Python and in ``%config``."""
     annotation: str
     kind: type
+    """Its type as documentation shows it, and as it is checked: ``bool``, ``int``, ``float``,
+    ``str``, ``tuple`` (of strings) or ``dict``."""
     default: Any
     help: str
+    """One sentence, in the imperative if the option is a flag."""
     repeated: Repeated
+    """What it means in a repeated declaration."""
     optional: bool = False
+    """Whether None is allowed."""
     choices: tuple[str, ...] = ()
+    """The allowed values, if they can be enumerated."""
     words: Mapping[str, int | tuple[()] | None] = field(default_factory=dict)
+    """Words that may be typed in place of a number or a list, such as ``none``."""
     parse: Callable[[str], Any] | None = None
     allowed: str = ""
+    """How its value is read from text, and what it may be, if its kind does not say."""
     metavar: str = ""
+    """The placeholder for its value in the help."""
     flags: tuple[str, ...] = ()
+    """Its spellings on the command line, if they do not follow from its name."""
     configurable: bool = False
+    """Whether ``%config MWMagic.<name>`` sets its default."""
     notebook: bool = True
     command: bool = True
+    """Whether ``%mw_cluster`` and ``mwmagic run`` take it."""
     engines: bool = False
+    """Whether only the engines take it that say so."""
 
     @property
     def flag(self) -> str:

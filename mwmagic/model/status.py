@@ -159,26 +159,18 @@ class LastRaised(Stored):
 
 @dataclass(frozen=True)
 class LiveStatus(Stored):
-    """What a task that takes live cells is doing.
-
-    Attributes
-    ----------
-    cell, since
-        The name of the cell that it is in, such as ``In [7]``, and when it began it, in seconds of
-        the wall clock; empty if it is idle.
-    waits
-        The tasks that it waits for inside the framework, where that is known.
-    at
-        The user's line where it waits, as ``file:line in function``.
-    asks
-        Whether it waits for a line that its user types.
-    """
+    """What a task that takes live cells is doing."""
 
     cell: str = ""
     since: float | None = None
+    """The name of the cell that it is in, such as ``In [7]``, and when it began it, in seconds of
+    the wall clock; empty if it is idle."""
     waits: tuple[str, ...] = ()
+    """The tasks that it waits for inside the framework, where that is known."""
     at: str | None = None
+    """The user's line where it waits, as ``file:line in function``."""
     asks: bool = False
+    """Whether it waits for a line that its user types."""
 
 
 @dataclass(frozen=True)
@@ -195,57 +187,40 @@ class Rest(Stored):
 
 @dataclass(frozen=True)
 class TaskStatus(Stored):
-    """The status of a task in the latest attempt.
-
-    Attributes
-    ----------
-    address
-        The address at which the other tasks expect its server.
-    warm
-        Whether it was forked from a warm process.
-    importing
-        The import that its start waits for, if it waits for one.
-    phase
-        How far its start-up is.
-    waits
-        The tasks that it waits for before it can train.
-    live
-        What it does, if it takes live cells.
-    cpu, memory
-        Seconds of CPU time that it and its descendants have used, and bytes of memory that they
-        use.
-    log, size
-        The file with its output, and how many bytes of output there were.
-    rest
-        What that file lacks, if it could not be written to the end.
-    finding
-        How it ended, and why if that is known.
-    ours
-        Whether mwmagic ended it, with the run or at the user's request.
-    asks
-        What its program asks, and waits for.
-    raised
-        What it raised last and can be debugged.
-    """
+    """The status of a task in the latest attempt."""
 
     state: TaskState = TaskState.ABSENT
     address: str = ""
+    """The address at which the other tasks expect its server."""
     pid: int | None = None
     warm: bool = False
+    """Whether it was forked from a warm process."""
     importing: Importing | None = None
+    """The import that its start waits for, if it waits for one."""
     phase: PhaseName | None = None
+    """How far its start-up is."""
     waits: tuple[str, ...] = ()
+    """The tasks that it waits for before it can train."""
     progress: Reached | None = None
     live: LiveStatus | None = None
+    """What it does, if it takes live cells."""
     cpu: float | None = None
     memory: float | None = None
+    """Seconds of CPU time that it and its descendants have used, and bytes of memory that they
+    use."""
     log: str | None = None
     size: int = 0
+    """The file with its output, and how many bytes of output there were."""
     rest: Rest | None = None
+    """What that file lacks, if it could not be written to the end."""
     finding: Finding | None = None
+    """How it ended, and why if that is known."""
     ours: bool = False
+    """Whether mwmagic ended it, with the run or at the user's request."""
     asks: Question | None = None
+    """What its program asks, and waits for."""
     raised: LastRaised | None = None
+    """What it raised last and can be debugged."""
 
     @property
     def kept(self) -> bool:
@@ -290,76 +265,53 @@ class Delay(Stored):
 
 @dataclass(frozen=True)
 class RunStatus(Stored):
-    """The status of a run.
-
-    Attributes
-    ----------
-    directory
-        Where it is recorded.
-    state
-        ``lost`` if a record does not have it.
-    attempt
-        How many times the tasks were started.
-    restarts, limit
-        How many times in a row it was restarted after a failure, and how often it may be.
-    delay
-        The wait before the next attempt, if there is one now.
-    placing
-        The scheduler's latest word, which may be empty, while the next attempt waits for machines.
-    given_up
-        Why a run that failed was not restarted any more, if it had been before.
-    unplaced
-        Why there were no machines for the next attempt of a run that failed.
-    started, ended
-        When the run began and was over, in seconds of the wall clock.
-    tasks
-        Each task, by name, in rank order.
-    hosts
-        The machines that they are on, if they are on several.
-    cause
-        The first failure of a run that failed.
-    live
-        Whether it is a session of cells.
-    trouble
-        Why its record is incomplete.
-    stall
-        Why it is making no progress.
-    setbacks
-        Why earlier attempts failed.
-    remarks
-        What did not go as intended, although the run continues or succeeded.
-    examined
-        How many times the tasks' stacks were examined.
-    faults
-        The first failure of each parser that failed; its results may be incomplete.
-    outcome
-        How its programs ended, ``finished`` or ``failed``, where it is ``kept``.
-    """
+    """The status of a run."""
 
     number: int = 0
     directory: str = ""
+    """Where it is recorded."""
     script: str = ""
     state: RunState = RunState.LOST
+    """``lost`` if a record does not have it."""
     attempt: int = 0
+    """How many times the tasks were started."""
     restarts: int = 0
     limit: int = 0
+    """How many times in a row it was restarted after a failure, and how often it may be."""
     delay: Delay | None = None
+    """The wait before the next attempt, if there is one now."""
     placing: str | None = None
+    """The scheduler's latest word, which may be empty, while the next attempt waits for
+    machines."""
     given_up: GivenUp | None = None
+    """Why a run that failed was not restarted any more, if it had been before."""
     unplaced: str | None = None
+    """Why there were no machines for the next attempt of a run that failed."""
     started: float = 0.0
     ended: float | None = None
+    """When the run began and was over, in seconds of the wall clock."""
     tasks: dict[str, TaskStatus] = field(default_factory=dict)
+    """Each task, by name, in rank order."""
     hosts: tuple[HostStatus, ...] = ()
+    """The machines that they are on, if they are on several."""
     cause: Cause | None = None
+    """The first failure of a run that failed."""
     live: bool = False
+    """Whether it is a session of cells."""
     trouble: str | None = None
+    """Why its record is incomplete."""
     stall: Stall | None = None
+    """Why it is making no progress."""
     setbacks: tuple[Setback, ...] = ()
+    """Why earlier attempts failed."""
     remarks: tuple[Remark, ...] = ()
+    """What did not go as intended, although the run continues or succeeded."""
     examined: int = 0
+    """How many times the tasks' stacks were examined."""
     faults: tuple[ParserFault, ...] = ()
+    """The first failure of each parser that failed; its results may be incomplete."""
     outcome: RunState | None = None
+    """How its programs ended, ``finished`` or ``failed``, where it is ``kept``."""
 
     @property
     def asks(self) -> dict[str, Question]:

@@ -44,29 +44,20 @@ Its workers import at first, which would take longer beside the import of the ne
 
 @dataclass(frozen=True)
 class StartCommand:
-    """A process that is to start on a machine; its paths are those of this one.
-
-    Attributes
-    ----------
-    process
-        The key that agents know it by.
-    own
-        The variables that no other process has.
-    log, report
-        The files of its output and of its failure.
-    credit
-        Bytes of its output that may be on their way to the supervisor.
-    grace
-        Seconds between SIGTERM and SIGKILL.
-    """
+    """A process that is to start on a machine; its paths are those of this one."""
 
     process: str
+    """The key that agents know it by."""
     program: TaskProgram
     own: dict[str, str]
+    """The variables that no other process has."""
     log: str
     report: str
+    """The files of its output and of its failure."""
     credit: int
+    """Bytes of its output that may be on their way to the supervisor."""
     grace: float
+    """Seconds between SIGTERM and SIGKILL."""
 
 
 class Node:

@@ -43,21 +43,14 @@ class Unknown:
 
 @dataclass
 class Assigned:
-    """What a program sets before it imports.
-
-    Attributes
-    ----------
-    steps
-        A variable, its value or None if it is deleted, and whether one that is there is kept.
-    unknown
-        What may set others.
-    late
-        What was seen to set others when it ran, in a warm worker: too late for that one.
-    """
+    """What a program sets before it imports."""
 
     steps: list[tuple[str, str | None, bool]] = field(default_factory=list)
+    """A variable, its value or None if it is deleted, and whether one that is there is kept."""
     unknown: list[Unknown] = field(default_factory=list)
+    """What may set others."""
     late: list[Unknown] = field(default_factory=list)
+    """What was seen to set others when it ran, in a warm worker: too late for that one."""
 
     def applied(self, env: Mapping[str, str]) -> dict[str, str]:
         """Return an environment as the program has it when it imports."""

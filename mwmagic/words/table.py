@@ -46,26 +46,18 @@ SAME_IN_ALL = "the same in all: "
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table: its cells as text, and what they are sorted by.
-
-    Attributes
-    ----------
-    keys
-        A number, a text or None for each cell: what lacks a value comes last.
-    shown
-        Whether the table has it unless a reader chooses otherwise.
-    curves
-        A line to draw in each cell in place of its text.
-    best
-        The row that has the best value of a metric, if some are worse.
-    """
+    """A column of a table: its cells as text, and what they are sorted by."""
 
     name: str
     texts: list[str]
     keys: list[Any]
+    """A number, a text or None for each cell: what lacks a value comes last."""
     shown: bool = True
+    """Whether the table has it unless a reader chooses otherwise."""
     curves: list[list[float]] | None = None
+    """A line to draw in each cell in place of its text."""
     best: int | None = None
+    """The row that has the best value of a metric, if some are worse."""
 
 
 class RunTable(Sequence["Record"]):
