@@ -1,11 +1,8 @@
-"""Records that are large, odd or written by two at once."""
+"""Records that are large or odd."""
 
 from __future__ import annotations
 
 import json
-import sys
-from subprocess import Popen
-from textwrap import dedent
 
 import pytest
 from test_runs import record
@@ -43,27 +40,3 @@ def test_a_long_history_is_read_in_part(tmp_path):
     assert curve == sorted(curve)
     assert curve[0] < 2000
     assert curve[-1] > 198_000
-
-
-LAUNCHING = dedent(
-    """
-    from mwmagic import Cluster
-    with Cluster(1, name="{name}", warm=False) as cluster:
-        for number in range({count}):
-            cluster.run("main.py", params={{"units": number}}).wait(120)
-    """
-)
-COUNT = 100
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_two_that_launch_at_once_lose_no_run(tmp_path, nothing_survives):
-    (tmp_path / "main.py").write_text("units = 64\nprint(units)\n")
-    programs = [LAUNCHING.format(name=name, count=COUNT) for name in ("one", "other")]
-    both = [Popen([sys.executable, "-c", one], cwd=tmp_path) for one in programs]
-    assert [one.wait(800) for one in both] == [0, 0]
-    table = RunTable(runs(tmp_path), where="state==finished")
-    assert [one.number for one in table] == list(range(1, 2 * COUNT + 1))
-    units = sorted(one.parameters["units"] for one in table.facts)
-    assert units == sorted([*range(COUNT)] * 2)

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from textwrap import dedent
+
 import pytest
 from kernels import started
+
+from mwmagic.record import runs
+from mwmagic.words.table import RunTable
 
 pytestmark = pytest.mark.slow
 
 DECLARE = "%mw_cluster 2 --no-warm --grace 0.2"
 SLEEP = "%%mw_worker\nimport time\nprint('up', flush=True)\ntime.sleep(600)\n"
+COUNT = 100
+LAUNCHING = dedent(
+    """
+    for number in range({count}):
+        options = f"--wait --quiet --file {{name}}.py -p units={{number}}"
+        get_ipython().run_cell_magic("mw_worker", options, "units = 64\\nprint(units)\\n")
+    """
+)
 SESSION = {"JPY_SESSION_NAME": "/home/user/train.ipynb"}
 
 
@@ -45,3 +58,25 @@ def test_two_notebooks_in_one_folder(kernel, nursery, tmp_path):
         assert train.run("%mw_status").value.startswith("run 1: running")
         assert "ended the cluster 'train'" in train.run("%mw_stop --cluster").text
     assert kernel.run("%mw_stop --cluster").error is None
+
+
+@pytest.mark.timeout(900)
+def test_two_notebooks_that_launch_at_once_lose_no_run(kernel, nursery, tmp_path):
+    with started(nursery, tmp_path, type(kernel)) as other:
+        both = {"one": kernel, "other": other}
+        other.run("%load_ext mwmagic")
+        for name, one in both.items():
+            assert one.run(f"%mw_cluster 1 --no-warm --name {name}").error is None
+        sent = {
+            name: one.send(f"name = {name!r}\n{LAUNCHING.format(count=COUNT)}")
+            for name, one in both.items()
+        }
+        for name, one in both.items():
+            assert one.collect(sent[name], timeout=600).error is None, name
+        for one in both.values():
+            assert one.run("%mw_stop --cluster").error is None
+    table = RunTable(runs(tmp_path), where="state==finished")
+    assert [one.number for one in table] == list(range(1, 2 * COUNT + 1))
+    for name in both:
+        mine = [one.parameters["units"] for one in table.facts if one.name == name]
+        assert mine == list(range(COUNT)), name
