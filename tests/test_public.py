@@ -68,6 +68,26 @@ def test_every_public_name_is_there_and_documented(name):
     assert name in dir(mwmagic)
 
 
+RETURNED = {"Live", "PreparingEngine", "Record"}
+"""Classes that users meet without importing them."""
+
+SECTION = re.compile(r"^(Parameters|Returns|Yields|Raises)\n-+$", re.MULTILINE)
+
+
+def test_only_what_users_read_has_sections_of_parameters():
+    users = {*mwmagic.__all__, *RETURNED, *(name for names in ROOMS.values() for name in names)}
+    kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    wrong = [
+        f"{path.stem}.{one.name}"
+        for path in sorted((ROOT / "mwmagic").rglob("*.py"))
+        for top in ast.parse(path.read_text()).body
+        if getattr(top, "name", "") not in users
+        for one in ast.walk(top)
+        if isinstance(one, kinds) and SECTION.search(ast.get_docstring(one) or "")
+    ]
+    assert not wrong, "a sentence suffices: types and names are in the signature"
+
+
 def test_a_name_that_is_not_there_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
         _ = mwmagic.Nothing
