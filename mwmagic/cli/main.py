@@ -73,9 +73,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _obey(argv: Sequence[str] | None) -> int:
     """Carry out a command; return the exit code."""
-    given = parser().parse_args(argv)
-    action: Callable[[argparse.Namespace], int] = given.action
     try:
+        given = parser().parse_args(argv)
+        action: Callable[[argparse.Namespace], int] = given.action
         return action(given)
     except RunStopped as error:
         output.say(str(error))

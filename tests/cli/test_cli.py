@@ -331,6 +331,13 @@ def closed(*numbers):
     yield {"preexec_fn": lambda: [os.close(number) for number in numbers]}
 
 
+def test_ctrl_c_before_a_command_has_begun_prints_no_traceback(monkeypatch):
+    monkeypatch.setattr(
+        sys.modules["mwmagic.cli.main"], "parser", lambda: os.kill(os.getpid(), signal.SIGINT)
+    )
+    assert main(["ps"]) == 130
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("numbers", [(1,), (2,), (0, 1, 2)])
 def test_closed_streams_harm_nothing(script, numbers):
