@@ -226,9 +226,10 @@ STDERR_LINE_CHARACTERS = 300
 
 
 class Stderr:
-    """The end of a text that may be anything."""
+    """The end of a text that may be anything, without the lines in which a word of `noise` is."""
 
-    def __init__(self) -> None:
+    def __init__(self, *noise: str) -> None:
+        self._noise = noise
         self._data = b""
 
     def feed(self, data: bytes) -> None:
@@ -243,7 +244,8 @@ class Stderr:
     def last(self) -> str:
         """The last lines on one, without what would control a terminal."""
         lines = map(_plain, self._data.decode(errors="replace").splitlines())
-        return "; ".join([line for line in lines if line][-STDERR_LINES:])
+        told = [one for one in lines if one and not any(word in one for word in self._noise)]
+        return "; ".join(told[-STDERR_LINES:])
 
 
 def _plain(line: str) -> str:

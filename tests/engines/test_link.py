@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from mwmagic.engines.link import within
+from mwmagic.engines.link import Stderr, within
 
 
 def test_what_is_done_in_time_is_returned():
@@ -68,3 +68,11 @@ def test_what_is_cancelled_meanwhile_has_ended_before():
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(cancelled())
     assert ended
+
+
+def test_the_last_words_of_a_command_are_without_noise():
+    stderr = Stderr("lacks support for cpu binding")
+    stderr.feed(b"srun: error: cluster configuration lacks support for cpu binding.\n")
+    assert not stderr.last
+    stderr.feed(b"srun: error: n2: task 0: Killed\n")
+    assert stderr.last == "srun: error: n2: task 0: Killed"

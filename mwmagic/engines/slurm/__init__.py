@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING, ClassVar
 
 from mwmagic.engines.engine import Host, agent_command
+from mwmagic.engines.link import Stderr
 from mwmagic.errors import ClusterError
 from mwmagic.model.machine import spread
 from mwmagic.model.values import counted
@@ -35,6 +36,9 @@ _STEP = (
     *("--mpi=none", "--cpu-bind=none", "--export=ALL"),
 )
 """A step of one process that has all of the job's processors and memory on its node."""
+
+_NOISE = ("lacks support for cpu binding",)
+"""What srun warns of although no binding was asked for: it is never why a step ends."""
 
 
 def _environment() -> dict[str, str]:
@@ -216,6 +220,7 @@ class SlurmEngine:
                 self._command(grant.job, name, gpus),
                 slots=most,
                 env=self._commands.env,
+                stderr=Stderr(*_NOISE),
                 job=grant.job.number,
                 until=until,
             )
