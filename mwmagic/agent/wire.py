@@ -51,7 +51,6 @@ NOT_STARTED = "not-started"
 ENDED_EARLY = "ended-early"
 LOG_LOST = "log-lost"
 REMAINS = "remains"
-REASONS = (AGENT_LOST, NOT_STARTED, ENDED_EARLY, LOG_LOST, REMAINS)
 """Why `exited` has an ``error``: the agent ended, and the process with it; the process could not be
 started; it was ended before it had started; bytes of its log are lost; a process that it left
 behind could not be ended."""
