@@ -117,8 +117,9 @@ PROGRAMS = {
         "    def flush(self): pass\nsys.stdout = T()\nprint('x')"
     ),
     "a thread": (
-        "import threading, time\ndef f():\n    time.sleep(.05)\n    print('thread')\n"
-        "threading.Thread(target=f).start()\nprint('end')"
+        "import threading, time\ngo = threading.Event()\ndef f():\n    go.wait()\n"
+        "    time.sleep(.05)\n    print('thread')\n"
+        "threading.Thread(target=f).start()\nprint('end')\ngo.set()"
     ),
     "a thread after an exception": (
         "import threading, time\ndef f():\n    time.sleep(.05)\n    print('thread')\n"
@@ -136,8 +137,10 @@ PROGRAMS = {
         "t.start()\nt.join()"
     ),
     "a pool of threads": (
-        "from concurrent.futures import ThreadPoolExecutor\nimport time\n"
-        "ThreadPoolExecutor(2).submit(lambda: (time.sleep(.05), print('pool')))\nprint('end')"
+        "from concurrent.futures import ThreadPoolExecutor\nimport threading, time\n"
+        "go = threading.Event()\n"
+        "ThreadPoolExecutor(2).submit(lambda: (go.wait(), time.sleep(.05), print('pool')))\n"
+        "print('end')\ngo.set()"
     ),
     "an open file": "f = open('out.txt', 'w')\nf.write('data')",
     "an open file after an exception": "f = open('out.txt', 'w')\nf.write('data')\nraise OSError",
