@@ -10,8 +10,8 @@ and returns an `Engine`. Its attribute ``takes`` names the options of other mach
 `engine` is the contract, with the engine of this machine and the code that travels to another one;
 `named` has what engines share whose machines the user names, and one that reaches them by a
 command; `ssh` is another. `slurm` is the nodes of a Slurm cluster (`salloc` gets an allocation,
-`job` is what Slurm says of it), and `ray` the nodes of a Ray cluster (`bridge` talks to `driver`,
-the process that imports Ray). `channel` talks to an agent over a `link`.
+`job` is what Slurm says of it), and `ray` the nodes of a Ray cluster (`driver` is the process
+that imports Ray). `channel` talks to an agent over a `link`.
 """
 
 from __future__ import annotations

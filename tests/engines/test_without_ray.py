@@ -17,7 +17,7 @@ from mwmagic.model.options import ClusterOptions
 @pytest.fixture
 def there(monkeypatch):
     """Let the engine find a Ray, which it does not start before it allocates."""
-    monkeypatch.setattr("mwmagic.engines.ray.bridge.find_spec", lambda _: True)
+    monkeypatch.setattr("mwmagic.engines.ray.find_spec", lambda _: True)
 
 
 def declared(**options):
