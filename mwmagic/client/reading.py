@@ -98,7 +98,8 @@ def log_objects(record: Record, given: Namespace) -> list[dict[str, Any]]:
             found.append(one)
             continue
         lines = _one(record, task, given, TAIL_CHARACTERS // len(tasks))
-        found.append({**one, "attempt": TaskPaths(path).attempt, "path": str(path), "lines": lines})
+        attempt, whole = TaskPaths(path).attempt, str(path.absolute())
+        found.append({**one, "attempt": attempt, "path": whole, "lines": lines})
     return found
 
 

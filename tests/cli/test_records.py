@@ -105,6 +105,7 @@ def test_logs_are_objects_for_programs(here, shell):
     run.task(runs(here)[0].tasks[0], 1).log.write_bytes(b"a\nb\n")
     one, other = json.loads(shell("logs", "--json")[1])
     assert (one["task"], one["attempt"], one["lines"]) == ("worker:0", 1, ["a", "b"])
+    assert one["path"] == str(here / ".mwmagic/runs/0001-main/attempt-1/worker-0.log")
     assert (other["task"], other["path"], other["lines"]) == ("worker:1", None, [])
 
 
