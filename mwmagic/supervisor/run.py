@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ActiveRun"]
 
+UNHEARD = "no answer when it was to end"
+"""Why nothing is known of a task's end if its agent could not be reached."""
+
 LINK_SECONDS = 30.0
 """For how long an interruption of a connection may have been over when tasks fail by it."""
 
@@ -442,6 +445,13 @@ class ActiveRun:
             if process.began < loss.time:  # or it is another one, elsewhere
                 process.away = None if loss.here else loss.host
                 self._exited(process, process.lost(loss.host, loss.time, loss.why))
+
+    def abandoned(self) -> None:
+        """End, as no agent is left that could report how the processes end."""
+        for process in list(self._processes):
+            if process.state is not TaskState.ENDED:
+                process.away = self._pool.away(process.task)
+                self._exited(process, process.lost(process.away or "", time.monotonic(), UNHEARD))
 
     # Its status.
 

@@ -174,6 +174,8 @@ class Supervisor:
         if self.run is not None and not self.run.over:
             await self._end(self.run)
         await self._pool.close()
+        if self.run is not None and not self.run.over:
+            self.run.abandoned()
         self._send_news()
         if self.run is not None:
             loop = asyncio.get_running_loop()

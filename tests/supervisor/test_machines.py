@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from clock import run_skipping
 from fakes import FakeEngine, FakeMachine
 from served import served
 
@@ -486,3 +487,23 @@ def test_a_thousand_tasks_are_reported_by_host(tmp_path, monkeypatch):
         assert len(message["hosts"]) == 125
         assert len(json.dumps(message["hosts"])) < 125 * 60
         assert not message.get("rows")
+
+
+def test_a_run_whose_machine_was_cut_off_has_an_end_when_its_cluster_is_closed(
+    tmp_path, monkeypatch
+):
+    [a] = machines_of("a")
+
+    async def train(worker):
+        await worker.hang()
+
+    async def test():
+        async with supervised(tmp_path, [a], train, tasks=1, restarts=0, lease=10) as client:
+            await client.launch()
+            await client.state("running")
+            a.cut()
+            client.writer.close()
+
+    run_skipping(monkeypatch, test())
+    [state] = tmp_path.glob(".mwmagic/runs/*/run.json")
+    assert json.loads(state.read_text())["state"] == "stopped"
