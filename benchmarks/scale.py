@@ -20,7 +20,7 @@ from pathlib import Path
 from fakes import FakeEngine, FakeMachine
 
 from mwmagic.engines.link import within
-from mwmagic.model.messages import MESSAGE_BYTES, VERSION, Start, decode, encode
+from mwmagic.model.messages import MESSAGE_BYTES, VERSION, Launch, Start, decode, encode
 from mwmagic.model.options import ClusterOptions
 from mwmagic.supervisor.supervisor import Supervisor
 
@@ -67,10 +67,9 @@ class Client:
                 await within(left, self.next())
 
     async def launch(self, folder):
-        order = {"script": "main.py", "source": "", "args": [], "env": dict(os.environ)}
-        order |= {"given": {}, "draft": "", "cell": "", "notebook": [], "options": {}}
-        order |= {"live": False, "keep": False, "answered": False, "attributes": {}}
-        await self.ask("launch", tasks=[], cwd=str(folder), **order)
+        launch = Launch("main.py", env=dict(os.environ), cwd=str(folder))
+        order = {"tasks": [], "source": "", "draft": "", "options": {}}
+        await self.ask("launch", **order, **launch.as_json())
 
 
 async def fake_task(worker, folder):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 
-from mwmagic.model.messages import MESSAGE_BYTES, REQUESTS, VERSION, check, decode, encode
+from mwmagic.model.messages import MESSAGE_BYTES, REQUESTS, VERSION, Launch, check, decode, encode
 from mwmagic.supervisor.supervisor import Supervisor
 
 
@@ -55,17 +55,9 @@ class Client:
         return self.news
 
     async def launch(self, **fields):
-        order = {"script": "main.py", "source": "", "args": [], "env": {}, "cwd": "/"}
-        order |= {
-            "given": {},
-            "attributes": {},
-            "draft": "",
-            "cell": "",
-            "notebook": [],
-            "options": {},
-        }
-        order |= {"live": False, "keep": False, "answered": False}
-        return (await self.ask("launch", tasks=[], **{**order, **fields}))["run"]
+        order = {"tasks": [], "source": "", "draft": "", "options": {}}
+        order |= Launch("main.py", cwd="/").as_json()
+        return (await self.ask("launch", **{**order, **fields}))["run"]
 
     async def placed(self, *states):
         """Wait until the cluster's placing is in one of these states and return it."""

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from processes import eventually
 
-from mwmagic.model.messages import REPLIES, REQUESTS, VERSION, Start, check, encode
+from mwmagic.model.messages import REPLIES, REQUESTS, VERSION, Launch, Start, check, encode
 from mwmagic.model.options import ClusterOptions
 from mwmagic.supervisor.supervisor import Supervisor
 
@@ -124,9 +124,8 @@ def test_a_client_that_leaves_within_a_line_harms_no_other(wire, one):
 
 def test_a_mistake_in_a_request_does_not_end_the_cluster(wire, one):
     wire.greet()
-    launch = {"tasks": [], "script": "a.py", "source": "", "args": [], "env": {}, "cwd": "/"}
-    launch |= {"given": {}, "draft": "", "cell": "", "notebook": [], "options": {}}
-    launch |= {"live": False, "keep": False, "answered": False, "attributes": {}}
+    launch = {"tasks": [], "source": "", "draft": "", "options": {}}
+    launch |= Launch("a.py", cwd="/").as_json()
     answer = wire.ask("launch", id=2, **{**launch, "options": {"nonsense": 1}})
     assert answer["kind"] == "ClusterError"
     assert "nonsense" in answer["error"]
@@ -171,9 +170,8 @@ def test_clients_come_and_go(one):
     assert one.run("main.py", source="").wait(120).state == "finished"
 
 
-LAUNCH = {"tasks": [], "script": "a.py", "source": "import time; time.sleep(600)", "args": []}
-LAUNCH |= {"env": {}, "cwd": "/", "given": {}, "draft": "", "cell": "", "notebook": []}
-LAUNCH |= {"live": False, "keep": False, "answered": False, "attributes": {}}
+LAUNCH = {"tasks": [], "source": "import time; time.sleep(600)", "draft": ""}
+LAUNCH |= Launch("a.py", cwd="/").as_json()
 SAID = {
     "hello": {"version": VERSION, "owner": False},
     "launch": {**LAUNCH, "options": {}},
