@@ -7,6 +7,7 @@ The hierarchy::
     ├── ClusterError              a cluster description that cannot work (also a ValueError)
     ├── NoCluster                 a command that needs a cluster found none
     ├── NoRun                     there is no such run
+    ├── NoSweep                   there is no such sweep, or its files are gone
     ├── RunActive                 the cluster is busy with a run
     ├── NotInstalled              a required library is missing
     ├── FileTrouble               a file cannot be written or read, or must not be replaced
@@ -40,6 +41,7 @@ __all__ = [
     "MwmagicError",
     "NoCluster",
     "NoRun",
+    "NoSweep",
     "NotInstalled",
     "RunActive",
     "RunFailed",
@@ -81,6 +83,10 @@ class ClusterError(MwmagicError, ValueError):
 
 class NoCluster(MwmagicError):
     """A command that needs a cluster found none."""
+
+
+class NoSweep(MwmagicError):
+    """There is no such sweep, or its files are gone."""
 
 
 class NoRun(MwmagicError):

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.client.arguments import add_cluster_options, add_params, typed
-from mwmagic.client.cluster import Cluster, end, program_text
+from mwmagic.client.cluster import Cluster, end
 from mwmagic.client.lookup import running, unreachable
 from mwmagic.client.reading import pieces
+from mwmagic.client.run import program_text
 from mwmagic.errors import BadArguments, NoCluster, WorkerFailed
 from mwmagic.model.values import counted
 from mwmagic.model.variables import ANNOUNCED, PARAMETER

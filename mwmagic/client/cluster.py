@@ -22,7 +22,7 @@ from mwmagic.record.paths import expanded
 
 from . import sockets
 from .connection import REPLY_SECONDS, Connection, fetched, placed
-from .run import Run
+from .run import Run, program_text
 from .sockets import connections
 from .starting import (
     Coordinator,
@@ -38,13 +38,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from types import TracebackType
 
+    from mwmagic.experiments.sweep import Sweep
     from mwmagic.model.machine import Fetch
     from mwmagic.model.messages import Message
 
     from .ending import Ending
     from .live.session import Live
 
-__all__ = ["Cluster", "end", "program_text"]
+__all__ = ["Cluster", "end"]
 
 _LOGGER = logging.getLogger("mwmagic")
 
@@ -475,6 +476,76 @@ class Cluster:
                 "those; leave one of them out, or add `--restarts 0` if the cluster has restarts"
             )
 
+    def sweep(
+        self,
+        script: Path | str,
+        space: Mapping[str, Any],
+        *,
+        args: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+        random: int | None = None,
+        seed: int = 0,
+        repeat: int = 1,
+        parallel: int = 1,
+        metric: str = "",
+        stop_when: str = "",
+    ) -> Sweep:
+        """Run a file with many combinations of its parameters, and wait for all of them.
+
+        Parameters
+        ----------
+        script : path
+            The file, as ``python script`` would name it.
+        space : mapping of str to object
+            For the name of each parameter the values to try, or a range as ``"log(1e-4,1e-1)"``.
+        args : sequence of str
+            The file's arguments.
+        env : mapping of str to str, optional
+            Further variables.
+        random : int, optional
+            How many combinations to draw; by default all are tried.
+        seed : int
+            What determines which are drawn.
+        repeat : int
+            How many times each is tried, with other seeds if the program has a parameter `seed`.
+        parallel : int
+            How many trials run at once, each on a cluster of its own.
+        metric : str
+            What says which is best; by default the first loss that there is.
+        stop_when : str
+            A filter such as ``val_loss>2 and epoch>=3`` that ends a trial early.
+
+        Returns
+        -------
+        Sweep
+            It is in the record. Trials that failed do not end it.
+
+        Raises
+        ------
+        BadArguments
+            The program has no such parameter, or it cannot be set to one of the values.
+        RunActive
+            The cluster is busy.
+        """
+        from .sweep import check_idle, conduct, new_sweep
+
+        check_idle(self)
+        sweep = new_sweep(
+            self.options.root,
+            str(script),
+            space,
+            cwd=Path.cwd(),
+            args=tuple(map(str, args)),
+            env=OPTIONS["env"].check(env or {}),
+            metric=metric,
+            stop_when=stop_when,
+            random=random,
+            seed=seed,
+            repeat=repeat,
+        )
+        conduct(sweep, self, parallel=parallel, on_message=_LOGGER.info, on_change=_LOGGER.info)
+        return sweep
+
     def live(self) -> Live:
         """Return the session of live cells; begin one if there is none.
 
@@ -618,13 +689,6 @@ def end(which: Iterable[Cluster]) -> None:
     with ExitStack() as stack:  # so that all are waited for, whatever one of them raises
         for cluster, ending in endings:
             stack.callback(cluster._end, ending)  # noqa: SLF001 - of this module
-
-
-def program_text(path: Path) -> str:
-    """Return a program's text, byte for byte: its encoding is for the interpreter to judge."""
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path} to run")
-    return path.read_bytes().decode("utf-8", "surrogateescape")
 
 
 def _is_going(run: Run) -> bool:

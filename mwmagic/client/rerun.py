@@ -14,7 +14,7 @@ from mwmagic.model.values import counted
 from mwmagic.record.provenance import versions
 from mwmagic.words.changed import inherited_words, unlike_words
 
-from .cluster import program_text
+from .run import program_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from .cluster import Cluster
     from .connection import Connection
 
-__all__ = ["Run", "Stacks"]
+__all__ = ["Run", "Stacks", "program_text"]
 
 EXAMINE_SECONDS = 60.0
 """Time limit for the tasks to be examined."""
@@ -397,3 +397,10 @@ class Run:
         )
         found = self.record.stacks()
         return Stacks(found.positions, found.texts)
+
+
+def program_text(path: Path) -> str:
+    """Return a program's text, byte for byte: its encoding is for the interpreter to judge."""
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path} to run")
+    return path.read_bytes().decode("utf-8", "surrogateescape")

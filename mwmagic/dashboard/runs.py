@@ -70,6 +70,10 @@ class NotebookTable(RunTable):
     """The table, as a notebook shows it."""
 
     def _repr_html_(self) -> str:
+        return self.as_html()
+
+    def as_html(self) -> str:
+        """Return the rows as HTML that a notebook keeps: it can be sorted and filtered there."""
         if not self.facts:
             return html.escape(self.nothing())
         left = len(self.facts) - SHOWN_ROWS
@@ -91,6 +95,13 @@ class NotebookTable(RunTable):
             "notes": notes + more,
         }
         return _interactive(self._plain(columns, notes + more), "table", sendable(facts))
+
+    def plain(self) -> str:
+        """Return the rows as HTML without scripts, for what is replaced every few seconds."""
+        if not self.facts:
+            return ""
+        columns, notes = self._columns()
+        return self._plain(columns, notes)
 
     def _columns(self) -> tuple[list[Column], list[str]]:
         """Return the columns; those of a program's name and its tasks only if they differ."""

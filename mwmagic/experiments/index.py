@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from mwmagic.record import Record
 
-__all__ = ["indexed", "runs"]
+__all__ = ["indexed", "rows_of", "runs"]
 
 INDEX_VERSION = 2
 """Raised with any change of what facts are read from a record."""
@@ -138,9 +138,13 @@ def runs(directory: Path | str = ".", *, frame: bool = False) -> Any:  # noqa: A
     found = reader.runs(directory)
     if not frame:
         return found
-    facts = indexed(found)
+    return frame_of(rows_of(indexed(found)))
+
+
+def rows_of(facts: Sequence[Facts]) -> list[dict[str, Any]]:
+    """Return the facts of runs as rows of a DataFrame."""
     metrics = {name for one in facts for name in one.last}
-    return frame_of(_row(one, metrics) for one in facts)
+    return [_row(one, metrics) for one in facts]
 
 
 def _row(one: Facts, metrics: Collection[str]) -> dict[str, Any]:

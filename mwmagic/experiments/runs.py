@@ -77,6 +77,8 @@ class Facts:
     """What is wrong with its record, in a sentence; empty if it can be read."""
     sparks: dict[str, str] = field(default_factory=dict)
     """A few points of each metric as a short text; `curve` reads them."""
+    trial: str = ""
+    """The sweep and the trial that it was launched for, as ``2/17``; empty if it was for none."""
 
     def curve(self, metric: str) -> list[float]:
         """Return at most 30 values of a metric in order, for a small line; none without any."""
@@ -91,6 +93,7 @@ class Facts:
         own |= {"began": self.started, "took": self.seconds, "hosts": self.hosts}
         own |= {"attempts": self.attempts, "cause": self.cause}
         own |= {"tags": frozenset(self.tags), "note": self.note}
+        own |= {"sweep": _whole(self.trial.partition("/")[0])} if self.trial else {}
         short: dict[str, Any] = {}
         for name, value in self.parameters.items():
             last = name.rpartition(".")[2]
@@ -140,6 +143,7 @@ def facts_of(record: Record, *, curves: bool = True) -> Facts:
         failure=status.cause.as_json() if status.cause else {},
         trouble=record.trouble,
         sparks=_sparks(record.paths.metrics) if curves else {},
+        trial=next((str(one.get("trial", "")) for one in record.launches), ""),
     )
 
 
@@ -161,6 +165,10 @@ def _sparks(path: Path) -> dict[str, str]:
 
 def _cause(status: RunStatus) -> str:
     return status.cause.symptom.value if status.cause else ""
+
+
+def _whole(text: str) -> int | None:
+    return int(text) if text.isdigit() else None
 
 
 def _real(value: object) -> float | None:

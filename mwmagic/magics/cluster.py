@@ -19,6 +19,7 @@ from mwmagic.errors import (
     WaitTimeout,
 )
 from mwmagic.model.options import OPTIONS, Change, Outcome, Repetition, repeat
+from mwmagic.record.paths import sweeps_folder
 from mwmagic.words.host import crowded_words, jobs_words
 
 from .magic import Parser, magic
@@ -58,7 +59,20 @@ def mw_cluster(session: Session, given: Namespace, _cell: str) -> Cluster:
         repetition = repeat(old.options, asked, session.defaults(), before)
         cluster = _ACTIONS[repetition.outcome](session, old, repetition)
     session.use(cluster, declared=old is None or "workers" in asked)
+    _say_forsaken(session)
     return cluster
+
+
+def _say_forsaken(session: Session) -> None:
+    """Say that a sweep is not over whose kernel was killed."""
+    if not sweeps_folder(session.directory).is_dir():
+        return
+    from mwmagic.experiments.sweep import sweeps
+    from mwmagic.words.sweep import resume_words
+
+    for sweep in sweeps(session.directory)[-1:]:
+        if sweep.forsaken:
+            session.say(resume_words(sweep.number, sweep.outcomes(), "%mw_sweep"))
 
 
 def _declare(session: Session, asked: Mapping[str, Any]) -> Cluster:

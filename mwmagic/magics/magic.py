@@ -41,6 +41,7 @@ _MODULES = {
     "%mw_stop": "cluster",
     "%mw_restart": "worker",
     "%mw_rerun": "worker",
+    "%mw_sweep": "sweep",
     "%mw_kill": "cluster",
     "%mw_stacks": "status",
     "%mw_runs": "records",

@@ -68,6 +68,8 @@ class Launch:
     """Whether the process stays when its program is over, and takes cells."""
     answered: bool = False
     """Whether what the program asks, by `input` or a debugger, can be answered."""
+    trial: str = ""
+    """The sweep and the trial that it is for, as ``2/17``; empty if it is for none."""
 
     @property
     def stays(self) -> bool:

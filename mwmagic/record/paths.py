@@ -8,6 +8,7 @@
       demo.log                      what the kernel of `mwmagic demo` printed
       runs/.lock                    held while the next run's directory is created
       runs/index/0.json             a copy of what a table shows of runs 1 to 499 that are over
+      sweeps/0002/                  a sweep: sweep.json, program.py, trials.jsonl, writer.json
       runs/0007-main/
         run.json                    the run's last known state, replaced as a whole
         space                       takes up what `run.json` may need at the end, on a full disk too
@@ -51,6 +52,7 @@ __all__ = [
     "mark_file",
     "numbered",
     "runs_folder",
+    "sweeps_folder",
 ]
 
 FORMAT_VERSION = 1
@@ -75,6 +77,11 @@ def expanded(name: Path | str) -> Path:
 def runs_folder(root: Path) -> Path:
     """Return the directory that holds the runs recorded below `root`."""
     return root / FOLDER / "runs"
+
+
+def sweeps_folder(root: Path) -> Path:
+    """Return the directory that holds the sweeps of the runs below `root`."""
+    return root / FOLDER / "sweeps"
 
 
 def ignore_file(root: Path) -> Path:

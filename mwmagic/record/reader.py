@@ -22,7 +22,7 @@ from .provenance import is_changed
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Record", "beside", "runs", "runs_below"]
+__all__ = ["Record", "alive", "beside", "runs", "runs_below", "this_process"]
 
 
 def _object(path: Path) -> dict[str, Any]:
@@ -138,7 +138,7 @@ class Record:
         """The run's status; lost if the supervisor disappeared before the run ended."""
         info = self.info
         known = replace(RunStatus.from_json(info), number=self.number, directory=str(self.path))
-        return known if known.over or _alive(info.get("supervisor")) else known.lost()
+        return known if known.over or alive(info.get("supervisor")) else known.lost()
 
     @property
     def tasks(self) -> tuple[Task, ...]:
@@ -291,16 +291,24 @@ class Record:
         return history(_lines(self.paths.metrics))
 
 
-def _alive(supervisor: object) -> bool:
-    """Return whether the process that a record names as its supervisor is still running."""
-    if not isinstance(supervisor, dict):
-        return False
+def this_process() -> dict[str, Any]:
+    """Return what tells this process from any other of this machine."""
     import psutil  # which few readers of a record need
 
+    own = psutil.Process()
+    return {"pid": own.pid, "started": own.create_time()}
+
+
+def alive(known: object) -> bool:
+    """Return whether a process is still running, of which `this_process` was recorded."""
+    if not isinstance(known, dict):
+        return False
+    import psutil
+
     try:
-        process = psutil.Process(int(supervisor["pid"]))
+        process = psutil.Process(int(known["pid"]))
         started, state = process.create_time(), process.status()
-        same = abs(started - float(supervisor["started"])) < 1.0
+        same = abs(started - float(known["started"])) < 1.0
     except (psutil.Error, ValueError, TypeError, KeyError, OverflowError):
         return False
     return same and state != psutil.STATUS_ZOMBIE

@@ -8,8 +8,6 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
-import psutil
-
 from mwmagic import gang as g
 from mwmagic.diagnosis import diagnose, kind
 from mwmagic.frameworks import framework_for
@@ -20,6 +18,7 @@ from mwmagic.model.machine import several
 from mwmagic.model.status import Delay, RunState, RunStatus, Setback
 from mwmagic.record.metrics import GIVEN, HISTORY, LOGGED, REPORTED, Durations, Extremes
 from mwmagic.record.provenance import commit, versions
+from mwmagic.record.reader import this_process
 
 from .training import FitVariables, History
 
@@ -220,8 +219,7 @@ class Provenance:
         self._options = options
         self._changed = changed
         self._found: dict[str, Any] = {}
-        own = psutil.Process()
-        self._supervisor = {"pid": own.pid, "started": own.create_time()}
+        self._supervisor = this_process()
         loop = asyncio.get_running_loop()
         self._later: asyncio.TimerHandle | None = loop.call_later(UNDISTURBED_SECONDS, self.find)
 
@@ -269,6 +267,7 @@ class Provenance:
             "args": list(launch.args),
             "cwd": launch.cwd,
             "given": {**self._options.env, **launch.given},
+            "trial": launch.trial,
         }
 
 

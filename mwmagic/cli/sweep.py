@@ -1,0 +1,121 @@
+"""``mwmagic sweep``: a script with many combinations of its parameters, on new clusters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mwmagic.client import sweep as work
+from mwmagic.client.arguments import add_cluster_options, typed
+from mwmagic.client.cluster import Cluster
+from mwmagic.errors import BadArguments
+from mwmagic.experiments.space import read_space
+from mwmagic.experiments.sweep import OPEN
+from mwmagic.model.option import read_words
+from mwmagic.model.values import counted
+from mwmagic.words.sweep import resume_words, summary, table
+from mwmagic.words.table import RunTable
+
+from .clusters import INTERRUPTED_CODE, Terminated, listening
+from .output import say, show
+
+if TYPE_CHECKING:
+    import argparse
+
+    from mwmagic.experiments.sweep import Sweep
+
+__all__ = ["add_sweep"]
+
+
+def add_sweep(command: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    add_cluster_options(command, notebook=False)
+    work.add_sweep(command)
+    what = "The script's other arguments, in quotes."
+    command.add_argument("--args", type=read_words, default=(), metavar="'A B'", help=what)
+    what = "The script, unless a sweep continues; then its parameters, as units=32,64 and lr=0.1."
+    command.add_argument("words", nargs="*", metavar="SCRIPT NAME=VALUE,VALUE", help=what)
+    command.set_defaults(action=_sweep)
+
+
+def _sweep(given: argparse.Namespace) -> int:
+    script, words = _parted(given)
+    work.check_given(given, words)
+    space, options = read_space(words), typed(given)
+    source: str | None = None
+    if script is None:
+        sweep, source = work.continued(Path(), given, space)
+        options = {**sweep.plan.declared(), **options}
+    else:
+        sweep = work.new_sweep(
+            Path.cwd(),
+            script,
+            space,
+            cwd=Path.cwd(),
+            args=given.args,
+            random=given.random,
+            seed=given.seed or 0,
+            repeat=given.repeat or 1,
+            metric=given.metric or "",
+            stop_when=given.stop_when or "",
+            options=options,
+        )
+    left = sweep.left(retry=bool(given.retry))
+    if not left:
+        return _finish(sweep)
+    say(f"sweep {sweep.number} has {counted(len(left), 'trial')} to run")
+    with listening():
+        return _conduct(sweep, options, given, source)
+
+
+def _change(text: str) -> None:
+    if text:
+        say(text)
+
+
+def _parted(given: argparse.Namespace) -> tuple[str | None, list[str]]:
+    """Return the script, if one is given, and the parameters."""
+    words = list(given.words)
+    continues = given.resume is not None or given.extend is not None
+    named = bool(words) and "=" not in words[0]
+    if continues and (named or given.args):
+        what = words[0] if named else "--args"
+        raise BadArguments(f"a sweep that continues has its script and arguments: leave out {what}")
+    if not continues and not named:
+        raise BadArguments("there is no script to run: mwmagic sweep -n 2 main.py units=32,64")
+    return (words.pop(0) if named else None), words
+
+
+def _conduct(
+    sweep: Sweep, options: dict[str, Any], given: argparse.Namespace, source: str | None
+) -> int:
+    """Run the trials; return 0 if all are over, and none has failed."""
+    try:
+        with Cluster.declare(say, **options) as cluster:
+            work.conduct(
+                sweep,
+                cluster,
+                parallel=given.parallel,
+                retry=bool(given.retry),
+                source=source,
+                on_message=say,
+                on_change=_change,
+            )
+    except KeyboardInterrupt as request:
+        say(resume_words(sweep.number, sweep.outcomes(), "mwmagic sweep"))
+        if isinstance(request, Terminated):
+            raise
+        return INTERRUPTED_CODE
+    return _finish(sweep)
+
+
+def _finish(sweep: Sweep) -> int:
+    """Print what became of the trials; return 0 if all are over, and none has failed."""
+    outcomes = sweep.outcomes()
+    metric = sweep.metric(outcomes)
+    show(repr(table(outcomes, metric, RunTable)))
+    for line in summary(outcomes, metric):
+        show(line)
+    if any(one.state in OPEN for one in outcomes):
+        say(resume_words(sweep.number, outcomes, "mwmagic sweep"))
+    return 0 if all(one.state.good for one in outcomes) else 1

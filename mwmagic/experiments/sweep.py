@@ -1,0 +1,537 @@
+"""A sweep on disk: its plan, its trials, and which of them are over.
+
+A trial is over when its run's record says so, and nothing else says it. So the sweep's own files
+change only when trials are planned or pruned, and a kill at any moment leaves nothing that could
+contradict the record: each launch carries the sweep and the trial that it is for.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import math
+import os
+import re
+import statistics
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from enum import Enum
+from itertools import count
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import TYPE_CHECKING, Any
+
+from mwmagic.errors import BadArguments, FileTrouble, NoSweep, RunActive
+from mwmagic.model.status import RunState
+from mwmagic.model.stored import Stored
+from mwmagic.record import files, runs
+from mwmagic.record.metrics import frame_of, rises
+from mwmagic.record.paths import sweeps_folder
+from mwmagic.record.reader import alive, this_process
+
+from .index import indexed, rows_of
+from .parameters import parameters, values
+from .runs import usual_metrics
+from .space import drawn, grid, size, spoken
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from mwmagic.record import Record
+
+    from .runs import Facts
+    from .space import Space
+
+__all__ = [
+    "OPEN",
+    "Group",
+    "Plan",
+    "Sweep",
+    "Trial",
+    "TrialState",
+    "TrialStatus",
+    "combinations",
+    "every",
+    "groups",
+    "matters_most",
+    "planned_sweep",
+    "seed_of",
+    "sweeps",
+]
+
+SWEEP_VERSION = 1
+"""The version of ``sweep.json``, raised with each change that a reader must know about."""
+
+TRIALS_LIMIT = 10_000
+"""The most trials of a sweep."""
+
+SEEDS = ("seed", "random_seed")
+"""What programs call the parameter that repetitions change, whatever its case."""
+
+_NAME = re.compile(r"\d{4,}")
+
+
+@dataclass(frozen=True)
+class Plan(Stored):
+    """What a sweep runs: the program and how, and what ends a trial early."""
+
+    version: int = SWEEP_VERSION
+    script: str = ""
+    cwd: str = ""
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = field(default_factory=dict)
+    metric: str = ""
+    stop_when: str = ""
+    seed: int = 0
+    draws: int = 0
+    """How many combinations were drawn so far."""
+    repeat: int = 1
+    options: dict[str, Any] = field(default_factory=dict)
+    """The cluster's, as they were typed in a shell."""
+    space: dict[str, Any] = field(default_factory=dict)
+    """What is varied, as `mwmagic.experiments.space.as_json` has it."""
+
+    def declared(self) -> dict[str, Any]:
+        """Return the cluster's options as they were given."""
+        return {
+            name: tuple(one) if isinstance(one, list) else one for name, one in self.options.items()
+        }
+
+
+@dataclass(frozen=True)
+class Trial(Stored):
+    """One combination of parameters, and which repetition of it this is, from 0."""
+
+    number: int = 0
+    params: dict[str, Any] = field(default_factory=dict)
+    repeat: int = 0
+
+    @property
+    def key(self) -> str:
+        """What two trials have in common that try the same."""
+        return json.dumps([self.params, self.repeat], sort_keys=True)
+
+
+class TrialState(str, Enum):
+    """How far a trial is; those that are waiting or were interrupted are still to be run."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    FINISHED = "finished"
+    FAILED = "failed"
+    PRUNED = "pruned"
+    INTERRUPTED = "interrupted"
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing of it is left to do."""
+        return self in (TrialState.FINISHED, TrialState.FAILED, TrialState.PRUNED)
+
+    @property
+    def good(self) -> bool:
+        """Whether it gave what it was run for, or was ended for a reason that was given."""
+        return self in (TrialState.FINISHED, TrialState.PRUNED)
+
+
+OPEN = (TrialState.WAITING, TrialState.INTERRUPTED)
+
+
+@dataclass(frozen=True)
+class TrialStatus:
+    """A trial, how far it is, and its latest run, if it has been launched."""
+
+    trial: Trial
+    state: TrialState
+    facts: Facts | None = None
+    record: Record | None = None
+
+    def value(self, metric: str) -> float | None:
+        """Return the best value of a metric in a finished trial."""
+        if self.facts is None or self.state is not TrialState.FINISHED:
+            return None
+        found = self.facts.best.get(metric, self.facts.last.get(metric))
+        return None if found is None or not math.isfinite(found) else found
+
+
+@dataclass(frozen=True)
+class Group:
+    """A combination of parameters, with the results of its repetitions."""
+
+    params: dict[str, Any]
+    trials: list[int]
+    results: list[float]
+
+    @property
+    def mean(self) -> float:
+        """The mean of the results."""
+        return statistics.fmean(self.results)
+
+    @property
+    def spread(self) -> float | None:
+        """Their standard deviation; None of a single one."""
+        return statistics.stdev(self.results) if len(self.results) > 1 else None
+
+
+class Sweep:
+    """A sweep as its folder has it, and as the records of its runs say."""
+
+    def __init__(self, path: Path, number: int) -> None:
+        self.path = path
+        self.number = number
+        self.root = path.parent.parent.parent
+
+    def __repr__(self) -> str:
+        return f"<Sweep {self.number}: {len(self.trials())} trials of {self.plan.script}>"
+
+    @property
+    def plan(self) -> Plan:
+        """What it runs."""
+        try:
+            plan = Plan.from_json(json.loads((self.path / "sweep.json").read_bytes()))
+        except (OSError, ValueError):
+            raise NoSweep(
+                f"the plan of sweep {self.number} in {self.path} is gone or damaged"
+            ) from None
+        if plan.version > SWEEP_VERSION:
+            raise NoSweep(
+                f"sweep {self.number} was planned by a newer version of mwmagic: install that "
+                "version to continue it"
+            )
+        return plan
+
+    @property
+    def source(self) -> str:
+        """The program as it was when the sweep was planned."""
+        try:
+            data = (self.path / "program.py").read_bytes()
+        except OSError:
+            raise NoSweep(f"the program of sweep {self.number} is gone from {self.path}") from None
+        return data.decode("utf-8", "surrogateescape")
+
+    def trials(self) -> list[Trial]:
+        """Return the planned trials in their order."""
+        return [Trial.from_json(line) for line in self._lines() if "params" in line]
+
+    def pruned(self) -> dict[str, str]:
+        """Return why trials were ended early, by the names of their runs' folders."""
+        return {
+            str(line.get("run")): str(line["pruned"]) for line in self._lines() if "pruned" in line
+        }
+
+    def _lines(self) -> Iterator[dict[str, Any]]:
+        try:
+            text = (self.path / "trials.jsonl").read_text(encoding="utf-8")
+        except OSError:
+            raise NoSweep(f"the trials of sweep {self.number} are gone from {self.path}") from None
+        for line in text.splitlines():
+            with suppress(ValueError):  # a line that a crash cut short
+                found = json.loads(line)
+                if isinstance(found, dict):
+                    yield found
+
+    @property
+    def forsaken(self) -> bool:
+        """Whether the process that ran it was killed, and it is not over."""
+        try:
+            holder = json.loads((self.path / "writer.json").read_bytes())
+        except (OSError, ValueError):
+            return False
+        here = isinstance(holder, dict) and holder.get("host") == os.uname().nodename
+        return here and not alive(holder) and bool(self.left())
+
+    def label(self, trial: Trial) -> str:
+        """Return what the launch of a trial carries, and its record keeps."""
+        return f"{self.number}/{trial.number}"
+
+    def outcomes(self) -> list[TrialStatus]:
+        """Return all trials in their order, each with its latest run."""
+        latest: dict[int, tuple[Record, Facts]] = {}
+        records = runs(self.root)
+        for record, facts in zip(records, indexed(records), strict=True):
+            sweep, _, number = facts.trial.partition("/")
+            if sweep == str(self.number) and number.isdigit():
+                latest[int(number)] = record, facts
+        pruned = self.pruned()
+        found = []
+        for trial in self.trials():
+            if trial.number not in latest:
+                found.append(TrialStatus(trial, TrialState.WAITING))
+                continue
+            record, facts = latest[trial.number]
+            state = _state(facts.state, pruned=record.path.name in pruned)
+            found.append(TrialStatus(trial, state, facts, record))
+        return found
+
+    def left(self, *, retry: bool = False) -> list[TrialStatus]:
+        """Return the trials that are not over, and with `retry` those that failed."""
+        again = TrialState.FAILED
+        return [
+            one for one in self.outcomes() if not one.state.over or (retry and one.state is again)
+        ]
+
+    def best(self) -> Record | None:
+        """Return the run of the best trial, or of its first repetition; None if none finished."""
+        outcomes = self.outcomes()
+        ranked = groups(outcomes, self.metric(outcomes))
+        found = [one.record for one in outcomes if ranked and one.trial.number in ranked[0].trials]
+        return found[0] if found else None
+
+    def frame(self) -> Any:  # noqa: ANN401 - pandas may be missing
+        """Return a pandas DataFrame of the trials, with what `mwmagic.runs` has of their runs."""
+        outcomes = self.outcomes()
+        rows = iter(rows_of([one.facts for one in outcomes if one.facts]))
+        return frame_of(
+            {
+                "trial": one.trial.number,
+                "repeat": one.trial.repeat,
+                "trial state": one.state.value,
+                **(next(rows) if one.facts else one.trial.params),
+            }
+            for one in outcomes
+        )
+
+    def metric(self, outcomes: Iterable[TrialStatus]) -> str:
+        """Return the metric that says which trial is best; empty if there is none yet."""
+        chosen = self.plan.metric
+        return chosen or next(iter(usual_metrics([one.facts for one in outcomes if one.facts])), "")
+
+    def prune(self, record: Record, why: str) -> None:
+        """Note that a run is ended early, before it is."""
+        line = json.dumps({"run": record.path.name, "pruned": why}) + "\n"
+        path = self.path / "trials.jsonl"
+        with path.open("rb+") as file:
+            end = file.seek(0, os.SEEK_END)
+            file.seek(max(end - 1, 0))
+            whole = not end or file.read(1) == b"\n"  # else a crash has cut the last line short
+            file.write((b"" if whole else b"\n") + line.encode())
+
+    def extend(self, trials: Iterable[dict[str, Any]], **changes: Any) -> int:  # noqa: ANN401
+        """Plan further combinations, and change the plan; return how many trials are new."""
+        plan = Plan.from_json({**self.plan.as_json(), **changes})
+        there = self.trials()
+        known = {one.key for one in there}
+        number = max((one.number for one in there), default=0)
+        wanted = list(trials)
+        lines = [line for line in self._lines() if "params" in line or "pruned" in line]
+        new = 0
+        for again in range(plan.repeat):
+            for params in wanted:
+                trial = Trial(number + new + 1, params, again)
+                if trial.key in known:
+                    continue
+                known.add(trial.key)
+                new += 1
+                _check_count(len(there) + new)
+                lines.append(trial.as_json())
+        _write(self.path / "trials.jsonl", lines)
+        _write_file(self.path / "sweep.json", json.dumps(plan.as_json()).encode())
+        return new
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Keep others from becoming the writer meanwhile, if this disk has locks that work."""
+        with (self.path / ".lock").open("wb") as lock:
+            with suppress(OSError):
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def _check_writer(self, path: Path) -> None:
+        """Raise RunActive if another process runs this sweep."""
+        try:
+            holder = json.loads(path.read_bytes())
+        except (OSError, ValueError):
+            return
+        if holder.get("host") != os.uname().nodename:
+            raise RunActive(
+                f"sweep {self.number} is being run on {holder.get('host')}; if it is not, "
+                f"remove {path}"
+            )
+        if alive(holder) and holder.get("pid") != os.getpid():
+            raise RunActive(
+                f"sweep {self.number} is being run by process {holder['pid']}: wait for its "
+                "end, or stop it there"
+            )
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Be the one process that runs this sweep; raise RunActive if another one is."""
+        path = self.path / "writer.json"
+        with self._locked():
+            self._check_writer(path)
+            holder = {**this_process(), "host": os.uname().nodename}
+            _write_file(path, json.dumps(holder).encode())
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+
+
+_STATES = {
+    RunState.FINISHED.value: TrialState.FINISHED,
+    RunState.FAILED.value: TrialState.FAILED,
+    RunState.STOPPED.value: TrialState.INTERRUPTED,
+    RunState.LOST.value: TrialState.INTERRUPTED,
+}
+
+
+def _state(state: str, *, pruned: bool) -> TrialState:
+    found = _STATES.get(state, TrialState.RUNNING)
+    # It may have ended by itself, between the decision to prune it and the signal.
+    return TrialState.PRUNED if pruned and found is TrialState.INTERRUPTED else found
+
+
+def sweeps(root: Path) -> list[Sweep]:
+    """Return the sweeps of a folder, oldest first."""
+    folder = sweeps_folder(root)
+    try:
+        names = [path for path in folder.iterdir() if _NAME.fullmatch(path.name)]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    found = [Sweep(path, int(path.name)) for path in names]
+    return sorted(found, key=lambda one: one.number)
+
+
+def planned_sweep(root: Path, plan: Plan, source: str, trials: Sequence[dict[str, Any]]) -> Sweep:
+    """Write a new sweep, as a whole or not at all."""
+    _check_count(len(trials) * plan.repeat)
+    folder = sweeps_folder(root)
+    try:
+        files.make_private(folder)
+        files.keep_from_git(root)
+        draft = Path(mkdtemp(prefix=".new-", dir=folder))
+        (draft / "program.py").write_bytes(source.encode("utf-8", "surrogateescape"))
+        (draft / "sweep.json").write_text(json.dumps(plan.as_json()))
+        every = [(again, params) for again in range(plan.repeat) for params in trials]
+        lines = [
+            Trial(number, params, again).as_json()
+            for number, (again, params) in enumerate(every, 1)
+        ]
+        _write(draft / "trials.jsonl", lines)
+        for number in count(max((one.number for one in sweeps(root)), default=0) + 1):
+            path = folder / f"{number:04d}"
+            try:
+                draft.rename(path)
+            except OSError as error:
+                if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+                    raise
+                continue  # another process has taken the number
+            return Sweep(path, number)
+        raise AssertionError
+    except OSError as error:
+        raise FileTrouble(f"the sweep cannot be written to {folder}: {error.strerror}") from error
+
+
+def _check_count(count: int) -> None:
+    if count > TRIALS_LIMIT:
+        raise BadArguments(
+            f"this is a sweep of {count:,} trials, and one may have {TRIALS_LIMIT:,}: try fewer "
+            "values, or draw some with --random N"
+        )
+
+
+def _write(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:
+    _write_file(path, "".join(json.dumps(line) + "\n" for line in lines).encode())
+
+
+def _write_file(path: Path, data: bytes) -> None:
+    try:
+        files.replace(path, data)
+    except OSError as error:
+        raise FileTrouble(f"{path} cannot be written: {error.strerror}") from error
+
+
+DRAWS_LIMIT = 100
+"""How many times as many combinations are drawn as are wanted before too few are there."""
+
+
+def combinations(
+    space: Space, wanted: int, seed: int, begin: int, known: Iterable[Mapping[str, Any]] = ()
+) -> tuple[list[dict[str, Any]], int]:
+    """Draw so many combinations that are new; return them, and how many were drawn in all.
+
+    `begin` is how many were drawn before. Raises BadArguments if there are too few.
+    """
+    seen = {json.dumps(one, sort_keys=True) for one in known}
+    before, found, at = len(seen), list[dict[str, Any]](), begin
+    while len(found) < wanted:
+        if at - begin > DRAWS_LIMIT * (wanted + before):
+            raise BadArguments(
+                f"{spoken(space)} has only {before + len(found)} combinations: try all, without "
+                "--random, or give a range"
+            )
+        one = drawn(space, seed, at)
+        at += 1
+        key = json.dumps(one, sort_keys=True)
+        if key not in seen:
+            seen.add(key)
+            found.append(one)
+    return found, at
+
+
+def every(space: Space) -> list[dict[str, Any]]:
+    """Return all combinations, if they are not too many."""
+    _check_count(size(space))
+    return list(grid(space))
+
+
+def seed_of(source: str, args: Sequence[str], env: Mapping[str, str]) -> tuple[str, int] | None:
+    """Return the parameter that holds a program's seed, and its value; None if none does."""
+    known = values(source, args, env)
+    for one in parameters(source):
+        last = one.name.rpartition(".")[2].lower()
+        value = known.get(one.name)
+        if last in SEEDS and not one.refusal and isinstance(value, int):
+            return one.name, value
+    return None
+
+
+def groups(outcomes: Iterable[TrialStatus], metric: str) -> list[Group]:
+    """Return the combinations with results, the best first."""
+    found: dict[str, Group] = {}
+    for one in outcomes:
+        value = one.value(metric)
+        if value is not None:
+            key = json.dumps(one.trial.params, sort_keys=True)
+            group = found.setdefault(key, Group(one.trial.params, [], []))
+            group.trials.append(one.trial.number)
+            group.results.append(value)
+    sign = -1 if rises(metric) else 1
+    return sorted(found.values(), key=lambda one: sign * one.mean)
+
+
+LEAST_RESULTS_COUNT = 4
+"""From how many results on it is said which parameter matters most."""
+
+EXPLAINED_RATIO = 0.5
+"""The least part of the results' variance that the parameter must explain, and twice the next's."""
+
+
+def matters_most(outcomes: Iterable[TrialStatus], metric: str) -> tuple[str, float] | None:
+    """Return the parameter whose values explain most of the results' variance, and its part.
+
+    That part is the variance of the means of its values over that of all results (eta squared).
+    None if the data do not say it: few results, values that were tried only once, no other
+    parameter to compare it with, or no clear lead.
+    """
+    known = [(one.trial.params, one.value(metric)) for one in outcomes]
+    pairs = [(params, value) for params, value in known if value is not None]
+    if len(pairs) < LEAST_RESULTS_COUNT:
+        return None
+    total = statistics.pvariance([value for _, value in pairs])
+    if not total:
+        return None
+    mean = statistics.fmean(value for _, value in pairs)
+    parts: dict[str, float] = {}
+    for name in pairs[0][0]:
+        by_value: dict[str, list[float]] = {}
+        for params, value in pairs:
+            by_value.setdefault(json.dumps(params.get(name)), []).append(value)
+        if len(by_value) < 2 or min(map(len, by_value.values())) < 2:  # noqa: PLR2004
+            continue
+        between = sum(len(one) * (statistics.fmean(one) - mean) ** 2 for one in by_value.values())
+        parts[name] = between / len(pairs) / total
+    if len(parts) < 2:  # noqa: PLR2004 - there is nothing to compare it with
+        return None
+    (name, part), (_, second), *_ = sorted(parts.items(), key=lambda pair: -pair[1])
+    return (name, part) if part >= EXPLAINED_RATIO and part >= 2 * second else None

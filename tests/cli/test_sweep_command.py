@@ -1,0 +1,207 @@
+"""`mwmagic sweep`: trials run, fail, are ended early and killed, and each is over exactly once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+
+import psutil
+import pytest
+from processes import PATIENCE, eventually
+
+from mwmagic.cli import main
+from mwmagic.experiments.index import indexed
+from mwmagic.experiments.sweep import sweeps
+from mwmagic.record import runs
+
+PROGRAM = """\
+import time
+from pathlib import Path
+
+from mwmagic.worker import report
+
+units = 1
+seed = 3
+if units == 13:
+    raise ValueError("unlucky")
+for epoch in range(1, 4 if units < 100 else 10_000):
+    report(val_loss=1 / units, epoch=epoch)
+    time.sleep(0.02)
+while Path("hold").exists():
+    time.sleep(0.05)
+print("units", units, "seed", seed)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "main.py").write_text(PROGRAM)
+    return tmp_path
+
+
+def begun(folder, *words):
+    """Start the command in a session of its own; its warm process imports what takes least."""
+    options = ["--grace", "1", *([] if "--resume" in words else ["--framework", "jax"])]
+    command = [sys.executable, "-m", "mwmagic.cli", "sweep", *options, *words]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    return subprocess.Popen(command, cwd=folder, start_new_session=True, **pipes)
+
+
+def sweep(folder, *words):
+    process = begun(folder, *words)
+    text, _ = process.communicate(timeout=PATIENCE)
+    return process.returncode, text
+
+
+def finished(folder):
+    """Return how many runs of each trial have finished."""
+    found = indexed(runs(folder))
+    return Counter(one.trial for one in found if one.state == "finished")
+
+
+@pytest.mark.slow
+def test_a_sweep_tries_all_explains_failures_and_says_what_is_best(folder):
+    code, text = sweep(folder, "main.py", "units=2,13,4", "seed=1,2")
+    assert code == 1, text
+    assert "mwmagic: trial 1 (units 2, seed 1) of 6 is run 1" in text
+    assert "6 trials: 4 finished, 2 failed" in text
+    assert "2 trials failed alike (3, 4): " in text
+    assert "ValueError: unlucky" in text
+    assert "best: trial 5 (run 5; units 4, seed 1), val_loss 0.25; units matters most" in text
+    assert finished(folder) == {f"1/{one}": 1 for one in (1, 2, 5, 6)}
+    # The program is mended, and what failed runs again with it.
+    (folder / "main.py").write_text(PROGRAM.replace("units == 13", "units == 14"))
+    code, text = sweep(folder, "--resume", "--retry", "failed")
+    assert code == 0, text
+    assert "6 trials: 6 finished" in text
+    assert finished(folder) == {f"1/{one}": 1 for one in range(1, 7)}
+    code, text = sweep(folder, "--resume")  # of which nothing is left
+    assert code == 0, text
+    code, text = sweep(folder, "--extend", "1", "units=8")
+    assert code == 2, text
+    assert "main.py has changed since sweep 1 began: add --code recorded" in text
+    code, text = sweep(folder, "--extend", "1", "units=8", "--code", "today")
+    assert (code, len(runs(folder))) == (0, 10)
+    assert "8 trials: 8 finished" in text
+
+
+@pytest.mark.slow
+def test_repetitions_have_other_seeds_and_draws_continue(folder):
+    code, text = sweep(folder, "main.py", "units=uniform(2,90)", "--random", "2", "--repeat", "2")
+    assert code == 0, text
+    printed = [one.log(0).decode().split() for one in runs(folder)]
+    assert [one[3] for one in printed] == ["3", "3", "4", "4"]
+    assert printed[0][1] == printed[2][1]
+    assert " over 2 repetitions" in text
+    assert "no parameter `seed`" not in text
+    code, text = sweep(folder, "--extend", "1", "--random", "1")
+    assert code == 0, text
+    assert len({one.log(0).decode().split()[1] for one in runs(folder)}) == 3
+    assert len(runs(folder)) == 6
+
+
+@pytest.mark.slow
+def test_a_trial_is_ended_early_and_the_others_run_beside_each_other(folder):
+    how = ["--parallel", "2", "--stop-when", "units>99 and epoch>=3 and nothing<3"]
+    process = begun(folder, "main.py", "units=200,2,3,4", *how[:3], "units>99 and epoch>=3")
+    text, _ = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, text
+    assert "trial 1: ended early, as units>99 and epoch>=3" in text
+    assert "4 trials: 3 finished, 1 pruned" in text
+    # While the first went on, on one of two clusters, the others ran on the other one.
+    assert {one.cluster for one in runs(folder)} == {"cluster", "cluster-trials-2"}
+    code, text = sweep(folder, "--resume")
+    assert (code, len(runs(folder))) == (0, 4)
+    (folder / "main.py").write_text(PROGRAM.replace("seed", "drawn"))
+    code, text = sweep(folder, "main.py", "units=5", "--repeat", "2", *how[2:])
+    assert "the program has no parameter `seed`, so repetitions differ only if" in text
+    assert "--stop-when names nothing, which no trial had" in text
+
+
+@pytest.mark.slow
+def test_ctrl_c_asks_nothing_and_loses_nothing(folder):
+    (folder / "hold").touch()
+    process = begun(folder, "main.py", "units=2,3")
+    eventually(lambda: any(one.state == "running" and one.metrics() for one in runs(folder)))
+    os.killpg(process.pid, signal.SIGINT)
+    text, _ = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 130
+    assert "sweep 1 is not over: 0 of 2 trials are; `mwmagic sweep --resume 1` runs" in text
+    (folder / "hold").unlink()
+    code, text = sweep(folder, "--resume")
+    assert code == 0, text
+    assert "trial 1 begins again, as run 1 did not end by itself" in text
+    assert finished(folder) == {"1/1": 1, "1/2": 1}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", ["client", "supervisor", "all"])
+def test_after_a_kill_each_trial_is_over_exactly_once(folder, victim):
+    (folder / "hold").touch()
+    process = begun(folder, "main.py", "units=2,3,4")
+    eventually(lambda: any(one.metrics() for one in runs(folder)))
+    family = psutil.Process(process.pid).children(recursive=True)
+    supervisor = psutil.Process(runs(folder)[0].info["supervisor"]["pid"])
+    client = psutil.Process(process.pid)
+    for one in {"client": [client], "supervisor": [supervisor], "all": [client, *family]}[victim]:
+        one.kill()
+    text, _ = process.communicate(timeout=PATIENCE)
+    if victim == "supervisor":
+        assert process.returncode == 2
+        assert "--resume" in text
+    eventually(lambda: runs(folder)[0].status.over)  # it may end by itself within its grace
+    (folder / "hold").unlink()
+    code, text = sweep(folder, "--resume")
+    assert code == 0, text
+    assert "trial 1 begins again" in text
+    assert finished(folder) == {f"1/{one}": 1 for one in (1, 2, 3)}
+    psutil.wait_procs(family, timeout=PATIENCE)
+    assert not any(map(psutil.Process.is_running, family))
+
+
+@pytest.mark.slow
+def test_two_processes_do_not_run_one_sweep(folder):
+    (folder / "hold").touch()
+    process = begun(folder, "main.py", "units=2")
+    eventually(lambda: sweeps(folder) and (sweeps(folder)[0].path / "writer.json").exists())
+    code, text = sweep(folder, "--resume")
+    assert code == 2
+    assert f"sweep 1 is being run by process {process.pid}" in text
+    os.killpg(process.pid, signal.SIGTERM)
+    process.communicate(timeout=PATIENCE)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "there is no script to run: mwmagic sweep -n 2 main.py units=32,64"),
+        (["main.py"], "a sweep needs parameters with values to try"),
+        (["main.py", "units=1", "--random", "0"], "--random 0 would try nothing"),
+        (["main.py", "unit=1"], "did you mean units?"),
+        (["other.py", "units=1"], "other.py to run"),
+        (["main.py", "seed=1,2", "--repeat", "2"], "seed is varied already"),
+        (["--resume"], "there are no sweeps in "),
+        (["main.py", "--resume"], "a sweep that continues has its script"),
+        (["--resume", "1", "--extend", "1"], "leave out --resume"),
+        (["--resume", "1", "--metric", "loss"], "a sweep that continues keeps its --metric"),
+        (["--extend", "1"], "--extend needs more values"),
+        (["main.py", "units=1", "--retry", "failed"], "add --resume"),
+        (["main.py", "units=1", "--code", "today"], "add --resume or --extend"),
+        (["main.py", "units=1,2", "--stop-when", "a>"], "the filter 'a>' cannot be read"),
+        (["main.py", "units=1", "--parallel", "0"], "0 clusters run nothing"),
+    ],
+)
+def test_what_cannot_be_done_is_said_before_anything_is_written(
+    folder, words, message, monkeypatch, capsys
+):
+    monkeypatch.chdir(folder)
+    try:
+        code = main(["sweep", *words])
+    except SystemExit as error:
+        code = error.code
+    assert code == 2
+    assert message in capsys.readouterr().err
+    assert not sweeps(folder)
