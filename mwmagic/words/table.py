@@ -107,8 +107,9 @@ class RunTable(Sequence["Record"]):
         if best:
             facts = best_first(facts, best)
         elif sort:
-            facts = _ordered(facts, {key: one.get(sort) for key, one in values.items()})
-        if reverse:
+            keys = {key: one.get(sort) for key, one in values.items()}
+            facts = _ordered(facts, keys, reverse=reverse)
+        if reverse and not sort:
             facts.reverse()
         self.facts = facts
         self.metrics = list(metrics) or list(
@@ -261,13 +262,15 @@ def described(one: Facts, record: Record) -> dict[str, Any]:
     return found
 
 
-def _ordered(facts: list[Facts], keys: dict[int, Any]) -> list[Facts]:
+def _ordered(facts: list[Facts], keys: dict[int, Any], *, reverse: bool) -> list[Facts]:
     """Sort runs by a fact; those that lack it come last."""
     having = [one for one in facts if keys[id(one)] is not None]
     try:
         having.sort(key=lambda one: keys[id(one)])
     except TypeError:  # numbers and texts
         having.sort(key=lambda one: str(keys[id(one)]))
+    if reverse:
+        having.reverse()
     return having + [one for one in facts if keys[id(one)] is None]
 
 

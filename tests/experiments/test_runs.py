@@ -165,6 +165,12 @@ def test_a_parameter_named_like_a_metric_or_a_fact_has_a_dot(tmp_path, monkeypat
     assert frame["loss"][0] == 0.2
 
 
+def test_runs_that_lack_what_sorts_come_last_in_either_order(three):
+    for reverse, order in ((False, [2, 1, 3]), (True, [1, 2, 3])):
+        table = RunTable(runs(three), sort="val_loss", reverse=reverse)
+        assert [one.number for one in table] == order
+
+
 def test_the_runs_of_folders_below_are_in_one_table(three, capsys):
     record(three / "other/deep", 256, loss=(0.3, 0.3))
     record(three / ".hidden", 512)
