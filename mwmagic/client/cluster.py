@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import dataclasses
 import logging
 import os
 import subprocess
@@ -11,8 +10,8 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mwmagic.errors import BadArguments, MwmagicError, NoCluster, SupervisorError
-from mwmagic.frameworks import check_installed, tf_config
+from mwmagic.errors import MwmagicError, NoCluster, SupervisorError
+from mwmagic.frameworks import tf_config
 from mwmagic.model.cluster import ClusterSpec, Task, TaskName, find_task
 from mwmagic.model.machine import MachineStatus
 from mwmagic.model.messages import Launch
@@ -22,14 +21,12 @@ from mwmagic.record.paths import expanded
 
 from . import sockets
 from .connection import REPLY_SECONDS, Connection, fetched, placed
-from .run import Run, program_text
+from .run import Run, is_going, prepared
 from .sockets import connections
 from .starting import (
     Coordinator,
-    attributes,
     declared,
     discard,
-    inherited,
     server_of,
     start_supervisor,
 )
@@ -92,16 +89,9 @@ class Cluster:
         while_starting: Callable[[], None] | None = None,
         **options: Any,  # noqa: ANN401 - see ClusterOptions
     ) -> Cluster:
-        """Return a new cluster.
+        """Return a new cluster; `on_message` gets what a scheduler says while machines are pending.
 
-        Parameters
-        ----------
-        on_message : callable
-            Called with a scheduler's messages while machines are pending.
-        while_starting : callable, optional
-            Called while the supervisor starts, and so costs little time of its own.
-        **options
-            The declaration.
+        `while_starting` is called while the supervisor starts, and so costs little time of its own.
         """
         cluster = cls.__new__(cls)
         cluster._open(on_message, while_starting, **options)  # noqa: SLF001 - of this class
@@ -436,27 +426,11 @@ class Cluster:
         replace: bool | None = None,
     ) -> Run:
         """Launch a program; `draft` takes its file's place as soon as the launch is accepted."""
-        launch = dataclasses.replace(launch, cwd=str(expanded(launch.cwd).resolve()))
         tasks = [] if task is None else [str(find_task(task, self.tasks))]
-        text = program_text(launch.path) if source is None else source
-        check_installed(text)
-        if launch.keep:
-            self._check_kept(restarts)
-        args, given = launch.args, OPTIONS["env"].check(launch.given)
-        if params:
-            from mwmagic.experiments.parameters import settings  # which few launches need
-
-            chosen = settings(text, params, args, given)
-            text, args, given = chosen.source, tuple(chosen.args), {**given, **chosen.env}
-        launch = dataclasses.replace(
-            launch,
-            args=args,
-            env={**inherited(), **self.options.env, **given},
-            given=given,
-            attributes=attributes(),
-        )
+        again = self.options.restarts if restarts is None else restarts
+        launch, text = prepared(launch, source, self.options.env, params, restarts=again)
         before, replaces = self.latest, self.options.replace if replace is None else replace
-        if before is not None and (before.kept if launch.keep else replaces and _is_going(before)):
+        if before is not None and (before.kept if launch.keep else replaces and is_going(before)):
             before.stop()
         news = self._connection.request(
             "launch",
@@ -467,14 +441,6 @@ class Cluster:
             **launch.as_json(),
         )
         return Run(self, self._connection, news["run"])
-
-    def _check_kept(self, restarts: int | None) -> None:
-        """Refuse to keep processes that a restart would end."""
-        if self.options.restarts if restarts is None else restarts:
-            raise BadArguments(
-                "restarts end the processes of a run that failed, and the processes to be kept are "
-                "those; leave one of them out, or add `--restarts 0` if the cluster has restarts"
-            )
 
     def sweep(
         self,
@@ -498,22 +464,17 @@ class Cluster:
             The file, as ``python script`` would name it.
         space : mapping of str to object
             For the name of each parameter the values to try, or a range as ``"log(1e-4,1e-1)"``.
-        args : sequence of str
-            The file's arguments.
-        env : mapping of str to str, optional
-            Further variables.
-        random : int, optional
-            How many combinations to draw; by default all are tried.
-        seed : int
-            What determines which are drawn.
+        args, env : sequence of str, mapping of str to str
+            The file's arguments, and further variables.
+        random, seed : int, optional
+            How many combinations to draw, and what determines which; by default all are tried.
         repeat : int
             How many times each is tried, with other seeds if the program has a parameter `seed`.
         parallel : int
             How many trials run at once, each on a cluster of its own.
-        metric : str
-            What says which is best; by default the first loss that there is.
-        stop_when : str
-            A filter such as ``val_loss>2 and epoch>=3`` that ends a trial early.
+        metric, stop_when : str
+            What says which is best, by default the first loss that there is; and a filter such as
+            ``val_loss>2 and epoch>=3`` that ends a trial early.
 
         Returns
         -------
@@ -524,8 +485,6 @@ class Cluster:
         ------
         BadArguments
             The program has no such parameter, or it cannot be set to one of the values.
-        RunActive
-            The cluster is busy.
         """
         from .sweep import check_idle, conduct, new_sweep
 
@@ -689,9 +648,3 @@ def end(which: Iterable[Cluster]) -> None:
     with ExitStack() as stack:  # so that all are waited for, whatever one of them raises
         for cluster, ending in endings:
             stack.callback(cluster._end, ending)  # noqa: SLF001 - of this module
-
-
-def _is_going(run: Run) -> bool:
-    """Return whether a run is a program that is going, with all of its tasks launched."""
-    status = run.status()
-    return not (status.settled or status.live or status.state is RunState.FORMING)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import signal as signals
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.errors import (
+    BadArguments,
     ClusterError,
     NoRun,
     RunStopped,
@@ -16,6 +17,7 @@ from mwmagic.errors import (
     WaitTimeout,
     WorkerFailed,
 )
+from mwmagic.frameworks import check_installed
 from mwmagic.model.cluster import TaskName, find_task
 from mwmagic.model.findings import Examination
 from mwmagic.model.option import check_seconds
@@ -23,21 +25,24 @@ from mwmagic.model.options import OPTIONS
 from mwmagic.model.status import RunState, RunStatus, TaskState
 from mwmagic.record import Record
 from mwmagic.record.metrics import data_frame
+from mwmagic.record.paths import expanded
 from mwmagic.words.failure import position
 from mwmagic.words.live import kept_words
 from mwmagic.words.run import blame, words
 
 from .connection import CLOSE_SECONDS, REPLY_SECONDS
+from .starting import attributes, inherited
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from mwmagic.model.findings import Cause
+    from mwmagic.model.messages import Launch
 
     from .cluster import Cluster
     from .connection import Connection
 
-__all__ = ["Run", "Stacks", "program_text"]
+__all__ = ["Run", "Stacks", "is_going", "prepared", "program_text"]
 
 EXAMINE_SECONDS = 60.0
 """Time limit for the tasks to be examined."""
@@ -404,3 +409,39 @@ def program_text(path: Path) -> str:
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path} to run")
     return path.read_bytes().decode("utf-8", "surrogateescape")
+
+
+def prepared(
+    launch: Launch,
+    source: str | None,
+    env: Mapping[str, str],
+    params: Mapping[str, Any] | None,
+    *,
+    restarts: int,
+) -> tuple[Launch, str]:
+    """Return a launch with all that its processes inherit, and the text that it runs.
+
+    `env` has the cluster's variables, and `restarts` how often its tasks may restart.
+    """
+    launch = replace(launch, cwd=str(expanded(launch.cwd).resolve()))
+    text = program_text(launch.path) if source is None else source
+    check_installed(text)
+    if launch.keep and restarts:
+        raise BadArguments(
+            "restarts end the processes of a run that failed, and the processes to be kept are "
+            "those; leave one of them out, or add `--restarts 0` if the cluster has restarts"
+        )
+    args, given = launch.args, OPTIONS["env"].check(launch.given)
+    if params:
+        from mwmagic.experiments.parameters import settings  # which few launches need
+
+        chosen = settings(text, params, args, given)
+        text, args, given = chosen.source, tuple(chosen.args), {**given, **chosen.env}
+    every = {**inherited(), **env, **given}
+    return replace(launch, args=args, env=every, given=given, attributes=attributes()), text
+
+
+def is_going(run: Run) -> bool:
+    """Return whether a run is a program that is going, with all of its tasks launched."""
+    status = run.status()
+    return not (status.settled or status.live or status.state is RunState.FORMING)
