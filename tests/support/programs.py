@@ -122,7 +122,7 @@ PROGRAMS = {
         "threading.Thread(target=f).start()\nprint('end')\ngo.set()"
     ),
     "a thread after an exception": (
-        "import threading, time\ndef f():\n    time.sleep(.05)\n    print('thread')\n"
+        "import threading\ndef f():\n    threading.main_thread().join()\n    print('thread')\n"
         "threading.Thread(target=f).start()\nraise ValueError('x')"
     ),
     "a thread after an exit": (
