@@ -647,20 +647,27 @@ def test_a_run_asks_again_after_a_preemption_and_waits_in_the_queue(slurm, clust
     assert job not in slurm.jobs()
 
 
+REQUEUED_SECONDS = 110.0
+"""Nearly as long as Slurm keeps a job from starting that it puts back into its queue."""
+
+
 def hurried(slurm, job, condition):
     """Wait until something holds, and have a job that is requeued start before its 2 minutes."""
 
-    asked = 0.0
+    pause, asked = 3.0, 0.0
 
     def hurry():
-        nonlocal asked
-        # Slurm's scheduler begins again after each change of a job: it needs time between two.
-        if time.monotonic() - asked > 3.0 and slurm.reason(job) == "BeginTime":
+        nonlocal asked, pause
+        # Slurm's scheduler begins again after each change of a job. On a busy machine it needs more
+        # and more time between two; while the old job ends, it refuses a start time, or forgets it.
+        if time.monotonic() - asked > pause and slurm.reason(job) == "BeginTime":
             slurm.ask("scontrol", "update", f"jobid={job}", "StartTime=now")
-            asked = time.monotonic()
+            pause, asked = 2 * pause, time.monotonic()
         return condition()
 
-    eventually(hurry)  # while the old job ends, Slurm refuses a start time, or forgets it
+    began = time.monotonic()
+    eventually(lambda: hurry() or time.monotonic() > began + REQUEUED_SECONDS)
+    eventually(hurry)
 
 
 def test_a_run_waits_for_the_job_around_it_that_slurm_puts_back_into_its_queue(
