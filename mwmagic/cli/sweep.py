@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mwmagic.client import sweep as work
 from mwmagic.client.arguments import add_cluster_options, typed
@@ -22,7 +22,7 @@ from .output import say, show
 if TYPE_CHECKING:
     import argparse
 
-    from mwmagic.experiments.sweep import Sweep
+    from mwmagic.experiments.sweep import Sweep, TrialStatus
 
 __all__ = ["add_sweep"]
 
@@ -60,12 +60,28 @@ def _sweep(given: argparse.Namespace) -> int:
             stop_when=given.stop_when or "",
             options=options,
         )
-    left = sweep.left(retry=bool(given.retry))
+    left = len(sweep.left(retry=bool(given.retry)))
     if not left:
-        return _finish(sweep)
-    say(f"sweep {sweep.number} has {counted(len(left), 'trial')} to run")
-    with listening():
-        return _conduct(sweep, options, given, source)
+        return _finish(sweep, sweep.outcomes())
+    say(f"sweep {sweep.number} has {counted(left, 'trial')} to run")
+    try:
+        with listening(), Cluster.declare(say, **options) as cluster:
+            outcomes = work.conduct(
+                sweep,
+                cluster,
+                left=left,
+                parallel=given.parallel,
+                retry=bool(given.retry),
+                source=source,
+                on_message=say,
+                on_change=_change,
+            )
+    except KeyboardInterrupt as request:
+        say(resume_words(sweep.number, sweep.outcomes(), "mwmagic sweep"))
+        if isinstance(request, Terminated):
+            raise
+        return INTERRUPTED_CODE
+    return _finish(sweep, outcomes)
 
 
 def _change(text: str) -> None:
@@ -86,32 +102,8 @@ def _parted(given: argparse.Namespace) -> tuple[str | None, list[str]]:
     return (words.pop(0) if named else None), words
 
 
-def _conduct(
-    sweep: Sweep, options: dict[str, Any], given: argparse.Namespace, source: str | None
-) -> int:
-    """Run the trials; return 0 if all are over, and none has failed."""
-    try:
-        with Cluster.declare(say, **options) as cluster:
-            work.conduct(
-                sweep,
-                cluster,
-                parallel=given.parallel,
-                retry=bool(given.retry),
-                source=source,
-                on_message=say,
-                on_change=_change,
-            )
-    except KeyboardInterrupt as request:
-        say(resume_words(sweep.number, sweep.outcomes(), "mwmagic sweep"))
-        if isinstance(request, Terminated):
-            raise
-        return INTERRUPTED_CODE
-    return _finish(sweep)
-
-
-def _finish(sweep: Sweep) -> int:
+def _finish(sweep: Sweep, outcomes: list[TrialStatus]) -> int:
     """Print what became of the trials; return 0 if all are over, and none has failed."""
-    outcomes = sweep.outcomes()
     metric = sweep.metric(outcomes)
     show(repr(table(outcomes, metric, RunTable)))
     for line in summary(outcomes, metric):

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
     from mwmagic.experiments.sweep import Sweep, Trial
     from mwmagic.model.status import RunStatus
+    from mwmagic.record import Record
 
     from .cluster import Cluster
     from .run import Run
@@ -80,7 +81,6 @@ def new_sweep(
     given: Mapping[str, Any],
     *,
     cwd: Path,
-    source: str | None = None,
     args: Sequence[str] = (),
     env: Mapping[str, str] | None = None,
     random: int | None = None,
@@ -91,7 +91,7 @@ def new_sweep(
     options: Mapping[str, Any] | None = None,
 ) -> Sweep:
     """Plan a sweep and write it down."""
-    text = program_text(cwd / script) if source is None else source
+    text = program_text(cwd / script)
     variables = dict(env or {})
     if not given and repeat < 2:  # noqa: PLR2004 - once
         raise BadArguments(
@@ -196,11 +196,6 @@ def find_sweep(root: Path, number: int | None) -> Sweep:
     return known[max(known) if number is None else number]
 
 
-def room(workers: int) -> int:
-    """Return how many clusters this machine's CPUs have room for."""
-    return max(1, len(os.sched_getaffinity(0)) // max(workers, 1))
-
-
 @contextmanager
 def companions(
     cluster: Cluster, count: int, on_message: Callable[[str], None]
@@ -219,6 +214,7 @@ def conduct(
     sweep: Sweep,
     cluster: Cluster,
     *,
+    left: int | None = None,
     parallel: int | str = 1,
     retry: bool = False,
     source: str | None = None,
@@ -227,6 +223,7 @@ def conduct(
 ) -> list[TrialStatus]:
     """Run what is not over of a sweep, on this cluster and others like it; return all trials.
 
+    `left` is how many trials that are, if it is known: there are no more clusters than trials.
     `on_change` is called with a sentence when a trial begins or ends, and with an empty one every
     `CHANGE_SECONDS` between.
     """
@@ -237,21 +234,16 @@ def conduct(
             "--parallel auto counts this machine's CPUs, and these workers run elsewhere: say how "
             "many clusters there shall be, as --parallel 4"
         )
-    at_once = room(tasks) if parallel == AUTO else int(parallel)
+    at_once = max(1, cpus // tasks) if parallel == AUTO else int(parallel)
     if local and at_once > 1 and at_once * tasks > cpus:
         on_message(
             f"{at_once} clusters of {counted(tasks, 'task')} share {counted(cpus, 'CPU')}, so "
             "each trial takes longer than it would alone"
         )
-    plan, text = sweep.plan, sweep.source if source is None else source
-    if plan.repeat > 1 and seed_of(text, plan.args, plan.env) is None:
-        on_message(
-            "the program has no parameter `seed`, so repetitions differ only if it draws by itself"
-        )
-    wanted = max(1, min(at_once, len(sweep.left(retry=retry))))
-    with companions(cluster, wanted, on_message) as clusters:
+    left = len(sweep.left(retry=retry)) if left is None else left
+    with companions(cluster, max(1, min(at_once, left)), on_message) as clusters:
         driver = SweepDriver(sweep, clusters, on_message=on_message, on_change=on_change)
-        return driver.run(text, retry=retry)
+        return driver.run(sweep.source if source is None else source, retry=retry)
 
 
 @dataclass
@@ -284,12 +276,21 @@ class SweepDriver:
         self._stop_when = Filter(check) if check else None
         self._met: set[str] = set()
         self._total = 0
+        self._source = ""
+        self._seed: tuple[str, int] | None = None
 
     def run(self, source: str, *, retry: bool = False) -> list[TrialStatus]:
         """Run what is not over, and with `retry` what has failed; return all trials.
 
         Trials that failed do not end it. A KeyboardInterrupt stops those that are going first.
         """
+        self._source = source
+        self._seed = seed_of(source, self._plan.args, self._plan.env)
+        if self._plan.repeat > 1 and self._seed is None:
+            self._say(
+                "the program has no parameter `seed`, so its repetitions differ only if the "
+                "program is not deterministic"
+            )
         with self.sweep.writing():
             outcomes = self.sweep.outcomes()
             self._total = len(outcomes)
@@ -300,7 +301,7 @@ class SweepDriver:
                 if one.state is TrialState.INTERRUPTED:
                     self._say(interrupted_words(one))
             try:
-                self._drive(deque(one.trial for one in waiting), source)
+                self._drive(deque(one.trial for one in waiting))
             except BaseException:
                 self._stop()
                 raise
@@ -321,11 +322,11 @@ class SweepDriver:
                 self._left.append(one.trial)
             self._say(f"trial {one.trial.number} is still going as run {number}")
 
-    def _drive(self, waiting: deque[Trial], source: str) -> None:
+    def _drive(self, waiting: deque[Trial]) -> None:
         while waiting or self._going or self._left:
             for cluster in self._clusters:
                 if waiting and cluster not in self._going:
-                    self._launch(cluster, waiting.popleft(), source)
+                    self._launch(cluster, waiting.popleft())
             waiting.extend(self._settle())
             if time.monotonic() > self._reported + CHANGE_SECONDS:
                 self._change("")
@@ -345,31 +346,29 @@ class SweepDriver:
         for cluster, one in list(self._going.items()):
             if self._over(one):
                 del self._going[cluster]
-                self._end(one)
+                self._met.update(_now(one.run.status(), one.trial.params))
+                self._end(one.trial, one.run.record)
         if self._left:
             now = {one.trial.number: one for one in self.sweep.outcomes()}
             ended = [one for one in self._left if now[one.number].state is not TrialState.RUNNING]
             self._left = [one for one in self._left if one not in ended]
-            for trial in ended:
-                self._report(now[trial.number])
             again = [one for one in ended if not now[one.number].state.over]
+            for trial in ended:
+                status = now[trial.number]
+                if trial in again:
+                    self._say(interrupted_words(status))
+                elif status.record is not None:
+                    self._end(trial, status.record)
             if not self._going and self._left:
                 time.sleep(TRIALS_LOOK_SECONDS)
         return again
 
-    def _report(self, one: TrialStatus) -> None:
-        """Report what became of a trial that an earlier process launched."""
-        if one.state is TrialState.INTERRUPTED:
-            self._say(interrupted_words(one))
-        elif one.facts is not None:
-            self._change(ended_words(one.trial, one.facts, self._plan.metric, pruned=""))
-
-    def _launch(self, cluster: Cluster, trial: Trial, source: str) -> None:
+    def _launch(self, cluster: Cluster, trial: Trial) -> None:
         plan = self._plan
         params = dict(trial.params)
-        seed = seed_of(source, plan.args, plan.env)
-        if trial.repeat and seed is not None:
-            params[seed[0]] = seed[1] + trial.repeat
+        if trial.repeat and self._seed is not None:
+            name, seed = self._seed
+            params[name] = seed + trial.repeat
         given = dict(plan.env)
         shared = len(self._clusters) > 1 and cluster.options.engine == "local"
         if shared and cluster.options.threads is None:
@@ -378,7 +377,7 @@ class SweepDriver:
         what = Launch(
             plan.script, args=plan.args, given=given, cwd=plan.cwd, trial=self.sweep.label(trial)
         )
-        run = cluster._launch(what, source, params=params, replace=False)  # noqa: SLF001 - of this package
+        run = cluster._launch(what, self._source, params=params, replace=False)  # noqa: SLF001 - of this package
         self._going[cluster] = _Going(trial, run)
         self._change(begun_words(trial, self._total, run.number))
 
@@ -399,13 +398,12 @@ class SweepDriver:
                 return True
         return False
 
-    def _end(self, one: _Going) -> None:
+    def _end(self, trial: Trial, record: Record) -> None:
         """Report the end of a trial."""
-        record = one.run.record
         facts = facts_of(record, curves=False)
-        self._met.update(_now(one.run.status(), one.trial.params), facts.last)
+        self._met.update(facts.last)
         pruned = self.sweep.pruned().get(record.path.name, "")
-        self._change(ended_words(one.trial, facts, self._plan.metric, pruned=pruned))
+        self._change(ended_words(trial, facts, self._plan.metric, pruned=pruned))
 
     def _change(self, text: str) -> None:
         self._reported = time.monotonic()
@@ -484,8 +482,8 @@ def add_sweep(parser: argparse.ArgumentParser) -> None:
     add("--code", choices=["recorded", "today"], help=what)
 
 
-_NEW = {"random": None, "seed": None, "repeat": None, "metric": None, "stop_when": None}
-"""What only a new sweep takes, unless `--extend` takes it too, and its value if it is not given."""
+_NEW = ("random", "seed", "repeat", "metric", "stop_when")
+"""What only a new sweep takes, unless `--extend` takes it too."""
 
 
 def check_given(given: argparse.Namespace, values: Sequence[str]) -> None:
@@ -494,8 +492,8 @@ def check_given(given: argparse.Namespace, values: Sequence[str]) -> None:
     if resume and extend:
         raise BadArguments("--extend runs what is not over too: leave out --resume")
     allowed = {"random", "repeat"} if extend else set(_NEW) if not resume else set[str]()
-    for name, default in _NEW.items():
-        if name not in allowed and getattr(given, name) != default:
+    for name in _NEW:
+        if name not in allowed and getattr(given, name) is not None:
             flag = f"--{name.replace('_', '-')}"
             raise BadArguments(f"a sweep that continues keeps its {flag}: leave it out")
     if resume and values:

@@ -17,8 +17,8 @@ import statistics
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
-from itertools import count
 from pathlib import Path
+from shutil import rmtree
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,7 @@ from mwmagic.model.stored import Stored
 from mwmagic.record import files, runs
 from mwmagic.record.metrics import frame_of, rises
 from mwmagic.record.paths import sweeps_folder
-from mwmagic.record.reader import alive, this_process
+from mwmagic.record.reader import alive, json_lines, json_object, this_process
 
 from .index import indexed, rows_of
 from .parameters import parameters, values
@@ -187,12 +187,10 @@ class Sweep:
     @property
     def plan(self) -> Plan:
         """What it runs."""
-        try:
-            plan = Plan.from_json(json.loads((self.path / "sweep.json").read_bytes()))
-        except (OSError, ValueError):
-            raise NoSweep(
-                f"the plan of sweep {self.number} in {self.path} is gone or damaged"
-            ) from None
+        known = json_object(self.path / "sweep.json")
+        if not known:
+            raise NoSweep(f"the plan of sweep {self.number} in {self.path} is gone or damaged")
+        plan = Plan.from_json(known)
         if plan.version > SWEEP_VERSION:
             raise NoSweep(
                 f"sweep {self.number} was planned by a newer version of mwmagic: install that "
@@ -220,24 +218,16 @@ class Sweep:
         }
 
     def _lines(self) -> Iterator[dict[str, Any]]:
-        try:
-            text = (self.path / "trials.jsonl").read_text(encoding="utf-8")
-        except OSError:
-            raise NoSweep(f"the trials of sweep {self.number} are gone from {self.path}") from None
-        for line in text.splitlines():
-            with suppress(ValueError):  # a line that a crash cut short
-                found = json.loads(line)
-                if isinstance(found, dict):
-                    yield found
+        path = self.path / "trials.jsonl"
+        if not path.is_file():
+            raise NoSweep(f"the trials of sweep {self.number} are gone from {self.path}")
+        return json_lines(path)
 
     @property
-    def forsaken(self) -> bool:
+    def orphaned(self) -> bool:
         """Whether the process that ran it was killed, and it is not over."""
-        try:
-            holder = json.loads((self.path / "writer.json").read_bytes())
-        except (OSError, ValueError):
-            return False
-        here = isinstance(holder, dict) and holder.get("host") == os.uname().nodename
+        holder = json_object(self.path / "writer.json")
+        here = holder.get("host") == os.uname().nodename
         return here and not alive(holder) and bool(self.left())
 
     def label(self, trial: Trial) -> str:
@@ -309,24 +299,12 @@ class Sweep:
     def extend(self, trials: Iterable[dict[str, Any]], **changes: Any) -> int:  # noqa: ANN401
         """Plan further combinations, and change the plan; return how many trials are new."""
         plan = Plan.from_json({**self.plan.as_json(), **changes})
-        there = self.trials()
-        known = {one.key for one in there}
-        number = max((one.number for one in there), default=0)
-        wanted = list(trials)
+        new = _tried(trials, plan.repeat, self.trials())
         lines = [line for line in self._lines() if "params" in line or "pruned" in line]
-        new = 0
-        for again in range(plan.repeat):
-            for params in wanted:
-                trial = Trial(number + new + 1, params, again)
-                if trial.key in known:
-                    continue
-                known.add(trial.key)
-                new += 1
-                _check_count(len(there) + new)
-                lines.append(trial.as_json())
+        lines += [one.as_json() for one in new]
         _write(self.path / "trials.jsonl", lines)
         _write_file(self.path / "sweep.json", json.dumps(plan.as_json()).encode())
-        return new
+        return len(new)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -338,11 +316,8 @@ class Sweep:
 
     def _check_writer(self, path: Path) -> None:
         """Raise RunActive if another process runs this sweep."""
-        try:
-            holder = json.loads(path.read_bytes())
-        except (OSError, ValueError):
-            return
-        if holder.get("host") != os.uname().nodename:
+        holder = json_object(path)
+        if holder and holder.get("host") != os.uname().nodename:
             raise RunActive(
                 f"sweep {self.number} is being run on {holder.get('host')}; if it is not, "
                 f"remove {path}"
@@ -394,38 +369,61 @@ def sweeps(root: Path) -> list[Sweep]:
 
 def planned_sweep(root: Path, plan: Plan, source: str, trials: Sequence[dict[str, Any]]) -> Sweep:
     """Write a new sweep, as a whole or not at all."""
-    _check_count(len(trials) * plan.repeat)
+    lines = [one.as_json() for one in _tried(trials, plan.repeat)]
     folder = sweeps_folder(root)
     try:
         files.make_private(folder)
         files.keep_from_git(root)
         draft = Path(mkdtemp(prefix=".new-", dir=folder))
-        (draft / "program.py").write_bytes(source.encode("utf-8", "surrogateescape"))
-        (draft / "sweep.json").write_text(json.dumps(plan.as_json()))
-        every = [(again, params) for again in range(plan.repeat) for params in trials]
-        lines = [
-            Trial(number, params, again).as_json()
-            for number, (again, params) in enumerate(every, 1)
-        ]
-        _write(draft / "trials.jsonl", lines)
-        for number in count(max((one.number for one in sweeps(root)), default=0) + 1):
-            path = folder / f"{number:04d}"
-            try:
-                draft.rename(path)
-            except OSError as error:
-                if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
-                    raise
-                continue  # another process has taken the number
-            return Sweep(path, number)
-        raise AssertionError
+        try:
+            (draft / "program.py").write_bytes(source.encode("utf-8", "surrogateescape"))
+            (draft / "sweep.json").write_text(json.dumps(plan.as_json()))
+            _write(draft / "trials.jsonl", lines)
+            return _numbered(root, draft)
+        except BaseException:
+            rmtree(draft, ignore_errors=True)
+            raise
     except OSError as error:
         raise FileTrouble(f"the sweep cannot be written to {folder}: {error.strerror}") from error
 
 
-def _check_count(count: int) -> None:
-    if count > TRIALS_LIMIT:
+def _numbered(root: Path, draft: Path) -> Sweep:
+    """Give a new sweep the next number."""
+    number = max((one.number for one in sweeps(root)), default=0)
+    while True:
+        number += 1
+        path = draft.with_name(f"{number:04d}")
+        try:
+            draft.rename(path)
+        except OSError as error:
+            if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+                raise
+            continue  # another process has taken the number
+        return Sweep(path, number)
+
+
+def _tried(
+    wanted: Iterable[dict[str, Any]], repeat: int, there: Sequence[Trial] = ()
+) -> list[Trial]:
+    """Return the trials of combinations that are not there yet, each repeated so often."""
+    combinations, known = list(wanted), {one.key for one in there}
+    number = max((one.number for one in there), default=0)
+    new: list[Trial] = []
+    _check_count(len(combinations) * repeat)
+    for again in range(repeat):
+        for params in combinations:
+            trial = Trial(number + len(new) + 1, params, again)
+            if trial.key not in known:
+                known.add(trial.key)
+                new.append(trial)
+    _check_count(len(there) + len(new))
+    return new
+
+
+def _check_count(trials: int) -> None:
+    if trials > TRIALS_LIMIT:
         raise BadArguments(
-            f"this is a sweep of {count:,} trials, and one may have {TRIALS_LIMIT:,}: try fewer "
+            f"this is a sweep of {trials:,} trials, and one may have {TRIALS_LIMIT:,}: try fewer "
             "values, or draw some with --random N"
         )
 

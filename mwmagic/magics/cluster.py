@@ -59,11 +59,11 @@ def mw_cluster(session: Session, given: Namespace, _cell: str) -> Cluster:
         repetition = repeat(old.options, asked, session.defaults(), before)
         cluster = _ACTIONS[repetition.outcome](session, old, repetition)
     session.use(cluster, declared=old is None or "workers" in asked)
-    _say_forsaken(session)
+    _say_orphaned(session)
     return cluster
 
 
-def _say_forsaken(session: Session) -> None:
+def _say_orphaned(session: Session) -> None:
     """Say that a sweep is not over whose kernel was killed."""
     if not sweeps_folder(session.directory).is_dir():
         return
@@ -71,7 +71,7 @@ def _say_forsaken(session: Session) -> None:
     from mwmagic.words.sweep import resume_words
 
     for sweep in sweeps(session.directory)[-1:]:
-        if sweep.forsaken:
+        if sweep.orphaned:
             session.say(resume_words(sweep.number, sweep.outcomes(), "%mw_sweep"))
 
 

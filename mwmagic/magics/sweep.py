@@ -64,13 +64,15 @@ def mw_sweep(session: Session, given: Namespace, _cell: str) -> Sweep:
     else:
         sweep, source = work.continued(session.directory, given, space)
     board = _Board(session, sweep)
-    if not sweep.left(retry=bool(given.retry)):
+    left = len(sweep.left(retry=bool(given.retry)))
+    if not left:
         board.finish(sweep.outcomes())
         return sweep
     try:
         outcomes = work.conduct(
             sweep,
             cluster,
+            left=left,
             parallel=given.parallel,
             retry=bool(given.retry),
             source=source,

@@ -22,10 +22,19 @@ from .provenance import is_changed
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Record", "alive", "beside", "runs", "runs_below", "this_process"]
+__all__ = [
+    "Record",
+    "alive",
+    "beside",
+    "json_lines",
+    "json_object",
+    "runs",
+    "runs_below",
+    "this_process",
+]
 
 
-def _object(path: Path) -> dict[str, Any]:
+def json_object(path: Path) -> dict[str, Any]:
     """Return the JSON object in a file; an empty one where there is none to read."""
     try:
         value = json.loads(path.read_bytes())
@@ -34,7 +43,7 @@ def _object(path: Path) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
+def json_lines(path: Path) -> Iterator[dict[str, Any]]:
     """Read a file of JSON lines; a line that a crash cut short is left out."""
     if not path.is_file():
         return
@@ -87,7 +96,7 @@ class Record:
     @property
     def info(self) -> dict[str, Any]:
         """The run's last known state; empty if the run never got that far."""
-        return _object(self.paths.state) if self.known is None else self.known
+        return json_object(self.paths.state) if self.known is None else self.known
 
     def part(self, name: str) -> dict[str, Any]:
         """Return an object in its state, such as ``versions``; an empty one if there is none."""
@@ -200,7 +209,7 @@ class Record:
         NoRun
             They were never read, or the file is damaged.
         """
-        stacks = _object(self.paths.stacks)
+        stacks = json_object(self.paths.stacks)
         if "positions" not in stacks:
             raise NoRun(
                 f"there are no stacks of run {self.number}: `%mw_stacks` takes them while it runs"
@@ -209,12 +218,12 @@ class Record:
 
     def events(self, kind: str | None = None) -> list[dict[str, Any]]:
         """Return all events, or those of one kind, in order."""
-        events = _lines(self.paths.events)
+        events = json_lines(self.paths.events)
         return [event for event in events if kind in (None, event.get("event"))]
 
     def modules(self) -> dict[str, str]:
         """Return the hashes of the modules beside the code, by their paths there."""
-        hashes = _object(self.paths.hashes)
+        hashes = json_object(self.paths.hashes)
         return {name: value for name, value in hashes.items() if isinstance(value, str)}
 
     def changed_modules(self) -> list[str]:
@@ -265,11 +274,11 @@ class Record:
 
     def metrics(self) -> list[dict[str, Any]]:
         """Return the tasks' metrics, in order: from their reports, else from their logs."""
-        return metrics(_lines(self.paths.metrics))
+        return metrics(json_lines(self.paths.metrics))
 
     def cells(self) -> list[CellRecord]:
         """Return the live cells that are over, in order; none of a program's run."""
-        return [CellRecord.from_json(line) for line in _lines(self.paths.cells)]
+        return [CellRecord.from_json(line) for line in json_lines(self.paths.cells)]
 
     def cell_count(self) -> int:
         """Return how many live cells are over."""
@@ -288,7 +297,7 @@ class Record:
 
     def history(self) -> dict[str, list[float]]:
         """Return the history of the last `fit`; see `mwmagic.record.metrics.history`."""
-        return history(_lines(self.paths.metrics))
+        return history(json_lines(self.paths.metrics))
 
 
 def this_process() -> dict[str, Any]:

@@ -117,7 +117,7 @@ def test_a_trial_is_ended_early_and_the_others_run_beside_each_other(folder):
     assert (code, len(runs(folder))) == (0, 4)
     (folder / "main.py").write_text(PROGRAM.replace("seed", "drawn"))
     code, text = sweep(folder, "main.py", "units=5", "--repeat", "2", *how[2:])
-    assert "the program has no parameter `seed`, so repetitions differ only if" in text
+    assert "the program has no parameter `seed`, so its repetitions differ only if" in text
     assert "--stop-when names nothing, which no trial had" in text
 
 
