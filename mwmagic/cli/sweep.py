@@ -96,7 +96,9 @@ def _parted(given: argparse.Namespace) -> tuple[str | None, list[str]]:
     named = bool(words) and "=" not in words[0]
     if continues and (named or given.args):
         what = words[0] if named else "--args"
-        raise BadArguments(f"a sweep that continues has its script and arguments: leave out {what}")
+        raise BadArguments(
+            f"a sweep that continues keeps its script and arguments: leave out {what}"
+        )
     if not continues and not named:
         raise BadArguments("there is no script to run: mwmagic sweep -n 2 main.py units=32,64")
     return (words.pop(0) if named else None), words

@@ -143,7 +143,7 @@ def extend_sweep(
         before = space.get(name)
         if before is None:
             raise BadArguments(
-                f"sweep {sweep.number} does not vary {name}, but {', '.join(space)}: begin another"
+                f"sweep {sweep.number} varies {', '.join(space)}, not {name}: begin another sweep"
             )
         if isinstance(before, tuple) and isinstance(more, tuple):
             more = (*before, *(one for one in more if one not in before))  # noqa: PLW2901
@@ -334,7 +334,8 @@ class SweepDriver:
             if not self._clusters and waiting:
                 raise SupervisorError(
                     f"the clusters of sweep {self.sweep.number} are gone, and "
-                    f"{counted(len(waiting), 'trial')} wait; declare a cluster again, and --resume"
+                    f"{counted(len(waiting), 'trial')} did not run: declare a cluster again, and "
+                    "continue with --resume"
                 )
 
     def _settle(self) -> list[Trial]:
@@ -460,7 +461,7 @@ def add_sweep(parser: argparse.ArgumentParser) -> None:
     """Declare what a sweep takes beside its program and its parameters."""
     add, number = parser.add_argument, reader(read_count)
     add("--random", type=number, metavar="N", help="Draw N combinations instead of trying all.")
-    what = "What determines which combinations are drawn (default: 0)."
+    what = "A number that determines which combinations are drawn (default: 0)."
     add("--seed", type=number, metavar="S", help=what)
     what = "Try each combination N times, with other seeds if the program has a parameter `seed`."
     add("--repeat", type=number, metavar="N", help=what)
@@ -478,7 +479,7 @@ def add_sweep(parser: argparse.ArgumentParser) -> None:
     add("--retry", choices=["failed"], help=what)
     what = "Add values, draws (--random N) or repetitions (--repeat N) to a sweep, and run them."
     add("--extend", type=number, metavar="SWEEP", help=what)
-    what = "The code of a sweep that continues, if its file has changed: as it was, or as it is."
+    what = "Continue with the code that the sweep began with, or with the file as it is today."
     add("--code", choices=["recorded", "today"], help=what)
 
 

@@ -67,7 +67,7 @@ def read_space(words: Iterable[str]) -> dict[str, str]:
         name, equals, text = word.partition("=")
         if not equals or not name.strip():
             raise BadArguments(
-                f"{word!r} is no parameter with values: write units=32,64 or lr=log(1e-4,1e-1)"
+                f"{word!r} is not a parameter with values: write units=32,64 or lr=log(1e-4,1e-1)"
             )
         if name.strip() in found:
             raise BadArguments(f"the parameter {name} is given twice: write its values in one list")
@@ -131,7 +131,9 @@ def _ends(choices: Range, source: str, name: str) -> list[float | int]:
     if any(one.kind is int for one in known):
         for end in (choices.low, choices.high):
             if end != int(end):
-                raise BadArguments(f"the parameter {name} takes integers, so {choices} cannot be")
+                raise BadArguments(
+                    f"the parameter {name} takes integers, so {choices} does not fit"
+                )
         return [int(choices.low), int(choices.high)]
     return [choices.low, choices.high]
 
@@ -150,9 +152,13 @@ def _choices(name: str, text: str) -> list[str] | Range:
     except ValueError:
         raise BadArguments(f"the range {text} of {name} needs numbers at both ends") from None
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise BadArguments(f"the range {text} of {name} must lead from a lower number to a higher")
+        raise BadArguments(
+            f"the range {text} of {name} must go from a lower number to a higher one"
+        )
     if kind == "log" and low <= 0:
-        raise BadArguments(f"the range {text} of {name} must begin above 0, as magnitudes do")
+        raise BadArguments(
+            f"the range {text} of {name} must begin above 0, because it is logarithmic"
+        )
     return Range(low, high, log=kind == "log")
 
 
@@ -183,8 +189,8 @@ def grid(space: Space) -> Iterator[dict[str, Any]]:
     for name, values in space.items():
         if isinstance(values, Range):
             raise BadArguments(
-                f"{name}={values} is a range, of which a grid cannot have all values: add "
-                "--random N to draw N trials, or list the values"
+                f"{name}={values} is a range, and only listed values can all be tried: add "
+                "--random N to draw N combinations, or list the values"
             )
     for combination in itertools.product(*space.values()):  # type: ignore[arg-type]
         yield dict(zip(space, combination, strict=True))

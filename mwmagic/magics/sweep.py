@@ -35,7 +35,7 @@ def _sweep() -> Parser:
     parser = Parser(
         "%mw_sweep",
         "Run a program with many combinations of its parameters, such as units=32,64 "
-        "lr=log(1e-4,1e-1), and say which is best. What was interrupted continues with --resume.",
+        "lr=log(1e-4,1e-1), and say which is best. An interrupted sweep continues with --resume.",
     )
     add = parser.add_argument
     what = "Parameters with the values to try, or a range to draw them from with --random."

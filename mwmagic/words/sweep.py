@@ -54,7 +54,7 @@ def ended_words(trial: Trial, facts: Facts, metric: str, *, pruned: str) -> str:
     """Say how a trial has ended; `pruned` is why it was ended early, if it was."""
     took = took_text(facts.seconds)
     if pruned and facts.state == RunState.STOPPED.value:
-        how = f"ended early, as {pruned}"
+        how = f"ended early because {pruned}"
     elif facts.state == RunState.FAILED.value:
         how = f"failed: {_why(facts)}"
     elif facts.state != RunState.FINISHED.value:
@@ -80,7 +80,7 @@ def _why(facts: Facts) -> str:
 
 def interrupted_words(one: TrialStatus) -> str:
     """Say that a trial which was under way begins again."""
-    run = f", as run {one.facts.number} did not end by itself" if one.facts else ""
+    run = f": run {one.facts.number} was interrupted" if one.facts else ""
     return f"trial {one.trial.number} begins again{run}"
 
 

@@ -109,7 +109,7 @@ def test_a_trial_is_ended_early_and_the_others_run_beside_each_other(folder):
     process = begun(folder, "main.py", "units=200,2,3,4", *how[:3], "units>99 and epoch>=3")
     text, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, text
-    assert "trial 1: ended early, as units>99 and epoch>=3" in text
+    assert "trial 1: ended early because units>99 and epoch>=3" in text
     assert "4 trials: 3 finished, 1 pruned" in text
     # While the first went on, on one of two clusters, the others ran on the other one.
     assert {one.cluster for one in runs(folder)} == {"cluster", "cluster-trials-2"}
@@ -133,7 +133,7 @@ def test_ctrl_c_asks_nothing_and_loses_nothing(folder):
     (folder / "hold").unlink()
     code, text = sweep(folder, "--resume")
     assert code == 0, text
-    assert "trial 1 begins again, as run 1 did not end by itself" in text
+    assert "trial 1 begins again: run 1 was interrupted" in text
     assert finished(folder) == {"1/1": 1, "1/2": 1}
 
 
@@ -184,7 +184,7 @@ def test_two_processes_do_not_run_one_sweep(folder):
         (["other.py", "units=1"], "other.py to run"),
         (["main.py", "seed=1,2", "--repeat", "2"], "seed is varied already"),
         (["--resume"], "there are no sweeps in "),
-        (["main.py", "--resume"], "a sweep that continues has its script"),
+        (["main.py", "--resume"], "a sweep that continues keeps its script"),
         (["--resume", "1", "--extend", "1"], "leave out --resume"),
         (["--resume", "1", "--metric", "loss"], "a sweep that continues keeps its --metric"),
         (["--extend", "1"], "--extend needs more values"),

@@ -101,8 +101,8 @@ def test_a_plan_keeps_a_space():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["units"], "'units' is no parameter with values"),
-        (["=3"], "'=3' is no parameter with values"),
+        (["units"], "'units' is not a parameter with values"),
+        (["=3"], "'=3' is not a parameter with values"),
         (["units=1", "units=2"], "given twice"),
         (["units="], "has an empty value"),
         (["units=1,,2"], "has an empty value"),
@@ -113,9 +113,9 @@ def test_a_plan_keeps_a_space():
         (["units=uniform(1.5,3)"], "takes integers"),
         (["twice=3"], "would change nothing"),
         (["lr=log(0,1)"], "must begin above 0"),
-        (["lr=uniform(1,1)"], "from a lower number to a higher"),
+        (["lr=uniform(1,1)"], "from a lower number to a higher one"),
         (["lr=log(a,1)"], "needs numbers at both ends"),
-        (["lr=log(1,inf)"], "from a lower number to a higher"),
+        (["lr=log(1,inf)"], "from a lower number to a higher one"),
     ],
 )
 def test_what_cannot_be_tried_is_refused(words, message):

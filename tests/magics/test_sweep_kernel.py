@@ -66,5 +66,5 @@ def test_ctrl_c_in_a_sweep_loses_nothing(kernel, tmp_path):
     assert text.startswith("WaitInterrupted: sweep 1 is not over: 0 of 2 trials are")
     (tmp_path / "hold").unlink()
     again = kernel.run("%mw_sweep --resume")
-    assert "trial 1 begins again, as run 2 did not end by itself" in again.text
+    assert "trial 1 begins again: run 2 was interrupted" in again.text
     assert "2 trials: 2 finished" in str(again.shown)
