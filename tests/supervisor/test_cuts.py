@@ -101,21 +101,32 @@ def test_a_cut_uses_at_most_one_restart_and_is_named(seed, tmp_path, monkeypatch
         assert setback.cause.finding.host == "ab"[cut.victim], (cut, setback)
 
 
-@pytest.mark.slow
-def test_a_cut_between_two_machines_that_both_answer_is_got_around(tmp_path, monkeypatch):
-    a, b, c = (FakeMachine(name, shared=False) for name in "abc")
-    places = {}
+def cut_between(a, b, places, afterwards):
+    """Return a training that cuts two machines off from each other where it runs on both."""
 
     async def train(worker):
         used = places.setdefault(worker.attempt, set())
         used.add(worker.machine.name)
         await worker.sleep(1.0)
-        if {"a", "b"} <= used:
+        if {a.name, b.name} <= used:
             silent = {"why": "silent", "at": [], "error": "timed out"}
-            a.unreachable, b.unreachable = {"b": silent}, {"a": silent}
-            worker.print(UNHEALTHY.format(1))
-            return 1
+            a.unreachable, b.unreachable = {b.name: silent}, {a.name: silent}
+            return await afterwards(worker)
         return 0
+
+    return train
+
+
+@pytest.mark.slow
+def test_a_cut_between_two_machines_that_both_answer_is_got_around(tmp_path, monkeypatch):
+    a, b, c = (FakeMachine(name, shared=False) for name in "abc")
+    places = {}
+
+    async def fail(worker):
+        worker.print(UNHEALTHY.format(1))
+        return 1
+
+    train = cut_between(a, b, places, fail)
 
     async def test():
         options = ClusterOptions(2, name="c", directory=str(tmp_path), restarts=1, lease=10)
@@ -136,15 +147,7 @@ def test_a_stall_names_the_machines_that_cannot_connect_and_a_restart_parts_them
 ):
     a, b, c = (FakeMachine(name, shared=False) for name in "abc")
     places = {}
-
-    async def train(worker):
-        used = places.setdefault(worker.attempt, set())
-        used.add(worker.machine.name)
-        await worker.sleep(1.0)
-        if {"a", "b"} <= used:
-            silent = {"why": "silent", "at": [], "error": "timed out"}
-            a.unreachable, b.unreachable = {"b": silent}, {"a": silent}
-            await worker.hang()
+    train = cut_between(a, b, places, lambda worker: worker.hang())
 
     async def test():
         given = {"restarts": 1, "lease": 10, "stall_timeout": 5.0, "on_stall": on_stall}
