@@ -244,8 +244,8 @@ class Stderr:
     def last(self) -> str:
         """The last lines on one, without what would control a terminal."""
         lines = map(_plain, self._data.decode(errors="replace").splitlines())
-        told = [one for one in lines if one and not any(word in one for word in self._noise)]
-        return "; ".join(told[-STDERR_LINES:])
+        telling = [one for one in lines if one and not any(word in one for word in self._noise)]
+        return "; ".join(telling[-STDERR_LINES:])
 
 
 def _plain(line: str) -> str:
