@@ -147,6 +147,10 @@ def argparse_arguments(program: Program) -> Iterator[Parameter]:
                 refusal = f"the program parses arguments of its own in line {call.lineno}"
     if any(program.calls("add_subparsers")):
         refusal = "the program has subcommands: give it with the script's arguments"
+    shortened = not any(
+        program.value(keyword(call, "allow_abbrev")) is False
+        for call in program.calls("ArgumentParser")
+    )
     defaults = {
         one.arg: one.value
         for call in program.calls("set_defaults")
@@ -158,7 +162,8 @@ def argparse_arguments(program: Program) -> Iterator[Parameter]:
         if one is not None:
             if one.name in defaults:
                 one = replace(one, value=program.value(defaults[one.name]))
-            yield replace(one, refusal=one.refusal or refusal)
+            way = one.way and replace(one.way, shortened=shortened)
+            yield replace(one, way=way, refusal=one.refusal or refusal)
 
 
 def _argument(program: Program, call: ast.Call) -> Parameter | None:
@@ -191,7 +196,7 @@ def _argument(program: Program, call: ast.Call) -> Parameter | None:
         return Parameter(name, value, call.lineno, bool, way=way)
     if action_name not in ("add_argument", "store"):
         refusal = "its action is not to store a value: give it with the script's arguments"
-        return Parameter(name, value, call.lineno, refusal=refusal)
+        return Parameter(name, value, call.lineno, way=Way(long, others), refusal=refusal)
     kind = _CASTS.get(last_name(keyword(call, "type") or call.func), kind_of(value))
     many = keyword(call, "nargs") is not None and program.value(keyword(call, "nargs")) != "?"
     choices = program.value(keyword(call, "choices"))

@@ -123,6 +123,7 @@ def settings(
         raise BadArguments(f"the program's parameters cannot be read: {error}") from error
     texts: list[tuple[Parameter, str]] = []
     words, more = list(args), {}
+    args = _spelled_out(known, args)
     chosen: dict[str, Any] = {}
     for name, asked in given.items():
         one = _named(name, known)
@@ -161,7 +162,9 @@ def values(
     variables that are `hidden`: set, but nobody knows to what.
     """
     known: dict[str, Any] = {}
-    for one in parameters(source):
+    found = parameters(source)
+    args = _spelled_out(found, args)
+    for one in found:
         if one.variable in hidden and one.variable:
             continue
         value = one.value
@@ -327,6 +330,26 @@ def _words(one: Parameter, value: Any) -> list[str]:  # noqa: ANN401 - any liter
     return [f"{way.flag}={text}"] if way.joined or text.startswith("-") else [way.flag, text]
 
 
+def _spelled_out(known: Iterable[Parameter], args: Sequence[str]) -> list[str]:
+    """Return arguments with the whole name of each option that was shortened, as argparse allows.
+
+    One that could mean several is left as it is: the program refuses it.
+    """
+    ways = [one.way for one in known if one.way is not None]
+    words = {
+        word: way.shortened for way in ways for word in (way.flag, *way.others, way.on, way.off)
+    }
+    shortened = [word for word, may in words.items() if may and word.startswith("--")]
+    end = args.index("--") if "--" in args else len(args)
+    found = []
+    for word in args[:end]:
+        flag, equals, value = word.partition("=")
+        fitting = [one for one in shortened if one.startswith(flag)]
+        plain = flag in words or not flag.startswith("--") or len(fitting) != 1
+        found.append(word if plain else f"{fitting[0]}{equals}{value}")
+    return [*found, *args[end:]]
+
+
 def _stated(one: Parameter, args: Sequence[str]) -> Any:  # noqa: ANN401 - any literal
     """Return the value that arguments give a parameter; `MISSING` if they do not."""
     way = one.way
@@ -383,6 +406,7 @@ def unset(
         known = parameters(source) if names else []
     except SyntaxError as error:
         raise BadArguments(f"the program's parameters cannot be read: {error}") from error
+    words = _spelled_out(known, words)
     for name in names:
         one = _named(name, known)
         left.pop(one.variable, None)

@@ -46,6 +46,8 @@ class Way:
     quoted: bool = False
     """Whether the program reads the value as Python does, so that a text that looks like a number
     needs quotes."""
+    shortened: bool = False
+    """Whether the beginning of the option is enough if no other begins like it."""
 
 
 @dataclass(frozen=True)

@@ -438,6 +438,32 @@ def test_what_cannot_be_set_is_one_clear_error(name):
     assert message in str(raised.value)
 
 
+SHORTENED = """
+import argparse
+parser = argparse.ArgumentParser({more})
+parser.add_argument("--learning-rate", "--rate", type=float, default=0.1)
+parser.add_argument("--learn", action="append")
+parser.add_argument("--decay", type=float, default=0.0)
+parser.add_argument("--delay", type=float, default=0.0)
+parser.add_argument("--shuffle", action=argparse.BooleanOptionalAction, default=True)
+"""
+
+
+def test_options_may_be_shortened_as_argparse_allows():
+    source = SHORTENED.format(more="")
+    args = ["--learning", "0.3", "--no-sh", "--del=2"]
+    known = {"learning_rate": 0.3, "decay": 0.0, "delay": 2.0, "shuffle": False}
+    assert values(source, args) == known
+    assert values(source, ["--learn", "0.3"])["learning_rate"] == 0.1  # another option's own name
+    assert values(source, ["--de", "0.3"])["decay"] == 0.0  # may be either: the program refuses it
+    assert settings(source, {"decay": 1}, args).args == (*args, "--decay", "1.0")
+    with pytest.raises(BadArguments, match="the script's arguments hold --learning-rate already"):
+        settings(source, {"learning_rate": 1}, args)
+    assert unset(source, ["learning_rate"], args, {})[0] == ("--no-shuffle", "--delay=2")
+    whole = SHORTENED.format(more="allow_abbrev=False")
+    assert values(whole, args)["learning_rate"] == 0.1
+
+
 def test_a_parameter_that_is_also_an_argument_or_variable_is_refused():
     with pytest.raises(BadArguments, match="the script's arguments hold --lr already"):
         settings(ARGPARSE, {"lr": 1}, ["--lr", "2"])
