@@ -10,7 +10,7 @@ from mwmagic.client.arguments import ConciseParser
 from mwmagic.errors import MwmagicError, RunStopped
 from mwmagic.words.file import file_words
 
-from . import clusters, demo, output, records, sweep
+from . import clusters, demo, doctor, output, records, sweep
 
 if TYPE_CHECKING:
     import argparse
@@ -33,6 +33,7 @@ _COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "tag": ("Give a recorded run tags, or take them away.", records.add_tag),
     "gc": ("Remove old runs: first list them, then remove them with --yes.", records.add_gc),
     "compare": ("Show two recorded runs or more side by side.", records.add_compare),
+    "doctor": ("Show what works on this machine, and what to do about the rest.", doctor.add),
     "stop": ("End clusters and everything they run.", clusters.add_stop),
 }
 

@@ -1,0 +1,279 @@
+"""``mwmagic doctor``: what works on this machine, what does not, and what to do about it.
+
+The last check is the main job itself: two workers start, reach each other and add up, so whatever
+breaks a training here is found and explained as it is in a training.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import resource
+import shutil
+import sys
+import tempfile
+from dataclasses import asdict, dataclass
+from enum import Enum
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mwmagic.client.cluster import Cluster
+from mwmagic.client.records import explained
+from mwmagic.errors import MwmagicError, RunFailed
+from mwmagic.record.paths import runs_folder
+from mwmagic.record.provenance import versions
+from mwmagic.words.host import size_words
+
+from .output import say, show
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+    from mwmagic.model.machine import Machine
+
+__all__ = ["Check", "Verdict", "add"]
+
+PACKAGES = (
+    *("tensorflow", "keras", "tf_keras", "jax", "torch", "numpy"),
+    *("IPython", "ipykernel", "ipywidgets", "anywidget", "jupyterlab", "notebook", "nbval"),
+    *("ray", "optuna", "tensorboard", "mlflow"),
+)
+"""The packages whose versions matter to a report of a problem."""
+
+SHARED_MEMORY_BYTES = 64 << 20
+"""Containers have this much by default; arrays of live cells and data loaders need more."""
+
+DISK_BYTES = 1 << 30
+"""The free space below which a checkpoint and the logs of a long training may fill a disk."""
+
+OPEN_FILES_COUNT = 1024
+"""How many files a supervisor with some dozens of tasks may have open."""
+
+PROBE_SECONDS = 240.0
+"""How long the two workers may take: the first import of TensorFlow may read a slow disk."""
+
+
+class Verdict(str, Enum):
+    """What a check has found."""
+
+    GOOD = "ok"
+    ABSENT = "absent"
+    """Not there, and needed only by who wants it."""
+    DOUBTFUL = "doubtful"
+    BAD = "bad"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at."""
+
+    name: str
+    verdict: Verdict
+    found: str
+    remedy: str = ""
+    """What to do; empty if nothing is to be done."""
+
+
+def add(command: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    what = "Print JSON, whose fields docs/agents.md describes."
+    command.add_argument("--json", action="store_true", help=what)
+    what = "Leave out the two workers that are started to see whether they reach each other."
+    command.add_argument("--no-run", action="store_true", help=what)
+    command.set_defaults(action=_doctor)
+
+
+def _doctor(given: argparse.Namespace) -> int:
+    checks = []
+    for one in _checks(run=not given.no_run):
+        checks.append(one)
+        if not given.json:
+            show(_line(one))
+    wrong = [one for one in checks if one.verdict is Verdict.BAD]
+    if given.json:
+        print(
+            json.dumps({"versions": versions(PACKAGES), "checks": [asdict(one) for one in checks]})
+        )
+    elif wrong:
+        say(
+            f"{', '.join(one.name for one in wrong)}: trainings will not work here before that does"
+        )
+    return 1 if wrong else 0
+
+
+def _line(one: Check) -> str:
+    text = f"{one.verdict.value:<9}{one.name}: {one.found}"
+    return f"{text}\n{'':<9}{one.remedy}" if one.remedy else text
+
+
+def _checks(*, run: bool) -> Iterator[Check]:
+    known = versions(PACKAGES)
+    places = f"mwmagic in {Path(__file__).parents[1]}, Python at {sys.executable}"
+    yield Check("installation", Verdict.GOOD, places)
+    yield Check("system", Verdict.GOOD, platform.platform())
+    texts = ", ".join(f"{name} {found}" for name, found in known.items() if found)
+    yield Check("versions", Verdict.GOOD, texts)
+    yield _tensorflow(known)
+    yield _widget(known)
+    yield _folder(Path.cwd())
+    yield _shared_memory(Path("/dev/shm"))  # noqa: S108 - only looked at
+    yield _open_files()
+    yield _variables()
+    yield from _engines()
+    if run:
+        yield from _probe(tensorflow=bool(known["tensorflow"]))
+
+
+def _tensorflow(known: dict[str, str | None]) -> Check:
+    if known["tensorflow"]:
+        return Check("TensorFlow", Verdict.GOOD, known["tensorflow"])
+    others = [name for name in ("jax", "torch") if known[name]]
+    if others:
+        return Check("TensorFlow", Verdict.ABSENT, f"not installed, but {' and '.join(others)}")
+    remedy = 'pip install "mwmagic[tensorflow]"'
+    return Check("TensorFlow", Verdict.DOUBTFUL, "no framework is installed here", remedy)
+
+
+def _widget(known: dict[str, str | None]) -> Check:
+    """Look for the files that a browser loads; they belong to the Python that serves Jupyter."""
+    if not (known["jupyterlab"] or known["notebook"]):
+        found = "no JupyterLab in this environment: its browser files belong where Jupyter runs"
+        return Check(
+            "widget", Verdict.ABSENT, found, 'pip install "mwmagic[lab]" if it is to be here'
+        )
+    folders = [
+        Path(sys.prefix, "share", "jupyter", "labextensions", name)
+        for name in ("anywidget", "@jupyter-widgets/jupyterlab-manager")
+    ]
+    missing = [str(one) for one in folders if not one.is_dir()]
+    if not missing:
+        return Check("widget", Verdict.GOOD, "JupyterLab has what shows it")
+    remedy = "pip install --force-reinstall anywidget jupyterlab_widgets, then reload the page"
+    return Check("widget", Verdict.BAD, f"{' and '.join(missing)} is missing", remedy)
+
+
+def _folder(here: Path) -> Check:
+    records = runs_folder(here)
+    there = next(one for one in (records, *records.parents) if one.exists())
+    if not os.access(there, os.W_OK):
+        remedy = "start in a folder that you may write, or give --directory"
+        return Check("folder", Verdict.BAD, f"{there} cannot be written", remedy)
+    free = shutil.disk_usage(there).free
+    found = f"{records} has {size_words(free)} free"
+    if free < DISK_BYTES:
+        return Check("folder", Verdict.DOUBTFUL, found, "`mwmagic gc` lists old runs to remove")
+    return Check("folder", Verdict.GOOD, found)
+
+
+def _shared_memory(path: Path) -> Check:
+    if not path.is_dir():
+        remedy = "give the container one, as `docker run --shm-size=2g`"
+        return Check("shared memory", Verdict.DOUBTFUL, f"there is no {path}", remedy)
+    free = shutil.disk_usage(path).free
+    found = f"{path} has {size_words(free)} free"
+    if free <= SHARED_MEMORY_BYTES:
+        remedy = "large arrays do not fit: in a container, `docker run --shm-size=2g`"
+        return Check("shared memory", Verdict.DOUBTFUL, found, remedy)
+    return Check("shared memory", Verdict.GOOD, found)
+
+
+def _open_files() -> Check:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < OPEN_FILES_COUNT:
+        remedy = (
+            f"`ulimit -n {min(4 * OPEN_FILES_COUNT, hard) if hard > 0 else 4 * OPEN_FILES_COUNT}`"
+        )
+        return Check("open files", Verdict.DOUBTFUL, f"at most {soft} for a process", remedy)
+    return Check("open files", Verdict.GOOD, f"{soft} for a process")
+
+
+def _variables() -> Check:
+    """Look for variables that make workers other than people think."""
+    found = [name for name in ("TF_CONFIG", "PYTHONPATH", "PYTHONHOME") if os.environ.get(name)]
+    if not found:
+        return Check("variables", Verdict.GOOD, "none that changes workers")
+    means = {
+        "TF_CONFIG": "each worker gets its own instead",
+        "PYTHONPATH": "workers import from it before what is installed",
+        "PYTHONHOME": "workers look for the standard library there",
+    }
+    texts = "; ".join(f"{name} is set: {means[name]}" for name in found)
+    return Check(
+        "variables", Verdict.DOUBTFUL, texts, f"unset {' '.join(found)}, if that surprises you"
+    )
+
+
+_TOOLS = {"slurm": "salloc", "ssh": "ssh"}
+"""The programs that an engine starts, which say that it can be used here."""
+
+
+def _engines() -> Iterator[Check]:
+    there = {name: bool(shutil.which(tool)) for name, tool in _TOOLS.items()}
+    there["ray"] = find_spec("ray") is not None
+    for name, found in there.items():
+        text = f"--engine {name} can start it" if found else f"no {_TOOLS.get(name, name)} here"
+        yield Check(name, Verdict.GOOD if found else Verdict.ABSENT, text)
+
+
+_PLAIN = """
+import json, os, socket
+config = json.loads(os.environ["TF_CONFIG"])
+workers, index = config["cluster"]["worker"], config["task"]["index"]
+host, _, port = workers[index].rpartition(":")
+with socket.create_server((host, int(port))) as server:
+    if index:
+        print(server.accept()[0].recv(5).decode())
+    else:
+        while True:
+            try:
+                other = socket.create_connection(workers[1].rsplit(":", 1), 5)
+                break
+            except ConnectionRefusedError:
+                pass
+        other.sendall(b"hello")
+"""
+
+_TENSORFLOW = """
+import tensorflow as tf
+strategy = tf.distribute.MultiWorkerMirroredStrategy()
+ones = strategy.run(lambda: tf.ones(()))
+total = float(strategy.reduce("SUM", ones, axis=None))
+assert total == strategy.num_replicas_in_sync >= 2, total
+"""
+
+
+def _probe(*, tensorflow: bool) -> Iterator[Check]:
+    """Start two workers here, and let them add up."""
+    what = "TensorFlow's strategy" if tensorflow else "a connection, without TensorFlow"
+    with tempfile.TemporaryDirectory(prefix="mwmagic-doctor-") as name:
+        folder = Path(name)
+        script = folder / "doctor.py"
+        script.write_text(_TENSORFLOW if tensorflow else _PLAIN)
+        try:
+            with Cluster.declare(say, workers=2, warm=False, directory=folder) as cluster:
+                machine = cluster.machines[0].machine
+                run = cluster.run(script, cwd=folder)
+                try:
+                    run.wait(PROBE_SECONDS)
+                except RunFailed:
+                    yield Check("two workers", Verdict.BAD, "\n".join(explained(run.record)[1]))
+                else:
+                    yield Check("two workers", Verdict.GOOD, f"reached each other by {what}")
+        except MwmagicError as error:
+            yield Check("two workers", Verdict.BAD, str(error))
+            return
+    if machine is not None:
+        yield from _machine(machine)
+
+
+def _machine(machine: Machine) -> Iterator[Check]:
+    memory = f", {size_words(machine.memory)} of memory" if machine.memory else ""
+    yield Check("machine", Verdict.GOOD, f"{machine.processors} processors{memory}")
+    if machine.gpus:
+        names = ", ".join(one.name for one in machine.gpus)
+        yield Check("GPUs", Verdict.GOOD, names)
+    else:
+        yield Check("GPUs", Verdict.ABSENT, machine.why or "the driver lists none")
