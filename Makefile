@@ -21,7 +21,7 @@ PACKAGES = chromium:chromium iproute2:ip munge:munged openssh-client:ssh openssh
 # processes would compile what it imports.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo quick test check fix lint unit others colab ray nightly next gpu docs words lab clean
+.PHONY: demo quick test check fix lint unit others colab ray nightly next gpu docs words lab release clean
 
 demo: .venv/demo
 	.venv/bin/mwmagic demo
@@ -108,6 +108,11 @@ words: .venv/test
 lab: .venv/demo
 	.venv/bin/jupyter lab notebooks/quickstart.ipynb
 
+# The sdist, the wheel and the notes in dist/, tried with the oldest and newest Python, with Colab's
+# versions, and without TensorFlow. Publishing is left to a person.
+release: .venv-release/test
+	.ci/release
+
 .venv/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or later is needed: make PYTHON=python3.11 ...")'
 	$(PYTHON) -m venv .venv
@@ -160,6 +165,12 @@ BESIDE_KERAS = --editable . hypothesis pytest pytest-timeout pytest-xdist scikit
 	$(INSTALL)
 	touch $@
 
+.venv-release/test: WANTED = build twine check-wheel-contents
+.venv-release/test: .venv/bin/uv
+	$(PYTHON) -m venv .venv-release
+	$(INSTALL)
+	touch $@
+
 .venv-gpu/test: WANTED = --editable ".[demo,test]" "tensorflow[and-cuda]>=2.16" tf-keras
 .venv-gpu/test: .venv/bin/uv pyproject.toml
 	$(PYTHON) -m venv .venv-gpu
@@ -184,4 +195,5 @@ packages:
 	  (echo "the tests need$$missing: install and try again" && exit 1)
 
 clean:
-	rm -rf .venv .venv-quick .venv-colab .venv-ray .venv-next .venv-newest .venv-gpu .torch mwmagic-demo
+	rm -rf .venv .venv-quick .venv-colab .venv-ray .venv-next .venv-newest .venv-gpu .venv-release \
+	  .torch dist mwmagic-demo
