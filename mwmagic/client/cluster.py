@@ -19,12 +19,12 @@ from mwmagic.model.options import OPTIONS, ClusterOptions, parameters, signature
 from mwmagic.model.status import RunState
 from mwmagic.record.paths import expanded
 
-from . import sockets
+from . import starting
 from .connection import REPLY_SECONDS, Connection, fetched, placed
 from .run import Run, is_going, prepared
-from .sockets import connections
 from .starting import (
     Coordinator,
+    connections,
     declared,
     discard,
     server_of,
@@ -104,7 +104,7 @@ class Cluster:
         **options: Any,  # noqa: ANN401 - see ClusterOptions
     ) -> None:
         start = declared(**options)
-        path = sockets.fresh(start.options.name, start.options.root)
+        path = starting.new_socket(start.options.name, start.options.root)
         process = start_supervisor(start, path, while_starting)
         try:
             self._bind(Connection(path, owner=True), process, owner=True)
@@ -139,7 +139,7 @@ class Cluster:
     def _attach(cls, name: str, root: Path, waits: Callable[[], None]) -> Cluster:
         """Attach; `waits` is called if it is ending, before the wait for its end."""
         refusals: list[SupervisorError] = []
-        found = sockets.existing(name, root)
+        found = starting.existing_sockets(name, root)
         for connection in connections(found, refusals, owner=True, waits=waits):
             cluster = cls._of(connection, owner=True)
             placed(connection, _LOGGER.warning)
@@ -622,7 +622,7 @@ class Cluster:
             if self._process is not None:
                 self._reap(self._process)
             # A supervisor that was killed leaves it behind.
-            sockets.remove(self._connection.path)
+            starting.remove_socket(self._connection.path)
 
     def _hang_up(self) -> None:
         atexit.unregister(self._farewell)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from mwmagic.record.paths import expanded
 
-from . import sockets
+from . import starting
 from .cluster import Cluster
 
 if TYPE_CHECKING:
@@ -56,8 +56,8 @@ def running(
 ) -> Iterator[Cluster]:
     """Connect to clusters of this user; see `clusters`."""
     root = None if directory is None else expanded(directory).resolve()
-    paths = sockets.existing(name, None if name is None else root)
-    for connection in sockets.connections(paths, refusals, owner=False, wake=wake):
+    paths = starting.existing_sockets(name, None if name is None else root)
+    for connection in starting.connections(paths, refusals, owner=False, wake=wake):
         found = Cluster._of(connection, owner=False)  # noqa: SLF001 - of this package
         if root in (None, found.options.root) and name in (None, found.options.name):
             yield found

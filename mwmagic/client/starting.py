@@ -5,9 +5,13 @@ With a coordinator, this process becomes the chief of its own cluster.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import re
 import resource
+import secrets
+import stat
 import subprocess
 import sys
 import tempfile
@@ -18,6 +22,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from mwmagic import errors
+from mwmagic.errors import ClusterEnding, ClusterError, SupervisorError, SupervisorLost
 from mwmagic.frameworks import framework_for, frameworks
 from mwmagic.frameworks.environment import meeting_environment, set_by_user
 from mwmagic.logs.tracebacks import FRAME
@@ -25,25 +30,148 @@ from mwmagic.model.cluster import CHIEF
 from mwmagic.model.messages import Start
 from mwmagic.model.options import ClusterOptions
 from mwmagic.model.ownership import package_of
+from mwmagic.model.values import encodable
 from mwmagic.record.paths import expanded
 
-from . import sockets
-from .connection import error_named
+from .connection import CLOSE_SECONDS, Connection, error_named
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
 
     from mwmagic.model.cluster import ClusterSpec
 
 __all__ = [
     "Coordinator",
     "attributes",
+    "connections",
     "declared",
     "discard",
+    "existing_sockets",
     "inherited",
+    "new_socket",
+    "remove_socket",
     "server_of",
+    "socket_directory",
     "start_supervisor",
 ]
+
+
+PATH_BYTES = 100
+"""The longest path of a socket; the kernel takes 107 (``sun_path``)."""
+
+NAME_BYTES = 40
+"""The longest last part of such a path."""
+
+
+def socket_directory() -> Path:
+    """Return the directory of this user's sockets, created if necessary.
+
+    It is the same for a kernel and a shell of the same user, unlike
+    ``XDG_RUNTIME_DIR``, and is not removed when the user logs out.
+    """
+    name = f"mwmagic-{os.getuid()}"
+    path = Path(tempfile.gettempdir()) / name
+    if len(os.fsencode(path)) > PATH_BYTES - NAME_BYTES:
+        path = Path("/tmp") / name  # noqa: S108 - checked below
+    with suppress(FileExistsError):
+        path.mkdir(mode=0o700)
+    _check_private(path)
+    return path
+
+
+def _check_private(path: Path) -> None:
+    status = path.lstat()
+    mine = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
+    if not mine or stat.S_IMODE(status.st_mode) & 0o077:
+        raise SupervisorError(
+            f"{path} must be a directory of yours with mode 0700, since anyone who can write "
+            "there can run code as you; remove it, or set TMPDIR to a private directory"
+        )
+
+
+def _pattern(name: str, root: Path | None) -> str:
+    """Return how the sockets of a cluster are named; with no root, of clusters anywhere."""
+    slug = re.sub(r"[^A-Za-z0-9]+", "-", name)[:16]
+    digest = "?" * 8
+    if root is not None:
+        try:
+            key = f"{name}\0{root.resolve()}".encode()
+        except UnicodeEncodeError as error:  # frameworks and JSON have no such paths
+            raise ClusterError(
+                f"the path of the directory {encodable(str(root))} is not UTF-8, so no cluster can "
+                "be kept in it; rename the directory, or use another"
+            ) from error
+        digest = hashlib.sha256(key).hexdigest()[:8]
+    return f"{slug}-{digest}-{'?' * 8}.sock"
+
+
+def new_socket(name: str, root: Path) -> Path:
+    """Return the path for a new socket of the cluster `name` below `root`."""
+    return socket_directory() / _pattern(name, root).replace("?" * 8, secrets.token_hex(4))
+
+
+def existing_sockets(name: str | None = None, root: Path | None = None) -> Iterator[Path]:
+    """Yield the existing sockets: all, those of a name, or those of one cluster."""
+    yield from sorted(socket_directory().glob("*.sock" if name is None else _pattern(name, root)))
+
+
+def remove_socket(path: Path) -> None:
+    """Remove a dead supervisor's socket, even an unfinished one, and its log beside it."""
+    for suffix in (".log", ".new", ".sock"):
+        with suppress(OSError):
+            path.with_suffix(suffix).unlink()
+
+
+def connections(
+    paths: Iterable[Path],
+    refusals: list[SupervisorError],
+    *,
+    owner: bool,
+    wake: bool = False,
+    waits: Callable[[], None] = lambda: None,
+) -> Iterator[Connection]:
+    """Connect to the supervisor behind each socket; wait for the end of one that is ending."""
+    for path in paths:
+        connection = _connection(path, refusals, waits, owner=owner, wake=wake)
+        if connection is not None:
+            yield connection
+
+
+def _connection(
+    path: Path,
+    refusals: list[SupervisorError],
+    waits: Callable[[], None],
+    *,
+    owner: bool,
+    wake: bool,
+) -> Connection | None:
+    try:
+        return Connection(path, owner=owner, wake=wake)
+    except SupervisorLost:
+        remove_socket(path)
+    except ClusterEnding as error:
+        waits()
+        if not _ends(path):
+            refusals.append(error)
+    except SupervisorError as error:
+        refusals.append(error)
+    return None
+
+
+def _ends(path: Path) -> bool:
+    """Wait for the end of a cluster for as long as it may take; return whether it has come."""
+    try:
+        connection = Connection(path, owner=False)
+    except SupervisorLost:
+        return True
+    options = ClusterOptions.from_json(connection.news["cluster"]["options"])
+    try:
+        return connection.wait(lambda _: False, options.grace + CLOSE_SECONDS)
+    except SupervisorLost:
+        return True
+    finally:
+        connection.close()
+
 
 START_SECONDS = 60.0
 """Time limit for a new supervisor to listen."""
@@ -174,7 +302,7 @@ def start_supervisor(
         _check_ready(answer, born, path)
     except BaseException:  # Ctrl-C too
         born.close()
-        sockets.remove(path)
+        remove_socket(path)
         raise
     born.errors.close()
     return born.process
@@ -197,7 +325,7 @@ def discard(process: subprocess.Popen[bytes], path: Path) -> None:
     """Kill a supervisor that is of no use, and remove what it left beside its socket."""
     process.kill()
     process.wait()
-    sockets.remove(path)
+    remove_socket(path)
 
 
 def _last_words(log: str) -> str:

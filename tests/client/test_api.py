@@ -13,7 +13,7 @@ import pytest
 from processes import alive, eventually
 
 from mwmagic import Cluster, ClusterSpec, Task, clusters, runs
-from mwmagic.client import sockets, starting
+from mwmagic.client import starting
 from mwmagic.errors import (
     ClusterError,
     FileTrouble,
@@ -295,7 +295,7 @@ def test_options_of_a_running_cluster_are_updated_for_later_launches(cluster):
 @pytest.fixture
 def stranger(own_sockets):
     """A supervisor that refuses everybody."""
-    path = sockets.directory() / "stranger-00000000-0.sock"
+    path = starting.socket_directory() / "stranger-00000000-0.sock"
     refusal = {"type": "error", "id": 1, "kind": "SupervisorError", "error": "another version"}
 
     def serve():

@@ -16,7 +16,7 @@ from processes import children, eventually, printed
 
 import mwmagic
 from mwmagic import Cluster
-from mwmagic.client import sockets
+from mwmagic.client import starting
 from mwmagic.client.connection import Connection
 from mwmagic.client.starting import start_supervisor
 from mwmagic.errors import ClusterError, MwmagicError, SupervisorError, SupervisorLost
@@ -62,7 +62,7 @@ def reply(number, result):
 
 @pytest.fixture
 def pretend(own_sockets):
-    path = sockets.directory() / f"{os.getpid()}.pretender"
+    path = starting.socket_directory() / f"{os.getpid()}.pretender"
     made = []
 
     def begin(*answers):
@@ -170,27 +170,27 @@ def start(tmp_path, **fields):
 
 
 def test_a_supervisor_that_cannot_start_says_why(tmp_path, nothing_survives):
-    path = sockets.fresh("c", tmp_path)
+    path = starting.new_socket("c", tmp_path)
     options = ClusterOptions(directory=str(tmp_path), engine="cloud")
     with pytest.raises(ClusterError, match=r"^unknown engine 'cloud'"):
         start_supervisor(Start(options), path)
-    assert not list(sockets.directory().iterdir())
+    assert not list(starting.socket_directory().iterdir())
 
 
 def test_a_supervisor_that_breaks_shows_its_last_words(tmp_path, nothing_survives):
-    path = sockets.fresh("c", tmp_path)
+    path = starting.new_socket("c", tmp_path)
     path.with_suffix(".new").mkdir()  # where it would make its socket
     with pytest.raises(SupervisorError, match=r"(?s)did not start: .*Traceback.*OSError"):
         start_supervisor(start(tmp_path), path)
     path.with_suffix(".new").rmdir()
-    assert not list(sockets.directory().iterdir())
+    assert not list(starting.socket_directory().iterdir())
 
 
 def test_an_interpreter_that_does_not_start_is_reported(tmp_path, monkeypatch, nothing_survives):
     monkeypatch.setattr(sys, "executable", "/bin/false")
     big = start(tmp_path, env={"X": "x" * 200_000})
     with pytest.raises(SupervisorError, match="did not start"):
-        start_supervisor(big, sockets.fresh("c", tmp_path))
+        start_supervisor(big, starting.new_socket("c", tmp_path))
 
 
 @pytest.mark.parametrize("moment", ["Popen", "_first_line", "while_starting", "_check_ready"])
@@ -204,8 +204,8 @@ def test_an_interrupted_start_leaves_nothing(tmp_path, monkeypatch, nothing_surv
         monkeypatch.setattr(f"mwmagic.client.starting.{moment}", interrupted)
     while_starting = interrupted if moment == "while_starting" else None
     with pytest.raises(KeyboardInterrupt):
-        start_supervisor(start(tmp_path), sockets.fresh("c", tmp_path), while_starting)
-    assert not list(sockets.directory().iterdir())
+        start_supervisor(start(tmp_path), starting.new_socket("c", tmp_path), while_starting)
+    assert not list(starting.socket_directory().iterdir())
 
 
 def test_a_supervisor_whose_parent_ends_before_it_names_a_cluster_ends_too(nothing_survives):
@@ -223,7 +223,7 @@ def test_a_supervisor_that_cannot_be_reached_is_ended(tmp_path, monkeypatch, not
     before = children(os.getpid())
     with pytest.raises(SupervisorLost, match="refused"):
         Cluster(1, directory=str(tmp_path), warm=False)
-    assert not list(sockets.directory().iterdir())
+    assert not list(starting.socket_directory().iterdir())
     assert children(os.getpid()) == before
 
 

@@ -17,7 +17,7 @@ import pytest
 from processes import LINGERS, agents_of, alive, children, eventually
 
 from mwmagic import Cluster, Task, runs
-from mwmagic.client import sockets
+from mwmagic.client import starting
 from mwmagic.client.lookup import attach
 from mwmagic.errors import ClusterEnding, NoCluster, SupervisorError, SupervisorLost, WorkerFailed
 from mwmagic.model.messages import Start
@@ -51,7 +51,7 @@ def test_everything_ends_when_the_owner(own, end):
     assert len(family) == 8
     owner.does(ENDS[end])
     eventually(lambda: gone(family), "end of everybody")
-    eventually(lambda: not list(sockets.directory().iterdir()), "end of the socket")
+    eventually(lambda: not list(starting.socket_directory().iterdir()), "end of the socket")
     assert runs()[-1].state == "stopped"
     fork = Path("fork")
     if fork.exists():
@@ -189,7 +189,7 @@ def test_a_lost_supervisor_is_reported(cluster):
     eventually(lambda: run.record.state == "lost", "end of the supervisor")
     assert repr(one).endswith("its supervisor was killed, and run 1 was lost with it")
     one.close()
-    assert not list(sockets.directory().iterdir())
+    assert not list(starting.socket_directory().iterdir())
 
 
 @pytest.mark.slow
@@ -362,7 +362,7 @@ def test_a_supervisor_that_nobody_comes_to_ends(tmp_path, nothing_survives):
         main()
     """)
     config = cluster_config(tmp_path)
-    socket = sockets.fresh("orphan", tmp_path)
+    socket = starting.new_socket("orphan", tmp_path)
     done = subprocess.run(
         [sys.executable, "-c", code],
         input=f"{json.dumps(str(socket))}\n{config}",
