@@ -4,6 +4,6 @@ It needs nothing but Python and runs as ``python -I -S agent/__main__.py``; both
 share `wire`. `agent` carries out commands on its `loop`, `workers` starts workers and reports
 exits, a `process` is one of them with its line and its log, and `family` ends what must not live
 on. `fork_server` forks warm workers. `inquiry` asks other programs, such as which versions of
-packages there are, `ports` holds ports and tries those of other machines, and `machine`, `file`,
-`system` and `variables` serve them; `loader` starts the agent on another machine.
+packages there are, `ports` holds ports and tries those of other machines, `machine` knows this one
+and its files, and `system` calls the kernel; `loader` starts the agent on another machine.
 """

@@ -18,7 +18,7 @@ import sys
 import time
 from contextlib import suppress
 
-from . import file, wire
+from . import machine, wire
 from .family import Closing, Family
 from .fork_server.zygotes import Zygotes
 from .inquiry import Inquiries, Packages
@@ -323,16 +323,16 @@ class Agent:
 
     def fetch(self, command: dict[str, Any]) -> None:
         """Send a piece of a file."""
-        piece = file.piece(command["path"], command["offset"], command["bytes"])
+        piece = machine.file_piece(command["path"], command["offset"], command["bytes"])
         self.events.emit("fetched", id=command["id"], **piece)
 
     def list(self, command: dict[str, Any]) -> None:
         """Send the names and sizes of the files below a directory."""
-        self.events.emit("listed", id=command["id"], files=file.below(command["path"]))
+        self.events.emit("listed", id=command["id"], files=machine.files_below(command["path"]))
 
     def put(self, command: dict[str, Any]) -> None:
         """Write a piece of a file."""
-        file.store(command["path"], command["offset"], wire.unpacked(command["data"]))
+        machine.store_piece(command["path"], command["offset"], wire.unpacked(command["data"]))
         self.events.emit("stored", id=command["id"])
 
     def ping(self, command: dict[str, Any]) -> None:

@@ -9,8 +9,7 @@ import time
 from contextlib import suppress
 
 from .system import contents, tag_of
-from .variables import LABEL
-from .wire import AGENT_LOST, ENDED_EARLY, as_bytes, as_text
+from .wire import AGENT_LOST, ENDED_EARLY, LABEL, as_bytes, as_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

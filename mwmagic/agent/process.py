@@ -10,8 +10,17 @@ from contextlib import suppress
 
 from .family import Row
 from .system import contents
-from .variables import LABEL, LINE, SCRATCH
-from .wire import CHUNK_BYTES, PACKET_BYTES, REST_BYTES, as_bytes, as_text, parsed
+from .wire import (
+    CHUNK_BYTES,
+    LABEL,
+    LINE,
+    PACKET_BYTES,
+    REST_BYTES,
+    SCRATCH,
+    as_bytes,
+    as_text,
+    parsed,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

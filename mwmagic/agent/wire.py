@@ -38,6 +38,18 @@ REST_SECONDS = 60.0
 REQUEST_DESCRIPTORS = 4
 """A zygote gets these with each order: the request, the output, the answer's pipe, the line."""
 
+LABEL = "MWMAGIC_PROCESS"
+"""The variable by which a worker's descendants are recognised: the agent's pid and a name."""
+
+LABEL_BYTES = 256
+"""The room for a label in a zygote's environment, which its workers overwrite."""
+
+LINE = "MWMAGIC_LINE"
+"""The variable with the descriptor of the worker's end of its line."""
+
+SCRATCH = "MWMAGIC_SCRATCH"
+"""The variable with a folder for temporary files, which the agent removes after the worker."""
+
 COLD_INSTALLED = "cold-installed"
 COLD_FILE = "cold-file"
 COLD_MODULE = "cold-module"

@@ -6,7 +6,7 @@ bootstrap.
 
 from __future__ import annotations
 
-from mwmagic.agent import variables
+from mwmagic.agent import wire
 
 TASK = "MWMAGIC_TASK"
 """The task's name, such as ``worker:1``."""
@@ -50,10 +50,10 @@ HEARTBEAT = "MWMAGIC_HEARTBEAT"
 DEVICES = "MWMAGIC_DEVICES"
 """The number of virtual CPU devices of the process; 0 leaves it to the framework."""
 
-LINE = variables.LINE
+LINE = wire.LINE
 """The descriptor of the worker's private line, which its children do not inherit."""
 
-SCRATCH = variables.SCRATCH
+SCRATCH = wire.SCRATCH
 """A folder for temporary files, which the agent removes after the worker."""
 
 PARAMETER = "MWMAGIC_PARAM_"

@@ -14,7 +14,7 @@ from contextlib import aclosing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
-from mwmagic.agent.file import write
+from mwmagic.agent.machine import write_piece
 from mwmagic.agent.wire import (
     CHUNK_BYTES,
     LOG_LOST,
@@ -186,7 +186,7 @@ class Copy:
 
     def _write(self, offset: int, data: bytes) -> None:
         """Write a piece of the copy."""
-        write(self.path, offset, data)
+        write_piece(self.path, offset, data)
 
     async def pull(self) -> None:
         """Fetch what was appended to the file since the last call, if the file exists."""
@@ -194,7 +194,7 @@ class Copy:
             await self.fill(self.size)
             while True:
                 data, size = await self._fetch(self.size, CHUNK_BYTES)
-                write(self.path, self.size, data)  # even if empty, since the file exists
+                write_piece(self.path, self.size, data)  # even if empty, since the file exists
                 self.size += len(data)
                 if self.size >= size:
                     return

@@ -16,7 +16,7 @@ from processes import eventually
 
 import mwmagic
 from mwmagic import Cluster
-from mwmagic.agent.variables import LABEL
+from mwmagic.agent.wire import LABEL
 from mwmagic.record import runs
 
 pytestmark = pytest.mark.slow

@@ -28,8 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..system import LIBC, PR_SET_PDEATHSIG, inherit, show_command, tag_process
-from ..variables import LABEL, LINE
-from ..wire import REQUEST_DESCRIPTORS, as_bytes
+from ..wire import LABEL, LINE, REQUEST_DESCRIPTORS, as_bytes
 from .imports import (
     Basis,
     Unfit,

@@ -11,8 +11,7 @@ from contextlib import suppress
 
 from ..family import Row
 from ..system import contents, spawn, waiting_in
-from ..variables import LABEL, LABEL_BYTES
-from ..wire import CHUNK_BYTES, parsed
+from ..wire import CHUNK_BYTES, LABEL, LABEL_BYTES, parsed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
