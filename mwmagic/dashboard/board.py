@@ -19,9 +19,8 @@ from mwmagic.model.status import RunState
 from mwmagic.model.values import encodable
 from mwmagic.words.run import ENDS_WITH_KERNEL, fault_words, headline, words
 
-from .feed import Feed
+from .feed import Cursor, Feed, Opened, Pages
 from .journal import DOWNLOAD_BYTES, Whole
-from .pages import Cursor, Opened, Pages
 from .rows import View
 from .static import front_end, page, styles, text
 

@@ -8,8 +8,8 @@ and returns an `Engine`. Its attribute ``takes`` names the options of other mach
 (`Option.engines`) that it takes; the others are refused.
 
 `engine` is the contract, with the engine of this machine and the code that travels to another one;
-`named` has what engines share whose machines the user names, and one that reaches them by a
-command; `ssh` is another. `slurm` is the nodes of a Slurm cluster (`salloc` gets an allocation,
+`named` has the engines whose machines the user names, which are reached by ssh or by a command of
+the user's. `slurm` is the nodes of a Slurm cluster (`salloc` gets an allocation,
 `job` is what Slurm says of it), and `ray` the nodes of a Ray cluster (`driver` is the process
 that imports Ray). `channel` talks to an agent over a `link`.
 """
@@ -40,7 +40,7 @@ GROUP = "mwmagic.engines"
 ENGINES = ("local", "slurm", "ssh", "command", "ray")
 """The engines of this package, as ``--engine`` takes them; each is a class of a module."""
 
-_MODULES = {"local": "engine", "command": "named"}
+_MODULES = {"local": "engine", "command": "named", "ssh": "named"}
 """The modules that are not named as their engine."""
 
 

@@ -1,8 +1,8 @@
 """What mwmagic knows about each framework, in one class per framework.
 
-`framework` has the bases; `tensorflow`, `jax` and `torch` are derived from them. `environment` has
-the variables that they need. To add a framework, write a subclass of `Framework` in its own module
-and list it here.
+`framework` has the bases, and TensorFlow, JAX and PyTorch, which are derived from them;
+`environment` has the variables that they need. To add a framework, write a subclass of `Framework`
+there and list it here.
 """
 
 from __future__ import annotations
@@ -12,10 +12,7 @@ from typing import TYPE_CHECKING
 
 from mwmagic.errors import ClusterError, NotInstalled
 
-from .framework import Framework, Milestone
-from .jax import Jax
-from .tensorflow import TensorFlow, tf_config
-from .torch import Torch
+from .framework import Framework, Jax, Milestone, TensorFlow, Torch, tf_config
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

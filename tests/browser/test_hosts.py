@@ -11,8 +11,7 @@ from lab import watched
 from plain import COLOURS, DARK, LIGHT, Host
 
 from mwmagic.dashboard.board import Widget
-from mwmagic.dashboard.feed import Feed
-from mwmagic.dashboard.pages import Cursor, Opened
+from mwmagic.dashboard.feed import Cursor, Feed, Opened
 from mwmagic.dashboard.rows import View
 from mwmagic.model.findings import Cause, Finding, Symptom
 from mwmagic.model.machine import HostStatus

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from statuses import RELAXED
 
 from mwmagic.dashboard import feed as feed_module
-from mwmagic.dashboard.feed import FLOOD_BYTES, Feed
-from mwmagic.dashboard.pages import Cursor
+from mwmagic.dashboard.feed import FLOOD_BYTES, Cursor, Feed
 from mwmagic.dashboard.rows import View
 from mwmagic.dashboard.static import page, text
 from mwmagic.experiments.series import SPEED

@@ -15,8 +15,7 @@ from rich.console import Console
 
 from mwmagic.dashboard import board
 from mwmagic.dashboard import feed as module
-from mwmagic.dashboard.feed import Feed
-from mwmagic.dashboard.pages import Cursor, Opened
+from mwmagic.dashboard.feed import Cursor, Feed, Opened
 from mwmagic.dashboard.rows import (
     MOST_RAISED_TASKS,
     MOST_UNFOLDED_TASKS,

@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+from mwmagic.dashboard.feed import (
+    LEAST_CHARACTERS,
+    PACKET_CHARACTERS,
+    SILENCE_SECONDS,
+    UNANSWERED_LIMIT,
+    WINDOW_CHARACTERS,
+    Cursor,
+    Pages,
+)
 from mwmagic.dashboard.journal import (
     MOST_CHARACTERS,
     MOST_LINES,
@@ -10,15 +19,6 @@ from mwmagic.dashboard.journal import (
     TEXT_LINES,
     Journal,
     Whole,
-)
-from mwmagic.dashboard.pages import (
-    LEAST_CHARACTERS,
-    PACKET_CHARACTERS,
-    SILENCE_SECONDS,
-    UNANSWERED_LIMIT,
-    WINDOW_CHARACTERS,
-    Cursor,
-    Pages,
 )
 from mwmagic.logs.lines import LogLine, Mark
 

@@ -16,8 +16,7 @@ from fakes import FakeEngine, FakeMachine
 from served import served
 
 from mwmagic import gang
-from mwmagic.dashboard.feed import Feed
-from mwmagic.dashboard.pages import Cursor
+from mwmagic.dashboard.feed import Cursor, Feed
 from mwmagic.dashboard.rows import View
 from mwmagic.dashboard.static import text
 from mwmagic.engines import channel
