@@ -1,9 +1,10 @@
 """The agent: one small process per machine that starts and watches the workers.
 
 It needs nothing but Python and runs as ``python -I -S agent/__main__.py``; both ends of its pipe
-share `wire`. `agent` carries out commands on its `loop`, `workers` starts workers and reports
+share `wire`. `agent` carries out commands, `workers` starts workers and reports
 exits, a `process` is one of them with its line and its log, and `family` ends what must not live
 on. `fork_server` forks warm workers. `inquiry` asks other programs, such as which versions of
 packages there are, `ports` holds ports and tries those of other machines, `machine` knows this one
-and its files, and `system` calls the kernel; `loader` starts the agent on another machine.
+and its files, and `system` has the event loop and calls the kernel; `loader` starts the agent on
+another machine.
 """

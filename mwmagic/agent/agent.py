@@ -22,10 +22,18 @@ from . import machine, wire
 from .family import Closing, Family
 from .fork_server.zygotes import Zygotes
 from .inquiry import Inquiries, Packages
-from .loop import EventWriter, Loop
 from .machine import Looks, addresses, python
 from .ports import Meeting, Ports
-from .system import IGNORED, PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, clocks, prctl, waiting_in
+from .system import (
+    IGNORED,
+    PR_SET_CHILD_SUBREAPER,
+    PR_SET_PDEATHSIG,
+    EventWriter,
+    Loop,
+    clocks,
+    prctl,
+    waiting_in,
+)
 from .workers import DRAIN_SECONDS, FORK_CHECK_SECONDS, Workers
 
 TYPE_CHECKING = False

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from .family import Family
-    from .loop import EventWriter, Loop
+    from .system import EventWriter, Loop
 
 PROGRAM = os.path.abspath(sys.argv[0])  # noqa: PTH100 - pathlib is slow to import
 """The agent's own program, which answers some inquiries."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .inquiry import Inquiries
-    from .loop import EventWriter
+    from .system import EventWriter
 
 
 TOOL = "nvidia-smi"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .inquiry import Inquiries
-    from .loop import EventWriter, Loop
+    from .system import EventWriter, Loop
 
 PORTS_LIMIT = 4096
 """The most that one command may hold; about 28,000 are free on a machine."""

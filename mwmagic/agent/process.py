@@ -26,7 +26,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from .loop import EventWriter, Loop
+    from .system import EventWriter, Loop
 
 
 class Process:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from .family import Closing, Family
     from .fork_server.zygotes import Zygote, Zygotes
-    from .loop import EventWriter, Loop
+    from .system import EventWriter, Loop
 
 DRAIN_SECONDS = 2.0
 """How long to wait, after an exit, for an unknown process that still has the log open."""

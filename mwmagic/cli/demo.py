@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from mwmagic.errors import FileTrouble, MwmagicError, NotInstalled
 from mwmagic.model.status import Reached
-from mwmagic.record import files, runs
+from mwmagic.record import paths, runs
 from mwmagic.record.paths import demo_log
 from mwmagic.words.file import exists_words
 from mwmagic.words.run import reached
@@ -63,14 +63,14 @@ def _check() -> None:
 
 def _check_own(path: Path) -> None:
     """Refuse to replace a notebook that is the user's work."""
-    if path.exists() and not files.is_as_written(path):
+    if path.exists() and not paths.is_as_written(path):
         other = "`--directory` names another place"
-        raise FileTrouble(exists_words(path, other, known=files.was_written(path)))
+        raise FileTrouble(exists_words(path, other, known=paths.was_written(path)))
 
 
 def _write(path: Path, data: bytes) -> None:
     path.write_bytes(data)
-    files.note_written(path, data)
+    paths.note_written(path, data)
 
 
 def _execute(path: Path) -> None:

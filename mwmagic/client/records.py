@@ -12,7 +12,7 @@ from mwmagic.experiments.runs import facts_of
 from mwmagic.model.option import read_count, read_duration
 from mwmagic.model.status import RunState
 from mwmagic.model.values import counted, finite
-from mwmagic.record.annotations import annotate
+from mwmagic.record.reader import annotate
 from mwmagic.words.failure import explain, headline
 from mwmagic.words.file import file_words
 from mwmagic.words.run import blame

@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING, Any
 from mwmagic import __version__
 from mwmagic.model.status import RunState
 from mwmagic.record import reader
-from mwmagic.record.files import make_private, replace
 from mwmagic.record.metrics import frame_of
-from mwmagic.record.paths import index_file
+from mwmagic.record.paths import index_file, make_private, replace
 
 from .runs import Facts, facts_of, with_dot
 

@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from mwmagic.record.annotations import read_annotations
 from mwmagic.record.metrics import given as given_at_fit
 from mwmagic.record.metrics import read_few, rises
+from mwmagic.record.reader import read_annotations
 
 from .parameters import values
 from .series import thinned

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from mwmagic.errors import BadArguments, FileTrouble, NoSweep, RunActive
 from mwmagic.model.status import RunState
 from mwmagic.model.stored import Stored
-from mwmagic.record import files, runs
+from mwmagic.record import paths, runs
 from mwmagic.record.metrics import frame_of, rises
 from mwmagic.record.paths import sweeps_folder
 from mwmagic.record.reader import alive, json_lines, json_object, this_process
@@ -372,8 +372,8 @@ def planned_sweep(root: Path, plan: Plan, source: str, trials: Sequence[dict[str
     lines = [one.as_json() for one in _tried(trials, plan.repeat)]
     folder = sweeps_folder(root)
     try:
-        files.make_private(folder)
-        files.keep_from_git(root)
+        paths.make_private(folder)
+        paths.keep_from_git(root)
         draft = Path(mkdtemp(prefix=".new-", dir=folder))
         try:
             (draft / "program.py").write_bytes(source.encode("utf-8", "surrogateescape"))
@@ -434,7 +434,7 @@ def _write(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:
 
 def _write_file(path: Path, data: bytes) -> None:
     try:
-        files.replace(path, data)
+        paths.replace(path, data)
     except OSError as error:
         raise FileTrouble(f"{path} cannot be written: {error.strerror}") from error
 

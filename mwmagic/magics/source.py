@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from IPython.core.inputtransformer2 import TransformerManager
 
 from mwmagic.errors import BadArguments, FileTrouble
-from mwmagic.record import files
+from mwmagic.record import paths
 from mwmagic.record.paths import expanded
 from mwmagic.words.file import exists_words, file_words, surrogate_words
 
@@ -178,9 +178,9 @@ class OutputFile:
             return
         if not self._path.is_file():
             raise FileTrouble(f"{self.name} is not a file; name one with --file")
-        if self._overwrite or self._path.read_bytes() == data or files.is_as_written(self._path):
+        if self._overwrite or self._path.read_bytes() == data or paths.is_as_written(self._path):
             return
-        known = files.was_written(self._path)
+        known = paths.was_written(self._path)
         raise FileTrouble(exists_words(self.name, "`--file` names another file", known=known))
 
     def _write(self, draft: Path, data: bytes, mode: int | None) -> None:
@@ -189,8 +189,8 @@ class OutputFile:
             mode = stat.S_IMODE(self._path.stat().st_mode) if mode is None else mode
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode or NEW_MODE)
         try:
-            with os.fdopen(descriptor, "wb") as files:
-                files.write(data)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
             if mode is not None:
                 draft.chmod(mode)
         except OSError:
@@ -200,7 +200,7 @@ class OutputFile:
     def _note(self, data: bytes) -> None:
         # The file is written. If this fails, the next cell needs `--overwrite`.
         with suppress(OSError):
-            files.note_written(self._path, data)
+            paths.note_written(self._path, data)
 
 
 def _require_writable(path: Path) -> None:

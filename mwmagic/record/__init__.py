@@ -1,8 +1,8 @@
 """The record of a run on disk: a directory, which outlives the run.
 
-`paths` is its layout; `writer` and `reader` write and read it; `metrics` has them and their
-summary, `provenance` where the code comes from, and `annotations` the user's note and tags; `files`
-says how files are written, and which of the user's mwmagic wrote.
+`paths` is its layout, and how files are written; `writer` and `reader` write and read it, and the
+user's note and tags; `metrics` has them and their summary, and `provenance` where the code comes
+from.
 """
 
 from __future__ import annotations

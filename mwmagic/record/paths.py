@@ -1,4 +1,7 @@
-"""The layout of the record; no other module knows where its parts are.
+"""The layout of the record, and how files are written; no other module knows where its parts are.
+
+It also keeps a hash of what mwmagic wrote to each of the user's files beside it, so that no others
+are replaced, even after the directory was moved.
 
 ::
 
@@ -30,8 +33,10 @@ Files have mode 0600 and directories 0700: code and logs may hold secrets.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,12 +53,21 @@ __all__ = [
     "ignore_file",
     "index_file",
     "inside",
+    "is_as_written",
+    "keep_from_git",
     "lock_file",
+    "make_private",
     "mark_file",
+    "note_written",
     "numbered",
+    "replace",
+    "reserve",
     "runs_folder",
+    "save_new",
     "sweeps_folder",
+    "was_written",
 ]
+
 
 FORMAT_VERSION = 1
 """The version of ``run.json``, increased with each change that a reader must know about."""
@@ -256,3 +270,76 @@ class RunPaths:
     def task(self, task: Task, attempt: int) -> TaskPaths:
         """Return the files of a task in an attempt."""
         return TaskPaths(self.attempt(attempt) / f"{task.slug}.log")
+
+
+def replace(path: Path, data: bytes) -> None:
+    """Write a file so that readers see the old content or the new, never a part."""
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:64]}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        Path(temporary).replace(path)
+    except OSError:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def reserve(path: Path, size: int) -> None:
+    """Have a file take up space on its disk."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+    try:
+        os.posix_fallocate(descriptor, 0, size)
+    finally:
+        os.close(descriptor)
+
+
+def fill(reserved: Path, path: Path, data: bytes) -> None:
+    """Replace a file by one that took up space for this: no other process can take it meanwhile."""
+    with reserved.open("r+b") as file:
+        file.write(data)
+        file.truncate()
+    reserved.replace(path)
+
+
+def save_new(path: Path, data: bytes) -> None:
+    """Write a new file that is not read before this has returned; `replace` takes longer."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        os.write(descriptor, data)
+    finally:
+        os.close(descriptor)
+
+
+def make_private(folder: Path) -> None:
+    """Make a directory below an existing one, and those between them, with mode 0700."""
+    if not folder.is_dir():
+        make_private(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def keep_from_git(root: Path) -> None:
+    """Have git ignore the record below `root`, whose directory exists."""
+    if not ignore_file(root).exists():
+        replace(ignore_file(root), b"*\n")
+
+
+def note_written(path: Path, data: bytes) -> None:
+    """Note that mwmagic wrote `data` to a file."""
+    mark = mark_file(path)
+    make_private(mark.parent)
+    keep_from_git(path.parent)
+    replace(mark, _digest(data))
+
+
+def was_written(path: Path) -> bool:
+    """Return whether mwmagic ever wrote a file of this name."""
+    return mark_file(path).is_file()
+
+
+def is_as_written(path: Path) -> bool:
+    """Return whether a file holds what mwmagic wrote to it, unchanged."""
+    return was_written(path) and mark_file(path).read_bytes() == _digest(path.read_bytes())
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.sha256(data).hexdigest().encode() + b"\n"

@@ -1,33 +1,42 @@
-"""Reads a run's record, of any version, even if it is incomplete, damaged or foreign."""
+"""Reads a run's record, of any version, even if it is incomplete, damaged or foreign.
+
+It also has what users write to a run afterwards, a note and tags: they have a file of their own in
+the run's folder, so nothing that a supervisor writes is touched.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mwmagic.errors import ClusterError, NoRun
+from mwmagic.errors import BadArguments, ClusterError, FileTrouble, NoRun
 from mwmagic.model.cluster import Task, TaskName, find_task
 from mwmagic.model.findings import Examination
 from mwmagic.model.live import CellRecord
 from mwmagic.model.status import RunStatus
+from mwmagic.model.stored import Stored
 
-from .annotations import read_annotations
+from . import paths
 from .metrics import history, metrics
 from .paths import FOLDER, FORMAT_VERSION, RunPaths, expanded, numbered
 from .provenance import is_changed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 __all__ = [
+    "Annotations",
     "Record",
     "alive",
+    "annotate",
     "beside",
     "json_lines",
     "json_object",
+    "read_annotations",
     "runs",
     "runs_below",
     "this_process",
@@ -344,3 +353,82 @@ def runs_below(directory: Path) -> list[Record]:
 def beside(record: Record) -> list[Record]:
     """Return all runs of the folder that a run is recorded in, oldest first."""
     return runs(record.path.parent.parent.parent)
+
+
+NOTE_CHARACTERS = 2000
+"""The longest note."""
+
+_TAG = re.compile(r"[\w.+-]{1,64}")
+
+
+@dataclass(frozen=True)
+class Annotations(Stored):
+    """What a user wrote to a run: a note, and tags, which are words in their order."""
+
+    note: str = ""
+    tags: tuple[str, ...] = ()
+
+
+def read_annotations(path: Path) -> Annotations:
+    """Return the note and tags in a run's file; none if there are none to read."""
+    try:
+        return _read_stored(path)
+    except OSError:
+        return Annotations()
+
+
+def _read_stored(path: Path) -> Annotations:
+    data = path.read_bytes()
+    try:
+        return Annotations.from_json(json.loads(data))
+    except (ValueError, RecursionError):
+        return Annotations()
+
+
+def annotate(
+    record: Record, *, note: str | None = None, add: Iterable[str] = (), remove: Iterable[str] = ()
+) -> Annotations:
+    """Replace a run's note, or add and remove tags, and return what it has now.
+
+    An empty note removes it. BadArguments is raised if a tag is not one word, the note is too long,
+    or a tag to remove is not there; NoRun or FileTrouble if the run's folder is gone or cannot be
+    written.
+    """
+    path = record.paths.annotations
+    try:
+        known = _read_stored(path)
+    except FileNotFoundError:
+        known = Annotations()
+    except OSError as error:  # what it holds would be lost
+        raise _trouble(record, "read from", error) from error
+    added, removed = list(add), set(remove)
+    for tag in added:
+        if not _TAG.fullmatch(tag):
+            raise BadArguments(
+                f"{tag!r} cannot be a tag: write one word of letters, digits and . _ + -"
+            )
+    for tag in sorted(removed - set(known.tags)):
+        there = f"it has {', '.join(known.tags)}" if known.tags else "it has none"
+        raise BadArguments(f"run {record.number} has no tag {tag!r}: {there}")
+    if note is not None and len(note) > NOTE_CHARACTERS:
+        raise BadArguments(
+            f"a note may have {NOTE_CHARACTERS:,} characters, and this one has {len(note):,}"
+        )
+    tags = tuple(sorted({*known.tags, *added} - removed))
+    now = replace(known, tags=tags, note=known.note if note is None else note.strip())
+    _save_annotations(record, now)
+    return now
+
+
+def _save_annotations(record: Record, now: Annotations) -> None:
+    try:
+        paths.replace(record.paths.annotations, json.dumps(now.as_json()).encode() + b"\n")
+    except FileNotFoundError:
+        raise NoRun(f"the record of run {record.number} is gone from {record.path}") from None
+    except OSError as error:
+        raise _trouble(record, "written to", error) from error
+
+
+def _trouble(record: Record, done: str, error: OSError) -> FileTrouble:
+    where = f"{record.paths.annotations}: {error.strerror or error}"
+    return FileTrouble(f"the note and tags of run {record.number} cannot be {done} {where}")

@@ -14,9 +14,19 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from mwmagic.model.values import finite
 
-from .files import fill, keep_from_git, make_private, replace, reserve, save_new
 from .metrics import metric_line
-from .paths import FORMAT_VERSION, RunPaths, lock_file, runs_folder
+from .paths import (
+    FORMAT_VERSION,
+    RunPaths,
+    fill,
+    keep_from_git,
+    lock_file,
+    make_private,
+    replace,
+    reserve,
+    runs_folder,
+    save_new,
+)
 from .provenance import TEXT_BYTES, beside, digest
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from mwmagic.cli import main
 from mwmagic.cli.records import TIMEOUT_CODE
 from mwmagic.model.findings import Cause, Finding, Location, Symptom
 from mwmagic.record import RunDirectory
-from mwmagic.record.annotations import NOTE_CHARACTERS
+from mwmagic.record.reader import NOTE_CHARACTERS
 
 PROGRAM = "units = {units}\nlr = 0.1\nprint(units)\n"
 

@@ -15,7 +15,7 @@ from mwmagic.experiments import index
 from mwmagic.experiments.index import indexed
 from mwmagic.experiments.runs import facts_of
 from mwmagic.record import RunDirectory, runs
-from mwmagic.record.annotations import annotate
+from mwmagic.record.reader import annotate
 
 
 def age(folder):

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..family import Closing, Family
-    from ..loop import EventWriter, Loop
     from ..process import Process
+    from ..system import EventWriter, Loop
 
 STOPPED = "T"
 """The state of a process that a signal has stopped, and no debugger."""
