@@ -1,4 +1,4 @@
-# Three commands do everything on a fresh machine with Python 3.10+, make and git:
+# Three commands do everything on a fresh machine with Python 3.11+, make and git:
 #   make quick   installs what needs no TensorFlow into .venv-quick, and tests that
 #   make demo    installs into .venv and trains with two workers
 #   make test    installs into .venv and passes all the tests
@@ -108,13 +108,13 @@ words: .venv/test
 lab: .venv/demo
 	.venv/bin/jupyter lab notebooks/quickstart.ipynb
 
-# The sdist, the wheel and the notes in dist/, tried with the oldest and newest Python, with Colab's
+# The sdist, the wheel and the notes in dist/, tried with several versions of Python, with Colab's
 # versions, and without TensorFlow. Publishing is left to a person.
 release: .venv-release/test
 	.ci/release
 
 .venv/bin/python:
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or later is needed: make PYTHON=python3.11 ...")'
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed: make PYTHON=python3.11 ...")'
 	$(PYTHON) -m venv .venv
 
 .venv/bin/uv: .venv/bin/python

@@ -29,7 +29,7 @@ def test_two_real_workers_show_that_this_machine_is_sound(
     monkeypatch.chdir(tmp_path)
     assert main(["doctor"]) == 0
     out, err = capsys.readouterr()
-    assert "ok       two workers: reached each other by TensorFlow's strategy" in out
+    assert "ok       two workers: trained together" in out
     assert "ok       machine: " in out
     assert "bad" not in out
     assert err == ""
