@@ -234,7 +234,8 @@ function newChart(run, preferred, which) {
   function show() {
     const x = xs[clamped(cursor)], at = hovered ?? X(x);
     set(tip, words(at).join("\n"));
-    tip.style.left = `${Math.max(0, Math.min(at + 12, plot.clientWidth - 200))}px`;
+    tip.style.left = "0"; // its width is measured where it has all the room
+    tip.style.left = `${Math.max(0, Math.min(at + 12, plot.clientWidth - tip.offsetWidth))}px`;
     pointer.setAttribute("d", `M${at} ${TOP}V${BOTTOM}`);
     plot.ariaValueNow = x;
     plot.ariaValueText = words(X(x)).join(", ");

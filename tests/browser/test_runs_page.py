@@ -187,5 +187,10 @@ def test_runs_are_compared_by_their_curves_and_what_differs(notebook, shot):
     assert two.locator("strong").text_content().endswith("differ in 1 line of code")
     assert two.locator(".mw-more").all_text_contents() == ["+ extra = 1\n"]
     notebook.page.set_viewport_size({"width": 700, "height": 900})
+    plot.focus()
+    notebook.page.keyboard.press("End")
+    tip, around = chart.locator(".mw-tip").bounding_box(), plot.bounding_box()
+    assert tip["x"] >= around["x"]
+    assert tip["x"] + tip["width"] <= around["x"] + around["width"] + 1
     shot(notebook, "comparison-narrow", whole=True)
     assert notebook.page.evaluate("window.hacked") is None
