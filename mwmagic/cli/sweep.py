@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mwmagic.client import sweep as work
+from mwmagic.client import planning
 from mwmagic.client.arguments import add_cluster_options, typed
 from mwmagic.client.cluster import Cluster
+from mwmagic.client.sweep import conduct
 from mwmagic.errors import BadArguments
 from mwmagic.experiments.space import read_space
 from mwmagic.experiments.sweep import OPEN
@@ -30,7 +31,7 @@ __all__ = ["add_sweep"]
 def add_sweep(command: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     add_cluster_options(command, notebook=False)
-    work.add_sweep(command)
+    planning.add_sweep(command)
     what = "The script's other arguments, in quotes."
     command.add_argument("--args", type=read_words, default=(), metavar="'A B'", help=what)
     what = "The script, unless a sweep continues; then its parameters, as units=32,64 and lr=0.1."
@@ -40,14 +41,14 @@ def add_sweep(command: argparse.ArgumentParser) -> None:
 
 def _sweep(given: argparse.Namespace) -> int:
     script, words = _parted(given)
-    work.check_given(given, words)
+    planning.check_given(given, words)
     space, options = read_space(words), typed(given)
     source: str | None = None
     if script is None:
-        sweep, source = work.continued(Path(), given, space)
+        sweep, source = planning.continued(Path(), given, space)
         options = {**sweep.plan.declared(), **options}
     else:
-        sweep = work.new_sweep(
+        sweep = planning.new_sweep(
             Path.cwd(),
             script,
             space,
@@ -66,7 +67,7 @@ def _sweep(given: argparse.Namespace) -> int:
     say(f"sweep {sweep.number} has {counted(left, 'trial')} to run")
     try:
         with listening(), Cluster.declare(say, **options) as cluster:
-            outcomes = work.conduct(
+            outcomes = conduct(
                 sweep,
                 cluster,
                 left=left,

@@ -22,14 +22,7 @@ from mwmagic.record.paths import expanded
 from . import starting
 from .connection import REPLY_SECONDS, Connection, fetched, placed
 from .run import Run, is_going, prepared
-from .starting import (
-    Coordinator,
-    connections,
-    declared,
-    discard,
-    server_of,
-    start_supervisor,
-)
+from .starting import Coordinator, connections, declared, discard, server_of, start_supervisor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -486,7 +479,8 @@ class Cluster:
         BadArguments
             The program has no such parameter, or it cannot be set to one of the values.
         """
-        from .sweep import check_idle, conduct, new_sweep
+        from .planning import new_sweep
+        from .sweep import check_idle, conduct
 
         check_idle(self)
         sweep = new_sweep(

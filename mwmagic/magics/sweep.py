@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from IPython.display import display
 
-from mwmagic.client import sweep as work
+from mwmagic.client import planning
 from mwmagic.client.arguments import add_env
+from mwmagic.client.sweep import check_idle, conduct
 from mwmagic.dashboard.runs import NotebookTable
 from mwmagic.errors import NoRun, WaitInterrupted
 from mwmagic.experiments.space import read_space
@@ -45,7 +46,7 @@ def _sweep() -> Parser:
     what = "The program's other arguments, in quotes (default: those of the latest run)."
     add("--args", type=read_words, metavar="'A B'", help=what)
     add_env(parser, "An environment variable for the workers of the sweep.")
-    work.add_sweep(parser)
+    planning.add_sweep(parser)
     return parser
 
 
@@ -55,21 +56,21 @@ _SWEEP = _sweep()
 @magic(_SWEEP, shows=True)
 def mw_sweep(session: Session, given: Namespace, _cell: str) -> Sweep:
     """Run the trials of a sweep."""
-    work.check_given(given, given.values)
+    planning.check_given(given, given.values)
     cluster, space = session.cluster(), read_space(given.values)
     source: str | None = None
     if given.resume is None and given.extend is None:
-        work.check_idle(cluster)
+        check_idle(cluster)
         sweep = _planned(session, given, space)
     else:
-        sweep, source = work.continued(session.directory, given, space)
+        sweep, source = planning.continued(session.directory, given, space)
     board = _Board(session, sweep)
     left = len(sweep.left(retry=bool(given.retry)))
     if not left:
         board.finish(sweep.outcomes())
         return sweep
     try:
-        outcomes = work.conduct(
+        outcomes = conduct(
             sweep,
             cluster,
             left=left,
@@ -102,7 +103,7 @@ def _planned(session: Session, given: Namespace, space: dict[str, str]) -> Sweep
         if given.args is None:
             args = tuple(map(str, launch.get("args", ())))
         env = {**launch.get("given", {}), **env}
-    return work.new_sweep(
+    return planning.new_sweep(
         session.directory,
         script,
         space,

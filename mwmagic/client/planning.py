@@ -1,0 +1,247 @@
+"""Plans sweeps as they are typed: new ones, those that continue, and those that are given more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mwmagic.errors import BadArguments, ClusterError, NoSweep
+from mwmagic.experiments.filters import Filter
+from mwmagic.experiments.space import as_json, from_json, space_of
+from mwmagic.experiments.sweep import (
+    Plan,
+    combinations,
+    every,
+    planned_sweep,
+    seed_of,
+    sweeps,
+)
+from mwmagic.model.option import read_count
+
+from .arguments import reader
+from .run import program_text
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping, Sequence
+
+    from mwmagic.experiments.sweep import Sweep
+
+__all__ = [
+    "AUTO",
+    "add_sweep",
+    "check_given",
+    "continued",
+    "extend_sweep",
+    "find_sweep",
+    "new_sweep",
+]
+
+AUTO = "auto"
+"""In place of a number of clusters: as many as this machine's CPUs have room for."""
+
+
+def new_sweep(
+    root: Path,
+    script: str,
+    given: Mapping[str, Any],
+    *,
+    cwd: Path,
+    args: Sequence[str] = (),
+    env: Mapping[str, str] | None = None,
+    random: int | None = None,
+    seed: int = 0,
+    repeat: int = 1,
+    metric: str = "",
+    stop_when: str = "",
+    options: Mapping[str, Any] | None = None,
+) -> Sweep:
+    """Plan a sweep and write it down."""
+    text = program_text(cwd / script)
+    variables = dict(env or {})
+    if not given and repeat < 2:  # noqa: PLR2004 - once
+        raise BadArguments(
+            "a sweep needs parameters with values to try, as units=32,64 lr=log(1e-4,1e-1)"
+        )
+    space = space_of(given, text, args, variables)
+    if stop_when:
+        Filter(stop_when)
+    seeds = seed_of(text, args, variables)
+    if repeat > 1 and seeds is not None and seeds[0] in space:
+        raise BadArguments(
+            f"{seeds[0]} is varied already, which --repeat would change: leave one of them out"
+        )
+    draws = 0
+    if random is None:
+        trials = every(space)
+    elif space:
+        trials, draws = combinations(space, random, seed, 0)
+    else:
+        raise BadArguments("--random draws values of parameters, and none is given")
+    plan = Plan(
+        script=script,
+        cwd=str(cwd),
+        args=tuple(args),
+        env=variables,
+        metric=metric,
+        stop_when=stop_when,
+        seed=seed,
+        draws=draws,
+        repeat=repeat,
+        options=dict(options or {}),
+        space=as_json(space),
+    )
+    return planned_sweep(root, plan, text, trials)
+
+
+def extend_sweep(
+    sweep: Sweep,
+    given: Mapping[str, Any],
+    *,
+    random: int | None = None,
+    repeat: int | None = None,
+) -> int:
+    """Plan further trials of a sweep: more values, more draws or more repetitions of each."""
+    plan, source = sweep.plan, sweep.source
+    new = space_of(given, source, plan.args, plan.env)
+    space = from_json(plan.space)
+    for name, more in new.items():
+        before = space.get(name)
+        if before is None:
+            raise BadArguments(
+                f"sweep {sweep.number} varies {', '.join(space)}, not {name}: begin another sweep"
+            )
+        if isinstance(before, tuple) and isinstance(more, tuple):
+            more = (*before, *(one for one in more if one not in before))  # noqa: PLW2901
+        space[name] = more
+    known = [one.params for one in sweep.trials()]
+    changes: dict[str, Any] = {"space": as_json(space), "repeat": repeat or plan.repeat}
+    if repeat is not None and repeat < plan.repeat:
+        raise BadArguments(f"sweep {sweep.number} repeats each trial {plan.repeat} times already")
+    if random is not None:
+        added, changes["draws"] = combinations(space, random, plan.seed, plan.draws, known)
+        trials = [*_distinct(known), *added]
+    elif plan.draws and not given:
+        trials = _distinct(known)
+    elif plan.draws:
+        raise BadArguments(
+            f"sweep {sweep.number} draws its trials: add --random N to draw N more with these"
+        )
+    else:
+        trials = every(space)
+    return sweep.extend(trials, **changes)
+
+
+def _distinct(params: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return combinations once each, in their order."""
+    found: list[dict[str, Any]] = []
+    for one in params:
+        if one not in found:
+            found.append(one)
+    return found
+
+
+def find_sweep(root: Path, number: int | None) -> Sweep:
+    """Return a sweep by its number, or the latest; raise NoSweep if there is none."""
+    known = {one.number: one for one in sweeps(root)}
+    if not known:
+        raise NoSweep(f"there are no sweeps in {root.absolute()}")
+    if number is not None and number not in known:
+        there = ", ".join(map(str, known))
+        raise NoSweep(f"there is no sweep {number}; there are {there}")
+    return known[max(known) if number is None else number]
+
+
+def _read_parallel(text: str) -> int | str:
+    if text == AUTO:
+        return text
+    number = read_count(text)
+    if not number:
+        raise ClusterError("0 clusters run nothing: give a number from 1, or auto")
+    return number
+
+
+def add_sweep(parser: argparse.ArgumentParser) -> None:
+    """Declare what a sweep takes beside its program and its parameters."""
+    add, number = parser.add_argument, reader(read_count)
+    add("--random", type=number, metavar="N", help="Draw N combinations instead of trying all.")
+    what = "A number that determines which combinations are drawn (default: 0)."
+    add("--seed", type=number, metavar="S", help=what)
+    what = "Try each combination N times, with other seeds if the program has a parameter `seed`."
+    add("--repeat", type=number, metavar="N", help=what)
+    what = (
+        "How many trials at once, each on a cluster of its own (default: 1); auto fills the CPUs."
+    )
+    add("--parallel", type=reader(_read_parallel), default=1, metavar="N|auto", help=what)
+    what = "The metric that says which trial is best (default: the first loss that there is)."
+    add("--metric", metavar="NAME", help=what)
+    what = "End a trial early as soon as this is true of it, as 'val_loss>2 and epoch>=3'."
+    add("--stop-when", metavar="FILTER", help=what)
+    what = "Continue a sweep (default: the latest): run what is not over, and nothing twice."
+    add("--resume", nargs="?", const=0, type=number, metavar="SWEEP", help=what)
+    what = "With --resume: run the trials that failed again too, with today's code."
+    add("--retry", choices=["failed"], help=what)
+    what = "Add values, draws (--random N) or repetitions (--repeat N) to a sweep, and run them."
+    add("--extend", type=number, metavar="SWEEP", help=what)
+    what = "Continue with the code that the sweep began with, or with the file as it is today."
+    add("--code", choices=["recorded", "today"], help=what)
+
+
+_NEW = ("random", "seed", "repeat", "metric", "stop_when")
+"""What only a new sweep takes, unless `--extend` takes it too."""
+
+
+def check_given(given: argparse.Namespace, values: Sequence[str]) -> None:
+    """Refuse what would have no effect."""
+    resume, extend = given.resume is not None, given.extend is not None
+    if resume and extend:
+        raise BadArguments("--extend runs what is not over too: leave out --resume")
+    allowed = {"random", "repeat"} if extend else set(_NEW) if not resume else set[str]()
+    for name in _NEW:
+        if name not in allowed and getattr(given, name) is not None:
+            flag = f"--{name.replace('_', '-')}"
+            raise BadArguments(f"a sweep that continues keeps its {flag}: leave it out")
+    if resume and values:
+        raise BadArguments(
+            f"--resume runs the trials that are planned: add {values[0]} with --extend SWEEP"
+        )
+    if extend and not values and given.random is None and given.repeat is None:
+        raise BadArguments("--extend needs more values, as lr=0.003, or --random N, or --repeat N")
+    if given.retry and not resume:
+        raise BadArguments("--retry is for a sweep that continues: add --resume")
+    if given.code and not (resume or extend):
+        raise BadArguments("--code is for a sweep that continues: add --resume or --extend SWEEP")
+    for name in ("random", "repeat"):
+        if getattr(given, name) == 0:
+            raise BadArguments(f"--{name} 0 would try nothing: give a number from 1")
+
+
+def continued(root: Path, given: argparse.Namespace, space: Mapping[str, Any]) -> tuple[Sweep, str]:
+    """Return the sweep that continues, with what was added to it, and the code that it runs."""
+    sweep = find_sweep(root, (given.resume if given.extend is None else given.extend) or None)
+    source = _code(sweep, given)
+    if given.extend is not None:
+        with sweep.writing():
+            extend_sweep(sweep, space, random=given.random, repeat=given.repeat)
+    return sweep, source
+
+
+def _code(sweep: Sweep, given: argparse.Namespace) -> str:
+    """Return the code that a sweep continues with."""
+    plan, recorded = sweep.plan, sweep.source
+    nothing = given.extend is None and not sweep.left(retry=bool(given.retry))
+    if given.code == "recorded" or nothing:
+        return recorded
+    try:
+        today = program_text(Path(plan.cwd, plan.script))
+    except FileNotFoundError:
+        if given.code == "today" or given.retry:
+            raise
+        return recorded
+    if today != recorded and not given.code and not given.retry:
+        raise BadArguments(
+            f"{plan.script} has changed since sweep {sweep.number} began: add --code recorded to "
+            "run the other trials with the code of the first, or --code today with the file as it "
+            "is now"
+        )
+    return today
