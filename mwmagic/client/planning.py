@@ -17,6 +17,7 @@ from mwmagic.experiments.sweep import (
     sweeps,
 )
 from mwmagic.model.option import read_count
+from mwmagic.model.values import counted
 
 from .arguments import reader
 from .run import program_text
@@ -98,7 +99,7 @@ def extend_sweep(
     sweep: Sweep,
     given: Mapping[str, Any],
     *,
-    random: int | None = None,
+    random: int | str | None = None,
     repeat: int | None = None,
 ) -> int:
     """Plan further trials of a sweep: more values, more draws or more repetitions of each."""
@@ -119,13 +120,20 @@ def extend_sweep(
     if repeat is not None and repeat < plan.repeat:
         raise BadArguments(f"sweep {sweep.number} repeats each trial {plan.repeat} times already")
     if random is not None:
-        added, changes["draws"] = combinations(space, random, plan.seed, plan.draws, known)
-        trials = [*_distinct(known), *added]
+        there = _distinct(known)
+        wanted = int(random) if isinstance(random, str) else random - len(there)
+        if wanted < 1:
+            raise BadArguments(
+                f"sweep {sweep.number} has {counted(len(there), 'combination')} already: say how "
+                f"many there shall be in all, or --random +{random} to draw {random} more"
+            )
+        added, changes["draws"] = combinations(space, wanted, plan.seed, plan.draws, known)
+        trials = [*there, *added]
     elif plan.draws and not given:
         trials = _distinct(known)
     elif plan.draws:
         raise BadArguments(
-            f"sweep {sweep.number} draws its trials: add --random N to draw N more with these"
+            f"sweep {sweep.number} draws its trials: add --random +N to draw N more with these"
         )
     else:
         trials = every(space)
@@ -161,10 +169,21 @@ def _read_parallel(text: str) -> int | str:
     return number
 
 
+def _read_random(text: str) -> int | str:
+    """Read how many combinations there shall be, or, after a plus, how many more."""
+    number = read_count(text.removeprefix("+"))
+    if not number:
+        raise ClusterError(f"--random {text} would try nothing: give a number from 1")
+    return f"+{number}" if text.startswith("+") else number
+
+
 def add_sweep(parser: argparse.ArgumentParser) -> None:
     """Declare what a sweep takes beside its program and its parameters."""
     add, number = parser.add_argument, reader(read_count)
-    add("--random", type=number, metavar="N", help="Draw N combinations instead of trying all.")
+    what = (
+        "Draw N combinations instead of trying all; with --extend, N in all, or N more with a plus."
+    )
+    add("--random", type=reader(_read_random), metavar="N|+N", help=what)
     what = "A number that determines which combinations are drawn (default: 0)."
     add("--seed", type=number, metavar="S", help=what)
     what = "Try each combination N times, with other seeds if the program has a parameter `seed`."
@@ -181,7 +200,7 @@ def add_sweep(parser: argparse.ArgumentParser) -> None:
     add("--resume", nargs="?", const=0, type=number, metavar="SWEEP", help=what)
     what = "With --resume: run the trials that failed again too, with today's code."
     add("--retry", choices=["failed"], help=what)
-    what = "Add values, draws (--random N) or repetitions (--repeat N) to a sweep, and run them."
+    what = "Add values, draws (--random +N) or repetitions (--repeat N) to a sweep, and run them."
     add("--extend", type=number, metavar="SWEEP", help=what)
     what = "Continue with the code that the sweep began with, or with the file as it is today."
     add("--code", choices=["recorded", "today"], help=what)
@@ -206,14 +225,18 @@ def check_given(given: argparse.Namespace, values: Sequence[str]) -> None:
             f"--resume runs the trials that are planned: add {values[0]} with --extend SWEEP"
         )
     if extend and not values and given.random is None and given.repeat is None:
-        raise BadArguments("--extend needs more values, as lr=0.003, or --random N, or --repeat N")
+        raise BadArguments("--extend needs more values, as lr=0.003, or --random +N, or --repeat N")
     if given.retry and not resume:
         raise BadArguments("--retry is for a sweep that continues: add --resume")
     if given.code and not (resume or extend):
         raise BadArguments("--code is for a sweep that continues: add --resume or --extend SWEEP")
-    for name in ("random", "repeat"):
-        if getattr(given, name) == 0:
-            raise BadArguments(f"--{name} 0 would try nothing: give a number from 1")
+    if given.repeat == 0:
+        raise BadArguments("--repeat 0 would try nothing: give a number from 1")
+    if isinstance(given.random, str) and not extend:
+        raise BadArguments(
+            f"--random {given.random} draws more for a sweep that there is: add --extend SWEEP, or "
+            "leave out the plus"
+        )
 
 
 def continued(root: Path, given: argparse.Namespace, space: Mapping[str, Any]) -> tuple[Sweep, str]:

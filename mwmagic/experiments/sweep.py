@@ -450,6 +450,7 @@ def combinations(
 
     `begin` is how many were drawn before. Raises BadArguments if there are too few.
     """
+    _check_count(wanted)
     seen = {json.dumps(one, sort_keys=True) for one in known}
     before, found, at = len(seen), list[dict[str, Any]](), begin
     while len(found) < wanted:

@@ -35,6 +35,8 @@ while Path("hold").exists():
 print("units", units, "seed", seed)
 """
 
+MANY = ",".join(map(str, range(1000)))
+
 
 @pytest.fixture
 def folder(tmp_path):
@@ -97,10 +99,14 @@ def test_repetitions_have_other_seeds_and_draws_continue(folder):
     assert printed[0][1] == printed[2][1]
     assert " over 2 repetitions" in text
     assert "no parameter `seed`" not in text
-    code, text = sweep(folder, "--extend", "1", "--random", "1")
+    code, text = sweep(folder, "--extend", "1", "--random", "2")
+    assert "sweep 1 has 2 combinations already: say how many" in text
+    code, text = sweep(folder, "--extend", "1", "--random", "+1")
     assert code == 0, text
     assert len({one.log(0).decode().split()[1] for one in runs(folder)}) == 3
     assert len(runs(folder)) == 6
+    code, text = sweep(folder, "--extend", "1", "--random", "4")
+    assert (code, len(runs(folder))) == (0, 8), text
 
 
 @pytest.mark.slow
@@ -180,6 +186,9 @@ def test_two_processes_do_not_run_one_sweep(folder):
         ([], "there is no script to run: mwmagic sweep -n 2 main.py units=32,64"),
         (["main.py"], "a sweep needs parameters with values to try"),
         (["main.py", "units=1", "--random", "0"], "--random 0 would try nothing"),
+        (["main.py", "units=1", "--random", "+3"], "add --extend SWEEP, or leave out the plus"),
+        (["main.py", "units=uniform(1,9)", "--random", "1000000"], "a sweep of 1,000,000 trials"),
+        (["main.py", f"units={MANY}", f"seed={MANY}"], "1,000,000 trials, and one may have 10,000"),
         (["main.py", "unit=1"], "did you mean units?"),
         (["other.py", "units=1"], "other.py to run"),
         (["main.py", "seed=1,2", "--repeat", "2"], "seed is varied already"),
