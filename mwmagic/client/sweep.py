@@ -4,29 +4,26 @@ from __future__ import annotations
 
 import os
 import time
-from collections import deque
+from collections import Counter, deque
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mwmagic.errors import (
-    BadArguments,
-    MwmagicError,
-    RunActive,
-    SupervisorError,
-)
+import psutil
+
+from mwmagic.errors import BadArguments, MwmagicError, RunActive, SupervisorError, SupervisorLost
 from mwmagic.experiments.filters import Filter
 from mwmagic.experiments.runs import facts_of
-from mwmagic.experiments.sweep import (
-    OPEN,
-    TrialState,
-    TrialStatus,
-    seed_of,
-)
+from mwmagic.experiments.sweep import OPEN, TrialState, TrialStatus, seed_of
 from mwmagic.frameworks.environment import thread_environment
 from mwmagic.model.messages import Launch
+from mwmagic.model.status import RunState
 from mwmagic.model.values import counted
-from mwmagic.words.sweep import begun_words, ended_words, interrupted_words
+from mwmagic.record import runs
+from mwmagic.words.failure import stalled
+from mwmagic.words.run import setback_words
+from mwmagic.words.sweep import begun_words, ended_words, interrupted_words, memory_words
 
 from .planning import AUTO
 
@@ -53,6 +50,9 @@ TRIALS_LOOK_SECONDS = 0.25
 CHANGE_SECONDS = 2.0
 """How often it is reported how far the trials are that are going."""
 
+EARLIER_COUNT = 20
+"""Among how many runs, the latest, one of the same program is looked for."""
+
 
 def check_idle(cluster: Cluster) -> None:
     """Refuse a cluster that is busy, before a sweep of it is planned."""
@@ -70,10 +70,18 @@ def companions(
 ) -> Iterator[list[Cluster]]:
     """Return a cluster with `count` - 1 others that are declared as it is, and end those."""
     with ExitStack() as stack:
-        found = [cluster]
+        found, given = [cluster], cluster.options
+        used = min(given.nodes or len(cluster.tasks), len(given.hosts))
         for number in range(2, count + 1):
-            own = {"name": f"{cluster.options.name}-trials-{number}", "detach": False}
-            options = {**cluster.options.as_json(), "directory": str(cluster.options.root), **own}
+            first = (number - 1) * used % max(len(given.hosts), 1)
+            own = {
+                "name": f"{given.name}-trials-{number}",
+                "directory": str(given.root),
+                "hosts": [*given.hosts[first:], *given.hosts[:first]],
+                "detach": False,
+                "hold": 0.0,
+            }
+            options = {**given.as_json(), **own}
             found.append(stack.enter_context(type(cluster).declare(on_message, **options)))
         yield found
 
@@ -95,31 +103,54 @@ def conduct(
     `on_change` is called with a sentence when a trial begins or ends, and with an empty one every
     `CHANGE_SECONDS` between.
     """
-    local = cluster.options.engine == "local"
-    tasks, cpus = len(cluster.tasks), len(os.sched_getaffinity(0))
-    if parallel == AUTO and not local:
-        raise BadArguments(
-            "--parallel auto counts this machine's CPUs, and these workers run elsewhere: say how "
-            "many clusters there shall be, as --parallel 4"
-        )
-    at_once = max(1, cpus // tasks) if parallel == AUTO else int(parallel)
-    if local and at_once > 1 and at_once * tasks > cpus:
-        on_message(
-            f"{at_once} clusters of {counted(tasks, 'task')} share {counted(cpus, 'CPU')}, so "
-            "each trial takes longer than it would alone"
-        )
     left = len(sweep.left(retry=retry)) if left is None else left
-    with companions(cluster, max(1, min(at_once, left)), on_message) as clusters:
+    at_once = max(1, min(_room(cluster) if parallel == AUTO else int(parallel), left))
+    if cluster.options.engine == "local":
+        _warn(sweep, cluster, at_once, on_message)
+    with companions(cluster, at_once, on_message) as clusters:
         driver = SweepDriver(sweep, clusters, on_message=on_message, on_change=on_change)
         return driver.run(sweep.source if source is None else source, retry=retry)
 
 
+def _room(cluster: Cluster) -> int:
+    """Return how many clusters like this one its machines have room for."""
+    if cluster.options.engine == "local":
+        room = len(os.sched_getaffinity(0))
+    elif cluster.options.hosts:
+        room = len(cluster.options.hosts)
+    else:
+        raise BadArguments(
+            "--parallel auto counts CPUs or hosts that are yours, and here a scheduler gives them: "
+            "say how many clusters there shall be, as --parallel 4"
+        )
+    return max(1, room // len(cluster.tasks))
+
+
+def _warn(sweep: Sweep, cluster: Cluster, count: int, on_message: Callable[[str], None]) -> None:
+    """Say if so many clusters have too few CPUs, or maybe too little memory."""
+    tasks, cpus = count * len(cluster.tasks), len(os.sched_getaffinity(0))
+    if count > 1 and tasks > cpus:
+        on_message(
+            f"{count} clusters of {counted(len(cluster.tasks), 'task')} share "
+            f"{counted(cpus, 'CPU')}, so each trial takes longer than it would alone"
+        )
+    script = Path(sweep.plan.cwd, sweep.plan.script)
+    same = (one for one in reversed(runs(sweep.root)[-EARLIER_COUNT:]) if one.script == script)
+    used = ((one.number, [each.memory or 0 for each in one.status.tasks.values()]) for one in same)
+    number, most = next(((number, max(each)) for number, each in used if any(each)), (0, 0.0))
+    limits = [one.machine.memory for one in cluster.machines if one.machine]
+    free = min([psutil.virtual_memory().available, *limits])
+    if most * tasks > free:
+        on_message(memory_words(tasks, most, number, free))
+
+
 @dataclass
 class _Going:
-    """A trial that is going, and its run."""
+    """A trial that is going, its run, and what has been said of it."""
 
     trial: Trial
     run: Run
+    said: set[str] = field(default_factory=set)
 
 
 class SweepDriver:
@@ -194,7 +225,9 @@ class SweepDriver:
         while waiting or self._going or self._left:
             for cluster in self._clusters:
                 if waiting and cluster not in self._going:
-                    self._launch(cluster, waiting.popleft())
+                    with suppress(SupervisorLost):
+                        self._launch(cluster, waiting[0])
+                        waiting.popleft()
             waiting.extend(self._settle())
             if time.monotonic() > self._reported + CHANGE_SECONDS:
                 self._change("")
@@ -217,6 +250,8 @@ class SweepDriver:
                 del self._going[cluster]
                 self._met.update(_now(one.run.status(), one.trial.params))
                 self._end(one.trial, one.run.record)
+                if one.run.status().state is RunState.LOST:
+                    again.append(one.trial)
         if self._left:
             now = {one.trial.number: one for one in self.sweep.outcomes()}
             ended = [one for one in self._left if now[one.number].state is not TrialState.RUNNING]
@@ -239,16 +274,30 @@ class SweepDriver:
             name, seed = self._seed
             params[name] = seed + trial.repeat
         given = dict(plan.env)
-        shared = len(self._clusters) > 1 and cluster.options.engine == "local"
-        if shared and cluster.options.threads is None:
-            share = len(os.sched_getaffinity(0)) // (len(self._clusters) * len(cluster.tasks))
-            given = {**thread_environment(max(1, share)), **given}
+        threads = self._threads(cluster)
+        if threads and cluster.options.threads is None:
+            given = {**thread_environment(threads), **given}
         what = Launch(
             plan.script, args=plan.args, given=given, cwd=plan.cwd, trial=self.sweep.label(trial)
         )
         run = cluster._launch(what, self._source, params=params, replace=False)  # noqa: SLF001 - of this package
         self._going[cluster] = _Going(trial, run)
         self._change(begun_words(trial, self._total, run.number))
+
+    def _threads(self, cluster: Cluster) -> int | None:
+        """Return how many threads each task gets, if the cluster shares a machine with others."""
+        if cluster.options.engine != "local" and not cluster.options.hosts:
+            return None  # a scheduler has divided its machines
+        machines = [one for each in self._clusters for one in each.machines if not one.lost]
+        total = Counter[str]()
+        for one in machines:
+            total[one.name] += len(one.tasks)
+        shares = [
+            max(1, one.machine.processors // total[one.name])
+            for one in cluster.machines
+            if one.machine and total[one.name] > len(one.tasks)
+        ]
+        return min(shares, default=None)
 
     def _over(self, one: _Going) -> bool:
         """Wait a moment; return whether a trial's run is over. Prune it if it is to be."""
@@ -258,6 +307,7 @@ class SweepDriver:
                 return True
         if run.over:
             return True
+        self._report(one)
         if self._stop_when is not None:
             known = _now(run.status(), one.trial.params)
             self._met.update(known)
@@ -266,6 +316,15 @@ class SweepDriver:
                 run.stop()
                 return True
         return False
+
+    def _report(self, one: _Going) -> None:
+        """Say once why a run was restarted, and that it makes no progress."""
+        status = one.run.status()
+        stalls = [stalled(status.stall)] if status.stall else []
+        for line in [*(setback_words(status, each) for each in status.setbacks), *stalls]:
+            if line not in one.said:
+                one.said.add(line)
+                self._say(f"trial {one.trial.number}: {line}")
 
     def _end(self, trial: Trial, record: Record) -> None:
         """Report the end of a trial."""
@@ -298,7 +357,7 @@ class SweepDriver:
 
 def _now(status: RunStatus, params: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is known of a run that is going, by the names that --stop-when has."""
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = {"took": time.time() - status.started}
     for name, value in params.items():
         found |= {name.rpartition(".")[2]: value, name: value}
     for task in status.tasks.values():

@@ -11,6 +11,7 @@ from mwmagic.model.status import RunState
 from mwmagic.model.values import counted
 
 from .failure import headline
+from .host import size_words
 from .table import RunTable, short_name, took_text, value_text
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ __all__ = [
     "ended_words",
     "going_words",
     "interrupted_words",
+    "memory_words",
     "resume_words",
     "summary",
     "table",
@@ -76,6 +78,14 @@ def _why(facts: Facts) -> str:
         return "no task reported a cause"
     cause = Cause.from_json(facts.failure)
     return headline(cause) + (f": {cause.exception}" if cause.exception else "")
+
+
+def memory_words(tasks: int, each: float, run: int, free: float) -> str:
+    """Say that tasks which run at once may need more memory than there is."""
+    return (
+        f"{counted(tasks, 'worker')} at once may need {size_words(tasks * each)}: one used up to "
+        f"{size_words(each)} in run {run}, and {size_words(free)} are free"
+    )
 
 
 def interrupted_words(one: TrialStatus) -> str:
