@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+import sweeping
 from accidents import (
     LEASE_SECONDS,
     LOST,
@@ -256,6 +257,15 @@ print("on", socket.gethostname(), os.environ["TF_CONFIG"], flush=True)
 while not os.path.exists("go"):
     time.sleep(0.05)
 """
+
+
+def test_each_cluster_of_a_sweep_has_one_group_for_all_its_trials(rays, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    where = {"engine": "ray", "address": rays.address, "python": PYTHON}
+    sweep = sweeping.begun("-n", "2", "--parallel", "2", "main.py", "units=1,2,3,4", **where)
+    sweeping.two_are_going()
+    _, groups = sweeping.ended(sweep, lambda: [one["placement_group_id"] for one in rays.groups()])
+    assert len(groups) == 2
 
 
 def places(training):

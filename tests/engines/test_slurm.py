@@ -15,6 +15,7 @@ from contextlib import ExitStack, asynccontextmanager, closing, contextmanager
 from pathlib import Path
 
 import pytest
+import sweeping
 from accidents import (
     LEASE_SECONDS,
     LOST,
@@ -395,6 +396,23 @@ def test_a_cluster_runs_on_two_nodes_and_moves_off_a_lost_one(slurm, cluster, tm
     eventually(lambda: not slurm.jobs(), "end of the job")
     daemons = {"slurmd", "slurmscriptd", "unshare", "sh"}
     eventually(lambda: all(p.name() in daemons for h in slurm.network.hosts for p in h.processes()))
+
+
+def test_each_cluster_of_a_sweep_has_one_job_for_all_its_trials(slurm, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    where = ["-n", "2", "--nodes", "1", "--parallel", "2"]
+    sweep = sweeping.begun(*where, "main.py", "units=1,2,3,4", engine="slurm")
+    sweeping.two_are_going()
+    first = set(slurm.jobs())
+    assert len(first) == 2
+    sweep.kill()
+    eventually(lambda: not slurm.jobs(), "end of the jobs")
+    sweep.communicate()
+    sweep = sweeping.begun("--resume", "--parallel", "2", engine="slurm")
+    text, jobs = sweeping.ended(sweep, slurm.jobs)
+    assert len(jobs) == 2
+    assert not jobs & first
+    assert "trial 1 begins again: run 1 was interrupted" in text
 
 
 def places(training):

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+import sweeping
 from accidents import (
     LEASE_SECONDS,
     LOST,
@@ -472,6 +473,20 @@ def test_the_first_failure_is_found_across_hosts_whose_clocks_differ(lab, cluste
         ends = {each["task"]: each["moment"] for each in run.record.events("exited")}
         assert min(ends, key=ends.get) == task
         assert max(ends.values()) - min(ends.values()) < AHEAD_SECONDS / 2
+
+
+def test_a_trial_moves_to_another_host_and_the_other_one_goes_on(lab, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    hosts = {"engine": "ssh", "hosts": ",".join(lab.names[:2]), "restarts": 1}
+    words = ["--scheduler", f"-F {lab.config}", "--parallel", "auto"]
+    sweep = sweeping.begun("-n", "1", *words, "main.py", "units=1,2,3,4", **hosts)
+    assert sweeping.two_are_going() == [{name} for name in lab.names[:2]]
+    os.kill(clients_by_host(lab)[lab.names[1]], signal.SIGKILL)
+    eventually(lambda: sweeping.places() == [{lab.names[0]}] * 2, "second attempt")
+    text, _ = sweeping.ended(sweep)
+    assert "trial 2: attempt 1 failed: " in text
+    assert "trial 1: attempt" not in text
+    gone(lab)
 
 
 def test_nothing_is_left_when_the_kernel_is_killed(lab, cluster):
