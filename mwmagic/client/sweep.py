@@ -196,11 +196,8 @@ class SweepDriver:
             again = (*OPEN, TrialState.FAILED) if retry else OPEN
             waiting = deque(one for one in outcomes if one.state in again)
             self._adopt([one for one in outcomes if one.state is TrialState.RUNNING])
-            for one in waiting:
-                if one.state is TrialState.INTERRUPTED:
-                    self._say(interrupted_words(one))
             try:
-                self._drive(deque(one.trial for one in waiting))
+                self._drive(waiting)
             except BaseException:
                 self._stop()
                 raise
@@ -221,13 +218,15 @@ class SweepDriver:
                 self._left.append(one.trial)
             self._say(f"trial {one.trial.number} is still going as run {number}")
 
-    def _drive(self, waiting: deque[Trial]) -> None:
+    def _drive(self, waiting: deque[TrialStatus]) -> None:
         while waiting or self._going or self._left:
             for cluster in self._clusters:
                 if waiting and cluster not in self._going:
-                    with suppress(SupervisorLost):
-                        self._launch(cluster, waiting[0])
-                        waiting.popleft()
+                    one = waiting.popleft()
+                    try:
+                        self._launch(cluster, one)
+                    except SupervisorLost:  # perhaps after it had begun the run
+                        waiting.extend(self._now([one.trial]))
             waiting.extend(self._settle())
             if time.monotonic() > self._reported + CHANGE_SECONDS:
                 self._change("")
@@ -239,36 +238,39 @@ class SweepDriver:
                     "continue with --resume"
                 )
 
-    def _settle(self) -> list[Trial]:
+    def _now(self, trials: Sequence[Trial]) -> list[TrialStatus]:
+        """Return what the record says of trials."""
+        numbers = {one.number for one in trials}
+        return [one for one in self.sweep.outcomes() if one.trial.number in numbers]
+
+    def _settle(self) -> list[TrialStatus]:
         """Wait a moment, and report the trials that are over; return those that begin again.
 
         A run that an earlier process launched may be ending with that process.
         """
-        again = []
+        lost: list[Trial] = []
         for cluster, one in list(self._going.items()):
             if self._over(one):
                 del self._going[cluster]
-                self._met.update(_now(one.run.status(), one.trial.params))
+                self._met.update(_known(one.run.status(), one.trial.params))
                 self._end(one.trial, one.run.record)
                 if one.run.status().state is RunState.LOST:
-                    again.append(one.trial)
+                    lost.append(one.trial)
+        again = self._now(lost) if lost else []
         if self._left:
-            now = {one.trial.number: one for one in self.sweep.outcomes()}
-            ended = [one for one in self._left if now[one.number].state is not TrialState.RUNNING]
-            self._left = [one for one in self._left if one not in ended]
-            again = [one for one in ended if not now[one.number].state.over]
-            for trial in ended:
-                status = now[trial.number]
-                if trial in again:
-                    self._say(interrupted_words(status))
-                elif status.record is not None:
-                    self._end(trial, status.record)
+            now = self._now(self._left)
+            ended = [each for each in now if each.state is not TrialState.RUNNING]
+            again += [each for each in ended if not each.state.over]
+            for status in ended:
+                self._left.remove(status.trial)
+                if status.state.over and status.record is not None:
+                    self._end(status.trial, status.record)
             if not self._going and self._left:
                 time.sleep(TRIALS_LOOK_SECONDS)
         return again
 
-    def _launch(self, cluster: Cluster, trial: Trial) -> None:
-        plan = self._plan
+    def _launch(self, cluster: Cluster, one: TrialStatus) -> None:
+        plan, trial = self._plan, one.trial
         params = dict(trial.params)
         if trial.repeat and self._seed is not None:
             name, seed = self._seed
@@ -282,6 +284,8 @@ class SweepDriver:
         )
         run = cluster._launch(what, self._source, params=params, replace=False)  # noqa: SLF001 - of this package
         self._going[cluster] = _Going(trial, run)
+        if one.state is TrialState.INTERRUPTED:
+            self._say(interrupted_words(one))
         self._change(begun_words(trial, self._total, run.number))
 
     def _threads(self, cluster: Cluster) -> int | None:
@@ -309,7 +313,7 @@ class SweepDriver:
             return True
         self._report(one)
         if self._stop_when is not None:
-            known = _now(run.status(), one.trial.params)
+            known = _known(run.status(), one.trial.params)
             self._met.update(known)
             if self._stop_when(known):
                 self.sweep.prune(run.record, self._plan.stop_when)
@@ -355,7 +359,7 @@ class SweepDriver:
             self._say(f"--stop-when names {', '.join(missing)}, which no trial had")
 
 
-def _now(status: RunStatus, params: Mapping[str, Any]) -> dict[str, Any]:
+def _known(status: RunStatus, params: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is known of a run that is going, by the names that --stop-when has."""
     found: dict[str, Any] = {"took": time.time() - status.started}
     for name, value in params.items():

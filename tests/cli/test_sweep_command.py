@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections import Counter
 
-import psutil
 import pytest
 from processes import PATIENCE, eventually
 
@@ -141,31 +140,6 @@ def test_ctrl_c_asks_nothing_and_loses_nothing(folder):
     assert code == 0, text
     assert "trial 1 begins again: run 1 was interrupted" in text
     assert finished(folder) == {"1/1": 1, "1/2": 1}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("victim", ["client", "supervisor", "all"])
-def test_after_a_kill_each_trial_is_over_exactly_once(folder, victim):
-    (folder / "hold").touch()
-    process = begun(folder, "main.py", "units=2,3,4")
-    eventually(lambda: any(one.metrics() for one in runs(folder)))
-    family = psutil.Process(process.pid).children(recursive=True)
-    supervisor = psutil.Process(runs(folder)[0].info["supervisor"]["pid"])
-    client = psutil.Process(process.pid)
-    for one in {"client": [client], "supervisor": [supervisor], "all": [client, *family]}[victim]:
-        one.kill()
-    text, _ = process.communicate(timeout=PATIENCE)
-    if victim == "supervisor":
-        assert process.returncode == 2
-        assert "--resume" in text
-    eventually(lambda: runs(folder)[0].status.over)  # it may end by itself within its grace
-    (folder / "hold").unlink()
-    code, text = sweep(folder, "--resume")
-    assert code == 0, text
-    assert "trial 1 begins again" in text
-    assert finished(folder) == {f"1/{one}": 1 for one in (1, 2, 3)}
-    psutil.wait_procs(family, timeout=PATIENCE)
-    assert not any(map(psutil.Process.is_running, family))
 
 
 @pytest.mark.slow
